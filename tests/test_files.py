@@ -1,0 +1,78 @@
+import errno
+import os
+
+import pytest
+
+from vlbench.errors import OutputError
+from vlbench.files import write_whole
+
+
+def no_room(_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_file_is_written_with_its_folders(tmp_path):
+    write_whole(tmp_path / "a" / "b" / "c.bin", b"\x00content")
+    assert (tmp_path / "a" / "b" / "c.bin").read_bytes() == b"\x00content"
+
+
+def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
+    write_whole(tmp_path / "a", b"one")
+    write_whole(tmp_path / "a", b"two")
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("a", b"two")]
+
+
+def test_others_may_read_the_file(tmp_path):
+    write_whole(tmp_path / "a", b"")
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644
+
+
+def test_until_all_is_written_readers_see_the_old_file(tmp_path, monkeypatch):
+    file, seen = tmp_path / "a", []
+    write_whole(file, b"old")
+    monkeypatch.setattr(os, "fsync", lambda _: seen.append(file.read_bytes()))
+    write_whole(file, b"new" * 100_000)
+    assert (seen, file.read_bytes()) == ([b"old"], b"new" * 100_000)
+
+
+def test_a_reader_that_has_the_file_open_keeps_what_it_reads(tmp_path):
+    write_whole(tmp_path / "a", b"old")
+    with (tmp_path / "a").open("rb") as reader:
+        write_whole(tmp_path / "a", b"new")
+        assert reader.read() == b"old"
+
+
+def test_a_full_disk_is_told_and_leaves_no_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", no_room)
+    with pytest.raises(OutputError, match=r"cannot write .*a\.json: No space left on device"):
+        write_whole(tmp_path / "a.json", b"x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
+    write_whole(tmp_path / "a", b"old")
+    monkeypatch.setattr(os, "fsync", no_room)
+    with pytest.raises(OutputError, match="cannot write"):
+        write_whole(tmp_path / "a", b"new")
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("a", b"old")]
+
+
+def test_a_file_where_a_folder_should_be_is_told(tmp_path):
+    (tmp_path / "a").write_text("in the way")
+    with pytest.raises(OutputError, match=r"cannot write .*a/b/c: (Not a directory|File exists)"):
+        write_whole(tmp_path / "a" / "b" / "c", b"x")
+
+
+def test_a_folder_where_the_file_should_be_is_told_and_leaves_no_part(tmp_path):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(OutputError, match=r"cannot write .*a: Is a directory"):
+        write_whole(tmp_path / "a", b"x")
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.xfail(strict=True, reason="only OSError removes the part")
+def test_a_run_that_is_stopped_leaves_no_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "a", b"x")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,139 @@
+"""Digests: what makes two contents the same, whatever file, path or date they come from."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# Where digests of files are remembered; None: nowhere. Set by a run from its cache folder.
+memory: ContextVar[Path | None] = ContextVar("memory", default=None)
+
+# A file changed this recently may change again without a new time stamp.
+SETTLED_NS = 2_000_000_000
+
+
+def digest(value: Any) -> str:
+    """Return `sha256:...` of plain values, arrays and tensors, nested in lists and mappings.
+
+    A path stands for the content of its file or folder. Raises TypeError for anything else,
+    naming its type: what cannot be digested must not be taken for known.
+    """
+    text = json.dumps(_plain(value), sort_keys=True, allow_nan=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def file_digests(
+    paths: Sequence[Path], how: str, compute: Callable[[Path], str] | None = None
+) -> list[str]:
+    """Return the digest of each file, remembered under device, inode, size and mtime.
+
+    `how` names what `compute` digests (default: the bytes), since one file may have two digests.
+    """
+    keys = [_file_key(path, how) for path in paths]
+    known = _recall(keys)
+    fresh = {
+        key: (compute or bytes_digest)(path)
+        for key, path in dict(zip(keys, paths, strict=True)).items()
+        if key not in known
+    }
+    now = time.time_ns()
+    _remember({key: d for key, d in fresh.items() if now - key[3] > SETTLED_NS})
+    return [known.get(key) or fresh[key] for key in keys]
+
+
+def bytes_digest(path: Path) -> str:
+    """Return the sha256 of a file's bytes, hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def path_digest(path: Path) -> str:
+    """Return the digest of a file, or of all files of a folder with their relative names."""
+    if path.is_file():
+        return file_digests([path], "bytes")[0]
+    files = sorted(p for p in path.rglob("*") if p.is_file())
+    names = [p.relative_to(path).as_posix() for p in files]
+    return digest(dict(zip(names, file_digests(files, "bytes"), strict=True)))
+
+
+def source_digest(thing: Any) -> str:
+    """Return the digest of the file that defines a class or function."""
+    file = inspect.getsourcefile(thing)
+    content = Path(file).read_bytes() if file and Path(file).is_file() else b""
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [_plain(v) for v in value]
+    if isinstance(value, Path):
+        return {"content": path_digest(value)}
+    if isinstance(value, np.ndarray) or hasattr(value, "detach"):
+        return {"array": _array(value)}
+    scalar = value.item() if isinstance(value, np.generic) else value
+    if scalar is None or isinstance(scalar, bool | int | float | str):
+        return scalar
+    message = f"cannot digest a {type(value).__module__}.{type(value).__qualname__}"
+    raise TypeError(message)
+
+
+def _array(value: Any) -> str:
+    array = value if isinstance(value, np.ndarray) else _as_array(value)
+    if array.dtype.hasobject:
+        message = "cannot digest an array of objects"
+        raise TypeError(message)
+    head = f"{array.dtype.str}{array.shape}".encode()
+    return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def _as_array(tensor: Any) -> np.ndarray[Any, Any]:
+    """Return a tensor's numbers; bfloat16, which NumPy lacks, as the float32 that it equals."""
+    tensor = tensor.detach().cpu()
+    numbers = tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
+    return np.asarray(numbers.numpy())
+
+
+FileKey = tuple[int, int, int, int, str]
+
+
+def _file_key(path: Path, how: str) -> FileKey:
+    stat = path.stat()
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, how
+
+
+def _recall(keys: Sequence[FileKey]) -> dict[FileKey, str]:
+    file = memory.get()
+    if file is None or not file.exists():
+        return {}
+    with closing(_open(file)) as base:
+        query = "SELECT digest FROM digests WHERE key = ?"
+        found = {key: base.execute(query, (repr(key),)).fetchone() for key in set(keys)}
+    return {key: row[0] for key, row in found.items() if row}
+
+
+def _remember(fresh: Mapping[FileKey, str]) -> None:
+    file = memory.get()
+    if file is None or not fresh:
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with closing(_open(file)) as base, base:
+        rows = [(repr(key), value) for key, value in fresh.items()]
+        base.executemany("INSERT OR REPLACE INTO digests VALUES (?, ?)", rows)
+
+
+def _open(file: Path) -> sqlite3.Connection:
+    base = sqlite3.connect(file, timeout=60)
+    base.execute("CREATE TABLE IF NOT EXISTS digests (key TEXT PRIMARY KEY, digest TEXT)")
+    return base

@@ -1,0 +1,123 @@
+"""YAML that is read one way: no anchors, no duplicate keys, and the line of every key.
+
+Numbers and booleans follow YAML 1.2's core schema: `1e-4` is a float, `no` and `on` are texts.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from vlbench.errors import SpecError
+
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc]
+    """The safe loader with resolvers of its own."""
+
+    yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 - PyYAML's own way
+
+
+def _resolve(tag: str, pattern: str, first: str) -> None:
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(pattern), list(first))
+
+
+_resolve("bool", r"^(?:true|false)$", "tf")
+_resolve("null", r"^(?:~|null|)$", "~n\0")
+_Loader.yaml_implicit_resolvers[""] = _Loader.yaml_implicit_resolvers.pop("\0")
+_resolve("int", r"^[-+]?[0-9]+$", "-+0123456789")
+_resolve("float", r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:e[-+]?[0-9]+)?$", "-+.0123456789")
+
+
+class Document(NamedTuple):
+    """A file's values, and the line of each key under its path, such as `("params", "shots")`."""
+
+    file: Path
+    values: dict[str, Any]
+    lines: dict[tuple[str, ...], int]
+
+    def where(self, *path: str) -> str:
+        """Return `file:line` of a key, or of the nearest key above it."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return f"{self.file}:{self.lines[path]}" if path else str(self.file)
+
+
+def load_yaml(file: Path) -> Document:
+    """Return a YAML file's mapping. Raises SpecError with file and line."""
+    try:
+        text = file.read_text("utf-8")
+        _refuse_anchors(file, text)
+        node = yaml.compose(text, Loader=_Loader)
+        lines: dict[tuple[str, ...], int] = {}
+        values = _construct(file, node, (), lines)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{file}: cannot be read: {error}") from error
+    except RecursionError as error:
+        raise SpecError(f"{file}: nested too deeply") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{file}:{mark.line + 1}" if mark else str(file)
+        problem = getattr(error, "problem", None) or error
+        raise SpecError(f"{where}: not YAML: {problem}") from error
+    if not isinstance(values, dict):
+        raise SpecError(f"{file}: wanted a mapping of keys to values")
+    return Document(file, values, lines)
+
+
+def scalar(text: str) -> Any:
+    """Return a command line's word as YAML reads it: a number, a bool, null, or the text."""
+    tag = _Loader("").resolve(yaml.ScalarNode, text, (True, False))
+    return _scalar(tag, text)
+
+
+def _refuse_anchors(file: Path, text: str) -> None:
+    for event in yaml.parse(text, Loader=_Loader):
+        if getattr(event, "anchor", None):
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            raise SpecError(f"{file}:{line}: anchors and aliases are refused; write it out")
+
+
+def _construct(
+    file: Path, node: Any, path: tuple[str, ...], lines: dict[tuple[str, ...], int]
+) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(file, node, path, lines)
+    if isinstance(node, yaml.SequenceNode):
+        return [_construct(file, item, path, lines) for item in node.value]
+    return _scalar(node.tag, node.value) if node else None
+
+
+def _mapping(
+    file: Path, node: yaml.MappingNode, path: tuple[str, ...], lines: dict[tuple[str, ...], int]
+) -> dict[Any, Any]:
+    values: dict[Any, Any] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise SpecError(f"{file}:{line}: a key must be a word or a number")
+        key = _scalar(key_node.tag, key_node.value)
+        if key in values:
+            raise SpecError(f"{file}:{line}: duplicate key '{key}'")
+        lines[(*path, str(key))] = line
+        values[key] = _construct(file, value_node, (*path, str(key)), lines)
+    return values
+
+
+def _scalar(tag: str, text: str) -> Any:
+    match tag.rpartition(":")[2]:
+        case "bool":
+            return text == "true"
+        case "null":
+            return None
+        case "int":
+            return int(text)
+        case "float":
+            return float(text)
+        case "str":
+            return text
+    raise yaml.YAMLError(f"the tag {tag} is refused")
