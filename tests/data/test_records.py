@@ -1,0 +1,160 @@
+import numpy as np
+import pytest
+
+from vlbench.data.records import Column, Data, Split, labels, value_column
+
+
+def numbered(*label_counts, n=None):
+    """Return a split with a row number, and labels where their counts are given."""
+    marks = np.repeat(range(len(label_counts)), label_counts).tolist()
+    columns = {"number": value_column(list(range(n or len(marks))))}
+    return Split(columns | ({"label": value_column(marks)} if marks else {}))
+
+
+def numbers(split):
+    return list(split["number"])
+
+
+def test_a_column_gives_the_selected_rows_in_their_order():
+    column = Column("key", "text", ["a", "b", "c", "d"], [3, 1])
+    assert (list(column), len(column), column[0], column[1]) == (["d", "b"], 2, "d", "b")
+
+
+def test_a_selection_of_a_selection_counts_in_the_selection():
+    column = value_column(["a", "b", "c", "d"]).select([3, 2, 0])
+    assert list(column.select([2, 0, 0])) == ["a", "d", "d"]
+    assert list(column.select([2, 0]).rows) == [0, 3]
+
+
+def test_the_key_does_not_know_the_selection():
+    column = value_column(["a", "b", "c"])
+    assert column.select([1]).key == column.key
+    assert value_column(["b"]).key != column.key
+
+
+def test_equal_values_have_one_key_and_others_another():
+    assert value_column([1, 2]).key == value_column(range(1, 3)).key
+    assert value_column([1, 2]).key != value_column([2, 1]).key
+
+
+def test_values_that_cannot_be_digested_are_refused():
+    with pytest.raises(TypeError, match=r"cannot digest a builtins\.object"):
+        value_column([object()])
+
+
+def test_a_split_selects_all_its_columns():
+    chosen = numbered(2, 2).select([3, 0])
+    assert (numbers(chosen), labels(chosen).tolist(), len(chosen)) == ([3, 0], [1, 0], 2)
+
+
+def test_a_row_that_is_not_there_cannot_be_selected():
+    with pytest.raises(IndexError, match="out of range"):
+        numbered(2, 2).select([4])
+
+
+def test_labels_are_an_array_of_int64():
+    found = labels(numbered(1, 2))
+    assert (found.dtype, found.tolist()) == (np.int64, [0, 1, 1])
+
+
+def test_columns_of_different_length_are_refused():
+    with pytest.raises(
+        ValueError, match=r"columns of one split differ in length: \{'a': 1, 'b': 2"
+    ):
+        Split({"a": value_column([1]), "b": value_column([1, 2])})
+
+
+def test_a_split_without_columns_is_refused():
+    with pytest.raises(ValueError, match="columns of one split differ in length"):
+        Split({})
+
+
+def test_a_missing_column_is_named_with_those_there_are():
+    with pytest.raises(KeyError, match="no column 'caption'; there are label, number"):
+        numbered(1, 1)["caption"]
+
+
+def test_the_digest_knows_content_rows_columns_splits_and_classes():
+    split = numbered(2, 2)
+    kinds = [
+        Data(splits={"test": split}),
+        Data(splits={"train": split}),
+        Data(splits={"test": split.select([0, 1])}),
+        Data(splits={"test": split.select([1, 0])}),
+        Data(splits={"test": Split({"number": split["number"]})}),
+        Data(splits={"test": split}, classes=["a", "b"]),
+        Data(splits={"test": numbered(1, 3)}),
+    ]
+    assert len({data.digest() for data in kinds}) == len(kinds)
+
+
+def test_the_digest_does_not_know_how_rows_were_chosen():
+    split = numbered(2, 2)
+    data = Data(splits={"test": split}, expected={"test": 9})
+    assert data.digest() == Data(splits={"test": split.select(np.arange(4))}).digest()
+
+
+def test_missing_rows_are_those_of_splits_that_are_too_small():
+    data = Data(
+        splits={"train": numbered(3, 3), "test": numbered(2, 2), "val": numbered(n=5)},
+        expected={"train": 10, "test": 4, "val": 3},
+    )
+    assert data.missing_rows() == {"train": 4}
+
+
+def test_a_split_that_is_not_there_lacks_all_its_rows():
+    data = Data(splits={"test": numbered(2, 2)}, expected={"train": 10, "test": 4})
+    assert data.missing_rows() == {"train": 10}
+
+
+@pytest.mark.parametrize(("n", "counts"), [(4, [3, 1]), (8, [6, 2]), (12, [9, 3]), (40, [30, 10])])
+def test_each_labels_share_stays_as_it_was(n, counts):
+    limited = Data(splits={"test": numbered(30, 10)}).limited(n)
+    assert np.bincount(labels(limited.splits["test"])).tolist() == counts
+
+
+def test_as_many_rows_as_labels_are_one_of_each():
+    limited = Data(splits={"test": numbered(*[7] * 10)}).limited(10)
+    assert labels(limited.splits["test"]).tolist() == list(range(10))
+
+
+def test_the_same_seed_draws_the_same_rows_and_another_seed_others():
+    data = Data(splits={"test": numbered(50, 50)})
+    draws = [numbers(data.limited(20, seed=seed).splits["test"]) for seed in (0, 0, 1)]
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_a_draw_is_ascending_and_draws_no_row_twice():
+    rows = numbers(Data(splits={"test": numbered(30, 10, 5)}).limited(17).splits["test"])
+    assert rows == sorted(set(rows))
+    assert len(rows) == 17
+
+
+def test_rows_are_drawn_from_all_over_the_split():
+    drawn = [
+        numbers(Data(splits={"test": numbered(n=100)}).limited(10, seed=seed).splits["test"])
+        for seed in range(50)
+    ]
+    assert 35 < np.mean(drawn) < 65
+    assert len(set(np.ravel(drawn))) > 90
+
+
+def test_a_limit_above_the_size_changes_nothing():
+    data = Data(splits={"test": numbered(3, 2), "train": numbered(n=4)}, classes=["a", "b"])
+    assert data.limited(100).digest() == data.digest()
+
+
+def test_every_split_is_limited_for_itself():
+    limited = Data(splits={"test": numbered(3, 2), "train": numbered(n=9)}).limited(4)
+    assert {name: len(split) for name, split in limited.splits.items()} == {"test": 4, "train": 4}
+
+
+def test_a_limit_shares_the_stored_column():
+    data = Data(splits={"test": numbered(30, 10)})
+    assert data.limited(4).splits["test"]["number"].key == data.splits["test"]["number"].key
+
+
+@pytest.mark.xfail(strict=True, reason="a negative limit cuts from the end; evaluate lets it in")
+def test_a_limit_below_zero_is_refused():
+    with pytest.raises(ValueError, match="-1"):
+        Data(splits={"test": numbered(3, 2)}).limited(-1)

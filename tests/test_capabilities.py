@@ -1,0 +1,159 @@
+from typing import Protocol
+
+import pytest
+
+from vlbench.capabilities import (
+    CAPABILITIES,
+    Classifier,
+    ImageEncoder,
+    MaskedLanguageModel,
+    SharedSpace,
+    TextEncoder,
+    alternatives,
+    is_capability,
+    lacking,
+    offered,
+)
+
+
+class DualEncoder(ImageEncoder, TextEncoder, SharedSpace, Protocol):
+    """Several capabilities at once."""
+
+
+class Counter(Protocol):
+    """A capability that vlbench does not know of, and that is not runtime-checkable."""
+
+    def count_things(self, image) -> int: ...
+
+
+class Named(Protocol):
+    name: str
+
+
+class Sees:
+    def preprocess(self, image): ...
+
+    def encode_images(self, pixels): ...
+
+
+class Reads:
+    def encode_texts(self, texts): ...
+
+
+class SeesAndReads(Sees, Reads):
+    pass
+
+
+class Compares(SeesAndReads):
+    def similarity(self, images, texts): ...
+
+
+class Counts(Sees):
+    def count_things(self, image): ...
+
+
+class Undone(Compares):
+    encode_texts = None
+
+
+def test_a_class_offers_what_it_has_all_methods_of():
+    assert offered(Sees) == ["ImageEncoder"]
+    assert offered(Compares) == ["ImageEncoder", "TextEncoder", "SharedSpace"]
+    assert offered(object) == []
+
+
+def test_a_method_of_several_is_not_enough():
+    class Half:
+        def preprocess(self, image): ...
+
+        def logits(self, pixels): ...
+
+    assert offered(Half) == []
+
+
+def test_what_a_line_is_without_is_not_offered():
+    assert offered(Compares, ["TextEncoder"]) == ["ImageEncoder", "SharedSpace"]
+
+
+def test_a_method_that_is_set_to_none_is_not_offered():
+    assert offered(Undone) == ["ImageEncoder", "SharedSpace"]
+
+
+def test_every_capability_can_be_offered_alone():
+    bodies = [{m: print for m in vars(c) if m[0] != "_"} for c in CAPABILITIES]
+    names = [set(offered(type("Fake", (), body))) for body in bodies]
+    assert [c.__name__ in found for c, found in zip(CAPABILITIES, names, strict=True)] == [
+        True
+    ] * 10
+
+
+def test_runtime_checks_agree_with_what_is_offered():
+    agree = [issubclass(Compares, c) == (c.__name__ in offered(Compares)) for c in CAPABILITIES]
+    assert all(agree)
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        ImageEncoder,
+        DualEncoder,
+        Counter,
+        ImageEncoder | TextEncoder,
+        ImageEncoder | None,
+        list[ImageEncoder],
+        list[ImageEncoder] | None,
+    ],
+)
+def test_protocols_of_models_are_capabilities(annotation):
+    assert is_capability(annotation)
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [int, str | None, list[int], None, type(None), ImageEncoder | int, Named, Protocol],
+)
+def test_other_annotations_are_no_capabilities(annotation):
+    assert not is_capability(annotation)
+
+
+def test_a_composite_needs_all_its_parts():
+    assert lacking(Compares, DualEncoder) == ""
+    assert lacking(SeesAndReads, DualEncoder) == "SharedSpace"
+    assert set(lacking(Sees, DualEncoder).split(" and ")) == {"TextEncoder", "SharedSpace"}
+
+
+def test_one_alternative_is_enough():
+    assert lacking(Reads, ImageEncoder | TextEncoder) == ""
+    assert lacking(Sees, ImageEncoder | TextEncoder) == ""
+    assert lacking(Sees, Classifier | TextEncoder) == "Classifier or TextEncoder"
+
+
+def test_a_composite_may_be_an_alternative():
+    lacks = lacking(Sees, DualEncoder | MaskedLanguageModel)
+    assert lacks.endswith(" or MaskedLanguageModel")
+    assert lacking(Compares, MaskedLanguageModel | DualEncoder) == ""
+
+
+def test_a_list_of_models_asks_of_each_what_its_element_says():
+    assert lacking(Sees, list[ImageEncoder]) == ""
+    assert lacking(Reads, list[ImageEncoder] | None) == "ImageEncoder"
+
+
+def test_what_a_line_is_without_is_lacking():
+    assert lacking(Compares, DualEncoder, ["SharedSpace"]) == "SharedSpace"
+    assert lacking(Compares, ImageEncoder | TextEncoder, ["ImageEncoder"]) == ""
+
+
+def test_a_protocol_of_ones_own_is_checked_like_any_other():
+    assert lacking(Counts, Counter) == ""
+    assert lacking(Sees, Counter) == "Counter"
+    assert lacking(Counts, Counter, ["Counter"]) == "Counter"
+
+
+def test_a_model_of_any_kind_will_do_where_nothing_is_asked():
+    assert lacking(object, int) == ""
+
+
+def test_alternatives_are_the_parts_of_a_union():
+    assert alternatives(ImageEncoder | None) == [ImageEncoder, type(None)]
+    assert alternatives(ImageEncoder) == [ImageEncoder]

@@ -1,0 +1,218 @@
+"""What a model can do: the Protocols that probes ask for, and the small tuples they speak in.
+
+A model has a capability when its adapter class defines all its methods. `pixels` are float32
+[N, 3, H, W] in [0, 1]; normalisation belongs to the adapter. Spans are character offsets.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from PIL.Image import Image
+from torch import Tensor
+
+
+class Regions(NamedTuple):
+    """Regions of one image: boxes [R, 4] as xyxy pixels, vectors [R, D], scores [R], (W, H)."""
+
+    boxes: Tensor
+    vectors: Tensor | None
+    scores: Tensor | None
+    labels: list[str] | None
+    size: tuple[int, int]
+
+
+class Picture(NamedTuple):
+    """What a data set knows of one image."""
+
+    image: Image | None
+    regions: Regions | None
+
+
+class TokenVectors(NamedTuple):
+    """Vectors float32 [T, D] of T spans of a text, in ascending order."""
+
+    spans: list[tuple[int, int]]
+    vectors: Tensor
+
+
+class JointAttention(NamedTuple):
+    """Attention float32 [layers, heads, T, R] of T text spans to R boxes ([R, 4], xyxy pixels).
+
+    `whole` is True where the softmax runs over the whole input, so that a row's sum is its
+    attention to the image, and False where it runs over the image alone.
+    """
+
+    spans: list[tuple[int, int]]
+    weights: Tensor
+    boxes: Tensor
+    whole: bool
+
+
+@runtime_checkable
+class ImageEncoder(Protocol):
+    """Turns images into vectors."""
+
+    def preprocess(self, image: Image) -> Tensor:
+        """Return float32 [3, H, W] in [0, 1]: resized and cropped, nothing else."""
+        ...
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """Return float32 [N, D] for [N, 3, H, W] in [0, 1]; normalises inside; differentiable."""
+        ...
+
+
+@runtime_checkable
+class TextEncoder(Protocol):
+    """Turns texts into vectors."""
+
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """Return float32 [N, D]."""
+        ...
+
+
+@runtime_checkable
+class SharedSpace(Protocol):
+    """Compares image vectors with text vectors."""
+
+    def similarity(self, images: Tensor, texts: Tensor) -> Tensor:
+        """Return [N, M] for [N, D] and [M, D]."""
+        ...
+
+
+@runtime_checkable
+class DualEncoder(ImageEncoder, TextEncoder, SharedSpace, Protocol):
+    """Turns images and texts into vectors that it can compare."""
+
+
+@runtime_checkable
+class Classifier(Protocol):
+    """Names what an image shows, among classes of its own."""
+
+    def preprocess(self, image: Image) -> Tensor:
+        """Return float32 [3, H, W] in [0, 1]: resized and cropped, nothing else."""
+        ...
+
+    def class_names(self) -> Sequence[str]:
+        """Return the name of each of C classes."""
+        ...
+
+    def logits(self, pixels: Tensor) -> Tensor:
+        """Return [N, C] for [N, 3, H, W] in [0, 1]; differentiable."""
+        ...
+
+
+@runtime_checkable
+class TokenEncoder(Protocol):
+    """Turns the words of a text into vectors, in context or static."""
+
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+        """Return the vectors of each text's tokens; a word without a vector has no span."""
+        ...
+
+
+@runtime_checkable
+class RegionEncoder(Protocol):
+    """Turns boxes of pictures into vectors."""
+
+    def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
+        """Return float32 [R_i, D] for the [R_i, 4] boxes of each picture."""
+        ...
+
+
+@runtime_checkable
+class Detector(Protocol):
+    """Finds regions."""
+
+    def detect(self, pictures: Sequence[Picture]) -> list[Regions]:
+        """Return the regions of each picture."""
+        ...
+
+
+@runtime_checkable
+class ImageTextScorer(Protocol):
+    """Says how well a text fits a picture."""
+
+    def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
+        """Return the published matching score, float32 [N]; higher fits better."""
+        ...
+
+
+@runtime_checkable
+class JointAttender(Protocol):
+    """Shows where each text token looks in the picture, head by head."""
+
+    def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
+        """Return the attention of each pair."""
+        ...
+
+
+@runtime_checkable
+class MaskedLanguageModel(Protocol):
+    """Fills masked words."""
+
+    def masked_lm(self) -> tuple[Any, Any]:
+        """Return the tokenizer and the torch module, as Hugging Face objects."""
+        ...
+
+
+CAPABILITIES: tuple[type, ...] = (
+    ImageEncoder,
+    TextEncoder,
+    SharedSpace,
+    Classifier,
+    TokenEncoder,
+    RegionEncoder,
+    Detector,
+    ImageTextScorer,
+    JointAttender,
+    MaskedLanguageModel,
+)
+
+
+def offered(adapter: type, without: Sequence[str] = ()) -> list[str]:
+    """Return the names of the capabilities that an adapter class has, less those in `without`."""
+    return [c.__name__ for c in CAPABILITIES if _has(adapter, c, without)]
+
+
+def is_capability(annotation: Any) -> bool:
+    """Return whether an annotation is a Protocol of a model, or alternatives, or a list of them."""
+    options = [_element(a) for a in alternatives(annotation) if a is not types.NoneType]
+    return bool(options) and all(_parts(option) for option in options)
+
+
+def alternatives(annotation: Any) -> list[Any]:
+    """Return A and B of `A | B`, or the annotation alone."""
+    if typing.get_origin(annotation) in {types.UnionType, typing.Union}:
+        return list(typing.get_args(annotation))
+    return [annotation]
+
+
+def lacking(adapter: type, annotation: Any, without: Sequence[str] = ()) -> str:
+    """Return what an adapter class lacks for an annotation, in words; empty where it fits."""
+    options = [_element(a) for a in alternatives(annotation) if a is not types.NoneType]
+    gaps = [[p.__name__ for p in _parts(o) if not _has(adapter, p, without)] for o in options]
+    return " or ".join(" and ".join(gap) for gap in gaps) if all(gaps) else ""
+
+
+def _has(adapter: type, part: type, without: Sequence[str]) -> bool:
+    defined = all(callable(getattr(adapter, method, None)) for method in _methods(part))
+    return defined and part.__name__ not in without
+
+
+def _element(annotation: Any) -> Any:
+    """Return C of `list[C]`."""
+    return typing.get_args(annotation)[0] if typing.get_origin(annotation) is list else annotation
+
+
+def _parts(annotation: Any) -> list[type]:
+    """Return the Protocols with methods of their own that make up a capability."""
+    lineage = annotation.__mro__ if isinstance(annotation, type) else ()
+    return [c for c in lineage if getattr(c, "_is_protocol", False) and _methods(c)]
+
+
+def _methods(part: type) -> list[str]:
+    return [name for name, value in vars(part).items() if name[0] != "_" and callable(value)]

@@ -1,0 +1,1 @@
+"""Loaders, one file a source: functions that return Data."""

@@ -1,0 +1,140 @@
+"""Data as probes see it: splits of named columns, each known by the digest of its content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from vlbench.digests import digest
+from vlbench.errors import DataError
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a split: the selected `rows` of the whole stored column.
+
+    `key` digests the content of the whole stored column, so that selections share features.
+    `kind` is image (PIL, RGB), text, picture or value.
+    """
+
+    key: str
+    kind: str
+    stored: Sequence[Any]
+    rows: Sequence[int]
+
+    def __len__(self) -> int:
+        """Return the number of selected rows."""
+        return len(self.rows)
+
+    def __getitem__(self, i: int) -> Any:
+        """Return the value of selected row i."""
+        return self.stored[self.rows[i]]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the values of the selected rows, in order."""
+        return (self.stored[row] for row in self.rows)
+
+    def select(self, rows: Sequence[int]) -> Column:
+        """Return the same stored column with these of the selected rows."""
+        return Column(self.key, self.kind, self.stored, [self.rows[i] for i in rows])
+
+
+class Split:
+    """Rows of named columns, all of one length."""
+
+    def __init__(self, columns: Mapping[str, Column]) -> None:
+        self._columns = dict(columns)
+        lengths = {name: len(column) for name, column in self._columns.items()}
+        if len(set(lengths.values())) != 1:
+            message = f"columns of one split differ in length: {lengths}"
+            raise ValueError(message)
+        self._length = next(iter(lengths.values()))
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self._length
+
+    def __getitem__(self, column: str) -> Column:
+        """Return a column by its name; KeyError says which there are."""
+        if column not in self._columns:
+            message = f"no column '{column}'; there are {', '.join(sorted(self._columns))}"
+            raise KeyError(message)
+        return self._columns[column]
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """Return the columns by name."""
+        return self._columns
+
+    def select(self, rows: Sequence[int]) -> Split:
+        """Return these of the rows, in this order."""
+        return Split({name: column.select(rows) for name, column in self._columns.items()})
+
+
+class Splits(dict[str, Split]):
+    """Splits by name; one that the source lacks is a DataError that says which there are."""
+
+    def __missing__(self, name: str) -> Split:
+        """Say what is missing."""
+        raise DataError(f"no split '{name}' here; there is {', '.join(self) or 'none'}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """A data set: its splits, the names of its classes, and the official rows of each split.
+
+    A split with fewer rows than `expected` makes every result on it partial.
+    """
+
+    splits: Mapping[str, Split]
+    classes: Sequence[str] = ()
+    expected: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Have splits say what is missing."""
+        object.__setattr__(self, "splits", Splits(self.splits))
+
+    def digest(self) -> str:
+        """Return the digest of all content and of the rows selected, `sha256:...`."""
+        return digest(
+            {
+                split: {name: [c.key, list(c.rows)] for name, c in rows.columns.items()}
+                for split, rows in self.splits.items()
+            }
+            | {"classes": list(self.classes)}
+        )
+
+    def missing_rows(self) -> dict[str, int]:
+        """Return how many official rows each partial split lacks."""
+        gaps = {n: rows - len(self.splits.get(n, ())) for n, rows in self.expected.items()}
+        return {name: gap for name, gap in gaps.items() if gap > 0}
+
+    def limited(self, n: int, *, seed: int = 0) -> Data:
+        """Return at most n rows of each split, drawn with a seed, stratified by label."""
+        splits = {name: split.select(_draw(split, n, seed)) for name, split in self.splits.items()}
+        return Data(splits=splits, classes=self.classes)
+
+
+def value_column(values: Sequence[Any], kind: str = "value") -> Column:
+    """Return a column of plain values (or texts), known by their digest."""
+    stored = list(values)
+    return Column(digest(stored), kind, stored, range(len(stored)))
+
+
+def labels(split: Split) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the label of every row, int64 [N]."""
+    return np.array(list(split["label"]), dtype=np.int64)
+
+
+def _draw(split: Split, n: int, seed: int) -> list[int]:
+    """Return n row numbers, ascending: seeded, each label's share as in the whole split."""
+    order = np.random.default_rng(seed).permutation(len(split))
+    by_label = labels(split)[order] if "label" in split.columns else np.zeros(len(split), int)
+    place = np.zeros(len(split))
+    for label in np.unique(by_label):
+        mine = by_label == label
+        place[mine] = (np.arange(mine.sum()) + 0.5) / mine.sum()
+    return sorted(order[np.lexsort((by_label, place))][:n].tolist())

@@ -1,0 +1,91 @@
+"""What a probe returns, and what becomes of it: Score, Outcome, Result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:  # reading a board must not cost the import of torch
+    import pyarrow as pa
+    import torch
+
+    Artifact: TypeAlias = torch.Tensor | pa.Table | Path
+
+At = Mapping[str, str | int | float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """One number: a metric's value under the conditions `at`, with what it takes to judge it.
+
+    `n` counts the independent items, `chance` is what guessing scores, `floors` what a working
+    model should beat, `draws` the value of each trial where a score is a mean of trials.
+    Raises ValueError where a number is not finite.
+    """
+
+    metric: str
+    value: float
+    n: int
+    at: At = field(default_factory=dict)
+    stderr: float | None = None
+    ci95: tuple[float, float] | None = None
+    chance: float | None = None
+    floors: Mapping[str, float] = field(default_factory=dict)
+    draws: Sequence[float] = ()
+    unit: str = "fraction"
+    higher_is_better: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be written as a number."""
+        optional = [x for x in (self.stderr, self.chance, *(self.ci95 or ())) if x is not None]
+        numbers = [self.value, *optional, *self.floors.values(), *self.draws]
+        if not all(math.isfinite(number) for number in numbers):
+            message = f"{self.metric} at {dict(self.at)} is not finite: {self}"
+            raise ValueError(message)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a probe found: scores, counts, artifacts to keep, and notes to read."""
+
+    scores: Sequence[Score]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    artifacts: Mapping[str, Artifact] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One row of a task's board: what one model scored, or why it did not."""
+
+    task: str
+    version: int
+    paper: str
+    primary: Mapping[str, Any]
+    model: str
+    status: str  # ok, skipped or failed
+    reason: str = ""
+    comparable: str = ""
+    request: str = ""
+    scores: Sequence[Score] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    artifacts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    run: Mapping[str, Any] = field(default_factory=dict)
+
+    def row(self) -> dict[str, Any]:
+        """Return the row as the board writes it: plain values, every key."""
+        row = asdict(self)
+        for key in ("task", "version", "paper", "primary"):
+            del row[key]
+        return row
+
+
+def matching(scores: Sequence[Score], primary: Mapping[str, Any]) -> list[Score]:
+    """Return the scores that a `{metric, at}` names: one, where a task's primary is right."""
+    at = dict(primary.get("at", {}))
+    return [s for s in scores if s.metric == primary["metric"] and dict(s.at) == at]
