@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from vlbench.data.digits import digits
+from vlbench.data.records import labels
+
+
+def test_each_digit_falls_in_one_split():
+    splits = digits().splits
+    rows = [*splits["train"]["image"].rows, *splits["test"]["image"].rows]
+    assert sorted(rows) == list(range(1797))
+    assert [len(splits[name]) for name in ("train", "test")] == [898, 899]
+
+
+def test_rows_ascend():
+    rows = list(digits().splits["test"]["image"].rows)
+    assert rows == sorted(rows)
+
+
+def test_grey_levels_reach_from_0_to_255():
+    test = digits().splits["test"]
+    row = test["image"].rows[0]
+    levels = np.round(load_digits().images[row] / 16 * 255)
+    assert np.array_equal(np.asarray(test["image"][0])[..., 1], levels)
+    assert max(np.asarray(image).max() for image in test["image"].stored) == 255
+
+
+def test_labels_belong_to_their_images():
+    train = digits().splits["train"]
+    assert np.array_equal(labels(train), load_digits().target[list(train["image"].rows)])
+
+
+def test_both_splits_hold_the_same_share_of_every_class():
+    splits = digits().splits
+    gap = np.bincount(labels(splits["train"])) - np.bincount(labels(splits["test"]))
+    assert np.abs(gap).max() <= 1
+
+
+def test_the_seed_and_the_share_decide_the_draw():
+    draws = [digits(), digits(), digits(seed=1), digits(test_share=0.2)]
+    digests = [data.digest() for data in draws]
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+    assert len(draws[3].splits["test"]) == 360
+
+
+def test_splits_share_one_stored_column():
+    splits = digits().splits
+    assert splits["train"]["image"].key == splits["test"]["image"].key
+
+
+def test_classes_are_words():
+    assert digits().classes[7] == "seven"
+
+
+def test_a_share_of_all_is_refused():
+    with pytest.raises(ValueError, match="test_size"):
+        digits(test_share=1.5)

@@ -1,0 +1,97 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vlbench.data.image_folder import image_folder
+from vlbench.data.records import labels
+from vlbench.errors import DataAbsent, DataError
+
+
+def put(root, *names):
+    for level, name in enumerate(names):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (3, 2), (level, 0, 0)).save(root / name)
+
+
+def test_rows_are_ordered_by_class_and_name(tmp_path):
+    put(tmp_path, "train/dog/a.png", "train/cat/b.png", "train/cat/a.JPG", "test/dog/x.bmp")
+    data = image_folder(root=tmp_path)
+    assert data.classes == ["cat", "dog"]
+    assert labels(data.splits["train"]).tolist() == [0, 0, 1]
+    assert [i.getpixel((0, 0))[0] for i in data.splits["train"]["image"]] == [2, 1, 0]
+    assert labels(data.splits["test"]).tolist() == [1]
+
+
+def test_without_a_train_folder_there_is_only_a_test_split(tmp_path):
+    put(tmp_path, "val/dog/a.png", "val/cat/b.png")
+    data = image_folder(root=tmp_path, test="val")
+    assert list(data.splits) == ["test"]
+    assert data.classes == ["cat", "dog"]
+
+
+def test_class_folders_may_lie_in_the_root_itself(tmp_path):
+    put(tmp_path / "pets", "dog/a.png", "cat/b.png")
+    assert image_folder(root=tmp_path / "pets", test=".").classes == ["cat", "dog"]
+    assert (
+        len(image_folder(root=tmp_path, test="../" + tmp_path.name + "/pets").splits["test"]) == 2
+    )
+
+
+def test_what_is_hidden_or_no_image_is_passed_over(tmp_path):
+    put(tmp_path, "test/cat/a.png", "test/cat/deep/b.png", "test/cat/._a.png", "test/.trash/c.png")
+    (tmp_path / "test/cat/Thumbs.db").touch()
+    (tmp_path / "test/list.txt").touch()
+    data = image_folder(root=tmp_path)
+    assert (data.classes, len(data.splits["test"])) == (["cat"], 2)
+
+
+def test_two_copies_of_a_folder_are_the_same_data(tmp_path):
+    put(tmp_path / "one", "test/cat/a.jpg", "test/dog/b.png")
+    put(tmp_path / "two", "test/cat/c.jpg", "test/dog/d.png")
+    assert (
+        image_folder(root=tmp_path / "one").digest() == image_folder(root=tmp_path / "two").digest()
+    )
+
+
+def test_an_absent_root_says_where_images_go(tmp_path):
+    with pytest.raises(DataAbsent, match=r"image folder is absent; .*no/test/<class>/<image>"):
+        image_folder(root=tmp_path / "no")
+
+
+def test_an_absent_test_folder_names_what_there_is(tmp_path):
+    put(tmp_path, "train/cat/a.png", "val/cat/a.png")
+    with pytest.raises(DataError, match=r"no folder 'test' .*; there are \['train', 'val'\]"):
+        image_folder(root=tmp_path)
+
+
+def test_a_class_that_train_lacks_is_named(tmp_path):
+    put(tmp_path, "train/cat/a.png", "test/cat/a.png", "test/yak/a.png")
+    with pytest.raises(DataError, match="'test' has the class 'yak', which the train folder lacks"):
+        image_folder(root=tmp_path)
+
+
+def test_an_empty_class_folder_is_named(tmp_path):
+    put(tmp_path, "train/cat/a.png", "test/cat/a.png")
+    (tmp_path / "train/dog").mkdir()
+    with pytest.raises(DataError, match="'train/dog' holds no image"):
+        image_folder(root=tmp_path)
+
+
+def test_a_folder_without_classes_is_named(tmp_path):
+    (tmp_path / "test").mkdir()
+    with pytest.raises(DataError, match="'test' has no class folders"):
+        image_folder(root=tmp_path)
+
+
+def test_the_real_cifar_folder_has_200_and_100_images_a_class():
+    if "VLBENCH_DATA" not in os.environ:
+        pytest.skip("VLBENCH_DATA is unset")
+    root = Path(os.environ["VLBENCH_DATA"]) / "cifar10_image_folder"
+    data = image_folder(root=root)
+    assert np.bincount(labels(data.splits["train"])).tolist() == [200] * 10
+    assert np.bincount(labels(data.splits["test"])).tolist() == [100] * 10
+    first = Image.open(root / "train/automobile/0000.jpg").convert("RGB")
+    assert data.splits["train"]["image"][200].tobytes() == first.tobytes()

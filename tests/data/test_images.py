@@ -1,0 +1,160 @@
+import pickle
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vlbench.digests
+from vlbench.data.images import (
+    array_images,
+    decode_image,
+    encoded_images,
+    file_images,
+    labelled,
+    read_image,
+)
+from vlbench.errors import DataError
+
+RNG = np.random.default_rng(0)
+COLOUR = RNG.integers(0, 256, (3, 5, 4, 3), np.uint8)
+GREY = RNG.integers(0, 256, (3, 5, 4), np.uint8)
+
+
+def saved(folder, arrays, suffix):
+    names = [f"{i}{suffix}" for i in range(len(arrays))]
+    for name, array in zip(names, arrays, strict=True):
+        Image.fromarray(array).save(folder / name)
+    return names
+
+
+def encoded(array, form, **options):
+    buffer = BytesIO()
+    Image.fromarray(array).save(buffer, form, **options)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("suffix", [".png", ".bmp", ".ppm", ".tiff", ".PNG"])
+def test_lossless_files_and_an_array_of_the_same_pixels_have_one_key(tmp_path, suffix):
+    files = file_images(tmp_path, saved(tmp_path, COLOUR, suffix))
+    assert files.key == array_images(COLOUR).key
+    assert np.array_equal(np.asarray(files[1]), COLOUR[1])
+
+
+def test_grey_files_and_a_grey_array_have_one_key(tmp_path):
+    assert file_images(tmp_path, saved(tmp_path, GREY, ".png")).key == array_images(GREY).key
+
+
+def test_grey_images_become_three_equal_channels():
+    image = array_images(GREY)[2]
+    assert image.mode == "RGB"
+    assert np.array_equal(np.asarray(image), np.stack([GREY[2]] * 3, axis=-1))
+
+
+def test_encoded_bytes_have_the_key_of_their_files(tmp_path):
+    names = saved(tmp_path, COLOUR, ".png") + saved(tmp_path, COLOUR, ".jpg")
+    blobs = [(tmp_path / name).read_bytes() for name in names]
+    column = encoded_images(blobs, names)
+    assert column.key == file_images(tmp_path, names).key
+    assert np.array_equal(np.asarray(column[0]), COLOUR[0])
+
+
+def test_the_key_does_not_know_folder_or_name(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    saved(tmp_path, COLOUR, ".jpg")
+    (tmp_path / "0.jpg").rename(tmp_path / "elsewhere" / "moved.jpg")
+    moved = file_images(tmp_path, ["elsewhere/moved.jpg"])
+    assert moved.key == encoded_images([encoded(COLOUR[0], "JPEG")], ["0.jpg"]).key
+
+
+def test_the_key_knows_the_order_and_the_shape():
+    turned = COLOUR.reshape(3, 4, 5, 3)
+    keys = {array_images(a).key for a in (COLOUR, COLOUR[::-1], turned, COLOUR[:2])}
+    assert len(keys) == 4
+
+
+def test_two_encodings_of_one_lossy_image_have_two_keys():
+    blobs = [encoded(COLOUR[0], "JPEG", quality=q) for q in (60, 90)]
+    assert len({encoded_images([blob], ["a.jpg"]).key for blob in blobs}) == 2
+
+
+def test_digests_of_pixels_are_remembered(tmp_path, monkeypatch):
+    names = saved(tmp_path, COLOUR, ".png")
+    monkeypatch.setattr(vlbench.digests, "SETTLED_NS", -1)
+    token = vlbench.digests.memory.set(tmp_path / "memory.sqlite")
+    first = file_images(tmp_path, names).key
+    monkeypatch.setattr("vlbench.data.images._pixels_digest", None)
+    assert file_images(tmp_path, names).key == first
+    vlbench.digests.memory.reset(token)
+
+
+def test_a_truncated_jpeg_names_the_file_relative_to_the_root(tmp_path):
+    (tmp_path / "cat.jpg").write_bytes(encoded(RNG.integers(0, 256, (64, 64), np.uint8), "JPEG"))
+    (tmp_path / "cat.jpg").write_bytes((tmp_path / "cat.jpg").read_bytes()[:-900])
+    column = file_images(tmp_path, ["cat.jpg"])
+    with pytest.raises(DataError, match=r"^cat\.jpg cannot be decoded as an image \(OSError\)"):
+        column[0]
+
+
+def test_a_truncated_png_is_found_with_the_key(tmp_path):
+    (tmp_path / "a.png").write_bytes(encoded(COLOUR[0], "PNG")[:60])
+    with pytest.raises(DataError, match=r"^a\.png cannot be decoded"):
+        file_images(tmp_path, ["a.png"])
+
+
+def test_no_image_at_all_names_no_address():
+    with pytest.raises(DataError, match=r"^a\.jpg .*\(UnidentifiedImageError\); fetch it again$"):
+        decode_image(b"<html>", "a.jpg")
+
+
+def test_postscript_is_never_run():
+    with pytest.raises(DataError, match="cannot be decoded"):
+        decode_image(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 1 1\n", "a.png")
+
+
+def test_sixteen_bits_are_refused_not_clipped():
+    with pytest.raises(DataError, match=r"a\.png has pixels of mode I;16; save it with 8 bits"):
+        decode_image(encoded(COLOUR[0, :, :, 0].astype(np.uint16) * 256, "PNG"), "a.png")
+
+
+def test_a_transparent_palette_keeps_its_colours():
+    red = Image.new("P", (2, 2), 1)
+    red.putpalette([0, 0, 0, 255, 0, 0])
+    buffer = BytesIO()
+    red.save(buffer, "PNG", transparency=b"\xff\x00")
+    assert decode_image(buffer.getvalue(), "a.png").getpixel((0, 0)) == (255, 0, 0)
+
+
+def test_an_absent_file_is_named_with_how_many(tmp_path):
+    saved(tmp_path, COLOUR[:1], ".png")
+    with pytest.raises(DataError, match=r"^1\.png is absent, as 2 of 3 images"):
+        file_images(tmp_path, ["0.png", "1.png", "2.png"])
+
+
+def test_a_file_that_vanished_is_named_without_its_root(tmp_path):
+    with pytest.raises(DataError, match=r"^gone\.png cannot be read \(No such file"):
+        read_image(tmp_path, "gone.png")
+
+
+@pytest.mark.parametrize("wrong", [COLOUR.astype(float), COLOUR[..., :2], COLOUR[0, 0]])
+def test_only_bytes_of_grey_or_colour_are_images(wrong):
+    with pytest.raises(ValueError, match=r"images are uint8 \[N, H, W\] or"):
+        array_images(wrong)
+
+
+def test_labels_that_do_not_fit_are_named():
+    images = array_images(GREY)
+    with pytest.raises(DataError, match="train: 3 images, but 2 labels"):
+        labelled(images, [0, 1], classes=2, where="train")
+    with pytest.raises(DataError, match=r"train: label 2 is none of 0\.\.1"):
+        labelled(images, [0, 1, 2], classes=2, where="train")
+
+
+def test_images_travel_to_other_processes(tmp_path):
+    names = saved(tmp_path, COLOUR, ".png")
+    column = pickle.loads(pickle.dumps(file_images(tmp_path, names)))  # noqa: S301 - our own
+    assert np.array_equal(np.asarray(column[2]), COLOUR[2])
+
+
+def test_a_slice_is_a_list_of_images():
+    assert [image.size for image in array_images(GREY).stored[1:]] == [(4, 5), (4, 5)]

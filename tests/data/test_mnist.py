@@ -1,0 +1,132 @@
+import gzip
+import hashlib
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vlbench.data.mnist import fashion_mnist, mnist
+from vlbench.data.records import labels
+from vlbench.errors import DataAbsent, DataError
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (3, 28, 28), np.uint8)
+IMAGES = struct.pack(">iiii", 2051, 3, 28, 28) + PIXELS.tobytes()
+LABELS = struct.pack(">ii", 2049, 3) + bytes([7, 2, 1])
+
+
+def put(root, images=IMAGES, labels=LABELS, prefix="t10k"):
+    root.mkdir(exist_ok=True)
+    (root / f"{prefix}-images-idx3-ubyte").write_bytes(images)
+    (root / f"{prefix}-labels-idx1-ubyte").write_bytes(labels)
+    return root
+
+
+def test_idx_files_give_their_pixels_and_labels(tmp_path):
+    split = mnist(root=put(tmp_path)).splits["test"]
+    assert np.array_equal(np.asarray(split["image"][2])[..., 0], PIXELS[2])
+    assert labels(split).tolist() == [7, 2, 1]
+
+
+def test_packed_and_unpacked_files_are_the_same_data(tmp_path):
+    put(tmp_path / "packed", gzip.compress(IMAGES), gzip.compress(LABELS))
+    for path in list((tmp_path / "packed").iterdir()):
+        path.rename(path.with_name(path.name + ".gz"))
+    packed, plain = mnist(root=tmp_path / "packed"), mnist(root=put(tmp_path / "plain"))
+    assert packed.digest() == plain.digest()
+
+
+def test_a_split_needs_images_and_labels(tmp_path):
+    put(tmp_path, prefix="train")
+    (put(tmp_path) / "t10k-images-idx3-ubyte").unlink()
+    data = mnist(root=tmp_path)
+    assert list(data.splits) == ["train"]
+    assert data.missing_rows() == {"train": 59_997}
+
+
+def test_classes_are_the_published_names(tmp_path):
+    assert mnist(root=put(tmp_path)).classes[9] == "nine"
+    assert fashion_mnist(root=tmp_path).classes[::9] == ("T-shirt/top", "Ankle boot")
+
+
+@pytest.mark.parametrize(("load", "name"), [(mnist, "^MNIST"), (fashion_mnist, "^Fashion-MNIST")])
+def test_absent_files_say_where_to_get_them(tmp_path, load, name):
+    with pytest.raises(DataAbsent, match=name + r" is absent; .*ubyte\.gz"):
+        load(root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (LABELS, "begins with 00000801, not 00000803"),
+        (b"", "begins with , not 00000803"),
+        (IMAGES[:9], "is cut off in its header"),
+        (IMAGES[:-1], r"holds 2351 bytes, not the 2352 of \(3, 28, 28\)"),
+        (IMAGES + b"x", "holds 2353 bytes"),
+        (struct.pack(">iiii", 2051, 3, 2, 2) + bytes(12), r"images of \(2, 2\) pixels, not 28x28"),
+    ],
+)
+def test_images_of_another_form_are_named(tmp_path, images, message):
+    with pytest.raises(DataError, match="^t10k-images-idx3-ubyte:? " + message):
+        mnist(root=put(tmp_path, images))
+
+
+@pytest.mark.parametrize("content", [gzip.compress(IMAGES)[:-200], b"<html>404</html>"])
+def test_a_packed_file_that_is_cut_off_is_named(tmp_path, content):
+    (put(tmp_path, content) / "t10k-images-idx3-ubyte").rename(
+        tmp_path / "t10k-images-idx3-ubyte.gz"
+    )
+    with pytest.raises(DataError, match=r"^t10k-images-idx3-ubyte\.gz cannot be unpacked"):
+        mnist(root=tmp_path)
+
+
+def test_counts_that_differ_are_named(tmp_path):
+    few = struct.pack(">ii", 2049, 2) + bytes([7, 2])
+    with pytest.raises(DataError, match="t10k-labels-idx1-ubyte: 3 images, but 2 labels"):
+        mnist(root=put(tmp_path, labels=few))
+
+
+def test_a_label_past_nine_is_named(tmp_path):
+    wrong = struct.pack(">ii", 2049, 3) + bytes([7, 2, 10])
+    with pytest.raises(DataError, match=r"label 10 is none of 0\.\.9"):
+        mnist(root=put(tmp_path, labels=wrong))
+
+
+@pytest.fixture
+def real():
+    if "VLBENCH_DATA" not in os.environ:
+        pytest.skip("VLBENCH_DATA is unset")
+    return Path(os.environ["VLBENCH_DATA"])
+
+
+def test_the_real_test_set_is_the_published_one(real):
+    packed = (real / "mnist/t10k-images-idx3-ubyte.gz").read_bytes()
+    md5 = hashlib.md5(packed, usedforsecurity=False).hexdigest()
+    assert md5 == "9fb629c4189551a2d022fa330f9573f3"
+    data = mnist(root=real / "mnist")
+    assert data.missing_rows() == {}
+    counts = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert np.bincount(labels(data.splits["test"])).tolist() == counts
+
+
+def test_real_images_have_the_bytes_of_their_file(real):
+    content = gzip.decompress((real / "mnist/t10k-images-idx3-ubyte.gz").read_bytes())
+    image = mnist(root=real / "mnist").splits["test"]["image"][9_999]
+    assert np.asarray(image)[..., 2].tobytes() == content[-784:]
+
+
+def test_real_garments_are_those_of_the_sprite(real, tmp_path):
+    for kind in ("images-idx3", "labels-idx1"):
+        source = real / f"fashion_mnist/derived_from_sprite/sprite900-{kind}-ubyte.gz"
+        (tmp_path / f"t10k-{kind}-ubyte.gz").symlink_to(source)
+    split = fashion_mnist(root=tmp_path).splits["test"]
+    sprite = Image.open(real / "fashion_mnist/fashion-mnist-sprite.png").convert("RGB")
+    assert split["image"][0].tobytes() == sprite.crop((0, 0, 28, 28)).tobytes()
+    assert np.bincount(labels(split)).tolist() == [90] * 10
+
+
+def test_real_labels_alone_are_absent_data(real):
+    with pytest.raises(DataAbsent, match="Fashion-MNIST is absent"):
+        fashion_mnist(root=real / "fashion_mnist")

@@ -1,0 +1,154 @@
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.io import loadmat, savemat
+
+from vlbench.data.records import labels
+from vlbench.data.svhn import svhn, svhn_numbers
+from vlbench.errors import DataAbsent, DataError
+
+X = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 3), np.uint8)
+Y = np.array([[10], [1], [9]], np.uint8)
+
+
+def put(root, x=X, y=Y, split="test"):
+    savemat(root / f"{split}_32x32.mat", {"X": x, "y": y}, do_compression=True)
+    return root
+
+
+def test_the_last_axis_counts_images_and_ten_is_zero(tmp_path):
+    split = svhn(root=put(tmp_path)).splits["test"]
+    assert np.array_equal(np.asarray(split["image"][1]), X[..., 1])
+    assert labels(split).tolist() == [0, 1, 9]
+
+
+def test_a_single_image_keeps_its_axis(tmp_path):
+    split = svhn(root=put(tmp_path, X[..., :1], Y[:1])).splits["test"]
+    assert np.array_equal(np.asarray(split["image"][0]), X[..., 0])
+
+
+def test_a_part_of_the_set_says_what_it_lacks(tmp_path):
+    data = svhn(root=put(tmp_path, split="train"))
+    assert data.missing_rows() == {"train": 73_254}
+    assert data.classes[0] == "zero"
+
+
+def test_absent_files_say_where_to_get_them(tmp_path):
+    with pytest.raises(DataAbsent, match=r"housenumbers; put it at .*\{train,test\}_32x32\.mat"):
+        svhn(root=tmp_path)
+    with pytest.raises(DataAbsent, match=r"full numbers.* absent; .*digitStruct\.mat"):
+        svhn_numbers(root=tmp_path)
+
+
+@pytest.mark.parametrize("label", [0, 11])
+def test_a_label_that_is_no_digit_is_named(tmp_path, label):
+    with pytest.raises(DataError, match=rf"test_32x32\.mat: label {label} is none of 1\.\.10"):
+        svhn(root=put(tmp_path, y=np.array([[1], [2], [label]])))
+
+
+@pytest.mark.parametrize("x", [X.astype(float), X[:31], X[..., 0]])
+def test_images_of_another_form_are_named(tmp_path, x):
+    with pytest.raises(DataError, match=r"^test_32x32\.mat: X is .*, not uint8 \[32, 32, 3, N\]"):
+        svhn(root=put(tmp_path, x))
+
+
+def test_counts_that_differ_are_named(tmp_path):
+    with pytest.raises(DataError, match=r"test_32x32\.mat: 3 images, but 2 labels"):
+        svhn(root=put(tmp_path, y=Y[:2]))
+
+
+@pytest.mark.parametrize("keep", [0, 60, 200, 3000])
+def test_a_file_that_is_cut_off_is_named(tmp_path, keep):
+    path = put(tmp_path) / "test_32x32.mat"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(DataError, match=r"^test_32x32\.mat is no file of SVHN"):
+        svhn(root=tmp_path)
+
+
+def test_a_file_without_labels_is_named(tmp_path):
+    savemat(tmp_path / "test_32x32.mat", {"X": X})
+    with pytest.raises(DataError, match=r"no file of SVHN \(KeyError\)"):
+        svhn(root=tmp_path)
+
+
+def test_full_numbers_without_h5py_say_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test/digitStruct.mat").touch()
+    with pytest.raises(DataError, match=r"^test/digitStruct\.mat needs h5py .*pip install h5py"):
+        svhn_numbers(root=tmp_path)
+
+
+def digit_struct(path, fields):
+    """Write pictures as MATLAB 7.3 does: one number as it is, several as references."""
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    with h5py.File(path, "w") as file:
+        one = file.create_group("box1")
+        two = file.create_group("box2")
+        for key, (single, pair) in fields.items():
+            one[key] = [[float(single)]]
+            parts = [
+                file.create_dataset(f"{key}{i}", data=[[float(v)]]) for i, v in enumerate(pair)
+            ]
+            two[key] = np.array([[part.ref] for part in parts], h5py.ref_dtype)
+        names = [file.create_dataset(n, data=np.array([[ord(c)] for c in n], "u2")) for n in NAMES]
+        file["digitStruct/name"] = np.array([[name.ref] for name in names], h5py.ref_dtype)
+        file["digitStruct/bbox"] = np.array([[one.ref], [two.ref]], h5py.ref_dtype)
+
+
+NAMES = ["1.png", "2.png"]
+FIELDS = {
+    "height": (9, (4, 5)),
+    "label": (10, (1, 9)),
+    "left": (2, (0, 6)),
+    "top": (3, (1, 1)),
+    "width": (5, (6, 6)),
+}
+
+
+def test_full_numbers_give_boxes_and_labels(tmp_path):
+    (tmp_path / "test").mkdir()
+    digit_struct(tmp_path / "test/digitStruct.mat", FIELDS)
+    Image.new("RGB", (20, 15), "red").save(tmp_path / "test/1.png")
+    Image.new("RGB", (12, 10)).save(tmp_path / "test/2.png")
+    split = svhn_numbers(root=tmp_path).splits["test"]
+    assert list(split["boxes"]) == [[[2, 3, 7, 12]], [[0, 1, 6, 5], [6, 1, 12, 6]]]
+    assert list(split["labels"]) == [[0], [1, 9]]
+    assert [image.size for image in split["image"]] == [(20, 15), (12, 10)]
+
+
+def test_a_digit_struct_that_is_none_is_named(tmp_path):
+    pytest.importorskip("h5py", reason="h5py is not installed")
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test/digitStruct.mat").write_bytes(b"<html>")
+    with pytest.raises(DataError, match=r"^test/digitStruct\.mat is no file of SVHN \(OSError\)"):
+        svhn_numbers(root=tmp_path)
+
+
+@pytest.fixture
+def real():
+    if "VLBENCH_DATA" not in os.environ:
+        pytest.skip("VLBENCH_DATA is unset")
+    return Path(os.environ["VLBENCH_DATA"]) / "svhn"
+
+
+def test_real_crops_are_those_of_the_file(real):
+    data = svhn(root=real / "derived_format2")
+    content = loadmat(real / "derived_format2/test_32x32.mat")
+    assert data.missing_rows() == {"test": 26_032 - 486}
+    assert labels(data.splits["test"]).tolist() == (content["y"][:, 0] % 10).tolist()
+    assert data.splits["test"]["image"][485].tobytes() == content["X"][..., 485].tobytes()
+
+
+def test_real_numbers_have_their_digits(real):
+    pytest.importorskip("h5py", reason="h5py is not installed")
+    splits = svhn_numbers(root=real / "format1").splits
+    digits = [sum(map(len, splits[name]["labels"])) for name in ("train", "test")]
+    assert ([len(splits["train"]), len(splits["test"])], digits) == ([39, 40], [83, 76])
+    first = Image.open(real / "format1/test/1.png").convert("RGB")
+    assert splits["test"]["image"][0].tobytes() == first.tobytes()
+    assert next(iter(splits["test"]["labels"])) == [5]

@@ -1,0 +1,178 @@
+"""CIFAR-10 and CIFAR-100, the python version. Krizhevsky 2009.
+
+Learning Multiple Layers of Features from Tiny Images, technical report, University of Toronto. The
+batches are pickles: what they ask for is read by stand-ins, so that no file can run anything.
+"""
+
+import pickle
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vlbench.data.images import Pixels, array_images, labelled
+from vlbench.data.records import Data, Split
+from vlbench.errors import DataAbsent, DataError
+
+HOME = "www.cs.toronto.edu/~kriz/cifar.html (python version)"
+
+# What the unpickler and the reading of what it made raise for files that are no batches.
+UNREADABLE = (
+    pickle.UnpicklingError,
+    EOFError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    OverflowError,
+    MemoryError,
+)
+
+
+class _Layout(NamedTuple):
+    what: str
+    folder: str
+    files: Mapping[str, Sequence[str]]
+    meta: str
+    names_key: str
+    labels_key: str
+    expected: Mapping[str, int]
+
+
+CIFAR10 = _Layout(
+    what="CIFAR-10",
+    folder="cifar-10-batches-py",
+    files={"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]},
+    meta="batches.meta",
+    names_key="label_names",
+    labels_key="labels",
+    expected={"train": 50_000, "test": 10_000},
+)
+CIFAR100 = _Layout(
+    what="CIFAR-100",
+    folder="cifar-100-python",
+    files={"train": ["train"], "test": ["test"]},
+    meta="meta",
+    names_key="fine_label_names",
+    labels_key="fine_labels",
+    expected={"train": 50_000, "test": 10_000},
+)
+
+
+def cifar10(*, root: Path) -> Data:
+    """Return CIFAR-10 from `root`, or from `cifar-10-batches-py` in it; 32x32, 10 classes."""
+    return _load(root, CIFAR10)
+
+
+def cifar100(*, root: Path) -> Data:
+    """Return CIFAR-100 from `root`, or from `cifar-100-python` in it; 32x32, 100 fine classes."""
+    return _load(root, CIFAR100)
+
+
+def _load(root: Path, layout: _Layout) -> Data:
+    """Return the splits of which at least one batch is there, batches in their official order."""
+    folder = root / layout.folder if (root / layout.folder).is_dir() else root
+    there = {
+        split: [folder / name for name in names if (folder / name).is_file()]
+        for split, names in layout.files.items()
+    }
+    if not any(there.values()) or not (folder / layout.meta).is_file():
+        raise DataAbsent(layout.what, HOME, f"{root / layout.folder}/{layout.meta} and the batches")
+    classes = _class_names(folder / layout.meta, layout.names_key)
+    splits = {
+        split: _split(paths, layout.labels_key, len(classes))
+        for split, paths in there.items()
+        if paths
+    }
+    expected = {split: layout.expected[split] for split in splits}
+    return Data(splits=splits, classes=classes, expected=expected)
+
+
+def _class_names(meta: Path, key: str) -> list[str]:
+    """Return the names, underscores as blanks: they are shown to models of language."""
+    try:
+        return [name.decode("ascii").replace("_", " ") for name in _unpickle(meta)[key]]
+    except UNREADABLE as error:
+        raise _unreadable(meta, error) from error
+
+
+def _split(paths: Sequence[Path], labels_key: str, classes: int) -> Split:
+    batches = [_batch(path, labels_key) for path in paths]
+    pixels = np.concatenate([pixels for pixels, _ in batches])
+    labels = [label for _, some in batches for label in some]
+    names = " + ".join(path.name for path in paths)
+    return labelled(array_images(pixels), labels, classes=classes, where=names)
+
+
+def _batch(path: Path, labels_key: str) -> tuple[Pixels, list[int]]:
+    """Return uint8 [N, 32, 32, 3] and the labels: stored are three planes of 32 rows an image."""
+    try:
+        batch = _unpickle(path)
+        planes = batch["data"].pixels.reshape(-1, 3, 32, 32)
+        labels = [label.__index__() for label in batch[labels_key]]
+    except UNREADABLE as error:
+        raise _unreadable(path, error) from error
+    if len(planes) != len(labels):
+        raise DataError(f"{path.name}: {len(planes)} images, but {len(labels)} labels")
+    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), labels
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    message = f"{path.name} is no batch of CIFAR ({type(error).__name__}: {error}); fetch it again"
+    return DataError(message)
+
+
+def _unpickle(path: Path) -> dict[str, Any]:
+    """Return the dictionary that a file pickles; Python 2 wrote its texts, keys too, as bytes."""
+    with path.open("rb") as file:
+        content = _Unpickler(file, encoding="bytes").load()
+    return {k.decode("ascii") if isinstance(k, bytes) else k: v for k, v in content.items()}
+
+
+class _Dtype:
+    """Stands for numpy.dtype."""
+
+    def __init__(self, code: str | bytes, *_: object) -> None:
+        self.is_bytes = code in ("u1", b"u1")
+
+    def __setstate__(self, _: object) -> None:
+        """Ignore byte order and alignment: a byte has none."""
+
+
+class _Array:
+    """Stands for numpy.ndarray: NumPy itself trusts the state that it is given."""
+
+    pixels: Pixels
+
+    def __setstate__(self, state: tuple[int, tuple[int, ...], _Dtype, bool, bytes]) -> None:
+        _, shape, dtype, is_fortran, content = state
+        if not dtype.is_bytes:
+            raise pickle.UnpicklingError("an array of other values than bytes")
+        flat = np.frombuffer(content, np.uint8)
+        self.pixels = flat.reshape(shape, order="F" if is_fortran else "C")
+
+
+def _reconstruct(*_: object) -> _Array:
+    return _Array()
+
+
+def _encode(text: str, _: object) -> bytes:
+    """Return the bytes that Python 3 writes as latin-1 text into pickles for Python 2."""
+    return text.encode("latin-1")
+
+
+ALLOWED = {
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _Dtype,
+    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    ("_codecs", "encode"): _encode,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in ALLOWED:
+            raise pickle.UnpicklingError(f"it asks for {f'{module}.{name}'!r}")
+        return ALLOWED[module, name]

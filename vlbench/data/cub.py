@@ -1,0 +1,66 @@
+"""Caltech-UCSD Birds-200-2011. Wah et al. 2011, technical report CNS-TR-2011-001."""
+
+import re
+from pathlib import Path
+
+from vlbench.data.images import file_images, labelled
+from vlbench.data.records import Data, Split
+from vlbench.errors import DataAbsent, DataError
+
+LISTS = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt")
+FLAGS = {"train": 1, "test": 0}
+EXPECTED = {"train": 5_994, "test": 5_794}
+
+
+def cub(*, root: Path) -> Data:
+    """Return the birds in the official split, from `root` or from `CUB_200_2011` in it.
+
+    Classes are the species: `001.Black_footed_Albatross` becomes `Black footed Albatross`.
+    """
+    folder = root / "CUB_200_2011" if (root / "CUB_200_2011").is_dir() else root
+    if not all((folder / name).is_file() for name in LISTS):
+        where = f"{root}/CUB_200_2011/: {', '.join(LISTS)} and images/"
+        raise DataAbsent("CUB-200-2011", "vision.caltech.edu/datasets/cub_200_2011", where)
+    images, names = _table(folder, LISTS[0]), _table(folder, LISTS[3])
+    labels, flags = (_numbers(folder, name, images) for name in LISTS[1:3])
+    if sorted(names) != list(range(1, len(names) + 1)):
+        raise DataError("classes.txt does not count from 1 to its number of lines")
+    odd = [i for i in sorted(images) if flags[i] not in FLAGS.values()]
+    if odd:
+        raise DataError(f"train_test_split.txt: image {odd[0]} is neither 1 (train) nor 0 (test)")
+    classes = [re.sub(r"^\d+\.", "", names[i]).replace("_", " ") for i in sorted(names)]
+    ids = {split: [i for i in sorted(images) if flags[i] == flag] for split, flag in FLAGS.items()}
+    splits = {
+        split: _split(folder, [images[i] for i in mine], [labels[i] for i in mine], len(classes))
+        for split, mine in ids.items()
+        if mine
+    }
+    return Data(splits=splits, classes=classes, expected={s: EXPECTED[s] for s in splits})
+
+
+def _split(folder: Path, names: list[str], labels: list[int], classes: int) -> Split:
+    """Return a split of these images, whose labels count from 1."""
+    images = file_images(folder, [f"images/{name}" for name in names])
+    from_zero = [label - 1 for label in labels]
+    return labelled(images, from_zero, classes=classes, where="image_class_labels.txt, from 0")
+
+
+def _numbers(folder: Path, name: str, images: dict[int, str]) -> dict[int, int]:
+    """Return the number that a list gives every image."""
+    table = _table(folder, name)
+    missing = sorted(images.keys() - table.keys())
+    if missing:
+        raise DataError(f"{name} lacks image {missing[0]} of images.txt")
+    wrong = [value for value in table.values() if not value.isdecimal()]
+    if wrong:
+        raise DataError(f"{name}: '{wrong[0]}' is no number")
+    return {i: int(value) for i, value in table.items()}
+
+
+def _table(folder: Path, name: str) -> dict[int, str]:
+    """Return what a list says of each id: lines of an id, a blank and the rest."""
+    lines = [line.split(maxsplit=1) for line in (folder / name).read_text("utf-8").splitlines()]
+    wrong = [i for i, line in enumerate(lines, 1) if len(line) != 2 or not line[0].isdecimal()]
+    if wrong:
+        raise DataError(f"{name}, line {wrong[0]}: not an id and a value")
+    return {int(key): value.strip() for key, value in lines}

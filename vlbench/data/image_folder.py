@@ -1,0 +1,56 @@
+"""A user's own images, one folder a class: `root/train/<class>/*` and `root/test/<class>/*`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vlbench.data.images import SUFFIXES, file_images, labelled
+from vlbench.data.records import Data, Split
+from vlbench.errors import DataAbsent, DataError
+
+
+def image_folder(*, root: Path, train: str = "train", test: str = "test") -> Data:
+    """Return images with the folder that each lies in as its label, ordered by class and name.
+
+    Without a folder `train` there is only a test split. Classes are the sorted names of the
+    folders of train, or of test where train is absent; test may lack some. Hidden files and
+    files without an image's suffix are passed over; folders inside a class belong to it.
+    """
+    if not root.is_dir():
+        raise DataAbsent("image folder", "your own images", f"{root / test}/<class>/<image>")
+    if not (root / test).is_dir():
+        raise DataError(f"no folder '{test}' of test images; there are {_folders(root)}")
+    folders = {"train": train, "test": test} if (root / train).is_dir() else {"test": test}
+    classes = _folders(root / next(iter(folders.values())))
+    splits = {name: _split(root, folder, classes) for name, folder in folders.items()}
+    return Data(splits=splits, classes=classes)
+
+
+def _split(root: Path, folder: str, classes: Sequence[str]) -> Split:
+    """Return the images of one folder of class folders; all three faults are DataErrors."""
+    own = _folders(root / folder)
+    if not own:
+        raise DataError(f"'{folder}' has no class folders; put images at {folder}/<class>/<image>")
+    unknown = [name for name in own if name not in classes]
+    if unknown:
+        raise DataError(f"'{folder}' has the class '{unknown[0]}', which the train folder lacks")
+    files = [(name, _images(root, f"{folder}/{name}")) for name in own]
+    empty = [name for name, images in files if not images]
+    if empty:
+        raise DataError(f"'{folder}/{empty[0]}' holds no image; add some or remove the folder")
+    names = [image for _, images in files for image in images]
+    labels = [classes.index(name) for name, images in files for _ in images]
+    return labelled(file_images(root, names), labels, classes=len(classes), where=folder)
+
+
+def _folders(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def _images(root: Path, folder: str) -> list[str]:
+    """Return the images under a folder, sorted, relative to the root."""
+    inside = [path.relative_to(root / folder) for path in (root / folder).rglob("*")]
+    return sorted(
+        f"{folder}/{path.as_posix()}"
+        for path in inside
+        if path.suffix.lower() in SUFFIXES and not any(part.startswith(".") for part in path.parts)
+    )

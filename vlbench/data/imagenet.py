@@ -1,0 +1,91 @@
+"""ImageNet's validation images (ILSVRC 2012), the test set of the literature. arXiv:1409.0575."""
+
+import re
+from pathlib import Path, PurePosixPath
+
+from vlbench.data.images import SUFFIXES, file_images, labelled
+from vlbench.data.records import Data, Split, value_column
+from vlbench.errors import DataAbsent, DataError
+
+HOME = "image-net.org (ILSVRC 2012) or its Kaggle challenge 'ImageNet Object Localization'"
+SYNSETS = "LOC_synset_mapping.txt"
+LABELS = ("LOC_val_solution.csv", "imagenet_2012_validation_synset_labels.txt")
+
+# Where images lie under the root, in this order: as they are, or as some archive unpacks.
+FOLDERS = ("", "val", "images", "ILSVRC/Data/CLS-LOC/val")
+PATTERNS = ("n????????/*", "*")
+
+
+def imagenet(*, root: Path) -> Data:
+    """Return the validation images as split "test", with columns image, label and wnid.
+
+    Classes are the synonyms of the 1,000 sorted wnids, joined as `tench, Tinca tinca`; two of them
+    are both `crane`. Needs LOC_synset_mapping.txt and images in `root` (or val/, images/, Kaggle's
+    folders): one folder a wnid, or names that begin with a wnid, or ILSVRC2012_val_*.JPEG with
+    LOC_val_solution.csv or imagenet_2012_validation_synset_labels.txt (line i: image i's wnid).
+    Rows are ordered by class, then by name, however the images lie.
+    """
+    names = _images(root)
+    if not names:
+        raise DataAbsent("ImageNet (validation images)", HOME, f"{root}/val/<wnid>/*.JPEG")
+    if not (root / SYNSETS).is_file():
+        raise DataAbsent(f"ImageNet's {SYNSETS}", HOME, f"{root / SYNSETS}")
+    synsets = _synsets(root / SYNSETS)
+    wnids = _wnids(root, names)
+    unknown = [name for name in names if wnids[name] not in synsets]
+    if unknown:
+        raise DataError(f"{unknown[0]}: wnid {wnids[unknown[0]]} is not in {SYNSETS}")
+    names = sorted(names, key=lambda name: (wnids[name], PurePosixPath(name).name))
+    split = _split(root, names, [wnids[name] for name in names], list(synsets))
+    return Data(splits={"test": split}, classes=list(synsets.values()), expected={"test": 50_000})
+
+
+def _images(root: Path) -> list[str]:
+    """Return the image files of the first folder and the first layout that has some."""
+    for folder in FOLDERS:
+        for pattern in PATTERNS:
+            paths = [p for p in (root / folder).glob(pattern) if not p.name.startswith(".")]
+            names = [p.relative_to(root).as_posix() for p in paths if p.suffix.lower() in SUFFIXES]
+            if names:
+                return names
+    return []
+
+
+def _split(root: Path, names: list[str], wnids: list[str], order: list[str]) -> Split:
+    place = {wnid: i for i, wnid in enumerate(order)}
+    labels = [place[wnid] for wnid in wnids]
+    split = labelled(file_images(root, names), labels, classes=len(order), where="ImageNet")
+    return Split({**split.columns, "wnid": value_column(wnids)})
+
+
+def _synsets(path: Path) -> dict[str, str]:
+    """Return the words of each of the 1,000 wnids, sorted by wnid as in every classifier."""
+    words = dict(re.findall(r"^(n\d{8})(?: :)? (.*\S)", path.read_text("utf-8"), re.MULTILINE))
+    if len(words) != 1000:
+        raise DataError(f"{path.name} has {len(words)} wnids, not 1,000; fetch it again")
+    return dict(sorted(words.items()))
+
+
+def _wnids(root: Path, names: list[str]) -> dict[str, str]:
+    """Return the wnid of each image: of its folder, of its name, or of a list of labels."""
+    begins = {name: re.search(r"(?:^|/)(n\d{8})[_/][^/]*$", name) for name in names}
+    known = {name: match[1] for name, match in begins.items() if match}
+    others = [name for name in names if name not in known]
+    listed = _listed(root) if others else {}
+    unknown = [name for name in others if PurePosixPath(name).stem not in listed]
+    if unknown:
+        raise DataError(f"{unknown[0]} has no wnid in its name or folder, nor in a list of labels")
+    return known | {name: listed[PurePosixPath(name).stem] for name in others}
+
+
+def _listed(root: Path) -> dict[str, str]:
+    """Return the wnid of ILSVRC2012_val_00000001 and so on, from whichever list is there."""
+    solution, labels = (root / name for name in LABELS)
+    if solution.is_file():
+        rows = r"^(ILSVRC2012_val_\d{8}),\W?(n\d{8})\b"
+        return dict(re.findall(rows, solution.read_text("utf-8"), re.MULTILINE))
+    if labels.is_file():
+        lines = labels.read_text("utf-8").splitlines()
+        return {f"ILSVRC2012_val_{i:08d}": wnid.strip() for i, wnid in enumerate(lines, 1)}
+    what = "the list of labels of ImageNet's validation images"
+    raise DataAbsent(what, HOME, f"{root / LABELS[0]} (or {LABELS[1]})")

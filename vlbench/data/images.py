@@ -1,0 +1,173 @@
+"""Image columns: PIL images in mode RGB, decoded when asked for, known by their content.
+
+The key is that of decoded pixels where the source is lossless, so that every container of a set
+agrees, and of the encoded bytes otherwise. EXIF rotation is left alone, as torchvision does.
+"""
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import PIL.Image
+from PIL.Image import Image
+
+from vlbench.data.records import Column, Split, value_column
+from vlbench.digests import bytes_digest, digest, file_digests
+from vlbench.errors import DataError
+
+LOSSLESS = frozenset({".png", ".bmp", ".ppm", ".pgm", ".pbm", ".pnm", ".tif", ".tiff"})
+SUFFIXES = LOSSLESS | {".jpg", ".jpeg", ".jfif", ".gif", ".webp"}
+
+# Not all that Pillow knows: it hands EPS, whatever the file's name, to Ghostscript.
+FORMATS = ("JPEG", "PNG", "BMP", "PPM", "TIFF", "GIF", "WEBP")
+
+# What Pillow raises for files that are cut off or are no images.
+UNDECODABLE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    struct.error,
+    zlib.error,
+    PIL.Image.DecompressionBombError,
+)
+
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+@dataclass(frozen=True, eq=False)
+class Lazy(Sequence[Any]):
+    """Images that are decoded from `source` each time they are asked for, and not kept."""
+
+    source: Sequence[Any] | Pixels
+    decode: Callable[[Any], Image]
+
+    def __len__(self) -> int:
+        """Return the number of images."""
+        return len(self.source)
+
+    def __getitem__(self, i: Any) -> Any:
+        """Return image i, or the list of images of a slice."""
+        if isinstance(i, slice):
+            return [self.decode(encoded) for encoded in self.source[i]]
+        return self.decode(self.source[i])
+
+
+def file_images(root: Path, names: Sequence[str]) -> Column:
+    """Return the images of files, named relative to `root` with slashes.
+
+    A file that is absent raises DataError now, one that cannot be decoded at the latest when it is
+    asked for; both name it relative to `root`, since a result may quote the message.
+    """
+    absent = [name for name in names if not (root / name).is_file()]
+    if absent:
+        message = f"{absent[0]} is absent, as {len(absent)} of {len(names)} images; fetch them"
+        raise DataError(message)
+    pixels = [name for name in names if is_lossless(name)]
+    encoded = [name for name in names if not is_lossless(name)]
+    known = _file_digests(root, pixels, "rgb pixels", partial(_file_pixels_digest, root))
+    known |= _file_digests(root, encoded, "bytes", bytes_digest)
+    stored = Lazy(list(names), partial(read_image, root))
+    return _column(stored, [known[name] for name in names])
+
+
+def encoded_images(blobs: Sequence[bytes], names: Sequence[str]) -> Column:
+    """Return the images of encoded bytes (say, of an archive); a name's suffix tells the format."""
+    pairs = list(zip(blobs, names, strict=True))
+    return _column(Lazy(pairs, _decode_pair), [_encoded_digest(*pair) for pair in pairs])
+
+
+def array_images(pixels: Pixels) -> Column:
+    """Return the images of an array, uint8 [N, H, W] (grey) or [N, H, W, 3]."""
+    if pixels.dtype != np.uint8 or pixels.shape[3:] not in {(), (3,)} or pixels.ndim < 3:
+        message = f"images are uint8 [N, H, W] or [N, H, W, 3], not {pixels.dtype} {pixels.shape}"
+        raise ValueError(message)
+    stored = Lazy(pixels, _from_array)
+    return _column(stored, [_pixels_digest(image) for image in stored])
+
+
+def labelled(images: Column, labels: Sequence[int], *, classes: int, where: str) -> Split:
+    """Return a split of images and labels; DataError names `where` labels fit neither."""
+    if len(images) != len(labels):
+        raise DataError(f"{where}: {len(images)} images, but {len(labels)} labels")
+    wrong = [label for label in labels if not 0 <= label < classes]
+    if wrong:
+        raise DataError(f"{where}: label {wrong[0]} is none of 0..{classes - 1}")
+    return Split({"image": images, "label": value_column([int(label) for label in labels])})
+
+
+def is_lossless(name: str) -> bool:
+    """Return whether a file's suffix says that decoding it loses nothing."""
+    return PurePosixPath(name).suffix.lower() in LOSSLESS
+
+
+def read_image(root: Path, name: str) -> Image:
+    """Return the image of a file, RGB; DataError names it relative to `root`."""
+    try:
+        encoded = (root / name).read_bytes()
+    except OSError as error:
+        raise DataError(f"{name} cannot be read ({error.strerror})") from error
+    return decode_image(encoded, name)
+
+
+def decode_image(encoded: bytes, name: str) -> Image:
+    """Return the image of encoded bytes, RGB: the first frame, without its alpha channel."""
+    try:
+        with PIL.Image.open(BytesIO(encoded), formats=FORMATS) as image:
+            image.load()
+            return _rgb(image, name)
+    except UNDECODABLE as error:
+        # Pillow's own message may hold a path or an address: neither is the same on a rerun.
+        kind = type(error).__name__
+        raise DataError(f"{name} cannot be decoded as an image ({kind}); fetch it again") from error
+
+
+def _rgb(image: Image, name: str) -> Image:
+    if image.mode.startswith(("I", "F")):
+        # Pillow would clip these to 0..255 and say nothing.
+        raise DataError(f"{name} has pixels of mode {image.mode}; save it with 8 bits a channel")
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    return image.convert("RGB")
+
+
+def _column(stored: Lazy, digests: Sequence[str]) -> Column:
+    return Column(digest(["images", *digests]), "image", stored, range(len(stored)))
+
+
+def _file_digests(
+    root: Path, names: Sequence[str], how: str, compute: Callable[[Path], str]
+) -> dict[str, str]:
+    found = file_digests([root / name for name in names], how, compute)
+    return dict(zip(names, found, strict=True))
+
+
+def _file_pixels_digest(root: Path, path: Path) -> str:
+    return _pixels_digest(read_image(root, path.relative_to(root).as_posix()))
+
+
+def _encoded_digest(encoded: bytes, name: str) -> str:
+    if is_lossless(name):
+        return _pixels_digest(decode_image(encoded, name))
+    return hashlib.sha256(encoded).hexdigest()
+
+
+def _pixels_digest(image: Image) -> str:
+    return hashlib.sha256(f"{image.width}x{image.height}".encode() + image.tobytes()).hexdigest()
+
+
+def _decode_pair(pair: tuple[bytes, str]) -> Image:
+    return decode_image(*pair)
+
+
+def _from_array(pixels: Pixels) -> Image:
+    return PIL.Image.fromarray(pixels).convert("RGB")

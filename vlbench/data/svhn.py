@@ -1,0 +1,137 @@
+"""Street View House Numbers: cropped digits (format 2) and full numbers (format 1).
+
+Netzer et al. 2011, Reading Digits in Natural Images with Unsupervised Feature Learning.
+"""
+
+import importlib
+import struct
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.io import loadmat
+from scipy.io.matlab import MatReadError
+
+from vlbench.data.images import DIGITS, array_images, file_images, labelled
+from vlbench.data.records import Data, Split, value_column
+from vlbench.errors import DataAbsent, DataError
+
+HOME = "ufldl.stanford.edu/housenumbers"
+CROPS = {"train": 73_257, "test": 26_032}
+NUMBERS = {"train": 33_402, "test": 13_068}
+
+# What scipy and h5py raise for files that are cut off or are no MATLAB files.
+UNREADABLE = (
+    MatReadError,
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    NotImplementedError,
+    RuntimeError,
+    EOFError,
+    struct.error,
+    zlib.error,
+)
+
+
+class _Number(NamedTuple):
+    name: str
+    boxes: list[list[float]]
+    labels: list[int]
+
+
+def svhn(*, root: Path) -> Data:
+    """Return the cropped digits, 32x32, of `train_32x32.mat` and `test_32x32.mat`."""
+    there = {split: root / f"{split}_32x32.mat" for split in CROPS}
+    there = {split: path for split, path in there.items() if path.is_file()}
+    if not there:
+        raise DataAbsent("SVHN (cropped digits)", HOME, f"{root}/{{train,test}}_32x32.mat")
+    splits = {split: _crops(path) for split, path in there.items()}
+    expected = {split: CROPS[split] for split in splits}
+    return Data(splits=splits, classes=DIGITS, expected=expected)
+
+
+def svhn_numbers(*, root: Path) -> Data:
+    """Return whole pictures of house numbers: columns image, boxes and labels.
+
+    `boxes` are [left, top, right, bottom] in pixels as annotated, one a digit, some of them
+    beyond the picture; `labels` the digits, 0..9, in the same order. Needs h5py.
+    """
+    there = {split: root / split for split in NUMBERS}
+    there = {s: folder for s, folder in there.items() if (folder / "digitStruct.mat").is_file()}
+    if not there:
+        where = f"{root}/{{train,test}}/digitStruct.mat and the PNG files beside it"
+        raise DataAbsent("SVHN (full numbers)", HOME, where)
+    splits = {split: _numbers(folder) for split, folder in there.items()}
+    expected = {split: NUMBERS[split] for split in splits}
+    return Data(splits=splits, classes=DIGITS, expected=expected)
+
+
+def _crops(path: Path) -> Split:
+    """Return a split of X, uint8 [32, 32, 3, N], and y, [N, 1], where 10 stands for the digit 0."""
+    try:
+        content = loadmat(path, variable_names=["X", "y"])
+        pixels, labels = content["X"], content["y"].ravel().tolist()
+    except UNREADABLE as error:
+        raise _unreadable(path.name, error) from error
+    if pixels.dtype != np.uint8 or pixels.shape[:-1] != (32, 32, 3):
+        message = f"X is {pixels.dtype} {pixels.shape}, not uint8 [32, 32, 3, N]"
+        raise DataError(f"{path.name}: {message}")
+    # Each image's pixels side by side: read across the array, one costs thousands of cache misses.
+    images = array_images(np.ascontiguousarray(pixels.transpose(3, 0, 1, 2)))
+    return labelled(images, _digits(path.name, labels), classes=10, where=path.name)
+
+
+def _numbers(folder: Path) -> Split:
+    numbers = _digit_struct(folder / "digitStruct.mat")
+    return Split(
+        {
+            "image": file_images(folder, [number.name for number in numbers]),
+            "boxes": value_column([number.boxes for number in numbers]),
+            "labels": value_column([number.labels for number in numbers]),
+        }
+    )
+
+
+def _digit_struct(path: Path) -> list[_Number]:
+    """Return the records of a MATLAB 7.3 (HDF5) file, in its order."""
+    where = f"{path.parent.name}/{path.name}"
+    try:
+        h5py = importlib.import_module("h5py")
+    except ImportError as error:
+        raise DataError(f"{where} needs h5py to be read; pip install h5py") from error
+    try:
+        with h5py.File(path) as file:
+            table = file["digitStruct"]
+            names, boxes = table["name"][:, 0], table["bbox"][:, 0]
+            return [_number(file, *both, where) for both in zip(names, boxes, strict=True)]
+    except UNREADABLE as error:
+        raise _unreadable(where, error) from error
+
+
+def _number(file: Any, name: Any, bbox: Any, where: str) -> _Number:
+    fields = {key: _values(file, file[bbox][key]) for key in ("left", "top", "width", "height")}
+    boxes = [[x, y, x + w, y + h] for x, y, w, h in zip(*fields.values(), strict=True)]
+    labels = _digits(where, _values(file, file[bbox]["label"]))
+    return _Number("".join(chr(code) for code in file[name][:].ravel()), boxes, labels)
+
+
+def _values(file: Any, field: Any) -> list[float]:
+    """Return a field's numbers: MATLAB stores one as it is, several as references."""
+    stored = field[:].ravel()
+    return [float(v if len(stored) == 1 else file[v][0, 0]) for v in stored]
+
+
+def _digits(where: str, labels: list[float]) -> list[int]:
+    wrong = [label for label in labels if label not in range(1, 11)]
+    if wrong:
+        raise DataError(f"{where}: label {wrong[0]} is none of 1..10")
+    return [int(label) % 10 for label in labels]
+
+
+def _unreadable(where: str, error: Exception) -> DataError:
+    message = f"{where} is no file of SVHN ({type(error).__name__}); fetch it again"
+    return DataError(message)
