@@ -1,0 +1,67 @@
+"""Measure few_shot against its matrix products alone, side by side, as a ratio of times.
+
+10,000 test and 10,000 train features of width 2,048, 100 classes, 30 draws: 1, 5 and 10 shots of
+10 trials. The target is a ratio of at most 2. The features are in memory: no model runs.
+"""
+
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import torch
+from torch import Tensor
+
+from vlbench.data.records import Data, Split, value_column
+from vlbench.probes.few_shot import few_shot
+
+IMAGES, WIDTH, CLASSES, SHOTS, TRIALS = 10_000, 2_048, 100, [1, 5, 10], 10
+ROUNDS = 5
+
+
+class InMemory:
+    """An engine that has every column's features already."""
+
+    def __init__(self, features: Tensor) -> None:
+        self._features = features
+
+    def features(self, encode: object, column: object) -> Tensor:
+        """Return the features, whatever is asked."""
+        del encode, column
+        return self._features
+
+
+def seconds(job: Callable[[], object]) -> float:
+    """Return the wall time of one call."""
+    start = time.perf_counter()
+    job()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    """Print each round, and the ratio of the fastest of both: other programs only slow down."""
+    features = torch.rand(IMAGES, WIDTH, generator=torch.Generator().manual_seed(0))
+    label = value_column([i % CLASSES for i in range(IMAGES)])
+    split = Split({"image": label, "label": label})
+    data = Data(splits={"train": split, "test": split}, classes=[str(i) for i in range(CLASSES)])
+    engine, model = InMemory(features), SimpleNamespace(encode_images=None)
+    means = features[:CLASSES].T.contiguous()
+
+    def products() -> None:
+        for _ in range(len(SHOTS) * TRIALS):
+            features @ means
+
+    def probe() -> None:
+        few_shot(model, data, engine, shots=SHOTS, trials=TRIALS)
+
+    products()
+    times = []
+    for _ in range(ROUNDS):
+        alone, whole = seconds(products), seconds(probe)
+        times.append((alone, whole))
+        print(f"products alone {alone:.2f} s, few_shot {whole:.2f} s, ratio {whole / alone:.2f}")
+    alone, whole = (min(column) for column in zip(*times, strict=True))
+    print(f"fastest: {alone:.2f} s, {whole:.2f} s, ratio {whole / alone:.2f}; target 2")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+from pathlib import Path
+
+import pytest
+import torch
+from fakes import ConstantModel, PlantedFeatures, labelled_images
+from PIL import Image
+from torch import Tensor
+
+from vlbench.data.records import Column, value_column
+from vlbench.engine import SHARD, Engine
+from vlbench.errors import DataError
+from vlbench.passes import Place
+from vlbench.store import Store
+
+CPU = torch.device("cpu")
+
+
+class Counting(PlantedFeatures):
+    """Counts the images that pass through it."""
+
+    passed = 0
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        self.passed += len(pixels)
+        return super().encode_images(pixels)
+
+
+class Lengths:
+    """Encodes a text as its length."""
+
+    def encode_texts(self, texts):
+        return torch.tensor([[float(len(text))] for text in texts])
+
+
+def engine_for(model, folder: Path, batch_size: int = 32) -> Engine:
+    place = Place(CPU, batch_size)
+    return Engine(place, store=Store(folder), identities={id(model): "a model"})
+
+
+def test_features_come_in_the_order_of_the_column():
+    data = labelled_images(300, 300)
+    planted = torch.randn(1200, 5)
+    features = Engine.for_tests().features(
+        PlantedFeatures(planted).encode_images, data.splits["test"].select([7, 599, 0, 7])["image"]
+    )
+    assert torch.equal(features, planted[600:][[7, 599, 0, 7]])
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 32, 1000])
+def test_every_batch_size_gives_the_same_features(batch_size):
+    column = labelled_images(300, 300).splits["train"]["image"]
+    planted = torch.randn(1200, 5)
+    engine = Engine(Place(CPU, batch_size))
+    features = engine.features(PlantedFeatures(planted).encode_images, column)
+    assert torch.equal(features, planted[:600])
+
+
+def test_a_stored_image_never_passes_through_the_model_again(tmp_path):
+    column = labelled_images(300, 300).splits["train"]["image"]
+    model = Counting(torch.randn(1200, 5))
+    first = engine_for(model, tmp_path).features(model.encode_images, column)
+    second = engine_for(model, tmp_path).features(model.encode_images, column)
+    assert model.passed == 600
+    assert torch.equal(first, second)
+
+
+def test_only_rows_that_the_store_lacks_are_computed(tmp_path):
+    column = labelled_images(300, 300).splits["train"]["image"]
+    model = Counting(torch.randn(1200, 5))
+    engine_for(model, tmp_path).features(model.encode_images, column.select(range(100, 400)))
+    engine_for(model, tmp_path).features(model.encode_images, column)
+    assert model.passed == 600
+
+
+def test_a_damaged_shard_is_computed_again(tmp_path):
+    column = labelled_images(300, 300).splits["train"]["image"]
+    model = Counting(torch.randn(1200, 5))
+    first = engine_for(model, tmp_path).features(model.encode_images, column)
+    shard = min(tmp_path.rglob("*.pt"))
+    shard.write_bytes(shard.read_bytes()[:-1])
+    assert torch.equal(engine_for(model, tmp_path).features(model.encode_images, column), first)
+    assert model.passed == 600 + SHARD
+
+
+def test_a_model_without_an_identity_is_never_stored(tmp_path):
+    column = labelled_images(3, 3).splits["train"]["image"]
+    model = PlantedFeatures(torch.randn(12, 5))
+    Engine(Place(CPU), store=Store(tmp_path)).features(model.encode_images, column)
+    assert not list(tmp_path.rglob("*.pt"))
+
+
+def test_texts_need_no_preprocessing():
+    lengths = Engine.for_tests().features(
+        Lengths().encode_texts, value_column(["a", "bcd"], "text")
+    )
+    assert lengths.tolist() == [[1.0], [3.0]]
+
+
+def test_an_empty_column_has_no_features():
+    column = labelled_images(2).splits["train"]["image"].select([])
+    assert Engine.for_tests().features(ConstantModel().encode_images, column).shape == (0, 0)
+
+
+def test_nan_features_name_their_row():
+    planted = torch.zeros(8, 2)
+    planted[5, 1] = torch.nan
+    column = labelled_images(2, 2).splits["test"]["image"]
+    with pytest.raises(ValueError, match="encode_images gave NaN or infinite values for row 1"):
+        Engine.for_tests().features(PlantedFeatures(planted).encode_images, column)
+
+
+def test_features_of_another_shape_are_refused():
+    column = labelled_images(2, 2).splits["train"]["image"]
+    with pytest.raises(ValueError, match=r"gave \[4, 2, 2\] for 4 rows; wanted \[N, D\]"):
+        Engine.for_tests().features(PlantedFeatures(torch.zeros(8, 2, 2)).encode_images, column)
+
+
+class MeanColour:
+    """Keeps the picture's size; its feature is the mean of red."""
+
+    def preprocess(self, image: Image.Image) -> Tensor:
+        return torch.full((3, image.height, image.width), image.getpixel((0, 0))[0] / 255)
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        return pixels.mean((2, 3))
+
+
+class RaggedMeanColour(MeanColour):
+    """Says that its pixels differ in size."""
+
+    ragged = True
+
+
+def pictures_of_two_sizes() -> Column:
+    stored = [Image.new("RGB", (4 + i % 2, 4), (i * 50, 0, 0)) for i in range(5)]
+    return Column("sizes", "image", stored, range(5))
+
+
+def test_a_ragged_adapter_gets_batches_of_one_size_and_keeps_the_order():
+    features = Engine.for_tests().features(
+        RaggedMeanColour().encode_images, pictures_of_two_sizes()
+    )
+    assert torch.allclose(features[:, 0] * 255, torch.tensor([0.0, 50, 100, 150, 200]))
+
+
+def test_sizes_that_differ_without_ragged_are_an_error_that_says_so():
+    with pytest.raises(ValueError, match="make one, or set ragged = True"):
+        Engine.for_tests().features(MeanColour().encode_images, pictures_of_two_sizes())
+
+
+class Unreadable:
+    """A stored column whose second image is broken."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, row: int) -> Image.Image:
+        if row == 1:
+            raise DataError("train/cat/2.jpg: truncated")
+        return Image.new("RGB", (4, 4))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_unreadable_image_is_an_error_with_its_name_in_workers_too(workers):
+    column = Column("broken", "image", Unreadable(), range(2))
+    engine = Engine(Place(CPU, batch_size=1, workers=workers))
+    with pytest.raises(DataError, match=r"^train/cat/2\.jpg: truncated$"):
+        engine.features(ConstantModel().encode_images, column)
+
+
+def test_map_gives_one_output_an_example_in_order():
+    numbers, texts = value_column(range(5)), value_column(list("abcde"), "text")
+    joined = Engine.for_tests().map(
+        lambda n, t: [f"{a}{b}" for a, b in zip(n, t, strict=True)], numbers, texts
+    )
+    assert joined == ["0a", "1b", "2c", "3d", "4e"]
+
+
+def test_map_refuses_a_function_that_loses_an_example():
+    with pytest.raises(ValueError, match="4 outputs for 5 rows"):
+        Engine.for_tests().map(lambda n: n[1:], value_column(range(5)))
+
+
+def test_map_stores_only_under_a_key(tmp_path):
+    calls = []
+    engine = Engine(Place(CPU), store=Store(tmp_path))
+    column = value_column(range(3))
+    for key in (None, {"what": "square"}, {"what": "square"}):
+        outputs = engine.map(lambda n: calls.append(1) or [x * x for x in n], column, key=key)
+        assert outputs == [0, 1, 4]
+    assert len(calls) == 2
+
+
+def test_map_stores_ragged_tensors(tmp_path):
+    engine = Engine(Place(CPU), store=Store(tmp_path))
+    column = value_column(range(3))
+    first = engine.map(lambda n: [torch.ones(x) for x in n], column, key={"what": "ones"})
+    again = engine.map(lambda _: pytest.fail("computed again"), column, key={"what": "ones"})
+    assert [v.tolist() for v in first] == [v.tolist() for v in again] == [[], [1.0], [1.0, 1.0]]
+
+
+def test_once_builds_once_for_a_key(tmp_path):
+    model = ConstantModel()
+    key = {"what": "probe", "model": model, "seed": 0}
+    first = engine_for(model, tmp_path).once(key, lambda: torch.ones(2))
+    again = engine_for(model, tmp_path).once(key, lambda: pytest.fail("built again"))
+    other = engine_for(model, tmp_path).once(key | {"seed": 1}, lambda: torch.zeros(2))
+    assert torch.equal(first, again)
+    assert torch.equal(other, torch.zeros(2))
+
+
+def test_a_copy_may_be_trained_while_the_live_model_stays():
+    live = torch.nn.Linear(2, 1)
+    copied = Engine.for_tests().copy(live)
+    with torch.no_grad():
+        copied.weight += 1
+    assert not torch.equal(live.weight, copied.weight)

@@ -1,0 +1,1 @@
+"""Formulas that two probes share."""

@@ -1,0 +1,48 @@
+"""Choices among scores, where a tie is never luck."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+# Scores are tied within this share of the largest magnitude that entered them: exact equality
+# misses ties after the rounding of a matrix product.
+TIED = 1e-6
+
+
+class Choice(NamedTuple):
+    """What each row's choice earns, float64 [N] in [0, 1], and whether it was tied, bool [N]."""
+
+    credit: Tensor
+    tied: Tensor
+
+
+def choose(scores: Tensor, right: Tensor, *, scale: Tensor | None = None) -> Choice:
+    """Return the credit of choosing the highest of [N, C] scores where `right` [N] is right.
+
+    Where several are tied for the highest, the choice is one of them by chance: it earns
+    1 / (number tied) if the right one is among them, otherwise 0. `scale` [N] is the largest
+    magnitude that entered a row's scores before it cancelled, such as |x|^2 + max |p|^2 for squared
+    distances; by default the largest |score| of the row. A score of -inf is no candidate.
+    Scores narrower than float32 are widened. Raises ValueError for NaN, +inf or nothing to choose.
+    """
+    scores = scores if scores.dtype == torch.float64 else scores.float()
+    best = scores.amax(1)
+    _refuse("the best score", best)
+    if scale is None:
+        scale = scores.abs().masked_fill(scores == -torch.inf, 0.0).amax(1)
+    _refuse("the scale", scale)
+    near = scores >= (best - TIED * scale).unsqueeze(1)
+    tied = near.sum(1, dtype=torch.int32)
+    hit = near.gather(1, right.unsqueeze(1)).squeeze(1)
+    return Choice(hit / tied.double(), tied > 1)
+
+
+def _refuse(what: str, values: Tensor) -> None:
+    """Raise for values that are not finite; NaN anywhere in a row makes the row's best NaN."""
+    bad = (~values.isfinite()).nonzero()
+    if len(bad):
+        row = int(bad[0])
+        raise ValueError(f"{what} of row {row} is {float(values[row])}; wanted a finite number")

@@ -1,0 +1,116 @@
+"""Passing rows through a model or a function, batch by batch; what the engine's passes share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from vlbench.data.records import Column
+from vlbench.errors import VlbenchError
+
+
+class Place(NamedTuple):
+    """Where the engine computes, and how many rows at a time."""
+
+    device: torch.device
+    batch_size: int = 32
+    workers: int = 0
+
+
+class Compute(Protocol):
+    """Turns batches of row numbers into outputs, one a row."""
+
+    def __call__(self, batches: list[list[int]]) -> Iterator[tuple[list[int], Sequence[Any]]]:
+        """Yield each batch's rows with their outputs."""
+        ...
+
+
+class Encode:
+    """Passes rows of a column through an adapter's method that returns float32 [N, D]."""
+
+    def __init__(self, encode: Callable[[Any], Tensor], column: Column, place: Place) -> None:
+        self.adapter: Any = getattr(encode, "__self__", encode)
+        self.name = getattr(encode, "__name__", "features")
+        self._encode = encode
+        self._place = place
+        prepare = self.adapter.preprocess if column.kind == "image" else None
+        self._rows = _Rows(column, prepare)
+
+    @torch.no_grad()
+    def __call__(self, batches: list[list[int]]) -> Iterator[tuple[list[int], Sequence[Any]]]:
+        """Yield each batch's rows with their outputs, float32 on the CPU, checked."""
+        loader = DataLoader(
+            self._rows,
+            batch_size=None,
+            sampler=batches,
+            num_workers=min(self._place.workers, len(batches)),
+        )
+        for rows, values in zip(batches, loader, strict=True):
+            if isinstance(values, Exception):
+                raise values
+            yield rows, list(self._checked(rows, self._outputs(values)))
+
+    def _outputs(self, values: list[Any]) -> Tensor:
+        if not isinstance(values[0], Tensor):
+            return self._encode(values)
+        if len({value.shape for value in values}) == 1:
+            return self._encode(torch.stack(values).to(self._place.device))
+        if not getattr(self.adapter, "ragged", False):
+            sizes = sorted({tuple(value.shape) for value in values})
+            raise ValueError(f"preprocess gave sizes {sizes}; make one, or set ragged = True")
+        return self._by_size(values)
+
+    def _by_size(self, values: list[Tensor]) -> Tensor:
+        """Return outputs in order where pixels differ in size: one batch a size."""
+        groups: dict[torch.Size, list[int]] = {}
+        for i, value in enumerate(values):
+            groups.setdefault(value.shape, []).append(i)
+        parts = [self._outputs([values[i] for i in group]) for group in groups.values()]
+        order = torch.tensor([i for group in groups.values() for i in group])
+        return torch.cat(parts)[order.argsort().to(parts[0].device)]
+
+    def _checked(self, rows: list[int], values: Tensor) -> Tensor:
+        if values.ndim != 2 or len(values) != len(rows):
+            shape = list(values.shape)
+            raise ValueError(f"{self.name} gave {shape} for {len(rows)} rows; wanted [N, D]")
+        values = values.detach().to("cpu", torch.float32)
+        bad = [row for row, v in zip(rows, values, strict=True) if not v.isfinite().all()]
+        if bad:
+            raise ValueError(f"{self.name} gave NaN or infinite values for row {bad[0]}")
+        return values
+
+
+class _Rows(Dataset[Any]):
+    """Batches of a stored column, preprocessed; runs in loader workers, so errors are values."""
+
+    def __init__(self, column: Column, prepare: Callable[[Any], Tensor] | None) -> None:
+        self._column = column
+        self._prepare = prepare
+
+    def __getitem__(self, rows: list[int]) -> list[Any] | Exception:
+        try:
+            values = [self._column.stored[row] for row in rows]
+            return [self._prepare(v) for v in values] if self._prepare else values
+        except (VlbenchError, OSError, ValueError) as error:
+            return error
+
+
+class Apply:
+    """Passes rows of several columns through a function that returns one output a row."""
+
+    def __init__(self, function: Callable[..., Sequence[Any]], columns: Sequence[Column]) -> None:
+        self._function = function
+        self._columns = columns
+
+    @torch.no_grad()
+    def __call__(self, batches: list[list[int]]) -> Iterator[tuple[list[int], Sequence[Any]]]:
+        """Yield each batch's rows with what the function returned for them."""
+        for rows in batches:
+            outputs = self._function(*[[column[row] for row in rows] for column in self._columns])
+            if len(outputs) != len(rows):
+                raise ValueError(f"{len(outputs)} outputs for {len(rows)} rows")
+            yield rows, outputs

@@ -1,0 +1,48 @@
+"""What models have computed, on disk: checksummed files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vlbench.files import write_whole
+
+CHECKSUM_BYTES = 32
+
+
+class Store:
+    """A folder of values under keys, which several runs may share.
+
+    A value is a mapping of tensors and plain values, nested in lists. A file that is cut short
+    or altered reads as absent, so what it held is computed again.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def load(self, key: str, part: str) -> Any:
+        """Return the value, or None where there is none that is whole."""
+        try:
+            content = self._file(key, part).read_bytes()
+        except FileNotFoundError:
+            return None
+        checksum, body = content[:CHECKSUM_BYTES], content[CHECKSUM_BYTES:]
+        if hashlib.sha256(body).digest() != checksum:
+            return None
+        return torch.load(io.BytesIO(body), weights_only=True)
+
+    def save(self, key: str, part: str, value: Mapping[str, Any]) -> None:
+        """Write the value. Raises OutputError where the disk does not take it."""
+        buffer = io.BytesIO()
+        torch.save(value, buffer)
+        body = buffer.getvalue()
+        write_whole(self._file(key, part), hashlib.sha256(body).digest() + body)
+
+    def _file(self, key: str, part: str) -> Path:
+        name = key.removeprefix("sha256:")
+        return self.root / name[:2] / name / f"{part}.pt"
