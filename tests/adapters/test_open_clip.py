@@ -1,0 +1,124 @@
+import numpy as np
+import open_clip
+import pytest
+import torch
+from PIL import Image
+from tiny_clip import CPU, PREPROCESSING, TINY, OpenClip, tiny_folder, write_config
+
+from vlbench.capabilities import Picture
+from vlbench.check import check_adapter
+from vlbench.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_folder(tmp_path_factory.mktemp("clip"))
+
+
+@pytest.fixture
+def photo():
+    noise = np.random.default_rng(0).integers(0, 256, (80, 120, 3), dtype=np.uint8)
+    return Image.fromarray(noise)
+
+
+def test_the_contract_holds(folder):
+    model = OpenClip(device=CPU, architecture=folder)
+    assert [finding for finding in check_adapter(model) if not finding.ok] == []
+
+
+def test_image_features_equal_those_of_the_library_alone(folder, photo):
+    reference, _, transform = open_clip.create_model_and_transforms(f"local-dir:{folder}")
+    expected = reference.eval().encode_image(transform(photo)[None])
+    model = OpenClip(device=CPU, architecture=folder)
+    features = model.encode_images(model.preprocess(photo)[None])
+    torch.testing.assert_close(features, expected.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_pixels_are_normalised_inside_by_mean_and_deviation(folder, photo):
+    model = OpenClip(device=CPU, architecture=folder)
+    seen = []
+    model.model.visual.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    pixels = model.preprocess(photo)
+    model.encode_images(pixels[None])
+    by_hand = (pixels.permute(1, 2, 0).numpy() - PREPROCESSING["mean"]) / PREPROCESSING["std"]
+    np.testing.assert_allclose(seen[0][0].permute(1, 2, 0).numpy(), by_hand, rtol=1e-4, atol=1e-5)
+
+
+def test_text_features_equal_those_of_the_library_alone(folder):
+    texts = ["a photo of a cat", "two dogs"]
+    reference = open_clip.create_model(f"local-dir:{folder}").eval()
+    expected = reference.encode_text(open_clip.get_tokenizer(f"local-dir:{folder}")(texts))
+    features = OpenClip(device=CPU, architecture=folder).encode_texts(texts)
+    torch.testing.assert_close(features, expected.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_similarity_is_the_cosine():
+    similarity = OpenClip.similarity(
+        None, torch.tensor([[3.0, 0.0], [1.0, 1.0]]), torch.tensor([[0.0, 2.0], [5.0, 0.0]])
+    )
+    torch.testing.assert_close(similarity, torch.tensor([[0.0, 1.0], [0.5**0.5, 0.5**0.5]]))
+
+
+def test_pairs_score_the_diagonal_of_the_similarities(folder, photo):
+    model = OpenClip(device=CPU, architecture=folder)
+    images = [photo, photo.rotate(90, expand=True)]
+    texts = ["a cat", "a dog"]
+    pixels = torch.stack([model.preprocess(image) for image in images])
+    table = model.similarity(model.encode_images(pixels), model.encode_texts(texts))
+    scores = model.score_pairs([Picture(image, None) for image in images], texts)
+    torch.testing.assert_close(scores, table.diagonal())
+
+
+def test_a_picture_without_an_image_cannot_be_scored(folder, photo):
+    model = OpenClip(device=CPU, architecture=folder)
+    with pytest.raises(DataError, match="picture 1 of the batch has no image"):
+        model.score_pairs([Picture(photo, None), Picture(None, None)], ["a", "b"])
+
+
+def test_tokens_are_counted_before_they_are_cut(folder):
+    model = OpenClip(device=CPU, architecture=folder)
+    assert model.context_length == 16
+    assert model.count_tokens(["", "a cat", "cat " * 40]) == [2, 4, 42]
+
+
+def test_a_tokenizer_of_hugging_face_counts_alike(tmp_path):
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = Tokenizer(models.WordLevel({"a": 1, "cat": 2}))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(tmp_path)
+    text = {**TINY["text_cfg"], "hf_tokenizer_name": "given by the folder"}
+    path = write_config(tmp_path, {**TINY, "text_cfg": text})
+    model = OpenClip(device=CPU, architecture=path, weights="random")
+    assert model.count_tokens(["", "a cat", "cat " * 40]) == [0, 2, 40]
+
+
+def test_the_model_is_frozen_in_evaluation_mode_and_float32(folder):
+    model = OpenClip(device=CPU, architecture=folder).model
+    assert not any(module.training for module in model.modules())
+    assert not any(weight.requires_grad for weight in model.parameters())
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+
+
+def test_half_precision_still_returns_float32(folder, photo):
+    model = OpenClip(device=CPU, dtype=torch.bfloat16, architecture=folder)
+    exact = OpenClip(device=CPU, architecture=folder)
+    features = model.encode_images(model.preprocess(photo)[None])
+    reference = exact.encode_images(model.preprocess(photo)[None])
+    assert features.dtype == model.encode_texts(["a"]).dtype == torch.float32
+    assert torch.cosine_similarity(features, reference).item() == pytest.approx(1, abs=0.01)
+
+
+def test_towers_that_the_library_normalises_are_left_as_they_are(tmp_path, photo):
+    vision = {"image_size": 64, "layers": 1, "width": 64, "patch_size": 32}
+    vision |= {"attentional_pool": True, "attn_pooler_heads": 2, "output_tokens": True}
+    text = {**TINY["text_cfg"], "embed_cls": True, "output_tokens": True}
+    multimodal = {"context_length": 16, "width": 32, "heads": 2, "layers": 1}
+    config = {"embed_dim": 32, "vision_cfg": vision, "text_cfg": text}
+    config |= {"multimodal_cfg": multimodal, "custom_text": True}
+    path = write_config(tmp_path, config)
+    model = OpenClip(device=CPU, architecture=path, weights="random")
+    features = model.encode_images(model.preprocess(photo)[None])
+    assert abs(features.norm().item() - 1) > 0.05
+    assert abs(model.encode_texts(["a"]).norm().item() - 1) > 0.05

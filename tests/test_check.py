@@ -1,0 +1,91 @@
+import torch
+from honest import Honest, broken, failures
+from torch import nn
+
+from vlbench.capabilities import CAPABILITIES
+from vlbench.check import check_adapter
+
+
+def test_an_honest_adapter_keeps_every_promise_of_all_ten_capabilities():
+    findings = check_adapter(Honest())
+    assert {finding.capability for finding in findings} == {c.__name__ for c in CAPABILITIES}
+    assert failures(Honest()) == {}
+
+
+def test_a_capability_that_is_taken_out_is_not_tried():
+    findings = check_adapter(broken(detect=lambda *_: []), without=["Detector"])
+    assert all(finding.ok for finding in findings)
+
+
+def test_what_an_adapter_raises_is_the_finding():
+    class Refusing(Honest):
+        def encode_texts(self, texts):
+            raise ZeroDivisionError("no texts today")
+
+    why = failures(Refusing())
+    assert why["TextEncoder", "finite"] == "ZeroDivisionError: no texts today"
+
+
+def test_an_output_of_the_wrong_shape_is_shown():
+    why = failures(broken(encode_images=lambda _, pixels: pixels.flatten(2)))
+    message = why["ImageEncoder", "one float32 output an example"]
+    assert message.startswith("outputs are torch.float32 (3, 4), ")
+    assert message.endswith("float32 of 1 dimensions expected")
+
+
+def test_an_output_too_few_is_counted():
+    why = failures(broken(encode_images=lambda _, pixels: pixels.flatten(1)[1:]))
+    assert why["ImageEncoder", "one float32 output an example"] == "a batch of 3 gave 2 outputs"
+    assert why["ImageEncoder", "takes a grayscale image"] == "a batch of 1 gave 0 outputs"
+
+
+def test_vectors_of_unequal_width_are_shown():
+    class Growing(Honest):
+        def logits(self, pixels):
+            return [torch.ones(2 + i) for i, _ in enumerate(pixels)]
+
+    message = failures(Growing())["Classifier", "one float32 output an example"]
+    assert "(2,), torch.float32 (3,), torch.float32 (4,)" in message
+
+
+def test_an_output_that_changes_from_call_to_call_differs():
+    why = failures(broken(encode_images=lambda _, pixels: pixels.flatten(1) + torch.rand(12)))
+    assert why["ImageEncoder", "the same twice"].startswith("values differ by ")
+
+
+def test_an_output_in_training_mode_depends_on_its_neighbours():
+    norm = nn.BatchNorm1d(12, track_running_stats=False)
+    why = failures(broken(encode_images=lambda _, pixels: norm(pixels.flatten(1))))
+    assert ("ImageEncoder", "does not depend on its neighbours") in why
+    assert ("ImageEncoder", "the same twice") not in why
+
+
+def test_a_length_that_depends_on_the_batch_is_shown():
+    class Padding(Honest):
+        def encode_texts(self, texts):
+            return torch.ones(len(texts), max(len(text) for text in texts))
+
+    why = failures(Padding())
+    assert why["TextEncoder", "a batch of one equals a batch of three"] == (
+        "shape (18,) becomes (16,)"
+    )
+
+
+def test_nan_is_counted():
+    why = failures(broken(encode_images=lambda _, pixels: pixels.flatten(1) / 0 * 0))
+    assert why["ImageEncoder", "finite"] == "36 of 36 values are NaN or infinite"
+    assert why["ImageEncoder", "gradients reach pixels"] == "gradients are missing, NaN or infinite"
+
+
+def test_a_gradient_that_is_cut_off_names_the_way_out():
+    cut = {"encode_images": lambda _, pixels: pixels.detach().flatten(1)}
+    why = failures(broken(**cut))
+    assert "says differentiable = False" in why["ImageEncoder", "gradients reach pixels"]
+    assert failures(broken(**cut, differentiable=False)) == {}
+
+
+def test_a_gradient_of_zero_is_no_gradient():
+    why = failures(broken(encode_images=lambda _, pixels: pixels.flatten(1).round()))
+    assert why["ImageEncoder", "gradients reach pixels"].endswith(
+        "for images [0, 1, 2] of the batch"
+    )
