@@ -1,0 +1,32 @@
+# Two commands: `make demo` and `make test`. Each needs only Python 3.11 or newer and a network.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check install
+
+demo: install
+	$(BIN)/vlbench --model raw-pixels --tasks embedded --output build/demo --cache-dir build/demo/cache
+	$(BIN)/vlbench leaderboard show --output build/demo
+
+test: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+
+check: install
+	scripts/check
+
+install: .venv/installed
+
+# uv where it can be had, since it installs in seconds; pip otherwise.
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv || echo "no uv; pip it is"
+	if [ -x $(BIN)/uv ]; then \
+	  $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --group dev -c constraints.txt -e . ; \
+	else \
+	  $(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' && \
+	  $(BIN)/python -m pip install --quiet --group dev -c constraints.txt -e . ; \
+	fi
+	touch $@

@@ -1,0 +1,263 @@
+import json
+
+import pytest
+from fakes import ConstantModel
+from sources import TASK, make_source, write
+
+import vlbench
+from vlbench.bench import plan, run
+from vlbench.errors import (
+    DataError,
+    IdentityClash,
+    OutputError,
+    SpecError,
+    UnknownNameError,
+    VlbenchError,
+)
+from vlbench.options import Options
+
+
+@pytest.fixture
+def source(tmp_path):
+    return make_source(tmp_path / "ours")
+
+
+def evaluate(source, model="mean-colour", tasks="few_shot_colours", **options):
+    return vlbench.evaluate(model, tasks, include_path=[source], **options)
+
+
+def board(folder, task="few_shot_colours"):
+    return json.loads((folder / f"{task}.json").read_text())
+
+
+def primary(result):
+    return [s.value for s in result.scores if s.metric == "accuracy"]
+
+
+def test_a_model_and_a_task_of_a_users_own_run(source):
+    (result,) = evaluate(source)
+    assert (result.status, primary(result)) == ("ok", [1.0])
+
+
+def test_every_key_of_a_row_is_there(source, tmp_path):
+    evaluate(source, output=tmp_path / "boards")
+    (row,) = board(tmp_path / "boards")["rows"]
+    assert set(row) == {
+        *("model", "status", "reason", "comparable", "request", "scores", "counts"),
+        *("artifacts", "notes", "provenance", "run"),
+    }
+    assert row["counts"] == {"n": 9, "expected": 9, "ties": 0, "truncated_texts": 0, "clusters": 9}
+
+
+def test_all_but_run_is_the_same_on_a_rerun(source, tmp_path):
+    rows = []
+    for name in ("one", "two"):
+        evaluate(source, output=tmp_path / name, cache_dir=tmp_path / f"cache of {name}")
+        rows.append(board(tmp_path / name)["rows"][0] | {"run": {}})
+    assert rows[0] == rows[1]
+
+
+def test_no_local_path_enters_a_row(source, tmp_path):
+    evaluate(source, output=tmp_path / "boards")
+    assert str(tmp_path) not in (tmp_path / "boards" / "few_shot_colours.json").read_text()
+
+
+def test_a_row_of_the_same_request_is_kept_and_no_model_loads(source, tmp_path):
+    options = Options(include_path=[source], output=tmp_path / "boards")
+    run(plan(["mean-colour"], ["few_shot_colours"], options))
+    again = plan(["mean-colour"], ["few_shot_colours"], options)
+    assert [cell.status for cell in again.cells] == ["kept"]
+    assert run(again).results == []
+
+
+def test_overwrite_runs_what_a_board_holds(source, tmp_path):
+    evaluate(source, output=tmp_path)
+    assert [r.status for r in evaluate(source, output=tmp_path, overwrite=True)] == ["ok"]
+
+
+def test_other_weights_under_the_same_name_stop_the_run(source, tmp_path):
+    output = tmp_path / "boards"
+    evaluate(source, name="mine", output=output)
+    with pytest.raises(IdentityClash, match="'mine' stands there with other weights"):
+        evaluate(source, name="mine", model_args={"weights": "2.0"}, output=output)
+    evaluate(source, name="mine", model_args={"weights": "2.0"}, output=output, overwrite=True)
+    assert len(board(output)["rows"]) == 1
+
+
+def test_overrides_are_part_of_the_name(source):
+    (result,) = evaluate(source, model_args={"weights": "2.0", "shift": 1})
+    assert result.model == "mean-colour[shift=1,weights=2.0]"
+
+
+def test_an_override_that_the_adapter_lacks_is_refused(source):
+    with pytest.raises(SpecError, match="unknown 'wieghts'; did you mean 'weights'"):
+        evaluate(source, model_args={"wieghts": "2.0"})
+
+
+def test_a_changed_image_makes_rows_that_are_not_comparable(source, tmp_path):
+    output = tmp_path / "boards"
+    evaluate(source, output=output)
+    image = source / "images" / "train" / "red" / "0.png"
+    image.write_bytes((source / "images" / "train" / "red" / "1.png").read_bytes())
+    evaluate(source, output=output)
+    assert len({row["comparable"] for row in board(output)["rows"]}) == 2
+
+
+def test_a_model_that_cannot_is_skipped_before_it_loads(source, tmp_path):
+    (result,) = evaluate(source, model="words", output=tmp_path)
+    assert (result.status, result.reason) == ("skipped", "the model has no ImageEncoder")
+    assert board(tmp_path)["rows"][0]["status"] == "skipped"
+
+
+def test_without_takes_a_capability_away(source):
+    models = source / "model_adapters" / "models.yaml"
+    models.write_text('blind: {adapter: "colours:MeanColour", without: [ImageEncoder]}')
+    (result,) = evaluate(source, model="blind")
+    assert result.reason == "the model has no ImageEncoder"
+
+
+def test_a_probe_that_raises_is_a_failed_row_with_the_line(source, tmp_path):
+    (result,) = evaluate(source, model="fails", output=tmp_path)
+    assert result.status == "failed"
+    assert result.reason.startswith("RuntimeError: the model broke (colours.py:")
+
+
+def test_a_failure_never_replaces_an_ok_row(source, tmp_path):
+    evaluate(source, name="mine", output=tmp_path / "boards")
+    evaluate(source, model="fails", name="mine", output=tmp_path / "boards")
+    assert [row["status"] for row in board(tmp_path / "boards")["rows"]] == ["ok"]
+
+
+def test_a_model_that_does_not_load_has_failed_results_and_no_row(source, tmp_path):
+    (result,) = evaluate(source, model="will-not-load", output=tmp_path / "boards")
+    assert (result.status, "no weights here" in result.reason) == ("failed", True)
+    assert not (tmp_path / "boards" / "few_shot_colours.json").exists()
+
+
+def test_a_model_that_is_unavailable_says_why(source):
+    with pytest.raises(UnknownNameError, match="gone is unavailable: its weights were withdrawn"):
+        evaluate(source, model="gone")
+
+
+def test_a_model_name_with_one_letter_wrong_gets_a_suggestion(source):
+    with pytest.raises(UnknownNameError, match="did you mean mean-colour"):
+        evaluate(source, model="mean-color")
+
+
+def test_data_that_a_named_task_lacks_stop_the_run(source):
+    write(source / "tasks" / "b.yaml", TASK.replace("../images", "$VLBENCH_DATA/nowhere"))
+    with pytest.raises(DataError, match=r"b: .*nowhere"):
+        evaluate(source, tasks="b")
+
+
+def test_data_that_a_selected_task_lacks_are_listed(source):
+    write(source / "tasks" / "b.yaml", TASK.replace("../images", "../nowhere"))
+    planned = plan(["mean-colour"], ["ours"], Options(include_path=[source]))
+    assert [cell.status for cell in planned.cells] == ["unavailable", "run"]
+
+
+def test_data_dir_says_where_data_lie(source, monkeypatch):
+    monkeypatch.delenv("VLBENCH_DATA", raising=False)
+    write(source / "tasks" / "b.yaml", TASK.replace("../images", "$VLBENCH_DATA/images"))
+    for where in ({"": source}, {"image_folder": source / "images"}, {"b": source / "images"}):
+        assert [r.status for r in evaluate(source, tasks="b", data_dir=where)] == ["ok"]
+
+
+def test_limit_draws_a_part_and_writes_no_board(source, tmp_path):
+    (result,) = evaluate(source, limit=6, output=tmp_path / "boards")
+    assert (result.status, result.counts["n"]) == ("ok", 6)
+    assert not (tmp_path / "boards").exists()
+
+
+def test_too_few_rows_because_of_limit_are_skipped_not_failed(source):
+    write(
+        source / "tasks" / "b.yaml",
+        TASK.replace("shots: [1]", "shots: [3]").replace("shots: 1", "shots: 3"),
+    )
+    (result,) = evaluate(source, tasks="b", limit=6)
+    assert (result.status, result.reason) == ("skipped", "limit")
+
+
+def test_too_few_examples_fail_and_name_the_class(source):
+    write(source / "tasks" / "b.yaml", TASK.replace("shots: [1]", "shots: [1, 4]"))
+    (result,) = evaluate(source, tasks="b")
+    assert (result.status, result.reason) == (
+        "failed",
+        "class 'blue' has 3 examples, 4 shots asked",
+    )
+
+
+def test_a_truncated_image_fails_the_task_and_is_named(source):
+    image = source / "images" / "test" / "red" / "0.png"
+    image.write_bytes(image.read_bytes()[:-30])
+    (result,) = evaluate(source)
+    assert result.status == "failed"
+    assert "test/red/0.png" in result.reason
+
+
+def test_a_primary_that_is_no_score_fails_and_says_which_there_are(source):
+    write(source / "tasks" / "b.yaml", TASK.replace("{shots: 1}", "{shots: 2}"))
+    (result,) = evaluate(source, tasks="b")
+    assert "is 0 of the scores" in result.reason
+
+
+def test_a_parameter_of_the_wrong_type_names_file_and_line(source):
+    write(source / "tasks" / "b.yaml", TASK.replace("trials: 2", "trials: two"))
+    with pytest.raises(SpecError, match=r"b\.yaml:6: 'trials' must be int, not 'two'"):
+        evaluate(source, tasks="b")
+
+
+def test_all_problems_stand_in_one_message(source):
+    write(source / "tasks" / "b.yaml", TASK.replace("trials", "trails"))
+    write(source / "tasks" / "c.yaml", TASK.replace("few_shot", "few_shots", 1))
+    with pytest.raises(SpecError) as caught:
+        evaluate(source, tasks="b,c")
+    assert "did you mean 'trials'" in str(caught.value)
+    assert "few_shots" in str(caught.value)
+
+
+def test_an_adapter_object_runs_without_a_line_of_yaml():
+    (result,) = vlbench.evaluate(ConstantModel(), "few_shot_digits")
+    assert result.model == "ConstantModel"
+    assert primary(result) == pytest.approx([0.1, 0.1, 0.1])
+
+
+def test_an_output_that_cannot_be_written_is_found_before_anything_runs(source, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="cannot write boards to"):
+        evaluate(source, model="will-not-load", output=tmp_path / "file")
+
+
+def test_a_name_is_for_one_model(source):
+    with pytest.raises(UnknownNameError, match="--name is for one model, not 2"):
+        evaluate(source, model="mean-colour,words", name="both")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "gpu"}, "no device is named 'gpu'"),
+        ({"dtype": "int8"}, "no dtype is named 'int8'"),
+    ],
+)
+def test_a_device_or_dtype_that_is_none_is_refused(source, options, message):
+    with pytest.raises(VlbenchError, match=message):
+        evaluate(source, **options)
+
+
+def test_a_loader_or_probe_of_a_sources_own_is_found_beside_its_task(source):
+    write(
+        source / "tasks" / "mine.py",
+        "from vlbench.results import Outcome, Score\n"
+        "def half(model, data, engine, *, value: float = 0.5):\n"
+        "    return Outcome(scores=[Score(metric='half', value=value, n=1)])\n",
+    )
+    text = TASK.replace("probe: few_shot", 'probe: "mine:half"').replace(
+        "{shots: [1], trials: 2}", "{value: 1}"
+    )
+    write(
+        source / "tasks" / "b.yaml",
+        text.replace("{metric: accuracy, at: {shots: 1}}", "{metric: half}"),
+    )
+    (result,) = evaluate(source, tasks="b")
+    assert [score.value for score in result.scores] == [1.0]

@@ -1,0 +1,196 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from sources import TASK, make_source, write
+
+from vlbench.cli import main
+
+HEAVY = {"torch", "sklearn", "scipy", "datasets", "transformers", "open_clip", "torchvision"}
+
+
+@pytest.fixture
+def source(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return make_source(tmp_path / "ours")
+
+
+def run(source, *words, model="mean-colour", tasks="few_shot_colours"):
+    return main(["--model", model, "--tasks", tasks, "--include-path", str(source), *words])
+
+
+def test_the_flat_form_and_underscores_are_the_same_as_run(source, tmp_path):
+    common = ["--tasks", "few_shot_colours", "--include_path", str(source)]
+    assert main(["--model", "mean-colour", "--model_args", "shift=1", *common]) == 0
+    assert main(["run", "--model=mean-colour", "--model-args=shift=1", *common]) == 0
+    rows = json.loads((tmp_path / "leaderboards" / "few_shot_colours.json").read_text())["rows"]
+    assert [row["model"] for row in rows] == ["mean-colour[shift=1]"]
+
+
+def test_a_run_prints_plan_progress_and_scores_as_plain_lines_off_a_terminal(source, capsys):
+    assert run(source) == 0
+    printed = capsys.readouterr().out
+    assert "mean-colour · few_shot_colours: ok in" in printed
+    assert "accuracy (shots 1)" in printed
+    assert "100.0 %" in printed
+    assert "\x1b" not in printed
+
+
+def test_a_kept_row_is_printed_with_its_scores(source, capsys):
+    run(source)
+    capsys.readouterr()
+    assert run(source) == 0
+    printed = capsys.readouterr().out
+    assert "kept" in printed
+    assert "100.0 %" in printed
+
+
+def test_a_dry_run_loads_and_writes_nothing(source, tmp_path, capsys):
+    assert run(source, "--dry-run", model="will-not-load") == 0
+    assert "run" in capsys.readouterr().out
+    assert not (tmp_path / "leaderboards").exists()
+
+
+def test_absent_data_of_a_named_task_exit_with_2(source, capsys):
+    write(source / "tasks" / "b.yaml", TASK.replace("../images", "../nowhere"))
+    write(source / "tasks" / "c.yaml", TASK.replace("../images", "../neither"))
+    assert run(source, tasks="b,c") == 2
+    message = capsys.readouterr().err
+    assert "b: " in message
+    assert "c: " in message
+
+
+def test_absent_data_of_a_selected_task_are_listed_and_exit_with_0_or_1_if_strict(source, capsys):
+    write(source / "tasks" / "b.yaml", TASK.replace("../images", "../nowhere"))
+    assert run(source, tasks="ours") == 0
+    assert "put it at" in capsys.readouterr().out
+    assert run(source, "--strict", tasks="ours") == 1
+
+
+def test_a_skipped_task_exits_with_0_beside_others_or_1_if_strict(source):
+    assert run(source, model="words,mean-colour") == 0
+    assert run(source, "--strict", model="words,mean-colour") == 1
+
+
+def test_a_failed_task_exits_with_1_after_the_others(source, capsys):
+    assert run(source, model="fails,mean-colour") == 1
+    printed = capsys.readouterr().out
+    assert "RuntimeError: the model broke" in printed
+    assert "mean-colour · few_shot_colours: ok" in printed
+
+
+def test_weights_that_do_not_load_exit_with_1_once_after_the_other_models(source, capsys):
+    assert run(source, model="will-not-load,mean-colour") == 1
+    printed = capsys.readouterr()
+    assert printed.err.count("no weights here") == 1
+    assert "mean-colour · few_shot_colours: ok" in printed.out
+
+
+def test_nothing_that_ran_exits_with_1(source, capsys):
+    assert run(source, model="words") == 1
+    assert "nothing ran" in capsys.readouterr().err
+
+
+def test_an_output_that_cannot_be_written_exits_with_1(source, tmp_path, capsys):
+    write(tmp_path / "file", "")
+    assert run(source, "--output", str(tmp_path / "file")) == 1
+    assert "cannot write boards" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--model-args", "shift"], "'shift' has no '='"),
+        (["--model-args", "shft=1"], "did you mean 'shift'"),
+        (["--device", "gpu"], "no device is named 'gpu'"),
+        (["--tasks", "few_shot_color"], "did you mean few_shot_colours"),
+        (["--model", "mean-color"], "did you mean mean-colour"),
+        (["--model", "nowhere.py:Model"], "no file nowhere.py"),
+    ],
+)
+def test_an_error_in_the_command_exits_with_2_and_a_hint(source, capsys, words, message):
+    assert run(source, *words) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--batch-size", "0"], ["--limit", "-1"], ["--nonsense"]])
+def test_an_option_that_argparse_refuses_exits_with_2(source, words):
+    with pytest.raises(SystemExit) as ended:
+        run(source, *words)
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize("kind", ["tasks", "models", "probes", "data"])
+def test_ls_as_json_has_name_tags_and_file(source, capsys, kind):
+    assert main(["ls", kind, "--include-path", str(source), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows
+    assert all({"name", "tags", "file"} <= set(row) for row in rows)
+
+
+@pytest.mark.parametrize("name", ["few_shot_colours", "mean-colour"])
+def test_show_prints_what_the_file_says(source, capsys, name):
+    assert main(["show", name, "--include-path", str(source)]) == 0
+    assert f"name: {name}" in capsys.readouterr().out
+
+
+def test_show_of_what_is_not_there_exits_with_2(source, capsys):
+    assert main(["show", "few_shot_colors", "--include-path", str(source)]) == 2
+    assert "did you mean few_shot_colours" in capsys.readouterr().err
+
+
+def test_validate_says_ok_or_what_is_wrong(source, capsys):
+    assert main(["validate", str(source)]) == 0
+    write(source / "tasks" / "b.yaml", TASK.replace("paper", "papr"))
+    assert main(["validate", str(source / "tasks")]) == 2
+    printed = capsys.readouterr()
+    assert "few_shot_colours.yaml: ok" in printed.out
+    assert "b.yaml:3: unknown 'papr'; did you mean 'paper'?" in printed.err
+
+
+def test_check_says_what_an_adapter_keeps_and_breaks(source, capsys):
+    words = ["--include-path", str(source)]
+    assert main(["check", "mean-colour", *words]) == 1
+    assert main(["check", "raw-pixels"]) == 0
+    assert "ok" in capsys.readouterr().out
+
+
+def test_leaderboard_show_prints_boards(source, capsys):
+    run(source)
+    capsys.readouterr()
+    assert main(["leaderboard", "show"]) == 0
+    assert "few_shot_colours (version 1)" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("source")
+def test_leaderboard_show_of_no_board_exits_with_2(capsys):
+    assert main(["leaderboard", "show", "nothing"]) == 2
+    assert "no board nothing in leaderboards" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["run", "--help"], ["ls", "tasks"], ["show", "few_shot_digits"], ["--version"]],
+)
+def test_help_and_listings_import_nothing_heavy(words):
+    code = (
+        f"import sys; from vlbench.cli import main\ntry: main({words!r})\nexcept SystemExit: pass\n"
+    )
+    code += f"print(sorted({HEAVY!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_leaderboard_show_imports_nothing_heavy(source):
+    run(source)
+    code = "import sys; from vlbench.cli import main; main(['leaderboard', 'show'])\n"
+    code += f"print(sorted({HEAVY!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_module_runs_as_the_command_does():
+    command = [sys.executable, "-m", "vlbench", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("vlbench 0.")

@@ -1,0 +1,59 @@
+"""The wheel, built and installed elsewhere, lists and runs the same tasks as the checkout."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SHIPPED = ["vlbench", "tasks", "model_adapters", "pyproject.toml", "README.md", "LICENSE"]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The folder that a wheel of a clean copy was unpacked into."""
+    copy = tmp_path_factory.mktemp("copy")
+    for name in SHIPPED:
+        source = ROOT / name
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(source, copy / name, ignore=ignore) if source.is_dir() else shutil.copy(
+            source, copy
+        )
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(copy)]
+    subprocess.run([*build, str(copy)], check=True, capture_output=True)
+    target = tmp_path_factory.mktemp("installed")
+    (wheel,) = copy.glob("*.whl")
+    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet"]
+    subprocess.run([*install, "--target", str(target), str(wheel)], check=True)
+    return target
+
+
+def vlbench(installed, *words):
+    command = [sys.executable, "-m", "vlbench", *words]
+    environment = os.environ | {"PYTHONPATH": str(installed)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=installed, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["tasks", "models", "probes", "data"])
+def test_a_wheel_lists_what_the_checkout_lists(installed, kind):
+    from vlbench.listing import list_things
+
+    rows = json.loads(vlbench(installed, "ls", kind, "--json"))
+    assert [row["name"] for row in rows] == [row["name"] for row in list_things(kind, [])]
+    assert all(Path(row["file"]).is_relative_to(installed) for row in rows)
+
+
+@pytest.mark.slow
+def test_a_wheel_runs_the_embedded_tasks(installed, tmp_path):
+    words = ["--model", "raw-pixels", "--tasks", "few_shot_digits", "--output", str(tmp_path)]
+    assert "few_shot_digits: ok" in vlbench(installed, *words, "--no-cache")
+    assert json.loads((tmp_path / "few_shot_digits.json").read_text())["rows"][0]["status"] == "ok"

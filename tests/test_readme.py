@@ -1,0 +1,80 @@
+"""Every command of the README runs, in the order in which it stands there."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sources import make_images
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+BLOCK = re.compile(r"(?:^`([\w/.]+)`:\n\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks():
+    """Return (file, language, text) of each block; a file's name stands above its block."""
+    return BLOCK.findall(README)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Run the page from top to bottom, as a reader would, and return how each command ended."""
+    folder = tmp_path_factory.mktemp("reader")
+    make_images(folder / "my_images", count=5)
+    shims = folder / "bin"
+    shims.mkdir()
+    (shims / "vlbench").write_text(f'#!/bin/sh\nexec {sys.executable} -m vlbench "$@"\n')
+    (shims / "vlbench").chmod(0o755)
+    path = f"{shims}:{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "XDG_CACHE_HOME": str(folder / "cache")}
+    ended = {}
+    for file, language, text in blocks():
+        if file:
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_text(text)
+        elif language == "python":
+            ended[text] = _run([sys.executable, "-c", text], folder, environment)
+        elif language == "bash":
+            for line in [line for line in text.splitlines() if not line.startswith("make")]:
+                ended[line] = _run(["sh", "-c", line], folder, environment)
+    return ended
+
+
+def _run(command, folder, environment):
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.slow
+def test_every_command_of_the_readme_ends_well(results):
+    failed = {line: done.stderr for line, done in results.items() if done.returncode}
+    assert failed == {}
+    assert len(results) >= 12
+
+
+@pytest.mark.slow
+def test_the_python_example_prints_a_score(results):
+    (python,) = [done for line, done in results.items() if "import vlbench" in line]
+    assert python.stdout.startswith("few_shot_digits ok 0.")
+
+
+def test_the_readmes_model_is_a_class_of_under_40_lines():
+    (model,) = [text for file, _, text in blocks() if file.endswith("colours.py")]
+    assert len(model.splitlines()) < 40
+
+
+@pytest.mark.slow
+def test_make_demo_writes_boards_and_never_into_leaderboards():
+    if not (ROOT / ".venv" / "installed").exists():
+        pytest.skip("make demo would install first: this is not the environment of make test")
+    before = sorted((ROOT / "leaderboards").glob("*")) if (ROOT / "leaderboards").exists() else []
+    done = subprocess.run(["make", "demo"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "few_shot_digits" in done.stdout
+    assert (ROOT / "build" / "demo" / "few_shot_digits.json").exists()
+    after = sorted((ROOT / "leaderboards").glob("*")) if (ROOT / "leaderboards").exists() else []
+    assert before == after

@@ -1,0 +1,28 @@
+"""What a run asks of the machine before it computes: exact float32, and memory that stays."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+
+import torch
+
+# glibc's mallopt options: the size from which blocks are mapped apart, and what is given back.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+NEVER = 2**31 - 1
+
+
+def settle(device: torch.device) -> None:
+    """Make float32 mean float32 on a GPU, and stop a CPU from fetching its memory anew each batch.
+
+    TF32, which a GPU uses for convolutions unasked, keeps 10 bits of the mantissa. Large buffers
+    that glibc gives back after each batch must be cleared by the kernel before the next: keeping
+    them made convolutional networks up to twice as fast, with the same numbers out.
+    """
+    if device.type == "cuda":
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_tf32 = False
+    elif platform.libc_ver()[0] == "glibc":
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_MMAP_THRESHOLD, NEVER)
+        libc.mallopt(M_TRIM_THRESHOLD, NEVER)

@@ -1,0 +1,76 @@
+"""How to run: what the command line and `vlbench.evaluate` take."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vlbench.errors import UnknownNameError
+
+# The only variable that `data:` expands.
+DATA_VARIABLE = "$VLBENCH_DATA"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to run: the command line's options, under the same names."""
+
+    model_args: Mapping[str, Any] = field(default_factory=dict)
+    name: str | None = None
+    data_dir: Mapping[str, Path] = field(default_factory=dict)  # "" stands for every data set
+    download: bool = False
+    include_path: Sequence[Path] = ()
+    output: Path | None = None
+    cache_dir: Path | None = None  # None: nothing is kept after the run
+    batch_size: int = 32
+    device: str = "auto"
+    dtype: str = "float32"
+    limit: int | None = None
+    offline: bool = False
+    overwrite: bool = False
+
+    def expand(self, value: Any) -> Any:
+        """Return a value of `data:` with $VLBENCH_DATA replaced where it is known."""
+        if isinstance(value, dict):
+            return {k: self.expand(v) for k, v in value.items()}
+        if isinstance(value, list):
+            return [self.expand(v) for v in value]
+        root = self.data_dir.get("") or os.environ.get("VLBENCH_DATA")
+        if not isinstance(value, str) or not root:
+            return value
+        return value.replace(DATA_VARIABLE, str(Path(root).absolute()))
+
+    def torch_device(self) -> torch.device:
+        """Return the device; `auto` is the GPU where there is one."""
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            return torch.device(self.device)
+        except RuntimeError as error:
+            raise UnknownNameError(f"no device is named '{self.device}'") from error
+
+    def torch_dtype(self) -> torch.dtype:
+        """Return the dtype that adapters compute in."""
+        dtype = getattr(torch, self.dtype, None)
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise UnknownNameError(f"no dtype is named '{self.dtype}'; float32, bfloat16, float16")
+        return dtype
+
+    def workers(self) -> int:
+        """Return how many processes read and preprocess: a GPU must not wait for them.
+
+        On a CPU the model itself takes every core, and one process is as fast.
+        """
+        on_gpu = self.torch_device().type == "cuda"
+        return min(8, max(1, len(os.sched_getaffinity(0)) - 1)) if on_gpu else 0
+
+
+def default_cache() -> Path:
+    """Return where features and digests are kept unless the user says otherwise."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "vlbench"

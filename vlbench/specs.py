@@ -1,0 +1,159 @@
+"""Task and model files: what they may say, checked without importing what they name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from vlbench.errors import SpecError
+from vlbench.strict_yaml import Document, load_yaml
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """One task: a probe, its data and parameters; or a group of tasks."""
+
+    name: str
+    source: Path
+    document: Document
+    version: int = 1
+    probe: str = ""
+    paper: str = ""
+    description: str = ""
+    tags: Sequence[str] = ()
+    data: Mapping[str, Any] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
+    primary: Mapping[str, Any] = field(default_factory=dict)
+    reference: Sequence[Mapping[str, Any]] = ()
+    group: Sequence[str] = ()
+
+    @property
+    def file(self) -> Path:
+        """The YAML file."""
+        return self.document.file
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where its probe and its loader are looked up before they are imported."""
+        return [self.file.parent, self.source / "probes", self.source / "data", self.source]
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """One model: an adapter and its arguments."""
+
+    name: str
+    source: Path
+    document: Document
+    adapter: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    paper: str = ""
+    training_images: int | float | None = None
+    weights: str = ""
+    regions: Mapping[str, Any] = field(default_factory=dict)
+    without: Sequence[str] = ()
+    unavailable: str = ""
+
+    @property
+    def file(self) -> Path:
+        """The models.yaml that lists it."""
+        return self.document.file
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where its adapter is looked up before it is imported."""
+        return [self.file.parent]
+
+
+TASK_KEYS: dict[str, tuple[type, ...]] = {
+    "version": (int,),
+    "probe": (str,),
+    "paper": (str,),
+    "description": (str,),
+    "tags": (list,),
+    "data": (dict,),
+    "model": (dict,),
+    "params": (dict,),
+    "primary": (dict,),
+    "reference": (list,),
+    "group": (list,),
+}
+MODEL_KEYS: dict[str, tuple[type, ...]] = {
+    "adapter": (str,),
+    "params": (dict,),
+    "paper": (str,),
+    "training_images": (int, float),
+    "weights": (str,),
+    "regions": (dict,),
+    "without": (list,),
+    "unavailable": (str,),
+}
+
+
+def load_task(file: Path, source: Path) -> list[TaskSpec]:
+    """Return the task of a YAML file. Raises SpecError."""
+    document = load_yaml(file)
+    values = _checked(document, document.values, TASK_KEYS, ())
+    wanted = ["group"] if "group" in values else ["version", "probe", "data", "primary"]
+    problems = [f"{file}: '{key}' is missing" for key in wanted if key not in values]
+    problems += _primary_problems(document) if "primary" in values else []
+    if "data" in values and "loader" not in values["data"]:
+        problems.append(f"{document.where('data')}: 'loader' is missing")
+    if problems:
+        raise SpecError("\n".join(problems))
+    return [TaskSpec(file.stem, source, document, **values)]
+
+
+def load_models(file: Path, source: Path) -> list[ModelSpec]:
+    """Return the models that a models.yaml lists; none where there is no file."""
+    if not file.exists():
+        return []
+    document = load_yaml(file)
+    problems: list[str] = []
+    found: list[ModelSpec] = []
+    for name, entry in document.values.items():
+        if not isinstance(entry, dict) or not {"adapter", "unavailable"} & set(entry):
+            problems.append(f"{document.where(str(name))}: '{name}' needs an adapter")
+            continue
+        try:
+            values = _checked(document, entry, MODEL_KEYS, (str(name),))
+            found.append(ModelSpec(str(name), source, document, **values))
+        except SpecError as error:
+            problems.append(str(error))
+    if problems:
+        raise SpecError("\n".join(problems))
+    return found
+
+
+def _checked(
+    document: Document,
+    values: Mapping[str, Any],
+    allowed: Mapping[str, tuple[type, ...]],
+    path: tuple[str, ...],
+) -> dict[str, Any]:
+    """Return the values without x- keys. Raises SpecError for unknown keys and wrong types."""
+    problems = []
+    kept = {key: value for key, value in values.items() if not str(key).startswith("x-")}
+    for key, value in kept.items():
+        where = document.where(*path, str(key))
+        if key not in allowed:
+            near = get_close_matches(str(key), allowed, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(allowed)}"
+            problems.append(f"{where}: unknown '{key}'; {hint}")
+        elif type(value) not in allowed[key]:
+            names = " or ".join(kind.__name__ for kind in allowed[key])
+            problems.append(f"{where}: '{key}' must be {names}, not {value!r}")
+    if problems:
+        raise SpecError("\n".join(problems))
+    return kept
+
+
+def _primary_problems(document: Document) -> list[str]:
+    primary = document.values["primary"]
+    if isinstance(primary.get("metric"), str) and set(primary) <= {"metric", "at"}:
+        return []
+    return [f"{document.where('primary')}: 'primary' is {{metric: ..., at: {{...}}}}"]
