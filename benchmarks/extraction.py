@@ -21,9 +21,9 @@ from vlbench.adapters import know
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import Column
 from vlbench.engine import Engine
-from vlbench.passes import Place
+from vlbench.engine.passes import Place
 from vlbench.resolve import load_object
-from vlbench.store import Store
+from vlbench.engine.store import Store
 
 CPU = torch.device("cpu")
 BATCH = 32

@@ -7,10 +7,11 @@ from PIL import Image
 from torch import Tensor
 
 from vlbench.data.records import Column, value_column
-from vlbench.engine import SHARD, Engine
+from vlbench.engine import Engine
+from vlbench.engine.engine import SHARD
+from vlbench.engine.passes import Place
+from vlbench.engine.store import Store
 from vlbench.errors import DataError
-from vlbench.passes import Place
-from vlbench.store import Store
 
 CPU = torch.device("cpu")
 

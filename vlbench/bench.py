@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vlbench import digests, hub
@@ -13,6 +13,7 @@ from vlbench.catalog import load_catalog
 from vlbench.data.records import Data
 from vlbench.digests import digest, source_digest
 from vlbench.engine import Progress, Silence
+from vlbench.engine.processes import Ended, EndedElsewhere, Processes, verdict
 from vlbench.errors import (
     CannotDo,
     DataAbsent,
@@ -20,10 +21,8 @@ from vlbench.errors import (
     IdentityClash,
     OutputError,
     SpecError,
-    TooFewRows,
     UnknownNameError,
     VlbenchError,
-    WeightsError,
 )
 from vlbench.leaderboard import boards
 from vlbench.options import Options
@@ -52,6 +51,7 @@ class Plan:
 
     cells: Sequence[Cell]
     options: Options
+    processes: Processes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,12 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
     if absent:
         lines = dict.fromkeys(f"{c.task.spec.name}: {c.reason}" for c in absent)
         raise DataError("\n".join(lines))
-    return Plan(cells=cells, options=options)
+    processes = Processes(cpu=options.torch_device().type == "cpu")
+    agreed = processes.exchange([(cell.status, cell.reason, cell.row) for cell in cells])[0]
+    same = [
+        replace(c, status=s, reason=r, row=w) for c, (s, r, w) in zip(cells, agreed, strict=True)
+    ]
+    return Plan(cells=same, options=options, processes=processes)
 
 
 def evaluate(
@@ -119,7 +124,7 @@ def load_model(model: str, options: Options) -> tuple[Any, Sequence[str]]:
     """Return a live adapter and the capabilities that its line says it is without."""
     hub.settle(offline=options.offline)
     planned = plan_model(load_catalog(options.include_path), model, options)
-    with Session(options, Silence()) as live:
+    with Session(options, Silence(), Processes(cpu=True)) as live:
         return live.load(planned).adapter, planned.spec.without
 
 
@@ -188,10 +193,10 @@ def run(planned: Plan, progress: Progress | None = None) -> Report:
     """
     report = Report()
     options = planned.options
-    if options.output and options.limit is None:
+    if options.output and options.limit is None and planned.processes.is_main:
         boards.require_writable(options.output)
     listener = progress or Silence()
-    with Session(options, listener) as live:
+    with Session(options, listener, planned.processes) as live:
         for model in dict.fromkeys(id(c.model) for c in planned.cells):
             cells = [c for c in planned.cells if id(c.model) == model]
             for result in _run_model(cells, live, report):
@@ -208,10 +213,10 @@ def _run_model(cells: Sequence[Cell], live: Session, report: Report) -> Iterator
     todo = [cell for cell in cells if cell.status == "run"]
     for params in dict.fromkeys(repr(c.model.params(c.task.spec)) for c in todo):
         group = [c for c in todo if repr(c.model.params(c.task.spec)) == params]
-        status, why = guarded(live.open, group[0])
+        status, why = guarded(live.open, group[0], live.processes)
         if status == "ok":
             for cell in group:
-                yield live.keep(cell, *guarded(live.probe, cell))
+                yield live.keep(cell, *guarded(live.probe, cell, live.processes))
             live.close()
         elif status == "skipped":
             yield from (live.keep(cell, status, why) for cell in group)
@@ -220,32 +225,24 @@ def _run_model(cells: Sequence[Cell], live: Session, report: Report) -> Iterator
             report.results.extend(live.result(cell, "failed", reason=why) for cell in group)
 
 
-def guarded(work: Callable[[Cell], Any], cell: Cell) -> tuple[str, Any]:
-    """Return `ok` and what the work returned, or `skipped` or `failed` and why.
+def guarded(work: Callable[[Cell], Any], cell: Cell, processes: Processes) -> Ended:
+    """Return how a cell's work ended, the same in every process; the value is this process's own.
 
-    What fails for everything passes through: boards that cannot be written, names that clash.
+    What stops a run passes through: boards that cannot be written, names that clash.
     """
     try:
-        return "ok", work(cell)
+        ended = Ended("ok", work(cell))
     except (OutputError, IdentityClash):
         raise
-    except CannotDo as error:
-        return "skipped", str(error)
-    except TooFewRows as error:
-        return "too few", str(error)
+    except EndedElsewhere as error:
+        return error.ended
     except Exception as error:  # noqa: BLE001 - somebody's probe or adapter: any error is a result
-        return "failed", str(error) if isinstance(error, WeightsError | DataError) else _told(error)
-
-
-def _told(error: Exception) -> str:
-    """Return an error with the line that raised it, for who has to mend it."""
-    frame = error.__traceback__
-    while frame and frame.tb_next:
-        frame = frame.tb_next
-    where = (
-        f"{frame.tb_frame.f_code.co_filename.rpartition('/')[2]}:{frame.tb_lineno}" if frame else ""
-    )
-    return f"{type(error).__name__}: {error} ({where})"
+        ended = verdict(error)
+    try:
+        processes.exchange(Ended(ended.status, None if ended.status == "ok" else ended.value))
+    except EndedElsewhere as error:
+        return error.ended
+    return ended
 
 
 def _attempt(

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from vlbench.engine.processes import local_device
 from vlbench.errors import UnknownNameError
 
 # The only variable that `data:` expands.
@@ -27,7 +28,7 @@ class Options:
     include_path: Sequence[Path] = ()
     output: Path | None = None
     cache_dir: Path | None = None  # None: nothing is kept after the run
-    batch_size: int = 32
+    batch_size: int | None = 32  # None: measured
     device: str = "auto"
     dtype: str = "float32"
     limit: int | None = None
@@ -46,11 +47,9 @@ class Options:
         return value.replace(DATA_VARIABLE, str(Path(root).absolute()))
 
     def torch_device(self) -> torch.device:
-        """Return the device; `auto` is the GPU where there is one."""
-        if self.device == "auto":
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        """Return this process's device; `auto` is its GPU where there is one."""
         try:
-            return torch.device(self.device)
+            return local_device(self.device)
         except RuntimeError as error:
             raise UnknownNameError(f"no device is named '{self.device}'") from error
 

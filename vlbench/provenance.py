@@ -12,20 +12,22 @@ import torch
 
 import vlbench
 from vlbench.catalog import shipped_source
+from vlbench.engine.passes import Place
 
 
-def run_facts(device: torch.device, batch_size: int, seconds: float) -> dict[str, Any]:
+def run_facts(place: Place, processes: int, seconds: float) -> dict[str, Any]:
     """Return what may differ from one run to the next."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    if device.type == "cuda":
-        peak = torch.cuda.max_memory_allocated(device) / 2**20
+    if place.device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated(place.device) / 2**20
     return {
         "finished": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),
-        "device": str(device),
-        "processes": 1,
+        "device": str(place.device),
+        "processes": processes,
         "peak_memory_mb": round(peak),
-        "batch_size": batch_size,
+        "batch_size": place.batch_size,
+        "channels_last": place.channels_last,
     }
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import torch
 
-from vlbench import devices
 from vlbench.adapters import (
     Known,
     contents,
@@ -23,16 +22,17 @@ from vlbench.adapters import (
     shown_weights,
 )
 from vlbench.digests import digest
-from vlbench.engine import Engine, Progress
+from vlbench.engine import Engine, Progress, devices
+from vlbench.engine.passes import Place
+from vlbench.engine.processes import Processes
+from vlbench.engine.store import Store
 from vlbench.errors import SpecError
 from vlbench.leaderboard import boards
 from vlbench.options import Options
-from vlbench.passes import Place
 from vlbench.planning import ModelPlan, TaskPlan
 from vlbench.provenance import code_version, run_facts
 from vlbench.resolve import parameters
 from vlbench.results import Outcome, Result, matching
-from vlbench.store import Store
 
 if TYPE_CHECKING:
     from vlbench.bench import Cell
@@ -44,15 +44,16 @@ class Ran(NamedTuple):
     outcome: Outcome
     comparable: str
     provenance: Mapping[str, Any]
-    seconds: float
+    run: Mapping[str, Any]
 
 
 class Session:
     """Holds one model at a time, its companions, and the store that all of them share."""
 
-    def __init__(self, options: Options, progress: Progress) -> None:
+    def __init__(self, options: Options, progress: Progress, processes: Processes) -> None:
         self._options = options
         self._progress = progress
+        self.processes = processes
         self._device = options.torch_device()
         self._dtype = options.torch_dtype()
         self._live: dict[str, Known] = {}
@@ -119,6 +120,7 @@ class Session:
             store=self._store,
             identities={id(k.adapter): k.identity for k in known if k.identity},
             progress=self._progress,
+            processes=self.processes,
         )
         start = time.perf_counter()
         live = {k: _as_annotated(cell.task, k, p) for k, p in partners.items()}
@@ -126,7 +128,9 @@ class Session:
             self._model.adapter, cell.data, engine, **cell.task.params, **live
         )
         _require_primary(cell.task, outcome)
-        return Ran(outcome, comparable, provenance, time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        facts = run_facts(engine.place, self.processes.size, seconds)
+        return Ran(outcome, comparable, provenance, facts)
 
     def keep(self, cell: Cell, status: str, value: Any) -> Result:
         """Return the result of a cell, written to its board where there are boards."""
@@ -149,7 +153,8 @@ class Session:
 
     @property
     def _writes(self) -> bool:
-        return self._options.output is not None and self._options.limit is None
+        wanted = self._options.output is not None and self._options.limit is None
+        return wanted and self.processes.is_main
 
     def _ok(self, cell: Cell, ran: Ran) -> Result:
         assert cell.data
@@ -174,7 +179,7 @@ class Session:
             artifacts=artifacts,
             notes=[*notes, *ran.outcome.notes],
             provenance=ran.provenance,
-            run=run_facts(self._device, self._options.batch_size, ran.seconds),
+            run=ran.run,
         )
 
     def result(self, cell: Cell, status: str, **rest: Any) -> Result:

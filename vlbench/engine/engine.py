@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from vlbench.data.records import Column
 from vlbench.digests import digest, source_digest
-from vlbench.passes import Apply, Compute, Encode, Place
-from vlbench.results import Result
-from vlbench.store import Store
+from vlbench.engine.listening import Progress, Silence
+from vlbench.engine.passes import Apply, Compute, Encode, Place
+from vlbench.engine.processes import Processes
+from vlbench.engine.store import Store, owned
+from vlbench.engine.tuning import tuned
 
 # Rows that are computed and stored together: what a killed run loses at most.
 SHARD = 256
@@ -21,47 +24,12 @@ SHARD = 256
 Module = TypeVar("Module", bound=torch.nn.Module)
 
 
-class Progress(Protocol):
-    """Hears how far a run is."""
-
-    def begin(self, model: str, task: str) -> None:
-        """Hear that a model starts on a task."""
-        ...
-
-    def start(self, what: str, total: int) -> None:
-        """Hear that a pass over `total` rows starts."""
-        ...
-
-    def advance(self, rows: int) -> None:
-        """Hear that rows are done."""
-        ...
-
-    def done(self, result: Result) -> None:
-        """Hear how a task ended."""
-        ...
-
-
-class Silence:
-    """Hears and says nothing."""
-
-    def begin(self, model: str, task: str) -> None:
-        """Ignore."""
-
-    def start(self, what: str, total: int) -> None:
-        """Ignore."""
-
-    def advance(self, rows: int) -> None:
-        """Ignore."""
-
-    def done(self, result: Result) -> None:
-        """Ignore."""
-
-
 class Engine:
-    """Devices, batches and the store, so that probes need not know of them.
+    """Devices, batches, processes and the store, so that probes need not know of them.
 
     A column is cut into shards and a shard into batches at fixed positions of the stored column,
-    whatever the store already has: what is computed does not depend on what was.
+    whatever the store already has and however many processes there are: what is computed does not
+    depend on what was, nor on who computes it.
     """
 
     def __init__(
@@ -71,12 +39,14 @@ class Engine:
         store: Store | None = None,
         identities: Mapping[int, str] | None = None,
         progress: Progress | None = None,
+        processes: Processes | None = None,
     ) -> None:
         """Take what `id(adapter)` is known as: models without an identity are never stored."""
-        self._place = place
+        self.place = place
         self._store = store
         self._identities = identities or {}
         self._progress = progress or Silence()
+        self._processes = processes or Processes(cpu=True)
 
     @classmethod
     def for_tests(cls) -> Engine:
@@ -86,12 +56,12 @@ class Engine:
     @property
     def device(self) -> torch.device:
         """Where adapters live and probes compute."""
-        return self._place.device
+        return self.place.device
 
     @property
     def is_main(self) -> bool:
         """Whether this process is the one that writes."""
-        return True
+        return self._processes.is_main
 
     def features(self, encode: Callable[[Any], Tensor], column: Column) -> Tensor:
         """Return float32 [N, D], on the CPU: an adapter's bound method over a column.
@@ -99,7 +69,9 @@ class Engine:
         Images pass through the adapter's `preprocess` first. Raises ValueError for an output of
         another shape and for NaN or infinite values, with the row.
         """
-        compute = Encode(encode, column, self._place)
+        if self.place.batch_size is None and column.kind == "image" and len(column):
+            (self.place, *_) = self._processes.attempt(partial(tuned, self.place, encode, column))
+        compute = Encode(encode, column, self.place)
         identity = self._identities.get(id(compute.adapter))
         key = digest([identity, compute.name, column.key]) if identity else None
         out: Tensor | None = None
@@ -123,9 +95,8 @@ class Engine:
         on besides the columns and the function's own file (a model stands for its identity).
         """
         rows = range(len(columns[0]))
-        known = key and {name: self._identities.get(id(v), v) for name, v in key.items()}
-        parts = [known, [[c.key, list(c.rows)] for c in columns]]
-        stored = digest([*parts, source_digest(function)]) if known else None
+        parts = [self._known(key), [[c.key, list(c.rows)] for c in columns]] if key else []
+        stored = digest([*parts, source_digest(function)]) if parts else None
         outputs: list[Any] = [None] * len(rows)
         self._progress.start(getattr(function, "__name__", "map"), len(rows))
         for places, values in self._shards(stored, rows, Apply(function, columns)):
@@ -136,34 +107,56 @@ class Engine:
     def once(self, key: Mapping[str, Any], build: Callable[[], Any]) -> Any:
         """Return what `build` made for this key, now or in an earlier run of the same code.
 
-        The key names all that the value depends on, the file that defines `build` apart; a model in
-        it stands for its identity. The value is made of tensors and plain values.
+        The main process builds; the others get what it built. The key names all that the value
+        depends on, the file that defines `build` apart; a model in it stands for its identity. The
+        value is made of tensors and plain values.
         """
-        known = {name: self._identities.get(id(value), value) for name, value in key.items()}
-        stored = digest([known, source_digest(build)])
-        found = self._store.load(stored, "once") if self._store else None
-        if found is not None:
-            return found["value"]
-        value = build()
-        if self._store:
-            self._store.save(stored, "once", {"value": value})
-        return value
+        stored = digest([self._known(key), source_digest(build)])
+
+        def load_or_build() -> Any:
+            if not self.is_main:
+                return None
+            found = self._store.load(stored, "once") if self._store else None
+            if found is None:
+                found = {"value": build()}
+                if self._store:
+                    self._store.save(stored, "once", found)
+            return found
+
+        return self._processes.attempt(load_or_build)[0]["value"]
 
     def copy(self, module: Module) -> Module:
         """Return a copy that a probe may train, so that the live adapter never changes."""
         return copy.deepcopy(module)
 
+    def _known(self, key: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a key with models' identities in place of models."""
+        return {name: self._identities.get(id(value), value) for name, value in key.items()}
+
     def _shards(
         self, key: str | None, rows: Sequence[int], compute: Compute
     ) -> Iterator[tuple[list[int], list[Any]]]:
-        """Yield, shard by shard, places in `rows` and their outputs."""
+        """Yield, shard by shard, places in `rows` and their outputs; each process its own."""
         places: dict[int, list[int]] = {}
         for place, row in enumerate(rows):
             places.setdefault(row // SHARD, []).append(place)
-        for number in sorted(places):
-            wanted = [rows[place] for place in places[number]]
-            outputs = self._shard(key, f"{number:06d}", wanted, compute)
-            yield places[number], [outputs[row] for row in wanted]
+        numbers, size = sorted(places), self._processes.size
+        for first in range(0, len(numbers), size):
+            turn = {n: [rows[place] for place in places[n]] for n in numbers[first : first + size]}
+            outputs = self._processes.attempt(partial(self._share, key, turn, compute))
+            for number, values in zip(turn, outputs, strict=False):
+                if size > 1:
+                    self._progress.advance(len(places[number]))
+                yield places[number], list(values)
+
+    def _share(self, key: str | None, turn: Mapping[int, list[int]], compute: Compute) -> Any:
+        """Return the outputs of this process's shard of a turn, or None where it has none."""
+        rank = self._processes.rank
+        if rank >= len(turn):
+            return None
+        number, wanted = list(turn.items())[rank]
+        outputs = self._shard(key, f"{number:06d}", wanted, compute)
+        return pack([outputs[row] for row in wanted])
 
     def _shard(
         self, key: str | None, number: str, wanted: Sequence[int], compute: Compute
@@ -172,18 +165,19 @@ class Engine:
         saved = self._store.load(key, number) if self._store and key else None
         outputs = dict(zip(saved["rows"], saved["values"], strict=True)) if saved else {}
         missing = sorted(set(wanted) - set(outputs))
-        self._progress.advance(len(wanted) - len(missing))
-        for rows, values in compute(_batches(missing, self._place.batch_size)):
+        alone = self._processes.size == 1
+        self._progress.advance((len(wanted) - len(missing)) * alone)
+        for rows, values in compute(batches(missing, self.place.rows_at_once)):
             outputs.update(zip(rows, values, strict=True))
-            self._progress.advance(len(rows))
+            self._progress.advance(len(rows) * alone)
         if missing and self._store and key:
             ordered = sorted(outputs)
-            content = {"rows": ordered, "values": _pack([outputs[row] for row in ordered])}
+            content = {"rows": ordered, "values": pack([outputs[row] for row in ordered])}
             self._store.save(key, number, content)
         return outputs
 
 
-def _batches(rows: Sequence[int], size: int) -> list[list[int]]:
+def batches(rows: Sequence[int], size: int) -> list[list[int]]:
     """Cut rows into batches at multiples of `size` within a shard."""
     groups: dict[int, list[int]] = {}
     for row in rows:
@@ -191,7 +185,8 @@ def _batches(rows: Sequence[int], size: int) -> list[list[int]]:
     return list(groups.values())
 
 
-def _pack(values: list[Any]) -> Any:
-    """Return tensors of one shape as one tensor, anything else as it is."""
-    alike = all(isinstance(v, Tensor) and v.shape == values[0].shape for v in values)
-    return torch.stack(values) if alike else values
+def pack(values: list[Any]) -> Any:
+    """Return tensors of one shape as one tensor, anything else as a list of its own tensors."""
+    if all(isinstance(v, Tensor) and v.shape == values[0].shape for v in values):
+        return torch.stack(values)
+    return [owned(value) for value in values]

@@ -29,7 +29,7 @@ class Store:
         """Return the value, or None where there is none that is whole."""
         try:
             content = self._file(key, part).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         checksum, body = content[:CHECKSUM_BYTES], content[CHECKSUM_BYTES:]
         if hashlib.sha256(body).digest() != checksum:
@@ -37,12 +37,33 @@ class Store:
         return torch.load(io.BytesIO(body), weights_only=True)
 
     def save(self, key: str, part: str, value: Mapping[str, Any]) -> None:
-        """Write the value. Raises OutputError where the disk does not take it."""
+        """Write the value.
+
+        Raises TypeError for what is not made of tensors and plain values, OutputError where the
+        disk does not take it.
+        """
         buffer = io.BytesIO()
-        torch.save(value, buffer)
+        torch.save(owned(value), buffer)
         body = buffer.getvalue()
         write_whole(self._file(key, part), hashlib.sha256(body).digest() + body)
 
     def _file(self, key: str, part: str) -> Path:
         name = key.removeprefix("sha256:")
         return self.root / name[:2] / name / f"{part}.pt"
+
+
+def owned(value: Any) -> Any:
+    """Return a value whose tensors have memory of their own: a view drags along what it views.
+
+    Raises TypeError for what is not made of tensors and plain values.
+    """
+    if isinstance(value, torch.Tensor):
+        whole = value.untyped_storage().nbytes() == value.nbytes
+        return value if whole else value.clone()
+    if type(value) is dict:
+        return {key: owned(item) for key, item in value.items()}
+    if type(value) in {list, tuple}:
+        return type(value)(owned(item) for item in value)
+    if value is None or type(value) in {bool, int, float, str, bytes}:
+        return value
+    raise TypeError(f"a {type(value).__name__} cannot be stored, only tensors and plain values")

@@ -14,11 +14,17 @@ from vlbench.errors import VlbenchError
 
 
 class Place(NamedTuple):
-    """Where the engine computes, and how many rows at a time."""
+    """Where the engine computes, how many rows at a time, and in which layout."""
 
     device: torch.device
-    batch_size: int = 32
+    batch_size: int | None = 32  # None: to be measured
     workers: int = 0
+    channels_last: bool = False
+
+    @property
+    def rows_at_once(self) -> int:
+        """The batch size; what is never measured, such as texts, has the usual one."""
+        return self.batch_size or 32
 
 
 class Compute(Protocol):
@@ -48,6 +54,7 @@ class Encode:
             batch_size=None,
             sampler=batches,
             num_workers=min(self._place.workers, len(batches)),
+            generator=torch.Generator(),  # its own: torch's global one must stay as it is
         )
         for rows, values in zip(batches, loader, strict=True):
             if isinstance(values, Exception):
@@ -58,7 +65,9 @@ class Encode:
         if not isinstance(values[0], Tensor):
             return self._encode(values)
         if len({value.shape for value in values}) == 1:
-            return self._encode(torch.stack(values).to(self._place.device))
+            pixels = torch.stack(values).to(self._place.device)
+            layout = torch.channels_last if self._place.channels_last else torch.contiguous_format
+            return self._encode(pixels.contiguous(memory_format=layout))
         if not getattr(self.adapter, "ragged", False):
             sizes = sorted({tuple(value.shape) for value in values})
             raise ValueError(f"preprocess gave sizes {sizes}; make one, or set ragged = True")

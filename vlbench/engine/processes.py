@@ -1,0 +1,123 @@
+"""Several processes that run the same program, and the one place where they talk.
+
+All of them take every turn: whoever fails says so in place of what the others wait for, so that all
+end at once, for the same reason. The only import of accelerate.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import torch
+
+from vlbench.errors import CannotDo, DataError, TooFewRows, WeightsError
+
+# A process may wait this long for what the main process builds once.
+PATIENCE = timedelta(days=7)
+
+
+class Ended(NamedTuple):
+    """How a piece of work ended: ok, skipped, too few or failed, with its value or the reason."""
+
+    status: str
+    value: Any = None
+
+
+class EndedElsewhere(Exception):  # noqa: N818 - says what happened; may be nobody's error
+    """Work that all processes have agreed to end, and how."""
+
+    def __init__(self, ended: Ended) -> None:
+        super().__init__(ended.value)
+        self.ended = ended
+
+
+class Processes:
+    """The `size` processes of a run, of which this is number `rank`; alone unless launched."""
+
+    def __init__(self, *, cpu: bool) -> None:
+        self.rank, self.size = 0, 1
+        self._state: Any = None
+        wanted = int(os.environ.get("WORLD_SIZE", "1"))
+        if wanted > 1:
+            from accelerate import PartialState  # noqa: PLC0415 - one process needs none of it
+
+            self._state = PartialState(cpu=cpu, timeout=PATIENCE)
+            self.rank, self.size = self._state.process_index, self._state.num_processes
+            if self.size != wanted:
+                raise RuntimeError(
+                    f"{wanted} processes were launched, {self.size} found each other"
+                )
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the process that writes and prints."""
+        return self.rank == 0
+
+    def exchange(self, message: Any) -> list[Any]:
+        """Return every process's message, by rank. Raises EndedElsewhere where one has ended."""
+        if self.size == 1:
+            return [message]
+        messages = self._gather(message)
+        ends = [m for m in messages if isinstance(m, Ended) and m.status != "ok"]
+        if ends:
+            raise EndedElsewhere(ends[0])
+        if len({isinstance(m, Ended) for m in messages}) > 1:
+            raise RuntimeError("processes went different ways: one has ended what others still do")
+        return messages
+
+    def attempt(self, work: Callable[[], Any]) -> list[Any]:
+        """Return what the work returned in every process, or end it in all of them."""
+        if self.size == 1:
+            return [work()]
+        try:
+            message = work()
+        except Exception as error:  # noqa: BLE001 - sent on: the others must not wait for this
+            message = verdict(error)
+        return self.exchange(message)
+
+    def leave(self) -> None:
+        """Take leave of the other processes."""
+        if self._state is not None:
+            self._state.destroy_process_group()
+
+    def _gather(self, message: Any) -> list[Any]:
+        from accelerate.utils import gather_object  # noqa: PLC0415
+
+        gathered: list[Any] = gather_object([message])
+        return gathered
+
+
+def verdict(error: Exception) -> Ended:
+    """Return how work ended that raised: the reason, and where it is not plain, the line."""
+    if isinstance(error, EndedElsewhere):
+        return error.ended
+    if isinstance(error, CannotDo):
+        return Ended("skipped", str(error))
+    if isinstance(error, TooFewRows):
+        return Ended("too few", str(error))
+    plain = isinstance(error, WeightsError | DataError)
+    return Ended("failed", str(error) if plain else _told(error))
+
+
+def _told(error: Exception) -> str:
+    """Return an error with the line that raised it, for who has to mend it."""
+    frame = error.__traceback__
+    while frame and frame.tb_next:
+        frame = frame.tb_next
+    if not frame:
+        return f"{type(error).__name__}: {error}"
+    file = frame.tb_frame.f_code.co_filename.rpartition("/")[2]
+    return f"{type(error).__name__}: {error} ({file}:{frame.tb_lineno})"
+
+
+def local_device(name: str) -> torch.device:
+    """Return the device of this process; `auto` is its GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return device
