@@ -7,6 +7,7 @@ import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -20,6 +21,15 @@ UNREADABLE = (
     *(OSError, EOFError, RuntimeError, KeyError, ValueError),
     *(pickle.UnpicklingError, SafetensorError),
 )
+
+# All that a state dict is made of; storages torch itself finds, by their names.
+REBUILT = {
+    ("collections", "OrderedDict"),
+    ("torch", "Size"),
+    ("torch._utils", "_rebuild_parameter"),
+    ("torch._utils", "_rebuild_tensor"),
+    ("torch._utils", "_rebuild_tensor_v2"),
+}
 
 
 def read_state_dict(file: Path) -> dict[str, Any]:
@@ -74,3 +84,48 @@ def _content(file: Path) -> Any:
         return torch.load(file, map_location="cpu", weights_only=True)
     with warnings.catch_warnings(action="ignore"):  # deprecated, but nothing else reads these
         return torch.jit.load(file, map_location="cpu").state_dict()  # type: ignore[no-untyped-call]
+
+
+def read_harmlessly(file: Path) -> Any:
+    """Return what a torch file holds, running nothing of it; what torch refuses comes out Inert.
+
+    Madry's checkpoints hold objects of their training program beside the weights.
+    """
+    try:
+        return torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        return torch.load(file, map_location="cpu", weights_only=False, pickle_module=HARMLESS)
+
+
+class _Swallow(type):
+    """Makes a class all of its own attributes, and lets items be set to no effect."""
+
+    def __getattr__(cls, name: str) -> Any:
+        return cls
+
+    def __setitem__(cls, key: object, value: object) -> None:
+        """Ignore."""
+
+
+class Inert(metaclass=_Swallow):
+    """Stands for all classes and functions that are no part of a tensor, and for their results.
+
+    It is its own instance: whatever a pickle does with it runs nothing and changes nothing.
+    """
+
+    def __new__(cls, *_: object, **__: object) -> Any:
+        """Return the class itself."""
+        return cls
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        return super().find_class(module, name) if (module, name) in REBUILT else Inert
+
+
+# What torch asks of a pickle module.
+HARMLESS = SimpleNamespace(
+    __name__="harmless",
+    Unpickler=_Unpickler,
+    load=lambda file, **options: _Unpickler(file, **options).load(),
+)

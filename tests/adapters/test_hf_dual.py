@@ -19,7 +19,8 @@ FOLDER = Path(__file__).parents[2] / "model_adapters"
 HfDual = load_object("hf_dual:HfDual", [FOLDER])
 CPU = torch.device("cpu")
 TEXTS = ["a photo of a cat", "two dogs", "the cat sat on the mat"]
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "photo", "of", "cat", "two", "dogs", "the", "sat", "on", "mat"]
+VOCABULARY = "[PAD] [UNK] [CLS] [SEP] a photo of cat two dogs the sat on mat"
+WORDS = VOCABULARY.split()
 LAYERS = {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 ENDS = {"bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
 TEXT = {"vocab_size": len(WORDS), "hidden_size": 16, "max_position_embeddings": 12, **LAYERS}
@@ -52,7 +53,9 @@ def save(folder, model, processor, names):
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     transformers.PreTrainedTokenizerFast(
-        tokenizer_object=words, pad_token="[PAD]", model_input_names=names
+        tokenizer_object=words,
+        pad_token=WORDS[0],
+        model_input_names=names,
     ).save_pretrained(folder)
     return str(folder)
 
@@ -80,7 +83,7 @@ def siglip(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def align(tmp_path_factory):
-    config = transformers.AlignConfig(text_config=TEXT, vision_config=EFFICIENT, projection_dim=16)
+    config = transformers.AlignConfig(text_config=TEXT, vision_config=EFFICIENT, projection_dim=48)
     square = {"height": 32, "width": 32}
     processor = transformers.EfficientNetImageProcessor(
         size=square, crop_size=square, **NORMALISER, rescale_offset=True, include_top=True
@@ -133,7 +136,7 @@ def test_siglip_reads_texts_padded_to_the_full_length(siglip):
     seen = []
     embeddings = model.model.text_model.embeddings
     embeddings.register_forward_pre_hook(
-        lambda _, args, kwargs: seen.append(kwargs["input_ids"]), with_kwargs=True
+        lambda _, __, kwargs: seen.append(kwargs["input_ids"]), with_kwargs=True
     )
     model.encode_texts(["two dogs"])
     assert seen[0].tolist() == [[2, 8, 9, 3] + [0] * 8]
@@ -205,7 +208,7 @@ def test_pixels_may_be_left_as_they_are(clip, tmp_path):
 def test_images_of_several_sizes_are_refused(clip, tmp_path):
     ragged = b'{"image_processor_type": "CLIPImageProcessor", "do_center_crop": false}'
     folder = copy_of(clip, tmp_path, preprocessor_config=ragged)
-    with pytest.raises(WeightsError, match="images resized to .* are not all of one size"):
+    with pytest.raises(WeightsError, match=r"images resized to .* are not all of one size"):
         HfDual(device=CPU, architecture=folder)
 
 

@@ -191,6 +191,11 @@ def test_an_absent_file_is_named():
         TimmCnn(**SMALL, weights="nowhere.npz")
 
 
+def test_an_architecture_without_weights_asks_for_a_file():
+    with pytest.raises(WeightsError, match="timm has no weights of botnet50ts_256"):
+        TimmCnn(**SMALL, architecture="botnet50ts_256")
+
+
 def test_offline_names_the_download_and_the_way_around_it(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))

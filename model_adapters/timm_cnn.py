@@ -1,0 +1,162 @@
+"""Image classifiers that timm can build; of arXiv:2104.08313, BiT-M (arXiv:1912.11370)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import timm
+import torch
+from huggingface_hub import hf_hub_download
+from PIL.Image import Image
+from timm.data import ImageNetInfo, infer_imagenet_subset
+from torch import Tensor
+
+from vlbench import hub
+from vlbench.errors import CannotDo, WeightsError, unknown
+from vlbench.transforms import resizing
+from vlbench.weights import UNREADABLE, fill, read_state_dict
+
+# Where Google's archives keep the weights of BiT's head.
+NPZ_HEAD = "resnet/head/conv2d/kernel"
+
+
+class TimmCnn:
+    """A classifier of timm: its logits, and as features what its head reads after pooling.
+
+    `architecture` is timm's name, with the tag whose normalisation and classes hold. `weights` is
+    "pretrained" (the tag's own, at `revision` of its repository), a file in its place (a state
+    dict, or the .npz that Google published of BiT), or "random", drawn with `init_seed`. A file
+    without a classification head gives features alone.
+
+    `resize` is the length of the shorter side, bicubic, or of both with `squash`; `crop` is the
+    side of the square taken from the centre, None for as large as `resize`.
+    """
+
+    def __init__(  # noqa: PLR0913 - models.yaml and tasks fill them by name
+        self,
+        *,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+        architecture: str = "resnetv2_50x1_bit.goog_in21k",
+        weights: str = "pretrained",
+        revision: str = "main",
+        resize: int = 256,
+        crop: int | None = None,
+        squash: bool = False,
+        init_seed: int = 0,
+    ) -> None:
+        self._steps = resizing(resize, crop, squash=squash)
+        _require_known(architecture)
+        if weights == "random":
+            model = _build(architecture, init_seed)
+        else:
+            model = _load(architecture, _find(architecture, weights, revision))
+        self.model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
+        recipe = self.model.pretrained_cfg
+        self._mean = torch.tensor(recipe["mean"], device=device).view(3, 1, 1)
+        self._std = torch.tensor(recipe["std"], device=device).view(3, 1, 1)
+        self._dtype = dtype
+
+    def preprocess(self, image: Image) -> Tensor:
+        """Return float32 [3, crop, crop] in [0, 1]."""
+        pixels: Tensor = self._steps(image)
+        return pixels
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """Return float32 [N, D]; of BiT's R50x1 the average over positions, D = 2048."""
+        seen = self.model.forward_features(self._normalised(pixels))
+        features: Tensor = self.model.forward_head(seen, pre_logits=True)
+        return features.float()
+
+    def logits(self, pixels: Tensor) -> Tensor:
+        """Return float32 [N, C]."""
+        self._require_head()
+        scores: Tensor = self.model(self._normalised(pixels))
+        return scores.float()
+
+    def class_names(self) -> list[str]:
+        """Return timm's names of the classes: of its subsets of ImageNet, and of no others."""
+        self._require_head()
+        subset = infer_imagenet_subset(self.model)
+        if not subset:
+            count = self.model.num_classes
+            raise CannotDo(f"the names of this checkpoint's {count} classes are not known")
+        return list(ImageNetInfo(subset).label_descriptions())
+
+    def _normalised(self, pixels: Tensor) -> Tensor:
+        return ((pixels.float() - self._mean) / self._std).to(self._dtype)
+
+    def _require_head(self) -> None:
+        if self.model.num_classes == 0:
+            raise CannotDo("this checkpoint has no classification head")
+
+
+def _require_known(architecture: str) -> None:
+    """Raise UnknownNameError for an architecture, or a tag of one, that timm does not have."""
+    name, _, tag = architecture.partition(".")
+    if not timm.is_model(name):
+        raise unknown("architecture of timm", name, timm.list_models())
+    known = timm.list_models(f"{name}.*", pretrained=True)
+    if tag and architecture not in known:
+        raise unknown("model of timm", architecture, known)
+
+
+def _build(architecture: str, seed: int, **options: Any) -> Any:
+    """Return a fresh model with seeded weights; the global generator stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return timm.create_model(architecture, pretrained=False, **options)
+
+
+def _find(architecture: str, weights: str, revision: str) -> Path:
+    """Return the file of weights, downloaded where it has to be."""
+    if weights != "pretrained":
+        file = Path(weights).expanduser()
+        if not file.is_file():
+            raise WeightsError(f"no file of weights at {file}; there are 'pretrained' and 'random'")
+        return file
+    repository = timm.get_pretrained_cfg(architecture).hf_hub_id
+    if not repository:
+        raise WeightsError(
+            f"timm has no weights of {architecture}; a file can be given: --model-args weights=PATH"
+        )
+    offline = hub.is_offline() or not hub.reachable()
+    options = {"revision": revision, "local_files_only": offline}
+    try:
+        return Path(hf_hub_download(repository, "model.safetensors", **options))
+    except (OSError, ValueError) as error:
+        why = "the hub cannot be reached" if offline else str(error)
+        raise WeightsError(
+            f"the weights of {architecture} cannot be downloaded from {repository}, revision "
+            f"{revision}: {why}; they can be given as a local file: --model-args weights=PATH"
+        ) from error
+
+
+def _load(architecture: str, file: Path) -> Any:
+    """Return a model with a file's weights and as many classes. Raises WeightsError."""
+    if file.suffix == ".npz":
+        return _load_npz(architecture, file)
+    state = read_state_dict(file)
+    head = state.get(f"{timm.get_pretrained_cfg(architecture).classifier}.weight")
+    model = _build(architecture, 0, num_classes=0 if head is None else len(head))
+    fill(model, state, file)
+    return model
+
+
+def _load_npz(architecture: str, file: Path) -> Any:
+    """Return a model with Google's weights, which timm converts, passing over what is too many."""
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            sizes = {name: archive[name].shape for name in archive.files}
+        classes = sizes.get(NPZ_HEAD, (0,))[-1]
+        model = _build(architecture, 0, num_classes=classes)
+        model.load_pretrained(str(file))
+    except (*UNREADABLE, AttributeError) as error:
+        raise WeightsError(f"{file} does not fit {architecture}: {error}") from error
+    held = sum(int(np.prod(shape)) for shape in sizes.values())
+    wanted = sum(weight.numel() for weight in model.state_dict().values())
+    if held != wanted:
+        raise WeightsError(f"{file} holds {held} weights, {architecture} has {wanted}")
+    return model
