@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 from fakes import ConstantModel
@@ -261,3 +262,11 @@ def test_a_loader_or_probe_of_a_sources_own_is_found_beside_its_task(source):
     )
     (result,) = evaluate(source, tasks="b")
     assert [score.value for score in result.scores] == [1.0]
+
+
+def test_a_split_that_a_task_asks_for_in_vain_is_absent_data_not_a_failure(source):
+    shutil.rmtree(source / "images" / "train")
+    planned = plan(["mean-colour"], ["few_shot_colours"], Options(include_path=[source]))
+    report = run(planned)
+    assert report.results == []
+    assert "the split 'train' (there is test) is absent" in report.absent["few_shot_colours"]

@@ -1,9 +1,10 @@
 import json
+import shutil
 import subprocess
 import sys
 
 import pytest
-from sources import TASK, make_source, write
+from sources import TASK, make_images, make_source, write
 
 from vlbench.cli import main
 
@@ -194,3 +195,12 @@ def test_the_module_runs_as_the_command_does():
     command = [sys.executable, "-m", "vlbench", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("vlbench 0.")
+
+
+def test_a_split_that_is_absent_exits_with_2_if_named_and_0_if_selected(source):
+    shutil.rmtree(source / "images" / "train")
+    embedded = TASK.replace("../images", "../more")
+    write(source / "tasks" / "b.yaml", embedded)
+    make_images(source / "more")
+    assert run(source, tasks="few_shot_colours,b") == 2
+    assert run(source, tasks="ours") == 0

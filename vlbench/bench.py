@@ -56,9 +56,10 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a run ended with: a result for each cell that ran, and models that did not load."""
+    """What a run ended with: results, tasks that lacked a split, and models that did not load."""
 
     results: list[Result] = field(default_factory=list)
+    absent: dict[str, str] = field(default_factory=dict)
     not_loaded: dict[str, str] = field(default_factory=dict)
 
 
@@ -216,7 +217,11 @@ def _run_model(cells: Sequence[Cell], live: Session, report: Report) -> Iterator
         status, why = guarded(live.open, group[0], live.processes)
         if status == "ok":
             for cell in group:
-                yield live.keep(cell, *guarded(live.probe, cell, live.processes))
+                ended = guarded(live.probe, cell, live.processes)
+                if ended.status == "unavailable":
+                    report.absent[cell.task.spec.name] = ended.value
+                else:
+                    yield live.keep(cell, *ended)
             live.close()
         elif status == "skipped":
             yield from (live.keep(cell, status, why) for cell in group)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vlbench.digests import digest
-from vlbench.errors import DataError
+from vlbench.errors import DataAbsent
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,12 @@ class Split:
 
 
 class Splits(dict[str, Split]):
-    """Splits by name; one that the source lacks is a DataError that says which there are."""
+    """Splits by name; asked for one that the source lacks, they say which there are."""
 
     def __missing__(self, name: str) -> Split:
-        """Say what is missing."""
-        raise DataError(f"no split '{name}' here; there is {', '.join(self) or 'none'}")
+        """Raise DataAbsent."""
+        there = ", ".join(self) or "none"
+        raise DataAbsent(f"the split '{name}' (there is {there})", "the same source", "its place")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import torch
 
-from vlbench.errors import CannotDo, DataError, TooFewRows, WeightsError
+from vlbench.errors import CannotDo, DataAbsent, DataError, TooFewRows, WeightsError
 
 # A process may wait this long for what the main process builds once.
 PATIENCE = timedelta(days=7)
 
 
 class Ended(NamedTuple):
-    """How a piece of work ended: ok, skipped, too few or failed, with its value or the reason."""
+    """How work ended: ok, skipped, unavailable, too few or failed; with its value or the reason."""
 
     status: str
     value: Any = None
@@ -94,6 +94,8 @@ def verdict(error: Exception) -> Ended:
     """Return how work ended that raised: the reason, and where it is not plain, the line."""
     if isinstance(error, EndedElsewhere):
         return error.ended
+    if isinstance(error, DataAbsent):
+        return Ended("unavailable", str(error))
     if isinstance(error, CannotDo):
         return Ended("skipped", str(error))
     if isinstance(error, TooFewRows):
