@@ -22,8 +22,8 @@ from vlbench.data.image_folder import image_folder
 from vlbench.data.records import Column
 from vlbench.engine import Engine
 from vlbench.engine.passes import Place
-from vlbench.resolve import load_object
 from vlbench.engine.store import Store
+from vlbench.resolve import load_object
 
 CPU = torch.device("cpu")
 BATCH = 32
