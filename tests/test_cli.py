@@ -204,3 +204,15 @@ def test_a_split_that_is_absent_exits_with_2_if_named_and_0_if_selected(source):
     make_images(source / "more")
     assert run(source, tasks="few_shot_colours,b") == 2
     assert run(source, tasks="ours") == 0
+
+
+def test_leaderboard_build_writes_and_shows_the_mean_of_a_group(source, capsys):
+    write(source / "tasks" / "b.yaml", TASK)
+    write(source / "tasks" / "both.yaml", "group: [few_shot_colours, b]")
+    assert run(source, tasks="both") == 0
+    assert main(["leaderboard", "build", "--include-path", str(source)]) == 0
+    printed = capsys.readouterr().out
+    assert "wrote leaderboards/summaries/both.json" in printed
+    assert "few_shot_six: no model has all of few_shot_cifar10" in printed
+    assert main(["leaderboard", "show", "both"]) == 0
+    assert "100.0 %" in capsys.readouterr().out

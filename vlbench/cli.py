@@ -152,15 +152,29 @@ def _leaderboard_show(arguments: argparse.Namespace) -> int:
     from vlbench.leaderboard.boards import read_board
     from vlbench.leaderboard.tables import board_tables
 
-    names = arguments.tasks or sorted(f.stem for f in arguments.output.glob("*.json"))
-    boards = {name: read_board(arguments.output / f"{name}.json") for name in names}
-    absent = [name for name, board in boards.items() if board is None]
-    if absent or not boards:
+    files = [*arguments.output.glob("*.json"), *arguments.output.glob("summaries/*.json")]
+    there = {file.stem: file for file in sorted(files)}
+    absent = [name for name in arguments.tasks if name not in there]
+    if absent or not there:
         raise UnknownNameError(f"no board {', '.join(absent) or 'at all'} in {arguments.output}")
     console = _console()
-    for board in boards.values():
-        for table in board_tables(board or {}):
+    for name in arguments.tasks or there:
+        for table in board_tables(read_board(there[name]) or {}):
             console.print(table)
+    return 0
+
+
+def _leaderboard_build(arguments: argparse.Namespace) -> int:
+    from vlbench.catalog import load_catalog
+    from vlbench.leaderboard.summaries import build_summaries
+
+    tasks = load_catalog(arguments.include_path).tasks
+    groups = {name: task.group for name, task in tasks.items() if task.group}
+    written = build_summaries(arguments.output, groups)
+    for file in written:
+        print(f"wrote {file}")
+    for name in sorted(groups.keys() - {file.stem for file in written}):
+        print(f"{name}: no model has all of {', '.join(groups[name])}")
     return 0
 
 
@@ -179,6 +193,7 @@ COMMANDS = {
     "validate": _validate,
     "check": _check,
     "leaderboard show": _leaderboard_show,
+    "leaderboard build": _leaderboard_build,
 }
 
 if __name__ == "__main__":
