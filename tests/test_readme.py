@@ -26,8 +26,9 @@ def results(tmp_path_factory):
     make_images(folder / "my_images", count=5)
     shims = folder / "bin"
     shims.mkdir()
-    (shims / "vlbench").write_text(f'#!/bin/sh\nexec {sys.executable} -m vlbench "$@"\n')
-    (shims / "vlbench").chmod(0o755)
+    for name, words in (("vlbench", " -m vlbench"), ("python", "")):
+        (shims / name).write_text(f'#!/bin/sh\nexec {sys.executable}{words} "$@"\n')
+        (shims / name).chmod(0o755)
     path = f"{shims}:{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "XDG_CACHE_HOME": str(folder / "cache")}
     ended = {}
