@@ -1,7 +1,7 @@
 """Two processes of one thread each against one process of two threads, side by side.
 
-Run: python benchmarks/processes.py [images]. Prints the wall time of whole runs of clip-rn50 (random
-weights) on one task, in turn, their ratio, and the scores that both wrote.
+Run: python benchmarks/processes.py [images]. Prints the wall time of whole runs of clip-rn50 with
+random weights on one task, in turn, their ratio, and the scores that both wrote.
 """
 
 import json

@@ -2,7 +2,7 @@ import json
 import shutil
 
 import pytest
-from fakes import ConstantModel
+from fakes import ConstantModel, Reader
 from sources import TASK, make_source, write
 
 import vlbench
@@ -270,3 +270,28 @@ def test_a_split_that_a_task_asks_for_in_vain_is_absent_data_not_a_failure(sourc
     report = run(planned)
     assert report.results == []
     assert "the split 'train' (there is test) is absent" in report.absent["few_shot_colours"]
+
+
+class Signed(Reader):
+    """Multiplies the pixels by a sign that is no weight."""
+
+    def __init__(self, sign):
+        self.sign = sign
+
+    def encode_images(self, pixels):
+        return self.sign * pixels.flatten(1)
+
+
+def test_an_object_that_differs_in_a_plain_attribute_is_not_kept_for_another(tmp_path):
+    options = Options(output=tmp_path / "boards", cache_dir=tmp_path / "cache")
+    run(plan([Signed(1.0)], ["few_shot_digits"], options))
+    statuses = [plan([Signed(x)], ["few_shot_digits"], options).cells[0].status for x in (1.0, 0.0)]
+    assert statuses == ["kept", "run"]
+
+
+def test_an_object_that_nothing_vouches_for_is_never_kept(tmp_path):
+    options = Options(output=tmp_path / "boards")
+    model = Signed(1.0)
+    model.clean = lambda text: text
+    run(plan([model], ["few_shot_digits"], options))
+    assert plan([model], ["few_shot_digits"], options).cells[0].status == "run"

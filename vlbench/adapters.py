@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
-import inspect
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from vlbench.digests import digest, source_digest
+from vlbench.digests import digest, source_digest, source_text
+
+# Attributes that say where and how, which the identity counts by itself.
+PLACES = (torch.device, torch.dtype)
 
 # What any adapter computes with, imported by it or not.
 ALWAYS = ("torch", "numpy")
@@ -38,10 +42,11 @@ def know(
     object has no identity where nothing vouches for it, that is where its attributes cannot be
     digested and it has no `fingerprint`: its outputs are never stored.
     """
-    source = f"{type(adapter).__qualname__} {source_digest(type(adapter))}"
+    code = source_digest(type(adapter))
+    source = f"{type(adapter).__qualname__} {code or 'of no file'}"
     weights = weights_digest(adapter)
     libraries = library_versions([type(adapter)])
-    known_by = _plain_attributes(adapter) if params is None else params
+    known_by = None if code is None else _own_attributes(adapter) if params is None else params
     parts = [source, known_by, weights, str(dtype), device.type, libraries]
     identity = "" if known_by is None else digest(parts)
     return Known(adapter, source, weights, identity, libraries)
@@ -49,12 +54,12 @@ def know(
 
 def contents(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments with what each path holds in place of the path."""
-    return {key: _as_path(value) for key, value in params.items()}
+    return {key: _each(_as_path, value) for key, value in params.items()}
 
 
 def shown_params(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as a row shows them: no local path, only file names."""
-    return {k: v.name if isinstance(v, Path) else v for k, v in contents(params).items()}
+    return {key: _each(_shown, value) for key, value in params.items()}
 
 
 def shown_weights(params: Mapping[str, Any], weights: str) -> str:
@@ -68,45 +73,64 @@ def weights_digest(adapter: Any) -> str:
     fingerprint = getattr(adapter, "fingerprint", None)
     if fingerprint is not None:
         return digest(fingerprint() if callable(fingerprint) else fingerprint)
-    return digest(dict(_weights("", vars(adapter)) if hasattr(adapter, "__dict__") else ()))
+    return digest(dict(_weights("", getattr(adapter, "__dict__", {}))))
 
 
 def library_versions(things: Iterable[Any]) -> dict[str, str]:
     """Return the version of each installed library that the things' files import, and torch's."""
     names = set(ALWAYS)
     for thing in things:
-        file = inspect.getsourcefile(thing)
-        names |= set(_imports(Path(file).read_text("utf-8"))) if file else set()
+        names |= set(_imports(source_text(thing)))
     found = {name: _version(name) for name in sorted(names)}
     return {name: version for name, version in found.items() if version}
 
 
+def _each(change: Callable[[Any], Any], value: Any) -> Any:
+    """Return a value changed, or a list of values, each of them."""
+    return [_each(change, item) for item in value] if isinstance(value, list) else change(value)
+
+
 def _as_path(value: Any) -> Any:
     """Return a text as a path where it is written like one and something lies there."""
-    looks = isinstance(value, str) and ("/" in value or Path(value).suffix)
-    return Path(value) if looks and Path(value).exists() else value
+    if isinstance(value, str) and ("/" in value or Path(value).suffix):
+        with suppress(OSError):  # too long to be a path
+            return Path(value) if Path(value).exists() else value
+    return value if not isinstance(value, Path) or value.exists() else str(value)
 
 
-def _plain_attributes(adapter: Any) -> dict[str, Any] | None:
-    """Return an object's attributes, weights apart, where all can be digested, or else None."""
-    if hasattr(adapter, "fingerprint"):
+def _shown(value: Any) -> Any:
+    local = isinstance(value, str) and (Path(value).is_absolute() or value[:1] in {"~", "."})
+    written = local or isinstance(value, Path) or isinstance(_as_path(value), Path)
+    return Path(value).name if written else value
+
+
+def _own_attributes(adapter: Any) -> dict[str, Any] | None:
+    """Return what an object holds besides weights, where all of it can be digested, or else None.
+
+    Of a module that is its make: the options of its parts, and the source of their classes.
+    """
+    if getattr(adapter, "fingerprint", None) is not None:
         return {}
-    rest = {
-        name: value
-        for name, value in getattr(adapter, "__dict__", {}).items()
-        if not isinstance(value, torch.nn.Module | torch.device | torch.dtype)
-    }
+    held = getattr(adapter, "__dict__", None)
     try:
-        digest(rest)
+        rest = {k: v for k, v in (held or {}).items() if not isinstance(v, PLACES)}
+        made = {name: _make(value) for name, value in rest.items()}
+        digest(made)
     except TypeError:
         return None
-    return rest
+    return None if held is None else made
+
+
+def _make(value: Any) -> Any:
+    if isinstance(value, torch.nn.Module):
+        return [repr(value), sorted({str(source_digest(type(part))) for part in value.modules()})]
+    return value
 
 
 def _weights(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Yield every tensor and array below a value, under its path."""
     if isinstance(value, torch.nn.Module):
-        value = value.state_dict()
+        value = dict([*value.named_parameters(), *value.named_buffers()])
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _weights(f"{path}.{name}", inner)
@@ -130,10 +154,10 @@ def _version(package: str) -> str:
     """Return an installed package's version; empty for the standard library and vlbench."""
     if package in sys.stdlib_module_names or package == "vlbench":
         return ""
-    stated = getattr(sys.modules.get(package), "__version__", None)
-    if isinstance(stated, str):
-        return stated
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+    distributions = _distributions().get(package, [])
+    return importlib.metadata.version(distributions[0]) if distributions else ""
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()

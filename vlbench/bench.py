@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vlbench import digests, hub
-from vlbench.adapters import contents, library_versions, weights_digest
+from vlbench.adapters import contents, know, library_versions
 from vlbench.capabilities import lacking
 from vlbench.catalog import load_catalog
 from vlbench.data.records import Data
@@ -170,16 +170,26 @@ def _judge(model: ModelPlan, task: TaskPlan, shelf: Shelf) -> Cell:
 
 
 def _request(model: ModelPlan, task: TaskPlan, data: Data, options: Options) -> str:
-    """Return the digest of all that a row depends on and that is known before weights load."""
+    """Return the digest of all that a row depends on and that is known before weights load.
+
+    Empty, which no board's row answers, where something has nothing to be known by.
+    """
     partners = [p for partners in task.companions.values() for p in partners]
     code = [task.probe, model.adapter, *(p.adapter for p in partners)]
+    sources = [source_digest(thing) for thing in code]
+    identity = "made here"
+    if model.instance is not None:
+        place = options.torch_device(), options.torch_dtype()
+        identity = know(model.instance, None, *place).identity
+    if not identity or None in sources:
+        return ""
     return digest(
         {
             "task": task.fixed,
             "data": data.digest(),
-            "code": [source_digest(thing) for thing in code],
+            "code": sources,
             "models": [contents(p.params(task.spec)) for p in [model, *partners]],
-            "object": weights_digest(model.instance) if model.instance is not None else "",
+            "object": identity,
             "libraries": library_versions(code),
             "place": [options.torch_device().type, options.dtype],
         }

@@ -66,11 +66,22 @@ def path_digest(path: Path) -> str:
     return digest(dict(zip(names, file_digests(files, "bytes"), strict=True)))
 
 
-def source_digest(thing: Any) -> str:
-    """Return the digest of the file that defines a class or function."""
-    file = inspect.getsourcefile(thing)
-    content = Path(file).read_bytes() if file and Path(file).is_file() else b""
-    return "sha256:" + hashlib.sha256(content).hexdigest()
+def source_digest(thing: Any) -> str | None:
+    """Return the digest of the file that defines a class or function.
+
+    None: there is no such file (a notebook, a prompt), so nothing can vouch for the code.
+    """
+    text = source_text(thing)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest() if text else None
+
+
+def source_text(thing: Any) -> str:
+    """Return what stands in the file that defines a class or function; empty without a file."""
+    try:
+        file = inspect.getsourcefile(thing)
+    except (TypeError, OSError):
+        return ""
+    return Path(file).read_text("utf-8") if file and Path(file).is_file() else ""
 
 
 def _plain(value: Any) -> Any:

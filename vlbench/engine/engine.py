@@ -95,8 +95,9 @@ class Engine:
         on besides the columns and the function's own file (a model stands for its identity).
         """
         rows = range(len(columns[0]))
-        parts = [self._known(key), [[c.key, list(c.rows)] for c in columns]] if key else []
-        stored = digest([*parts, source_digest(function)]) if parts else None
+        code = source_digest(function)
+        parts = [self._known(key or {}), [[c.key, list(c.rows)] for c in columns], code]
+        stored = digest(parts) if key and code else None
         outputs: list[Any] = [None] * len(rows)
         self._progress.start(getattr(function, "__name__", "map"), len(rows))
         for places, values in self._shards(stored, rows, Apply(function, columns)):
@@ -111,15 +112,16 @@ class Engine:
         depends on, the file that defines `build` apart; a model in it stands for its identity. The
         value is made of tensors and plain values.
         """
-        stored = digest([self._known(key), source_digest(build)])
+        code = source_digest(build)
+        stored = digest([self._known(key), code]) if code else None
 
         def load_or_build() -> Any:
             if not self.is_main:
                 return None
-            found = self._store.load(stored, "once") if self._store else None
+            found = self._store.load(stored, "once") if self._store and stored else None
             if found is None:
                 found = {"value": build()}
-                if self._store:
+                if self._store and stored:
                     self._store.save(stored, "once", found)
             return found
 

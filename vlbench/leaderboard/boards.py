@@ -32,10 +32,10 @@ def read_board(file: Path) -> dict[str, Any] | None:
 
 
 def kept_row(output: Path | None, task: str, model: str, request: str) -> dict[str, Any] | None:
-    """Return the ok row that already answers a request, if there is one."""
+    """Return the ok row that already answers a request, if there is one; none does an empty one."""
     rows = _rows(output, task)
     same = [r for r in rows if r["status"] == "ok" and r["model"] == model]
-    return next((row for row in same if row["request"] == request), None)
+    return next((row for row in same if request and row["request"] == request), None)
 
 
 def refuse_clash(output: Path, result: Result) -> None:
