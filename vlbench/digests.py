@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,10 @@ def digest(value: Any) -> str:
     A path stands for the content of its file or folder. Raises TypeError for anything else,
     naming its type: what cannot be digested must not be taken for known.
     """
-    text = json.dumps(_plain(value), sort_keys=True, allow_nan=True, separators=(",", ":"))
+    try:
+        text = json.dumps(_plain(value), sort_keys=True, allow_nan=True, separators=(",", ":"))
+    except RecursionError as error:
+        raise TypeError(f"cannot digest a {type(value).__name__} that holds itself") from error
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -39,6 +43,7 @@ def file_digests(
 
     `how` names what `compute` digests (default: the bytes), since one file may have two digests.
     """
+    now = time.time_ns()
     keys = [_file_key(path, how) for path in paths]
     known = _recall(keys)
     fresh = {
@@ -46,7 +51,6 @@ def file_digests(
         for key, path in dict(zip(keys, paths, strict=True)).items()
         if key not in known
     }
-    now = time.time_ns()
     _remember({key: d for key, d in fresh.items() if now - key[3] > SETTLED_NS})
     return [known.get(key) or fresh[key] for key in keys]
 
@@ -59,9 +63,10 @@ def bytes_digest(path: Path) -> str:
 
 def path_digest(path: Path) -> str:
     """Return the digest of a file, or of all files of a folder with their relative names."""
-    if path.is_file():
+    if not path.is_dir():
         return file_digests([path], "bytes")[0]
-    files = sorted(p for p in path.rglob("*") if p.is_file())
+    walk = os.walk(path, followlinks=True)
+    files = sorted(Path(folder, name) for folder, _, names in walk for name in names)
     names = [p.relative_to(path).as_posix() for p in files]
     return digest(dict(zip(names, file_digests(files, "bytes"), strict=True)))
 
@@ -86,12 +91,15 @@ def source_text(thing: Any) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        plain = {str(k): _plain(v) for k, v in value.items()}
+        if len(plain) < len(value):
+            raise TypeError(f"cannot digest keys that are the same as texts: {list(value)}")
+        return plain
     if isinstance(value, list | tuple | range):
         return [_plain(v) for v in value]
     if isinstance(value, Path):
         return {"content": path_digest(value)}
-    if isinstance(value, np.ndarray) or hasattr(value, "detach"):
+    if isinstance(value, np.ndarray) or type(value).__module__.partition(".")[0] == "torch":
         return {"array": _array(value)}
     scalar = value.item() if isinstance(value, np.generic) else value
     if scalar is None or isinstance(scalar, bool | int | float | str):
@@ -105,12 +113,14 @@ def _array(value: Any) -> str:
     if array.dtype.hasobject:
         message = "cannot digest an array of objects"
         raise TypeError(message)
-    head = f"{array.dtype.str}{array.shape}".encode()
+    head = f"{array.dtype.descr}{array.shape}".encode()
     return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).hexdigest()
 
 
 def _as_array(tensor: Any) -> np.ndarray[Any, Any]:
     """Return a tensor's numbers; bfloat16, which NumPy lacks, as the float32 that it equals."""
+    if not hasattr(tensor, "detach"):
+        raise TypeError(f"cannot digest a torch.{type(tensor).__name__}")
     tensor = tensor.detach().cpu()
     numbers = tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
     return np.asarray(numbers.numpy())
@@ -126,10 +136,12 @@ def _file_key(path: Path, how: str) -> FileKey:
 
 def _recall(keys: Sequence[FileKey]) -> dict[FileKey, str]:
     file = memory.get()
-    if file is None or not file.exists():
+    if file is None or not file.is_file():
         return {}
-    with closing(_open(file)) as base:
-        query = "SELECT digest FROM digests WHERE key = ?"
+    query = "SELECT digest FROM digests WHERE key = ?"
+    found: dict[FileKey, Any] = {}
+    # A memory that is broken or out of reach costs time, not the run.
+    with suppress(sqlite3.Error), closing(_open(file)) as base:
         found = {key: base.execute(query, (repr(key),)).fetchone() for key in set(keys)}
     return {key: row[0] for key, row in found.items() if row}
 
@@ -138,9 +150,10 @@ def _remember(fresh: Mapping[FileKey, str]) -> None:
     file = memory.get()
     if file is None or not fresh:
         return
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with closing(_open(file)) as base, base:
-        rows = [(repr(key), value) for key, value in fresh.items()]
+    rows = [(repr(key), value) for key, value in fresh.items()]
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(sqlite3.Error), closing(_open(file)) as base, base:
         base.executemany("INSERT OR REPLACE INTO digests VALUES (?, ?)", rows)
 
 

@@ -1,10 +1,12 @@
 """YAML that is read one way: no anchors, no duplicate keys, and the line of every key.
 
-Numbers and booleans follow YAML 1.2's core schema: `1e-4` is a float, `no` and `on` are texts.
+Words follow YAML 1.2's core schema: `1e-4` is a float, `no` and `on` are texts. Numbers are decimal
+and finite.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,11 +28,15 @@ def _resolve(tag: str, pattern: str, first: str) -> None:
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(pattern), list(first))
 
 
-_resolve("bool", r"^(?:true|false)$", "tf")
-_resolve("null", r"^(?:~|null|)$", "~n\0")
+_resolve("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF")
+_resolve("null", r"^(?:~|null|Null|NULL|)$", "~nN\0")
 _Loader.yaml_implicit_resolvers[""] = _Loader.yaml_implicit_resolvers.pop("\0")
 _resolve("int", r"^[-+]?[0-9]+$", "-+0123456789")
-_resolve("float", r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:e[-+]?[0-9]+)?$", "-+.0123456789")
+_resolve("float", r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$", "-+.0123456789")
+
+
+# How deep lists and mappings may lie in each other.
+DEEPEST = 100
 
 
 class Document(NamedTuple):
@@ -51,14 +57,11 @@ def load_yaml(file: Path) -> Document:
     """Return a YAML file's mapping. Raises SpecError with file and line."""
     try:
         text = file.read_text("utf-8")
-        _refuse_anchors(file, text)
-        node = yaml.compose(text, Loader=_Loader)
+        _refuse(file, text)
         lines: dict[tuple[str, ...], int] = {}
-        values = _construct(file, node, (), lines)
+        values = _construct(file, yaml.compose(text, Loader=_Loader), (), lines)
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"{file}: cannot be read: {error}") from error
-    except RecursionError as error:
-        raise SpecError(f"{file}: nested too deeply") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{file}:{mark.line + 1}" if mark else str(file)
@@ -71,15 +74,23 @@ def load_yaml(file: Path) -> Document:
 
 def scalar(text: str) -> Any:
     """Return a command line's word as YAML reads it: a number, a bool, null, or the text."""
-    tag = _Loader("").resolve(yaml.ScalarNode, text, (True, False))
-    return _scalar(tag, text)
+    return _value(_Loader("").resolve(yaml.ScalarNode, text, (True, False)), text)
 
 
-def _refuse_anchors(file: Path, text: str) -> None:
+def _refuse(file: Path, text: str) -> None:
+    """Raise SpecError for anchors, tags and deep nesting, before anything is built of them."""
+    depth = 0
     for event in yaml.parse(text, Loader=_Loader):
+        where = f"{file}:{event.start_mark.line + 1 if event.start_mark else 1}"
         if getattr(event, "anchor", None):
-            line = event.start_mark.line + 1 if event.start_mark else 1
-            raise SpecError(f"{file}:{line}: anchors and aliases are refused; write it out")
+            raise SpecError(f"{where}: anchors and aliases are refused; write it out")
+        tag = getattr(event, "tag", None)
+        if tag:
+            raise SpecError(f"{where}: the tag {tag} is refused")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise SpecError(f"{file}: nested too deeply")
 
 
 def _construct(
@@ -89,7 +100,7 @@ def _construct(
         return _mapping(file, node, path, lines)
     if isinstance(node, yaml.SequenceNode):
         return [_construct(file, item, path, lines) for item in node.value]
-    return _scalar(node.tag, node.value) if node else None
+    return _scalar(file, node) if node else None
 
 
 def _mapping(
@@ -100,7 +111,7 @@ def _mapping(
         line = key_node.start_mark.line + 1
         if not isinstance(key_node, yaml.ScalarNode):
             raise SpecError(f"{file}:{line}: a key must be a word or a number")
-        key = _scalar(key_node.tag, key_node.value)
+        key = _scalar(file, key_node)
         if key in values:
             raise SpecError(f"{file}:{line}: duplicate key '{key}'")
         lines[(*path, str(key))] = line
@@ -108,16 +119,24 @@ def _mapping(
     return values
 
 
-def _scalar(tag: str, text: str) -> Any:
+def _scalar(file: Path, node: yaml.ScalarNode) -> Any:
+    try:
+        return _value(node.tag, node.value)
+    except ValueError as error:
+        raise SpecError(f"{file}:{node.start_mark.line + 1}: no number: {error}") from error
+
+
+def _value(tag: str, text: str) -> Any:
     match tag.rpartition(":")[2]:
         case "bool":
-            return text == "true"
+            return text.lower() == "true"
         case "null":
             return None
         case "int":
             return int(text)
         case "float":
-            return float(text)
-        case "str":
-            return text
-    raise yaml.YAMLError(f"the tag {tag} is refused")
+            number = float(text)
+            if not math.isfinite(number):
+                raise ValueError(f"{text} is too large")
+            return number
+    return text
