@@ -70,7 +70,6 @@ def test_a_folder_where_the_file_should_be_is_told_and_leaves_no_part(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
 
 
-@pytest.mark.xfail(strict=True, reason="only OSError removes the part")
 def test_a_run_that_is_stopped_leaves_no_part(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):

@@ -134,9 +134,6 @@ def test_a_companion_that_lacks_what_is_asked_is_told(source):
     assert "few_shot_colours.yaml:6: mean-colour has no TextEncoder" in told(source, task)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the unknown name of a companion is told without file and line"
-)
 def test_a_companion_that_no_source_has_is_told_with_its_line(source):
     text = "from vlbench.capabilities import TextEncoder\n"
     text += "def zz_look(model, data, engine, *, other: TextEncoder): ...\n"
@@ -147,9 +144,6 @@ def test_a_companion_that_no_source_has_is_told_with_its_line(source):
     assert "few_shot_colours.yaml:6: " in told(source, task)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the whole source is loaded, and its problems told for each file"
-)
 def test_the_problem_of_one_file_is_not_told_of_another(source):
     right = source / "tasks" / "few_shot_colours.yaml"
     wrong = write(source / "tasks" / "zz_wrong.yaml", "papr: x\n")
@@ -157,13 +151,11 @@ def test_the_problem_of_one_file_is_not_told_of_another(source):
     assert (found[right], "unknown 'papr'" in found[wrong]) == ("", True)
 
 
-@pytest.mark.xfail(strict=True, reason="the members of a group are looked up only within a source")
 def test_a_group_of_nothing_known_is_told(tmp_path):
     file = write(tmp_path / "zz_group.yaml", "group: [zz_nowhere]\n")
     assert "zz_nowhere" in validate([file])[file]
 
 
-@pytest.mark.xfail(strict=True, reason="AttributeError or TypeError instead of the file's problem")
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from vlbench.errors import SpecError, unknown
+from vlbench.errors import SpecError, UnknownNameError, unknown
 from vlbench.specs import ModelSpec, TaskSpec, load_models, load_task
 
 ENTRY_POINTS = "vlbench.sources"
@@ -29,26 +29,28 @@ class Catalog:
         A group stands for its tasks. Raises UnknownNameError with the nearest names.
         """
         chosen: dict[str, bool] = {}
+        unknown_words = []
         for word in wanted:
             named = word in self.tasks
-            for name in self._selected(word):
+            found = [word] if named else self._selected(word)
+            unknown_words += [] if found else [str(self._unknown(word))]
+            for name in found:
                 members = self.tasks[name].group or [name]
                 chosen |= {member: chosen.get(member, False) or named for member in members}
+        if unknown_words:
+            raise UnknownNameError("\n".join(unknown_words))
         return chosen
 
     def _selected(self, word: str) -> list[str]:
-        if word in self.tasks:
-            return [word]
-        single = {name: task for name, task in self.tasks.items() if not task.group}
-        found = [
-            name
-            for name, task in single.items()
-            if word == "all" or word in task.tags or fnmatchcase(name, word)
-        ]
-        if not found:
-            tags = {tag for task in self.tasks.values() for tag in task.tags}
-            raise unknown("task, tag or glob", word, {*self.tasks, *tags, "all"})
-        return found
+        """Return the tasks that a tag, a glob or `all` selects; a tag may select groups too."""
+        tagged = [name for name, task in self.tasks.items() if word in task.tags]
+        single = [name for name, task in self.tasks.items() if not task.group]
+        alone = [name for name in tagged if name in single]
+        return alone or tagged or [n for n in single if word == "all" or fnmatchcase(n, word)]
+
+    def _unknown(self, word: str) -> UnknownNameError:
+        tags = {tag for task in self.tasks.values() for tag in task.tags}
+        return unknown("task, tag or glob", word, {*self.tasks, *tags, "all"})
 
     def model(self, name: str) -> ModelSpec:
         """Return a model by name. Raises UnknownNameError with the nearest names."""
@@ -67,7 +69,10 @@ def find_sources(include: Sequence[Path] = ()) -> list[Path]:
     """Return every source: shipped, of entry points, and included. Raises SpecError."""
     found = [shipped_source()]
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        spec = importlib.util.find_spec(point.module)
+        try:
+            spec = importlib.util.find_spec(point.module)
+        except ModuleNotFoundError:
+            spec = None
         if spec is None or not spec.submodule_search_locations:
             raise SpecError(f"entry point '{point.name}': '{point.value}' is not a package")
         found.append(Path(spec.submodule_search_locations[0]))
@@ -80,6 +85,14 @@ def find_sources(include: Sequence[Path] = ()) -> list[Path]:
 
 def load_catalog(include: Sequence[Path] = ()) -> Catalog:
     """Return all tasks and models. Raises SpecError with every problem of every file."""
+    catalog, problems = read_catalog(include)
+    if problems:
+        raise SpecError("\n".join(problems))
+    return catalog
+
+
+def read_catalog(include: Sequence[Path] = ()) -> tuple[Catalog, list[str]]:
+    """Return the tasks and models that can be read, and every problem with the others."""
     problems: list[str] = []
     tasks: dict[str, TaskSpec] = {}
     models: dict[str, ModelSpec] = {}
@@ -90,11 +103,14 @@ def load_catalog(include: Sequence[Path] = ()) -> Catalog:
         for model in _tolerant(problems, load_models, listing, source) or []:
             _add(models, [model], problems, "model")
     for task in tasks.values():
-        missing = [name for name in task.group if name not in tasks or tasks[name].group]
-        problems += [f"{task.document.where('group')}: no task '{name}'" for name in missing]
-    if problems:
-        raise SpecError("\n".join(problems))
-    return Catalog(tasks, models)
+        problems += group_problems(task, tasks)
+    return Catalog(tasks, models), problems
+
+
+def group_problems(task: TaskSpec, tasks: Mapping[str, TaskSpec]) -> list[str]:
+    """Return each member of a group that is no task."""
+    missing = [name for name in task.group if name not in tasks or tasks[name].group]
+    return [f"{task.document.where('group')}: no task '{name}'" for name in missing]
 
 
 def _add(

@@ -27,5 +27,6 @@ def write_whole(file: Path, content: bytes) -> None:
         Path(name).chmod(0o644)
         Path(name).replace(file)
     except OSError as error:
-        Path(name).unlink(missing_ok=True)
         raise OutputError(f"cannot write {file}: {error.strerror}") from error
+    finally:
+        Path(name).unlink(missing_ok=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vlbench.catalog import Catalog, find_sources, load_catalog
-from vlbench.errors import unknown
+from vlbench.errors import SpecError, unknown
 from vlbench.specs import ModelSpec, TaskSpec
 
 PACKAGE = Path(__file__).resolve().parent
@@ -32,7 +32,8 @@ def show_thing(catalog: Catalog, name: str) -> dict[str, Any]:
         return {"name": name, "file": str(task.file), **task.document.values}
     if name in catalog.models:
         model = catalog.models[name]
-        return {"name": name, "file": str(model.file), **model.document.values[name]}
+        values = {str(key): value for key, value in model.document.values.items()}[name]
+        return {"name": name, "file": str(model.file), **values}
     raise unknown("task or model", name, {*catalog.tasks, *catalog.models})
 
 
@@ -49,7 +50,7 @@ def _summary(spec: TaskSpec | ModelSpec) -> dict[str, Any]:
 def _functions(folder: Path, wanted: Any) -> Iterator[dict[str, Any]]:
     """Yield the wanted public functions of a folder's files, read as text."""
     for file in sorted(folder.glob("*.py")):
-        for node in ast.parse(file.read_text("utf-8")).body:
+        for node in _parsed(file).body:
             if isinstance(node, ast.FunctionDef) and node.name[0] != "_" and wanted(node):
                 about = (ast.get_docstring(node) or "").partition("\n")[0]
                 shipped = folder.parent == PACKAGE
@@ -58,9 +59,17 @@ def _functions(folder: Path, wanted: Any) -> Iterator[dict[str, Any]]:
                 yield {"name": name, "tags": [], "file": str(file), "about": about}
 
 
+def _parsed(file: Path) -> ast.Module:
+    try:
+        return ast.parse(file.read_text("utf-8"))
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise SpecError(f"{file}: is no Python: {error}") from error
+
+
 def _is_probe(node: ast.FunctionDef) -> bool:
     return [a.arg for a in node.args.args[:3]] == ["model", "data", "engine"]
 
 
 def _is_loader(node: ast.FunctionDef) -> bool:
-    return isinstance(node.returns, ast.Name) and node.returns.id == "Data"
+    returned = ast.unparse(node.returns).strip("'\"") if node.returns else ""
+    return returned.rpartition(".")[2] == "Data"

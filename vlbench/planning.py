@@ -14,7 +14,7 @@ from vlbench.catalog import Catalog
 from vlbench.data.records import Data
 from vlbench.errors import CannotDo, SpecError, UnknownNameError
 from vlbench.options import DATA_VARIABLE, Options
-from vlbench.resolve import check_arguments, convert, hints, load_object, parameters
+from vlbench.resolve import Problem, check_arguments, convert, hints, load_object, parameters
 from vlbench.specs import ModelSpec, TaskSpec
 from vlbench.strict_yaml import Document
 
@@ -125,10 +125,11 @@ def plan_task(catalog: Catalog, name: str, named: bool, options: Options) -> Tas
     probe_name = spec.probe if ":" in spec.probe else f"{spec.probe}:{spec.probe}"
     probe = _found(where("probe"), probe_name, spec.folders, "vlbench.probes.")
     loader = _found(where("data", "loader"), spec.data["loader"], spec.folders)
-    params, problems = check_arguments(probe, spec.params, filled=PROBE_FILLED)
+    params, problems = _checked(where("probe"), probe, spec.params, PROBE_FILLED)
     lines = [f"{where('params', p.key)}: {p.message}" for p in problems]
-    given = _data_arguments(spec, loader.__name__, options)
-    loader_args, problems = check_arguments(loader, given, filled=_region_parameter(spec, loader))
+    given = _data_arguments(spec, getattr(loader, "__name__", ""), options)
+    regions = _region_parameter(spec, loader)
+    loader_args, problems = _checked(where("data", "loader"), loader, given, regions)
     lines += [f"{where('data', p.key)}: {p.message}" for p in problems]
     companions = _companions(catalog, spec, probe, params, lines)
     if lines:
@@ -187,6 +188,15 @@ def _found(where: str, name: str, folders: Sequence[Path], package: str = "") ->
         raise SpecError(f"{where}: {error}") from error
 
 
+def _checked(
+    where: str, function: Any, given: Mapping[str, Any], filled: Sequence[str]
+) -> tuple[dict[str, Any], list[Problem]]:
+    try:
+        return check_arguments(function, given, filled=filled)
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}") from error
+
+
 def _companions(
     catalog: Catalog, spec: TaskSpec, probe: Any, params: Mapping[str, Any], lines: list[str]
 ) -> dict[str, list[ModelPlan]]:
@@ -195,7 +205,11 @@ def _companions(
     for key, names in params.items():
         wanted = hints(probe)[key]
         for name in _names(names) if is_capability(wanted) else []:
-            partner = plan_model(catalog, name, Options())
+            try:
+                partner = plan_model(catalog, name, Options())
+            except UnknownNameError as error:
+                lines.append(f"{spec.document.where('params', key)}: {error}")
+                continue
             gap = lacking(partner.adapter, wanted, partner.spec.without)
             lines += [f"{spec.document.where('params', key)}: {name} has no {gap}"] if gap else []
             found.setdefault(key, []).append(partner)
@@ -221,7 +235,7 @@ def _region_parameter(spec: TaskSpec, loader: Callable[..., Any]) -> tuple[str, 
         return ()
     if "regions" not in parameters(loader):
         where = spec.document.where("data", "regions")
-        raise SpecError(f"{where}: {loader.__name__} takes no regions")
+        raise SpecError(f"{where}: {spec.data['loader']} takes no regions")
     return ("regions",)
 
 

@@ -18,7 +18,10 @@ from vlbench.capabilities import alternatives, is_capability
 from vlbench.errors import SpecError
 
 # What importing somebody's file may raise: a broken file is a message, not a traceback.
-IMPORT_ERRORS = (ImportError, SyntaxError, NameError, AttributeError, TypeError, ValueError)
+IMPORT_ERRORS = (
+    *(ImportError, SyntaxError, NameError, AttributeError, TypeError, ValueError, LookupError),
+    *(RuntimeError, OSError, AssertionError, ArithmeticError),
+)
 
 
 class Problem(NamedTuple):
@@ -77,8 +80,9 @@ def hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         annotations = typing.get_type_hints(target)
     except (NameError, AttributeError, TypeError) as error:
+        name = getattr(target, "__qualname__", repr(target))
         raise SpecError(
-            f"{target.__qualname__}: an annotation does not resolve: {error}"
+            f"{name}: an annotation of its signature does not resolve: {error}"
         ) from error
     names = [name for name in parameters(function) if name not in annotations]
     return annotations | dict.fromkeys(names, Any)
@@ -87,7 +91,10 @@ def hints(function: Callable[..., Any]) -> dict[str, Any]:
 def parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """Return the parameters that can be given by name."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    found = inspect.signature(function).parameters
+    try:
+        found = inspect.signature(function).parameters
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"{function!r} has no signature to check: {error}") from error
     return {name: p for name, p in found.items() if p.kind in named}
 
 
@@ -129,15 +136,15 @@ def convert(value: Any, annotation: Any) -> Any:
 
 def _as(value: Any, wanted: Any) -> tuple[bool, Any]:
     """Return whether a value is of a type that is no union, and the value as that type."""
-    origin, inner = typing.get_origin(wanted), typing.get_args(wanted)
+    origin, inner = typing.get_origin(wanted) or wanted, typing.get_args(wanted)
     if is_capability(wanted) and origin is not list:
         return isinstance(value, str), value
     if origin in {list, Sequence}:
-        return _as_list(value, inner)
+        return _as_list(value, inner or (Any,))
     if origin in {dict, Mapping}:
-        return _as_dict(value, inner)
+        return _as_dict(value, inner or (Any, Any))
     if origin is typing.Literal:
-        return value in inner, value
+        return any(value == one and type(value) is type(one) for one in inner), value
     return _as_scalar(value, wanted)
 
 
@@ -184,5 +191,5 @@ def _words(annotation: Any) -> str:
 
 
 def _nearest(key: str, known: Mapping[str, Any]) -> str:
-    near = get_close_matches(key, list(known), n=1)
+    near = get_close_matches(str(key), list(known), n=1)
     return f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known) or 'none'}"

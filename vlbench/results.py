@@ -41,7 +41,9 @@ class Score:
     def __post_init__(self) -> None:
         """Refuse what cannot be written as a number."""
         optional = [x for x in (self.stderr, self.chance, *(self.ci95 or ())) if x is not None]
-        numbers = [self.value, *optional, *self.floors.values(), *self.draws]
+        conditions = [x for x in self.at.values() if not isinstance(x, str)]
+        numbers = [self.value, *optional, *self.floors.values(), *self.draws, *conditions]
+        _refuse_foreign([self.n, *numbers])
         if not all(math.isfinite(number) for number in numbers):
             message = f"{self.metric} at {dict(self.at)} is not finite: {self}"
             raise ValueError(message)
@@ -55,6 +57,10 @@ class Outcome:
     counts: Mapping[str, int] = field(default_factory=dict)
     artifacts: Mapping[str, Artifact] = field(default_factory=dict)
     notes: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be written as a number."""
+        _refuse_foreign(list(self.counts.values()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +89,13 @@ class Result:
         for key in ("task", "version", "paper", "primary"):
             del row[key]
         return row
+
+
+def _refuse_foreign(numbers: Sequence[Any]) -> None:
+    """Raise TypeError for NumPy's and torch's numbers, which JSON cannot hold."""
+    for number in numbers:
+        if type(number) not in {int, float, bool}:
+            raise TypeError(f"{number!r} is a {type(number).__name__}; give an int or a float")
 
 
 def matching(scores: Sequence[Score], primary: Mapping[str, Any]) -> list[Score]:

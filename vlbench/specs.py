@@ -69,6 +69,12 @@ class ModelSpec:
         return [self.file.parent]
 
 
+# Written out, because vlbench/capabilities.py imports torch; a test holds the two together.
+CAPABILITY_NAMES = (
+    *("ImageEncoder", "TextEncoder", "SharedSpace", "Classifier", "TokenEncoder"),
+    *("RegionEncoder", "Detector", "ImageTextScorer", "JointAttender", "MaskedLanguageModel"),
+)
+
 TASK_KEYS: dict[str, tuple[type, ...]] = {
     "version": (int,),
     "probe": (str,),
@@ -95,17 +101,44 @@ MODEL_KEYS: dict[str, tuple[type, ...]] = {
 
 
 def load_task(file: Path, source: Path) -> list[TaskSpec]:
-    """Return the task of a YAML file. Raises SpecError."""
+    """Return the task of a YAML file. Raises SpecError with all that is wrong with it."""
     document = load_yaml(file)
-    values = _checked(document, document.values, TASK_KEYS, ())
-    wanted = ["group"] if "group" in values else ["version", "probe", "data", "primary"]
-    problems = [f"{file}: '{key}' is missing" for key in wanted if key not in values]
-    problems += _primary_problems(document) if "primary" in values else []
-    if "data" in values and "loader" not in values["data"]:
-        problems.append(f"{document.where('data')}: 'loader' is missing")
+    values, problems = _checked(document, document.values, TASK_KEYS, ())
+    problems += _group_problems(document) if "group" in values else _probe_problems(document)
+    problems += [
+        f"{document.where('tags')}: a tag must be str, not {tag!r}"
+        for tag in values.get("tags", [])
+        if not isinstance(tag, str)
+    ]
     if problems:
         raise SpecError("\n".join(problems))
     return [TaskSpec(file.stem, source, document, **values)]
+
+
+def _group_problems(document: Document) -> list[str]:
+    group, where = document.values["group"], document.where("group")
+    problems = [] if group else [f"{where}: 'group' is empty; name its tasks"]
+    if "probe" in document.values:
+        problems.append(f"{where}: a 'group' of tasks has no 'probe' of its own")
+    return problems
+
+
+def _probe_problems(document: Document) -> list[str]:
+    values = document.values
+    wanted = ("version", "probe", "data", "primary")
+    problems = [f"{document.file}: '{key}' is missing" for key in wanted if key not in values]
+    data, primary = values.get("data"), values.get("primary")
+    if isinstance(data, dict) and not isinstance(data.get("loader"), str):
+        found = f"must be str, not {data['loader']!r}" if "loader" in data else "is missing"
+        problems.append(f"{document.where('data', 'loader')}: 'loader' {found}")
+    if isinstance(primary, dict) and not _is_primary(primary):
+        problems.append(f"{document.where('primary')}: 'primary' is {{metric: ..., at: {{...}}}}")
+    return problems
+
+
+def _is_primary(primary: Mapping[str, Any]) -> bool:
+    named = isinstance(primary.get("metric"), str) and set(primary) <= {"metric", "at"}
+    return named and isinstance(primary.get("at", {}), dict)
 
 
 def load_models(file: Path, source: Path) -> list[ModelSpec]:
@@ -119,11 +152,10 @@ def load_models(file: Path, source: Path) -> list[ModelSpec]:
         if not isinstance(entry, dict) or not {"adapter", "unavailable"} & set(entry):
             problems.append(f"{document.where(str(name))}: '{name}' needs an adapter")
             continue
-        try:
-            values = _checked(document, entry, MODEL_KEYS, (str(name),))
+        values, wrong = _checked(document, entry, MODEL_KEYS, (str(name),))
+        problems += wrong + _without_problems(document, str(name), entry.get("without"))
+        if not wrong:
             found.append(ModelSpec(str(name), source, document, **values))
-        except SpecError as error:
-            problems.append(str(error))
     if problems:
         raise SpecError("\n".join(problems))
     return found
@@ -134,8 +166,8 @@ def _checked(
     values: Mapping[str, Any],
     allowed: Mapping[str, tuple[type, ...]],
     path: tuple[str, ...],
-) -> dict[str, Any]:
-    """Return the values without x- keys. Raises SpecError for unknown keys and wrong types."""
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the values without x- keys, and each unknown key and wrong type."""
     problems = []
     kept = {key: value for key, value in values.items() if not str(key).startswith("x-")}
     for key, value in kept.items():
@@ -147,13 +179,14 @@ def _checked(
         elif type(value) not in allowed[key]:
             names = " or ".join(kind.__name__ for kind in allowed[key])
             problems.append(f"{where}: '{key}' must be {names}, not {value!r}")
-    if problems:
-        raise SpecError("\n".join(problems))
-    return kept
+    return kept, problems
 
 
-def _primary_problems(document: Document) -> list[str]:
-    primary = document.values["primary"]
-    if isinstance(primary.get("metric"), str) and set(primary) <= {"metric", "at"}:
-        return []
-    return [f"{document.where('primary')}: 'primary' is {{metric: ..., at: {{...}}}}"]
+def _without_problems(document: Document, name: str, without: Any) -> list[str]:
+    """Return what is no capability among those that a model is said to lack."""
+    wrong = [c for c in without if c not in CAPABILITY_NAMES] if isinstance(without, list) else []
+    where = document.where(name, "without")
+    known = ", ".join(CAPABILITY_NAMES)
+    return [
+        f"{where}: 'without' names {c!r}, which is no capability; there are {known}" for c in wrong
+    ]

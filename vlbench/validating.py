@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from vlbench.catalog import Catalog, load_catalog, shipped_source
+from vlbench.catalog import Catalog, group_problems, read_catalog, shipped_source
 from vlbench.errors import SpecError, UnknownNameError
 from vlbench.options import Options
 from vlbench.planning import plan_model, plan_task
@@ -33,7 +33,7 @@ def _problem(file: Path) -> str:
     try:
         if file.name == "models.yaml":
             models = {spec.name: spec for spec in load_models(file, source)}
-            known = load_catalog(_others(source))
+            known, _ = read_catalog(_others(source))
             _check_models(Catalog({}, {**known.models, **models}), list(models), problems)
         else:
             _check_task(file, source)
@@ -52,9 +52,15 @@ def _check_models(catalog: Catalog, names: Sequence[str], problems: list[str]) -
 
 
 def _check_task(file: Path, source: Path) -> None:
-    known = load_catalog(_others(source))
+    known, _ = read_catalog(_others(source))
     for task in load_task(file, source):
+        namesake = known.tasks.get(task.name)
+        if namesake and namesake.file != file:
+            raise SpecError(f"task '{task.name}' is in {namesake.file} and {file}")
         catalog = Catalog({**known.tasks, task.name: task}, known.models)
+        problems = group_problems(task, catalog.tasks)
+        if problems:
+            raise SpecError("\n".join(problems))
         if not task.group:
             plan_task(catalog, task.name, named=True, options=Options())
 

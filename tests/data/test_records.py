@@ -154,7 +154,6 @@ def test_a_limit_shares_the_stored_column():
     assert data.limited(4).splits["test"]["number"].key == data.splits["test"]["number"].key
 
 
-@pytest.mark.xfail(strict=True, reason="a negative limit cuts from the end; evaluate lets it in")
 def test_a_limit_below_zero_is_refused():
     with pytest.raises(ValueError, match="-1"):
         Data(splits={"test": numbered(3, 2)}).limited(-1)

@@ -137,7 +137,6 @@ def test_archived_rows_merge_with_those_already_there(tmp_path):
     assert [(row["model"], row["request"]) for row in rows] == [("a", "r"), ("b", "again")]
 
 
-@pytest.mark.xfail(strict=True, reason="the newer board is archived, and the older takes its place")
 def test_a_result_of_an_older_version_leaves_the_newer_board(tmp_path):
     written(tmp_path, result("new", version=2), result("old"))
     board = read_board(tmp_path / "t.json")
@@ -170,7 +169,6 @@ def test_another_schema_is_refused(tmp_path, schema):
         read_board(tmp_path / "t.json")
 
 
-@pytest.mark.xfail(strict=True, reason="only `schema` is looked at; then KeyError: 'rows'")
 @pytest.mark.parametrize("text", ['{"schema": 1}', '{"schema": 1, "task": "t", "rows": 5}'])
 def test_a_foreign_file_of_schema_1_is_refused(tmp_path, text):
     (tmp_path / "t.json").write_text(text)
@@ -271,27 +269,23 @@ def test_the_name_of_a_model_never_leaves_its_folder(tmp_path, model):
     assert file.is_file()
 
 
-@pytest.mark.xfail(strict=True, reason="the model `..` is the folder above")
 def test_a_model_of_dots_never_leaves_its_folder(tmp_path):
     saved = save_artifacts(tmp_path, "t", "..", {"heads": torch.zeros(1)})
     file = (tmp_path / saved["heads"]["file"]).resolve()
     assert file.is_relative_to((tmp_path / "artifacts" / "t").resolve())
 
 
-@pytest.mark.xfail(strict=True, reason="only the model's name is made safe, not the artifact's")
 def test_the_name_of_an_artifact_never_leaves_its_folder(tmp_path):
     saved = save_artifacts(tmp_path, "t", "m", {"../../../up": torch.zeros(1)})
     (entry,) = saved.values()
     assert (tmp_path / entry["file"]).resolve().is_relative_to(tmp_path / "artifacts")
 
 
-@pytest.mark.xfail(strict=True, reason="both become a_b, and the second writes over the first")
 def test_the_artifacts_of_two_models_are_kept_apart(tmp_path):
     one, two = (save_artifacts(tmp_path, "t", m, {"h": torch.zeros(1)}) for m in ("a b", "a_b"))
     assert one["h"]["file"] != two["h"]["file"]
 
 
-@pytest.mark.xfail(strict=True, reason="the picture is removed before it is written")
 def test_a_picture_that_cannot_be_moved_stays(tmp_path):
     (tmp_path / "out").write_text("in the way")
     (tmp_path / "drawn.png").write_bytes(b"picture")

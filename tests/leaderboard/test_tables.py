@@ -128,7 +128,6 @@ def test_a_text_of_a_plain_table_is_shown_as_it_is():
     assert "m[a=b]" in rendered(plain_table(["name"], [["m[a=b]"]], "title"))
 
 
-@pytest.mark.xfail(strict=True, reason="StopIteration, where a task's primary changed meanwhile")
 def test_a_row_without_the_primary_score_is_shown_all_the_same():
     rows = [row("new", score()), row("old", score(metric="success"), comparable="c0")]
     text = rendered(*board_tables(board(*rows)))

@@ -114,7 +114,9 @@ class Data:
         return {name: gap for name, gap in gaps.items() if gap > 0}
 
     def limited(self, n: int, *, seed: int = 0) -> Data:
-        """Return at most n rows of each split, drawn with a seed, stratified by label."""
+        """Return at most n >= 0 rows of each split, drawn with a seed, stratified by label."""
+        if n < 0:
+            raise ValueError(f"{n} rows asked of each split")
         splits = {name: split.select(_draw(split, n, seed)) for name, split in self.splits.items()}
         return Data(splits=splits, classes=self.classes)
 

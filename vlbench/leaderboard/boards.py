@@ -26,9 +26,11 @@ def read_board(file: Path) -> dict[str, Any] | None:
         return None
     except (OSError, ValueError) as error:
         raise SpecError(f"{file}: is no board: {error}") from error
-    if not isinstance(board, dict) or board.get("schema") != SCHEMA:
+    parts: dict[str, Any] = board if isinstance(board, dict) else {}
+    whole = isinstance(parts.get("rows"), list) and "primary" in parts and "version" in parts
+    if not whole or parts.get("schema") != SCHEMA:
         raise SpecError(f"{file}: is no board of schema {SCHEMA}; this vlbench reads no other")
-    return board
+    return parts
 
 
 def kept_row(output: Path | None, task: str, model: str, request: str) -> dict[str, Any] | None:
@@ -54,16 +56,19 @@ def write_result(output: Path, result: Result) -> None:
     """Put a result on its task's board. Raises OutputError where it cannot be written.
 
     A row takes the place of the row of its identity; a failed or skipped one never that of an
-    ok row. Rows of an older version of the task move to the archive.
+    ok row. Rows of an older version of the task go to the archive.
     """
     file = output / f"{result.task}.json"
     with _locked(output):
         board = read_board(file)
-        if board and board["version"] != result.version:
+        new = _head(result) | {"rows": [result.row()]}
+        if board and board["version"] > result.version:
+            _archive(output, new)
+            return
+        if board and board["version"] < result.version:
             _archive(output, board)
             board = None
-        rows = _merged(board["rows"] if board else [], result.row())
-        _write(file, _head(result) | {"rows": rows})
+        _write(file, new | {"rows": _merged(board["rows"] if board else [], result.row())})
 
 
 def save_artifacts(
@@ -73,9 +78,10 @@ def save_artifacts(
     saved = {}
     for name, artifact in artifacts.items():
         suffix, content = _content(artifact)
-        safe = re.sub(r"[^\w.=,\[\]-]", "_", model)
-        relative = Path("artifacts") / task / safe / f"{name}{suffix}"
+        relative = Path("artifacts") / task / _file_name(model) / f"{_file_name(name)}{suffix}"
         write_whole(output / relative, content)
+        if isinstance(artifact, Path):
+            artifact.unlink()
         checksum = "sha256:" + hashlib.sha256(content).hexdigest()
         saved[name] = {"file": relative.as_posix(), "sha256": checksum}
     return saved
@@ -132,12 +138,16 @@ def _write(file: Path, board: Mapping[str, Any]) -> None:
     write_whole(file, (text + "\n").encode())
 
 
+def _file_name(name: str) -> str:
+    """Return a name that is safe as a file's; one that had to change gets a digest of its own."""
+    safe = re.sub(r"[^\w.=,\[\]-]", "_", name).lstrip(".")
+    return safe if safe == name else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
 def _content(artifact: Any) -> tuple[str, bytes]:
     """Return an artifact's file suffix and bytes: a tensor, a table, or a file to move."""
     if isinstance(artifact, Path):
-        content = artifact.read_bytes()
-        artifact.unlink()
-        return artifact.suffix, content
+        return artifact.suffix, artifact.read_bytes()
     if hasattr(artifact, "detach"):
         from safetensors.torch import save  # noqa: PLC0415 - reading boards must not import torch
 

@@ -34,8 +34,8 @@ def score_table(title: str, primary: Row, rows: Sequence[Row]) -> Table:
     )
     for name in variants:
         table.add_column(name, justify="right")
-    for row in sorted(rows, key=lambda row: _rank(row, primary)):
-        score = _score(row, primary)
+    scored = [(row, score) for row in rows if (score := _score(row, primary))]
+    for row, score in sorted(scored, key=lambda pair: _rank(pair[1])):
         cells = (
             row["model"],
             number(score["value"], score["unit"]),
@@ -46,6 +46,9 @@ def score_table(title: str, primary: Row, rows: Sequence[Row]) -> Table:
             *(_variant(row, primary, name) for name in variants),
         )
         _add_row(table, cells)
+    for row in rows:
+        if not _score(row, primary):
+            _add_row(table, (row["model"], "-"))
     return table
 
 
@@ -89,9 +92,9 @@ def _name(primary: Row) -> str:
     return f"{primary['metric']} ({at})" if at else str(primary["metric"])
 
 
-def _score(row: Row, primary: Row) -> Row:
+def _score(row: Row, primary: Row) -> Row | None:
     wanted = (primary["metric"], primary["at"])
-    return next(s for s in row["scores"] if (s["metric"], s["at"]) == wanted)
+    return next((s for s in row["scores"] if (s["metric"], s["at"]) == wanted), None)
 
 
 def _variants(primary: Row, rows: Sequence[Row]) -> list[str]:
@@ -105,8 +108,7 @@ def _variant(row: Row, primary: Row, metric: str) -> str:
     return number(same[0]["value"], same[0]["unit"]) if same else "-"
 
 
-def _rank(row: Row, primary: Row) -> float:
-    score = _score(row, primary)
+def _rank(score: Row) -> float:
     value: float = score["value"]
     return -value if score["higher_is_better"] else value
 
