@@ -295,3 +295,91 @@ def test_an_object_that_nothing_vouches_for_is_never_kept(tmp_path):
     model.clean = lambda text: text
     run(plan([model], ["few_shot_digits"], options))
     assert plan([model], ["few_shot_digits"], options).cells[0].status == "run"
+
+
+REGIONS = """\
+import torch
+from vlbench.capabilities import Picture, Regions
+from vlbench.data.records import Column, Data, Split, value_column
+
+
+def load(*, regions: str | None = None) -> Data:
+    boxes = torch.zeros(1, 4)
+    known = Regions(boxes, torch.zeros(1, int(regions or 0)), None, None, (8, 8))
+    pictures = Column(f"pictures {regions}", "picture", [Picture(None, known)] * 2, range(2))
+    return Data(splits={"test": Split({"picture": pictures, "label": value_column([0, 1])})})
+
+
+def width(model, data, engine):
+    from vlbench.results import Outcome, Score
+    seen = data.splits["test"]["picture"][0].regions.vectors.shape[1]
+    return Outcome(scores=[Score(metric="width", value=float(seen), n=2, unit="wide")])
+"""
+REGION_TASK = """\
+version: 1
+probe: "theirs:width"
+data: {loader: "theirs:load", regions: {narrow: "3", wide: "5"}}
+primary: {metric: width}
+"""
+
+
+@pytest.fixture
+def regional(tmp_path):
+    folder = make_source(tmp_path / "regional", widths=REGION_TASK)
+    write(folder / "tasks" / "theirs.py", REGIONS)
+    lines = {"a": "narrow, width: 3", "b": "wide, width: 5", "c": "wide, width: 7", "d": "odd"}
+    models = [
+        f"{k}: {{adapter: 'colours:Words', regions: {{kind: {v}}}}}" for k, v in lines.items()
+    ]
+    write(folder / "model_adapters" / "models.yaml", "\n".join(models))
+    return folder
+
+
+def test_a_model_gets_the_regions_of_its_kind(regional):
+    found = [evaluate(regional, model, "widths")[0] for model in ("a", "b")]
+    assert [result.scores[0].value for result in found] == [3.0, 5.0]
+    assert found[0].comparable != found[1].comparable
+
+
+def test_a_model_whose_kind_of_regions_a_task_lacks_is_skipped(regional):
+    (result,) = evaluate(regional, "d", "widths")
+    assert result.status == "skipped"
+    assert result.reason == "the model reads regions of kind odd; the task has narrow, wide"
+
+
+def test_regions_of_another_width_are_an_error_that_names_both(regional):
+    with pytest.raises(SpecError, match="region vectors are 5 wide, c reads 7"):
+        evaluate(regional, "c", "widths")
+
+
+PARTNERS = """\
+from vlbench.capabilities import TextEncoder
+from vlbench.results import Outcome, Score
+
+
+def count(model, data, engine, *, one: TextEncoder, more: list[TextEncoder]) -> Outcome:
+    made = [type(partner).__name__ for partner in (one, *more)]
+    return Outcome(scores=[Score(metric="partners", value=float(made.count("Words")), n=3)])
+"""
+PARTNER_TASK = """\
+version: 1
+probe: "partners:count"
+data: {loader: "vlbench.data.image_folder:image_folder", root: ../images}
+params: {one: words, more: [words, words]}
+primary: {metric: partners}
+"""
+
+
+def test_companions_are_named_in_yaml_and_come_as_adapters(source):
+    write(source / "tasks" / "partners.py", PARTNERS)
+    write(source / "tasks" / "three.yaml", PARTNER_TASK)
+    (result,) = evaluate(source, tasks="three")
+    assert result.scores[0].value == 3.0
+    assert list(result.provenance["companions"]) == ["words"]
+
+
+def test_a_companion_that_cannot_is_an_error_of_the_file(source):
+    write(source / "tasks" / "partners.py", PARTNERS)
+    write(source / "tasks" / "three.yaml", PARTNER_TASK.replace("one: words", "one: mean-colour"))
+    with pytest.raises(SpecError, match=r"three\.yaml:4: mean-colour has no TextEncoder"):
+        evaluate(source, tasks="three")

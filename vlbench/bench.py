@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vlbench import digests, hub
-from vlbench.adapters import contents, know, library_versions
-from vlbench.capabilities import lacking
 from vlbench.catalog import load_catalog
-from vlbench.data.records import Data
-from vlbench.digests import digest, source_digest
+from vlbench.cells import Cell, Shelf, judge
 from vlbench.engine import Progress, Silence
 from vlbench.engine.processes import Ended, EndedElsewhere, Processes, verdict
 from vlbench.errors import (
-    CannotDo,
-    DataAbsent,
     DataError,
     IdentityClash,
     OutputError,
@@ -25,24 +20,11 @@ from vlbench.errors import (
     VlbenchError,
 )
 from vlbench.leaderboard import boards
+from vlbench.model_plans import plan_model
 from vlbench.options import Options
-from vlbench.planning import ModelPlan, TaskPlan, plan_model, plan_task
-from vlbench.resolve import parameters
 from vlbench.results import Result
 from vlbench.session import Session
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One model on one task: to run, or why not."""
-
-    model: ModelPlan
-    task: TaskPlan
-    data: Data | None = None
-    request: str = ""
-    status: str = "run"  # run, kept, skipped, unavailable, failed
-    reason: str = ""
-    row: Mapping[str, Any] | None = None  # what the board holds, where it is kept
+from vlbench.task_plans import plan_task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +73,7 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
     if options.name and len(model_plans) != 1:
         raise UnknownNameError(f"--name is for one model, not {len(model_plans)}")
     shelf = Shelf(options)
-    cells = [_judge(model, task, shelf) for model in model_plans for task in task_plans]
+    cells = [judge(model, task, shelf) for model in model_plans for task in task_plans]
     absent = [c for c in cells if c.status == "unavailable" and c.task.named]
     if absent:
         lines = dict.fromkeys(f"{c.task.spec.name}: {c.reason}" for c in absent)
@@ -127,73 +109,6 @@ def load_model(model: str, options: Options) -> tuple[Any, Sequence[str]]:
     planned = plan_model(load_catalog(options.include_path), model, options)
     with Session(options, Silence(), Processes(cpu=True)) as live:
         return live.load(planned).adapter, planned.spec.without
-
-
-class Shelf:
-    """Data loaded once, however many tasks and models use them."""
-
-    def __init__(self, options: Options) -> None:
-        self.options = options
-        self._loaded: dict[str, Data] = {}
-
-    def load(self, task: TaskPlan, model: ModelPlan) -> Data:
-        """Return the task's data, with the regions that the model reads."""
-        arguments = {**task.loader_args, **task.regions_for(model)}
-        if self.options.download and "download" in parameters(task.loader):
-            arguments["download"] = True
-        key = repr((task.loader, sorted(arguments.items())))
-        if key not in self._loaded:
-            data = task.loader(**arguments)
-            limit = self.options.limit
-            self._loaded[key] = data if limit is None else data.limited(limit)
-        return self._loaded[key]
-
-
-def _judge(model: ModelPlan, task: TaskPlan, shelf: Shelf) -> Cell:
-    """Return whether a model can run a task here, and why not."""
-    gap = lacking(model.adapter, task.needs, model.spec.without)
-    if gap:
-        return Cell(model=model, task=task, status="skipped", reason=f"the model has no {gap}")
-    try:
-        data = shelf.load(task, model)
-    except CannotDo as error:
-        return Cell(model=model, task=task, status="skipped", reason=str(error))
-    except DataAbsent as error:
-        return Cell(model=model, task=task, status="unavailable", reason=str(error))
-    except DataError as error:
-        return Cell(model=model, task=task, status="failed", reason=str(error))
-    request = _request(model, task, data, shelf.options)
-    row = boards.kept_row(shelf.options.output, task.spec.name, model.name, request)
-    if row is None or shelf.options.overwrite:
-        return Cell(model=model, task=task, data=data, request=request)
-    return Cell(model=model, task=task, request=request, status="kept", row=row)
-
-
-def _request(model: ModelPlan, task: TaskPlan, data: Data, options: Options) -> str:
-    """Return the digest of all that a row depends on and that is known before weights load.
-
-    Empty, which no board's row answers, where something has nothing to be known by.
-    """
-    partners = [p for partners in task.companions.values() for p in partners]
-    code = [task.probe, model.adapter, *(p.adapter for p in partners)]
-    sources = [source_digest(thing) for thing in code]
-    identity = "made here"
-    if model.instance is not None:
-        place = options.torch_device(), options.torch_dtype()
-        identity = know(model.instance, None, *place).identity
-    if not identity or None in sources:
-        return ""
-    return digest(
-        {
-            "task": task.fixed,
-            "data": data.digest(),
-            "code": sources,
-            "models": [contents(p.params(task.spec)) for p in [model, *partners]],
-            "object": identity,
-            "libraries": library_versions(code),
-            "place": [options.torch_device().type, options.dtype],
-        }
-    )
 
 
 def run(planned: Plan, progress: Progress | None = None) -> Report:

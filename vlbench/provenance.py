@@ -5,14 +5,48 @@ from __future__ import annotations
 import datetime as dt
 import resource
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import vlbench
+from vlbench.adapters import Known, library_versions, shown_params, shown_weights
 from vlbench.catalog import shipped_source
+from vlbench.cells import Cell
+from vlbench.digests import digest
 from vlbench.engine.passes import Place
+
+
+def provenance_of(
+    cell: Cell, model: Known, partners: Mapping[str, Sequence[Known]], dtype: str
+) -> dict[str, Any]:
+    """Return what a row says of its making, the same on every rerun."""
+    assert cell.data
+    params = cell.model.params(cell.task.spec)
+    companions = {
+        plan.name: known.weights
+        for key, plans in cell.task.companions.items()
+        for plan, known in zip(plans, partners[key], strict=True)
+    }
+    return {
+        "vlbench": code_version(),
+        "adapter": model.source,
+        "params": shown_params(params),
+        "weights": shown_weights(params, model.weights),
+        "data": f"{cell.task.spec.data['loader']} {cell.data.digest()}",
+        "companions": companions,
+        "dtype": dtype,
+        "libraries": library_versions([cell.task.probe, type(model.adapter)]),
+    }
+
+
+def comparable_of(cell: Cell, companions: Mapping[str, str]) -> str:
+    """Return the digest of what rows must share to be compared."""
+    assert cell.data
+    regions = cell.model.spec.regions.get("kind") if cell.task.regions else None
+    return digest([cell.task.fixed, cell.data.digest(), companions, regions])
 
 
 def run_facts(place: Place, processes: int, seconds: float) -> dict[str, Any]:

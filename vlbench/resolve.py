@@ -55,6 +55,16 @@ def load_object(name: str, folders: Sequence[Path]) -> Any:
     return getattr(module, attribute)
 
 
+def find_object(where: str, name: str, folders: Sequence[Path], package: str = "") -> Any:
+    """Return what a file names: from its own source, or else from `package`."""
+    module = name.partition(":")[0]
+    beside = any((folder / f"{module}.py").is_file() for folder in folders)
+    try:
+        return load_object(name if beside or "." in module else package + name, folders)
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}") from error
+
+
 def load_file(file: Path) -> types.ModuleType:
     """Return a file loaded once as a module under a private name, so that pickling finds it."""
     path = file.resolve()

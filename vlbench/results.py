@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from vlbench.errors import SpecError
+
 if TYPE_CHECKING:  # reading a board must not cost the import of torch
     import pyarrow as pa
     import torch
@@ -89,6 +91,21 @@ class Result:
         for key in ("task", "version", "paper", "primary"):
             del row[key]
         return row
+
+
+def require_primary(outcome: Outcome, primary: Mapping[str, Any], where: str) -> None:
+    """Raise SpecError where a task's primary is not exactly one of the scores."""
+    found = matching(outcome.scores, primary)
+    if len(found) != 1:
+        given = sorted({f"{s.metric} at {dict(s.at)}" for s in outcome.scores})
+        raise SpecError(f"{where}: primary {primary} is {len(found)} of the scores {given}")
+
+
+def counts_of(outcome: Outcome, primary: Mapping[str, Any], missing: int) -> dict[str, int]:
+    """Return a row's counts: `expected` exceeds `n` by the official rows that are missing."""
+    n = matching(outcome.scores, primary)[0].n
+    known = {"n": n, "ties": 0, "truncated_texts": 0, "clusters": n, **outcome.counts}
+    return {"expected": known["n"] + missing} | known
 
 
 def _refuse_foreign(numbers: Sequence[Any]) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 
@@ -17,25 +17,19 @@ from vlbench.adapters import (
     Known,
     contents,
     know,
-    library_versions,
-    shown_params,
-    shown_weights,
 )
-from vlbench.digests import digest
+from vlbench.cells import Cell
 from vlbench.engine import Engine, Progress, devices
 from vlbench.engine.passes import Place
 from vlbench.engine.processes import Processes
 from vlbench.engine.store import Store
-from vlbench.errors import SpecError
 from vlbench.leaderboard import boards
+from vlbench.model_plans import ModelPlan
 from vlbench.options import Options
-from vlbench.planning import ModelPlan, TaskPlan
-from vlbench.provenance import code_version, run_facts
+from vlbench.provenance import comparable_of, provenance_of, run_facts
 from vlbench.resolve import parameters
-from vlbench.results import Outcome, Result, matching
-
-if TYPE_CHECKING:
-    from vlbench.bench import Cell
+from vlbench.results import Outcome, Result, counts_of, require_primary
+from vlbench.task_plans import TaskPlan
 
 
 class Ran(NamedTuple):
@@ -81,6 +75,7 @@ class Session:
 
     def open(self, cell: Cell) -> None:
         """Load the model of a cell, as its task wants it."""
+        self._place = Place(self._device, self._options.batch_size, self._options.workers())
         self._progress.begin(cell.model.name, cell.task.spec.name)
         if cell.model.instance is not None:
             self._model = know(cell.model.instance, None, self._device, self._dtype)
@@ -109,14 +104,14 @@ class Session:
         partners = {
             key: [self.load(plan) for plan in plans] for key, plans in cell.task.companions.items()
         }
-        provenance = self._provenance(cell, self._model, partners)
-        comparable = self._comparable(cell, provenance["companions"])
+        provenance = provenance_of(cell, self._model, partners, self._options.dtype)
+        comparable = comparable_of(cell, provenance["companions"])
         if self._writes and not self._options.overwrite:
             draft = self.result(cell, "ok", comparable=comparable, provenance=provenance)
             boards.refuse_clash(self._output, draft)
         known = [self._model, *self._live.values()]
         engine = Engine(
-            Place(self._device, self._options.batch_size, self._options.workers()),
+            self._place,
             store=self._store,
             identities={id(k.adapter): k.identity for k in known if k.identity},
             progress=self._progress,
@@ -127,8 +122,10 @@ class Session:
         outcome = cell.task.probe(
             self._model.adapter, cell.data, engine, **cell.task.params, **live
         )
-        _require_primary(cell.task, outcome)
+        where = cell.task.spec.document.where("primary").rpartition("/")[2]
+        require_primary(outcome, cell.task.primary, where)
         seconds = time.perf_counter() - start
+        self._place = engine.place  # once measured, it holds for the model's other tasks
         facts = run_facts(engine.place, self.processes.size, seconds)
         return Ran(outcome, comparable, provenance, facts)
 
@@ -175,7 +172,7 @@ class Session:
             "ok",
             comparable=ran.comparable,
             scores=ran.outcome.scores,
-            counts=_counts(cell.task, ran.outcome, sum(missing.values())),
+            counts=counts_of(ran.outcome, cell.task.primary, sum(missing.values())),
             artifacts=artifacts,
             notes=[*notes, *ran.outcome.notes],
             provenance=ran.provenance,
@@ -211,52 +208,8 @@ class Session:
         self._live[key] = know(adapter, known_by, self._device, self._dtype)
         return self._live[key]
 
-    def _provenance(
-        self, cell: Cell, model: Known, partners: Mapping[str, list[Known]]
-    ) -> dict[str, Any]:
-        flat = [
-            (plan.name, known)
-            for key, plans in cell.task.companions.items()
-            for plan, known in zip(plans, partners[key], strict=True)
-        ]
-        assert cell.data
-        params = cell.model.params(cell.task.spec)
-        return {
-            "vlbench": code_version(),
-            "adapter": model.source,
-            "params": shown_params(params),
-            "weights": shown_weights(params, model.weights),
-            "data": f"{cell.task.spec.data['loader']} {cell.data.digest()}",
-            "companions": {name: known.weights for name, known in flat},
-            "dtype": self._options.dtype,
-            "libraries": library_versions([cell.task.probe, type(model.adapter)]),
-        }
-
-    def _comparable(self, cell: Cell, companions: Mapping[str, str]) -> str:
-        """Return the digest of what rows must share to be compared."""
-        assert cell.data
-        regions = cell.model.spec.regions.get("kind") if cell.task.regions else None
-        parts = [cell.task.fixed, cell.data.digest(), companions, regions]
-        return digest(parts)
-
 
 def _as_annotated(task: TaskPlan, key: str, partners: list[Known]) -> Any:
     """Return companions as the probe takes them: one, or a list."""
     adapters = [known.adapter for known in partners]
     return adapters if task.takes_list(key) else adapters[0]
-
-
-def _require_primary(task: TaskPlan, outcome: Outcome) -> None:
-    wanted = task.primary
-    found = matching(outcome.scores, wanted)
-    if len(found) != 1:
-        given = sorted({f"{s.metric} at {dict(s.at)}" for s in outcome.scores})
-        where = task.spec.document.where("primary").rpartition("/")[2]
-        raise SpecError(f"{where}: primary {wanted} is {len(found)} of the scores {given}")
-
-
-def _counts(task: TaskPlan, outcome: Outcome, missing: int) -> dict[str, int]:
-    """Return the row's counts: `expected` exceeds `n` by the official rows that are missing."""
-    n = matching(outcome.scores, task.primary)[0].n
-    known = {"n": n, "ties": 0, "truncated_texts": 0, "clusters": n, **outcome.counts}
-    return {"expected": known["n"] + missing} | known

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from vlbench.catalog import Catalog, group_problems, read_catalog, shipped_source
 from vlbench.errors import SpecError, UnknownNameError
+from vlbench.model_plans import plan_model
 from vlbench.options import Options
-from vlbench.planning import plan_model, plan_task
 from vlbench.specs import load_models, load_task
+from vlbench.task_plans import plan_task
 
 
 def validate(paths: Sequence[Path]) -> dict[Path, str]:

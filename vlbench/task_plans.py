@@ -1,11 +1,10 @@
-"""Tasks and models resolved: their functions found, their arguments checked, nothing loaded."""
+"""Tasks resolved: their functions found, their arguments checked, nothing loaded."""
 
 from __future__ import annotations
 
-import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,12 @@ from vlbench.capabilities import alternatives, is_capability, lacking
 from vlbench.catalog import Catalog
 from vlbench.data.records import Data
 from vlbench.errors import CannotDo, SpecError, UnknownNameError
+from vlbench.model_plans import ModelPlan, plan_model
 from vlbench.options import DATA_VARIABLE, Options
-from vlbench.resolve import Problem, check_arguments, convert, hints, load_object, parameters
-from vlbench.specs import ModelSpec, TaskSpec
-from vlbench.strict_yaml import Document
+from vlbench.resolve import Problem, check_arguments, convert, find_object, hints, parameters
+from vlbench.specs import TaskSpec
 
 PROBE_FILLED = ("model", "data", "engine")
-ADAPTER_FILLED = ("device", "dtype")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,47 +82,13 @@ class TaskPlan:
         return hints(self.probe)["model"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelPlan:
-    """A model resolved: the name of its rows, its adapter class, and its arguments."""
-
-    name: str
-    spec: ModelSpec
-    adapter: type
-    overrides: Mapping[str, Any]
-    partners: Mapping[str, ModelPlan] = field(default_factory=dict)
-    instance: Any = None
-
-    def params(self, task: TaskSpec | None = None) -> dict[str, Any]:
-        """Return the adapter's arguments: its line's, then the task's, then the user's."""
-        if self.instance is not None:
-            return {}
-        known = parameters(self.adapter)
-        asked = {k: v for k, v in (task.model if task else {}).items() if k in known}
-        given = {**self.spec.params, **asked, **self.overrides}
-        arguments, problems = check_arguments(self.adapter, given, filled=ADAPTER_FILLED)
-        if problems:
-            where = self.spec.document.where(self.spec.name)
-            lines = [f"{where}: {self.name}: {problem.message}" for problem in problems]
-            raise SpecError("\n".join(lines))
-        return {k: self._placed(v, k) for k, v in arguments.items()}
-
-    def _placed(self, value: Any, key: str) -> Any:
-        """Return a path of models.yaml, relative to that file, as a whole path."""
-        if key in self.overrides or not isinstance(value, str | Path):
-            return value
-        beside = self.spec.file.parent / value
-        written_as_path = isinstance(value, Path) or "/" in value
-        return type(value)(beside) if written_as_path and beside.exists() else value
-
-
 def plan_task(catalog: Catalog, name: str, named: bool, options: Options) -> TaskPlan:
     """Return a task with its functions found and its arguments checked. Raises SpecError."""
     spec = catalog.tasks[name]
     where = spec.document.where
     probe_name = spec.probe if ":" in spec.probe else f"{spec.probe}:{spec.probe}"
-    probe = _found(where("probe"), probe_name, spec.folders, "vlbench.probes.")
-    loader = _found(where("data", "loader"), spec.data["loader"], spec.folders)
+    probe = find_object(where("probe"), probe_name, spec.folders, "vlbench.probes.")
+    loader = find_object(where("data", "loader"), spec.data["loader"], spec.folders)
     params, problems = _checked(where("probe"), probe, spec.params, PROBE_FILLED)
     lines = [f"{where('params', p.key)}: {p.message}" for p in problems]
     given = _data_arguments(spec, getattr(loader, "__name__", ""), options)
@@ -144,48 +108,6 @@ def plan_task(catalog: Catalog, name: str, named: bool, options: Options) -> Tas
         companions=companions,
         options=options,
     )
-
-
-def plan_model(
-    catalog: Catalog, model: Any, options: Options, *, above: tuple[str, ...] = ()
-) -> ModelPlan:
-    """Return a model with its adapter class found, and the models that it is made from.
-
-    Raises SpecError and UnknownNameError.
-    """
-    if not isinstance(model, str):
-        name = options.name or type(model).__name__
-        spec = ModelSpec(name, Path(), Document(Path(name), {}, {}))
-        return ModelPlan(name=name, spec=spec, adapter=type(model), overrides={}, instance=model)
-    spec = _from_file(model) if re.search(r"\.py:\w+$", model) else catalog.model(model)
-    if spec.unavailable:
-        raise UnknownNameError(f"{spec.name} is unavailable: {spec.unavailable}")
-    if spec.name in above:
-        raise SpecError(f"{spec.document.where(spec.name)}: {spec.name} is made from itself")
-    adapter = _found(spec.document.where(spec.name), spec.adapter, spec.folders)
-    wanted = hints(adapter)
-    named = {**spec.params, **options.model_args}
-    partners = {k: v for k, v in named.items() if v and is_capability(wanted.get(k))}
-    above = (*above, spec.name)
-    return ModelPlan(
-        name=options.name or spec.name + _shown(options.model_args),
-        spec=spec,
-        adapter=adapter,
-        overrides=options.model_args,
-        partners={
-            key: plan_model(catalog, name, Options(), above=above) for key, name in partners.items()
-        },
-    )
-
-
-def _found(where: str, name: str, folders: Sequence[Path], package: str = "") -> Any:
-    """Return what a file names: from its own source, or else from `package`."""
-    module = name.partition(":")[0]
-    beside = any((folder / f"{module}.py").is_file() for folder in folders)
-    try:
-        return load_object(name if beside or "." in module else package + name, folders)
-    except SpecError as error:
-        raise SpecError(f"{where}: {error}") from error
 
 
 def _checked(
@@ -243,22 +165,3 @@ def _beside(file: Path, value: Any) -> Any:
     """Return a relative path as lying beside the file that names it."""
     unexpanded = isinstance(value, Path) and value.parts[:1] == (DATA_VARIABLE,)
     return file.parent / value if isinstance(value, Path) and not unexpanded else value
-
-
-def _from_file(model: str) -> ModelSpec:
-    """Return the line that `path/to/file.py:Class` stands for."""
-    path, _, name = model.rpartition(":")
-    file = Path(path).absolute()
-    if not file.is_file():
-        raise UnknownNameError(f"no file {path}")
-    return ModelSpec(name, file.parent, Document(file, {}, {}), adapter=f"{file.stem}:{name}")
-
-
-def _shown(overrides: Mapping[str, Any]) -> str:
-    """Return `[k=v,...]` of what the user overrode, paths as file names."""
-    pairs = [f"{key}={_word(value)}" for key, value in sorted(overrides.items())]
-    return f"[{','.join(pairs)}]" if pairs else ""
-
-
-def _word(value: Any) -> str:
-    return Path(value).name if isinstance(value, str) and "/" in value else str(value)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import offered
-from vlbench.check_promises import PROMISES, Check
-from vlbench.check_samples import ODD_IMAGES, ODD_PAIRS, ODD_TEXTS, Samples, draw_samples
+from vlbench.check.promises import PROMISES, Check
+from vlbench.check.samples import ODD_IMAGES, ODD_PAIRS, ODD_TEXTS, Samples, draw_samples
 
 # Two outputs are the same within this share of the larger one's largest magnitude.
 TOLERANCE = 1e-4

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vlbench.check_samples import SENTENCES, Samples
+from vlbench.check.samples import SENTENCES, Samples
 
 # Says why a promise is broken; empty where it is kept.
 Check = Callable[[Any, Samples], str]
