@@ -161,6 +161,10 @@ def test_anything_else_is_refused_by_the_name_of_its_type(value):
         digest([{"deep": value}])
 
 
+def test_the_version_of_torch_is_a_text():
+    assert digest(torch.__version__) == digest(str(torch.__version__))
+
+
 def test_an_open_file_is_refused_and_stays_open():
     file = io.TextIOWrapper(io.BytesIO())
     with pytest.raises(TypeError, match=r"cannot digest a .*TextIOWrapper"):

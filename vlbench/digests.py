@@ -7,6 +7,7 @@ import inspect
 import json
 import os
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -99,7 +100,8 @@ def _plain(value: Any) -> Any:
         return [_plain(v) for v in value]
     if isinstance(value, Path):
         return {"content": path_digest(value)}
-    if isinstance(value, np.ndarray) or type(value).__module__.partition(".")[0] == "torch":
+    torch = sys.modules.get("torch")  # without it, nothing is a tensor
+    if isinstance(value, np.ndarray) or (torch and isinstance(value, torch.Tensor)):
         return {"array": _array(value)}
     scalar = value.item() if isinstance(value, np.generic) else value
     if scalar is None or isinstance(scalar, bool | int | float | str):
@@ -119,8 +121,6 @@ def _array(value: Any) -> str:
 
 def _as_array(tensor: Any) -> np.ndarray[Any, Any]:
     """Return a tensor's numbers; bfloat16, which NumPy lacks, as the float32 that it equals."""
-    if not hasattr(tensor, "detach"):
-        raise TypeError(f"cannot digest a torch.{type(tensor).__name__}")
     tensor = tensor.detach().cpu()
     numbers = tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
     return np.asarray(numbers.numpy())
