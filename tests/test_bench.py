@@ -383,3 +383,24 @@ def test_a_companion_that_cannot_is_an_error_of_the_file(source):
     write(source / "tasks" / "three.yaml", PARTNER_TASK.replace("one: words", "one: mean-colour"))
     with pytest.raises(SpecError, match=r"three\.yaml:4: mean-colour has no TextEncoder"):
         evaluate(source, tasks="three")
+
+
+def test_evaluate_takes_folders_as_texts_and_auto(source, tmp_path):
+    options = {"output": str(tmp_path / "boards"), "cache_dir": str(tmp_path / "cache")}
+    words = {"include_path": str(source), "data_dir": str(source), "batch_size": "auto"}
+    (result,) = vlbench.evaluate("mean-colour", "few_shot_colours", **options, **words)
+    assert result.status == "ok"
+    assert result.run["batch_size"] in {8, 16, 32, 64, 128, 256}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"limt": 5}, "no option is named 'limt'; did you mean limit"),
+        ({"limit": 0}, "limit must be 1 or more, not 0"),
+        ({"batch_size": -1}, "batch_size must be 1 or more, not -1"),
+    ],
+)
+def test_an_option_that_is_none_or_makes_no_sense_is_refused(source, options, message):
+    with pytest.raises(UnknownNameError, match=message):
+        evaluate(source, **options)

@@ -100,7 +100,7 @@ def evaluate(
     """
     models = model.split(",") if isinstance(model, str) else [model]
     words = tasks.split(",") if isinstance(tasks, str) else list(tasks)
-    return run(plan(models, words, Options(**options)), progress).results
+    return run(plan(models, words, Options.of(**options)), progress).results
 
 
 def load_model(model: str, options: Options) -> tuple[Any, Sequence[str]]:

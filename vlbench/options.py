@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from vlbench.engine.processes import local_device
-from vlbench.errors import UnknownNameError
+from vlbench.errors import UnknownNameError, unknown
 
 # The only variable that `data:` expands.
 DATA_VARIABLE = "$VLBENCH_DATA"
@@ -34,6 +34,34 @@ class Options:
     limit: int | None = None
     offline: bool = False
     overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that make no sense."""
+        for name in ("limit", "batch_size"):
+            number = getattr(self, name)
+            if number is not None and number < 1:
+                raise UnknownNameError(f"{name} must be 1 or more, not {number}")
+
+    @classmethod
+    def of(cls, **words: Any) -> Options:
+        """Return options given as Python users write them: folders as texts, `auto` as a text.
+
+        Raises UnknownNameError for an option that there is not, with the nearest.
+        """
+        known = cls.__dataclass_fields__
+        for name in words:
+            if name not in known:
+                raise unknown("option", name, known)
+        for name in ("output", "cache_dir"):
+            words[name] = words.get(name) and Path(words[name])
+        include, folders = words.get("include_path", ()), words.get("data_dir", {})
+        one = isinstance(include, str | Path)
+        words["include_path"] = [Path(folder) for folder in ([include] if one else include)]
+        named = {"": folders} if isinstance(folders, str | Path) else folders
+        words["data_dir"] = {name: Path(folder) for name, folder in named.items()}
+        if words.get("batch_size") == "auto":
+            words["batch_size"] = None
+        return cls(**words)
 
     def expand(self, value: Any) -> Any:
         """Return a value of `data:` with $VLBENCH_DATA replaced where it is known."""
