@@ -77,7 +77,7 @@ def test_other_metrics_under_the_same_conditions_are_columns():
         row("b", score()),
     ]
     text = rendered(score_table("t", PRIMARY, rows))
-    assert ("accuracy_cosine" in text, "75.0 %" in text, "12.5 %" in text) == (True, True, False)
+    assert ("accuracy cosine" in text, "75.0 %" in text, "12.5 %" in text) == (True, True, False)
 
 
 def test_a_partial_row_is_marked():
@@ -154,3 +154,10 @@ def test_a_plain_table_has_its_columns_rows_and_title():
     text = rendered(plain_table(["name", "about"], [["a", "words"], ["b", ""]], "title"))
     words = ["title", "name", "about", "a", "words", "b"]
     assert [word for word in text.split() if word.isalpha()] == words
+
+
+def test_a_narrow_terminal_breaks_words_and_loses_none():
+    console = Console(width=60, record=True, file=io.StringIO())
+    console.print(*board_tables(board(row("a model", score(), score(metric="accuracy_hungarian")))))
+    text = "".join(console.export_text().split())
+    assert "…" not in text

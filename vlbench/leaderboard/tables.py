@@ -33,7 +33,7 @@ def score_table(title: str, primary: Row, rows: Sequence[Row]) -> Table:
         title, ["model", _name(primary), "95 % interval", "chance", "highest floor", "n"]
     )
     for name in variants:
-        table.add_column(name, justify="right")
+        table.add_column(_spaced(name), justify="right", overflow="fold")
     scored = [(row, score) for row in rows if (score := _score(row, primary))]
     for row, score in sorted(scored, key=lambda pair: _rank(pair[1])):
         cells = (
@@ -76,9 +76,9 @@ def number(value: float | None, unit: str = "fraction") -> str:
 
 
 def _table(title: str, columns: Sequence[str], *, numbers: bool = True) -> Table:
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for i, column in enumerate(columns):
-        table.add_column(column, justify="right" if numbers and i else "left")
+        table.add_column(column, justify="right" if numbers and i else "left", overflow="fold", no_wrap=not i)
     return table
 
 
@@ -126,7 +126,12 @@ def _floor(score: Row) -> str:
         return "-"
     pick = max if score["higher_is_better"] else min
     name, value = pick(score["floors"].items(), key=lambda floor: floor[1])
-    return f"{number(value, score['unit'])} {name}"
+    return f"{number(value, score['unit'])} {_spaced(name)}"
+
+
+def _spaced(name: str) -> str:
+    """Return a name in words, so that a narrow terminal breaks it between them."""
+    return name.replace("_", " ")
 
 
 def _partial(row: Row) -> bool:
