@@ -76,9 +76,13 @@ def number(value: float | None, unit: str = "fraction") -> str:
 
 
 def _table(title: str, columns: Sequence[str], *, numbers: bool = True) -> Table:
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(
+        title=title or None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     for i, column in enumerate(columns):
-        table.add_column(column, justify="right" if numbers and i else "left", overflow="fold", no_wrap=not i)
+        table.add_column(
+            column, justify="right" if numbers and i else "left", overflow="fold", no_wrap=not i
+        )
     return table
 
 
