@@ -68,7 +68,9 @@ def test_a_row_of_the_same_request_is_kept_and_no_model_loads(source, tmp_path):
     run(plan(["mean-colour"], ["few_shot_colours"], options))
     again = plan(["mean-colour"], ["few_shot_colours"], options)
     assert [cell.status for cell in again.cells] == ["kept"]
-    assert run(again).results == []
+    (before,) = json.loads((tmp_path / "boards" / "few_shot_colours.json").read_text())["rows"]
+    (result,) = run(again).results
+    assert json.loads(json.dumps(result.row())) == before
 
 
 def test_overwrite_runs_what_a_board_holds(source, tmp_path):
@@ -83,6 +85,12 @@ def test_other_weights_under_the_same_name_stop_the_run(source, tmp_path):
         evaluate(source, name="mine", model_args={"weights": "2.0"}, output=output)
     evaluate(source, name="mine", model_args={"weights": "2.0"}, output=output, overwrite=True)
     assert len(board(output)["rows"]) == 1
+
+
+def test_another_class_of_the_same_file_under_the_same_name_stops_the_run(source, tmp_path):
+    evaluate(source, name="mine", output=tmp_path / "boards")
+    with pytest.raises(IdentityClash, match="'mine' stands there with other adapter"):
+        evaluate(source, model="fails", name="mine", output=tmp_path / "boards")
 
 
 def test_overrides_are_part_of_the_name(source):
@@ -125,7 +133,7 @@ def test_a_probe_that_raises_is_a_failed_row_with_the_line(source, tmp_path):
 
 def test_a_failure_never_replaces_an_ok_row(source, tmp_path):
     evaluate(source, name="mine", output=tmp_path / "boards")
-    evaluate(source, model="fails", name="mine", output=tmp_path / "boards")
+    evaluate(source, model="fails", name="mine", output=tmp_path / "boards", overwrite=True)
     assert [row["status"] for row in board(tmp_path / "boards")["rows"]] == ["ok"]
 
 

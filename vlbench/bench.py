@@ -38,7 +38,7 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a run ended with: results, tasks that lacked a split, and models that did not load."""
+    """What a run ended with: results, kept ones too, tasks without data, models without weights."""
 
     results: list[Result] = field(default_factory=list)
     absent: dict[str, str] = field(default_factory=dict)
@@ -133,9 +133,9 @@ def run(planned: Plan, progress: Progress | None = None) -> Report:
 
 def _run_model(cells: Sequence[Cell], live: Session, report: Report) -> Iterator[Result]:
     """Yield a result for each cell of one model, loading it once for each set of arguments."""
-    for cell in cells:
-        if cell.status in {"skipped", "failed"}:
-            yield live.keep(cell, cell.status, cell.reason)
+    report.results.extend(live.read(cell, cell.row) for cell in cells if cell.row)
+    decided = [cell for cell in cells if cell.status in {"skipped", "failed"}]
+    yield from (live.keep(cell, cell.status, cell.reason) for cell in decided)
     todo = [cell for cell in cells if cell.status == "run"]
     for params in dict.fromkeys(repr(c.model.params(c.task.spec)) for c in todo):
         group = [c for c in todo if repr(c.model.params(c.task.spec)) == params]

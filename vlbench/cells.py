@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import vlbench
 from vlbench.adapters import contents, know, library_versions
 from vlbench.capabilities import lacking
 from vlbench.data.records import Data
@@ -94,20 +95,22 @@ def _request(model: ModelPlan, task: TaskPlan, data: Data, options: Options) -> 
     Empty, which no board's row answers, where something has nothing to be known by.
     """
     partners = [p for partners in task.companions.values() for p in partners]
-    code = [task.probe, model.adapter, *(p.adapter for p in partners)]
-    sources = [source_digest(thing) for thing in code]
+    models = [made for whole in (model, *partners) for made in whole.parts()]
+    code: list[Any] = [task.probe, *(made.adapter for made in models)]
+    sources = {thing.__qualname__: source_digest(thing) for thing in code}
     identity = "made here"
     if model.instance is not None:
         place = options.torch_device(), options.torch_dtype()
         identity = know(model.instance, None, *place).identity
-    if not identity or None in sources:
+    if not identity or None in sources.values():
         return ""
     return digest(
         {
+            "vlbench": vlbench.__version__,
             "task": task.fixed,
             "data": data.digest(),
             "code": sources,
-            "models": [contents(p.params(task.spec)) for p in [model, *partners]],
+            "models": [contents(made.params(task.spec)) for made in models],
             "object": identity,
             "libraries": library_versions(code),
             "place": [options.torch_device().type, options.dtype],

@@ -73,12 +73,13 @@ def path_digest(path: Path) -> str:
 
 
 def source_digest(thing: Any) -> str | None:
-    """Return the digest of the file that defines a class or function.
+    """Return the digest of the file that defines a function, or a class and those it is made of.
 
     None: there is no such file (a notebook, a prompt), so nothing can vouch for the code.
     """
-    text = source_text(thing)
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest() if text else None
+    things = [t for t in thing.__mro__ if t is not object] if isinstance(thing, type) else [thing]
+    texts = list(dict.fromkeys(source_text(thing) for thing in things))
+    return digest(texts) if all(texts) else None
 
 
 def source_text(thing: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,12 @@ class ModelPlan:
             lines = [f"{where}: {self.name}: {problem.message}" for problem in problems]
             raise SpecError("\n".join(lines))
         return {k: self._placed(v, k) for k, v in arguments.items()}
+
+    def parts(self) -> Iterator[ModelPlan]:
+        """Yield this model, and those that it is made from."""
+        yield self
+        for partner in self.partners.values():
+            yield from partner.parts()
 
     def _placed(self, value: Any, key: str) -> Any:
         """Return a path of models.yaml, relative to that file, as a whole path."""

@@ -45,7 +45,7 @@ class Score:
         optional = [x for x in (self.stderr, self.chance, *(self.ci95 or ())) if x is not None]
         conditions = [x for x in self.at.values() if not isinstance(x, str)]
         numbers = [self.value, *optional, *self.floors.values(), *self.draws, *conditions]
-        _refuse_foreign([self.n, *numbers])
+        _refuse_foreign([self.n, self.higher_is_better, *numbers])
         if not all(math.isfinite(number) for number in numbers):
             message = f"{self.metric} at {dict(self.at)} is not finite: {self}"
             raise ValueError(message)
@@ -113,6 +113,15 @@ def _refuse_foreign(numbers: Sequence[Any]) -> None:
     for number in numbers:
         if type(number) not in {int, float, bool}:
             raise TypeError(f"{number!r} is a {type(number).__name__}; give an int or a float")
+
+
+def read_result(board: Mapping[str, Any], row: Mapping[str, Any]) -> Result:
+    """Return a board's row as the result that it was written from."""
+    head = {key: board[key] for key in ("task", "version", "paper", "primary")}
+    scores = [
+        Score(**score | {"ci95": score["ci95"] and tuple(score["ci95"])}) for score in row["scores"]
+    ]
+    return Result(**head | {**row, "scores": scores})
 
 
 def matching(scores: Sequence[Score], primary: Mapping[str, Any]) -> list[Score]:

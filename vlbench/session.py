@@ -28,7 +28,7 @@ from vlbench.model_plans import ModelPlan
 from vlbench.options import Options
 from vlbench.provenance import comparable_of, provenance_of, run_facts
 from vlbench.resolve import parameters
-from vlbench.results import Outcome, Result, counts_of, require_primary
+from vlbench.results import Outcome, Result, counts_of, read_result, require_primary
 from vlbench.task_plans import TaskPlan
 
 
@@ -178,6 +178,12 @@ class Session:
             provenance=ran.provenance,
             run=ran.run,
         )
+
+    def read(self, cell: Cell, row: Mapping[str, Any]) -> Result:
+        """Return what a board already holds for a cell."""
+        spec = cell.task.spec
+        head = {"task": spec.name, "version": spec.version, "paper": spec.paper}
+        return read_result(head | {"primary": cell.task.primary}, row)
 
     def result(self, cell: Cell, status: str, **rest: Any) -> Result:
         """Return a result of a cell, without writing it."""

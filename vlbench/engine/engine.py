@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+import vlbench
 from vlbench.data.records import Column
 from vlbench.digests import digest, source_digest
 from vlbench.engine.listening import Progress, Silence
@@ -97,6 +98,7 @@ class Engine:
         rows = range(len(columns[0]))
         code = source_digest(function)
         parts = [self._known(key or {}), [[c.key, list(c.rows)] for c in columns], code]
+        parts.append(vlbench.__version__)
         stored = digest(parts) if key and code else None
         outputs: list[Any] = [None] * len(rows)
         self._progress.start(getattr(function, "__name__", "map"), len(rows))
@@ -113,7 +115,7 @@ class Engine:
         value is made of tensors and plain values.
         """
         code = source_digest(build)
-        stored = digest([self._known(key), code]) if code else None
+        stored = digest([self._known(key), code, vlbench.__version__]) if code else None
 
         def load_or_build() -> Any:
             if not self.is_main:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from vlbench.errors import CannotDo, DataAbsent, DataError, TooFewRows, WeightsError
+from vlbench.errors import CannotDo, DataAbsent, TooFewRows, VlbenchError
 
 # A process may wait this long for what the main process builds once.
 PATIENCE = timedelta(days=7)
@@ -100,8 +100,7 @@ def verdict(error: Exception) -> Ended:
         return Ended("skipped", str(error))
     if isinstance(error, TooFewRows):
         return Ended("too few", str(error))
-    plain = isinstance(error, WeightsError | DataError)
-    return Ended("failed", str(error) if plain else _told(error))
+    return Ended("failed", str(error) if isinstance(error, VlbenchError) else _told(error))
 
 
 def _told(error: Exception) -> str:

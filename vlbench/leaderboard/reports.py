@@ -25,8 +25,6 @@ def print_report(console: Console, planned: Plan, report: Report) -> None:
     rows: dict[str, list[Any]] = {}
     for result in report.results:
         rows.setdefault(result.task, []).append(result.row())
-    for cell in planned.cells:
-        rows.setdefault(cell.task.spec.name, []).extend([cell.row] if cell.row else [])
     primaries = {cell.task.spec.name: cell.task.primary for cell in planned.cells}
     for task, found in rows.items():
         ok = [row for row in found if row["status"] == "ok"]
