@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from vlbench.data import hub_sets
 from vlbench.data.images import Pixels, array_images, labelled
 from vlbench.data.records import Data, Split
 from vlbench.errors import DataAbsent, DataError
@@ -38,6 +39,7 @@ class _Layout(NamedTuple):
     names_key: str
     labels_key: str
     expected: Mapping[str, int]
+    hub: hub_sets.HubSet
 
 
 CIFAR10 = _Layout(
@@ -48,6 +50,7 @@ CIFAR10 = _Layout(
     names_key="label_names",
     labels_key="labels",
     expected={"train": 50_000, "test": 10_000},
+    hub=hub_sets.CIFAR10,
 )
 CIFAR100 = _Layout(
     what="CIFAR-100",
@@ -57,20 +60,27 @@ CIFAR100 = _Layout(
     names_key="fine_label_names",
     labels_key="fine_labels",
     expected={"train": 50_000, "test": 10_000},
+    hub=hub_sets.CIFAR100,
 )
 
 
-def cifar10(*, root: Path) -> Data:
-    """Return CIFAR-10 from `root`, or from `cifar-10-batches-py` in it; 32x32, 10 classes."""
-    return _load(root, CIFAR10)
+def cifar10(*, root: Path, download: bool = False) -> Data:
+    """Return CIFAR-10 from `root`, or from `cifar-10-batches-py` in it; 32x32, 10 classes.
+
+    Where it is in neither, `download` has it come from the hub.
+    """
+    return _load(root, CIFAR10, download)
 
 
-def cifar100(*, root: Path) -> Data:
-    """Return CIFAR-100 from `root`, or from `cifar-100-python` in it; 32x32, 100 fine classes."""
-    return _load(root, CIFAR100)
+def cifar100(*, root: Path, download: bool = False) -> Data:
+    """Return CIFAR-100 from `root`, or from `cifar-100-python` in it; 32x32, 100 fine classes.
+
+    Where it is in neither, `download` has it come from the hub.
+    """
+    return _load(root, CIFAR100, download)
 
 
-def _load(root: Path, layout: _Layout) -> Data:
+def _load(root: Path, layout: _Layout, download: bool) -> Data:
     """Return the splits of which at least one batch is there, batches in their official order."""
     folder = root / layout.folder if (root / layout.folder).is_dir() else root
     there = {
@@ -78,7 +88,11 @@ def _load(root: Path, layout: _Layout) -> Data:
         for split, names in layout.files.items()
     }
     if not any(there.values()) or not (folder / layout.meta).is_file():
-        raise DataAbsent(layout.what, HOME, f"{root / layout.folder}/{layout.meta} and the batches")
+        where = f"{root / layout.folder}/{layout.meta} and the batches"
+        absent = DataAbsent(layout.what, f"the hub (--download) or {HOME}", where)
+        if not download:
+            raise absent
+        return hub_sets.from_hub(layout.hub, absent, expected=layout.expected)
     classes = _class_names(folder / layout.meta, layout.names_key)
     splits = {
         split: _split(paths, layout.labels_key, len(classes))

@@ -5,9 +5,11 @@ import math
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from vlbench.data import hub_sets
 from vlbench.data.images import DIGITS, Pixels, array_images, labelled
 from vlbench.data.records import Data, Split
 from vlbench.errors import DataAbsent, DataError
@@ -28,31 +30,58 @@ PREFIXES = {"train": "train", "test": "t10k"}
 EXPECTED = {"train": 60_000, "test": 10_000}
 
 
-def mnist(*, root: Path) -> Data:
-    """Return MNIST, 28x28 grey: the splits of which `root` has both images and labels."""
-    return _load(root, "MNIST", "yann.lecun.com/exdb/mnist", DIGITS)
+class _Source(NamedTuple):
+    what: str
+    home: str
+    classes: Sequence[str]
+    hub: hub_sets.HubSet
 
 
-def fashion_mnist(*, root: Path) -> Data:
-    """Return Fashion-MNIST, 28x28 grey: the splits of which `root` has both images and labels."""
-    return _load(root, "Fashion-MNIST", "github.com/zalandoresearch/fashion-mnist", GARMENTS)
+MNIST = _Source("MNIST", "yann.lecun.com/exdb/mnist", DIGITS, hub_sets.MNIST)
+FASHION_MNIST = _Source(
+    "Fashion-MNIST",
+    "github.com/zalandoresearch/fashion-mnist",
+    GARMENTS,
+    hub_sets.FASHION_MNIST,
+)
 
 
-def _load(root: Path, what: str, home: str, classes: Sequence[str]) -> Data:
+def mnist(*, root: Path, download: bool = False) -> Data:
+    """Return MNIST, 28x28 grey: the splits of which `root` has both images and labels.
+
+    Where it has none, `download` has both splits come from the hub.
+    """
+    return _load(root, MNIST, download)
+
+
+def fashion_mnist(*, root: Path, download: bool = False) -> Data:
+    """Return Fashion-MNIST, 28x28 grey: the splits of which `root` has both images and labels.
+
+    Where it has none, `download` has both splits come from the hub.
+    """
+    return _load(root, FASHION_MNIST, download)
+
+
+def _load(root: Path, source: _Source, download: bool) -> Data:
     pairs = {
         split: (_find(root, f"{prefix}-images-idx3"), _find(root, f"{prefix}-labels-idx1"))
         for split, prefix in PREFIXES.items()
     }
     splits = {
-        split: _split(images, labels, len(classes))
+        split: _split(images, labels, len(source.classes))
         for split, (images, labels) in pairs.items()
         if images and labels
     }
     if not splits:
         files = "{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz"
-        raise DataAbsent(what, home, f"{root}/{files}")
+        absent = DataAbsent(
+            source.what, f"the hub (--download) or {source.home}", f"{root}/{files}"
+        )
+        if not download:
+            raise absent
+        return hub_sets.from_hub(source.hub, absent, expected=EXPECTED, classes=source.classes)
     expected = {split: EXPECTED[split] for split in splits}
-    return Data(splits=splits, classes=classes, expected=expected)
+    return Data(splits=splits, classes=source.classes, expected=expected)
 
 
 def _find(root: Path, stem: str) -> Path | None:

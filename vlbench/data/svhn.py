@@ -13,6 +13,7 @@ import numpy as np
 from scipy.io import loadmat
 from scipy.io.matlab import MatReadError
 
+from vlbench.data import hub_sets
 from vlbench.data.images import DIGITS, array_images, file_images, labelled
 from vlbench.data.records import Data, Split, value_column
 from vlbench.errors import DataAbsent, DataError
@@ -43,12 +44,19 @@ class _Number(NamedTuple):
     labels: list[int]
 
 
-def svhn(*, root: Path) -> Data:
-    """Return the cropped digits, 32x32, of `train_32x32.mat` and `test_32x32.mat`."""
+def svhn(*, root: Path, download: bool = False) -> Data:
+    """Return the cropped digits, 32x32, of `train_32x32.mat` and `test_32x32.mat`.
+
+    Where `root` has neither, `download` has both come from the hub.
+    """
     there = {split: root / f"{split}_32x32.mat" for split in CROPS}
     there = {split: path for split, path in there.items() if path.is_file()}
     if not there:
-        raise DataAbsent("SVHN (cropped digits)", HOME, f"{root}/{{train,test}}_32x32.mat")
+        where = f"{root}/{{train,test}}_32x32.mat"
+        absent = DataAbsent("SVHN (cropped digits)", f"the hub (--download) or {HOME}", where)
+        if not download:
+            raise absent
+        return hub_sets.from_hub(hub_sets.SVHN, absent, expected=CROPS, classes=DIGITS)
     splits = {split: _crops(path) for split, path in there.items()}
     expected = {split: CROPS[split] for split in splits}
     return Data(splits=splits, classes=DIGITS, expected=expected)
