@@ -21,6 +21,7 @@ install: .venv/installed
 
 # uv where it can be had, since it installs in seconds; pip otherwise.
 .venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "vlbench needs Python 3.11 or newer; say which: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv || echo "no uv; pip it is"
 	if [ -x $(BIN)/uv ]; then \
