@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenize
 
 from vlbench.capabilities import Picture
 from vlbench.errors import CannotDo, DataError, WeightsError
-from vlbench.hf import Source
+from vlbench.hf import Source, draw_model
 
 
 class HfDual:
@@ -38,7 +38,11 @@ class HfDual:
     ) -> None:
         source = Source(architecture, weights, revision)
         config = source.load(AutoConfig)
-        model = _random(config, init_seed) if weights == "random" else _pretrained(source, config)
+        if weights == "random":
+            model = draw_model(AutoModel, config, init_seed)
+        else:
+            model, lost = source.load_model(AutoModel, config)
+            source.refuse(lost)
         if not (hasattr(model, "get_image_features") and hasattr(model, "get_text_features")):
             raise CannotDo(f"{source.name} is a {type(model).__name__}: it has no two towers")
         self.model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
@@ -127,25 +131,3 @@ def _normaliser(recipe: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     if recipe.get("include_top"):
         std = std * torch.tensor(recipe["image_std"]).view(3, 1, 1)
     return (mean + offset) / scale, std / scale
-
-
-def _random(config: Any, seed: int) -> Any:
-    """Return a model with seeded weights; the global generator stays as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        return AutoModel.from_config(config, dtype=torch.float32, attn_implementation="eager")
-
-
-def _pretrained(source: Source, config: Any) -> Any:
-    """Return a model. Raises WeightsError for missing weights, which the library would draw."""
-    model, report = source.load(
-        AutoModel,
-        config=config,
-        dtype=torch.float32,
-        attn_implementation="eager",
-        output_loading_info=True,
-    )
-    lost = sorted(report["missing_keys"])
-    if lost:
-        raise WeightsError(f"{source.name} lacks {len(lost)} weights: {', '.join(lost[:10])}")
-    return model

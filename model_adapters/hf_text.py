@@ -17,7 +17,7 @@ from transformers import (
 
 from vlbench.capabilities import TokenVectors
 from vlbench.errors import CannotDo, SpecError, WeightsError
-from vlbench.hf import Source
+from vlbench.hf import Source, draw_model
 
 # The limit of a model that has none.
 UNLIMITED = 2**20
@@ -53,10 +53,12 @@ class HfText:
         if not -layers - 1 <= layer <= layers:
             raise SpecError(f"layer {layer} is outside {-layers - 1}..{layers} of {source.name}")
         self.tokenizer = _tokenizer(source)
-        random = weights == "random"
-        model, self._has_head = (
-            _random(config, init_seed) if random else _pretrained(source, config)
-        )
+        if weights == "random":
+            kind = _kind(config)
+            model = draw_model(kind, config, init_seed)
+            self._has_head = kind is AutoModelForMaskedLM
+        else:
+            model, self._has_head = _pretrained(source, config)
         self.model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
         self._layer = layer
         self._device = device
@@ -140,32 +142,14 @@ def _kind(config: Any) -> Any:
     return AutoModelForMaskedLM if type(config) in MODEL_FOR_MASKED_LM_MAPPING else AutoModel
 
 
-def _random(config: Any, seed: int) -> tuple[Any, bool]:
-    """Return a model with seeded weights, and whether it has a masked-language-model head."""
-    kind = _kind(config)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        model = kind.from_config(config, dtype=torch.float32, attn_implementation="eager")
-    return model, kind is AutoModelForMaskedLM
-
-
 def _pretrained(source: Source, config: Any) -> tuple[Any, bool]:
     """Return a model, and whether the checkpoint has its masked-language-model head.
 
     Raises WeightsError for weights that the checkpoint lacks, which the library would draw.
     """
     kind = _kind(config)
-    model, report = source.load(
-        kind,
-        config=config,
-        dtype=torch.float32,
-        attn_implementation="eager",
-        output_loading_info=True,
-    )
-    missing = sorted(report["missing_keys"])
+    model, missing = source.load_model(kind, config)
     body = f"{model.base_model_prefix}." if kind is AutoModelForMaskedLM else ""
-    lost = [key for key in missing if key.startswith(body)]
-    if lost:
-        raise WeightsError(f"{source.name} lacks {len(lost)} weights: {', '.join(lost[:10])}")
+    source.refuse([key for key in missing if key.startswith(body)])
     has_head = kind is AutoModelForMaskedLM and not missing
     return (model if has_head else model.base_model), has_head

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from vlbench import hub
 from vlbench.errors import WeightsError
@@ -35,6 +38,25 @@ class Source:
         except (OSError, ValueError, RuntimeError, ImportError, KeyError) as error:
             raise WeightsError(self._refusal(error)) from error
 
+    def load_model(self, kind: Any, config: Any) -> tuple[Any, list[str]]:
+        """Return a float32 model with eager attention, and the weights that its files lack.
+
+        The library would draw those at random without a word.
+        """
+        model, report = self.load(
+            kind,
+            config=config,
+            dtype=torch.float32,
+            attn_implementation="eager",
+            output_loading_info=True,
+        )
+        return model, sorted(report["missing_keys"])
+
+    def refuse(self, lost: Sequence[str]) -> None:
+        """Raise WeightsError where weights are lost."""
+        if lost:
+            raise WeightsError(f"{self.name} lacks {len(lost)} weights: {', '.join(lost[:10])}")
+
     def _refusal(self, error: Exception) -> str:
         if self._local:
             return f"{self.name} cannot be loaded: {error}"
@@ -44,3 +66,10 @@ class Source:
             f"{self.name}, revision {self._revision}, cannot be downloaded from the hub: {why}; "
             "it can be given as a local folder: --model-args weights=PATH"
         )
+
+
+def draw_model(kind: Any, config: Any, seed: int) -> Any:
+    """Return a float32 model with seeded weights; the global generator stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return kind.from_config(config, dtype=torch.float32, attn_implementation="eager")
