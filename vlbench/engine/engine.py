@@ -22,6 +22,9 @@ from vlbench.engine.tuning import tuned
 # Rows that are computed and stored together: what a killed run loses at most.
 SHARD = 256
 
+# Batches of rows with their outputs, as they are computed.
+Stream = Iterator[tuple[list[int], Sequence[Any]]]
+
 Module = TypeVar("Module", bound=torch.nn.Module)
 
 
@@ -145,40 +148,64 @@ class Engine:
         for place, row in enumerate(rows):
             places.setdefault(row // SHARD, []).append(place)
         numbers, size = sorted(places), self._processes.size
+        wanted = {n: [rows[place] for place in places[n]] for n in numbers}
+        mine = numbers[self._processes.rank :: size]
+        missing = {n: self._missing(key, n, wanted[n]) for n in mine}
+        # One stream for the whole pass, so that loader workers start once and run ahead.
+        stream = iter(
+            compute([b for n in mine for b in batches(missing[n], self.place.rows_at_once)])
+        )
         for first in range(0, len(numbers), size):
-            turn = {n: [rows[place] for place in places[n]] for n in numbers[first : first + size]}
-            outputs = self._processes.attempt(partial(self._share, key, turn, compute))
+            turn = numbers[first : first + size]
+            work = partial(self._share, key, turn, wanted, missing, stream)
+            outputs = self._processes.attempt(work)
             for number, values in zip(turn, outputs, strict=False):
                 if size > 1:
                     self._progress.advance(len(places[number]))
                 yield places[number], list(values)
 
-    def _share(self, key: str | None, turn: Mapping[int, list[int]], compute: Compute) -> Any:
+    def _share(
+        self,
+        key: str | None,
+        turn: Sequence[int],
+        wanted: Mapping[int, list[int]],
+        missing: Mapping[int, list[int]],
+        stream: Stream,
+    ) -> Any:
         """Return the outputs of this process's shard of a turn, or None where it has none."""
-        rank = self._processes.rank
-        if rank >= len(turn):
+        if self._processes.rank >= len(turn):
             return None
-        number, wanted = list(turn.items())[rank]
-        outputs = self._shard(key, f"{number:06d}", wanted, compute)
-        return pack([outputs[row] for row in wanted])
+        number = turn[self._processes.rank]
+        outputs = self._shard(key, number, missing[number], stream)
+        self._advance(len(wanted[number]) - len(missing[number]))
+        return pack([outputs[row] for row in wanted[number]])
 
     def _shard(
-        self, key: str | None, number: str, wanted: Sequence[int], compute: Compute
+        self, key: str | None, number: int, missing: list[int], stream: Stream
     ) -> dict[int, Any]:
-        """Return the output of each wanted row of one shard, computing what the store lacks."""
-        saved = self._store.load(key, number) if self._store and key else None
-        outputs = dict(zip(saved["rows"], saved["values"], strict=True)) if saved else {}
-        missing = sorted(set(wanted) - set(outputs))
-        alone = self._processes.size == 1
-        self._progress.advance((len(wanted) - len(missing)) * alone)
-        for rows, values in compute(batches(missing, self.place.rows_at_once)):
+        """Return the outputs of one shard by row: what is stored, and from the stream the rest."""
+        outputs = self._stored(key, number)
+        for _ in batches(missing, self.place.rows_at_once):
+            rows, values = next(stream)
             outputs.update(zip(rows, values, strict=True))
-            self._progress.advance(len(rows) * alone)
+            self._advance(len(rows))
         if missing and self._store and key:
             ordered = sorted(outputs)
             content = {"rows": ordered, "values": pack([outputs[row] for row in ordered])}
-            self._store.save(key, number, content)
+            self._store.save(key, f"{number:06d}", content)
         return outputs
+
+    def _missing(self, key: str | None, number: int, wanted: Sequence[int]) -> list[int]:
+        return sorted(set(wanted) - set(self._stored(key, number)))
+
+    def _stored(self, key: str | None, number: int) -> dict[int, Any]:
+        saved = self._store.load(key, f"{number:06d}") if self._store and key else None
+        return dict(zip(saved["rows"], saved["values"], strict=True)) if saved else {}
+
+    def _advance(self, rows: int) -> None:
+        """Count rows; of several processes, the main one counts for all as shards come in."""
+        if self._processes.size == 1:
+            self._progress.advance(rows)
 
 
 def batches(rows: Sequence[int], size: int) -> list[list[int]]:
