@@ -40,6 +40,16 @@ class Slotted:
         self.w = w
 
 
+class SlottedToo(Slotted):
+    pass
+
+
+class Times(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+
 class Buffered(nn.Module):
     def __init__(self, value):
         super().__init__()
@@ -121,10 +131,8 @@ def test_the_arguments_vouch_for_a_named_model_whatever_it_holds():
     assert identity(Holds(clean=lambda text: text), {"size": 8}) != ""
 
 
-def test_device_and_dtype_of_an_object_are_no_attributes():
-    one, two = Holds(dtype=torch.float32, device=CPU), Holds(dtype=torch.float64, device="cpu")
-    assert identity(one) == identity(Holds()) != ""
-    assert identity(two) != ""
+def test_the_device_of_an_object_is_no_attribute():
+    assert identity(Holds(device=CPU)) == identity(Holds()) != ""
 
 
 def test_a_fingerprint_stands_for_everything_in_an_object():
@@ -171,6 +179,33 @@ def test_options_of_modules_change_the_identity_of_an_object():
     assert one != two or one == two == ""
 
 
+@pytest.mark.parametrize("factor", [2.0, torch.nn.ReLU, torch.float16])
+def test_what_parts_of_modules_hold_changes_the_identity_of_an_object(factor):
+    one, two = (identity(Holds(net=nn.Sequential(Times(f)))) for f in (1.0, factor))
+    assert "" != one != two != ""
+
+
+def test_training_mode_changes_the_identity_of_an_object():
+    one, two = (identity(Holds(net=nn.Dropout().train(mode))) for mode in (True, False))
+    assert one != two
+
+
+def test_a_hook_or_a_part_without_a_file_leaves_no_identity(monkeypatch):
+    monkeypatch.setitem(sys.modules, "zz_notebook", types.ModuleType("zz_notebook"))
+    typed = type("Typed", (nn.Module,), {"__module__": "zz_notebook"})()
+    hooked = nn.ReLU()
+    hooked.register_forward_hook(lambda *given: -given[-1])
+    assert [identity(Holds(net=net)) for net in (typed, hooked)] == ["", ""]
+
+
+def test_a_dtype_changes_the_identity_of_an_object():
+    assert identity(Holds(kept=torch.float16)) != identity(Holds(kept=torch.float32))
+
+
+def test_an_object_with_slots_and_more_has_no_identity():
+    assert identity(SlottedToo(torch.ones(1))) == ""
+
+
 def test_slots_change_the_identity_of_an_object():
     one, two = identity(Slotted(torch.ones(1))), identity(Slotted(torch.zeros(1)))
     assert one != two or one == two == ""
@@ -215,6 +250,10 @@ def test_a_row_shows_the_file_name_of_a_path(tmp_path):
 def test_a_row_shows_no_path_within_a_list(tmp_path):
     (tmp_path / "a.pt").touch()
     assert str(tmp_path) not in repr(shown_params({"files": [str(tmp_path / "a.pt"), tmp_path]}))
+
+
+def test_a_row_shows_no_path_within_a_mapping(tmp_path):
+    assert str(tmp_path) not in repr(shown_params({"files": {"a": str(tmp_path / "a.pt")}}))
 
 
 def test_a_row_shows_no_path_to_what_is_not_there(tmp_path):
@@ -279,3 +318,14 @@ def test_a_live_adapter_is_known_with_its_source_weights_and_libraries():
     assert known.source.startswith("Holds sha256:")
     assert known.weights == weights_digest(adapter)
     assert {"numpy", "torch", "pytest"} <= set(known.libraries)
+
+
+def test_the_file_of_a_base_class_is_part_of_the_source(tmp_path):
+    (tmp_path / "zz_base.py").write_text("class Base:\n    size = 1\n")
+    child = "from vlbench.resolve import load_file\nfrom pathlib import Path\n"
+    child += "class Child(load_file(Path(__file__).parent / 'zz_base.py').Base): ...\n"
+    (tmp_path / "zz_child.py").write_text(child)
+    made = load_object("zz_child:Child", [tmp_path])
+    before = identity(made())
+    (tmp_path / "zz_base.py").write_text("class Base:\n    size = 2\n")
+    assert identity(made()) != before

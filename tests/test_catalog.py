@@ -111,6 +111,12 @@ def test_the_tag_of_a_group_selects_its_tasks(source):
     assert load_catalog([source]).task_names(["grouped"]) == {"zz_one": False, "zz_two": False}
 
 
+def test_a_tag_of_a_task_and_a_group_selects_all_of_both(source):
+    task(source, "zz_three", "grouped")
+    names = load_catalog([source]).task_names(["grouped"])
+    assert set(names) == {"zz_one", "zz_two", "zz_three"}
+
+
 def test_a_tag_that_is_a_number_leaves_the_message_whole(tmp_path):
     task(tmp_path, "zz_one", "2021")
     with pytest.raises((SpecError, UnknownNameError), match=r"qqq|zz_one\.yaml:3"):

@@ -42,10 +42,11 @@ def test_a_condition_that_is_not_finite_is_refused():
         {"n": np.int64(4)},
         {"at": {"k": np.int64(1)}},
         {"draws": [np.float32(0.5)]},
+        {"higher_is_better": np.bool_(1)},
     ],
 )
 def test_a_number_that_a_board_cannot_hold_is_refused(numbers):
-    with pytest.raises((TypeError, ValueError), match=r"float32|int64"):
+    with pytest.raises((TypeError, ValueError), match=r"float32|int64|True_"):
         Score(**({"metric": "accuracy", "value": 0.5, "n": 4} | numbers))
 
 

@@ -1,7 +1,8 @@
 import pytest
 
+from vlbench import capabilities
 from vlbench.errors import SpecError
-from vlbench.specs import load_models, load_task
+from vlbench.specs import CAPABILITY_NAMES, load_models, load_task
 
 TASK = """\
 version: 2
@@ -117,7 +118,7 @@ def test_unknown_and_missing_keys_stand_in_one_message(task):
         task("version: 1\nprob: few_shot\ndata: {loader: 'a:b'}\n")
 
 
-@pytest.mark.parametrize("at", ["5", "[shots]", ""])
+@pytest.mark.parametrize("at", ["5", "[shots]", "", "{shots: [1]}", "{shots: ~}", "{1: 2}"])
 def test_the_conditions_of_a_primary_are_a_mapping(task, at):
     with pytest.raises(SpecError, match=r":9: "):
         task(TASK.replace("at: {shots: 1}", f"at: {at}"))
@@ -133,6 +134,11 @@ def test_a_tag_is_a_text(task):
         task(TASK.replace("[one, two]", "[2021, two]"))
 
 
+def test_tags_that_are_no_list_are_told(task):
+    with pytest.raises(SpecError, match=r":5: 'tags' must be list, not 5"):
+        task(TASK.replace("[one, two]", "5"))
+
+
 def test_a_group_needs_no_probe(task):
     assert task("group: [a, b]\ntags: [x]\n").group == ["a", "b"]
 
@@ -140,6 +146,12 @@ def test_a_group_needs_no_probe(task):
 def test_an_empty_group_is_refused(task):
     with pytest.raises(SpecError, match="group"):
         task("group: []\n")
+
+
+@pytest.mark.parametrize("member", ["[a]", "7"])
+def test_a_task_of_a_group_is_a_text(task, member):
+    with pytest.raises(SpecError, match=r":1: a task of a group must be str, not "):
+        task(f"group: [{member}]\n")
 
 
 def test_a_group_with_a_probe_is_refused(task):
@@ -151,6 +163,23 @@ def test_a_models_file_lists_its_models_in_order(models):
     one, two = models("a: {adapter: 'x:Y', params: {k: 1}}\nb: {unavailable: withdrawn}\n")
     assert (one.name, one.adapter, one.params) == ("a", "x:Y", {"k": 1})
     assert (two.name, two.unavailable) == ("b", "withdrawn")
+
+
+def test_a_model_may_be_without_a_capability(models):
+    (model,) = models("a: {adapter: 'x:Y', without: [Classifier]}\n")
+    assert model.without == ["Classifier"]
+
+
+def test_being_without_what_is_no_capability_is_refused(models):
+    with pytest.raises(
+        SpecError, match=r":1: no capability is named 'Clasifier'; did you mean Classifier\?"
+    ):
+        models("a: {adapter: 'x:Y', without: [Clasifier]}\n")
+
+
+def test_every_capability_but_those_made_of_others_may_be_lacking():
+    named = {n for n, thing in vars(capabilities).items() if capabilities.is_capability(thing)}
+    assert named - {"DualEncoder"} == set(CAPABILITY_NAMES)
 
 
 def test_training_images_may_be_written_as_1_2e6(models):

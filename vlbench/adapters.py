@@ -16,8 +16,8 @@ import torch
 
 from vlbench.digests import digest, source_digest, source_text
 
-# Attributes that say where and how, which the identity counts by itself.
-PLACES = (torch.device, torch.dtype)
+# What a module keeps its weights and its parts in, which are counted by themselves.
+APART = {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
 
 # What any adapter computes with, imported by it or not.
 ALWAYS = ("torch", "numpy")
@@ -86,7 +86,9 @@ def library_versions(things: Iterable[Any]) -> dict[str, str]:
 
 
 def _each(change: Callable[[Any], Any], value: Any) -> Any:
-    """Return a value changed, or a list of values, each of them."""
+    """Return a value changed, or each of those in a list or a mapping."""
+    if isinstance(value, dict):
+        return {key: _each(change, item) for key, item in value.items()}
     return [_each(change, item) for item in value] if isinstance(value, list) else change(value)
 
 
@@ -107,13 +109,16 @@ def _shown(value: Any) -> Any:
 def _own_attributes(adapter: Any) -> dict[str, Any] | None:
     """Return what an object holds besides weights, where all of it can be digested, or else None.
 
-    Of a module that is its make: the options of its parts, and the source of their classes.
+    Of a module that is its make: what its parts hold, and the source of their classes.
     """
     if getattr(adapter, "fingerprint", None) is not None:
         return {}
+    if any(vars(kind).get("__slots__") for kind in type(adapter).__mro__):
+        return None
     held = getattr(adapter, "__dict__", None)
     try:
-        rest = {k: v for k, v in (held or {}).items() if not isinstance(v, PLACES)}
+        # A device is counted by its kind alone, by who asks.
+        rest = {k: v for k, v in (held or {}).items() if not isinstance(v, torch.device)}
         made = {name: _make(value) for name, value in rest.items()}
         digest(made)
     except TypeError:
@@ -123,8 +128,23 @@ def _own_attributes(adapter: Any) -> dict[str, Any] | None:
 
 def _make(value: Any) -> Any:
     if isinstance(value, torch.nn.Module):
-        return [repr(value), sorted({str(source_digest(type(part))) for part in value.modules()})]
-    return value
+        return [repr(value), [_part(module) for module in value.modules()]]
+    if isinstance(value, type):
+        return _code(value)
+    return str(value) if isinstance(value, torch.dtype) else value
+
+
+def _part(module: torch.nn.Module) -> Any:
+    held = {name: _make(value) for name, value in vars(module).items() if name not in APART}
+    return [_code(type(module)), held]
+
+
+def _code(kind: type) -> str:
+    """Return a class's name with the digest of its file. Raises TypeError without a file."""
+    code = source_digest(kind)
+    if code is None:
+        raise TypeError(f"cannot digest {kind.__qualname__}, which no file defines")
+    return f"{kind.__qualname__} {code}"
 
 
 def _weights(path: str, value: Any) -> Iterator[tuple[str, Any]]:

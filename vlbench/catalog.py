@@ -45,8 +45,7 @@ class Catalog:
         """Return the tasks that a tag, a glob or `all` selects; a tag may select groups too."""
         tagged = [name for name, task in self.tasks.items() if word in task.tags]
         single = [name for name, task in self.tasks.items() if not task.group]
-        alone = [name for name in tagged if name in single]
-        return alone or tagged or [n for n in single if word == "all" or fnmatchcase(n, word)]
+        return tagged or [n for n in single if word == "all" or fnmatchcase(n, word)]
 
     def _unknown(self, word: str) -> UnknownNameError:
         tags = {tag for task in self.tasks.values() for tag in task.tags}

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from vlbench.errors import SpecError
+from vlbench.errors import SpecError, unknown
 from vlbench.strict_yaml import Document, load_yaml
 
 
@@ -105,11 +105,7 @@ def load_task(file: Path, source: Path) -> list[TaskSpec]:
     document = load_yaml(file)
     values, problems = _checked(document, document.values, TASK_KEYS, ())
     problems += _group_problems(document) if "group" in values else _probe_problems(document)
-    problems += [
-        f"{document.where('tags')}: a tag must be str, not {tag!r}"
-        for tag in values.get("tags", [])
-        if not isinstance(tag, str)
-    ]
+    problems += _text_problems(document, "tags", "a tag")
     if problems:
         raise SpecError("\n".join(problems))
     return [TaskSpec(file.stem, source, document, **values)]
@@ -118,9 +114,17 @@ def load_task(file: Path, source: Path) -> list[TaskSpec]:
 def _group_problems(document: Document) -> list[str]:
     group, where = document.values["group"], document.where("group")
     problems = [] if group else [f"{where}: 'group' is empty; name its tasks"]
+    problems += _text_problems(document, "group", "a task of a group")
     if "probe" in document.values:
         problems.append(f"{where}: a 'group' of tasks has no 'probe' of its own")
     return problems
+
+
+def _text_problems(document: Document, key: str, what: str) -> list[str]:
+    """Return what is no text in a list; a key that holds no list is told elsewhere."""
+    values = document.values.get(key)
+    wrong = [v for v in values if not isinstance(v, str)] if isinstance(values, list) else []
+    return [f"{document.where(key)}: {what} must be str, not {value!r}" for value in wrong]
 
 
 def _probe_problems(document: Document) -> list[str]:
@@ -138,7 +142,9 @@ def _probe_problems(document: Document) -> list[str]:
 
 def _is_primary(primary: Mapping[str, Any]) -> bool:
     named = isinstance(primary.get("metric"), str) and set(primary) <= {"metric", "at"}
-    return named and isinstance(primary.get("at", {}), dict)
+    at = primary.get("at", {})
+    pairs = at.items() if isinstance(at, dict) else [(None, at)]
+    return named and all(isinstance(k, str) and isinstance(v, str | int | float) for k, v in pairs)
 
 
 def load_models(file: Path, source: Path) -> list[ModelSpec]:
@@ -186,7 +192,4 @@ def _without_problems(document: Document, name: str, without: Any) -> list[str]:
     """Return what is no capability among those that a model is said to lack."""
     wrong = [c for c in without if c not in CAPABILITY_NAMES] if isinstance(without, list) else []
     where = document.where(name, "without")
-    known = ", ".join(CAPABILITY_NAMES)
-    return [
-        f"{where}: 'without' names {c!r}, which is no capability; there are {known}" for c in wrong
-    ]
+    return [f"{where}: {unknown('capability', str(c), CAPABILITY_NAMES)}" for c in wrong]

@@ -141,6 +141,8 @@ def test_a_result_of_an_older_version_leaves_the_newer_board(tmp_path):
     written(tmp_path, result("new", version=2), result("old"))
     board = read_board(tmp_path / "t.json")
     assert (board["version"], [row["model"] for row in board["rows"]]) == (2, ["new"])
+    archived = read_board(tmp_path / "archive" / "t.v1.json")
+    assert (archived["version"], [row["model"] for row in archived["rows"]]) == (1, ["old"])
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1, 2]", "5", "null", "\x00", '{"schema": 1'])
