@@ -245,7 +245,7 @@ def test_a_name_is_for_one_model(source):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"device": "gpu"}, "no device is named 'gpu'"),
+        ({"device": "gpu"}, "no device 'gpu' here"),
         ({"dtype": "int8"}, "no dtype is named 'int8'"),
     ],
 )
@@ -412,3 +412,83 @@ def test_evaluate_takes_folders_as_texts_and_auto(source, tmp_path):
 def test_an_option_that_is_none_or_makes_no_sense_is_refused(source, options, message):
     with pytest.raises(UnknownNameError, match=message):
         evaluate(source, **options)
+
+
+def test_another_dtype_is_part_of_the_name(source, tmp_path):
+    evaluate(source, output=tmp_path / "boards")
+    (result,) = evaluate(source, output=tmp_path / "boards", dtype="bfloat16")
+    assert result.model == "mean-colour[dtype=bfloat16]"
+    assert len(board(tmp_path / "boards")["rows"]) == 2
+
+
+def test_a_changed_checkpoint_of_a_bare_name_is_not_kept(source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = Options(include_path=[source], model_args={"weights": "ck"}, output=tmp_path / "b")
+    statuses = []
+    for content in ("one", "other"):
+        (tmp_path / "ck").write_text(content)
+        statuses.append(plan(["mean-colour"], ["few_shot_colours"], options).cells[0].request)
+    assert statuses[0] != statuses[1]
+
+
+def test_a_companion_of_other_arguments_is_not_comparable(source):
+    write(source / "tasks" / "partners.py", PARTNERS.replace("TextEncoder", "ImageEncoder"))
+    task = PARTNER_TASK.replace("one: words, more: [words, words]", "one: a, more: [a]")
+    write(source / "tasks" / "three.yaml", task)
+    found = []
+    for shift in (1, 2):
+        line = f"a: {{adapter: 'colours:MeanColour', params: {{shift: {shift}}}}}\n"
+        write(source / "model_adapters" / "models.yaml", line)
+        (result,) = evaluate(source, model="a", tasks="three")
+        found.append(result.comparable)
+    assert found[0] != found[1]
+
+
+def test_a_loader_that_raises_fails_its_own_tasks_alone(source):
+    write(source / "tasks" / "theirs.py", "def load():\n    raise ValueError('no such year')\n")
+    write(source / "tasks" / "b.yaml", TASK.replace(LOADER, '"theirs:load"'))
+    results = evaluate(source, tasks="few_shot_colours,b")
+    assert {r.task: r.status for r in results} == {"few_shot_colours": "ok", "b": "failed"}
+
+
+def test_a_loader_that_returns_no_data_is_an_error_of_the_file(source):
+    write(source / "tasks" / "theirs.py", "def load():\n    return {}\n")
+    write(source / "tasks" / "b.yaml", TASK.replace(LOADER, '"theirs:load"'))
+    with pytest.raises(SpecError, match="theirs:load returned a dict, not Data"):
+        evaluate(source, tasks="b")
+
+
+LOADER = '"vlbench.data.image_folder:image_folder", root: ../images'
+
+
+def test_no_folder_of_this_machine_enters_a_reason(source, tmp_path):
+    adapters = source / "model_adapters" / "colours.py"
+    message = "raise RuntimeError('no file /home/alice/secret/weights.bin')"
+    adapters.write_text(
+        adapters.read_text().replace('raise RuntimeError("the model broke")', message)
+    )
+    (result,) = evaluate(source, model="fails", output=tmp_path / "boards")
+    assert result.reason.startswith("RuntimeError: no file weights.bin (colours.py:")
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        ("mean-colour", {"data_dir": {"few_shot_color": "x"}}, "did you mean few_shot_colours"),
+        ("mean-colour", {"device": "meta"}, "no device 'meta' here"),
+        (ConstantModel, {}, "give a model's name with its arguments, or an object"),
+        (ConstantModel(), {"model_args": {"size": 3}}, "or an object made with them"),
+        ([ConstantModel(), ConstantModel()], {}, "two models would have rows named ConstantModel"),
+    ],
+)
+def test_a_command_that_makes_no_sense_is_refused(source, model, options, message):
+    with pytest.raises(UnknownNameError, match=message):
+        evaluate(source, model=model, **options)
+
+
+def test_a_probe_that_lacks_an_argument_is_an_error_of_the_file(source):
+    write(source / "tasks" / "theirs.py", "def probe(data, engine):\n    return None\n")
+    text = TASK.replace("probe: few_shot", 'probe: "theirs:probe"')
+    write(source / "tasks" / "b.yaml", text.replace("{shots: [1], trials: 2}", "{}"))
+    with pytest.raises(SpecError, match=r"b\.yaml:2: a probe takes model, data, engine"):
+        evaluate(source, tasks="b")

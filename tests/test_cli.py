@@ -104,7 +104,7 @@ def test_an_output_that_cannot_be_written_exits_with_1(source, tmp_path, capsys)
     [
         (["--model-args", "shift"], "'shift' has no '='"),
         (["--model-args", "shft=1"], "did you mean 'shift'"),
-        (["--device", "gpu"], "no device is named 'gpu'"),
+        (["--device", "gpu"], "no device 'gpu' here"),
         (["--tasks", "few_shot_color"], "did you mean few_shot_colours"),
         (["--model", "mean-color"], "did you mean mean-colour"),
         (["--model", "nowhere.py:Model"], "no file nowhere.py"),

@@ -216,3 +216,39 @@ def test_a_copy_may_be_trained_while_the_live_model_stays():
     with torch.no_grad():
         copied.weight += 1
     assert not torch.equal(live.weight, copied.weight)
+
+
+class Reuses(PlantedFeatures):
+    """Gives the same memory for every batch."""
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        if not hasattr(self, "buffer"):
+            self.buffer = torch.empty(32, self.features.shape[1])
+        return self.buffer[: len(pixels)].copy_(super().encode_images(pixels))
+
+
+def test_an_adapter_may_use_its_memory_again():
+    planted = torch.randn(200, 3)
+    column = labelled_images(50, 50).splits["train"]["image"]
+    features = Engine.for_tests().features(Reuses(planted).encode_images, column)
+    assert torch.equal(features, planted[:100])
+
+
+class Bytes(ConstantModel):
+    """Forgets to scale its pixels."""
+
+    def preprocess(self, image: Image.Image) -> Tensor:
+        return (super().preprocess(image) * 255).byte()
+
+
+def test_pixels_that_are_no_floats_are_refused():
+    column = labelled_images(2).splits["train"]["image"]
+    with pytest.raises(ValueError, match=r"preprocess gave torch\.uint8 \[3, 4, 4\]"):
+        Engine.for_tests().features(Bytes().encode_images, column)
+
+
+@pytest.mark.parametrize("planted", [torch.zeros(4, 0), torch.zeros(4, 2, dtype=torch.int64)])
+def test_features_that_are_no_floats_or_none_are_refused(planted):
+    column = labelled_images(2, 0).splits["train"]["image"]
+    with pytest.raises(ValueError, match="wanted float32"):
+        Engine.for_tests().features(PlantedFeatures(planted).encode_images, column)

@@ -2,12 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
+from vlbench.errors import VlbenchError
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from vlbench.bench import evaluate
 
-__all__ = ["__version__", "evaluate"]
+__all__ = ["VlbenchError", "__version__", "evaluate"]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+import vlbench
 from vlbench.digests import digest, source_digest, source_text
 
 # What a module keeps its weights and its parts in, which are counted by themselves.
 APART = {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
 
 # What any adapter computes with, imported by it or not.
-ALWAYS = ("torch", "numpy")
+ALWAYS = ("torch", "numpy", "PIL")
 
 
 class Known(NamedTuple):
@@ -47,7 +48,8 @@ def know(
     weights = weights_digest(adapter)
     libraries = library_versions([type(adapter)])
     known_by = None if code is None else _own_attributes(adapter) if params is None else params
-    parts = [source, known_by, weights, str(dtype), device.type, libraries]
+    ours = [vlbench.__version__, _own_modules(type(adapter))]
+    parts = [source, known_by, weights, str(dtype), device.type, libraries, ours]
     identity = "" if known_by is None else digest(parts)
     return Known(adapter, source, weights, identity, libraries)
 
@@ -80,7 +82,7 @@ def library_versions(things: Iterable[Any]) -> dict[str, str]:
     """Return the version of each installed library that the things' files import, and torch's."""
     names = set(ALWAYS)
     for thing in things:
-        names |= set(_imports(source_text(thing)))
+        names |= {name.partition(".")[0] for name in _imports(source_text(thing))}
     found = {name: _version(name) for name in sorted(names)}
     return {name: version for name, version in found.items() if version}
 
@@ -94,7 +96,7 @@ def _each(change: Callable[[Any], Any], value: Any) -> Any:
 
 def _as_path(value: Any) -> Any:
     """Return a text as a path where it is written like one and something lies there."""
-    if isinstance(value, str) and ("/" in value or Path(value).suffix):
+    if isinstance(value, str) and value:
         with suppress(OSError):  # too long to be a path
             return Path(value) if Path(value).exists() else value
     return value if not isinstance(value, Path) or value.exists() else str(value)
@@ -162,12 +164,19 @@ def _weights(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _imports(source: str) -> Iterator[str]:
-    """Yield the top-level names of the packages that a source file imports."""
+    """Yield the modules that a source file imports, or imports names from, and `module.name`."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.partition(".")[0]
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _own_modules(adapter: type) -> dict[str, str | None]:
+    """Return the source digest of each module of vlbench that an adapter's file imports."""
+    named = {name for name in _imports(source_text(adapter)) if name.startswith("vlbench.")}
+    return {name: source_digest(sys.modules[name]) for name in sorted(named) if name in sys.modules}
 
 
 def _version(package: str) -> str:

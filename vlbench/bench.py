@@ -18,13 +18,14 @@ from vlbench.errors import (
     SpecError,
     UnknownNameError,
     VlbenchError,
+    unknown,
 )
 from vlbench.leaderboard import boards
-from vlbench.model_plans import plan_model
+from vlbench.model_plans import ModelPlan, plan_model
 from vlbench.options import Options
 from vlbench.results import Result
 from vlbench.session import Session
-from vlbench.task_plans import plan_task
+from vlbench.task_plans import TaskPlan, plan_task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +71,7 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
         kinds = {type(problem) for problem in problems}
         kind = UnknownNameError if kinds == {UnknownNameError} else SpecError
         raise kind("\n".join(dict.fromkeys(str(problem) for problem in problems)))
-    if options.name and len(model_plans) != 1:
-        raise UnknownNameError(f"--name is for one model, not {len(model_plans)}")
+    _refuse_names(model_plans, task_plans, options)
     shelf = Shelf(options)
     cells = [judge(model, task, shelf) for model in model_plans for task in task_plans]
     absent = [c for c in cells if c.status == "unavailable" and c.task.named]
@@ -86,19 +86,36 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
     return Plan(cells=same, options=options, processes=processes)
 
 
+def _refuse_names(models: Sequence[ModelPlan], tasks: Sequence[TaskPlan], options: Options) -> None:
+    """Raise UnknownNameError for names that two models share, or that no data have."""
+    if options.name and len(models) != 1:
+        raise UnknownNameError(f"--name is for one model, not {len(models)}")
+    names = [model.name for model in models]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UnknownNameError(
+            f"two models would have rows named {', '.join(twice)}; run them apart"
+        )
+    known = {task.spec.name for task in tasks} | {task.loader.__name__ for task in tasks}
+    for name in options.data_dir:
+        if name and name not in known:
+            raise unknown("selected task, or loader of one,", name, known)
+
+
 def evaluate(
     model: Any, tasks: str | Sequence[str], *, progress: Progress | None = None, **options: Any
 ) -> list[Result]:
     """Return a result for every task that `tasks` selects and that has data here.
 
-    `model` is a name, FILE:Class, or an adapter object; several names stand in one text,
-    separated by commas, as do several tasks. The keywords are those of `Options`. Boards are
+    `model` is a name, FILE:Class, or an adapter object; several stand in a list, or names in one
+    text, separated by commas, as do several tasks. The keywords are those of `Options`. Boards are
     written only where `output` is given.
 
     Raises VlbenchError where the command line would exit with 2. A model that does not load
     gives failed results, which no board holds.
     """
-    models = model.split(",") if isinstance(model, str) else [model]
+    several = model.split(",") if isinstance(model, str) else model
+    models = list(dict.fromkeys(several)) if isinstance(several, list | tuple) else [several]
     words = tasks.split(",") if isinstance(tasks, str) else list(tasks)
     return run(plan(models, words, Options.of(**options)), progress).results
 

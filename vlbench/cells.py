@@ -11,7 +11,8 @@ from vlbench.adapters import contents, know, library_versions
 from vlbench.capabilities import lacking
 from vlbench.data.records import Data
 from vlbench.digests import digest, source_digest
-from vlbench.errors import CannotDo, DataAbsent, DataError, SpecError
+from vlbench.engine.processes import verdict
+from vlbench.errors import CannotDo, DataAbsent, SpecError
 from vlbench.leaderboard import boards
 from vlbench.model_plans import ModelPlan
 from vlbench.options import Options
@@ -48,6 +49,9 @@ class Shelf:
         if key not in self._loaded:
             data = task.loader(**arguments)
             limit = self.options.limit
+            if not isinstance(data, Data):
+                found = type(data).__name__
+                raise SpecError(f"{task.spec.data['loader']} returned a {found}, not Data")
             self._loaded[key] = data if limit is None else data.limited(limit)
         _refuse_other_width(self._loaded[key], task, model)
         return self._loaded[key]
@@ -80,8 +84,10 @@ def judge(model: ModelPlan, task: TaskPlan, shelf: Shelf) -> Cell:
         return Cell(model=model, task=task, status="skipped", reason=str(error))
     except DataAbsent as error:
         return Cell(model=model, task=task, status="unavailable", reason=str(error))
-    except DataError as error:
-        return Cell(model=model, task=task, status="failed", reason=str(error))
+    except SpecError:
+        raise
+    except Exception as error:  # noqa: BLE001 - somebody's loader: any error is a result
+        return Cell(model=model, task=task, status="failed", reason=verdict(error).value)
     request = _request(model, task, data, shelf.options)
     row = boards.kept_row(shelf.options.output, task.spec.name, model.name, request)
     if row is None or shelf.options.overwrite:
@@ -97,12 +103,12 @@ def _request(model: ModelPlan, task: TaskPlan, data: Data, options: Options) -> 
     partners = [p for partners in task.companions.values() for p in partners]
     models = [made for whole in (model, *partners) for made in whole.parts()]
     code: list[Any] = [task.probe, *(made.adapter for made in models)]
-    sources = {thing.__qualname__: source_digest(thing) for thing in code}
+    sources = [[thing.__qualname__, source_digest(thing)] for thing in code]
     identity = "made here"
     if model.instance is not None:
         place = options.torch_device(), options.torch_dtype()
         identity = know(model.instance, None, *place).identity
-    if not identity or None in sources.values():
+    if not identity or not all(found for _, found in sources):
         return ""
     return digest(
         {

@@ -47,7 +47,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from vlbench.progress import Bar
 
     options = _options(arguments)
-    planned = plan(arguments.model.split(","), arguments.tasks.split(","), options)
+    models = list(dict.fromkeys(arguments.model.split(",")))
+    planned = plan(models, arguments.tasks.split(","), options)
     console = _console(quiet=not planned.processes.is_main)
     print_plan(console, planned)
     if arguments.dry_run:
@@ -128,6 +129,7 @@ def _validate(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     from vlbench.bench import load_model
     from vlbench.check import check_adapter
+    from vlbench.engine.processes import verdict
     from vlbench.options import Options
 
     options = Options(
@@ -137,7 +139,13 @@ def _check(arguments: argparse.Namespace) -> int:
         dtype=arguments.dtype,
         offline=arguments.offline,
     )
-    adapter, without = load_model(arguments.model, options)
+    try:
+        adapter, without = load_model(arguments.model, options)
+    except VlbenchError:
+        raise
+    except Exception as error:  # noqa: BLE001 - somebody's adapter: that it does not load is found
+        print(f"FAILED does not load: {verdict(error).value}")
+        return FAILED
     findings = check_adapter(adapter, without=without, device=options.torch_device())
     for finding in findings:
         mark = "ok    " if finding.ok else "FAILED"

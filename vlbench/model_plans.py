@@ -67,6 +67,10 @@ def plan_model(
     Raises SpecError and UnknownNameError.
     """
     if not isinstance(model, str):
+        if isinstance(model, type) or options.model_args:
+            raise UnknownNameError(
+                f"{model!r}: give a model's name with its arguments, or an object made with them"
+            )
         name = options.name or type(model).__name__
         spec = ModelSpec(name, Path(), Document(Path(name), {}, {}))
         return ModelPlan(name=name, spec=spec, adapter=type(model), overrides={}, instance=model)
@@ -81,7 +85,7 @@ def plan_model(
     partners = {k: v for k, v in named.items() if v and is_capability(wanted.get(k))}
     above = (*above, spec.name)
     return ModelPlan(
-        name=options.name or spec.name + _shown(options.model_args),
+        name=options.name or spec.name + _shown(options),
         spec=spec,
         adapter=adapter,
         overrides=options.model_args,
@@ -100,8 +104,10 @@ def _from_file(model: str) -> ModelSpec:
     return ModelSpec(name, file.parent, Document(file, {}, {}), adapter=f"{file.stem}:{name}")
 
 
-def _shown(overrides: Mapping[str, Any]) -> str:
+def _shown(options: Options) -> str:
     """Return `[k=v,...]` of what the user overrode, paths as file names."""
+    usual = options.dtype == Options().dtype
+    overrides = dict(options.model_args) | ({} if usual else {"dtype": options.dtype})
     pairs = [f"{key}={_word(value)}" for key, value in sorted(overrides.items())]
     return f"[{','.join(pairs)}]" if pairs else ""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from vlbench.arguments import model_args
 from vlbench.engine.processes import local_device
 from vlbench.errors import UnknownNameError, unknown
 
@@ -59,6 +60,8 @@ class Options:
         words["include_path"] = [Path(folder) for folder in ([include] if one else include)]
         named = {"": folders} if isinstance(folders, str | Path) else folders
         words["data_dir"] = {name: Path(folder) for name, folder in named.items()}
+        if isinstance(words.get("model_args"), str):
+            words["model_args"] = model_args(words["model_args"])
         if words.get("batch_size") == "auto":
             words["batch_size"] = None
         return cls(**words)
@@ -77,9 +80,12 @@ class Options:
     def torch_device(self) -> torch.device:
         """Return this process's device; `auto` is its GPU where there is one."""
         try:
-            return local_device(self.device)
-        except RuntimeError as error:
-            raise UnknownNameError(f"no device is named '{self.device}'") from error
+            device = local_device(self.device)
+            torch.zeros(1, device=device).item()
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            why = str(error).partition("\n")[0]
+            raise UnknownNameError(f"no device '{self.device}' here: {why}") from error
+        return device
 
     def torch_dtype(self) -> torch.dtype:
         """Return the dtype that adapters compute in."""

@@ -17,6 +17,7 @@ from vlbench.catalog import shipped_source
 from vlbench.cells import Cell
 from vlbench.digests import digest
 from vlbench.engine.passes import Place
+from vlbench.resolve import parameters
 
 
 def provenance_of(
@@ -24,7 +25,7 @@ def provenance_of(
 ) -> dict[str, Any]:
     """Return what a row says of its making, the same on every rerun."""
     assert cell.data
-    params = cell.model.params(cell.task.spec)
+    params = with_defaults(cell.model.adapter, cell.model.params(cell.task.spec))
     companions = {
         plan.name: known.weights
         for key, plans in cell.task.companions.items()
@@ -42,11 +43,26 @@ def provenance_of(
     }
 
 
-def comparable_of(cell: Cell, companions: Mapping[str, str]) -> str:
+def comparable_of(cell: Cell, partners: Mapping[str, Sequence[Known]]) -> str:
     """Return the digest of what rows must share to be compared."""
     assert cell.data
     regions = cell.model.spec.regions.get("kind") if cell.task.regions else None
+    companions = {
+        key: [
+            [k.source, k.weights, shown_params(p.params())]
+            for p, k in zip(plans, known, strict=True)
+        ]
+        for key, plans in cell.task.companions.items()
+        for known in [partners[key]]
+    }
     return digest([cell.task.fixed, cell.data.digest(), companions, regions])
+
+
+def with_defaults(adapter: type, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments together with the defaults of those that were not given."""
+    known = {name: p.default for name, p in parameters(adapter).items()}
+    plain = (bool, int, float, str)
+    return {k: v for k, v in known.items() if type(v) in plain and k != "device"} | dict(params)
 
 
 def run_facts(place: Place, processes: int, seconds: float) -> dict[str, Any]:

@@ -15,11 +15,13 @@ if TYPE_CHECKING:  # reading a board must not cost the import of torch
     import torch
 
     Artifact: TypeAlias = torch.Tensor | pa.Table | Path
+else:
+    Artifact = Any
 
 At = Mapping[str, str | int | float]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Score:
     """One number: a metric's value under the conditions `at`, with what it takes to judge it.
 
@@ -51,7 +53,7 @@ class Score:
             raise ValueError(message)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Outcome:
     """What a probe found: scores, counts, artifacts to keep, and notes to read."""
 
@@ -63,6 +65,11 @@ class Outcome:
     def __post_init__(self) -> None:
         """Refuse what cannot be written as a number."""
         _refuse_foreign(list(self.counts.values()))
+        for name, artifact in self.artifacts.items():
+            module = type(artifact).__module__.partition(".")[0]
+            if not isinstance(artifact, Path) and module not in {"torch", "pyarrow"}:
+                kind = type(artifact).__name__
+                raise TypeError(f"artifact '{name}' is a {kind}; give a tensor, a table or a path")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import re
 import shutil
 import tempfile
 import time
 from collections.abc import Mapping
+from inspect import signature
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -30,6 +32,9 @@ from vlbench.provenance import comparable_of, provenance_of, run_facts
 from vlbench.resolve import parameters
 from vlbench.results import Outcome, Result, counts_of, read_result, require_primary
 from vlbench.task_plans import TaskPlan
+
+# The folders of an absolute path: of somebody's machine, which no row may tell of.
+LOCAL_PATH = re.compile(r"(?<![\w:/.])/(?:[^\s'\"/]+/)+")
 
 
 class Ran(NamedTuple):
@@ -105,7 +110,7 @@ class Session:
             key: [self.load(plan) for plan in plans] for key, plans in cell.task.companions.items()
         }
         provenance = provenance_of(cell, self._model, partners, self._options.dtype)
-        comparable = comparable_of(cell, provenance["companions"])
+        comparable = comparable_of(cell, partners)
         if self._writes and not self._options.overwrite:
             draft = self.result(cell, "ok", comparable=comparable, provenance=provenance)
             boards.refuse_clash(self._output, draft)
@@ -196,7 +201,7 @@ class Session:
             model=cell.model.name,
             status=status,
             request=cell.request,
-            **rest,
+            **rest | {"reason": LOCAL_PATH.sub("", rest.get("reason", ""))},
         )
 
     def load(self, model: ModelPlan, task: TaskPlan | None = None) -> Known:
@@ -207,7 +212,10 @@ class Session:
             return self._live[key]
         inner = {name: self.load(partner) for name, partner in model.partners.items()}
         place = {"device": self._device, "dtype": self._dtype}
-        given = {k: v for k, v in place.items() if k in parameters(model.adapter)}
+        takes_any = any(
+            p.kind is p.VAR_KEYWORD for p in signature(model.adapter).parameters.values()
+        )
+        given = {k: v for k, v in place.items() if takes_any or k in parameters(model.adapter)}
         made = {k: inner[k].adapter if k in inner else v for k, v in params.items()}
         adapter = model.adapter(**given, **made)
         known_by = contents(params) | {k: v.identity for k, v in inner.items()}

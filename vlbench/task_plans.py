@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,11 @@ def plan_task(catalog: Catalog, name: str, named: bool, options: Options) -> Tas
     probe_name = spec.probe if ":" in spec.probe else f"{spec.probe}:{spec.probe}"
     probe = find_object(where("probe"), probe_name, spec.folders, "vlbench.probes.")
     loader = find_object(where("data", "loader"), spec.data["loader"], spec.folders)
+    lacking_names = [name for name in PROBE_FILLED if name not in _named(where("probe"), probe)]
+    if lacking_names:
+        raise SpecError(
+            f"{where('probe')}: a probe takes model, data, engine; this lacks {lacking_names}"
+        )
     params, problems = _checked(where("probe"), probe, spec.params, PROBE_FILLED)
     lines = [f"{where('params', p.key)}: {p.message}" for p in problems]
     given = _data_arguments(spec, getattr(loader, "__name__", ""), options)
@@ -108,6 +113,13 @@ def plan_task(catalog: Catalog, name: str, named: bool, options: Options) -> Tas
         companions=companions,
         options=options,
     )
+
+
+def _named(where: str, function: Any) -> Collection[str]:
+    try:
+        return parameters(function)
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}") from error
 
 
 def _checked(

@@ -87,7 +87,12 @@ class Encode:
         if values.ndim != 2 or len(values) != len(rows):
             shape = list(values.shape)
             raise ValueError(f"{self.name} gave {shape} for {len(rows)} rows; wanted [N, D]")
-        values = values.detach().to("cpu", torch.float32)
+        if not values.is_floating_point() or values.shape[1] == 0:
+            raise ValueError(
+                f"{self.name} gave {values.dtype} {list(values.shape)}; wanted float32"
+            )
+        # A copy, because an adapter may use its memory again for the next batch.
+        values = values.detach().to("cpu", torch.float32, copy=True)
         bad = [row for row, v in zip(rows, values, strict=True) if not v.isfinite().all()]
         if bad:
             raise ValueError(f"{self.name} gave NaN or infinite values for row {bad[0]}")
@@ -104,7 +109,7 @@ class _Rows(Dataset[Any]):
     def __getitem__(self, rows: list[int]) -> Any:
         try:
             values = [self._column.stored[row] for row in rows]
-            return stack([self._prepare(v) for v in values]) if self._prepare else values
+            return stack([_pixels(self._prepare(v)) for v in values]) if self._prepare else values
         except (VlbenchError, OSError, ValueError) as error:
             return error
 
@@ -112,6 +117,13 @@ class _Rows(Dataset[Any]):
 def stack(values: list[Tensor]) -> Tensor | list[Tensor]:
     """Return tensors of one shape as one, which leaves a worker faster than many do."""
     return torch.stack(values) if len({value.shape for value in values}) == 1 else values
+
+
+def _pixels(value: Any) -> Tensor:
+    if not isinstance(value, Tensor) or value.dtype != torch.float32 or value.ndim != 3:
+        found = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value)
+        raise ValueError(f"preprocess gave {found}; wanted float32 [3, H, W] in [0, 1]")
+    return value
 
 
 class Apply:

@@ -27,10 +27,22 @@ def read_board(file: Path) -> dict[str, Any] | None:
     except (OSError, ValueError) as error:
         raise SpecError(f"{file}: is no board: {error}") from error
     parts: dict[str, Any] = board if isinstance(board, dict) else {}
-    whole = isinstance(parts.get("rows"), list) and "primary" in parts and "version" in parts
-    if not whole or parts.get("schema") != SCHEMA:
+    if parts.get("schema") != SCHEMA or not _is_whole(parts):
         raise SpecError(f"{file}: is no board of schema {SCHEMA}; this vlbench reads no other")
     return parts
+
+
+def _is_whole(board: Mapping[str, Any]) -> bool:
+    """Return whether a file has what is read of a board."""
+    rows, primary = board.get("rows"), board.get("primary")
+    wanted = {"model", "status", "comparable", "scores", "counts"}
+    good = isinstance(rows, list) and all(isinstance(r, dict) and wanted <= r.keys() for r in rows)
+    return (
+        good
+        and isinstance(board.get("version"), int)
+        and isinstance(primary, dict)
+        and {"metric", "at"} <= primary.keys()
+    )
 
 
 def kept_row(output: Path | None, task: str, model: str, request: str) -> dict[str, Any] | None:

@@ -37,12 +37,14 @@ def greedy(counts: Counts) -> int:
 def code_rule(counts: Counts) -> int:
     """Return the items right where each class takes its largest cluster, as the paper's code does.
 
-    A cluster that several classes take goes to the last of them, one that none takes to class 0.
+    A cluster that several classes take goes to the last of them, one that none takes to class 0;
+    a class without items takes none.
     Of equal overlaps, a class takes the lower cluster (in the code: whichever the sort gives).
     """
     label_of = np.zeros(len(counts), dtype=np.int64)
     for label, cluster in enumerate(counts.argmax(0)):
-        label_of[cluster] = label
+        if counts[:, label].any():
+            label_of[cluster] = label
     return int(counts[np.arange(len(counts)), label_of].sum())
 
 
