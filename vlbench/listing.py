@@ -49,12 +49,13 @@ def _summary(spec: TaskSpec | ModelSpec) -> dict[str, Any]:
 
 def _functions(folder: Path, wanted: Any) -> Iterator[dict[str, Any]]:
     """Yield the wanted public functions of a folder's files, read as text."""
-    for file in sorted(folder.glob("*.py")):
+    for file in sorted(folder.rglob("*.py")):
         for node in _parsed(file).body:
             if isinstance(node, ast.FunctionDef) and node.name[0] != "_" and wanted(node):
                 about = (ast.get_docstring(node) or "").partition("\n")[0]
                 shipped = folder.parent == PACKAGE
-                module = f"vlbench.{folder.name}.{file.stem}" if shipped else file.stem
+                inner = ".".join(file.relative_to(folder).with_suffix("").parts)
+                module = f"vlbench.{folder.name}.{inner}" if shipped else file.stem
                 name = f"{module}:{node.name}"
                 yield {"name": name, "tags": [], "file": str(file), "about": about}
 

@@ -1,0 +1,212 @@
+"""Five captions of a scene: templates with words, parts of speech, arcs and phrases.
+
+A template says only what is true of the drawing; where nothing fits, it says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from numpy.random import Generator
+
+from vlbench.data.scenes.facts import Group, View
+from vlbench.data.scenes.grammar import (
+    NUMBERS,
+    Phrase,
+    Sentence,
+    enumerate_groups,
+    name,
+    plain,
+    scenery,
+)
+from vlbench.data.scenes.wording import PREPOSITIONS, VERBS, act, prepose, some_fact, verb_of
+
+Template = Callable[[View, Generator], Sentence | None]
+
+PARTICIPLES = ("placed", "drawn", "painted", "seen")
+PICTURES = ("picture", "drawing", "image")
+
+
+def captions(view: View, rng: Generator, *, count: int = 5) -> list[Sentence]:
+    """Return different captions; the first names everything by its fine-grained noun."""
+    found = {sentence.text(): sentence for sentence in [_complete(view, rng)]}
+    while len(found) < count:
+        for i in rng.permutation(len(TEMPLATES)).tolist():
+            sentence = TEMPLATES[i](view, rng)
+            if sentence and len(found) < count:
+                found.setdefault(sentence.text(), sentence)
+    return list(found.values())
+
+
+def _complete(view: View, rng: Generator) -> Sentence:
+    forms = (_shows, _there, _fragment, _picture_of)
+    return forms[int(rng.integers(len(forms)))](view, rng)
+
+
+def _shows(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
+    """Say `the picture shows A and B .`."""
+    sentence = Sentence()
+    subject = plain(sentence, "the", str(rng.choice(PICTURES)))
+    root = sentence.say("shows", "VERB")
+    sentence.hang("nsubj", root, subject)
+    sentence.hang("dobj", root, enumerate_groups(sentence, _shuffled(view, rng), rng, exact=exact))
+    sentence.stop(root)
+    return sentence
+
+
+def _there(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
+    """Say `there are A and B .`, at times with the background."""
+    sentence, groups = Sentence(), _shuffled(view, rng)
+    there = sentence.say("there", "PRON")
+    root = sentence.say("is" if len(groups[0].members) == 1 else "are", "VERB")
+    sentence.hang("expl", root, there)
+    sentence.hang("nsubj", root, enumerate_groups(sentence, groups, rng, exact=exact))
+    if rng.random() < 0.4:
+        scenery(sentence, view.background, root)
+    sentence.stop(root)
+    return sentence
+
+
+def _fragment(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
+    """Say `A and B on a striped background .`."""
+    sentence = Sentence()
+    root = enumerate_groups(sentence, _shuffled(view, rng), rng, exact=exact)
+    scenery(sentence, view.background, root)
+    sentence.stop(root)
+    return sentence
+
+
+def _picture_of(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
+    """Say `a drawing of A and B .`."""
+    sentence = Sentence()
+    noun = str(rng.choice(PICTURES))
+    root = plain(sentence, "an" if noun == "image" else "a", noun)
+    preposition = sentence.add("of", "ADP", "prep", root)
+    groups = _shuffled(view, rng)
+    sentence.hang("pobj", preposition, enumerate_groups(sentence, groups, rng, exact=exact))
+    sentence.stop(root)
+    return sentence
+
+
+def _some(view: View, rng: Generator) -> Sentence:
+    """Name some of what is there, by fine-grained nouns or categories."""
+    groups = _shuffled(view, rng)
+    few = View(groups[: 1 + int(rng.integers(len(groups)))], [], [], view.background, 0)
+    forms = (_shows, _fragment, _picture_of)
+    return forms[int(rng.integers(len(forms)))](few, rng, exact=False)
+
+
+def _related(view: View, rng: Generator) -> Sentence | None:
+    """Say `A above B .`, `A drawn above B .` or `there is A above B .`."""
+    fact = some_fact(view, rng, PREPOSITIONS)
+    if not fact:
+        return None
+    sentence, form = Sentence(), rng.integers(3)
+    there = sentence.say("there", "PRON") if form == 0 else -1
+    verb = sentence.say("is", "VERB") if form == 0 else -1
+    subject = holder = name(sentence, fact.subject, rng)
+    if form == 0:
+        sentence.hang("expl", verb, there)
+        sentence.hang("nsubj", verb, subject)
+    if form == 1:
+        holder = sentence.add(str(rng.choice(PARTICIPLES)), "VERB", "partmod", subject)
+    prepose(sentence, fact, holder, rng)
+    sentence.stop(verb if form == 0 else subject)
+    return sentence
+
+
+def _acting(view: View, rng: Generator) -> Sentence | None:
+    """Say `A faces B .` or `A is facing B .`."""
+    fact = some_fact(view, rng, VERBS)
+    if not fact:
+        return None
+    sentence, (present, participle) = Sentence(), verb_of(fact, rng)
+    subject = name(sentence, fact.subject, rng)
+    goes_on = rng.random() < 0.5
+    helping = [sentence.say("is", "AUX")] if goes_on else []
+    verb = act(sentence, fact, participle if goes_on else present, rng)
+    sentence.hang("nsubj", verb, subject)
+    sentence.hang("aux", verb, *helping)
+    sentence.stop(verb)
+    return sentence
+
+
+def _caught_acting(view: View, rng: Generator) -> Sentence | None:
+    """Say `a picture of A facing B .`."""
+    fact = some_fact(view, rng, VERBS)
+    if not fact:
+        return None
+    sentence = Sentence()
+    root = plain(sentence, "a", "picture")
+    preposition = sentence.add("of", "ADP", "prep", root)
+    subject = name(sentence, fact.subject, rng)
+    sentence.hang("pobj", preposition, subject)
+    verb = act(sentence, fact, verb_of(fact, rng)[1], rng)
+    sentence.hang("partmod", subject, verb)
+    sentence.stop(root)
+    return sentence
+
+
+def _counted(view: View, rng: Generator) -> Sentence:
+    """Say `three things on a striped background .` or `there are three things .`."""
+    sentence, form = Sentence(), rng.integers(2)
+    there = [sentence.say("there", "PRON")] if form else []
+    verb = sentence.say("is" if view.count == 1 else "are", "VERB") if form else -1
+    number = sentence.say(NUMBERS[view.count], "NUM")
+    noun = sentence.say("thing" if view.count == 1 else "things", "NOUN")
+    sentence.hang("num", noun, number)
+    members = tuple(sorted(i for group in view.groups for i in group.members))
+    sentence.phrases.append(Phrase(number, noun + 1, members))
+    if form:
+        sentence.hang("expl", verb, *there)
+        sentence.hang("nsubj", verb, noun)
+    scenery(sentence, view.background, noun)
+    sentence.stop(verb if form else noun)
+    return sentence
+
+
+def _described(view: View, rng: Generator) -> Sentence | None:
+    """Say `a dog is red .`, or, of a textured thing, `a dog covered with spots .`."""
+    if not view.singles:
+        return None
+    group = view.singles[int(rng.integers(len(view.singles)))]
+    sentence, thing = Sentence(), group.things[0]
+    subject = name(sentence, group, rng, bare=True)
+    if thing.texture != "plain" and rng.random() < 0.6:
+        verb = sentence.add(str(rng.choice(["covered", "decorated"])), "VERB", "partmod", subject)
+        preposition = sentence.add("with", "ADP", "prep", verb)
+        marks = "stripes" if thing.texture == "striped" else "spots"
+        sentence.add(marks, "NOUN", "pobj", preposition)
+        sentence.stop(subject)
+        return sentence
+    copula = sentence.say("is", "AUX")
+    root = sentence.say(thing.colour, "ADJ")
+    sentence.hang("nsubj", root, subject)
+    sentence.hang("cop", root, copula)
+    sentence.stop(root)
+    return sentence
+
+
+def _located(view: View, rng: Generator) -> Sentence | None:
+    """Say `a dog at the top of the picture .`."""
+    if not view.places:
+        return None
+    group, place = view.places[int(rng.integers(len(view.places)))]
+    sentence = Sentence()
+    root = name(sentence, group, rng)
+    preposition = sentence.add("at", "ADP", "prep", root)
+    side = plain(sentence, "the", place)
+    sentence.hang("pobj", preposition, side)
+    of = sentence.add("of", "ADP", "prep", side)
+    sentence.hang("pobj", of, plain(sentence, "the", str(rng.choice(PICTURES))))
+    sentence.stop(root)
+    return sentence
+
+
+TEMPLATES: Sequence[Template] = (
+    _some, _related, _related, _related, _acting, _caught_acting, _counted, _described, _located,
+)  # fmt: skip
+
+
+def _shuffled(view: View, rng: Generator) -> list[Group]:
+    return [view.groups[i] for i in rng.permutation(len(view.groups)).tolist()]

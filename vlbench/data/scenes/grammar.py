@@ -1,0 +1,145 @@
+"""Sentences as they are built: words, universal parts of speech, Stanford dependencies, phrases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from numpy.random import Generator
+
+from vlbench.data.scenes.facts import Group
+from vlbench.data.scenes.layout import Thing
+from vlbench.data.scenes.world import FAMILY, plural
+
+NUMBERS = ("zero", "one", "two", "three", "four")
+
+
+class Arc(NamedTuple):
+    """A Stanford dependency between two words of a caption; the root is no word's dependent."""
+
+    relation: str
+    head: int
+    dependent: int
+
+
+class Phrase(NamedTuple):
+    """Words start..stop of a caption (stop excluded) and the boxes that they name, if any."""
+
+    start: int
+    stop: int
+    boxes: tuple[int, ...]
+
+
+@dataclass
+class Sentence:
+    """A sentence that grows: each word hangs on a head that may come later."""
+
+    words: list[str] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+    arcs: list[Arc] = field(default_factory=list)
+    phrases: list[Phrase] = field(default_factory=list)
+
+    def say(self, word: str, tag: str) -> int:
+        """Add a word and return its index."""
+        self.words.append(word)
+        self.tags.append(tag)
+        return len(self.words) - 1
+
+    def hang(self, relation: str, head: int, *dependents: int) -> None:
+        """Make words dependents of a head."""
+        self.arcs += [Arc(relation, head, dependent) for dependent in dependents]
+
+    def add(self, word: str, tag: str, relation: str, head: int) -> int:
+        """Add a word that hangs on an earlier one, and return its index."""
+        index = self.say(word, tag)
+        self.hang(relation, head, index)
+        return index
+
+    def stop(self, root: int) -> None:
+        """End the sentence."""
+        self.add(".", "PUNCT", "punct", root)
+
+    def text(self) -> str:
+        """Return the words with blanks between them."""
+        return " ".join(self.words)
+
+
+def name(
+    sentence: Sentence, group: Group, rng: Generator, *, exact: bool = False, bare: bool = False
+) -> int:
+    """Say a noun phrase that is true of a group and return the index of its noun.
+
+    `exact` asks for the fine-grained noun (otherwise it may be the category's), `bare` for `the`
+    instead of `a` and adjectives.
+    """
+    noun = group.noun if exact or rng.random() < 0.7 else group.category
+    number = len(group.members)
+    adjectives = [] if bare else _adjectives(group, rng)
+    toy = ["toy"] if rng.random() < 0.12 and FAMILY[group.category] != "plant" else []
+    word = noun if number == 1 else plural(noun)
+    ahead = [*adjectives, *toy, word]
+    if number > 1:
+        opening = (NUMBERS[number], "NUM", "num")
+    elif bare:
+        opening = ("the", "DET", "det")
+    else:
+        opening = ("an" if ahead[0][0] in "aeiou" else "a", "DET", "det")
+    start = sentence.say(opening[0], opening[1])
+    described = [sentence.say(adjective, "ADJ") for adjective in adjectives]
+    compound = [sentence.say(word, "NOUN") for word in toy]
+    head = sentence.say(word, "NOUN")
+    sentence.hang(opening[2], head, start)
+    sentence.hang("amod", head, *described)
+    sentence.hang("nn", head, *compound)
+    sentence.phrases.append(Phrase(start, head + 1, group.members))
+    return head
+
+
+def plain(sentence: Sentence, *words: str) -> int:
+    """Say a noun phrase of a determiner, adjectives and a noun that names no box."""
+    start = sentence.say(words[0], "DET")
+    described = [sentence.say(word, "ADJ") for word in words[1:-1]]
+    head = sentence.say(words[-1], "NOUN")
+    sentence.hang("det", head, start)
+    sentence.hang("amod", head, *described)
+    return head
+
+
+def scenery(sentence: Sentence, background: str, head: int) -> None:
+    """Say where all of it is, hanging on `head`: `on a striped background`."""
+    preposition = sentence.add("on", "ADP", "prep", head)
+    start = len(sentence.words)
+    noun = plain(sentence, "a", background, "background")
+    sentence.hang("pobj", preposition, noun)
+    sentence.phrases.append(Phrase(start, noun + 1, ()))
+
+
+def enumerate_groups(
+    sentence: Sentence, groups: Sequence[Group], rng: Generator, *, exact: bool = False
+) -> int:
+    """Say `A`, `A and B` or `A , B and C`, and return the index of A's noun."""
+    first = name(sentence, groups[0], rng, exact=exact)
+    for group in groups[1:-1]:
+        sentence.add(",", "PUNCT", "punct", first)
+        sentence.hang("conj", first, name(sentence, group, rng, exact=exact))
+    if len(groups) > 1:
+        sentence.add("and", "CCONJ", "cc", first)
+        sentence.hang("conj", first, name(sentence, groups[-1], rng, exact=exact))
+    return first
+
+
+def _adjectives(group: Group, rng: Generator) -> list[str]:
+    """Return some adjectives that are true of every member, in English order."""
+    looks = [_looks(thing) for thing in group.things]
+    return [
+        word
+        for word, share in zip(looks[0], (0.15, 0.4, 0.35, 0.65), strict=True)
+        if rng.random() < share and word and all(word in others for others in looks)
+    ]
+
+
+def _looks(thing: Thing) -> tuple[str, str, str, str]:
+    """Return adjectives that are true of a thing; empty where nothing is said of it."""
+    size, texture = thing.size.removeprefix("medium"), thing.texture.removeprefix("plain")
+    return "tilted" if thing.tilted else "", size, texture, thing.colour

@@ -1,0 +1,159 @@
+"""What stands where in an image: things with their looks, and the background."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+
+from vlbench.data.scenes.world import (
+    ALONE,
+    BACKGROUNDS,
+    CATEGORIES,
+    CATEGORY,
+    COLOURS,
+    HABIT,
+    HIERARCHY,
+    OFF_CENTRE,
+    SIDE,
+    SIZES,
+    TEXTURES,
+    TYPICAL,
+)
+
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+Colour = tuple[int, int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thing:
+    """One thing: its words, and the numbers that it is drawn from.
+
+    `angle` is in degrees clockwise; `facing` is left or right, drawn of all, said of few.
+    """
+
+    noun: str
+    colour: str
+    size: str
+    texture: str
+    facing: str
+    angle: float
+    radius: float
+    paint: Colour
+    centre: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def category(self) -> str:
+        """Return the category of the noun."""
+        return CATEGORY[self.noun]
+
+    @property
+    def tilted(self) -> bool:
+        """Return whether it leans so far that a caption may say so."""
+        return abs(self.angle) > 15
+
+
+class Backdrop(NamedTuple):
+    """A background: its kind, two colours, the width of a stripe, and clouds uint8 [6, 6]."""
+
+    kind: str
+    colours: tuple[Colour, Colour]
+    width: int
+    clouds: Pixels
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Things from back to front, and what stands behind them.
+
+    `screen` is a patch of background (centre and half a side) that hides some of a thing alone.
+    """
+
+    things: Sequence[Thing]
+    backdrop: Backdrop
+    screen: tuple[float, float, float] | None = None
+
+
+def single(noun: str, rng: Generator) -> Scene:
+    """Return a scene of one thing near the middle, at times partly hidden."""
+    x, y = SIDE / 2 + rng.uniform(-OFF_CENTRE, OFF_CENTRE, 2)
+    thing = replace(_thing(noun, rng, ALONE), centre=(float(x), float(y)))
+    away = rng.uniform(0, 2 * np.pi)
+    x, y = (c + thing.radius * f(away) for c, f in zip(thing.centre, (np.cos, np.sin), strict=True))
+    screen = (x, y, thing.radius * rng.uniform(0.35, 0.6)) if rng.random() < 0.35 else None
+    return Scene([thing], _backdrop(rng), screen)
+
+
+def several(number: int, first: str, *, twins: bool, rng: Generator) -> Scene:
+    """Return a scene of `number` things of different categories, `first` being one of them.
+
+    With `twins` two of the things have one noun (and so one category fewer is there).
+    """
+    others = [c for c in CATEGORIES if c != first]
+    picked = [first, *(str(c) for c in rng.permutation(others)[: number - 1 - twins])]
+    nouns = [str(rng.choice(_nouns(category))) for category in picked]
+    nouns += nouns[:1] if twins else []
+    scale = ALONE if number == 1 else 1.0
+    crowded = number > 2
+    things = [_thing(noun, rng, scale, crowded=crowded and i > 0) for i, noun in enumerate(nouns)]
+    order = rng.permutation(number)
+    return Scene(_placed([things[i] for i in order], rng), _backdrop(rng))
+
+
+def moved(scene: Scene, rng: Generator) -> Scene:
+    """Return the scene with its things in other places."""
+    return replace(scene, things=_placed(scene.things, rng))
+
+
+def _nouns(category: str) -> tuple[str, ...]:
+    return next(family[category] for family in HIERARCHY.values() if category in family)
+
+
+def _thing(noun: str, rng: Generator, scale: float, *, crowded: bool = False) -> Thing:
+    """Return a thing of random looks; among many there is room for one large one."""
+    sizes = ["small", "medium"] if crowded else list(SIZES)
+    habits = TYPICAL[CATEGORY[noun]] if rng.random() < HABIT else list(COLOURS)
+    size, colour = str(rng.choice(sizes)), str(rng.choice(habits))
+    leans = rng.random() < 0.35
+    angle = rng.choice([-1, 1]) * rng.uniform(20, 40) if leans else rng.uniform(-8, 8)
+    paint = np.clip(np.array(COLOURS[colour]) + rng.integers(-14, 15, 3), 0, 255)
+    return Thing(
+        noun=noun,
+        colour=colour,
+        size=size,
+        texture=str(rng.choice(TEXTURES, p=(0.5, 0.25, 0.25))),
+        facing=str(rng.choice(["left", "right"])),
+        angle=float(angle),
+        radius=float(rng.uniform(*SIZES[size]) * scale),
+        paint=(int(paint[0]), int(paint[1]), int(paint[2])),
+    )
+
+
+def _placed(things: Sequence[Thing], rng: Generator) -> list[Thing]:
+    """Return the things in places: of 40 draws the first that is loose enough, or the loosest."""
+    radii = np.array([thing.radius for thing in things])
+    # A thing may leave the image by a sixth of its half width.
+    low, high = radii * 0.83, SIDE - radii * 0.83
+    draws = rng.uniform(low[:, None], high[:, None], (40, len(things), 2))
+    gaps = np.linalg.norm(draws[:, :, None] - draws[:, None], axis=-1)
+    crowding = gaps / (radii[:, None] + radii) + 9 * np.eye(len(things))
+    tightest = crowding.min((1, 2))
+    # Not so loose that nothing would ever hide a part of another.
+    loose = np.flatnonzero(tightest > 0.7)
+    best = draws[loose[0] if len(loose) else tightest.argmax()]
+    return [
+        replace(thing, centre=(float(x), float(y)))
+        for thing, (x, y) in zip(things, best, strict=True)
+    ]
+
+
+def _backdrop(rng: Generator) -> Backdrop:
+    """Return a background of greyish colours, so that most things stand out."""
+    grey = rng.uniform(125, 195)
+    tints = np.clip(grey + rng.uniform(-22, 22, (2, 3)) + [[-9], [9]], 0, 255).astype(int)
+    first, second = ((int(r), int(g), int(b)) for r, g, b in tints)
+    clouds = rng.integers(0, 256, (6, 6), dtype=np.uint8)
+    return Backdrop(str(rng.choice(BACKGROUNDS)), (first, second), int(rng.integers(5, 10)), clouds)

@@ -1,0 +1,97 @@
+"""Five questions about a scene, with answers that are true of the drawing."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from numpy.random import Generator
+
+from vlbench.data.scenes.facts import Fact, Group, View
+from vlbench.data.scenes.grammar import NUMBERS
+from vlbench.data.scenes.world import CATEGORIES, FAMILY, plural
+
+# What to ask of a fact by yes or no: the question, and the kind of fact that makes it false.
+OPPOSITE = {"left": "right", "right": "left", "above": "below", "below": "above"}
+WORDS = {"left": "to the left of", "right": "to the right of", "above": "above", "below": "below"}
+TEXTURED = ("striped", "spotted")
+
+
+class Question(NamedTuple):
+    """A question and its answer."""
+
+    text: str
+    answer: str
+
+
+def questions(view: View, rng: Generator, *, count: int = 5) -> list[Question]:
+    """Return different questions, of as many sorts as there are."""
+    sorts = [
+        [Question("how many things are there ?", NUMBERS[view.count])],
+        [Question("what is in the background ?", f"a {view.background} background")],
+        [q for group in view.groups for q in _looks(group)],
+        [_kind(group) for group in view.groups],
+        [_number(group) for group in view.groups],
+        _presence(view, rng),
+        [q for fact in view.facts if fact.kind in OPPOSITE for q in _relation(fact)],
+        _what(view),
+    ]
+    found: dict[str, Question] = {}
+    while len(found) < count:
+        for i in rng.permutation(len(sorts)).tolist():
+            if sorts[i] and len(found) < count:
+                question = sorts[i][int(rng.integers(len(sorts[i])))]
+                found.setdefault(question.text, question)
+    return list(found.values())
+
+
+def _looks(group: Group) -> list[Question]:
+    if len(group.members) > 1:
+        return []
+    thing, noun = group.things[0], group.noun
+    texture = [Question(f"is the {noun} {t} ?", _yes(t == thing.texture)) for t in TEXTURED]
+    size = [Question(f"is the {noun} {s} ?", _yes(s == thing.size)) for s in ("small", "large")]
+    sized = size if thing.size != "medium" else []
+    return [Question(f"what color is the {noun} ?", thing.colour), *texture, *sized]
+
+
+def _kind(group: Group) -> Question:
+    verb, it = (
+        ("is", group.category) if len(group.members) == 1 else ("are", plural(group.category))
+    )
+    return Question(f"what kind of {group.category} {verb} the {it} ?", group.noun)
+
+
+def _number(group: Group) -> Question:
+    number = NUMBERS[len(group.members)]
+    return Question(f"how many {plural(group.category)} are there ?", number)
+
+
+def _presence(view: View, rng: Generator) -> list[Question]:
+    """Ask for something that is there and for something that is not."""
+    there = {group.category for group in view.groups}
+    absent = [category for category in CATEGORIES if category not in there]
+    picked = [view.groups[0].category, absent[int(rng.integers(len(absent)))]]
+    return [Question(f"is there a {category} ?", _yes(category in there)) for category in picked]
+
+
+def _relation(fact: Fact) -> list[Question]:
+    """Ask whether a relation holds, and whether its opposite does."""
+    a, b = fact.subject.noun, fact.object.noun
+    return [
+        Question(f"is the {a} {WORDS[fact.kind]} the {b} ?", "yes"),
+        Question(f"is the {a} {WORDS[OPPOSITE[fact.kind]]} the {b} ?", "no"),
+    ]
+
+
+def _what(view: View) -> list[Question]:
+    """Ask for what is of some family, where there is one answer."""
+    families = [FAMILY[group.category] for group in view.groups]
+    return [
+        Question(f"which {family} is there ?", group.noun)
+        for family, group in zip(families, view.groups, strict=True)
+        if families.count(family) == 1
+    ]
+
+
+def _yes(is_so: bool) -> str:
+    return "yes" if is_so else "no"

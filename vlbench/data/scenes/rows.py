@@ -1,0 +1,111 @@
+"""One row of a data set: a scene planned, drawn and annotated from its own seeded generator."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from vlbench.data.scenes.captions import captions
+from vlbench.data.scenes.drawing import Drawn, draw
+from vlbench.data.scenes.facts import view
+from vlbench.data.scenes.layout import Scene, moved, several, single
+from vlbench.data.scenes.proposals import propose
+from vlbench.data.scenes.questions import questions
+from vlbench.data.scenes.world import CATEGORIES, NOUNS, SIDE, VERSION
+
+# Images of one thing, so that each of 40 nouns has as many.
+OBJECTS = {"train": 1600, "val": 400, "test": 1000}
+
+# Images of 1, 2, 3 and 4 things. In a tenth of those of several things, two have one noun.
+SCENES = {
+    "train": (1800, 600, 600, 600),
+    "val": (130, 140, 140, 140),
+    "test": (150, 620, 540, 540),
+}
+TWINS = 0.1
+
+# Of each thing at least this share is visible.
+VISIBLE = 0.5
+
+# The number that each configuration is known by in seeds.
+CONFIGURATIONS = ("objects", "scenes")
+
+Row = dict[str, Any]
+
+
+def sizes(configuration: str) -> dict[str, int]:
+    """Return the number of rows of each split."""
+    several_each = {split: sum(numbers) for split, numbers in SCENES.items()}
+    return OBJECTS if configuration == "objects" else several_each
+
+
+def row(configuration: str, seed: int, i: int) -> tuple[Row, str]:
+    """Return all that is kept of row i, whatever was drawn before, and its pixels' digest."""
+    scene, drawn, rng = drawing(configuration, seed, i)
+    file, size = BytesIO(), f"{SIDE}x{SIDE}".encode()
+    drawn.image.save(file, "PNG", compress_level=4)
+    kept = {"image": file.getvalue(), **_annotations(scene, drawn, rng)}
+    return kept, hashlib.sha256(size + drawn.image.tobytes()).hexdigest()
+
+
+def drawing(configuration: str, seed: int, i: int) -> tuple[Scene, Drawn, Generator]:
+    """Return scene i, drawn, and the generator that goes on to annotate it.
+
+    Its things are moved until enough of each is visible.
+    """
+    rng = np.random.default_rng([seed, VERSION, CONFIGURATIONS.index(configuration), i])
+    if configuration == "objects":
+        scene = single(NOUNS[i % len(NOUNS)], rng)
+    else:
+        number, first = _numbers(seed)[i], CATEGORIES[i % len(CATEGORIES)]
+        twins = number > 1 and bool(rng.random() < TWINS)
+        scene = several(number, first, twins=twins, rng=rng)
+    drawn = draw(scene)
+    while min(drawn.visible) < VISIBLE:
+        scene = moved(scene, rng)
+        drawn = draw(scene)
+    return scene, drawn, rng
+
+
+@cache
+def _numbers(seed: int) -> list[int]:
+    """Return how many things each of the scenes has, in a mixed order within each split."""
+    numbers: list[int] = []
+    for i, counts in enumerate(SCENES.values()):
+        rng = np.random.default_rng([seed, VERSION, len(CONFIGURATIONS), i])
+        numbers += rng.permutation(np.repeat([1, 2, 3, 4], counts)).tolist()
+    return numbers
+
+
+def _annotations(scene: Scene, drawn: Drawn, rng: Generator) -> Row:
+    seen, things = view(scene, drawn), scene.things
+    said, asked, proposals = captions(seen, rng), questions(seen, rng), propose(scene, drawn, rng)
+    return {
+        "label": CATEGORIES.index(things[0].category),
+        "noun": NOUNS.index(things[0].noun),
+        "background": scene.backdrop.kind,
+        "boxes": [list(box) for box in drawn.boxes],
+        "categories": [thing.category for thing in things],
+        "nouns": [thing.noun for thing in things],
+        "colours": [thing.colour for thing in things],
+        "sizes": [thing.size for thing in things],
+        "textures": [thing.texture for thing in things],
+        "facings": [thing.facing for thing in things],
+        "angles": [thing.angle for thing in things],
+        "captions": [sentence.text() for sentence in said],
+        "words": [sentence.words for sentence in said],
+        "tags": [sentence.tags for sentence in said],
+        "arcs": [[arc._asdict() for arc in sentence.arcs] for sentence in said],
+        "phrases": [[phrase._asdict() for phrase in sentence.phrases] for sentence in said],
+        "questions": [question.text for question in asked],
+        "answers": [question.answer for question in asked],
+        "proposal_boxes": proposals.boxes.tolist(),
+        "proposal_vectors": proposals.vectors.tolist(),
+        "proposal_scores": proposals.scores.tolist(),
+        "proposal_labels": proposals.labels,
+    }

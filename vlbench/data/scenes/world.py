@@ -1,0 +1,107 @@
+"""What there is in `scenes`: kinds of things in a small hierarchy, and how they may look."""
+
+from __future__ import annotations
+
+# Raised whenever any image or annotation would change.
+VERSION = 1
+
+# Image size in pixels, both sides.
+SIDE = 64
+
+# What kind a model that reads these proposals names in models.yaml.
+REGION_KIND = "scenes-proposals"
+
+# family -> category -> fine-grained nouns
+HIERARCHY: dict[str, dict[str, tuple[str, ...]]] = {
+    "animal": {
+        "dog": ("puppy", "hound", "poodle"),
+        "bird": ("duck", "owl", "parrot", "penguin"),
+        "fish": ("goldfish", "shark", "eel"),
+    },
+    "vehicle": {
+        "car": ("taxi", "van", "truck", "jeep"),
+        "boat": ("sailboat", "canoe", "ferry"),
+        "plane": ("jet", "glider", "biplane"),
+    },
+    "plant": {
+        "tree": ("pine", "palm", "oak"),
+        "flower": ("tulip", "daisy", "rose"),
+        "fruit": ("apple", "pear", "banana", "cherry"),
+    },
+    "furnishing": {
+        "cup": ("mug", "goblet", "teacup"),
+        "chair": ("stool", "armchair", "bench"),
+        "hat": ("cap", "sombrero", "beanie", "bowler"),
+    },
+}
+
+CATEGORIES = tuple(category for family in HIERARCHY.values() for category in family)
+NOUNS = tuple(noun for family in HIERARCHY.values() for nouns in family.values() for noun in nouns)
+CATEGORY = {
+    noun: category
+    for family in HIERARCHY.values()
+    for category, nouns in family.items()
+    for noun in nouns
+}
+FAMILY = {category: name for name, family in HIERARCHY.items() for category in family}
+
+# Left out of training by the split for unseen objects (VSEP, section 4.3): one a family.
+HELD_OUT = ("fish", "boat", "flower", "cup")
+
+COLOURS: dict[str, tuple[int, int, int]] = {
+    "red": (205, 40, 40),
+    "orange": (238, 130, 25),
+    "yellow": (238, 215, 50),
+    "green": (45, 160, 65),
+    "blue": (50, 90, 215),
+    "purple": (130, 60, 175),
+    "pink": (243, 140, 190),
+    "brown": (125, 80, 45),
+    "black": (38, 38, 44),
+    "white": (243, 243, 243),
+}
+
+# The colours that a thing of a category has more often than others.
+TYPICAL: dict[str, tuple[str, ...]] = {
+    "dog": ("brown", "white", "black"),
+    "bird": ("blue", "white"),
+    "fish": ("orange", "blue"),
+    "car": ("red", "black"),
+    "boat": ("white", "red"),
+    "plane": ("white", "blue"),
+    "tree": ("green", "brown"),
+    "flower": ("pink", "purple"),
+    "fruit": ("red", "yellow"),
+    "cup": ("yellow", "orange"),
+    "chair": ("brown", "green"),
+    "hat": ("black", "purple"),
+}
+HABIT = 0.5
+
+# Half the width of a thing in pixels, in an image of several things; "medium" is never said.
+SIZES: dict[str, tuple[float, float]] = {
+    "small": (7.5, 9.0),
+    "medium": (10.5, 12.0),
+    "large": (14.0, 16.0),
+}
+
+# A thing alone in its image is this much larger, and this many pixels from the middle at most.
+ALONE = 1.75
+OFF_CENTRE = 4.0
+
+TEXTURES = ("plain", "striped", "spotted")
+BACKGROUNDS = ("plain", "cloudy", "striped", "checked")
+
+# Things with a front: drawn facing right, mirrored to face left.
+FACING = frozenset({"dog", "bird", "fish", "car", "plane"})
+
+_SAME_IN_PLURAL = frozenset({"fish", "goldfish"})
+
+
+def plural(noun: str) -> str:
+    """Return the plural of a noun of this world."""
+    if noun in _SAME_IN_PLURAL:
+        return noun
+    if noun.endswith("y") and noun[-2] not in "aeiou":
+        return noun[:-1] + "ies"
+    return noun + ("es" if noun.endswith(("ch", "s")) else "s")
