@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test check install
 
 demo: install
-	$(BIN)/vlbench --model raw-pixels --tasks embedded --output build/demo --cache-dir build/demo/cache
+	$(BIN)/vlbench --model raw-pixels --tasks embedded --output build/demo --cache-dir build/demo/cache --overwrite
 	$(BIN)/vlbench leaderboard show --output build/demo
 
 test: install

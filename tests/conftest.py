@@ -7,6 +7,9 @@ import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+# One thread: tests fork, which threads of torch do not survive, and two workers share two cores.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):

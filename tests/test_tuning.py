@@ -1,5 +1,3 @@
-import time
-
 import pytest
 import torch
 from fakes import Reader, labelled_images
@@ -13,15 +11,15 @@ COLUMN = labelled_images(40).splits["train"]["image"]
 
 
 class FastestAt(Reader):
-    """Takes as long for a batch as the images in it, but for one size and layout."""
+    """Moves a clock on as if one batch size in one layout were five times as fast."""
 
     def __init__(self, size, *, channels_last=False):
         self.best = (size, channels_last)
+        self.now = 0.0
 
     def encode_images(self, pixels):
-        last = pixels.is_contiguous(memory_format=torch.channels_last)
-        known = (len(pixels), last and not pixels.is_contiguous()) == self.best
-        time.sleep(len(pixels) * (0.0002 if known else 0.001))
+        last = not pixels.is_contiguous()
+        self.now += len(pixels) * (1 if (len(pixels), last) == self.best else 5)
         return pixels.flatten(1)
 
 
@@ -32,9 +30,11 @@ class RefusesChannelsLast(Reader):
         return pixels.view(len(pixels), -1)
 
 
-@pytest.mark.parametrize(("size", "last"), [(8, False), (16, False), (8, True)])
-def test_the_fastest_batch_and_layout_are_measured_on_a_cpu(size, last):
-    place = tuned(Place(CPU, None), FastestAt(size, channels_last=last).encode_images, COLUMN)
+@pytest.mark.parametrize(("size", "last"), [(8, False), (8, True), (16, True)])
+def test_the_fastest_batch_and_layout_are_measured_on_a_cpu(monkeypatch, size, last):
+    model = FastestAt(size, channels_last=last)
+    monkeypatch.setattr("vlbench.engine.tuning.time.perf_counter", lambda: model.now)
+    place = tuned(Place(CPU, None), model.encode_images, COLUMN)
     assert (place.batch_size, place.channels_last) == (size, last)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,14 +29,30 @@ def tuned(place: Place, encode: Callable[[Tensor], Tensor], column: Column) -> P
     example = adapter.preprocess(column[0])
     if place.device.type == "cuda":
         return place._replace(batch_size=_largest(place, encode, example))
-    best, best_speed = (SIZES[0], False), 0.0
-    for last in (False, True):
-        for size in SIZES:
-            speed = _speed(encode, example, size, channels_last=last)
-            if speed < best_speed * WORTH:
-                break
-            best, best_speed = (size, last), speed
-    return place._replace(batch_size=best[0], channels_last=best[1])
+    plain = _fastest(encode, example, channels_last=False)
+    last = _fastest(encode, example, channels_last=True)
+    best = last if last.speed > plain.speed * WORTH else plain
+    return place._replace(batch_size=best.size, channels_last=best is last)
+
+
+class _Measured(NamedTuple):
+    """Images a second in batches of a size."""
+
+    speed: float
+    size: int
+
+
+def _fastest(
+    encode: Callable[[Tensor], Tensor], example: Tensor, *, channels_last: bool
+) -> _Measured:
+    """Return the size from which on a larger batch is not worth it."""
+    best = _Measured(0.0, SIZES[0])
+    for size in SIZES:
+        speed = _speed(encode, example, size, channels_last=channels_last)
+        if speed < best.speed * WORTH:
+            break
+        best = _Measured(speed, size)
+    return best
 
 
 def _speed(
