@@ -6,7 +6,6 @@ BIN := .venv/bin
 
 demo: install
 	$(BIN)/vlbench --model raw-pixels --tasks embedded --output build/demo --cache-dir build/demo/cache --overwrite
-	$(BIN)/vlbench leaderboard show --output build/demo
 
 test: install
 	$(BIN)/ruff format --check .
