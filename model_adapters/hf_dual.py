@@ -13,8 +13,9 @@ from torchvision.transforms import CenterCrop, Compose, InterpolationMode, Resiz
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer
 
 from vlbench.capabilities import Picture
-from vlbench.errors import CannotDo, DataError, WeightsError
+from vlbench.errors import CannotDo, WeightsError
 from vlbench.hf import Source, draw_model
+from vlbench.transforms import pixels_of
 
 
 class HfDual:
@@ -84,11 +85,7 @@ class HfDual:
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return the cosine of each picture with its text, float32 [N], -1..1."""
-        images = [picture.image for picture in pictures]
-        pixels = [self.preprocess(image) for image in images if image is not None]
-        if len(pixels) < len(images):
-            raise DataError(f"picture {images.index(None)} of the batch has no image")
-        seen = self.encode_images(torch.stack(pixels).to(self._device))
+        seen = self.encode_images(pixels_of(pictures, self.preprocess).to(self._device))
         return functional.cosine_similarity(seen, self.encode_texts(texts))
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:

@@ -21,7 +21,8 @@ from torchvision.transforms import Normalize
 
 from vlbench import hub
 from vlbench.capabilities import Picture
-from vlbench.errors import DataError, UnknownNameError, WeightsError, unknown
+from vlbench.errors import UnknownNameError, WeightsError, unknown
+from vlbench.transforms import pixels_of
 from vlbench.weights import fill, is_torchscript, read_state_dict
 
 # How the library marks a folder in its own format, and what it calls the files there.
@@ -111,11 +112,7 @@ class OpenClip:
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return the cosine of each picture with its text, float32 [N], -1..1."""
-        images = [picture.image for picture in pictures]
-        pixels = [self.preprocess(image) for image in images if image is not None]
-        if len(pixels) < len(images):
-            raise DataError(f"picture {images.index(None)} of the batch has no image")
-        seen = self.encode_images(torch.stack(pixels).to(self._device))
+        seen = self.encode_images(pixels_of(pictures, self.preprocess).to(self._device))
         return functional.cosine_similarity(seen, self.encode_texts(texts))
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:

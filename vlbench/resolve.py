@@ -9,7 +9,8 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,8 +60,15 @@ def find_object(where: str, name: str, folders: Sequence[Path], package: str = "
     """Return what a file names: from its own source, or else from `package`."""
     module = name.partition(":")[0]
     beside = any((folder / f"{module}.py").is_file() for folder in folders)
-    try:
+    with blamed_on(where):
         return load_object(name if beside or "." in module else package + name, folders)
+
+
+@contextmanager
+def blamed_on(where: str) -> Iterator[None]:
+    """Put file and line before the message of a SpecError."""
+    try:
+        yield
     except SpecError as error:
         raise SpecError(f"{where}: {error}") from error
 

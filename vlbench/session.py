@@ -15,11 +15,7 @@ from typing import Any, NamedTuple, Self
 
 import torch
 
-from vlbench.adapters import (
-    Known,
-    contents,
-    know,
-)
+from vlbench.adapters import Known, contents, know
 from vlbench.cells import Cell
 from vlbench.engine import Engine, Progress, devices
 from vlbench.engine.passes import Place

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from vlbench.data.records import Data
 from vlbench.errors import CannotDo, SpecError, UnknownNameError
 from vlbench.model_plans import ModelPlan, plan_model
 from vlbench.options import DATA_VARIABLE, Options
-from vlbench.resolve import Problem, check_arguments, convert, find_object, hints, parameters
+from vlbench.resolve import blamed_on, check_arguments, convert, find_object, hints, parameters
 from vlbench.specs import TaskSpec
 
 PROBE_FILLED = ("model", "data", "engine")
@@ -89,16 +89,16 @@ def plan_task(catalog: Catalog, name: str, named: bool, options: Options) -> Tas
     probe_name = spec.probe if ":" in spec.probe else f"{spec.probe}:{spec.probe}"
     probe = find_object(where("probe"), probe_name, spec.folders, "vlbench.probes.")
     loader = find_object(where("data", "loader"), spec.data["loader"], spec.folders)
-    lacking_names = [name for name in PROBE_FILLED if name not in _named(where("probe"), probe)]
-    if lacking_names:
-        raise SpecError(
-            f"{where('probe')}: a probe takes model, data, engine; this lacks {lacking_names}"
-        )
-    params, problems = _checked(where("probe"), probe, spec.params, PROBE_FILLED)
+    with blamed_on(where("probe")):
+        lacking_names = [name for name in PROBE_FILLED if name not in parameters(probe)]
+        if lacking_names:
+            raise SpecError(f"a probe takes model, data, engine; this lacks {lacking_names}")
+        params, problems = check_arguments(probe, spec.params, filled=PROBE_FILLED)
     lines = [f"{where('params', p.key)}: {p.message}" for p in problems]
     given = _data_arguments(spec, getattr(loader, "__name__", ""), options)
     regions = _region_parameter(spec, loader)
-    loader_args, problems = _checked(where("data", "loader"), loader, given, regions)
+    with blamed_on(where("data", "loader")):
+        loader_args, problems = check_arguments(loader, given, filled=regions)
     lines += [f"{where('data', p.key)}: {p.message}" for p in problems]
     companions = _companions(catalog, spec, probe, params, lines)
     if lines:
@@ -113,22 +113,6 @@ def plan_task(catalog: Catalog, name: str, named: bool, options: Options) -> Tas
         companions=companions,
         options=options,
     )
-
-
-def _named(where: str, function: Any) -> Collection[str]:
-    try:
-        return parameters(function)
-    except SpecError as error:
-        raise SpecError(f"{where}: {error}") from error
-
-
-def _checked(
-    where: str, function: Any, given: Mapping[str, Any], filled: Sequence[str]
-) -> tuple[dict[str, Any], list[Problem]]:
-    try:
-        return check_arguments(function, given, filled=filled)
-    except SpecError as error:
-        raise SpecError(f"{where}: {error}") from error
 
 
 def _companions(

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+import torch
+from PIL.Image import Image
+from torch import Tensor
 from torchvision.transforms import CenterCrop, Compose, InterpolationMode, Resize, ToTensor
 
-from vlbench.errors import SpecError
+from vlbench.capabilities import Picture
+from vlbench.errors import DataError, SpecError
 
 
 def resizing(resize: int, crop: int | None, *, squash: bool = False) -> Compose:
@@ -18,3 +24,12 @@ def resizing(resize: int, crop: int | None, *, squash: bool = False) -> Compose:
         raise SpecError(f"crop {crop} is larger than resize {resize}: the border would be black")
     size = (resize, resize) if squash else resize
     return Compose([Resize(size, InterpolationMode.BICUBIC), CenterCrop(crop), ToTensor()])
+
+
+def pixels_of(pictures: Sequence[Picture], preprocess: Callable[[Image], Tensor]) -> Tensor:
+    """Return float32 [N, 3, H, W]. Raises DataError for a picture without an image."""
+    images = [picture.image for picture in pictures]
+    pixels = [preprocess(image) for image in images if image is not None]
+    if len(pixels) < len(images):
+        raise DataError(f"picture {images.index(None)} of the batch has no image")
+    return torch.stack(pixels)
