@@ -16,6 +16,19 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
+@pytest.fixture(scope="session")
+def scenes_cache(tmp_path_factory) -> Path:
+    """A cache that vlbench's own world is drawn into once, whichever worker needs it first."""
+    own = tmp_path_factory.getbasetemp()
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "scenes"
+
+
+@pytest.fixture
+def scenes_drawn(scenes_cache, monkeypatch) -> None:
+    """The test draws `scenes` once for all tests that ask for this, instead of once for each."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(scenes_cache))
+
+
 @pytest.fixture
 def real_data() -> Path:
     """The folder of real records, or a skip that says why."""

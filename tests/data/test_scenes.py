@@ -21,9 +21,9 @@ PINNED = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def drawn(tmp_path_factory):
+def drawn(scenes_cache):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("scenes")))
+        patch.setenv("XDG_CACHE_HOME", str(scenes_cache))
         return {"objects": objects(), "scenes": scenes(), "fine": objects(fine=True)}
 
 
