@@ -1,4 +1,5 @@
 import json
+import logging
 import shutil
 import subprocess
 import sys
@@ -216,3 +217,14 @@ def test_leaderboard_build_writes_and_shows_the_mean_of_a_group(source, capsys):
     assert "few_shot_six: no model has all of few_shot_cifar10" in printed
     assert main(["leaderboard", "show", "both"]) == 0
     assert "100.0 %" in capsys.readouterr().out
+
+
+def test_what_takes_long_before_a_run_says_so_on_stderr(capsys, monkeypatch):
+    def slow(*_):
+        logging.getLogger("vlbench.data").info("drawing, 3 s left")
+        return []
+
+    monkeypatch.setattr("vlbench.listing.list_things", slow)
+    assert main(["ls", "tasks"]) == 0
+    assert "vlbench: drawing, 3 s left" in capsys.readouterr().err
+    assert logging.getLogger("vlbench").handlers == []

@@ -44,8 +44,9 @@ def parser_of(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     _add_run(words, commands["run"])
     ls = _add(words, "ls", "list what there is", commands["ls"])
     ls.add_argument("kind", choices=["tasks", "models", "probes", "data"])
-    show = _add(words, "show", "show what a task or a model is", commands["show"])
-    show.add_argument("name", metavar="TASK|MODEL")
+    about = "show what a task or a model is, or draw a sheet of scenes or objects"
+    show = _add(words, "show", about, commands["show"])
+    show.add_argument("name", metavar="TASK|MODEL|scenes|objects")
     for listing in (ls, show):
         listing.add_argument("--json", action="store_true", help="print JSON")
     check = _add(words, "validate", "check task files and models.yaml", commands["validate"])

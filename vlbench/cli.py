@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlbench.arguments import data_dirs, model_args, parser_of, spelled
@@ -21,12 +24,16 @@ if TYPE_CHECKING:
 
 FAILED, USAGE = 1, 2
 
+# What `vlbench show` draws a sheet of.
+DRAWN = ("objects", "scenes")
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     arguments = parser_of(COMMANDS).parse_args(spelled(sys.argv[1:] if argv is None else argv))
     try:
-        code: int = arguments.command(arguments)
+        with _news():
+            code: int = arguments.command(arguments)
     except (OutputError, WeightsError) as error:
         print(f"vlbench: {error}", file=sys.stderr)
         return FAILED
@@ -39,6 +46,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 130
     return code
+
+
+@contextmanager
+def _news() -> Iterator[None]:
+    """Let what takes long before a run starts say so on stderr."""
+    logger, handler = logging.getLogger("vlbench"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("vlbench: %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -107,6 +129,8 @@ def _show(arguments: argparse.Namespace) -> int:
     from vlbench.catalog import load_catalog
     from vlbench.listing import show_thing
 
+    if arguments.name in DRAWN:
+        return _show_drawn(arguments)
     shown = show_thing(load_catalog(arguments.include_path), arguments.name)
     if arguments.json:
         print(json.dumps(shown, indent=1))
@@ -114,6 +138,15 @@ def _show(arguments: argparse.Namespace) -> int:
     import yaml
 
     print(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True), end="")
+    return 0
+
+
+def _show_drawn(arguments: argparse.Namespace) -> int:
+    """Write a contact sheet of vlbench's own world into the current folder."""
+    from vlbench.data.scenes import sheet
+
+    shown = sheet.write_sheet(arguments.name, Path(f"{arguments.name}.png"))
+    print(json.dumps(shown, indent=1) if arguments.json else sheet.told(shown))
     return 0
 
 

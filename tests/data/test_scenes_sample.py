@@ -1,19 +1,24 @@
 """A sample of rows of both sets, drawn anew, and the parts that draw them."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
 from numpy.random import default_rng
+from PIL import Image
 from scenes_reader import Truth, answer_is_true, caption_is_true
 
 from vlbench.capabilities import Picture
+from vlbench.cli import main
 from vlbench.data.records import Data, Split
-from vlbench.data.scenes import contact_sheet
+from vlbench.data.scenes import contact_sheet, loaders
 from vlbench.data.scenes.drawing import draw
 from vlbench.data.scenes.facts import Group
 from vlbench.data.scenes.grammar import Sentence, enumerate_groups, name
@@ -220,6 +225,28 @@ def test_a_contact_sheet_shows_as_many_images_as_asked(table):
     assert contact_sheet(data, "test", 8).size == (6 * 192, 2 * 246)
     assert contact_sheet(data, "test", 2).size == (2 * 192, 246)
     assert contact_sheet(data, "test", 99).size == (6 * 192, 2 * 246)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("scenes_drawn")
+def test_show_writes_a_sheet_of_the_world_and_says_what_is_on_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["show", "scenes"]) == 0
+    assert "3600 train, 550 val, 1850 test images of dog, bird" in capsys.readouterr().out
+    with Image.open(tmp_path / "scenes.png") as sheet:
+        assert sheet.size == (6 * 192, 4 * 246)
+    assert main(["show", "objects", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["file"], shown["splits"]["train"]) == ("objects.png", 1600)
+
+
+def test_drawing_says_how_far_it_is(monkeypatch, caplog):
+    monkeypatch.setattr(loaders, "NEWS", 2)
+    caplog.set_level("INFO", logger="vlbench")
+    assert len(list(islice(loaders._drawn("objects", 0), 4))) == 4
+    first, then = caplog.messages
+    assert first == "drawing objects, once: 0 of 3000 images"
+    assert re.fullmatch(r"drawing objects, once: 2 of 3000 images, \d+ s left", then)
 
 
 def test_a_contact_sheet_of_nothing_is_refused(table):

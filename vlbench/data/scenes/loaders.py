@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +14,16 @@ from vlbench.capabilities import Picture, Regions
 from vlbench.data.images import decode_image
 from vlbench.data.records import Column, Data, Split
 from vlbench.data.scenes.grammar import Arc, Phrase
-from vlbench.data.scenes.rows import row, sizes
+from vlbench.data.scenes.rows import Row, row, sizes
 from vlbench.data.scenes.storage import Stored, Table, kept
 from vlbench.data.scenes.world import CATEGORIES, NOUNS, SIDE, VERSION
 from vlbench.digests import digest
 from vlbench.options import default_cache
+
+LOGGER = logging.getLogger(__name__)
+
+# How many images are drawn between two words about it.
+NEWS = 500
 
 PROPOSALS = ("proposal_boxes", "proposal_vectors", "proposal_scores", "proposal_labels")
 
@@ -45,8 +52,17 @@ def scenes(*, seed: int = 0) -> Data:
 
 def _table(configuration: str, seed: int) -> Table:
     folder = default_cache() / "scenes" / f"{VERSION}-{seed}-{configuration}"
-    count = sum(sizes(configuration).values())
-    return kept(folder, lambda: (row(configuration, seed, i) for i in range(count)))
+    return kept(folder, lambda: _drawn(configuration, seed))
+
+
+def _drawn(configuration: str, seed: int) -> Iterator[tuple[Row, str]]:
+    """Yield every row, and say now and then how many are left."""
+    count, start = sum(sizes(configuration).values()), time.monotonic()
+    for i in range(count):
+        if i % NEWS == 0:
+            left = f", {(time.monotonic() - start) / i * (count - i):.0f} s left" if i else ""
+            LOGGER.info("drawing %s, once: %d of %d images%s", configuration, i, count, left)
+        yield row(configuration, seed, i)
 
 
 def _data(configuration: str, columns: Mapping[str, Column], classes: Sequence[str]) -> Data:

@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
 
 import PIL.Image
 from PIL import ImageDraw
 from PIL.Image import Image, Resampling
 
 from vlbench.data.records import Data, Split
+from vlbench.data.scenes.loaders import objects, scenes
+from vlbench.files import write_whole
 
 TILE = 192
 TEXT = 54
 COLUMNS = 6
+COUNT = 24
 PENS = ("#ff2020", "#20c020", "#3060ff", "#ff9000")
+
+
+def write_sheet(name: str, file: Path) -> dict[str, Any]:
+    """Write the first test images of `objects` or `scenes` as PNG, and return what is shown."""
+    data, content = objects() if name == "objects" else scenes(), BytesIO()
+    contact_sheet(data, "test", COUNT).save(content, "PNG")
+    write_whole(file, content.getvalue())
+    sizes = {split: len(rows) for split, rows in data.splits.items()}
+    return {"name": name, "file": str(file), "splits": sizes, "classes": list(data.classes)}
+
+
+def told(shown: Mapping[str, Any]) -> str:
+    """Return in words what a sheet shows."""
+    sizes = ", ".join(f"{n} {split}" for split, n in shown["splits"].items())
+    return (
+        f"{shown['name']}: {sizes} images of {', '.join(shown['classes'])}\n"
+        f"wrote {shown['file']}: the first {COUNT} test images, "
+        "gold boxes coloured, proposals grey"
+    )
 
 
 def contact_sheet(data: Data, split: str, count: int) -> Image:
