@@ -58,7 +58,9 @@ def parser_of(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     show = _add(boards, "show", "print boards as tables", commands["leaderboard show"])
     show.add_argument("tasks", nargs="*", metavar="TASK", help="default: every board")
     _add_output(show)
-    build = _add(boards, "build", "write summaries of groups", commands["leaderboard build"])
+    build = _add(
+        boards, "build", "write summaries of groups, and figures", commands["leaderboard build"]
+    )
     _add_output(build)
     return parser
 

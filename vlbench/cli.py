@@ -207,13 +207,13 @@ def _leaderboard_show(arguments: argparse.Namespace) -> int:
 
 def _leaderboard_build(arguments: argparse.Namespace) -> int:
     from vlbench.catalog import load_catalog
-    from vlbench.leaderboard.summaries import build_summaries
+    from vlbench.leaderboard.building import build
 
-    tasks = load_catalog(arguments.include_path).tasks
-    groups = {name: task.group for name, task in tasks.items() if task.group}
-    written = build_summaries(arguments.output, groups)
+    catalog = load_catalog(arguments.include_path)
+    written = build(arguments.output, catalog)
     for file in written:
         print(f"wrote {file}")
+    groups = {name: task.group for name, task in catalog.tasks.items() if task.group}
     for name in sorted(groups.keys() - {file.stem for file in written}):
         print(f"{name}: no model has all of {', '.join(groups[name])}")
     return 0

@@ -45,12 +45,12 @@ def summarise(boards: Sequence[Row]) -> list[dict[str, Any]]:
     A score is the mean over the boards of the score of the same metric and conditions, with the
     standard error of the mean as arXiv:2104.08313 has it (population deviation / sqrt(tasks)).
     """
-    tables = [_publishable(board["rows"]) for board in boards]
+    tables = [publishable(board["rows"]) for board in boards]
     shared = set(tables[0]).intersection(*tables[1:])
     return [_mean_row(model, [table[model] for table in tables]) for model in sorted(shared)]
 
 
-def _publishable(rows: Iterable[Row]) -> dict[str, Row]:
+def publishable(rows: Iterable[Row]) -> dict[str, Row]:
     """Return the rows that a mean may count, by model; a model with two of them has none.
 
     Two ok rows of one model are of contents or parameters that may not be compared.

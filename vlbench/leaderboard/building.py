@@ -1,0 +1,17 @@
+"""All that is made from boards: means over groups, and figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vlbench.catalog import Catalog
+from vlbench.leaderboard.figures import draw_figures
+from vlbench.leaderboard.summaries import build_summaries
+
+
+def build(output: Path, catalog: Catalog) -> list[Path]:
+    """Write summaries and figures beside the boards of a folder, and return the files."""
+    groups = {name: task.group for name, task in catalog.tasks.items() if task.group}
+    seen = {name: model.training_images or 0 for name, model in catalog.models.items()}
+    written = build_summaries(output, groups)
+    return [*written, *draw_figures(output, groups, seen)]
