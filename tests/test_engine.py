@@ -192,6 +192,30 @@ def test_map_stores_only_under_a_key(tmp_path):
     assert len(calls) == 2
 
 
+def test_map_stores_nothing_under_a_key_of_a_model_without_an_identity(tmp_path):
+    engine = Engine(Place(CPU), store=Store(tmp_path))
+    for outputs in ([1], [2]):
+        found = engine.map(lambda _, o=outputs: o, value_column([0]), key={"model": Lengths()})
+        assert found == outputs
+
+
+def test_once_stores_nothing_under_a_key_of_a_model_without_an_identity(tmp_path):
+    engine = Engine(Place(CPU), store=Store(tmp_path))
+    assert [engine.once({"model": Lengths()}, lambda i=i: i) for i in (1, 2)] == [1, 2]
+
+
+def test_map_one_by_one_stores_each_example_as_soon_as_it_is_done(tmp_path):
+    def invert(numbers):
+        return [1 / n for n in numbers]
+
+    engine, key = Engine(Place(CPU), store=Store(tmp_path)), {"what": "1 / n"}
+    with pytest.raises(ZeroDivisionError):
+        engine.map(invert, value_column([1, 2, 0, 4]), key=key, one_by_one=True)
+    assert len(list(tmp_path.rglob("*.pt"))) == 2
+    outputs = engine.map(invert, value_column([1, 2, 4]), key=key, one_by_one=True)
+    assert outputs == [1.0, 0.5, 0.25]
+
+
 def test_map_stores_ragged_tensors(tmp_path):
     engine = Engine(Place(CPU), store=Store(tmp_path))
     column = value_column(range(3))

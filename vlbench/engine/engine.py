@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import vlbench
+from vlbench.capabilities import offered
 from vlbench.data.records import Column
 from vlbench.digests import digest, source_digest
 from vlbench.engine.listening import Progress, Silence
@@ -92,20 +93,23 @@ class Engine:
         function: Callable[..., Sequence[Any]],
         *columns: Column,
         key: Mapping[str, Any] | None = None,
+        one_by_one: bool = False,
     ) -> list[Any]:
         """Return one output an example, in order: `function` gets a list of values a column.
 
+        Where an example takes long, `one_by_one` hands it to a process, and stores it, alone.
         Outputs are stored only under a key of plain values, which must name all that they depend
         on besides the columns and the function's own file (a model stands for its identity).
         """
         rows = range(len(columns[0]))
         code = source_digest(function)
-        parts = [self._known(key or {}), [[c.key, list(c.rows)] for c in columns], code]
-        parts.append(vlbench.__version__)
-        stored = digest(parts) if key and code else None
+        known = self._known(key) if key else None
+        parts = [known, [[c.key, list(c.rows)] for c in columns], code, vlbench.__version__]
+        stored = digest(parts) if known and code else None
         outputs: list[Any] = [None] * len(rows)
         self._progress.start(getattr(function, "__name__", "map"), len(rows))
-        for places, values in self._shards(stored, rows, Apply(function, columns)):
+        shard = 1 if one_by_one else SHARD
+        for places, values in self._shards(stored, rows, Apply(function, columns), shard):
             for place, value in zip(places, values, strict=True):
                 outputs[place] = value
         return outputs
@@ -118,7 +122,8 @@ class Engine:
         value is made of tensors and plain values.
         """
         code = source_digest(build)
-        stored = digest([self._known(key), code, vlbench.__version__]) if code else None
+        known = self._known(key)
+        stored = digest([known, code, vlbench.__version__]) if known is not None and code else None
 
         def load_or_build() -> Any:
             if not self.is_main:
@@ -136,17 +141,18 @@ class Engine:
         """Return a copy that a probe may train, so that the live adapter never changes."""
         return copy.deepcopy(module)
 
-    def _known(self, key: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a key with models' identities in place of models."""
-        return {name: self._identities.get(id(value), value) for name, value in key.items()}
+    def _known(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return a key with models' identities in place of models; None where one has none."""
+        known = {name: self._identities.get(id(value), value) for name, value in key.items()}
+        return None if any(offered(type(value)) for value in known.values()) else known
 
     def _shards(
-        self, key: str | None, rows: Sequence[int], compute: Compute
+        self, key: str | None, rows: Sequence[int], compute: Compute, shard: int = SHARD
     ) -> Iterator[tuple[list[int], list[Any]]]:
         """Yield, shard by shard, places in `rows` and their outputs; each process its own."""
         places: dict[int, list[int]] = {}
         for place, row in enumerate(rows):
-            places.setdefault(row // SHARD, []).append(place)
+            places.setdefault(row // shard, []).append(place)
         numbers, size = sorted(places), self._processes.size
         wanted = {n: [rows[place] for place in places[n]] for n in numbers}
         mine = numbers[self._processes.rank :: size]
