@@ -73,7 +73,7 @@ def transfer(  # noqa: PLR0913 - the YAML fills all but three
         raise ValueError(f"epochs {epochs} and batch_size {batch_size}: both must be 1 or more")
     train, test = data.splits["train"], data.splits["test"]
     label, right = torch.from_numpy(labels(train)), torch.from_numpy(labels(test))
-    _refuse_unseen(label, right, data.classes)
+    refuse_unseen(label, right, data.classes)
     asked = engine.features(model.encode_images, test["image"])
     same, size = alike(asked), (len(data.classes), asked.shape[1])
     recipe = Recipe(batch_size, learning_rate, weight_decay, seed)
@@ -83,7 +83,7 @@ def transfer(  # noqa: PLR0913 - the YAML fills all but three
         judged = {"accuracy_augmented": (judge(probe, asked, right), right)}
     else:
         known = engine.features(model.encode_images, train["image"])
-        probe = blank(*size) if same else _fit_once(engine, known, label, size, epochs, recipe)
+        probe = blank(*size) if same else fit_once(engine, known, label, size, epochs, recipe)
         judged = {
             "accuracy": (judge(probe, asked, right), right),
             "train_accuracy": (judge(probe, known, label), label),
@@ -194,7 +194,8 @@ class Augmented(Sequence[Any]):
             return change(self.source[row])
 
 
-def _refuse_unseen(label: Tensor, right: Tensor, classes: Sequence[str]) -> None:
+def refuse_unseen(label: Tensor, right: Tensor, classes: Sequence[str]) -> None:
+    """Raise TooFewRows for a class that test labels `right` have and train labels lack."""
     known, asked = (y.bincount(minlength=len(classes)) for y in (label, right))
     unseen = ((known == 0) & (asked > 0)).nonzero().flatten().tolist()
     if unseen:
@@ -202,7 +203,7 @@ def _refuse_unseen(label: Tensor, right: Tensor, classes: Sequence[str]) -> None
         raise TooFewRows(f"{found}, but no train image to learn it from")
 
 
-def _fit_once(
+def fit_once(
     engine: Engine,
     features: Tensor,
     label: Tensor,
@@ -210,6 +211,7 @@ def _fit_once(
     epochs: int,
     recipe: Recipe,
 ) -> dict[str, Tensor]:
+    """Return `fit` on the same features [N, D] in every epoch, trained once and kept."""
     key = {"what": "linear probe", "features": features, "label": label, "size": size}
     setting = {"epochs": epochs, "device": engine.device.type, "torch": torch.__version__}
     found: dict[str, Tensor] = engine.once(
