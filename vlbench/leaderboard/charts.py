@@ -9,11 +9,23 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
 from vlbench.files import write_whole
 
 # Colours that the colour-blind tell apart (Okabe and Ito 2008), then again with other marks.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#888888")
 MARKS = ("o", "s", "^", "D", "v")
+
+# The same figure is the same file: no date, and names that hang on nothing but what is drawn.
+STYLE: Any = {
+    "svg.hashsalt": "vlbench",
+    "svg.fonttype": "none",
+    "font.size": 9.0,
+    "axes.linewidth": 0.6,
+}
 
 COLUMNS = 3
 PANEL = (3.6, 2.7)  # inches
@@ -41,10 +53,8 @@ class Panel:
     chance: Sequence[tuple[float, float]] = ()
 
 
-def chart(title: str, panels: Sequence[Panel]) -> Any:
+def chart(title: str, panels: Sequence[Panel]) -> Figure:
     """Return a figure of panels, in which each model has one colour and mark."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - slow, and most commands draw nothing
-
     names = sorted({name for panel in panels for name in panel.models})
     columns = min(COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
@@ -67,18 +77,29 @@ def chart(title: str, panels: Sequence[Panel]) -> Any:
     return figure
 
 
-def save(figure: Any, file: Path) -> list[Path]:
-    """Write a figure as `file`.svg and `file`.png, and return the two."""
-    import matplotlib as mpl  # noqa: PLC0415 - slow, and most commands draw nothing
+def blank(width: float, height: float) -> tuple[Figure, Axes]:
+    """Return a figure of so many inches and its axes, drawn at the left and below alone."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
 
+
+def save(figure: Figure, file: Path) -> list[Path]:
+    """Write a figure as `file`.svg and `file`.png, and return the two; inside `styled`."""
     written = []
     for suffix in (".svg", ".png"):
-        content, dated = BytesIO(), {"Date": None} if suffix == ".svg" else {}
-        with mpl.rc_context({"svg.hashsalt": "vlbench", "svg.fonttype": "none"}):
-            figure.savefig(content, format=suffix[1:], dpi=150, metadata=dated)
+        content = BytesIO()
+        dated = {"Date": None} if suffix == ".svg" else {"Software": None}
+        figure.savefig(content, format=suffix[1:], dpi=150, metadata=dated)
         written.append(file.with_name(file.name + suffix))
         write_whole(written[-1], content.getvalue())
     return written
+
+
+def styled() -> Any:
+    """Return the context in which figures are made and saved."""
+    return rc_context(STYLE)
 
 
 def look(name: str, names: Sequence[str]) -> dict[str, Any]:
@@ -88,7 +109,7 @@ def look(name: str, names: Sequence[str]) -> dict[str, Any]:
     return {"color": COLOURS[i % len(COLOURS)], "marker": mark, "markersize": 4.5}
 
 
-def _draw_lines(axes: Any, panel: Panel, names: Sequence[str]) -> None:
+def _draw_lines(axes: Axes, panel: Panel, names: Sequence[str]) -> None:
     numbers = sorted({point.x for points in panel.models.values() for point in points})
     for name in names:
         points = sorted(panel.models.get(name, ()))
@@ -108,7 +129,7 @@ def _draw_lines(axes: Any, panel: Panel, names: Sequence[str]) -> None:
     axes.set_ylabel(panel.y, fontsize=8)
 
 
-def _draw_dots(axes: Any, panel: Panel, names: Sequence[str]) -> None:
+def _draw_dots(axes: Axes, panel: Panel, names: Sequence[str]) -> None:
     """Draw one score a model, the highest on top."""
     ranked = sorted(panel.models, key=lambda name: panel.models[name][0].y)
     for height, name in enumerate(ranked):

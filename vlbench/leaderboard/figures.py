@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vlbench.leaderboard.boards import read_board
-from vlbench.leaderboard.charts import Panel, Point, chart, save
+from vlbench.leaderboard.charts import Panel, Point, chart, save, styled
 from vlbench.leaderboard.summaries import publishable
 
 Row = Mapping[str, Any]
@@ -27,26 +27,37 @@ def draw_figures(
     model), where three models or more say how many they saw. Rows that are partial or of random
     weights are left out, as from summaries.
     """
-    written = []
-    for file in sorted(output.glob("*.json")):
-        board = read_board(file)
-        panels = board_panels(board) if board else []
-        if panels:
-            written += save(chart(file.stem, panels), output / "figures" / file.stem)
-    for file in sorted(output.glob("summaries/*.json")):
-        mean, tasks = read_board(file), groups.get(file.stem, ())
-        if not mean or not tasks:
-            continue
-        boards = [read_board(output / f"{task}.json") or {} for task in tasks]
-        panels = [p for b, task in zip(boards, tasks, strict=True) for p in board_panels(b, task)]
-        means = {row["model"]: row for row in mean["rows"]}
-        panels += _panels(means, mean["primary"]["metric"], "mean and its standard error")
-        written += save(chart(file.stem, panels), output / "figures" / file.stem)
-        sizes = size_panels(mean, training_images)
-        if sizes:
-            stem = f"{file.stem}_by_training_images"
-            written += save(chart(stem, sizes), output / "figures" / stem)
-    return written
+    with styled():
+        boards = [file for file in sorted(output.glob("*.json")) for file in _draw_board(file)]
+        means = [
+            drawn
+            for group, tasks in sorted(groups.items())
+            for drawn in _draw_group(output, group, tasks, training_images)
+        ]
+    return [*boards, *means]
+
+
+def _draw_board(file: Path) -> list[Path]:
+    panels = board_panels(read_board(file) or {})
+    figure = file.parent / "figures" / file.stem
+    return save(chart(file.stem, panels), figure) if panels else []
+
+
+def _draw_group(
+    output: Path, group: str, tasks: Sequence[str], training_images: Mapping[str, float]
+) -> list[Path]:
+    """Draw the mean of a group beside its tasks; a group that is compared has its own figures."""
+    mean = read_board(output / "summaries" / f"{group}.json")
+    boards = [read_board(output / f"{task}.json") or {} for task in tasks]
+    if not mean or any(mean["primary"] != board.get("primary") for board in boards):
+        return []
+    panels = [p for b, task in zip(boards, tasks, strict=True) for p in board_panels(b, task)]
+    means = {row["model"]: row for row in mean["rows"]}
+    panels += _panels(means, mean["primary"]["metric"], "mean and its standard error")
+    written = save(chart(group, panels), output / "figures" / group)
+    sizes = size_panels(mean, training_images)
+    stem = f"{group}_by_training_images"
+    return [*written, *(save(chart(stem, sizes), output / "figures" / stem) if sizes else [])]
 
 
 def board_panels(board: Row, name: str = "") -> list[Panel]:

@@ -21,22 +21,40 @@ def build_summaries(output: Path, groups: Mapping[str, Sequence[str]]) -> list[P
 
     Rows that are partial or of random weights are left out; so is a model that lacks a task. A
     summary that no model is left for is removed. Raises SpecError where the tasks of a group have
-    other primary scores than each other.
+    other primary scores than each other. A group whose rows keep matrices is compared instead.
     """
-    written = []
+    written: list[Path] = []
     for group, tasks in sorted(groups.items()):
         found = [read_board(output / f"{task}.json") for task in tasks]
         boards = [board for board in found if board]
         file = output / "summaries" / f"{group}.json"
+        if any("rdm" in row.get("artifacts", {}) for board in boards for row in board["rows"]):
+            written += _compare(output, group, boards, file)
+            continue
         rows = summarise(boards) if len(boards) == len(tasks) else []
         if rows:
             if any(board["primary"] != boards[0]["primary"] for board in boards):
                 raise SpecError(f"{group}: its tasks have different primary scores")
-            write_whole(file, _content(group, boards, rows))
+            write_whole(file, _content(group, boards, rows, boards[0]["primary"]))
             written.append(file)
         else:
             file.unlink(missing_ok=True)
     return written
+
+
+def _compare(output: Path, group: str, boards: Sequence[Row], file: Path) -> list[Path]:
+    """Write how alike the models of boards are, with the figures, and return the files."""
+    # Means need neither SciPy nor Matplotlib.
+    from vlbench.leaderboard import similarities  # noqa: PLC0415
+    from vlbench.leaderboard.similarity_figures import draw_similarities  # noqa: PLC0415
+
+    members, left_out = similarities.joined(output, boards)
+    if len(members) < 2:
+        left_out |= dict.fromkeys((m.name for m in members), "no other model to compare it with")
+    rows = similarities.similarity_rows(members) if len(members) > 1 else []
+    rows += similarities.left_out_rows(left_out)
+    write_whole(file, _content(group, boards, rows, similarities.PRIMARY))
+    return [file, *draw_similarities(output / "figures", group, members)]
 
 
 def summarise(boards: Sequence[Row]) -> list[dict[str, Any]]:
@@ -101,13 +119,13 @@ def _mean_score(scores: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _content(group: str, boards: Sequence[Row], rows: Sequence[Row]) -> bytes:
+def _content(group: str, boards: Sequence[Row], rows: Sequence[Row], primary: Row) -> bytes:
     summary = {
         "schema": SCHEMA,
         "task": group,
         "version": max(board["version"] for board in boards),
         "versions": {board["task"]: board["version"] for board in boards},
-        "primary": boards[0]["primary"],
+        "primary": primary,
         "rows": rows,
     }
     return (json.dumps(summary, indent=1, allow_nan=False) + "\n").encode()
