@@ -93,8 +93,10 @@ def permuted(matrices: NDArray[Any], *, seed: int, count: int = PERMUTATIONS) ->
     i, j = np.triu_indices(classes, 1)
     place = squareform(np.arange(len(i)), checks=False)
     found = np.empty((2, count, len(z), len(z)))
+    # The values of all matrices for a pair side by side, so that they move together.
+    by_pair = np.ascontiguousarray(z.T)
     for k in range(count):
         order = rng.permutation(classes)
-        found[0, k] = z @ z[:, place[order[i], order[j]]].T
+        found[0, k] = z @ by_pair[place[order[i], order[j]]]
         found[1, k] = found[0, k].T
     return np.asarray(np.quantile(found.reshape(-1, len(z), len(z)), 0.95, axis=0))
