@@ -65,7 +65,7 @@ def row(folder, task):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["few_shot_digits", "clustering_digits"])
+@pytest.mark.parametrize("task", ["few_shot_digits", "clustering_digits", "robustness_digits"])
 def test_one_process_and_two_give_the_same_board_but_for_run(source, tmp_path, task):
     words = ["--model", "noisy", "--tasks", task, "--no-cache", "--output"]
     alone = run(source, [*words, str(tmp_path / "one")], ["-m", "vlbench"])

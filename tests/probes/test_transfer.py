@@ -4,12 +4,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from cifar_nets import ResNet20
 from fakes import ConstantModel, PlantedFeatures, Reader, ReadsTheLabel, labelled_images
 from PIL import Image
 from scipy.special import softmax
 from sklearn.datasets import load_digits, make_blobs
 from torch import nn
-from torch.nn.functional import avg_pool2d, cross_entropy, pad
+from torch.nn.functional import cross_entropy
 
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import Column, Data, Split, labels, value_column
@@ -267,53 +268,6 @@ def test_a_class_that_the_test_split_lacks_is_no_obstacle():
 def test_nothing_to_train_with_is_refused(params):
     with pytest.raises(ValueError, match=r"epochs .* and batch_size .*: both must be 1 or more"):
         probe(ReadsTheLabel(), labelled_images(2, 2), **params)
-
-
-class Block(nn.Module):
-    """A residual block of a ResNet for CIFAR; He et al. 2016, section 4.2, shortcut A."""
-
-    def __init__(self, width, out, stride):
-        super().__init__()
-        self.conv1 = nn.Conv2d(width, out, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(out)
-        self.conv2 = nn.Conv2d(out, out, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(out)
-        self.stride, self.more = stride, (out - width) // 2
-
-    def forward(self, x):
-        inner = self.bn2(self.conv2(self.bn1(self.conv1(x)).relu()))
-        same = x[:, :, :: self.stride, :: self.stride]
-        return (inner + pad(same, (0, 0, 0, 0, self.more, self.more))).relu()
-
-
-class ResNet20(nn.Module):
-    """The network for CIFAR-10 with 20 layers, as a user's adapter."""
-
-    def __init__(self, file):
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(16)
-        self.layer1 = nn.Sequential(*[Block(16, 16, 1) for _ in range(3)])
-        self.layer2 = nn.Sequential(Block(16, 32, 2), Block(32, 32, 1), Block(32, 32, 1))
-        self.layer3 = nn.Sequential(Block(32, 64, 2), Block(64, 64, 1), Block(64, 64, 1))
-        self.linear = nn.Linear(64, 10)
-        state = torch.load(file, weights_only=True, map_location="cpu")["state_dict"]
-        self.load_state_dict({key.removeprefix("module."): v for key, v in state.items()})
-        self.eval()
-
-    def preprocess(self, image):
-        return torch.from_numpy(np.array(image)).permute(2, 0, 1).float() / 255
-
-    def encode_images(self, pixels):
-        mean, std = MEAN.view(3, 1, 1), STD.view(3, 1, 1)
-        x = self.bn1(self.conv1((pixels - mean) / std)).relu()
-        x = self.layer3(self.layer2(self.layer1(x)))
-        return avg_pool2d(x, x.shape[-1]).flatten(1)
-
-
-# ImageNet's, with which these weights were trained.
-MEAN = torch.tensor([0.485, 0.456, 0.406])
-STD = torch.tensor([0.229, 0.224, 0.225])
 
 
 @pytest.fixture(scope="module")
