@@ -93,6 +93,20 @@ def test_a_part_of_the_set_says_what_it_lacks(tmp_path):
     assert imagenet(root=put(tmp_path, "n01440764_a.JPEG")).missing_rows() == {"test": 49_999}
 
 
+def test_train_images_are_read_where_they_are_asked_for(tmp_path):
+    root = put(tmp_path, "val/n01440764/b.JPEG", "train/n01440764/a.JPEG", "train/n01443537/c.JPEG")
+    data = imagenet(root=root, train=True)
+    assert list(data.splits["train"]["wnid"]) == ["n01440764", "n01443537"]
+    assert data.missing_rows() == {"test": 49_999, "train": 1_281_165}
+    assert list(imagenet(root=root).splits) == ["test"]
+
+
+def test_absent_train_images_say_where_to_put_them(tmp_path):
+    root = put(tmp_path, "val/n01440764/b.JPEG")
+    with pytest.raises(DataAbsent, match=r"train/<wnid>/\*\.JPEG"):
+        imagenet(root=root, train=True)
+
+
 def test_absent_images_say_where_to_get_them(tmp_path):
     with pytest.raises(DataAbsent, match=r"^ImageNet \(validation images\) is absent; .*image-net"):
         imagenet(root=tmp_path)

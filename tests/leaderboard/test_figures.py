@@ -62,6 +62,11 @@ def test_rows_that_may_not_be_published_are_not_drawn(lacking):
     assert board_panels(board(row("m", score(0.1), **lacking))) == []
 
 
+def test_a_condition_that_is_a_number_is_told_in_four_digits():
+    (panel,) = board_panels(board(row("m", score(0.1, epsilon=4 / 255))))
+    assert panel.title == "epsilon 0.01569"
+
+
 def test_a_mean_without_an_interval_has_its_standard_error():
     (panel,) = board_panels(board(row("m", score(0.5, ci95=None))))
     assert panel.models["m"][0].interval == (pytest.approx(0.49), pytest.approx(0.51))

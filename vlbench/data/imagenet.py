@@ -1,6 +1,7 @@
-"""ImageNet's validation images (ILSVRC 2012), the test set of the literature. arXiv:1409.0575."""
+"""ImageNet (ILSVRC 2012): validation images, and train images if asked for. arXiv:1409.0575."""
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from vlbench.data.images import SUFFIXES, file_images, labelled
@@ -8,16 +9,21 @@ from vlbench.data.records import Data, Split, value_column
 from vlbench.errors import DataAbsent, DataError
 
 HOME = "image-net.org (ILSVRC 2012) or its Kaggle challenge 'ImageNet Object Localization'"
+EXPECTED = {"train": 1_281_167, "test": 50_000}
 SYNSETS = "LOC_synset_mapping.txt"
 LABELS = ("LOC_val_solution.csv", "imagenet_2012_validation_synset_labels.txt")
 
 # Where images lie under the root, in this order: as they are, or as some archive unpacks.
 FOLDERS = ("", "val", "images", "ILSVRC/Data/CLS-LOC/val")
+TRAIN_FOLDERS = ("train", "ILSVRC/Data/CLS-LOC/train")
 PATTERNS = ("n????????/*", "*")
 
 
-def imagenet(*, root: Path) -> Data:
+def imagenet(*, root: Path, train: bool = False) -> Data:
     """Return the validation images as split "test", with columns image, label and wnid.
+
+    `train` asks for the train images too, one folder a wnid: 1.28 million, read once to be known by
+    their content.
 
     Classes are the synonyms of the 1,000 sorted wnids, joined as `tench, Tinca tinca`; two of them
     are both `crane`. Needs LOC_synset_mapping.txt and images in `root` (or val/, images/, Kaggle's
@@ -25,24 +31,24 @@ def imagenet(*, root: Path) -> Data:
     LOC_val_solution.csv or imagenet_2012_validation_synset_labels.txt (line i: image i's wnid).
     Rows are ordered by class, then by name, however the images lie.
     """
-    names = _images(root)
-    if not names:
+    names = {"test": _images(root, FOLDERS)}
+    if not names["test"]:
         raise DataAbsent("ImageNet (validation images)", HOME, f"{root}/val/<wnid>/*.JPEG")
+    if train:
+        names["train"] = _images(root, TRAIN_FOLDERS)
+        if not names["train"]:
+            raise DataAbsent("ImageNet (train images)", HOME, f"{root}/train/<wnid>/*.JPEG")
     if not (root / SYNSETS).is_file():
         raise DataAbsent(f"ImageNet's {SYNSETS}", HOME, f"{root / SYNSETS}")
     synsets = _synsets(root / SYNSETS)
-    wnids = _wnids(root, names)
-    unknown = [name for name in names if wnids[name] not in synsets]
-    if unknown:
-        raise DataError(f"{unknown[0]}: wnid {wnids[unknown[0]]} is not in {SYNSETS}")
-    names = sorted(names, key=lambda name: (wnids[name], PurePosixPath(name).name))
-    split = _split(root, names, [wnids[name] for name in names], list(synsets))
-    return Data(splits={"test": split}, classes=list(synsets.values()), expected={"test": 50_000})
+    splits = {split: _split(root, found, synsets) for split, found in names.items()}
+    expected = {split: EXPECTED[split] for split in splits}
+    return Data(splits=splits, classes=list(synsets.values()), expected=expected)
 
 
-def _images(root: Path) -> list[str]:
+def _images(root: Path, folders: Sequence[str]) -> list[str]:
     """Return the image files of the first folder and the first layout that has some."""
-    for folder in FOLDERS:
+    for folder in folders:
         for pattern in PATTERNS:
             paths = [p for p in (root / folder).glob(pattern) if not p.name.startswith(".")]
             names = [p.relative_to(root).as_posix() for p in paths if p.suffix.lower() in SUFFIXES]
@@ -51,11 +57,16 @@ def _images(root: Path) -> list[str]:
     return []
 
 
-def _split(root: Path, names: list[str], wnids: list[str], order: list[str]) -> Split:
-    place = {wnid: i for i, wnid in enumerate(order)}
-    labels = [place[wnid] for wnid in wnids]
-    split = labelled(file_images(root, names), labels, classes=len(order), where="ImageNet")
-    return Split({**split.columns, "wnid": value_column(wnids)})
+def _split(root: Path, names: list[str], synsets: Mapping[str, str]) -> Split:
+    wnids = _wnids(root, names)
+    unknown = [name for name in names if wnids[name] not in synsets]
+    if unknown:
+        raise DataError(f"{unknown[0]}: wnid {wnids[unknown[0]]} is not in {SYNSETS}")
+    names = sorted(names, key=lambda name: (wnids[name], PurePosixPath(name).name))
+    place = {wnid: i for i, wnid in enumerate(synsets)}
+    labels = [place[wnids[name]] for name in names]
+    split = labelled(file_images(root, names), labels, classes=len(place), where="ImageNet")
+    return Split({**split.columns, "wnid": value_column([wnids[name] for name in names])})
 
 
 def _synsets(path: Path) -> dict[str, str]:

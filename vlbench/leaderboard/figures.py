@@ -14,6 +14,7 @@ from typing import Any
 from vlbench.leaderboard.boards import read_board
 from vlbench.leaderboard.charts import Panel, Point, chart, save, styled
 from vlbench.leaderboard.summaries import publishable
+from vlbench.leaderboard.tables import condition
 
 Row = Mapping[str, Any]
 
@@ -73,17 +74,17 @@ def _panels(rows: Mapping[str, Row], metric: str, name: str) -> list[Panel]:
     conditions = {_words(score, axis): None for score in everything}
     return [
         Panel(
-            title=", ".join(filter(None, (name, condition))),
+            title=", ".join(filter(None, (name, words))),
             x=axis,
             y=_spaced(metric),
             models={
-                model: [_point(s, axis) for s in found if _words(s, axis) == condition]
+                model: [_point(s, axis) for s in found if _words(s, axis) == words]
                 for model, found in scores.items()
-                if any(_words(s, axis) == condition for s in found)
+                if any(_words(s, axis) == words for s in found)
             },
-            chance=_chance([s for s in everything if _words(s, axis) == condition], axis),
+            chance=_chance([s for s in everything if _words(s, axis) == words], axis),
         )
-        for condition in conditions
+        for words in conditions
     ]
 
 
@@ -97,7 +98,7 @@ def size_panels(summary: Row, training_images: Mapping[str, float]) -> list[Pane
         if {"metric": score["metric"], "at": score["at"]} == wanted
         and training_images.get(row["model"])
     }
-    title = ", ".join(f"{_spaced(k)} {v}" for k, v in wanted["at"].items())
+    title = ", ".join(f"{_spaced(k)} {condition(v)}" for k, v in wanted["at"].items())
     enough = len(points) >= 3
     y = _spaced(wanted["metric"])
     return [Panel(title=title, x="training images", y=y, models=points)] if enough else []
@@ -119,7 +120,7 @@ def _axis(scores: Sequence[Row]) -> str:
 
 def _words(score: Row, axis: str) -> str:
     """Return the conditions of a score, less the one on the axis."""
-    return ", ".join(f"{_spaced(k)} {v}" for k, v in score["at"].items() if k != axis)
+    return ", ".join(f"{_spaced(k)} {condition(v)}" for k, v in score["at"].items() if k != axis)
 
 
 def _point(score: Row, axis: str) -> Point:

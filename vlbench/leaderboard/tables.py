@@ -75,6 +75,11 @@ def number(value: float | None, unit: str = "fraction") -> str:
     return f"{100 * value:.1f} %" if unit == "fraction" else f"{value:.4g}"
 
 
+def condition(value: str | float) -> str:
+    """Return a condition of a score as people read it: a number in four digits."""
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
 def _table(title: str, columns: Sequence[str], *, numbers: bool = True) -> Table:
     table = Table(
         title=title or None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
@@ -92,7 +97,7 @@ def _add_row(table: Table, cells: Sequence[str]) -> None:
 
 
 def _name(primary: Row) -> str:
-    at = ", ".join(f"{k} {v}" for k, v in primary["at"].items())
+    at = ", ".join(f"{k} {condition(v)}" for k, v in primary["at"].items())
     return f"{primary['metric']} ({at})" if at else str(primary["metric"])
 
 
