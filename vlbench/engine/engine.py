@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -27,6 +27,7 @@ SHARD = 256
 Stream = Iterator[tuple[list[int], Sequence[Any]]]
 
 Module = TypeVar("Module", bound=torch.nn.Module)
+Item = TypeVar("Item")
 
 
 class Engine:
@@ -136,6 +137,13 @@ class Engine:
             return found
 
         return self._processes.attempt(load_or_build)[0]["value"]
+
+    def watched(self, what: str, items: Iterable[Item], total: int) -> Iterator[Item]:
+        """Yield the items, and show how many of them are done: for work that is no pass."""
+        self._progress.start(what, total)
+        for item in items:
+            yield item
+            self._progress.advance(1)
 
     def copy(self, module: Module) -> Module:
         """Return a copy that a probe may train, so that the live adapter never changes."""

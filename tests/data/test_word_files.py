@@ -1,0 +1,62 @@
+import pytest
+
+from vlbench.data.word_files import Question, read_pairs, read_questions, read_visual_words
+from vlbench.errors import DataError
+
+
+def put(folder, text):
+    (folder / "words.txt").write_text(text)
+    return folder / "words.txt"
+
+
+def test_questions_keep_their_section(tmp_path):
+    path = put(tmp_path, ": family\nboy girl he she\n: gram1\ncalm calmly free freely\n")
+    boys, calm = ["boy", "girl", "he", "she"], ["calm", "calmly", "free", "freely"]
+    assert read_questions(path) == [Question("family", boys), Question("gram1", calm)]
+
+
+def test_pairs_leave_out_what_is_marked_as_remarks(tmp_path):
+    path = put(tmp_path, "# Word 1\tWord 2\tHuman\ntiger\tcat\t7.35\nJerusalem\tIsrael\t8\n")
+    assert read_pairs(path) == [("tiger", "cat"), ("Jerusalem", "Israel")]
+
+
+def test_visual_words_are_lower_case(tmp_path):
+    path = put(tmp_path, "n01440764\tTench\nn02012849\tcrane \n")
+    assert read_visual_words(path) == {"n01440764": "tench", "n02012849": "crane"}
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "message"),
+    [
+        (read_questions, "boy girl he she", r"words.txt, line 1: wanted ': section'"),
+        (
+            read_questions,
+            ": family\nboy girl he",
+            r"words.txt, line 2: wanted .* not 'boy girl he'",
+        ),
+        (read_pairs, "a\tb\t1\na b 1\n", r"words.txt, line 2: wanted word, tab, .* not 'a b 1'"),
+        (read_pairs, "a\tb\thigh\n", r"words.txt, line 1: wanted word, tab"),
+        (read_visual_words, "n01440764 tench", r"words.txt, line 1: wanted a wnid, a tab, a word"),
+    ],
+)
+def test_a_line_that_is_none_of_the_format_is_named(tmp_path, read, text, message):
+    with pytest.raises(DataError, match=message):
+        read(put(tmp_path, text))
+
+
+def test_broken_utf_8_in_a_small_file_is_named(tmp_path):
+    (tmp_path / "words.txt").write_bytes(b"caf\xe9\tau\t1\n")
+    with pytest.raises(DataError, match=r"words.txt is no UTF-8: byte 3"):
+        read_pairs(tmp_path / "words.txt")
+
+
+def test_the_real_sets_have_their_published_sizes(real_data):
+    sets = real_data / "text" / "word-sim"
+    found = [
+        len(read_pairs(sets / f"EN-{name}.txt"))
+        for name in ("WS-353-ALL", "SIMLEX-999", "MEN-TR-3k")
+    ]
+    assert found == [353, 999, 3000]
+    questions = read_questions(real_data / "text" / "questions-words.txt")
+    gram = sum(question.section.startswith("gram") for question in questions)
+    assert (len(questions) - gram, gram) == (8869, 10675)
