@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 from numpy.random import Generator
 
+from vlbench.data.annotations import Phrase
 from vlbench.data.scenes.facts import Group, View
 from vlbench.data.scenes.grammar import (
     NUMBERS,
-    Phrase,
     Sentence,
     enumerate_groups,
     name,

@@ -4,31 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from numpy.random import Generator
 
+from vlbench.data.annotations import Arc, Phrase
 from vlbench.data.scenes.facts import Group
 from vlbench.data.scenes.layout import Thing
 from vlbench.data.scenes.world import FAMILY, plural
 
 NUMBERS = ("zero", "one", "two", "three", "four")
-
-
-class Arc(NamedTuple):
-    """A Stanford dependency between two words of a caption; the root is no word's dependent."""
-
-    relation: str
-    head: int
-    dependent: int
-
-
-class Phrase(NamedTuple):
-    """Words start..stop of a caption (stop excluded) and the boxes that they name, if any."""
-
-    start: int
-    stop: int
-    boxes: tuple[int, ...]
 
 
 @dataclass

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 
 from vlbench.capabilities import Picture, Regions
+from vlbench.data.annotations import Arc, Phrase
 from vlbench.data.images import decode_image
 from vlbench.data.records import Column, Data, Split
-from vlbench.data.scenes.grammar import Arc, Phrase
 from vlbench.data.scenes.rows import Row, row, sizes
-from vlbench.data.scenes.storage import Stored, Table, kept
+from vlbench.data.scenes.storage import kept
 from vlbench.data.scenes.world import CATEGORIES, NOUNS, SIDE, VERSION
-from vlbench.digests import digest
+from vlbench.data.tables import Table, made
 from vlbench.options import default_cache
 
 LOGGER = logging.getLogger(__name__)
@@ -75,11 +76,7 @@ def _data(configuration: str, columns: Mapping[str, Column], classes: Sequence[s
 
 def _columns(table: Table) -> dict[str, Column]:
     """Return all columns but the label."""
-
-    def column(made_of: Sequence[str], make: Callable[..., Any], kind: str = "value") -> Column:
-        key = digest([kind, *(table.digests[name] for name in made_of)])
-        return Column(key, kind, Stored(table, tuple(made_of), make), range(table.rows.num_rows))
-
+    column = partial(made, table)
     as_they_are = (
         "background", "categories", "nouns", "colours", "sizes", "textures", "facings", "angles",
         "captions", "words", "tags", "questions", "answers",

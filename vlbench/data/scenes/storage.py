@@ -6,8 +6,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pyarrow as pa
 from datasets import Dataset, Features
 from datasets.arrow_writer import ArrowWriter
 
+from vlbench.data.tables import Table
 from vlbench.digests import digest
 from vlbench.errors import OutputError
 
@@ -52,38 +52,6 @@ SCHEMA = pa.schema(
 )
 
 Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows on disk, and the digest of each column's content (of an image: of its pixels)."""
-
-    rows: Any
-    digests: Mapping[str, str]
-
-    def values(self, column: str) -> list[Any]:
-        """Return all values of a column."""
-        values: list[Any] = self.rows.column(column).to_pylist()
-        return values
-
-
-@dataclass(frozen=True, eq=False)
-class Stored(Sequence[Any]):
-    """Values made of the columns of one row each time they are asked for, and not kept."""
-
-    table: Table
-    columns: tuple[str, ...]
-    make: Callable[..., Any]
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return int(self.table.rows.num_rows)
-
-    def __getitem__(self, i: Any) -> Any:
-        """Return value i, or the list of values of a slice."""
-        if isinstance(i, slice):
-            return [self[row] for row in range(*i.indices(len(self)))]
-        return self.make(*(self.table.rows.column(name)[i].as_py() for name in self.columns))
 
 
 def kept(folder: Path, rows: Callable[[], Iterable[tuple[Row, str]]]) -> Table:

@@ -1,0 +1,177 @@
+"""Flickr30k Entities as data: images, captions, phrases and the boxes that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from vlbench.data.annotations import Phrase
+from vlbench.data.flickr30k.parsing import Caption, parse_annotation, parse_sentences
+from vlbench.data.images import file_images
+from vlbench.data.pictures import pictures
+from vlbench.data.records import Data, Split
+from vlbench.data.regions import region_features
+from vlbench.data.tables import in_memory, made
+from vlbench.errors import DataAbsent, DataError
+
+HOME = "github.com/BryanPlummer/flickr30k_entities"
+IMAGES_HOME = "shannon.cs.illinois.edu/DenotationGraph"
+EXPECTED = {"train": 29_783, "val": 1_000, "test": 1_000}
+SPLITS = tuple(EXPECTED)
+
+# Folders of images, in this order: the original's, and as copies unpack.
+FOLDERS = ("flickr30k-images", "flickr30k_images/flickr30k_images", "flickr30k_images", "images")
+
+_MENTION = {
+    "start": pa.int32(),
+    "stop": pa.int32(),
+    "boxes": pa.list_(pa.int32()),
+    "chain": pa.int32(),
+    "types": pa.list_(pa.string()),
+}
+SCHEMA = pa.schema(
+    {
+        "id": pa.string(),
+        "size": pa.list_(pa.int32()),
+        "boxes": pa.list_(pa.list_(pa.float32())),
+        "words": pa.list_(pa.list_(pa.string())),
+        "phrases": pa.list_(pa.list_(pa.struct(_MENTION))),
+    }
+)
+
+Row = dict[str, Any]
+
+
+def flickr30k(
+    *,
+    root: Path,
+    images: Path | None = None,
+    regions: Path | None = None,
+    splits: Sequence[str] = SPLITS,
+    origin: Literal[0, 1] = 1,
+) -> Data:
+    """Return Flickr30k Entities in the official split; only the files of `splits` are read.
+
+    Each row is an image: `captions` (their words between blanks; `caption` is the first), `words`,
+    `phrases` (with the numbers of all boxes of their chain), `chains` and `types` (one for each
+    phrase; chain 0 is `notvisual`), `boxes` (gold, float32 [n, 4] xyxy pixels) and `id`. A phrase
+    that is not visual, or whose chain is only a scene or has no box, names no boxes. Captions
+    listed in UNRELATED_CAPTIONS, where that file is there, are left out: their rows have fewer.
+
+    `origin` is subtracted from the boxes, which count pixels from 1: 0 leaves them as they are, as
+    BAN and VisualBERT do. `regions` are features of regions (see `vlbench.data.regions`); with
+    them, the images (in `root` or in `images`) may be absent.
+    """
+    lists = {name: root / f"{name}.txt" for name in splits}
+    needed = [root / "Sentences", root / "Annotations", *lists.values()]
+    if unknown := [name for name in splits if name not in EXPECTED]:
+        raise ValueError(f"no split '{unknown[0]}'; there are {', '.join(EXPECTED)}")
+    if absent := [path for path in needed if not path.exists()]:
+        raise DataAbsent("Flickr30k Entities", HOME, f"{root}/: {absent[0].name}")
+    folder = _image_folder(root, images)
+    if folder is None and regions is None:
+        where = images or root / FOLDERS[0]
+        raise DataAbsent("Flickr30k's images", IMAGES_HOME, str(where))
+    unrelated = _unrelated(root / "UNRELATED_CAPTIONS")
+    return Data(
+        splits={
+            name: _split(
+                read_rows(root, ids.read_text().split(), unrelated, origin), folder, regions
+            )
+            for name, ids in lists.items()
+        },
+        expected={name: EXPECTED[name] for name in splits},
+    )
+
+
+def _image_folder(root: Path, images: Path | None) -> Path | None:
+    folders = [images] if images else [root / name for name in FOLDERS]
+    return next((folder for folder in folders if folder.is_dir()), None)
+
+
+def _unrelated(file: Path) -> set[tuple[str, int]]:
+    """Return the image and the number (from 1) of each caption that is about something else."""
+    if not file.is_file():
+        return set()
+    rows = [line.split() for line in file.read_text("utf-8").splitlines() if line[:1] != "#"]
+    if wrong := [row for row in rows if len(row) != 2 or not row[1].isdecimal()]:
+        raise DataError(f"{file.name}: not an image and a number: {' '.join(wrong[0])}")
+    return {(image, int(number)) for image, number in rows}
+
+
+def read_rows(
+    root: Path, ids: Sequence[str], unrelated: Collection[tuple[str, int]] = (), origin: int = 1
+) -> Iterator[Row]:
+    """Yield what the files of each image say, as SCHEMA has it. Raises DataError."""
+    for name in ids:
+        captions = parse_sentences(
+            _read(root, f"Sentences/{name}.txt").decode("utf-8"), f"Sentences/{name}.txt"
+        )
+        kept = [c for i, c in enumerate(captions, 1) if (name, i) not in unrelated]
+        file = f"Annotations/{name}.xml"
+        size, boxes, chains = parse_annotation(_read(root, file), file)
+        yield {
+            "id": name,
+            "size": list(size),
+            "boxes": [[float(side - origin) for side in box] for box in boxes],
+            "words": [caption.words for caption in kept],
+            "phrases": [_phrases(caption, chains) for caption in kept],
+        }
+
+
+def _phrases(caption: Caption, chains: Mapping[int, list[int]]) -> list[Row]:
+    return [{**m._asdict(), "boxes": chains.get(m.chain, [])} for m in caption.mentions]
+
+
+def _read(root: Path, name: str) -> bytes:
+    try:
+        return (root / name).read_bytes()
+    except OSError as error:
+        raise DataError(f"{name} cannot be read ({error.strerror}), yet a list has it") from error
+
+
+def _split(rows: Iterator[Row], folder: Path | None, regions: Path | None) -> Split:
+    table = in_memory(rows, SCHEMA)
+    names, column = table.values("id"), partial(made, table)
+    images = None if folder is None else file_images(folder, [f"{name}.jpg" for name in names])
+    sizes = {name: (w, h) for name, (w, h) in zip(names, table.values("size"), strict=True)}
+    features = region_features(regions, sizes) if regions else None
+    return Split(
+        {
+            **pictures(images, names, features),
+            "id": column(["id"], str),
+            "boxes": column(["boxes"], _boxes),
+            "captions": column(["words"], _captions),
+            "caption": column(["words"], _caption, "text"),
+            "words": column(["words"], list),
+            "phrases": column(["phrases"], _as_phrases),
+            "chains": column(["phrases"], partial(_each, "chain")),
+            "types": column(["phrases"], partial(_each, "types")),
+        }
+    )
+
+
+def _boxes(boxes: Sequence[Sequence[float]]) -> Tensor:
+    return torch.tensor(boxes, dtype=torch.float32).reshape(-1, 4)
+
+
+def _captions(words: Sequence[Sequence[str]]) -> list[str]:
+    return [" ".join(caption) for caption in words]
+
+
+def _caption(words: Sequence[Sequence[str]]) -> str:
+    return " ".join(words[0])
+
+
+def _as_phrases(captions: Sequence[Sequence[Row]]) -> list[list[Phrase]]:
+    return [[Phrase(m["start"], m["stop"], tuple(m["boxes"])) for m in ms] for ms in captions]
+
+
+def _each(field: str, captions: Sequence[Sequence[Row]]) -> list[list[Any]]:
+    return [[mention[field] for mention in mentions] for mentions in captions]

@@ -1,0 +1,106 @@
+"""The files of Flickr30k Entities: sentences with marked phrases, and boxes as XML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+from xml.etree import ElementTree as ET
+
+from vlbench.errors import DataError
+
+# `[/EN#197/people/other A man]`: the chain, its types, the words.
+PHRASE = re.compile(r"\[/EN#(\d+)((?:/[a-z]+)+) ([^\[\]]+)\]")
+SIDES = ("xmin", "ymin", "xmax", "ymax")
+
+
+class Mention(NamedTuple):
+    """Words start..stop of a caption that belong to a chain; chain 0 is `notvisual`."""
+
+    start: int
+    stop: int
+    chain: int
+    types: list[str]
+
+
+class Caption(NamedTuple):
+    """The words of a caption, and its phrases."""
+
+    words: list[str]
+    mentions: list[Mention]
+
+
+class Annotation(NamedTuple):
+    """An image's (W, H), its boxes (xyxy pixels as written), and each chain's boxes by number."""
+
+    size: tuple[int, int]
+    boxes: list[list[int]]
+    chains: dict[int, list[int]]
+
+
+def parse_sentences(text: str, name: str) -> list[Caption]:
+    """Return the captions of a file, one a line. Raises DataError with the file and the line."""
+    lines = text.removesuffix("\n").split("\n")
+    return [_caption(line, f"{name}, line {i}") for i, line in enumerate(lines, 1)]
+
+
+def parse_annotation(content: bytes, name: str) -> Annotation:
+    """Return what an XML file says. Raises DataError, naming the file.
+
+    A chain that is only a scene, or that no box shows, has no boxes; a box of several chains is
+    each one's.
+    """
+    try:
+        root = ET.fromstring(content)  # noqa: S314 - expat itself refuses what blows up
+    except ET.ParseError as error:
+        raise DataError(f"{name} is no whole XML file ({error}); fetch it again") from error
+    size = _number(root, "size/width", name), _number(root, "size/height", name)
+    boxes: list[list[int]] = []
+    chains: dict[int, list[int]] = {}
+    for thing in root.iterfind("object"):
+        named = [chains.setdefault(_whole(part.text, name), []) for part in thing.iterfind("name")]
+        corners = thing.find("bndbox")
+        if corners is None:
+            continue
+        box = [_number(corners, side, name) for side in SIDES]
+        if not (0 <= box[0] < box[2] <= size[0] and 0 <= box[1] < box[3] <= size[1]):
+            raise DataError(f"{name}: box {box} has no area or leaves the image of {size}")
+        for chain in named:
+            chain.append(len(boxes))
+        boxes.append(box)
+    return Annotation(size, boxes, chains)
+
+
+def _caption(line: str, where: str) -> Caption:
+    words: list[str] = []
+    mentions: list[Mention] = []
+    for text, chain, types, said in _parts(line):
+        if "[" in text or "]" in text:
+            raise DataError(f"{where}: the markup of a phrase does not close: {text.strip()}")
+        words += text.split()
+        start = len(words)
+        words += said.split()
+        if chain:
+            mentions.append(Mention(start, len(words), int(chain), types.split("/")[1:]))
+    if not words:
+        raise DataError(f"{where}: a caption without words")
+    return Caption(words, mentions)
+
+
+def _parts(line: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the text before each phrase with its chain, types and words; then the rest."""
+    pieces = PHRASE.split(line)
+    for i in range(0, len(pieces) - 1, 4):
+        yield pieces[i], pieces[i + 1], pieces[i + 2], pieces[i + 3]
+    yield pieces[-1], "", "", ""
+
+
+def _number(element: ET.Element, path: str, name: str) -> int:
+    return _whole(element.findtext(path), f"{name}: {path}")
+
+
+def _whole(text: str | None, where: str) -> int:
+    """Return the whole number that a text is."""
+    if text is None or not text.strip().isdecimal():
+        raise DataError(f"{where} is no number: {text!r}")
+    return int(text)

@@ -1,0 +1,100 @@
+"""Rows of tab-separated columns, whose arrays are base64: bottom-up attention's and LXMERT's."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vlbench.data.regions.records import Found, Reader
+from vlbench.errors import DataError
+
+# The columns of both, told apart by their number.
+COLUMNS = {
+    6: ("img_id", "img_w", "img_h", "num_boxes", "boxes", "features"),
+    10: (
+        *("img_id", "img_h", "img_w", "objects_id", "objects_conf", "attrs_id", "attrs_conf"),
+        *("num_boxes", "boxes", "features"),
+    ),
+}
+WHOLE = ("img_w", "img_h", "num_boxes")
+
+Row = dict[str, bytes]
+
+
+def index(file: Path) -> dict[str, Reader]:
+    """Return what reads the row of each image. Raises DataError with the file and the line."""
+    readers: dict[str, Reader] = {}
+    offset, width = 0, 0
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            where = f"{file.name}, line {number}"
+            row = _columns(line, where)
+            found = _width(row, where)
+            if width not in {0, found}:
+                raise DataError(f"{where}: vectors {found} wide, those above are {width} wide")
+            name = row["img_id"].decode()
+            if name in readers:
+                raise DataError(f"{where}: a second row of image {name}")
+            readers[name] = partial(_read, file, offset, where)
+            offset, width = offset + len(line), found
+    return readers
+
+
+def _columns(line: bytes, where: str) -> Row:
+    values = line.rstrip(b"\r\n").split(b"\t")
+    if len(values) not in COLUMNS:
+        raise DataError(f"{where}: {len(values)} columns, not 6 or 10: the row is cut short")
+    row = dict(zip(COLUMNS[len(values)], values, strict=True))
+    if wrong := [name for name in WHOLE if not row[name].isdigit()]:
+        raise DataError(f"{where}: {wrong[0]} is no number")
+    return row
+
+
+def _width(row: Row, where: str) -> int:
+    """Return the width of a row's vectors, told by the length of what encodes them."""
+    boxes, room = int(row["num_boxes"]), len(row["features"])
+    size = room // 4 * 3 - row["features"][-2:].count(b"=")
+    if room % 4 or not boxes or not size or size % (4 * boxes):
+        raise DataError(f"{where}: features do not hold {boxes} vectors: the row is cut short")
+    return size // (4 * boxes)
+
+
+def _read(file: Path, offset: int, where: str) -> Found:
+    with file.open("rb") as lines:
+        lines.seek(offset)
+        row = _columns(lines.readline(), where)
+    boxes = int(row["num_boxes"])
+    has_objects = "objects_id" in row
+    return Found(
+        where,
+        _floats(row, "boxes", where).reshape(boxes, -1),
+        _floats(row, "features", where).reshape(boxes, -1),
+        (int(row["img_w"]), int(row["img_h"])),
+        _floats(row, "objects_conf", where) if has_objects else None,
+        _array(row, "objects_id", np.int64, where).tolist() if has_objects else None,
+    )
+
+
+def _floats(row: Row, name: str, where: str) -> Tensor:
+    return torch.from_numpy(_array(row, name, np.float32, where))
+
+
+def _array(row: Row, name: str, dtype: Any, where: str) -> np.ndarray[Any, Any]:
+    """Return the numbers of a column, as many for each box."""
+    try:
+        content = base64.b64decode(row[name], validate=True)
+        numbers: np.ndarray[Any, Any] = np.frombuffer(content, dtype).copy()
+    except (binascii.Error, ValueError) as error:
+        raise DataError(f"{where}: {name} is no base64 of numbers ({error})") from error
+    wanted = {"boxes": 4, "features": None}.get(name, 1)
+    boxes = int(row["num_boxes"])
+    if wanted and len(numbers) != wanted * boxes:
+        raise DataError(f"{where}: {name} has {len(numbers)} numbers for {boxes} boxes")
+    return numbers
