@@ -1,0 +1,158 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vlbench.data.annotations import Named
+from vlbench.data.coco import coco
+from vlbench.errors import DataAbsent, DataError
+
+CATEGORIES = [{"id": 18, "name": "dog"}, {"id": 17, "name": "cat"}]
+IMAGES = [
+    {"id": 139, "file_name": "000000000139.jpg", "width": 40, "height": 30},
+    {"id": 7, "file_name": "000000000007.jpg", "width": 20, "height": 30},
+]
+THINGS = [
+    {"id": 2, "image_id": 139, "category_id": 17, "bbox": [1, 2, 3, 4.5], "iscrowd": 0},
+    {"id": 1, "image_id": 139, "category_id": 18, "bbox": [30, 20, 11, 11], "iscrowd": 0},
+    {"id": 3, "image_id": 139, "category_id": 18, "bbox": [0, 0, 9, 9], "iscrowd": 1},
+    {"id": 4, "image_id": 139, "category_id": 18, "bbox": [5, 5, 0, 9], "iscrowd": 0},
+]
+CAPTIONS = [
+    {"id": 9, "image_id": 139, "caption": "A kitten and two puppies"},
+    {"id": 5, "image_id": 139, "caption": "Dogs near a cat"},
+    {"id": 4, "image_id": 139, "caption": "A dog"},
+    {"id": 8, "image_id": 7, "caption": "Nothing is here"},
+]
+
+
+def put(root, *, things=THINGS, captions=CAPTIONS, names="dog, puppy\ncat, kitten\n"):
+    (root / "annotations").mkdir(parents=True)
+    (root / "val2017").mkdir()
+    content = {"images": IMAGES, "annotations": things, "categories": CATEGORIES}
+    (root / "annotations/instances_val2017.json").write_text(json.dumps(content))
+    texts = {"images": IMAGES, "annotations": captions}
+    (root / "annotations/captions_val2017.json").write_text(json.dumps(texts))
+    (root / "coco_class_name.txt").write_text(names)
+    for image in IMAGES:
+        size = image["width"], image["height"]
+        Image.new("RGB", size).save(root / "val2017" / image["file_name"])
+    return root
+
+
+def load(root, **options):
+    return coco(root=root, splits=["val"], **options).splits["val"]
+
+
+def test_boxes_are_corners_cut_to_the_image_with_their_categories(tmp_path):
+    rows = load(put(tmp_path))
+    assert rows["boxes"][1].tolist() == [[30, 20, 40, 30], [1, 2, 4, 6.5]]
+    assert rows["categories"][1] == ["dog", "cat"]
+
+
+def test_crowds_and_boxes_of_no_area_are_left_out(tmp_path):
+    rows = load(put(tmp_path, things=THINGS[2:]))
+    assert rows["boxes"][1].shape == (0, 4)
+    assert rows["categories"][1] == []
+
+
+def test_rows_are_ordered_by_image_and_captions_by_annotation(tmp_path):
+    rows = load(put(tmp_path))
+    assert list(rows["id"]) == [7, 139]
+    assert rows["captions"][1] == ["A dog", "Dogs near a cat", "A kitten and two puppies"]
+    assert [image.size for image in rows["image"]] == [(20, 30), (40, 30)]
+    assert rows["picture"][0].image.size == (20, 30)
+
+
+def test_the_caption_that_names_most_is_chosen_and_of_several_the_first(tmp_path):
+    rows = load(put(tmp_path))
+    assert rows["caption"][1] == "Dogs near a cat"
+    assert rows["named"][1] == [Named("dog", "Dogs", 0, 4), Named("cat", "cat", 12, 15)]
+
+
+def test_a_caption_that_names_no_class_names_nothing(tmp_path):
+    rows = load(put(tmp_path))
+    assert rows["caption"][0] == "Nothing is here"
+    assert rows["named"][0] == []
+
+
+def test_classes_are_the_categories_in_their_order(tmp_path):
+    data = coco(root=put(tmp_path), splits=["val"])
+    assert data.classes == ["dog", "cat"]
+    assert data.missing_rows() == {"val": 4998}
+
+
+def test_regions_are_found_by_the_number_of_their_image(tmp_path):
+    put(tmp_path)
+    shutil.rmtree(tmp_path / "val2017")
+    (tmp_path / "features").mkdir()
+    for name, width in (("COCO_val2014_000000000139", 40), ("COCO_val2014_000000000007", 20)):
+        boxes = np.array([[0, 0, 5, 5]], np.float32)
+        kept = {"x": np.full((1, 3), width), "boxes": boxes, "image_w": width, "image_h": 30}
+        np.savez(tmp_path / f"features/{name}.jpg.npz", **kept)
+    rows = load(tmp_path, regions=tmp_path / "features")
+    assert [picture.image for picture in rows["picture"]] == [None, None]
+    assert [regions.vectors[0, 0].item() for regions in rows["regions"]] == [20, 40]
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (
+            {"names": "dog\nkitten, cat\n"},
+            r"^coco_class_name\.txt, line 2: no category, .*'kitten'",
+        ),
+        ({"captions": CAPTIONS[:3]}, r"^captions_val2017\.json has no caption of image 7$"),
+        (
+            {"captions": [{"id": 1}]},
+            r"^captions_val2017\.json is not COCO's, or not whole \(KeyErr",
+        ),
+        ({"things": [THINGS[0] | {"category_id": 3}]}, r"^instances_val2017\.json is not COCO's"),
+        ({"things": [THINGS[0] | {"bbox": [1, 2]}]}, r"^instances_val2017\.json is not COCO's"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_named(tmp_path, files, message):
+    with pytest.raises(DataError, match=message):
+        load(put(tmp_path, **files))
+
+
+def test_a_file_cut_short_is_named(tmp_path):
+    file = put(tmp_path) / "annotations/instances_val2017.json"
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(DataError, match=r"^instances_val2017\.json is not COCO's, or not whole"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("gone", "message"),
+    [
+        ("coco_class_name.txt", r"fine-grained names is absent; get it from github\.com/jiasenlu"),
+        ("annotations/captions_val2017.json", r"^COCO 2017 is absent; .*captions_val2017\.json$"),
+        ("val2017", r"^COCO 2017 is absent; get it from cocodataset.*val2017$"),
+    ],
+)
+def test_what_is_absent_is_told(tmp_path, gone, message):
+    put(tmp_path)
+    (tmp_path / gone).rename(tmp_path / "gone")
+    with pytest.raises(DataAbsent, match=message):
+        load(tmp_path)
+
+
+def test_an_absent_image_and_a_split_that_is_none_are_named(tmp_path):
+    (put(tmp_path) / "val2017/000000000007.jpg").unlink()
+    with pytest.raises(DataError, match=r"^000000000007\.jpg is absent"):
+        load(tmp_path)
+    with pytest.raises(ValueError, match="no split 'test'; there are train, val"):
+        coco(root=tmp_path, splits=["test"])
+
+
+def test_the_real_sample_has_the_boxes_of_its_images(real_data):
+    data = coco(root=real_data / "coco_mini")
+    assert len(data.classes) == 80
+    assert {name: len(split) for name, split in data.splits.items()} == {"train": 20, "val": 56}
+    # 415 and 268 annotations, of which 3 and 4 are crowds.
+    assert [sum(map(len, data.splits[name]["boxes"])) for name in ("val", "train")] == [412, 264]
+    for image, boxes in zip(data.splits["val"]["image"], data.splits["val"]["boxes"], strict=True):
+        assert boxes.max() <= max(image.size)

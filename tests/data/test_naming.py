@@ -1,0 +1,175 @@
+import json
+import re
+
+import pytest
+from coco_words import ANNOTATED, HELD_OUT
+
+from vlbench.data.annotations import Named
+from vlbench.data.naming import read_class_names, singulars
+from vlbench.errors import DataError
+
+NAMES = """person, man, woman, child,  player, people, baby, pitcher, driver
+car, jeep, taxi
+bus, trolley
+train, locomotive
+truck, pickup
+boat, canoe,  sailboat, surfboard
+airplane, plane, air plane
+bird, goose, duck
+dog, puppy, wolf , bulldog
+cat
+sheep, ewe, cattle
+cow, calf, cattle, ewe
+bear
+mouse
+remote
+sports ball, ball, baseball, soccer
+surfboard
+wine glass
+bowl, plate
+knife
+orange
+hot dog
+pizza
+chair, seat, recliner
+couch, sofa, recliner
+bed
+stop sign
+traffic light, stop light
+toilet
+skis, ski
+teddy bear"""
+CATEGORIES = [line.split(",")[0] for line in NAMES.splitlines()]
+
+# Sentences and what they name, by the rules.
+SENTENCES = {
+    "Two men and three women .": "person:men",
+    "People feed the geese": "person:People bird:geese",
+    "Children play with puppies": "person:Children dog:puppies",
+    "mice run from the cats": "mouse:mice cat:cats",
+    "a pack of wolves": "dog:wolves",
+    "Knives lie on plates": "knife:Knives bowl:plates",
+    "two calves in the mud": "cow:calves",
+    "buses and taxis wait": "bus:buses car:taxis",
+    "A man's dog": "person:man dog:dog",
+    "CATS SLEEP": "cat:CATS",
+    "he eats a hot dog": "hot dog:hot dog",
+    "hot dogs on a plate": "hot dog:hot dogs bowl:plate",
+    "a dog eats a hot dog": "dog:dog hot dog:hot dog",
+    "it is hot , dogs pant": "dog:dogs",
+    "a stop sign": "stop sign:stop sign",
+    "a stop-sign": "stop sign:stop-sign",
+    "stop lights at night": "traffic light:stop lights",
+    "two wine glasses": "wine glass:wine glasses",
+    "a teddy bear": "teddy bear:teddy bear",
+    "a bear and a teddy bear": "bear:bear teddy bear:teddy bear",
+    "a stuffed bear": "",
+    "an air plane": "airplane:air plane",
+    "three surf boards": "surfboard:surf boards",
+    "a sail boat": "boat:sail boat",
+    "a bull dog": "dog:bull dog",
+    "she goes to pick up a cat": "cat:cat",
+    "an orange on a plate": "orange:orange bowl:plate",
+    "an orange cat": "cat:cat",
+    "an orange and white cat": "cat:cat",
+    "a cat in bright orange": "cat:cat",
+    "some oranges": "orange:oranges",
+    "slices of orange and an orange slice": "orange:orange",
+    "a surfboard": "surfboard:surfboard",
+    "cattle near a recliner": "cow:cattle couch:recliner",
+    "train tracks": "",
+    "a train on train tracks": "train:train",
+    "a bus stops at a bus stop": "bus:bus",
+    "a baby elephant near a baby": "person:baby",
+    "a baseball player catches the baseball": "person:player sports ball:baseball",
+    "a pitcher of water": "",
+    "a remote beach": "",
+    "a license plate": "",
+    "the toilet seat is up": "toilet:toilet seat",
+    "a soccer ball": "sports ball:soccer ball",
+    "a man skis": "person:man skis:skis",
+    "a carpet , a catalogue and a mandolin": "",
+    "": "",
+}
+
+
+@pytest.fixture
+def names(tmp_path):
+    (tmp_path / "names.txt").write_text(NAMES)
+    return read_class_names(tmp_path / "names.txt", CATEGORIES)
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_a_sentence_names_what_a_reader_says(names, sentence):
+    found = " ".join(f"{name.category}:{name.word}" for name in names.named(sentence))
+    assert found == SENTENCES[sentence]
+
+
+def test_a_category_is_named_by_its_first_word_at_its_characters(names):
+    sentence = "On a sofa , a woman and a man"
+    found = names.named(sentence)
+    assert found == [Named("couch", "sofa", 5, 9), Named("person", "woman", 14, 19)]
+    assert [sentence[name.start : name.end] for name in found] == ["sofa", "woman"]
+
+
+def test_a_word_may_be_the_plural_of_several():
+    assert singulars("knives") == ["knives", "knif", "knife", "kniv", "knive"]
+    assert singulars("wine glasses") == ["wine glasses", "wine glass", "wine glasse"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("dog, puppy\nhound, cat\n", r"^names\.txt, line 2: no category, or again: 'hound'"),
+        ("dog\ndog\n", r"line 2: no category, or again: 'dog'"),
+        ("dog\n", r"^names\.txt, line 1: the last, of 2 expected"),
+        ("dog\n\ncat\n", r"line 2: no category, or again: ''"),
+    ],
+)
+def test_a_list_that_does_not_fit_is_named_with_its_line(tmp_path, lines, message):
+    (tmp_path / "names.txt").write_text(lines)
+    with pytest.raises(DataError, match=message):
+        read_class_names(tmp_path / "names.txt", ["dog", "cat"])
+
+
+def real_names(real_data):
+    instances = json.loads((real_data / "coco_mini/annotations/instances_val2017.json").read_text())
+    categories = [category["name"] for category in instances["categories"]]
+    return read_class_names(real_data / "coco_mini/coco_class_name.txt", categories)
+
+
+def test_the_real_list_has_409_names_of_which_the_last_line_that_has_one_wins(real_data):
+    names = real_names(real_data)
+    assert len(names.names) == 409
+    found = [names.names[name] for name in ("surfboard", "cattle", "ewe", "recliner", "bison")]
+    assert found == ["surfboard", "cow", "cow", "couch", "cow"]
+    assert names.names["motor bike"] == "motorcycle"
+
+
+# Right, found and annotated: what was measured by hand. Without the rules: 173, 182, 175 and
+# 88, 94, 89.
+@pytest.mark.parametrize(
+    ("sample", "counts"), [(ANNOTATED, (175, 177, 175)), (HELD_OUT, (89, 91, 89))]
+)
+def test_words_of_real_captions_are_found_as_a_reader_finds_them(real_data, sample, counts):
+    names = real_names(real_data)
+    texts = json.loads((real_data / "caption_eval/captions_val2017.json").read_text())
+    captions = {annotation["id"]: annotation["caption"] for annotation in texts["annotations"]}
+    right = found = annotated = 0
+    for line in sample.strip().splitlines():
+        number, _, said = line.partition(" ")
+        caption = captions[int(number)]
+        truth = {_place(caption, pair) for pair in said.split(", ") if pair}
+        ours = names.named(caption)
+        right += sum(any(_agree(name, place) for place in truth) for name in ours)
+        found, annotated = found + len(ours), annotated + len(truth)
+    assert (right, found, annotated) == counts
+
+
+def _place(caption, pair):
+    category, word = pair.split(":")
+    return (category, *re.search(rf"\b{word}\b", caption).span())
+
+
+def _agree(name, place):
+    return name.category == place[0] and name.start < place[2] and place[1] < name.end

@@ -1,0 +1,141 @@
+"""COCO: objects and captions of the same images. Lin et al. 2014, arXiv:1405.0312."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from vlbench.data.annotations import Named
+from vlbench.data.coco_files import Annotated, annotated, read_instances
+from vlbench.data.images import file_images
+from vlbench.data.naming import ClassNames, read_class_names
+from vlbench.data.pictures import pictures
+from vlbench.data.records import Data, Split
+from vlbench.data.regions import region_features
+from vlbench.data.tables import in_memory, made
+from vlbench.errors import DataAbsent
+
+HOME = "cocodataset.org/#download"
+NAMES_HOME = "github.com/jiasenlu/NeuralBabyTalk, data/coco"
+EXPECTED = {
+    2014: {"train": 82_783, "val": 40_504},
+    2017: {"train": 118_287, "val": 5_000},
+}
+SPLITS = ("train", "val")
+
+_NAMED = {
+    "category": pa.string(),
+    "word": pa.string(),
+    "start": pa.int32(),
+    "end": pa.int32(),
+}
+SCHEMA = pa.schema(
+    {
+        "id": pa.int64(),
+        "file": pa.string(),
+        "size": pa.list_(pa.int32()),
+        "boxes": pa.list_(pa.list_(pa.float32())),
+        "categories": pa.list_(pa.string()),
+        "captions": pa.list_(pa.string()),
+        "caption": pa.string(),
+        "named": pa.list_(pa.struct(_NAMED)),
+    }
+)
+
+Row = dict[str, Any]
+
+
+def coco(
+    *,
+    root: Path,
+    class_names: Path | None = None,
+    regions: Path | None = None,
+    splits: Sequence[str] = SPLITS,
+    year: Literal[2014, 2017] = 2017,
+) -> Data:
+    """Return COCO's images, ordered by id; classes are the 80 categories in COCO's order.
+
+    `boxes` are gold, float32 [n, 4] xyxy pixels cut to the image, and `categories` their names:
+    one for each annotation but crowds, which are no single thing, and boxes of no area. `captions`
+    are ordered by annotation id, `caption` is the one that names most categories (of several, the
+    first), and `named` what it names: a `Named` for each category, by the first word that does, in
+    the caption's order. The list of names is `class_names`, by default coco_class_name.txt in
+    `root`. `regions` are features of regions (see `vlbench.data.regions`); with them, the images
+    may be absent.
+    """
+    if unknown := [name for name in splits if name not in SPLITS]:
+        raise ValueError(f"no split '{unknown[0]}'; there are {', '.join(SPLITS)}")
+    listed = class_names or root / "coco_class_name.txt"
+    if not listed.is_file():
+        raise DataAbsent("the list of COCO's fine-grained names", NAMES_HOME, str(listed))
+    parts = {name: f"{name}{year}" for name in splits}
+    files = {
+        name: [root / f"annotations/{kind}_{part}.json" for kind in ("instances", "captions")]
+        for name, part in parts.items()
+    }
+    folders = [] if regions else [root / part for part in parts.values()]
+    if absent := [path for path in [*chain(*files.values()), *folders] if not path.exists()]:
+        raise DataAbsent(f"COCO {year}", HOME, str(absent[0]))
+    instances = {name: read_instances(pair[0]) for name, pair in files.items()}
+    categories = next(iter(instances.values())).categories.values()
+    names = read_class_names(listed, list(categories))
+    return Data(
+        splits={
+            name: _split(
+                _rows(annotated(found, files[name][1]), names), root / parts[name], regions
+            )
+            for name, found in instances.items()
+        },
+        classes=names.categories,
+        expected={name: EXPECTED[year][name] for name in splits},
+    )
+
+
+def _rows(images: Iterable[Annotated], names: ClassNames) -> Iterator[Row]:
+    for image in images:
+        named = [names.named(caption) for caption in image.captions]
+        best = max(range(len(named)), key=lambda i: len(named[i]))
+        yield {
+            "id": image.number,
+            "file": image.file,
+            "size": image.size,
+            "boxes": [thing.box for thing in image.things],
+            "categories": [thing.category for thing in image.things],
+            "captions": image.captions,
+            "caption": image.captions[best],
+            "named": [word._asdict() for word in named[best]],
+        }
+
+
+def _split(rows: Iterator[Row], folder: Path, regions: Path | None) -> Split:
+    table = in_memory(rows, SCHEMA)
+    column, files = partial(made, table), table.values("file")
+    images = file_images(folder, files) if folder.is_dir() else None
+    sizes = {name: (w, h) for name, (w, h) in zip(files, table.values("size"), strict=True)}
+    features = region_features(regions, sizes) if regions else None
+    return Split(
+        {
+            **pictures(images, files, features),
+            "id": column(["id"], int),
+            "boxes": column(["boxes"], _boxes),
+            "categories": column(["categories"], list),
+            "captions": column(["captions"], list),
+            "caption": column(["caption"], str, "text"),
+            "named": column(["named"], _named),
+        }
+    )
+
+
+def _boxes(boxes: Sequence[Sequence[float]]) -> Tensor:
+    return torch.tensor(boxes, dtype=torch.float32).reshape(-1, 4)
+
+
+def _named(words: Sequence[Mapping[str, Any]]) -> list[Named]:
+    return [Named(**word) for word in words]
