@@ -31,7 +31,8 @@ def index(file: Path) -> dict[str, Reader]:
 
 def _read(file: Path) -> Found:
     try:
-        with np.load(file, allow_pickle=False) as archive:
+        # Of a file that is cut short, NumPy leaves open what it opened itself.
+        with file.open("rb") as content, np.load(content, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in WANTED if name in archive}
     except UNREADABLE as error:
         raise DataError(f"{file.name} cannot be read ({error}); fetch it again") from error
