@@ -12,12 +12,11 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForMaskedLM,
-    AutoTokenizer,
 )
 
 from vlbench.capabilities import TokenVectors
-from vlbench.errors import CannotDo, SpecError, WeightsError
-from vlbench.hf import Source, draw_model
+from vlbench.errors import CannotDo, SpecError
+from vlbench.hf import Source, draw_model, fast_tokenizer, token_span
 
 # The limit of a model that has none.
 UNLIMITED = 2**20
@@ -52,7 +51,7 @@ class HfText:
         layers = config.num_hidden_layers
         if not -layers - 1 <= layer <= layers:
             raise SpecError(f"layer {layer} is outside {-layers - 1}..{layers} of {source.name}")
-        self.tokenizer = _tokenizer(source)
+        self.tokenizer = fast_tokenizer(source)
         if weights == "random":
             kind = _kind(config)
             model = draw_model(kind, config, init_seed)
@@ -111,31 +110,13 @@ class HfText:
         ).to(self._device)
         offsets = batch.pop("offset_mapping").tolist()
         spans = [
-            [_span(text, *ends) for ends in row] for text, row in zip(texts, offsets, strict=True)
+            [token_span(text, *ends) for ends in row]
+            for text, row in zip(texts, offsets, strict=True)
         ]
         output = self.model.base_model(**batch, output_hidden_states=True)
         last = self._layer == -1
         states = output.last_hidden_state if last else output.hidden_states[self._layer]
         return states.float(), spans, batch["attention_mask"].bool()
-
-
-def _span(text: str, start: int, end: int) -> tuple[int, int] | None:
-    """Return where a token stands without the white space around it; None for a special token."""
-    if not start < end <= len(text):
-        return None
-    piece = text[start:end]
-    left, right = len(piece) - len(piece.lstrip()), len(piece) - len(piece.rstrip())
-    return (start + left, end - right) if piece.strip() else (start, end)
-
-
-def _tokenizer(source: Source) -> Any:
-    tokenizer = source.load(AutoTokenizer)
-    if not tokenizer.is_fast:
-        raise WeightsError(f"{source.name} has no fast tokenizer, which spans are read from")
-    tokenizer.padding_side = "right"
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    return tokenizer
 
 
 def _kind(config: Any) -> Any:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import AutoTokenizer
 
 from vlbench import hub
 from vlbench.errors import WeightsError
+
+# Eager attention, because the others give no weights; the library would only warn of misfits.
+LOADING = {
+    "dtype": torch.float32,
+    "attn_implementation": "eager",
+    "ignore_mismatched_sizes": True,
+    "output_loading_info": True,
+}
 
 
 class Source:
@@ -41,16 +50,10 @@ class Source:
     def load_model(self, kind: Any, config: Any) -> tuple[Any, list[str]]:
         """Return a float32 model with eager attention, and the weights that its files lack.
 
-        The library would draw those at random without a word.
+        The library would draw those at random without a word. Raises WeightsError for weights of
+        another shape.
         """
-        model, report = self.load(
-            kind,
-            config=config,
-            dtype=torch.float32,
-            attn_implementation="eager",
-            output_loading_info=True,
-        )
-        return model, sorted(report["missing_keys"])
+        return _checked(self.name, *self.load(kind, config=config, **LOADING))
 
     def refuse(self, lost: Sequence[str]) -> None:
         """Raise WeightsError where weights are lost."""
@@ -68,8 +71,52 @@ class Source:
         )
 
 
+def load_state(
+    kind: Any, config: Any, state: Mapping[str, Any], file: Path
+) -> tuple[Any, list[str]]:
+    """Return a model with the weights of a state dict, under any names that the library knows.
+
+    As `Source.load_model` does. Raises WeightsError for weights of another shape.
+    """
+    return _checked(
+        str(file), *kind.from_pretrained(None, config=config, state_dict=dict(state), **LOADING)
+    )
+
+
 def draw_model(kind: Any, config: Any, seed: int) -> Any:
     """Return a float32 model with seeded weights; the global generator stays as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
+        if not hasattr(kind, "from_config"):
+            return kind(config)
         return kind.from_config(config, dtype=torch.float32, attn_implementation="eager")
+
+
+def fast_tokenizer(source: Source) -> Any:
+    """Return a tokenizer that pads on the right. Raises WeightsError where it gives no spans."""
+    tokenizer = source.load(AutoTokenizer)
+    if not tokenizer.is_fast:
+        raise WeightsError(f"{source.name} has no fast tokenizer, which spans are read from")
+    tokenizer.padding_side = "right"
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def token_span(text: str, start: int, end: int) -> tuple[int, int] | None:
+    """Return where a token stands without the white space around it; None for a special token."""
+    if not start < end <= len(text):
+        return None
+    piece = text[start:end]
+    left, right = len(piece) - len(piece.lstrip()), len(piece) - len(piece.rstrip())
+    return (start + left, end - right) if piece.strip() else (start, end)
+
+
+def _checked(name: str, model: Any, report: Mapping[str, Any]) -> tuple[Any, list[str]]:
+    odd = [f"{key} {list(has)}, not {list(is_)}" for key, has, is_ in report["mismatched_keys"]]
+    if odd:
+        listed = "; ".join(sorted(odd)[:10])
+        raise WeightsError(
+            f"{name} cannot be loaded: {len(odd)} weights of another shape: {listed}"
+        )
+    return model, sorted(report["missing_keys"])

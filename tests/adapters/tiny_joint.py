@@ -1,0 +1,47 @@
+"""Tiny joint models of transformers, written as the folders that adapters read."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from vlbench.capabilities import Picture, Regions
+from vlbench.resolve import load_object
+
+CPU = torch.device("cpu")
+VOCABULARY = "[PAD] [UNK] [CLS] [SEP] [MASK] a cat sat on the mat two dog dogs , ! ##s"
+WORDS = VOCABULARY.split()
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+TINY = {**SIZES, "intermediate_size": 32, "max_position_embeddings": 16, "vocab_size": len(WORDS)}
+TEXTS = ["A cat sat on the mats!", "two dogs", "the cat"]
+# What the tiny tokenizer makes of the second text, and where its tokens stand.
+TWO_DOGS, SPANS = [[2, 11, 13, 3]], [(0, 3), (4, 8)]
+
+
+def adapter(name):
+    return load_object(name, [Path(__file__).parents[2] / "model_adapters"])
+
+
+def save(folder, model):
+    """Write a model, with weights large enough for every one of them to matter, and its words."""
+    rng = torch.Generator().manual_seed(0)
+    for weight in model.parameters():
+        weight.data += 0.3 * torch.randn(weight.shape, generator=rng)
+    model.save_pretrained(folder)
+    return write_words(folder)
+
+
+def write_words(folder):
+    (folder / "vocab.txt").write_text("\n".join(WORDS))
+    return str(folder)
+
+
+def picture(regions, width, seed=0, size=(60, 40)):
+    """Return noise with that many regions, whose boxes lie inside it."""
+    rng = np.random.default_rng(seed)
+    corners = rng.uniform(0, 0.5, (regions, 2, 2)) + np.array([[0, 0], [0.5, 0.5]])
+    boxes = torch.tensor((corners * size).reshape(regions, 4), dtype=torch.float32)
+    vectors = torch.tensor(rng.standard_normal((regions, width)), dtype=torch.float32)
+    noise = Image.fromarray(rng.integers(0, 256, (size[1], size[0], 3), dtype=np.uint8))
+    return Picture(noise, Regions(boxes, vectors, None, None, size))
