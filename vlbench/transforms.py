@@ -26,10 +26,15 @@ def resizing(resize: int, crop: int | None, *, squash: bool = False) -> Compose:
     return Compose([Resize(size, InterpolationMode.BICUBIC), CenterCrop(crop), ToTensor()])
 
 
+def images_of(pictures: Sequence[Picture]) -> list[Image]:
+    """Return the image of each picture. Raises DataError for a picture without one."""
+    images = [picture.image for picture in pictures]
+    found = [image for image in images if image is not None]
+    if len(found) < len(images):
+        raise DataError(f"picture {images.index(None)} of the batch has no image")
+    return found
+
+
 def pixels_of(pictures: Sequence[Picture], preprocess: Callable[[Image], Tensor]) -> Tensor:
     """Return float32 [N, 3, H, W]. Raises DataError for a picture without an image."""
-    images = [picture.image for picture in pictures]
-    pixels = [preprocess(image) for image in images if image is not None]
-    if len(pixels) < len(images):
-        raise DataError(f"picture {images.index(None)} of the batch has no image")
-    return torch.stack(pixels)
+    return torch.stack([preprocess(image) for image in images_of(pictures)])

@@ -88,7 +88,7 @@ def test_regions_of_another_width_are_refused_with_both_widths(model):
 
 
 def test_a_picture_of_no_regions_is_refused(model, pictures):
-    with pytest.raises(DataError, match="picture 1 of the batch has no regions$"):
+    with pytest.raises(DataError, match=r"picture 1 of the batch has no regions$"):
         model.attend([pictures[0], picture(0, WIDTH)], TEXTS[:2])
 
 
