@@ -27,8 +27,6 @@ class Blip:
     with `init_seed`. Images are squashed to the model's square.
     """
 
-    differentiable = False
-
     def __init__(
         self,
         *,

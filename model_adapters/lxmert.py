@@ -23,8 +23,6 @@ class Lxmert:
     with `init_seed`. Boxes are read as shares of the image's width and height.
     """
 
-    differentiable = False
-
     def __init__(
         self,
         *,

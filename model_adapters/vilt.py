@@ -33,8 +33,6 @@ class Vilt:
     here all are read, in the order of rows.
     """
 
-    differentiable = False
-
     def __init__(
         self,
         *,

@@ -40,8 +40,6 @@ class VisualBert:
     type is 1. A model six numbers wider than the regions also reads each region's box.
     """
 
-    differentiable = False
-
     def __init__(  # noqa: PLR0913 - models.yaml fills them by name
         self,
         *,

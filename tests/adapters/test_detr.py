@@ -1,0 +1,262 @@
+import re
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from tiny_joint import CPU, TINY, adapter
+
+from vlbench.capabilities import Picture
+from vlbench.check import check_adapter
+from vlbench.errors import CannotDo, DataError, WeightsError
+
+Detr = adapter("detr:Detr")
+NAMES = {0: "N/A", 1: "person", 2: "cat", 3: "dog"}
+SIZES = {
+    "d_model": 16,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 32,
+    "num_queries": 12,
+    "id2label": NAMES,
+    "label2id": {name: i for i, name in NAMES.items()},
+}
+SMALL = {"short_side": 64, "long_side": 100}
+
+
+def noise(width, height, seed=0):
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return Picture(Image.fromarray(pixels), None)
+
+
+def make(folder, backbone):
+    """Write a detector whose queries see different things in different pictures."""
+    config = transformers.DetrConfig(backbone_config=backbone, **SIZES)
+    torch.manual_seed(0)
+    model = transformers.DetrForObjectDetection(config)
+    rng = torch.Generator().manual_seed(0)
+    for name, weight in model.named_parameters():
+        if "backbone" not in name:
+            weight.data += 0.4 * torch.randn(weight.shape, generator=rng)
+    head, processor = model.class_labels_classifier, transformers.DetrImageProcessor
+    with torch.no_grad():
+        inputs = processor(do_resize=False)(noise(64, 80).image, return_tensors="pt")
+        logits = model.eval()(**inputs).logits[0]
+    # What all queries say of one picture alike is taken away, and what is left made large.
+    factor = 2 / logits.std(0, keepdim=True).T
+    head.bias.data = factor[:, 0] * (head.bias.data - logits.mean(0))
+    head.weight.data *= factor
+    model.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    backbone = transformers.ResNetConfig(
+        embedding_size=8,
+        hidden_sizes=[8, 16],
+        depths=[1, 1],
+        layer_type="basic",
+        out_features=["stage2"],
+    )
+    return make(tmp_path_factory.mktemp("detr"), backbone)
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return Detr(device=CPU, architecture=folder, threshold=0.3, **SMALL)
+
+
+@pytest.fixture
+def pictures():
+    return [noise(64, 80), noise(90, 40, seed=1), noise(64, 64, seed=2)]
+
+
+def library(folder, picture):
+    """Return what the library gives for a picture that needs no resizing."""
+    processor = transformers.DetrImageProcessor(do_resize=False)
+    inputs = processor(picture.image, return_tensors="pt")
+    with torch.no_grad():
+        return processor, transformers.DetrForObjectDetection.from_pretrained(folder)(**inputs)
+
+
+def test_regions_are_the_surest_query_of_each_category(model, folder, pictures):
+    processor, output = library(folder, pictures[0])
+    found = model.detect(pictures[:1])[0]
+    expected = processor.post_process_object_detection(output, 0.3, [(80, 64)])[0]
+    best = {}
+    for score, label, box in zip(
+        *(expected[k] for k in ("scores", "labels", "boxes")), strict=True
+    ):
+        if score > best.get(label.item(), (0,))[0]:
+            best[label.item()] = (score, box)
+    ordered = sorted(best, key=lambda label: -best[label][0])
+    assert len(ordered) > 1
+    assert len(expected["labels"]) > len(ordered)
+    assert found.labels == [NAMES[label] for label in ordered]
+    scores = torch.stack([best[i][0] for i in ordered])
+    torch.testing.assert_close(found.scores, scores, rtol=1e-3, atol=1e-4)
+    limits = torch.tensor([64, 80, 64, 80])
+    boxes = torch.stack([best[i][1] for i in ordered])
+    torch.testing.assert_close(
+        found.boxes, boxes.clamp(min=0).minimum(limits), rtol=1e-3, atol=1e-3
+    )
+    assert found.size == (64, 80)
+
+
+def test_vectors_are_the_last_decoder_layers(model, folder, pictures):
+    _, output = library(folder, pictures[0])
+    found = model.detect(pictures[:1])[0]
+    share = output.logits.softmax(-1)[0, :, :-1].max(-1).values
+    queries = [(share - score).abs().argmin() for score in found.scores]
+    expected = output.last_hidden_state[0, queries]
+    torch.testing.assert_close(found.vectors, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_box_is_encoded_by_the_query_that_overlaps_it_most(model, folder, pictures):
+    _, output = library(folder, pictures[0])
+    x, y, w, h = (output.pred_boxes[0] * torch.tensor([64, 80, 64, 80])).unbind(1)
+    own = torch.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], 1)
+    own = own.clamp(min=0).minimum(torch.tensor([64, 80, 64, 80]))
+    vectors = model.encode_regions(pictures[:1], [own[[7, 2]]])[0]
+    expected = output.last_hidden_state[0, [7, 2]]
+    torch.testing.assert_close(vectors, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_what_is_detected_is_encoded_by_its_own_query(model, pictures):
+    found = model.detect(pictures)
+    vectors = model.encode_regions(pictures, [regions.boxes for regions in found])
+    for regions, encoded in zip(found, vectors, strict=True):
+        assert torch.equal(regions.vectors, encoded)
+
+
+def test_a_detector_that_finds_nothing_returns_no_regions(folder, pictures):
+    model = Detr(device=CPU, architecture=folder, threshold=1.1, **SMALL)
+    found = model.detect(pictures[:1])[0]
+    assert (found.boxes.shape, found.vectors.shape, found.labels) == ((0, 4), (0, 16), [])
+
+
+def test_no_boxes_have_no_vectors(model, pictures):
+    assert model.encode_regions(pictures[:1], [torch.empty(0, 4)])[0].shape == (0, 16)
+
+
+def test_a_picture_is_seen_the_same_in_any_batch(model, pictures):
+    together = model.detect(pictures)
+    for picture, one in zip(pictures, together, strict=True):
+        assert torch.equal(model.detect([picture])[0].vectors, one.vectors)
+
+
+@pytest.mark.parametrize("size", [(640, 480), (500, 333), (333, 500), (400, 400), (900, 300)])
+def test_images_get_the_librarys_size(folder, size, monkeypatch):
+    model = Detr(device=CPU, architecture=folder)
+    seen = []
+
+    def fake(pixel_values):
+        seen.append(pixel_values)
+
+    monkeypatch.setattr(model.model, "forward", fake)
+    picture = noise(*size)
+    with pytest.raises(AttributeError):
+        model.detect([picture])
+    expected = transformers.DetrImageProcessor()(picture.image, return_tensors="pt")
+    assert seen[0].shape == expected["pixel_values"].shape
+    assert (seen[0] - expected["pixel_values"]).abs().mean() < 0.01
+
+
+def original_name(key):
+    """Return what the original code calls a weight of the library."""
+    stack = "encoder" if ".encoder." in key else "decoder"
+    norms = ["self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"]
+    norms = norms if stack == "decoder" else norms[::2]
+    for i, norm in enumerate(norms, 1):
+        key = key.replace(f".{norm}.", f".norm{i}.")
+    pairs = [
+        (r"^model\.backbone\.(conv_encoder\.)?model\.", "backbone.0.body."),
+        (r"\.(mlp\.)?fc(\d)\.", r".linear\2."),
+        (r"\.o_proj\.", ".out_proj."),
+        (r"\.encoder_attn\.", ".multihead_attn."),
+        (r"^model\.decoder\.layernorm\.", "transformer.decoder.norm."),
+        (r"^model\.(encoder|decoder)\.", r"transformer.\1."),
+        (r"^model\.query_position_embeddings\.", "query_embed."),
+        (r"^model\.input_projection\.", "input_proj."),
+        (r"^class_labels_classifier\.", "class_embed."),
+        (r"^bbox_predictor\.", "bbox_embed."),
+    ]
+    for old, new in pairs:
+        key = re.sub(old, new, key)
+    return key
+
+
+def original_layout(folder):
+    state = {original_name(k): v for k, v in load_file(f"{folder}/model.safetensors").items()}
+    for key in [key for key in state if ".q_proj." in key]:
+        parts = [state.pop(key.replace(".q_proj.", f".{p}_proj.")) for p in "qkv"]
+        state[key.replace(".q_proj.", ".in_proj_")] = torch.cat(parts)
+    return state
+
+
+@pytest.fixture(scope="module")
+def on_timm(tmp_path_factory):
+    """A detector on the backbone of the library timm, as the published one."""
+    backbone = {"model_type": "timm_backbone", "backbone": "resnet18", "out_indices": [4]}
+    backbone |= {"features_only": True, "use_pretrained_backbone": False}
+    return make(tmp_path_factory.mktemp("detr-timm"), backbone)
+
+
+def test_the_original_layout_gives_the_same(on_timm, tmp_path, pictures):
+    state = original_layout(on_timm)
+    assert "transformer.decoder.layers.1.multihead_attn.in_proj_weight" in state
+    assert "backbone.0.body.layer1.0.bn1.running_var" in state
+    torch.save({"model": state}, tmp_path / "detr.pth")
+    file = str(tmp_path / "detr.pth")
+    found, expected = (
+        Detr(device=CPU, architecture=on_timm, weights=weights, threshold=0.0, **SMALL).detect(
+            pictures
+        )
+        for weights in (file, "pretrained")
+    )
+    for one, other in zip(found, expected, strict=True):
+        assert len(one.boxes) > 0
+        assert torch.equal(one.vectors, other.vectors)
+        assert torch.equal(one.boxes, other.boxes)
+    del state["query_embed.weight"]
+    torch.save({"model": state}, tmp_path / "detr.pth")
+    with pytest.raises(WeightsError, match=r"lacks 1 weights: .*query_position_embeddings"):
+        Detr(device=CPU, architecture=on_timm, weights=file)
+
+
+def test_a_weight_that_a_folder_lacks_is_named(folder, tmp_path):
+    state = load_file(f"{folder}/model.safetensors")
+    del state["class_labels_classifier.bias"]
+    save_file(state, tmp_path / "model.safetensors", {"format": "pt"})
+    transformers.AutoConfig.from_pretrained(folder).save_pretrained(tmp_path)
+    with pytest.raises(WeightsError, match=r"lacks 1 weights: class_labels_classifier\.bias$"):
+        Detr(device=CPU, weights=str(tmp_path))
+
+
+def test_another_model_is_refused(tmp_path):
+    transformers.BertConfig(**TINY).save_pretrained(tmp_path)
+    with pytest.raises(CannotDo, match="is no DETR"):
+        Detr(device=CPU, architecture=str(tmp_path))
+
+
+def test_a_picture_without_an_image_is_named(model):
+    with pytest.raises(DataError, match="picture 0 of the batch has no image"):
+        model.detect([Picture(None, None)])
+
+
+def test_random_weights_are_detr_r50_and_need_no_network():
+    model = Detr(device=CPU, weights="random", **SMALL)
+    assert model.model.config.num_queries == 100
+    assert model.model.class_labels_classifier.out_features == 92
+    assert (model._names[1], model._names[12], model._names[90]) == ("person", "N/A", "toothbrush")
+    assert len(set(model._names)) == 81
+
+
+def test_the_contract_holds(model):
+    assert [finding for finding in check_adapter(model) if not finding.ok] == []
