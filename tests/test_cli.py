@@ -158,6 +158,28 @@ def test_check_says_what_an_adapter_keeps_and_breaks(source, capsys):
     assert "ok" in capsys.readouterr().out
 
 
+READS_REGIONS = """
+import torch
+
+
+class ReadsRegions:
+    def __init__(self, *, device, dtype=torch.float32):
+        self.weights = torch.ones(7)
+
+    def score_pairs(self, pictures, texts):
+        return torch.stack([picture.regions.vectors @ self.weights for picture in pictures]).sum(1)
+"""
+
+
+def test_check_shows_regions_as_wide_as_the_models_line_says(source, capsys):
+    folder = source / "model_adapters"
+    (folder / "reader.py").write_text(READS_REGIONS)
+    with (folder / "models.yaml").open("a") as lines:
+        lines.write('reader: {adapter: "reader:ReadsRegions", regions: {kind: ours, width: 7}}\n')
+    assert main(["check", "reader", "--include-path", str(source)]) == 0
+    assert "FAILED" not in capsys.readouterr().out
+
+
 def test_leaderboard_show_prints_boards(source, capsys):
     run(source)
     capsys.readouterr()

@@ -25,6 +25,7 @@ from vlbench.model_plans import ModelPlan, plan_model
 from vlbench.options import Options
 from vlbench.results import Result
 from vlbench.session import Session
+from vlbench.specs import ModelSpec
 from vlbench.task_plans import TaskPlan, plan_task
 
 
@@ -120,12 +121,12 @@ def evaluate(
     return run(plan(models, words, Options.of(**options)), progress).results
 
 
-def load_model(model: str, options: Options) -> tuple[Any, Sequence[str]]:
-    """Return a live adapter and the capabilities that its line says it is without."""
+def load_model(model: str, options: Options) -> tuple[Any, ModelSpec]:
+    """Return a live adapter and its line."""
     hub.settle(offline=options.offline)
     planned = plan_model(load_catalog(options.include_path), model, options)
     with Session(options, Silence(), Processes(cpu=True)) as live:
-        return live.load(planned).adapter, planned.spec.without
+        return live.load(planned).adapter, planned.spec
 
 
 def run(planned: Plan, progress: Progress | None = None) -> Report:

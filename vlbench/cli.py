@@ -173,13 +173,18 @@ def _check(arguments: argparse.Namespace) -> int:
         offline=arguments.offline,
     )
     try:
-        adapter, without = load_model(arguments.model, options)
+        adapter, line = load_model(arguments.model, options)
     except VlbenchError:
         raise
     except Exception as error:  # noqa: BLE001 - somebody's adapter: that it does not load is found
         print(f"FAILED does not load: {verdict(error).value}")
         return FAILED
-    findings = check_adapter(adapter, without=without, device=options.torch_device())
+    findings = check_adapter(
+        adapter,
+        without=line.without,
+        device=options.torch_device(),
+        region_width=line.regions.get("width", 2048),
+    )
     for finding in findings:
         mark = "ok    " if finding.ok else "FAILED"
         print(
