@@ -12,9 +12,9 @@ from torch.nn import functional
 from torchvision.transforms import CenterCrop, Compose, InterpolationMode, Resize, ToTensor
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer
 
-from vlbench.capabilities import Picture
+from vlbench.capabilities import Picture, TokenVectors
 from vlbench.errors import CannotDo, WeightsError
-from vlbench.hf import Source, draw_model
+from vlbench.hf import Source, draw_model, token_span
 from vlbench.transforms import pixels_of
 
 
@@ -70,14 +70,24 @@ class HfDual:
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Return float32 [N, D], not of unit length; what passes `context_length` is cut off."""
-        batch = self._tokenizer(
-            list(texts),
-            padding=self._padding,
-            truncation=True,
-            max_length=self.context_length,
-            return_tensors="pt",
-        ).to(self._device)
-        return _pooled(self.model.get_text_features(**batch))
+        return _pooled(self.model.get_text_features(**self._tokens(texts)))
+
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+        """Return the text tower's last hidden state of each token, before it is projected.
+
+        Raises CannotDo where the library gives no spans, or no tower by itself.
+        """
+        if not (self._tokenizer.is_fast and hasattr(self.model, "text_model")):
+            raise CannotDo("this model has no fast tokenizer, or no text tower by itself")
+        batch = self._tokens(texts, return_offsets_mapping=True)
+        offsets = batch.pop("offset_mapping").tolist()
+        states = self.model.text_model(**batch).last_hidden_state.float()
+        found = []
+        for text, row, vectors in zip(texts, offsets, states, strict=True):
+            spans = [token_span(text, *ends) for ends in row]
+            kept = [i for i, span in enumerate(spans) if span]
+            found.append(TokenVectors([span for span in spans if span], vectors[kept]))
+        return found
 
     def similarity(self, images: Tensor, texts: Tensor) -> Tensor:
         """Return the cosine of each image with each text, [N, M], -1..1."""
@@ -91,6 +101,16 @@ class HfDual:
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Return how many tokens each text has, start and end included, before it is cut."""
         return [len(ids) for ids in self._tokenizer(list(texts), verbose=False).input_ids]
+
+    def _tokens(self, texts: Sequence[str], **options: Any) -> Any:
+        return self._tokenizer(
+            list(texts),
+            padding=self._padding,
+            truncation=True,
+            max_length=self.context_length,
+            return_tensors="pt",
+            **options,
+        ).to(self._device)
 
 
 def _pooled(output: Any) -> Tensor:

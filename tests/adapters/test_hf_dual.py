@@ -143,6 +143,25 @@ def test_siglip_reads_texts_padded_to_the_full_length(siglip):
 
 
 @FAMILIES
+def test_token_vectors_are_the_text_towers_last_hidden_state(name, request):
+    folder = request.getfixturevalue(name)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    batch = tokenizer(["two dogs sat"], padding="max_length", max_length=12, return_tensors="pt")
+    library = transformers.AutoModel.from_pretrained(folder)
+    expected = library.text_model(**batch).last_hidden_state[0, 1:4].detach()
+    tokens = HfDual(device=CPU, architecture=folder).encode_tokens(["two dogs sat", *TEXTS])[0]
+    assert tokens.spans == [(0, 3), (4, 8), (9, 12)]
+    torch.testing.assert_close(tokens.vectors, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_tokenizer_that_gives_no_spans_is_refused(clip, monkeypatch):
+    model = HfDual(device=CPU, architecture=clip)
+    monkeypatch.setattr(type(model._tokenizer), "is_fast", False)
+    with pytest.raises(CannotDo, match="no fast tokenizer, or no text tower by itself"):
+        model.encode_tokens(TEXTS)
+
+
+@FAMILIES
 def test_a_pairs_score_is_its_similarity(name, request, photo):
     model = HfDual(device=CPU, architecture=request.getfixturevalue(name))
     images = [photo, photo.rotate(90, expand=True), photo.resize((32, 32))]
