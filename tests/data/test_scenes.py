@@ -8,15 +8,15 @@ from scenes_reader import Truth, answer_is_true, caption_is_true
 
 from vlbench.data.records import labels
 from vlbench.data.scenes import HELD_OUT, HIERARCHY, objects, scenes
-from vlbench.data.scenes.world import COLOURS, NOUNS
+from vlbench.data.scenes.world import COLOURS, NOUNS, plural
 
 # Every image is drawn: half a minute.
 pytestmark = pytest.mark.slow
 
 # Another generator, Pillow's drawing included, is another VERSION.
 PINNED = {
-    "objects": "sha256:ca9e3ba6036a1dbc88f15e3d9ca5e10eec79fb99165a5223aeb27b7a9975bb53",
-    "scenes": "sha256:1743f005f5b828d380280bbc13792dbd2573b40de8cf128ea5bc37a925b6097a",
+    "objects": "sha256:931804fecf5009507a00893dacbf1750ed0f339016c0a87d3d725946b8978a3c",
+    "scenes": "sha256:fb70dec39316facc1edd26719a55b4a7a6aad7df0ad5c7dd98876248dbc8a8e2",
 }
 
 
@@ -88,6 +88,16 @@ def test_the_first_caption_names_everything_by_its_fine_grained_noun(rows):
         named = [p for p in phrases[0] if p.boxes]
         assert sorted(b for p in named for b in p.boxes) == list(range(len(boxes)))
         assert {words[0][p.stop - 1].rstrip("s")[:3] for p in named} <= {n[:3] for n in NOUNS}
+
+
+def test_each_category_is_named_once_at_its_noun(rows):
+    for named, caption, categories, nouns in zip(
+        rows["named"], rows["caption"], rows["categories"], rows["nouns"], strict=True
+    ):
+        assert sorted(name.category for name in named) == sorted(set(categories))
+        for category, word, start, end in named:
+            assert caption[start:end] in {word, plural(word)}
+            assert (category, word) in set(zip(categories, nouns, strict=True))
 
 
 def test_every_box_shows_the_colour_of_its_thing(rows):

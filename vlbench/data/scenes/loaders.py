@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from vlbench.capabilities import Picture, Regions
-from vlbench.data.annotations import Arc, Phrase
+from vlbench.data.annotations import Arc, Named, Phrase
 from vlbench.data.images import decode_image
 from vlbench.data.records import Column, Data, Split
 from vlbench.data.scenes.rows import Row, row, sizes
@@ -46,7 +46,8 @@ def scenes(*, seed: int = 0) -> Data:
     `boxes` are gold, float32 [n, 4] xyxy pixels, tight around what is visible, from back to front,
     as are `categories`, `nouns`, `colours`, `sizes`, `textures`, `facings` and `angles` (degrees
     clockwise). `words`, `tags`, `arcs` and `phrases` have one list for each of the five `captions`;
-    `caption` is the first, which names everything. `answers` are those of the five `questions`.
+    `caption` is the first, which names everything; `named` says where, one `Named` for each
+    category. `answers` are those of the five `questions`.
     """
     return _data("scenes", _columns(_table("scenes", seed)), CATEGORIES)
 
@@ -90,6 +91,7 @@ def _columns(table: Table) -> dict[str, Column]:
         "question": column(["questions"], _first, "text"),
         "arcs": column(["arcs"], _arcs),
         "phrases": column(["phrases"], _phrases),
+        "named": column(["words", "phrases", "categories", "nouns"], _named),
         **{name: column([name], _itself) for name in as_they_are},
     }
 
@@ -124,3 +126,19 @@ def _phrases(captions_: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[Phra
         [Phrase(phrase["start"], phrase["stop"], tuple(phrase["boxes"])) for phrase in phrases]
         for phrases in captions_
     ]
+
+
+def _named(
+    words: Sequence[Sequence[str]],
+    phrases: Sequence[Sequence[Mapping[str, Any]]],
+    categories: Sequence[str],
+    nouns: Sequence[str],
+) -> list[Named]:
+    """Return where the first caption names each category first; of `two pines`, at `pines`."""
+    found: dict[str, Named] = {}
+    for phrase in (p for p in phrases[0] if p["boxes"]):
+        box, noun = phrase["boxes"][0], phrase["stop"] - 1
+        start = len(" ".join([*words[0][:noun], ""]))
+        name = Named(categories[box], nouns[box], start, start + len(words[0][noun]))
+        found.setdefault(name.category, name)
+    return list(found.values())
