@@ -2,9 +2,9 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binomtest, bootstrap
 
-from vlbench.metrics.statistics import mean_of_trials, wilson
+from vlbench.metrics.statistics import bootstrap_ratio, bootstrap_share, mean_of_trials, wilson
 
 
 @pytest.mark.parametrize(("successes", "n"), [(0, 1), (0, 10), (7, 10), (10, 10), (123, 4567)])
@@ -71,3 +71,53 @@ def test_one_item_has_wilsons_interval():
 def test_no_trials_or_no_items_are_refused(shape):
     with pytest.raises(ValueError, match=r"credit has shape \[.*\]; wanted \[trials, items\]"):
         mean_of_trials(np.zeros(shape))
+
+
+def test_a_share_over_clusters_is_spread_as_scipys_bootstrap_spreads_it():
+    rng = np.random.default_rng(0)
+    counts = rng.integers(1, 5, 200)
+    hits = rng.binomial(counts, 0.7)
+    found = bootstrap_share(hits, counts)
+    theirs = bootstrap(
+        (hits, counts), lambda h, c, axis: h.sum(axis) / c.sum(axis), paired=True, rng=1,
+        n_resamples=4000, method="percentile",
+    )  # fmt: skip
+    assert found.value == hits.sum() / counts.sum()
+    assert found.stderr == pytest.approx(theirs.standard_error, rel=0.1)
+    assert found.ci95 == pytest.approx(tuple(theirs.confidence_interval), abs=0.01)
+
+
+def test_items_that_share_a_cluster_count_as_one():
+    # Both items of a cluster are right or both are wrong: as sure as 100 items, not as 200.
+    together = bootstrap_share(np.array([2, 0] * 50), np.full(100, 2))
+    assert together.stderr == pytest.approx(0.05, rel=0.1)
+
+
+@pytest.mark.parametrize(("hits", "successes"), [(2, 10), (1, 5), (0, 0)])
+def test_clusters_that_are_all_alike_have_wilsons_interval(hits, successes):
+    found = bootstrap_share(np.full(10, hits), np.full(10, 2))
+    assert found == wilson(successes, 10)
+
+
+def test_a_paired_difference_may_be_negative_and_a_sure_one_has_no_spread():
+    found = bootstrap_ratio(np.array([-1.0, 1.0, -1.0, -1.0]), np.full(4, 2))
+    assert found.value == -0.25
+    assert found.ci95[0] < -0.25 < found.ci95[1]
+    assert bootstrap_ratio(np.zeros(4), np.full(4, 2)) == (0, 0, (0, 0))
+
+
+def test_the_same_seed_draws_the_same_interval():
+    parts, wholes = np.arange(9), np.full(9, 9)
+    assert bootstrap_ratio(parts, wholes) == bootstrap_ratio(parts, wholes)
+    assert bootstrap_ratio(parts, wholes) != bootstrap_ratio(parts, wholes, seed=1)
+
+
+def test_draws_whose_whole_is_nothing_are_left_out():
+    found = bootstrap_ratio(np.array([1, 0, 0]), np.array([1, 0, 0]))
+    assert found == (1, 0, (1, 1))
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_a_share_of_nothing_is_refused(n):
+    with pytest.raises(ValueError, match=f"a share of nothing: {n} clusters"):
+        bootstrap_ratio(np.zeros(n), np.zeros(n))

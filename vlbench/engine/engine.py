@@ -100,11 +100,11 @@ class Engine:
 
         Where an example takes long, `one_by_one` hands it to a process, and stores it, alone.
         Outputs are stored only under a key of plain values, which must name all that they depend
-        on besides the columns and the function's own file (a model stands for its identity).
+        on besides the columns and the function's own file (a model stands for its identity, and
+        nothing is stored of one that has none).
         """
         rows = range(len(columns[0]))
-        code = source_digest(function)
-        known = self._known(key) if key else None
+        code, known = source_digest(function), self._known(key or {})
         parts = [known, [[c.key, list(c.rows)] for c in columns], code, vlbench.__version__]
         stored = digest(parts) if known and code else None
         outputs: list[Any] = [None] * len(rows)
@@ -122,9 +122,8 @@ class Engine:
         depends on, the file that defines `build` apart; a model in it stands for its identity. The
         value is made of tensors and plain values.
         """
-        code = source_digest(build)
-        known = self._known(key)
-        stored = digest([known, code, vlbench.__version__]) if known is not None and code else None
+        code, known = source_digest(build), self._known(key)
+        stored = digest([known, code, vlbench.__version__]) if known and code else None
 
         def load_or_build() -> Any:
             if not self.is_main:

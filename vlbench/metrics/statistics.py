@@ -62,6 +62,39 @@ def mean_of_trials(credit: NDArray[Any]) -> Estimate:
     return Estimate(value, stderr, interval)
 
 
+def bootstrap_share(hits: NDArray[Any], counts: NDArray[Any], *, seed: int = 0) -> Estimate:
+    """Return sum(hits) / sum(counts), where items share [N] clusters, such as images.
+
+    As `bootstrap_ratio`; where all clusters have the same share, which redrawing cannot spread,
+    Wilson's with n = clusters.
+    """
+    estimate = bootstrap_ratio(hits, counts, seed=seed)
+    if estimate.stderr > ROUNDING:
+        return estimate
+    return wilson(estimate.value * len(counts), len(counts))
+
+
+def bootstrap_ratio(
+    parts: NDArray[Any], wholes: NDArray[Any], *, draws: int = 1000, seed: int = 0
+) -> Estimate:
+    """Return sum(parts) / sum(wholes) over [N] clusters, which `draws` times are redrawn.
+
+    The interval runs from the 2.5 % to the 97.5 % quantile; draws whose whole is nothing are left
+    out. For a paired difference of two shares, parts are the differences of their hits. Raises
+    ValueError where the whole is nothing.
+    """
+    if not len(wholes) or wholes.sum() <= 0:
+        raise ValueError(f"a share of nothing: {len(wholes)} clusters whose counts sum to 0")
+    # Clusters that are alike are drawn together: how many of a kind come up is multinomial.
+    kinds, times = np.unique(np.stack([parts, wholes], 1), axis=0, return_counts=True)
+    n = len(wholes)
+    sums = np.random.default_rng(seed).multinomial(n, times / n, draws) @ kinds
+    ratios = sums[sums[:, 1] > 0]
+    ratios = ratios[:, 0] / ratios[:, 1]
+    low, high = np.quantile(ratios, (0.025, 0.975)).tolist()
+    return Estimate(float(parts.sum() / wholes.sum()), float(ratios.std()), (low, high))
+
+
 def _variance_of_mean(values: NDArray[np.float64]) -> float:
     """Return var / n, ddof 1; nothing for a single value, which cannot vary."""
     return float(values.var(ddof=1)) / len(values) if len(values) > 1 else 0.0

@@ -104,10 +104,11 @@ def rank(
     return Ranking(Choice(torch.cat(credit), torch.cat(tied)), torch.cat(among))
 
 
-def credit_among(scores: Tensor, right: Tensor, guesses: int) -> Tensor:
+def credit_among(scores: Tensor, right: Tensor, guesses: int | Tensor) -> Tensor:
     """Return how likely the right one [N] is among so many highest of [N, C] scores, float64 [N].
 
-    Scores within 1e-6 of the row's largest |score| are tied, and their order is chance.
+    Scores within 1e-6 of the row's largest |score| are tied, and their order is chance. Several
+    numbers of guesses, [K, 1], give [K, N].
     """
     own = scores.gather(1, right.unsqueeze(1))
     margin = TIED * scores.abs().amax(1, keepdim=True)
