@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from vlbench.metrics.ranking import choose
+from vlbench.metrics.ranking import choose, choose_any
 
 
 def credit_of(scores, right, **options):
@@ -80,3 +80,24 @@ def test_nothing_to_choose_from_is_refused():
 def test_a_scale_that_is_no_number_is_refused():
     with pytest.raises(ValueError, match="the scale of row 0 is nan"):
         credit_of([[0.0, 1.0]], [0], scale=torch.tensor([torch.nan]))
+
+
+def test_tied_choices_share_the_credit_of_those_that_are_right():
+    scores = torch.tensor([[0.5, 0.5 - 1e-9, 0.5, -torch.inf], [0.1, 0.4, 0.2, 0.3]])
+    right = torch.tensor([[True, True, False, True], [False, True, True, False]])
+    credit, tied = choose_any(scores, right)
+    assert credit.tolist() == pytest.approx([2 / 3, 1.0])
+    assert tied.tolist() == [True, False]
+
+
+def test_choosing_among_several_right_ones_is_choose_where_one_is_right():
+    scores = torch.rand(50, 6, generator=torch.Generator().manual_seed(0)).mul(4).round()
+    right = torch.arange(50) % 6
+    several = choose_any(scores, torch.nn.functional.one_hot(right, 6).bool())
+    assert all(torch.equal(a, b) for a, b in zip(several, choose(scores, right), strict=True))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_nothing_to_choose_among_several_is_refused(value):
+    with pytest.raises(ValueError, match="a score is not finite, or there is nothing to choose"):
+        choose_any(torch.full((1, 2), value), torch.ones(1, 2, dtype=torch.bool))

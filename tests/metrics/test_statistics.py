@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, bootstrap
 
-from vlbench.metrics.statistics import bootstrap_ratio, bootstrap_share, mean_of_trials, wilson
+from vlbench.metrics.statistics import (
+    bootstrap_ratio,
+    bootstrap_share,
+    bootstrap_shares,
+    mean_of_trials,
+    wilson,
+)
 
 
 @pytest.mark.parametrize(("successes", "n"), [(0, 1), (0, 10), (7, 10), (10, 10), (123, 4567)])
@@ -121,3 +127,31 @@ def test_draws_whose_whole_is_nothing_are_left_out():
 def test_a_share_of_nothing_is_refused(n):
     with pytest.raises(ValueError, match=f"a share of nothing: {n} clusters"):
         bootstrap_ratio(np.zeros(n), np.zeros(n))
+
+
+def test_a_bootstrap_is_that_of_a_loop_over_draws():
+    rng = np.random.default_rng(3)
+    sizes = rng.integers(0, 5, 30)
+    totals = rng.binomial(sizes[:, None], [0.2, 0.7])
+    held = sizes > 0
+    drawn = np.random.default_rng(5).multinomial(held.sum(), [1 / held.sum()] * held.sum(), 1000)
+    for k, found in enumerate(bootstrap_shares(totals, sizes, seed=5)):
+        shares = [(w * totals[held, k]).sum() / (w * sizes[held]).sum() for w in drawn]
+        assert found.value == pytest.approx(totals[:, k].sum() / sizes.sum())
+        assert found.stderr == pytest.approx(np.std(shares, ddof=1))
+        assert found.ci95 == pytest.approx(tuple(np.percentile(shares, [2.5, 97.5])))
+
+
+def test_a_bootstrap_of_lone_items_is_near_the_binomial_error():
+    (found,) = bootstrap_shares(np.repeat([[1.0], [0.0]], [300, 100], axis=0), np.ones(400))
+    assert found.stderr == pytest.approx((0.75 * 0.25 / 400) ** 0.5, rel=0.1)
+
+
+def test_clusters_that_agree_have_wilsons_interval_of_as_many_items():
+    (found,) = bootstrap_shares(np.full((10, 1), 2.0), np.full(10, 4))
+    assert found == wilson(5, 10)
+
+
+def test_no_items_have_no_bootstrap_shares():
+    with pytest.raises(ValueError, match="no cluster has an item"):
+        bootstrap_shares(np.zeros((2, 1)), np.zeros(2))

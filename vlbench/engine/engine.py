@@ -69,6 +69,10 @@ class Engine:
         """Whether this process is the one that writes."""
         return self._processes.is_main
 
+    def knows(self, model: Any) -> bool:
+        """Whether a model has an identity: one without may stand in no key."""
+        return id(model) in self._identities
+
     def features(self, encode: Callable[[Any], Tensor], column: Column) -> Tensor:
         """Return float32 [N, D], on the CPU: an adapter's bound method over a column.
 

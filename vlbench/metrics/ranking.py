@@ -40,6 +40,22 @@ def choose(scores: Tensor, right: Tensor, *, scale: Tensor | None = None) -> Cho
     return Choice(hit / tied.double(), tied > 1)
 
 
+def choose_any(scores: Tensor, right: Tensor) -> Choice:
+    """Return what choosing the highest of [..., C] scores earns where several may be right.
+
+    `right` is bool [..., C]. Of several tied for the highest, as for `choose`, each is as likely:
+    the credit, float64 [...], is the share of them that is right. A score of -inf is no candidate.
+    Raises ValueError for NaN, +inf or nothing to choose.
+    """
+    best = scores.amax(-1, keepdim=True)
+    if not best.isfinite().all():
+        raise ValueError("a score is not finite, or there is nothing to choose")
+    scale = scores.abs().masked_fill(scores == -torch.inf, 0.0).amax(-1, keepdim=True)
+    near = scores >= best - TIED * scale
+    tied = near.sum(-1)
+    return Choice((near & right).sum(-1) / tied.double(), tied > 1)
+
+
 def _refuse(what: str, values: Tensor) -> None:
     """Raise for values that are not finite; NaN anywhere in a row makes the row's best NaN."""
     bad = (~values.isfinite()).nonzero()

@@ -14,6 +14,12 @@ Z95 = 1.959963984540054
 # A standard error below this is the rounding of equal numbers.
 ROUNDING = 1e-9
 
+# The same of sums that were kept as float32.
+ROUNDING_OF_SUMS = 1e-7
+
+# Draws of a bootstrap.
+DRAWS = 1000
+
 
 class Estimate(NamedTuple):
     """A share in [0, 1] with its standard error and 95 % interval."""
@@ -62,22 +68,40 @@ def mean_of_trials(credit: NDArray[Any]) -> Estimate:
     return Estimate(value, stderr, interval)
 
 
-def bootstrap_share(hits: NDArray[Any], counts: NDArray[Any], *, seed: int = 0) -> Estimate:
-    """Return sum(hits) / sum(counts), where items share [N] clusters, such as images.
+def bootstrap_shares(totals: NDArray[Any], sizes: NDArray[Any], *, seed: int = 0) -> list[Estimate]:
+    """Return K shares of items that come in clusters: sums of [clusters, K] totals / sum of sizes.
 
-    As `bootstrap_ratio`; where all clusters have the same share, which redrawing cannot spread,
-    Wilson's with n = clusters.
+    Clusters are drawn with replacement, 1,000 times, the same ones for all K: the standard error is
+    the draws' deviation (ddof 1), the interval their 2.5 and 97.5 percentiles. Where all draws
+    agree, both are Wilson's with n = clusters. Clusters of size 0 are left out.
+    Raises ValueError where no cluster has an item.
     """
-    estimate = bootstrap_ratio(hits, counts, seed=seed)
-    if estimate.stderr > ROUNDING:
-        return estimate
-    return wilson(estimate.value * len(counts), len(counts))
+    held = sizes > 0
+    totals, sizes = totals[held].astype(np.float64), sizes[held].astype(np.float64)
+    n = len(sizes)
+    if n == 0:
+        raise ValueError("no cluster has an item")
+    drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=DRAWS)
+    weights = drawn.astype(np.float64)
+    shares = (weights @ totals) / (weights @ sizes)[:, None]
+    values = totals.sum(0) / sizes.sum()
+    errors = shares.std(0, ddof=1)
+    low, high = np.percentile(shares, (2.5, 97.5), axis=0)
+    return [
+        wilson(value * n, n) if error < ROUNDING_OF_SUMS else Estimate(value, error, (bottom, top))
+        for value, error, bottom, top in zip(
+            *(column.tolist() for column in (values, errors, low, high)), strict=True
+        )
+    ]
 
 
-def bootstrap_ratio(
-    parts: NDArray[Any], wholes: NDArray[Any], *, draws: int = 1000, seed: int = 0
-) -> Estimate:
-    """Return sum(parts) / sum(wholes) over [N] clusters, which `draws` times are redrawn.
+def bootstrap_share(hits: NDArray[Any], counts: NDArray[Any], *, seed: int = 0) -> Estimate:
+    """Return sum(hits) / sum(counts) of [N] clusters, such as images: `bootstrap_shares` of one."""
+    return bootstrap_shares(hits[:, None], counts, seed=seed)[0]
+
+
+def bootstrap_ratio(parts: NDArray[Any], wholes: NDArray[Any], *, seed: int = 0) -> Estimate:
+    """Return sum(parts) / sum(wholes) over [N] clusters, redrawn 1,000 times.
 
     The interval runs from the 2.5 % to the 97.5 % quantile; draws whose whole is nothing are left
     out. For a paired difference of two shares, parts are the differences of their hits. Raises
@@ -88,11 +112,11 @@ def bootstrap_ratio(
     # Clusters that are alike are drawn together: how many of a kind come up is multinomial.
     kinds, times = np.unique(np.stack([parts, wholes], 1), axis=0, return_counts=True)
     n = len(wholes)
-    sums = np.random.default_rng(seed).multinomial(n, times / n, draws) @ kinds
+    sums = np.random.default_rng(seed).multinomial(n, times / n, DRAWS) @ kinds
     ratios = sums[sums[:, 1] > 0]
     ratios = ratios[:, 0] / ratios[:, 1]
     low, high = np.quantile(ratios, (0.025, 0.975)).tolist()
-    return Estimate(float(parts.sum() / wholes.sum()), float(ratios.std()), (low, high))
+    return Estimate(float(parts.sum() / wholes.sum()), float(ratios.std(ddof=1)), (low, high))
 
 
 def _variance_of_mean(values: NDArray[np.float64]) -> float:

@@ -75,7 +75,7 @@ def zero_shot(
         credit = ranked["accuracy"].among
         scores.append(_score("accuracy_top5", credit, right, len(names), guesses=GUESSES))
     ties = int(ranked["accuracy"].first.tied.sum())
-    counts = {"n": len(right), "ties": ties} | _truncated(model, texts)
+    counts = {"n": len(right), "ties": ties} | truncated(model, texts)
     return Outcome(scores=scores, counts=counts, notes=[ALIKE_NOTE] if same else [])
 
 
@@ -154,7 +154,7 @@ def _of_open_clip(name: str) -> list[str]:
     return [item("{}") if callable(item) else item for item in getattr(open_clip, name)]
 
 
-def _truncated(model: Any, texts: Sequence[str]) -> dict[str, int]:
+def truncated(model: Any, texts: Sequence[str]) -> dict[str, int]:
     """Return how many texts the model cuts, where it says so."""
     if not (hasattr(model, "count_tokens") and hasattr(model, "context_length")):
         return {}

@@ -17,7 +17,7 @@ from vlbench.data.images import decode_image
 from vlbench.data.records import Column, Data, Split
 from vlbench.data.scenes.rows import Row, row, sizes
 from vlbench.data.scenes.storage import kept
-from vlbench.data.scenes.world import CATEGORIES, NOUNS, SIDE, VERSION
+from vlbench.data.scenes.world import CATEGORIES, NOUNS, REGION_KIND, SIDE, VERSION
 from vlbench.data.tables import Table, made
 from vlbench.options import default_cache
 
@@ -40,8 +40,11 @@ def objects(*, seed: int = 0, fine: bool = False) -> Data:
     return _data("objects", _columns(table) | {"label": label}, NOUNS if fine else CATEGORIES)
 
 
-def scenes(*, seed: int = 0) -> Data:
+def scenes(*, seed: int = 0, regions: str | None = None) -> Data:
     """Return 6,000 images of 1 to 4 things.
+
+    `regions` is what a task asks for: every picture has this world's own proposals, and no others,
+    so it is scenes-proposals or nothing.
 
     `boxes` are gold, float32 [n, 4] xyxy pixels, tight around what is visible, from back to front,
     as are `categories`, `nouns`, `colours`, `sizes`, `textures`, `facings` and `angles` (degrees
@@ -49,6 +52,8 @@ def scenes(*, seed: int = 0) -> Data:
     `caption` is the first, which names everything; `named` says where, one `Named` for each
     category. `answers` are those of the five `questions`.
     """
+    if regions not in {None, REGION_KIND}:
+        raise ValueError(f"scenes have regions of kind {REGION_KIND}, not {regions}")
     return _data("scenes", _columns(_table("scenes", seed)), CATEGORIES)
 
 

@@ -1,0 +1,63 @@
+import pytest
+import torch
+from torchvision.ops import box_iou
+
+from vlbench.metrics.boxes import areas, centres_inside, iou, shares_inside
+
+SQUARE = torch.tensor([[0.0, 0.0, 10.0, 10.0]])
+POINT = torch.tensor([[5.0, 5.0, 5.0, 5.0]])
+
+
+def random_boxes(n, seed):
+    corners = torch.rand(n, 2, 2, generator=torch.Generator().manual_seed(seed)) * 100
+    return torch.cat([corners.amin(1), corners.amax(1)], 1)
+
+
+def test_iou_is_torchvisions():
+    first, second = random_boxes(40, 0), random_boxes(30, 1)
+    assert torch.allclose(iou(first, second).float(), box_iou(first, second))
+
+
+def test_half_a_box_overlaps_by_exactly_half():
+    half = torch.tensor([[0.0, 0.0, 10.0, 5.0]])
+    assert iou(SQUARE, half).tolist() == [[0.5]]
+
+
+def test_boxes_outside_the_image_overlap_where_they_do():
+    outside = torch.tensor([[-10.0, -10.0, 10.0, 0.0], [-10.0, 0.0, 10.0, 10.0]])
+    assert iou(SQUARE, outside).tolist() == [[0.0, 0.5]]
+
+
+def test_a_box_of_no_area_overlaps_and_contains_nothing():
+    assert iou(POINT, torch.cat([SQUARE, POINT])).tolist() == [[0.0, 0.0]]
+    assert not centres_inside(SQUARE, POINT).any()
+    assert shares_inside(POINT, SQUARE).tolist() == [[0.0]]
+
+
+def test_a_centre_is_inside_up_to_the_right_and_lower_edge():
+    boxes = torch.tensor([[5.0, 5.0, 9.0, 9.0], [0.0, 0.0, 5.0, 9.0], [3.0, 3.0, 4.0, 4.0]])
+    assert centres_inside(SQUARE, boxes).tolist() == [[True, False, False]]
+
+
+def test_the_share_of_a_patch_is_of_its_own_area():
+    boxes = torch.tensor([[0.0, 0.0, 5.0, 5.0], [-5.0, -5.0, 30.0, 30.0], [20.0, 20.0, 30.0, 30.0]])
+    assert shares_inside(SQUARE, boxes).tolist() == [[0.25, 1.0, 0.0]]
+
+
+def test_areas_have_no_pixel_added():
+    assert areas(SQUARE).tolist() == [100.0]
+
+
+def test_no_boxes_have_no_overlaps():
+    assert iou(torch.empty(0, 4), SQUARE).shape == (0, 1)
+
+
+@pytest.mark.parametrize("box", [[9.0, 0.0, 1.0, 5.0], [0.0, float("nan"), 1.0, 1.0]])
+def test_corners_the_wrong_way_round_are_refused(box):
+    with pytest.raises(ValueError, match=r"box 1 is .*; wanted x1 <= x2 and y1 <= y2"):
+        iou(torch.cat([SQUARE, torch.tensor([box])]), SQUARE)
+
+
+def test_what_is_no_list_of_boxes_is_refused():
+    with pytest.raises(ValueError, match=r"boxes have shape \[4\]; wanted \[N, 4\]"):
+        areas(SQUARE[0])

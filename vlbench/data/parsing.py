@@ -1,0 +1,59 @@
+"""Dependencies of captions that come without, from a spaCy pipeline where one is installed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from vlbench.data.annotations import Arc
+from vlbench.data.dependencies import Token, word_arcs
+from vlbench.data.records import Split
+from vlbench.data.words import word_spans
+from vlbench.engine import Engine
+from vlbench.errors import DataAbsent, DataError
+
+
+def parsed(rows: Split, parser: str | None, engine: Engine) -> list[list[list[Arc]]]:
+    """Return Stanford's arcs of every caption of every image, as a pipeline parses them.
+
+    Raises DataError where there is no parser's name, DataAbsent where it is not installed.
+    """
+    if parser is None:
+        raise DataError("the captions have no arcs; give `parser`, the name of a spaCy pipeline")
+    texts = [text for captions in rows["captions"] for text in captions]
+    spans = [
+        word_spans(text, words)
+        for captions, said in zip(rows["captions"], rows["words"], strict=True)
+        for text, words in zip(captions, said, strict=True)
+    ]
+    pipeline = _pipeline(parser)
+    key = {"what": "arcs", "parser": parser, "meta": str(pipeline.meta.get("version"))}
+    found = engine.once(
+        key | {"texts": texts, "spans": spans}, lambda: _arcs(pipeline, texts, spans)
+    )
+    arcs = iter([[Arc(*arc) for arc in caption] for caption in found])
+    return [[next(arcs) for _ in captions] for captions in rows["captions"]]
+
+
+def _arcs(
+    pipeline: Any, texts: Sequence[str], spans: Iterable[list[tuple[int, int]]]
+) -> list[list[list[Any]]]:
+    """Return the arcs of each text as plain lists."""
+    return [
+        [list(arc) for arc in word_arcs(_tokens(parse), words)]
+        for parse, words in zip(pipeline.pipe(texts), spans, strict=True)
+    ]
+
+
+def _tokens(parse: Any) -> list[Token]:
+    return [Token(t.idx, t.idx + len(t), t.tag_, t.dep_, t.head.i) for t in parse]
+
+
+def _pipeline(name: str) -> Any:
+    try:
+        # Optional, and it takes seconds: only data without arcs need it.
+        return importlib.import_module("spacy").load(name)
+    except (ImportError, OSError) as error:
+        where = f"`pip install spacy` and `python -m spacy download {name}`"
+        raise DataAbsent(f"the spaCy pipeline '{name}'", where, "this Python") from error

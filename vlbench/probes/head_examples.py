@@ -1,0 +1,172 @@
+"""Pictures of chosen examples: an image, its boxes, and where the best head looks from a word."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vlbench.capabilities import JointAttender, Picture
+from vlbench.data.records import Column, value_column
+from vlbench.engine import Engine
+from vlbench.metrics.boxes import iou
+from vlbench.probes.grounding import Query, last_token
+from vlbench.probes.head_scores import Group
+from vlbench.probes.targets import OVERLAP
+
+GOLD, RIGHT, WRONG = "#ffffff", "#1a9850", "#d73027"
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """Reads where one head looks from one word."""
+
+    model: JointAttender
+
+    def point(
+        self, pictures: Sequence[Picture], examples: Sequence[Mapping[str, Any]]
+    ) -> list[dict[str, Tensor] | None]:
+        """Return the weights [R] and boxes [R, 4] of each example; None where it has none."""
+        found: list[dict[str, Tensor] | None] = []
+        for picture, example in zip(pictures, examples, strict=True):
+            if picture.regions is None or not len(picture.regions.boxes):
+                found.append(None)
+                continue
+            (attention,) = self.model.attend([picture], [example["text"]])
+            token = last_token(attention.spans, *example["span"])
+            heads = attention.weights.flatten(0, 1)
+            weights = None if token is None else heads[example["head"], token].cpu()
+            boxes = attention.boxes.cpu()
+            found.append(None if weights is None else {"weights": weights, "boxes": boxes})
+        return found
+
+
+def drawn(
+    model: JointAttender,
+    pictures: Column,
+    asked: Column,
+    engine: Engine,
+    *,
+    groups: Sequence[Group],
+    examples: int,
+) -> dict[str, Path]:
+    """Return a picture of so many examples, drawn by the main process; nothing for none.
+
+    They are chosen before anything is known of them: evenly among the images, one of each group in
+    turn, the first word that is asked.
+    """
+    chosen = choose_examples(asked, groups, examples)
+    if not chosen:
+        return {}
+    shown = pictures.select([example["image"] for example in chosen])
+    looks = engine.map(Pointer(model).point, shown, value_column(chosen))
+    if not engine.is_main:
+        return {}
+    return {"examples": draw(list(shown), chosen, looks)}
+
+
+def choose_examples(
+    asked: Sequence[Mapping[str, Any]] | Column, groups: Sequence[Group], examples: int
+) -> list[dict[str, Any]]:
+    """Return so many words that are asked for, as plain values, each with its group's best head."""
+    chosen = []
+    for k in range(examples):
+        group = groups[k % len(groups)]
+        images = np.flatnonzero(group.sizes)
+        image = int(images[k * len(images) // examples])
+        one = asked[image]
+        j, query = next(
+            (j, Query(*query))
+            for j, queries in enumerate(one["queries"])
+            for query in queries
+            if query[0] == group.number
+        )
+        chosen.append(
+            {
+                "image": image,
+                "text": one["texts"][j],
+                "span": [query.start, query.stop],
+                "gold": one["targets"][query.target],
+                "head": group.best,
+                "title": " ".join([*group.at.values(), f"head {group.named(group.best)}"]),
+            }
+        )
+    return chosen
+
+
+def draw(
+    pictures: Sequence[Picture],
+    examples: Sequence[Mapping[str, Any]],
+    looks: Sequence[Mapping[str, Tensor] | None],
+) -> Path:
+    """Return a new PNG of the examples, one panel each."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - slow to import
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    across = min(len(examples), 4)
+    down = -(-len(examples) // across)
+    figure = Figure(figsize=(3.4 * across, 4.1 * down), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(down, across, squeeze=False).flat
+    for panel in panels:
+        panel.axis("off")
+    for panel, picture, example, look in zip(figure.axes, pictures, examples, looks, strict=False):
+        _panel(panel, picture, example, look)
+    with tempfile.NamedTemporaryFile(suffix=".png", delete=False) as file:
+        figure.savefig(file, format="png", dpi=120)
+    return Path(file.name)
+
+
+def _panel(
+    panel: Any,
+    picture: Picture,
+    example: Mapping[str, Any],
+    look: Mapping[str, Tensor] | None,
+) -> None:
+    assert picture.regions
+    width, height = picture.regions.size
+    if picture.image is not None:
+        panel.imshow(picture.image, extent=(0, width, height, 0))
+    panel.set(xlim=(0, width), ylim=(height, 0), aspect="equal")
+    start, stop = example["span"]
+    marked = f"{example['text'][:start]}[{example['text'][start:stop]}]{example['text'][stop:]}"
+    lines = [*wrap(marked, 46), example["title"]]
+    panel.set_title("\n".join(lines), fontsize=7)
+    if look is not None:
+        _attention(panel, look, example["gold"])
+    for box in example["gold"]:
+        _frame(panel, box, "black", 2.8)
+        _frame(panel, box, GOLD, 1.4, linestyle="--")
+
+
+def _attention(panel: Any, look: Mapping[str, Tensor], gold: Sequence[Sequence[float]]) -> None:
+    """Frame every box, the stronger the more it is attended to, and the first of the most."""
+    weights, boxes = look["weights"], look["boxes"]
+    shares = (weights / weights.max().clamp(min=1e-12)).tolist()
+    for box, share in sorted(zip(boxes.tolist(), shares, strict=True), key=lambda pair: pair[1]):
+        _frame(panel, box, "#fdae61", 1.2, alpha=0.15 + 0.85 * share)
+        _fill(panel, box, share)
+    best = boxes[int(weights.argmax())]
+    right = bool((iou(best[None], torch.tensor(gold)) >= OVERLAP).any())
+    _frame(panel, best.tolist(), RIGHT if right else WRONG, 2.6)
+    share = float(weights.max() / weights.sum().clamp(min=1e-12))
+    label = f"{share:.0%} of the attention to the image"
+    panel.text(0.5, -0.03, label, transform=panel.transAxes, ha="center", va="top", fontsize=7)
+
+
+def _frame(panel: Any, box: Sequence[float], colour: str, width: float, **style: Any) -> None:
+    left, top, right, bottom = box
+    outline = [left, right, right, left, left], [top, top, bottom, bottom, top]
+    panel.plot(*outline, color=colour, linewidth=width, clip_on=False, **style)
+
+
+def _fill(panel: Any, box: Sequence[float], share: float) -> None:
+    left, top, right, bottom = box
+    panel.fill_between([left, right], top, bottom, color="#fdae61", alpha=0.45 * share, lw=0)
