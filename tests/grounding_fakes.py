@@ -152,3 +152,16 @@ class Patches(Constant):
             word = text[:stop].rpartition(" ")[2]
             if word[:-1].startswith("thing"):
                 weights[:, :, t, int(word[5:])] *= 4
+
+
+class Noisy(Constant):
+    """Looks at random, the same way for the same text."""
+
+    def plant(self, weights: Tensor, text: str, spans: Sequence[tuple[int, int]]) -> None:
+        drawn = torch.Generator().manual_seed(sum(map(ord, text)))
+        weights.copy_(torch.randn(weights.shape, generator=drawn).softmax(-1) * self.image_share)
+
+
+def many_scenes() -> Data:
+    """Return so many scenes that each of two processes has a shard."""
+    return data_of([two_things(i, i % 4, (i + 1 + i // 4 % 3) % 4) for i in range(600)])

@@ -1,4 +1,4 @@
-"""All that is made from boards: means over groups, and figures."""
+"""All that is made from boards: means over groups, comparisons of models, and figures."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from vlbench.catalog import Catalog
 from vlbench.leaderboard.figures import draw_figures
+from vlbench.leaderboard.head_figures import draw_heads
 from vlbench.leaderboard.summaries import build_summaries
 
 
@@ -14,4 +15,4 @@ def build(output: Path, catalog: Catalog) -> list[Path]:
     groups = {name: task.group for name, task in catalog.tasks.items() if task.group}
     seen = {name: model.training_images or 0 for name, model in catalog.models.items()}
     written = build_summaries(output, groups)
-    return [*written, *draw_figures(output, groups, seen)]
+    return [*written, *draw_figures(output, groups, seen), *draw_heads(output)]

@@ -21,7 +21,8 @@ from vlbench.probes.grounding import Query, last_token
 from vlbench.probes.head_scores import Group
 from vlbench.probes.targets import OVERLAP
 
-GOLD, RIGHT, WRONG = "#ffffff", "#1a9850", "#d73027"
+GOLD, RIGHT, WRONG, LOOK = "#ffffff", "#1a9850", "#d73027", "#fdae61"
+LEGEND = "dashed: gold; orange: regions, the stronger the more attention; green or red: the choice"
 
 
 @dataclass(frozen=True)
@@ -112,15 +113,16 @@ def draw(
 
     across = min(len(examples), 4)
     down = -(-len(examples) // across)
-    figure = Figure(figsize=(3.4 * across, 4.1 * down), layout="constrained")
+    figure = Figure(figsize=(3.4 * across, 4.3 * down), layout="constrained")
     FigureCanvasAgg(figure)
+    figure.supxlabel(LEGEND, fontsize=8)
     panels = figure.subplots(down, across, squeeze=False).flat
     for panel in panels:
         panel.axis("off")
     for panel, picture, example, look in zip(figure.axes, pictures, examples, looks, strict=False):
         _panel(panel, picture, example, look)
     with tempfile.NamedTemporaryFile(suffix=".png", delete=False) as file:
-        figure.savefig(file, format="png", dpi=120)
+        figure.savefig(file, format="png", dpi=110, bbox_inches="tight")
     return Path(file.name)
 
 
@@ -151,7 +153,7 @@ def _attention(panel: Any, look: Mapping[str, Tensor], gold: Sequence[Sequence[f
     weights, boxes = look["weights"], look["boxes"]
     shares = (weights / weights.max().clamp(min=1e-12)).tolist()
     for box, share in sorted(zip(boxes.tolist(), shares, strict=True), key=lambda pair: pair[1]):
-        _frame(panel, box, "#fdae61", 1.2, alpha=0.15 + 0.85 * share)
+        _frame(panel, box, LOOK, 1.2, alpha=0.15 + 0.85 * share)
         _fill(panel, box, share)
     best = boxes[int(weights.argmax())]
     right = bool((iou(best[None], torch.tensor(gold)) >= OVERLAP).any())
@@ -169,4 +171,4 @@ def _frame(panel: Any, box: Sequence[float], colour: str, width: float, **style:
 
 def _fill(panel: Any, box: Sequence[float], share: float) -> None:
     left, top, right, bottom = box
-    panel.fill_between([left, right], top, bottom, color="#fdae61", alpha=0.45 * share, lw=0)
+    panel.fill_between([left, right], top, bottom, color=LOOK, alpha=0.45 * share, lw=0)

@@ -1,0 +1,118 @@
+"""Accuracy of every attention head by layer, drawn from boards: figure 3 of ACL 2020.acl-main.469.
+
+One figure a row that has a table of heads, one panel a relation where there are relations.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vlbench.files import write_whole
+from vlbench.leaderboard.boards import read_board
+
+# A row of the table of heads, or of a board.
+Row = Mapping[str, Any]
+
+# The baseline is the paper's where regions have scores, otherwise that of the largest region.
+BASELINES = ("most_confident_region", "largest_region")
+
+# The heads of a layer stand side by side, over this much of the step to the next.
+SPREAD = 0.5
+
+ACTIVE = {"s": 34, "color": "#08519c", "label": "head that looks at the image"}
+OTHER = {"s": 9, "color": "#9ecae1", "label": "head that does not"}
+UNKNOWN = {"s": 34, "color": "#08519c", "label": "head"}
+
+
+def draw_heads(output: Path) -> list[Path]:
+    """Write `figures/<task>/<model>.svg` and `.png` for each row that has a table of heads.
+
+    Rows whose table is not beside the boards have no figure. Returns the files.
+    """
+    written = []
+    for file in sorted(output.glob("*.json")):
+        for row in (read_board(file) or {"rows": []})["rows"]:
+            artifact = row.get("artifacts", {}).get("heads")
+            table = output / artifact["file"] if artifact else None
+            if row["status"] == "ok" and table and table.is_file():
+                written += _draw(output / "figures" / file.stem / table.parent.name, row, table)
+    return written
+
+
+def _draw(stem: Path, row: Row, table: Path) -> list[Path]:
+    """Write the figure of one row, the same bytes for the same row."""
+    import matplotlib as mpl  # noqa: PLC0415 - slow to import, and few builds draw
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    heads = pq.read_table(table).to_pylist()
+    figure = _figure(row, heads, f"{stem.parent.name}: {row['model']}")
+    files = []
+    for suffix, metadata in ((".svg", {"Date": None}), (".png", {"Software": None})):
+        content = io.BytesIO()
+        with mpl.rc_context({"svg.hashsalt": "vlbench"}):
+            figure.savefig(content, format=suffix[1:], dpi=130, metadata=metadata)
+        files.append(stem.with_name(stem.name + suffix))
+        write_whole(files[-1], content.getvalue())
+    return files
+
+
+def _figure(row: Row, heads: Sequence[Row], title: str) -> Any:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    names = list(dict.fromkeys(head.get("relation", "") for head in heads))
+    across = min(len(names), 5)
+    down = -(-len(names) // across)
+    size = (5.2, 3.6) if len(names) == 1 else (2.5 * across, 2.4 * down + 0.6)
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
+    for panel, name in zip(panels.flat, names, strict=False):
+        _panel(panel, [head for head in heads if head.get("relation", "") == name])
+        _levels(panel, _best(row["scores"], name))
+        panel.set_title(name, fontsize=9)
+    for panel in panels.flat[len(names) :]:
+        panel.axis("off")
+    handles = dict(zip(*panels.flat[0].get_legend_handles_labels()[::-1], strict=True))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize=7)
+    figure.suptitle(title, fontsize=9)
+    for panel in panels[-1]:
+        panel.set_xlabel("layer, from 0", fontsize=8)
+    figure.supylabel("accuracy", fontsize=8)
+    return figure
+
+
+def _panel(panel: Any, heads: Sequence[Row]) -> None:
+    """Draw heads: those that look at the image dark and large, the others light and small."""
+    most = max(1, *(head["head"] for head in heads))
+    groups: dict[bool | None, list[Row]] = {}
+    for head in heads:
+        groups.setdefault(head["active"], []).append(head)
+    for active, style in ((False, OTHER), (True, ACTIVE), (None, UNKNOWN)):
+        points = groups.get(active, [])
+        if points:
+            places = [head["layer"] + SPREAD * (head["head"] / most - 0.5) for head in points]
+            panel.scatter(places, [head["accuracy"] for head in points], alpha=0.8, lw=0, **style)
+    panel.set_ylim(0, 1)
+    panel.xaxis.get_major_locator().set_params(integer=True)
+    panel.tick_params(labelsize=7)
+    panel.grid(visible=True, axis="y", color="#dddddd", linewidth=0.5)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def _levels(panel: Any, score: Row) -> None:
+    """Draw what choices earn that look at no word."""
+    floors = score["floors"]
+    name = next(name for name in BASELINES if name in floors)
+    for level, style in ((name, "--"), ("random_region", ":")):
+        label = level.replace("_", " ")
+        panel.axhline(floors[level], color="#cb181d", linestyle=style, linewidth=1, label=label)
+
+
+def _best(scores: Sequence[Row], relation: str) -> Row:
+    at = {"relation": relation} if relation else {}
+    found = (s for s in scores if s["metric"] == "best_head_accuracy" and s["at"] == at)
+    return next(found)
