@@ -188,6 +188,7 @@ def _score(
 def _rows(group: Group) -> Iterable[dict[str, Any]]:
     named = ("accuracy", "pointing_accuracy", "attention_on_gold")
     columns = {name: group.measures[name].sum(0) / group.sizes.sum() for name in named}
+    attention, active = group.attention, group.active
     for i, found in enumerate(group.accuracies):
         layer, head = divmod(i, group.shape[1])
         yield {
@@ -197,7 +198,7 @@ def _rows(group: Group) -> Iterable[dict[str, Any]]:
             **{name: float(values[i]) for name, values in columns.items()},
             "ci95_low": found.ci95[0],
             "ci95_high": found.ci95[1],
-            "attention": float(group.attention[i]),
-            "active": None if group.active is None else bool(group.active[i]),
+            "attention": float(attention[i]),
+            "active": None if active is None else bool(active[i]),
             "n": group.n,
         }
