@@ -1,6 +1,16 @@
 import pytest
 import torch
-from grounding_fakes import REGIONS, Constant, Patches, Plan, Planted, Scene, data_of, two_things
+from grounding_fakes import (
+    REGIONS,
+    Constant,
+    Patches,
+    Plan,
+    Planted,
+    Scene,
+    data_of,
+    picture_of,
+    two_things,
+)
 
 from vlbench.data.records import value_column
 from vlbench.engine import Engine
@@ -242,3 +252,20 @@ def test_examples_are_a_picture_of_their_own():
     file = outcome.artifacts["examples"]
     assert file.read_bytes()[:4] == b"\x89PNG"
     file.unlink()
+
+
+class Finds:
+    """Proposes the planted regions for every picture."""
+
+    def detect(self, pictures):
+        assert all(picture.regions is None for picture in pictures)
+        return [picture_of(SCENES[0], confident=True).regions for _ in pictures]
+
+
+def test_a_detector_proposes_regions_for_pictures_without():
+    with_regions, without = data_of(SCENES), data_of(SCENES)
+    column = without.splits["test"]["picture"]
+    column.stored[:] = [picture._replace(regions=None) for picture in column.stored]
+    found = probe(Patches(), without, detector=Finds(), examples=1)
+    found.artifacts["examples"].unlink()
+    assert found.scores == probe(Patches(), with_regions, detector=Finds()).scores

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vlbench.capabilities import JointAttender
+from vlbench.capabilities import Detector, JointAttender
 from vlbench.data.annotations import Phrase
 from vlbench.data.records import Data, value_column
 from vlbench.engine import Engine
 from vlbench.probes.asking import Wanted, asked_of, first_images
+from vlbench.probes.grounding import Reader
 from vlbench.probes.head_reports import report
 from vlbench.results import Outcome
 
@@ -29,12 +30,14 @@ def entity_grounding(  # noqa: PLR0913 - the YAML fills all but three
     *,
     split: str = "test",
     images: int | None = None,
+    detector: Detector | None = None,
     examples: int = 4,
     seed: int = 0,
 ) -> Outcome:
     """Return how often each head finds the boxes of the phrases that have some.
 
-    Of the split, the first `images` are read; of them, `examples` are drawn. Raises TooFewRows
+    Of the split, the first `images` are read; of them, `examples` are drawn. `detector` proposes
+    regions for pictures without: for a model that looks at patches of its own. Raises TooFewRows
     where fewer than two images have a phrase with boxes.
     """
     rows = first_images(data.splits[split], images)
@@ -42,7 +45,7 @@ def entity_grounding(  # noqa: PLR0913 - the YAML fills all but three
     asked = value_column([asked_of(rows, i, each) for i, each in enumerate(wanted)])
     unboxed = sum(not p.boxes for captions in rows["phrases"] for said in captions for p in said)
     return report(
-        model,
+        Reader(model, 1, detector),
         rows["picture"],
         asked,
         engine,

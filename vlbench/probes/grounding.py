@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from vlbench.capabilities import JointAttender, JointAttention, Picture
+from vlbench.capabilities import Detector, JointAttender, JointAttention, Picture
 from vlbench.data.records import Column
 from vlbench.digests import source_digest
 from vlbench.engine import Engine
@@ -70,18 +70,16 @@ class Look(NamedTuple):
     gold: Tensor  # [Q, R], the share of a column that is of the target
 
 
-def tally(
-    model: JointAttender, pictures: Column, asked: Column, engine: Engine, *, groups: int
-) -> Tally:
+def tally(reader: Reader, pictures: Column, asked: Column, engine: Engine) -> Tally:
     """Return the sums over all queries, image by image: one caption a forward row.
 
     A query is wrong where its image has no regions, or its word no token. Raises CannotDo where no
     image has regions, and ValueError for attention that does not fit its spans and boxes.
     """
     code = [source_digest(function) for function in (geometry, choose_any, iou)]
-    key = {"what": "attention of heads", "model": model, "groups": groups, "code": code}
-    look = Reader(model, groups).look
-    rows = engine.map(look, pictures, asked, key=key if engine.knows(model) else None)
+    key = {"what": "attention of heads", "code": code} | vars(reader)
+    known = all(engine.knows(model) for model in (reader.model, reader.detector) if model)
+    rows = engine.map(reader.look, pictures, asked, key=key if known else None)
     seen = [row for row in rows if row["heads"] is not None]
     if not seen:
         raise CannotDo("no picture has regions among which the model could choose")
@@ -104,9 +102,11 @@ class Reader:
 
     model: JointAttender
     groups: int
+    detector: Detector | None = None  # proposes regions for pictures without
 
     def look(self, pictures: Sequence[Picture], asked: Sequence[Asked]) -> list[dict[str, Any]]:
         """Return each image's sums; as many captions at a time as there are images in the batch."""
+        pictures = proposed(pictures, self.detector)
         cells = len(pictures) * self.groups
         stats = torch.zeros(cells, len(COUNTED) + len(STATS), dtype=torch.float64)
         sums: Tensor | None = None
@@ -186,6 +186,16 @@ class Reader:
             "own": known.own if known else None,
             "confident": known.confident if known else None,
         }
+
+
+def proposed(pictures: Sequence[Picture], detector: Detector | None) -> list[Picture]:
+    """Return pictures with the regions that a detector finds where they have none of their own."""
+    bare = [i for i, p in enumerate(pictures) if p.regions is None and p.image is not None]
+    given = list(pictures)
+    if detector is not None and bare:
+        for i, regions in zip(bare, detector.detect([pictures[i] for i in bare]), strict=True):
+            given[i] = pictures[i]._replace(regions=regions)
+    return given
 
 
 def look_of(

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vlbench.capabilities import JointAttender, Picture
+from vlbench.capabilities import Picture
 from vlbench.data.records import Column, value_column
 from vlbench.engine import Engine
 from vlbench.metrics.boxes import iou
-from vlbench.probes.grounding import Query, last_token
+from vlbench.probes.grounding import Query, Reader, last_token, proposed
 from vlbench.probes.head_scores import Group
 from vlbench.probes.targets import OVERLAP
 
@@ -29,18 +29,19 @@ LEGEND = "dashed: gold; orange: regions, the stronger the more attention; green 
 class Pointer:
     """Reads where one head looks from one word."""
 
-    model: JointAttender
+    reader: Reader
 
     def point(
         self, pictures: Sequence[Picture], examples: Sequence[Mapping[str, Any]]
     ) -> list[dict[str, Tensor] | None]:
         """Return the weights [R] and boxes [R, 4] of each example; None where it has none."""
         found: list[dict[str, Tensor] | None] = []
-        for picture, example in zip(pictures, examples, strict=True):
+        given = proposed(pictures, self.reader.detector)
+        for picture, example in zip(given, examples, strict=True):
             if picture.regions is None or not len(picture.regions.boxes):
                 found.append(None)
                 continue
-            (attention,) = self.model.attend([picture], [example["text"]])
+            (attention,) = self.reader.model.attend([picture], [example["text"]])
             token = last_token(attention.spans, *example["span"])
             heads = attention.weights.flatten(0, 1)
             weights = None if token is None else heads[example["head"], token].cpu()
@@ -50,7 +51,7 @@ class Pointer:
 
 
 def drawn(
-    model: JointAttender,
+    reader: Reader,
     pictures: Column,
     asked: Column,
     engine: Engine,
@@ -67,7 +68,7 @@ def drawn(
     if not chosen:
         return {}
     shown = pictures.select([example["image"] for example in chosen])
-    looks = engine.map(Pointer(model).point, shown, value_column(chosen))
+    looks = engine.map(Pointer(reader).point, shown, value_column(chosen))
     if not engine.is_main:
         return {}
     return {"examples": draw(list(shown), chosen, looks)}
@@ -132,8 +133,9 @@ def _panel(
     example: Mapping[str, Any],
     look: Mapping[str, Tensor] | None,
 ) -> None:
-    assert picture.regions
-    width, height = picture.regions.size
+    known = picture.regions or picture.image
+    assert known
+    width, height = known.size
     if picture.image is not None:
         panel.imshow(picture.image, extent=(0, width, height, 0))
     panel.set(xlim=(0, width), ylim=(height, 0), aspect="equal")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vlbench.capabilities import JointAttender
 from vlbench.data.records import Column
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.probes.grounding import Tally, tally
+from vlbench.probes.grounding import Reader, Tally, tally
 from vlbench.probes.head_examples import drawn
 from vlbench.probes.head_scores import ACTIVE, Group, groups_of, head_table, scores_of
 from vlbench.probes.zero_shot import truncated
@@ -27,7 +26,7 @@ NO_CONFIDENCE = "regions have no scores: there is no baseline of the most confid
 
 
 def report(  # noqa: PLR0913 - what two probes have ready
-    model: JointAttender,
+    reader: Reader,
     pictures: Column,
     asked: Column,
     engine: Engine,
@@ -41,13 +40,13 @@ def report(  # noqa: PLR0913 - what two probes have ready
     held = sum(any(one["queries"]) for one in asked)
     if held < 2:
         raise TooFewRows(f"{held} images have a word to ask for; two halves need two")
-    seen = tally(model, pictures, asked, engine, groups=len(conditions))
+    seen = tally(reader, pictures, asked, engine)
     groups = groups_of(seen, conditions, seed)
-    picture = drawn(model, pictures, asked, engine, groups=groups, examples=examples)
+    picture = drawn(reader, pictures, asked, engine, groups=groups, examples=examples)
     texts = [text for one in asked for text in one["texts"]]
     return Outcome(
         scores=scores_of(groups),
-        counts=_counts(groups) | {"clusters": held} | dict(counts) | truncated(model, texts),
+        counts=_counts(groups) | {"clusters": held} | dict(counts) | truncated(reader.model, texts),
         artifacts={"heads": head_table(groups), **picture},
         notes=[_best(groups), *_notes(seen), *_inactive(groups)],
     )

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from vlbench.capabilities import JointAttender
+from vlbench.capabilities import Detector, JointAttender
 from vlbench.data.annotations import Arc, Phrase
 from vlbench.data.parsing import parsed
 from vlbench.data.records import Data, value_column
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.probes.asking import Wanted, asked_of, first_images
+from vlbench.probes.grounding import Reader
 from vlbench.probes.head_reports import report
 from vlbench.results import Outcome
 
@@ -35,14 +36,16 @@ def syntactic_grounding(  # noqa: PLR0913 - the YAML fills all but three
     images: int | None = None,
     relations: int = 10,
     parser: str | None = None,
+    detector: Detector | None = None,
     examples: int = 4,
     seed: int = 0,
 ) -> Outcome:
     """Return how often each head finds an entity from its neighbour, for the commonest relations.
 
     `parser` names an installed spaCy pipeline, for data without arcs. Of the split, the first
-    `images` are read; of them, `examples` are drawn. Raises TooFewRows where fewer than two images
-    have a pair, and DataError for data without arcs and no parser.
+    `images` are read; of them, `examples` are drawn. `detector` is as for entities. Raises
+    TooFewRows where fewer than two images have a pair, and DataError for data without arcs and no
+    parser.
     """
     rows = first_images(data.splits[split], images)
     arcs = rows["arcs"] if "arcs" in rows.columns else parsed(rows, parser, engine)
@@ -57,7 +60,7 @@ def syntactic_grounding(  # noqa: PLR0913 - the YAML fills all but three
     wanted = [[_wanted(caption, names) for caption in image] for image in found]
     asked = value_column([asked_of(rows, i, each) for i, each in enumerate(wanted)])
     return report(
-        model,
+        Reader(model, len(names), detector),
         rows["picture"],
         asked,
         engine,
