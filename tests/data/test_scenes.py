@@ -191,3 +191,8 @@ def _best_overlaps(gold, proposed):
     shared = np.clip(high - low, 0, None).prod(-1)
     areas = [(boxes[:, 2:] - boxes[:, :2]).prod(-1) for boxes in (gold, proposed)]
     return (shared / (areas[0][:, None] + areas[1] - shared)).max(1).tolist()
+
+
+def test_regions_of_another_kind_are_refused():
+    with pytest.raises(ValueError, match="regions of kind scenes-proposals, not butd-36"):
+        scenes(regions="butd-36")
