@@ -17,3 +17,9 @@ def word_spans(text: str, words: Sequence[str]) -> list[tuple[int, int]]:
         start = place + len(word)
         spans.append((place, start))
     return spans
+
+
+def last_token(spans: Sequence[tuple[int, int]], start: int, stop: int) -> int | None:
+    """Return the last token of the word at these characters; None where it has none."""
+    held = (t for t in reversed(range(len(spans))) if spans[t][0] < stop and start < spans[t][1])
+    return next(held, None)

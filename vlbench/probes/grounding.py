@@ -18,6 +18,7 @@ from torch.nn.functional import pad
 
 from vlbench.capabilities import Detector, JointAttender, JointAttention, Picture
 from vlbench.data.records import Column
+from vlbench.data.words import last_token
 from vlbench.digests import source_digest
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo
@@ -232,12 +233,6 @@ def measure(looks: Sequence[Look]) -> Tensor:
     pointed = choose_any(reaching, inside).credit
     parts = (chosen.credit, pointed, on_gold, total, chosen.tied)
     return torch.stack([part.double() for part in parts], -1).cpu()
-
-
-def last_token(spans: Sequence[tuple[int, int]], start: int, stop: int) -> int | None:
-    """Return the last token of the word at these characters; None where it has none."""
-    held = (t for t in reversed(range(len(spans))) if spans[t][0] < stop and start < spans[t][1])
-    return next(held, None)
 
 
 def _joined(parts: Sequence[Tensor], value: float) -> Tensor:

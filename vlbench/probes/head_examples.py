@@ -15,9 +15,10 @@ from torch import Tensor
 
 from vlbench.capabilities import Picture
 from vlbench.data.records import Column, value_column
+from vlbench.data.words import last_token
 from vlbench.engine import Engine
 from vlbench.metrics.boxes import iou
-from vlbench.probes.grounding import Query, Reader, last_token, proposed
+from vlbench.probes.grounding import Query, Reader, proposed
 from vlbench.probes.head_scores import Group
 from vlbench.probes.targets import OVERLAP
 
