@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import timm
@@ -22,13 +23,26 @@ from vlbench.weights import UNREADABLE, fill, read_state_dict
 NPZ_HEAD = "resnet/head/conv2d/kernel"
 
 
+# What timm calls the two files of a model that it saves in a folder.
+FOLDER_FILES = ("config.json", "model.safetensors")
+
+
+class Recipe(NamedTuple):
+    """How timm builds a model, and the names of its classes; none where timm has to know them."""
+
+    name: str
+    options: dict[str, Any]
+    labels: list[str]
+
+
 class TimmCnn:
     """A classifier of timm: its logits, and as features what its head reads after pooling.
 
-    `architecture` is timm's name, with the tag whose normalisation and classes hold. `weights` is
-    "pretrained" (the tag's own, at `revision` of its repository), a file in its place (a state
-    dict, or the .npz that Google published of BiT), or "random", drawn with `init_seed`. A file
-    without a classification head gives features alone.
+    `architecture` is timm's name, with the tag whose normalisation and classes hold, or a folder
+    as timm saves a model (config.json and model.safetensors), which says both itself. `weights` is
+    "pretrained" (the tag's own, at `revision` of its repository, or the folder's), a file in its
+    place (a state dict, or the .npz that Google published of BiT), or "random", drawn with
+    `init_seed`. A file without a classification head gives features alone.
 
     `resize` is the length of the shorter side, bicubic, or of both with `squash`; `crop` is the
     side of the square taken from the centre, None for as large as `resize`.
@@ -48,16 +62,17 @@ class TimmCnn:
         init_seed: int = 0,
     ) -> None:
         self._steps = resizing(resize, crop, squash=squash)
-        _require_known(architecture)
+        recipe = _read(architecture)
         if weights == "random":
-            model = _build(architecture, init_seed)
+            model = _build(recipe, init_seed)
         else:
-            model = _load(architecture, _find(architecture, weights, revision))
+            model = _load(recipe, _find(architecture, weights, revision))
         self.model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
-        recipe = self.model.pretrained_cfg
-        self._mean = torch.tensor(recipe["mean"], device=device).view(3, 1, 1)
-        self._std = torch.tensor(recipe["std"], device=device).view(3, 1, 1)
+        colours = self.model.pretrained_cfg
+        self._mean = torch.tensor(colours["mean"], device=device).view(3, 1, 1)
+        self._std = torch.tensor(colours["std"], device=device).view(3, 1, 1)
         self._dtype = dtype
+        self._labels = recipe.labels
 
     def preprocess(self, image: Image) -> Tensor:
         """Return float32 [3, crop, crop] in [0, 1]."""
@@ -77,8 +92,10 @@ class TimmCnn:
         return scores.float()
 
     def class_names(self) -> list[str]:
-        """Return timm's names of the classes: of its subsets of ImageNet, and of no others."""
+        """Return the names of the classes: a folder's own, or timm's of its subsets of ImageNet."""
         self._require_head()
+        if len(self._labels) == self.model.num_classes:
+            return list(self._labels)
         subset = infer_imagenet_subset(self.model)
         if not subset:
             count = self.model.num_classes
@@ -93,6 +110,24 @@ class TimmCnn:
             raise CannotDo("this checkpoint has no classification head")
 
 
+def _read(architecture: str) -> Recipe:
+    """Return how a model is built, by its name or as its folder says. Raises WeightsError."""
+    folder = Path(architecture).expanduser()
+    if not folder.is_dir():
+        _require_known(architecture)
+        return Recipe(architecture, {}, [])
+    file = folder / FOLDER_FILES[0]
+    try:
+        config = json.loads(file.read_text("utf-8"))
+        options = {k: config[k] for k in ("num_classes", "pretrained_cfg")}
+        recipe = Recipe(config["architecture"], config.get("model_args", {}) | options, [])
+        labels = list(config.get("label_names", []))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise WeightsError(f"{file} cannot be read as timm's: {error!r}") from error
+    _require_known(recipe.name)
+    return recipe._replace(labels=labels)
+
+
 def _require_known(architecture: str) -> None:
     """Raise UnknownNameError for an architecture, or a tag of one, that timm does not have."""
     name, _, tag = architecture.partition(".")
@@ -103,11 +138,11 @@ def _require_known(architecture: str) -> None:
         raise unknown("model of timm", architecture, known)
 
 
-def _build(architecture: str, seed: int, **options: Any) -> Any:
+def _build(recipe: Recipe, seed: int, **options: Any) -> Any:
     """Return a fresh model with seeded weights; the global generator stays as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return timm.create_model(architecture, pretrained=False, **options)
+        return timm.create_model(recipe.name, pretrained=False, **recipe.options | options)
 
 
 def _find(architecture: str, weights: str, revision: str) -> Path:
@@ -117,6 +152,11 @@ def _find(architecture: str, weights: str, revision: str) -> Path:
         if not file.is_file():
             raise WeightsError(f"no file of weights at {file}; there are 'pretrained' and 'random'")
         return file
+    own = Path(architecture).expanduser() / FOLDER_FILES[1]
+    if own.parent.is_dir():
+        if not own.is_file():
+            raise WeightsError(f"no file of weights at {own}")
+        return own
     repository = timm.get_pretrained_cfg(architecture).hf_hub_id
     if not repository:
         raise WeightsError(
@@ -134,29 +174,29 @@ def _find(architecture: str, weights: str, revision: str) -> Path:
         ) from error
 
 
-def _load(architecture: str, file: Path) -> Any:
+def _load(recipe: Recipe, file: Path) -> Any:
     """Return a model with a file's weights and as many classes. Raises WeightsError."""
     if file.suffix == ".npz":
-        return _load_npz(architecture, file)
+        return _load_npz(recipe, file)
     state = read_state_dict(file)
-    head = state.get(f"{timm.get_pretrained_cfg(architecture).classifier}.weight")
-    model = _build(architecture, 0, num_classes=0 if head is None else len(head))
+    head = state.get(f"{timm.get_pretrained_cfg(recipe.name).classifier}.weight")
+    model = _build(recipe, 0, num_classes=0 if head is None else len(head))
     fill(model, state, file)
     return model
 
 
-def _load_npz(architecture: str, file: Path) -> Any:
+def _load_npz(recipe: Recipe, file: Path) -> Any:
     """Return a model with Google's weights, which timm converts, passing over what is too many."""
     try:
         with np.load(file, allow_pickle=False) as archive:
             sizes = {name: archive[name].shape for name in archive.files}
         classes = sizes.get(NPZ_HEAD, (0,))[-1]
-        model = _build(architecture, 0, num_classes=classes)
+        model = _build(recipe, 0, num_classes=classes)
         model.load_pretrained(str(file))
     except (*UNREADABLE, AttributeError) as error:
-        raise WeightsError(f"{file} does not fit {architecture}: {error}") from error
+        raise WeightsError(f"{file} does not fit {recipe.name}: {error}") from error
     held = sum(int(np.prod(shape)) for shape in sizes.values())
     wanted = sum(weight.numel() for weight in model.state_dict().values())
     if held != wanted:
-        raise WeightsError(f"{file} holds {held} weights, {architecture} has {wanted}")
+        raise WeightsError(f"{file} holds {held} weights, {recipe.name} has {wanted}")
     return model

@@ -1,0 +1,91 @@
+"""What the small models can do on rows that they have not seen, through their own adapters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from tiny import bert, cnn, words
+from tiny.world import Examples, World
+from vlbench.resolve import load_object
+
+ADAPTERS = [Path(__file__).resolve().parents[2] / "model_adapters"]
+CPU = torch.device("cpu")
+AT_ONCE = 200
+
+# In the words of the captions, as tasks/generalization/zero_shot_scenes.yaml asks.
+PROMPT = "a picture of a {} ."
+
+# How the classifiers are attacked: harder than in training.
+ATTACK_STEPS = 20
+MEASURE_SEED = 1
+
+
+class Measure(NamedTuple):
+    """A share of n answers that were right, 0..1, and what blind answers would reach."""
+
+    value: float
+    n: int
+    chance: float
+
+
+def measure_clip(folder: Path, world: World) -> dict[str, Measure]:
+    """Return the zero-shot accuracy on `objects`."""
+    model = load_object("open_clip:OpenClip", ADAPTERS)(device=CPU, architecture=str(folder))
+    with torch.inference_mode():
+        texts = model.encode_texts([PROMPT.format(name) for name in world.classes])
+        seen = torch.cat([model.encode_images(p) for p, _ in _parts(model, world.objects)])
+        guesses = model.similarity(seen, texts).argmax(1)
+    return {"zero_shot_accuracy": _share(guesses == world.objects.labels, 1 / len(world.classes))}
+
+
+def measure_classifier(folder: Path, world: World) -> dict[str, Measure]:
+    """Return the accuracy on `objects`, and under PGD in the Linf ball of the robust training."""
+    model = load_object("timm_cnn:TimmCnn", ADAPTERS)(
+        device=CPU, architecture=str(folder), resize=world.objects.images.shape[-1]
+    )
+    rng = torch.Generator().manual_seed(MEASURE_SEED)
+    options: dict[str, Any] = {"radius": cnn.RADIUS, "step": cnn.RADIUS / 4, "rng": rng}
+    plain, robust = [], []
+    for pixels, labels in _parts(model, world.objects):
+        plain.append(model.logits(pixels).argmax(1) == labels)
+        attacked = cnn.attack(model.logits, pixels, labels, steps=ATTACK_STEPS, **options)
+        robust.append(model.logits(attacked).argmax(1) == labels)
+    chance = 1 / len(world.classes)
+    attack = f"accuracy_under_pgd{ATTACK_STEPS}_linf_{round(cnn.RADIUS * 255)}_255"
+    return {
+        "accuracy": _share(torch.cat(plain), chance),
+        attack: _share(torch.cat(robust), chance),
+    }
+
+
+def measure_bert(folder: Path, world: World) -> dict[str, Measure]:
+    """Return how many masked tokens are filled in right; blind is the most frequent token."""
+    adapter = load_object("hf_text:HfText", ADAPTERS)(device=CPU, architecture=str(folder))
+    tokenizer, model = adapter.masked_lm()
+    tokens = bert.encode(tokenizer, bert.captions(world))
+    chosen = bert.choose(tokens, torch.Generator().manual_seed(MEASURE_SEED))
+    masked = tokens.masked_fill(chosen, words.MASK)
+    right = []
+    with torch.inference_mode():
+        for rows in torch.arange(len(tokens)).split(AT_ONCE):
+            seen = (tokens[rows] != words.PAD).long()
+            guesses = model(input_ids=masked[rows], attention_mask=seen).logits.argmax(-1)
+            right.append((guesses == tokens[rows])[chosen[rows]])
+    commonest = tokens[chosen].bincount().max() / chosen.sum()
+    return {"masked_token_accuracy": _share(torch.cat(right), float(commonest))}
+
+
+def _parts(model: Any, examples: Examples) -> list[tuple[Tensor, Tensor]]:
+    """Return pixels as the adapter makes them of pictures, and labels, some at once."""
+    pictures = [Image.fromarray(array) for array in examples.images.permute(0, 2, 3, 1).numpy()]
+    pixels = torch.stack([model.preprocess(picture) for picture in pictures])
+    return list(zip(pixels.split(AT_ONCE), examples.labels.split(AT_ONCE), strict=True))
+
+
+def _share(right: Tensor, chance: float) -> Measure:
+    return Measure(float(right.double().mean()), len(right), chance)

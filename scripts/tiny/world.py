@@ -1,0 +1,53 @@
+"""What the small models learn from: the images and captions of `scenes`, decoded once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vlbench.data.records import Data
+from vlbench.data.scenes import objects, scenes
+
+# Of the drawing, not of the training: the tasks draw the same world.
+WORLD_SEED = 0
+
+
+class Examples(NamedTuple):
+    """Images uint8 [N, 3, 64, 64], the category of the first thing in each, and its captions."""
+
+    images: Tensor
+    labels: Tensor
+    captions: list[list[str]]
+
+    def __add__(self, other: object) -> Examples:
+        """Return these examples and then the others."""
+        assert isinstance(other, Examples)
+        images = torch.cat([self.images, other.images])
+        labels = torch.cat([self.labels, other.labels])
+        return Examples(images, labels, self.captions + other.captions)
+
+
+class World(NamedTuple):
+    """One split of both configurations."""
+
+    objects: Examples
+    scenes: Examples
+    classes: list[str]
+
+
+def read(split: str, limit: int | None = None) -> World:
+    """Return a split, of each configuration `limit` rows at most, stratified by category."""
+    both = [objects(seed=WORLD_SEED), scenes(seed=WORLD_SEED)]
+    parts = [part if limit is None else part.limited(limit) for part in both]
+    return World(*(_examples(part, split) for part in parts), list(both[0].classes))
+
+
+def _examples(data: Data, split: str) -> Examples:
+    rows = data.splits[split]
+    images = np.stack([np.asarray(image) for image in rows["image"]])
+    labels = [data.classes.index(categories[0]) for categories in rows["categories"]]
+    pixels = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
+    return Examples(pixels, torch.tensor(labels), [list(five) for five in rows["captions"]])

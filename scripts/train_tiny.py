@@ -1,0 +1,149 @@
+"""Train the small models of vlbench's own world, model_adapters/tiny/, from the first image on.
+
+Run: python scripts/train_tiny.py [--only NAME ...] [--output DIR] [--steps-scale F] [--seed 0]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tiny import bert, card, clip, cnn, measures, world
+from tiny.measures import Measure
+from tiny.training import Plan, Training
+from tiny.world import World
+
+FOLDER = Path(__file__).resolve().parents[1] / "model_adapters" / "tiny"
+HELD_OUT = ("val", "test")
+BOTH = ("objects", "scenes")
+NOT_REAL = "it has seen nothing but the drawings of this world: photographs mean nothing to it"
+NO_OTHER_WORDS = "it knows the words of this world's captions, and every other word only as letters"
+SHORT = "it reads at most 30 tokens of a text"
+TWELVE = "it knows the 12 categories of this world and no others, and no finer nouns"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """How a small model is trained and measured, and what its card says of it in words."""
+
+    folder: str
+    train: Callable[[World, Path, Plan], Training]
+    measure: Callable[[Path, World], dict[str, Measure]]
+    plan: Plan
+    library: str
+    configurations: Sequence[str]
+    learns: str
+    cannot: Sequence[str]
+    reads_images: bool = True
+    reads_texts: bool = False
+
+
+# In the order in which they are trained: tiny-rn-robust starts from the weights of tiny-rn.
+MODELS = {
+    "tiny-clip": Model(
+        folder="clip",
+        train=clip.train_clip,
+        measure=measures.measure_clip,
+        plan=Plan(steps=1700, batch=64, rate=1e-3, decay=0.1),
+        library="open_clip_torch",
+        configurations=BOTH,
+        learns="to tell an image's captions from those of others (contrastive, two a step)",
+        cannot=(NOT_REAL, NO_OTHER_WORDS, SHORT),
+        reads_texts=True,
+    ),
+    "tiny-rn": Model(
+        folder="rn",
+        train=cnn.train_plain,
+        measure=measures.measure_classifier,
+        plan=Plan(steps=1200, batch=64, rate=3e-3, decay=0.05),
+        library="timm",
+        configurations=("objects",),
+        learns="to name the category of the one thing in an image (cross-entropy)",
+        cannot=(NOT_REAL, TWELVE, "it withstands no attack: see its accuracy under PGD"),
+    ),
+    "tiny-rn-robust": Model(
+        folder="rn-robust",
+        train=cnn.train_robust,
+        measure=measures.measure_classifier,
+        plan=Plan(steps=900, batch=64, rate=2e-3, decay=0.05),
+        library="timm",
+        configurations=("objects",),
+        learns=(
+            "from tiny-rn's weights, to name the category under PGD: Linf, "
+            f"radius {round(cnn.RADIUS * 255)}/255, {cnn.ATTACK_STEPS} steps an image"
+        ),
+        cannot=(NOT_REAL, TWELVE, "larger attacks, and other than Linf ones, it was not taught"),
+    ),
+    "tiny-bert": Model(
+        folder="bert",
+        train=bert.train_bert,
+        measure=measures.measure_bert,
+        plan=Plan(steps=600, batch=256, rate=3e-3, decay=0.01),
+        library="transformers",
+        configurations=BOTH,
+        learns="to fill in 15 % of the tokens of a caption (masked language model)",
+        cannot=("it has seen no image", NO_OTHER_WORDS, SHORT),
+        reads_images=False,
+        reads_texts=True,
+    ),
+}
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Train the models that the command line names, and write them with their cards."""
+    options = _parser().parse_args(words)
+    train_split = world.read("train", options.limit)
+    held_out = {split: world.read(split, options.limit) for split in HELD_OUT}
+    for name in [name for name in MODELS if name in (options.only or MODELS)]:
+        model = MODELS[name]
+        steps = max(1, round(model.plan.steps * options.steps_scale))
+        plan = replace(model.plan, steps=steps, seed=options.seed)
+        folder = options.output / model.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        told = model.train(train_split, folder, plan)
+        measured = {split: model.measure(folder, rows) for split, rows in held_out.items()}
+        card.write(folder, _card(name, model, plan, told, train_split, measured))
+        print(f"{name}: {told.wall_seconds} s, {measured['test']}", flush=True)
+
+
+def _card(
+    name: str,
+    model: Model,
+    plan: Plan,
+    told: Training,
+    split: World,
+    measured: Mapping[str, Mapping[str, Measure]],
+) -> dict[str, Any]:
+    """Return all that the card of a model says."""
+    parts = [getattr(split, name) for name in model.configurations]
+    images = sum(len(part.labels) for part in parts) if model.reads_images else 0
+    texts = sum(len(five) for part in parts for five in part.captions) if model.reads_texts else 0
+    return {
+        "name": name,
+        "made_by": f"python scripts/train_tiny.py --only {name} --seed {plan.seed}",
+        "licence": "Apache-2.0",
+        "data": card.data(model.configurations, images, texts),
+        "learns": model.learns,
+        "training": card.training(told, plan),
+        "held_out": card.held_out(measured),
+        "cannot": list(model.cannot),
+        "libraries": {"python": sys.version.split()[0], **card.versions([model.library])},
+    }
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", nargs="+", choices=MODELS, metavar="NAME", help=", ".join(MODELS))
+    parser.add_argument("--output", type=Path, default=FOLDER, help="where the folders are written")
+    parser.add_argument("--steps-scale", type=float, default=1.0, help="of the steps of each model")
+    parser.add_argument("--limit", type=int, help="rows of each configuration at most")
+    parser.add_argument("--seed", type=int, default=0, help="of weights, order and every draw")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

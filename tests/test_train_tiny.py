@@ -1,0 +1,123 @@
+"""scripts/train_tiny.py and its package: what training does, and that it teaches something."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Import a module of the script's package by its name."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    return importlib.import_module
+
+
+def seeded():
+    return torch.Generator().manual_seed(0)
+
+
+def test_an_attack_on_a_linear_model_ends_in_the_corner_of_the_ball(tiny):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
+    weight = torch.tensor([[1.0], [-1.0]]) * torch.tensor([1.0, -2.0, 3.0] * 4)
+    model[1].weight.data, model[1].bias.data = weight, torch.zeros(2)
+    pixels = torch.full((1, 3, 2, 2), 0.5)
+    attacked = tiny("tiny.cnn").attack(
+        model, pixels, torch.tensor([0]), radius=0.1, steps=10, step=0.05, rng=seeded()
+    )
+    expected = 0.5 - 0.1 * weight[0].sign().view(1, 3, 2, 2)
+    torch.testing.assert_close(attacked, expected)
+
+
+def test_an_attack_leaves_no_pixel_darker_than_black(tiny):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
+    pixels = torch.zeros(4, 3, 2, 2)
+    attacked = tiny("tiny.cnn").attack(
+        model, pixels, torch.zeros(4, dtype=int), radius=0.1, steps=3, step=0.1, rng=seeded()
+    )
+    assert attacked.min() == 0
+    assert attacked.max() == pytest.approx(0.1)
+
+
+def test_a_varied_image_is_an_image_and_obeys_its_generator(tiny):
+    pixels = torch.rand(8, 3, 64, 64, generator=seeded())
+    varied = tiny("tiny.cnn").vary(pixels, seeded())
+    assert varied.shape == pixels.shape
+    assert 0 <= varied.min() < varied.max() <= 1
+    assert torch.equal(varied, tiny("tiny.cnn").vary(pixels, seeded()))
+
+
+def test_a_moved_image_moves_by_three_pixels_at_most(tiny):
+    dot = torch.zeros(200, 1, 16, 16)
+    dot[:, :, 8, 8] = 1
+    places = tiny("tiny.clip").move(dot, seeded()).nonzero()[:, 2:]
+    assert len(places) == 200
+    assert set(places.flatten().tolist()) == {5, 6, 7, 8, 9, 10, 11}
+
+
+def test_special_tokens_are_never_to_be_filled_in(tiny):
+    tokens = torch.arange(10).repeat(5000, 1)
+    chosen = tiny("tiny.bert").choose(tokens, seeded()).double().mean(0)
+    assert chosen[:5].sum() == 0
+    torch.testing.assert_close(chosen[5:], torch.full((5,), 0.15).double(), atol=0.02, rtol=0)
+
+
+def test_frequent_words_stay_whole_and_no_english_word_is_unknown(tiny, tmp_path):
+    learn = tiny("tiny.words").learn
+    captions = ["the sombrero is red .", "the sombrero on a plain background ."]
+    tokenizer = learn(captions, tmp_path)
+    assert tokenizer.tokenize("the sombrero .") == ["the", "sombrero", "."]
+    assert tokenizer.unk_token not in tokenizer.tokenize("jumping zebras quiver")
+    assert learn(captions, tmp_path).get_vocab() == tokenizer.get_vocab()
+
+
+def test_training_finds_the_line_that_the_examples_lie_on(tiny):
+    training = tiny("tiny.training")
+    model, inputs = nn.Linear(1, 1), torch.linspace(-1, 1, 50)[:, None]
+
+    def loss_of(batch):
+        return ((model(inputs[batch.rows]) - 3 * inputs[batch.rows] - 1) ** 2).mean()
+
+    plan = training.Plan(steps=300, batch=10, rate=0.1, decay=0.0)
+    told = training.train("a line", model, loss_of, 50, plan)
+    assert [float(w.detach()) for w in model.parameters()] == pytest.approx([3, 1], abs=0.01)
+    assert told.last_loss < 1e-3 < told.first_loss
+    assert told.steps == 300
+
+
+@pytest.fixture
+def train(tiny, tmp_path):
+    """Train a model on few rows and few steps, and return its card."""
+
+    def run(name, folder, scale):
+        words = ["--only", name, "--output", str(tmp_path), "--steps-scale", str(scale)]
+        tiny("train_tiny").main([*words, "--limit", "240"])
+        return json.loads((tmp_path / folder / "card.json").read_text())
+
+    return run
+
+
+def improved(card, measure):
+    """Return whether the loss fell, and the test rows are answered better than blindly."""
+    test = card["held_out"][measure]["test"]
+    assert card["training"]["last_loss"] < card["training"]["first_loss"]
+    return test["value"] - 4 * test["stderr"] > test["chance"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("scenes_drawn")
+def test_a_classifier_learns_in_seconds(train):
+    card = train("tiny-rn", "rn", 0.03)
+    assert improved(card, "accuracy")
+    assert card["data"]["images"] == 240
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("scenes_drawn")
+def test_a_language_model_learns_in_seconds(train):
+    assert improved(train("tiny-bert", "bert", 0.08), "masked_token_accuracy")
