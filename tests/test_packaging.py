@@ -53,7 +53,8 @@ def test_a_wheel_lists_what_the_checkout_lists(installed, kind):
 
 
 @pytest.mark.slow
-def test_a_wheel_runs_the_embedded_tasks(installed, tmp_path):
-    words = ["--model", "raw-pixels", "--tasks", "few_shot_digits", "--output", str(tmp_path)]
+@pytest.mark.parametrize("model", ["raw-pixels", "tiny-clip", "tiny-rn"])
+def test_a_wheel_runs_the_embedded_tasks(installed, tmp_path, model):
+    words = ["--model", model, "--tasks", "few_shot_digits", "--output", str(tmp_path)]
     assert "few_shot_digits: ok" in vlbench(installed, *words, "--no-cache")
     assert json.loads((tmp_path / "few_shot_digits.json").read_text())["rows"][0]["status"] == "ok"

@@ -76,18 +76,35 @@ def test_frequent_words_stay_whole_and_no_english_word_is_unknown(tiny, tmp_path
     assert learn(captions, tmp_path).get_vocab() == tokenizer.get_vocab()
 
 
-def test_training_finds_the_line_that_the_examples_lie_on(tiny):
+@pytest.fixture
+def fit(tiny):
+    """Train a line, y = 3 x + 1, from zero, and return its weights and what was told."""
     training = tiny("tiny.training")
-    model, inputs = nn.Linear(1, 1), torch.linspace(-1, 1, 50)[:, None]
+    inputs = torch.linspace(-1, 1, 50)[:, None]
 
-    def loss_of(batch):
-        return ((model(inputs[batch.rows]) - 3 * inputs[batch.rows] - 1) ** 2).mean()
+    def run(**plan):
+        model = nn.Linear(1, 1)
+        model.weight.data, model.bias.data = torch.zeros(1, 1), torch.zeros(1)
 
-    plan = training.Plan(steps=300, batch=10, rate=0.1, decay=0.0)
-    told = training.train("a line", model, loss_of, 50, plan)
-    assert [float(w.detach()) for w in model.parameters()] == pytest.approx([3, 1], abs=0.01)
+        def loss_of(batch):
+            return ((model(inputs[batch.rows]) - 3 * inputs[batch.rows] - 1) ** 2).mean()
+
+        told = training.train("a line", model, loss_of, 50, training.Plan(decay=0.0, **plan))
+        return [float(weight.detach()) for weight in model.parameters()], told
+
+    return run
+
+
+def test_training_finds_the_line_that_the_examples_lie_on(fit):
+    weights, told = fit(steps=300, batch=10, rate=0.1)
+    assert weights == pytest.approx([3, 1], abs=0.01)
     assert told.last_loss < 1e-3 < told.first_loss
     assert told.steps == 300
+
+
+def test_the_same_seed_trains_the_same_model(fit):
+    first, same, other = (fit(steps=30, batch=10, rate=0.1, seed=s)[0] for s in (0, 0, 1))
+    assert first == same != other
 
 
 @pytest.fixture
@@ -96,7 +113,7 @@ def train(tiny, tmp_path):
 
     def run(name, folder, scale):
         words = ["--only", name, "--output", str(tmp_path), "--steps-scale", str(scale)]
-        tiny("train_tiny").main([*words, "--limit", "240"])
+        tiny("train_tiny").main([*words, "--limit", "120"])
         return json.loads((tmp_path / folder / "card.json").read_text())
 
     return run
@@ -114,7 +131,7 @@ def improved(card, measure):
 def test_a_classifier_learns_in_seconds(train):
     card = train("tiny-rn", "rn", 0.03)
     assert improved(card, "accuracy")
-    assert card["data"]["images"] == 240
+    assert card["data"]["images"] == 120
 
 
 @pytest.mark.slow
