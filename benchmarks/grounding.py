@@ -17,8 +17,8 @@ from torch import Tensor
 from transformers import VisualBertConfig, VisualBertModel
 
 from vlbench.capabilities import JointAttention, Picture, Regions
-from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.data.annotations import Phrase
+from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine
 from vlbench.engine.passes import Place
 from vlbench.probes.entity_grounding import entity_grounding
