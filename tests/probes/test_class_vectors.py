@@ -6,7 +6,7 @@ import torch
 from vlbench.capabilities import TokenVectors
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo
-from vlbench.probes.class_vectors import class_vectors
+from vlbench.probes.words.class_vectors import class_vectors
 
 
 class Letters:

@@ -19,7 +19,7 @@ from vlbench.errors import CannotDo, DataError, TooFewRows
 from vlbench.metrics.boxes import iou
 from vlbench.metrics.statistics import wilson
 from vlbench.probes.entity_grounding import entity_grounding
-from vlbench.probes.head_scores import MOST_SCORES
+from vlbench.probes.heads.scores import MOST_SCORES
 
 SCENES = [two_things(i, i % 4, (i + 1 + i // 4) % 4) for i in range(10)]
 

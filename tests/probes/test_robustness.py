@@ -15,9 +15,9 @@ from vlbench.engine.passes import Place
 from vlbench.engine.store import Store
 from vlbench.errors import CannotDo, TooFewRows
 from vlbench.metrics.statistics import wilson
-from vlbench.probes.attack_runs import Work
+from vlbench.probes.attacks.rpgd import GOALS, Attack, perturb
+from vlbench.probes.attacks.runs import Work
 from vlbench.probes.robustness import robustness
-from vlbench.probes.rpgd import GOALS, Attack, perturb
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -12,7 +12,7 @@ from vlbench.engine import Engine
 from vlbench.engine.passes import Place
 from vlbench.errors import DataError
 from vlbench.metrics.word_vectors import keyed, similarity
-from vlbench.probes.skip_gram import (
+from vlbench.probes.words.skip_gram import (
     Pieces,
     Recipe,
     read_vocabulary,

@@ -6,8 +6,8 @@ from torch import nn
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows
+from vlbench.probes.attacks.victims import find_victim
 from vlbench.probes.transfer import transfer
-from vlbench.probes.victims import find_victim
 
 PIXELS = torch.rand(3, 3, 4, 4, generator=torch.Generator().manual_seed(0))
 

@@ -4,7 +4,7 @@ from sklearn.decomposition import PCA
 from torch.nn.functional import normalize
 
 from vlbench.errors import CannotDo, TooFewRows
-from vlbench.probes.visual_words import see, tell, tell_dealt
+from vlbench.probes.words.visual_words import see, tell, tell_dealt
 
 
 def randoms(n, width):
@@ -64,7 +64,7 @@ def test_the_nearest_word_is_that_of_the_highest_cosine():
 def test_many_images_are_told_in_blocks_alike(monkeypatch):
     images, words, right = randoms(50, 4), randoms(5, 4), torch.arange(50) % 5
     whole = tell(images, words, right)
-    monkeypatch.setattr("vlbench.probes.visual_words.BLOCK", 7)
+    monkeypatch.setattr("vlbench.probes.words.visual_words.BLOCK", 7)
     assert torch.equal(tell(images, words, right).credit, whole.credit)
 
 

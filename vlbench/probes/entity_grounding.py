@@ -17,9 +17,9 @@ from vlbench.capabilities import Detector, JointAttender
 from vlbench.data.annotations import Phrase
 from vlbench.data.records import Data, value_column
 from vlbench.engine import Engine
-from vlbench.probes.asking import Wanted, asked_of, first_images
-from vlbench.probes.grounding import Reader
-from vlbench.probes.head_reports import report
+from vlbench.probes.heads.asking import Wanted, asked_of, first_images
+from vlbench.probes.heads.grounding import Reader
+from vlbench.probes.heads.reports import report
 from vlbench.results import Outcome
 
 

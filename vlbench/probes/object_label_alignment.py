@@ -24,7 +24,7 @@ from vlbench.errors import TooFewRows
 from vlbench.metrics.ranking import TIED
 from vlbench.metrics.statistics import bootstrap_ratio
 from vlbench.nets.vsep import Recipe
-from vlbench.probes.alignment import (
+from vlbench.probes.vsep.alignment import (
     Objects,
     Setting,
     assigned_words,
@@ -34,7 +34,7 @@ from vlbench.probes.alignment import (
     share,
     similarities,
 )
-from vlbench.probes.named_objects import Sides, mean_over
+from vlbench.probes.vsep.named_objects import Sides, mean_over
 from vlbench.results import Outcome, Score
 
 TEMPLATE = "A photo of a {label}"

@@ -28,8 +28,8 @@ from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.metrics.statistics import mean_of_trials
 from vlbench.nets.vsep import Recipe, Trained, directions
-from vlbench.probes.alignment import Objects, Setting, gather, learn
-from vlbench.probes.named_objects import Sides
+from vlbench.probes.vsep.alignment import Objects, Setting, gather, learn
+from vlbench.probes.vsep.named_objects import Sides
 from vlbench.probes.zero_shot import credit_among
 from vlbench.results import Outcome, Score
 

@@ -27,9 +27,9 @@ from vlbench.data.records import Data, Split, labels
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows
 from vlbench.metrics.statistics import wilson
-from vlbench.probes.attack_runs import Batch, Seen, Work, pixels_of
-from vlbench.probes.rpgd import ATTACKS, GOALS, Attack, gradient
-from vlbench.probes.victims import find_victim
+from vlbench.probes.attacks.rpgd import ATTACKS, GOALS, Attack, gradient
+from vlbench.probes.attacks.runs import Batch, Seen, Work, pixels_of
+from vlbench.probes.attacks.victims import find_victim
 from vlbench.results import Outcome, Score
 
 BLIND_NOTE = (

@@ -19,9 +19,9 @@ from vlbench.data.parsing import parsed
 from vlbench.data.records import Data, value_column
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.probes.asking import Wanted, asked_of, first_images
-from vlbench.probes.grounding import Reader
-from vlbench.probes.head_reports import report
+from vlbench.probes.heads.asking import Wanted, asked_of, first_images
+from vlbench.probes.heads.grounding import Reader
+from vlbench.probes.heads.reports import report
 from vlbench.results import Outcome
 
 Pair = tuple[str, int, tuple[int, ...]]  # the relation, w2, and w1's boxes

@@ -36,8 +36,8 @@ from vlbench.metrics.word_vectors import (
     keyed,
     similarity,
 )
-from vlbench.probes.skip_gram import Recipe, Vocabulary, read_vocabulary, word_vectors
-from vlbench.probes.visual_words import Seen, see, tell, tell_dealt
+from vlbench.probes.words.skip_gram import Recipe, Vocabulary, read_vocabulary, word_vectors
+from vlbench.probes.words.visual_words import Seen, see, tell, tell_dealt
 from vlbench.results import Outcome, Score
 
 KINDS = ("semantic", "morphology")

@@ -25,7 +25,7 @@ from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, unknown
 from vlbench.metrics.statistics import Estimate, bootstrap_ratio, bootstrap_share
 from vlbench.nets.vsep import Recipe, Trained
-from vlbench.probes.alignment import (
+from vlbench.probes.vsep.alignment import (
     Objects,
     Sets,
     Setting,
@@ -34,7 +34,7 @@ from vlbench.probes.alignment import (
     learn,
     similarities,
 )
-from vlbench.probes.named_objects import Sides
+from vlbench.probes.vsep.named_objects import Sides
 from vlbench.results import Outcome, Score
 
 

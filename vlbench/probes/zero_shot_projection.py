@@ -30,8 +30,8 @@ from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.metrics.ranking import choose
 from vlbench.metrics.statistics import ROUNDING, Z95, Estimate, wilson
-from vlbench.probes.class_vectors import class_vectors
 from vlbench.probes.transfer import alike
+from vlbench.probes.words.class_vectors import class_vectors
 from vlbench.results import Outcome, Score
 
 ALIKE_NOTE = "the features of all test images are the same: none tells classes apart, so chance"

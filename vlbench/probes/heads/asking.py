@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from vlbench.data.records import Split
 from vlbench.data.words import word_spans
 from vlbench.errors import TooFewRows
-from vlbench.probes.grounding import Query
+from vlbench.probes.heads.grounding import Query
 
 
 class Wanted(NamedTuple):

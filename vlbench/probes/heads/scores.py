@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from vlbench.metrics.heads import best_heads, split_half
 from vlbench.metrics.statistics import Estimate, bootstrap_shares
-from vlbench.probes.grounding import COUNTED, MEASURES, Tally
-from vlbench.probes.targets import STATS
+from vlbench.probes.heads.grounding import COUNTED, MEASURES, Tally
+from vlbench.probes.heads.targets import STATS
 from vlbench.results import Score
 
 Floats = NDArray[np.float64]

@@ -14,8 +14,8 @@ from vlbench.capabilities import Classifier, ImageEncoder
 from vlbench.data.records import Column
 from vlbench.digests import digest, source_digest
 from vlbench.engine import Engine
-from vlbench.probes.rpgd import Attack, perturb
-from vlbench.probes.victims import Victim
+from vlbench.probes.attacks.rpgd import Attack, perturb
+from vlbench.probes.attacks.victims import Victim
 
 
 class Batch(NamedTuple):

@@ -8,9 +8,9 @@ from typing import Any
 from vlbench.data.records import Column
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.probes.grounding import Reader, Tally, tally
-from vlbench.probes.head_examples import drawn
-from vlbench.probes.head_scores import ACTIVE, Group, groups_of, head_table, scores_of
+from vlbench.probes.heads.examples import drawn
+from vlbench.probes.heads.grounding import Reader, Tally, tally
+from vlbench.probes.heads.scores import ACTIVE, Group, groups_of, head_table, scores_of
 from vlbench.probes.zero_shot import truncated
 from vlbench.results import Outcome
 

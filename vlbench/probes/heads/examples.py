@@ -18,9 +18,9 @@ from vlbench.data.records import Column, value_column
 from vlbench.data.words import last_token
 from vlbench.engine import Engine
 from vlbench.metrics.boxes import iou
-from vlbench.probes.grounding import Query, Reader, proposed
-from vlbench.probes.head_scores import Group
-from vlbench.probes.targets import OVERLAP
+from vlbench.probes.heads.grounding import Query, Reader, proposed
+from vlbench.probes.heads.scores import Group
+from vlbench.probes.heads.targets import OVERLAP
 
 GOLD, RIGHT, WRONG, LOOK = "#ffffff", "#1a9850", "#d73027", "#fdae61"
 LEGEND = "dashed: gold; orange: regions, the stronger the more attention; green or red: the choice"

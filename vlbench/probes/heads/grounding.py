@@ -24,7 +24,7 @@ from vlbench.engine import Engine
 from vlbench.errors import CannotDo
 from vlbench.metrics.boxes import iou
 from vlbench.metrics.ranking import choose_any
-from vlbench.probes.targets import STATS, Geometry, geometry
+from vlbench.probes.heads.targets import STATS, Geometry, geometry
 
 # What is summed over the queries of each head.
 MEASURES = ("accuracy", "pointing_accuracy", "attention_on_gold", "attention", "ties")

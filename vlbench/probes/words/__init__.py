@@ -1,0 +1,1 @@
+"""Vectors of words: of classes, around what a model sees, and learnt from a corpus."""
