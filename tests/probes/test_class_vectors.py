@@ -40,6 +40,18 @@ def test_an_encoder_of_texts_gives_the_vector_of_the_prompt():
     assert vectors(Lengths(), "dog", "bird") == [[8], [9]]
 
 
+class Towers(Lengths, Letters):
+    """Compares texts with images, and gives their words vectors too."""
+
+    def preprocess(self, image): ...
+    def encode_images(self, pixels): ...
+    def similarity(self, images, texts): ...
+
+
+def test_an_encoder_of_texts_and_images_gives_the_vector_of_the_prompt():
+    assert vectors(Towers(), "dog", "bird") == [[8], [9]]
+
+
 @pytest.mark.parametrize("prompt", ["oo: {}.", "{} and more"])
 def test_a_name_without_a_vector_is_named(prompt):
     with pytest.raises(CannotDo, match="the word encoder has no vector for the class '17'"):

@@ -180,6 +180,20 @@ def test_a_model_of_whole_texts_gives_the_vector_of_the_sentence():
     assert found.artifacts["rdm"].tolist() == pytest.approx(pdist(np.array(vectors)).tolist())
 
 
+class Towers(Sentences, Letters):
+    """Compares texts with images, and gives their words vectors too, as CLIP's adapter does."""
+
+    def preprocess(self, image): ...
+    def encode_images(self, pixels): ...
+    def similarity(self, images, texts): ...
+
+
+def test_a_model_of_texts_and_images_gives_the_vector_of_the_sentence():
+    names = ["tench", "goldfish", "ray"]
+    found, wanted = text_probe(Towers(), names), text_probe(Sentences(), names)
+    assert found.artifacts["rdm"].tolist() == wanted.artifacts["rdm"].tolist()
+
+
 def test_a_prompt_that_changes_nothing_is_wholly_reliable():
     found = text_probe(Letters(), prompt="{}", other_prompt="{} too")
     assert values(found)["prompt_reliability"] == pytest.approx(1.0)

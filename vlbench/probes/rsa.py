@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vlbench.capabilities import ImageEncoder, TextEncoder, TokenEncoder
+from vlbench.capabilities import DualEncoder, ImageEncoder, TextEncoder, TokenEncoder
 from vlbench.data.records import Data, labels, value_column
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows
@@ -90,7 +90,7 @@ def rsa_text(  # noqa: PLR0913 - the YAML fills all but three
 
     {} is the first `synonyms` of a class's names, in lower case, joined by a comma. Its vector is
     that of its first token, or the mean over its tokens; where the model has vectors of whole texts
-    alone, the sentence's. Raises CannotDo, with the class, where no token of its name has a vector.
+    alone, or compares such with images as CLIP does, the sentence's. Raises CannotDo, with the class, where no token of its name has a vector.
     """
     _require_classes(data.classes)
     names = [", ".join(name.split(", ")[:synonyms]).lower() for name in data.classes]
@@ -133,7 +133,7 @@ def _sentences(
         raise ValueError(f"prompt '{prompt}' must have one {{}} for the class's name")
     start = prompt.index("{}")
     texts = value_column([prompt.replace("{}", name) for name in names], "text")
-    if not isinstance(model, TokenEncoder):
+    if isinstance(model, DualEncoder) or not isinstance(model, TokenEncoder):
         return engine.features(model.encode_texts, texts)
 
     def of_names(texts: Sequence[str], ends: Sequence[int]) -> list[Tensor]:

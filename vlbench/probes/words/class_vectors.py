@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from vlbench.capabilities import TextEncoder, TokenEncoder
+from vlbench.capabilities import DualEncoder, TextEncoder, TokenEncoder
 from vlbench.data.records import value_column
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo
@@ -18,14 +18,15 @@ def class_vectors(
 ) -> Tensor:
     """Return the vector of each name's first token in a prompt, or of the prompt, float32 [K, D].
 
-    The prompt, where the model gives no vectors of tokens. Raises CannotDo for a name without a
+    The prompt, where the model gives no vectors of tokens, or compares whole texts with images, as
+    CLIP does. Raises CannotDo for a name without a
     token that has a vector.
     """
     before, hole, _ = prompt.partition("{}")
     if not hole:
         raise ValueError(f"prompt '{prompt}' has no {{}} for the class's name")
     texts = value_column([prompt.replace("{}", name) for name in names], "text")
-    if not isinstance(words, TokenEncoder):
+    if isinstance(words, DualEncoder) or not isinstance(words, TokenEncoder):
         return engine.features(words.encode_texts, texts)
 
     def first_tokens(batch: Sequence[str], of: Sequence[str]) -> list[Tensor]:
