@@ -3,6 +3,7 @@ import io
 import os
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -52,6 +53,24 @@ def old_file(file, text="x"):
     file.write_text(text)
     os.utime(file, (LONG_AGO, LONG_AGO))
     return file
+
+
+@pytest.mark.parametrize("make", [np.ones, torch.ones])
+def test_digesting_a_large_array_takes_no_memory_for_another(make):
+    array = make(4_000_000)
+    tracemalloc.start()
+    digest(array)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000
+
+
+@pytest.mark.parametrize("values", [[], 3.0, [True, False], [[1, 2], [3, 4]], ["a", "bc"]])
+def test_an_array_is_known_by_its_kind_its_shape_and_its_bytes(values):
+    array = np.array(values)
+    head = f"{array.dtype.descr}{array.shape}".encode()
+    known = {"array": hashlib.sha256(head + array.tobytes()).hexdigest()}
+    assert digest(array) == digest(known)
 
 
 def test_a_digest_is_a_sha256_with_its_name():

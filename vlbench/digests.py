@@ -117,7 +117,10 @@ def _array(value: Any) -> str:
         message = "cannot digest an array of objects"
         raise TypeError(message)
     head = f"{array.dtype.descr}{array.shape}".encode()
-    return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).hexdigest()
+    found = hashlib.sha256(head)
+    # As bytes where they lie: features of a large set do not fit into memory twice.
+    found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return found.hexdigest()
 
 
 def _as_array(tensor: Any) -> np.ndarray[Any, Any]:
