@@ -19,6 +19,10 @@ def look(model, data, engine, *, shots: list[int] = [1]) -> "Outcome":
 def helper(a, b): ...
 
 def _hidden(model, data, engine): ...
+
+def part(model, data, engine) -> "Tensor": ...
+
+def unsaid(model, data, engine): ...
 '''
 LOADER = '''\
 import zz_nowhere
@@ -92,7 +96,7 @@ def test_probes_and_loaders_of_a_source_are_listed_without_importing_them(source
     assert probes["zz_look:look"]["about"] == "Return how well it looks."
     assert loaders["zz_shapes:shapes"]["about"] == "Return shapes."
     ours = [name for name in (*probes, *loaders) if name.startswith("zz_")]
-    assert ours == ["zz_look:look", "zz_shapes:shapes"]
+    assert ours == ["zz_look:look", "zz_look:unsaid", "zz_shapes:shapes"]
     assert not [name for name in set(sys.modules) - before if "zz_" in name]
 
 

@@ -68,9 +68,15 @@ def _parsed(file: Path) -> ast.Module:
 
 
 def _is_probe(node: ast.FunctionDef) -> bool:
-    return [a.arg for a in node.args.args[:3]] == ["model", "data", "engine"]
+    # A probe that does not say what it returns is one by its arguments.
+    named = [a.arg for a in node.args.args[:3]] == ["model", "data", "engine"]
+    return named and _returned(node) in {"Outcome", ""}
 
 
 def _is_loader(node: ast.FunctionDef) -> bool:
+    return _returned(node) == "Data"
+
+
+def _returned(node: ast.FunctionDef) -> str:
     returned = ast.unparse(node.returns).strip("'\"") if node.returns else ""
-    return returned.rpartition(".")[2] == "Data"
+    return returned.rpartition(".")[2]
