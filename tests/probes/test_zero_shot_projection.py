@@ -61,6 +61,21 @@ def test_a_constant_model_scores_chance(vector):
     assert "so chance" in outcome.notes[0]
 
 
+class Heard(Planted):
+    """Remembers the prompts."""
+
+    def encode_texts(self, texts):
+        self.texts = list(texts)
+        return self.vectors
+
+
+def test_names_stand_in_the_prompt_in_lower_case_as_in_the_code():
+    names = [f"T-Shirt {letter}" for letter in "ABCDEFGHIJ"]
+    words, data = Heard(randoms(10, 4)), labelled_images(*[3] * 10, classes=names)
+    probe(ReadsTheLabel(), data, words, trials=1, epochs=1, prompt="A photo of a {}.")
+    assert words.texts[1] == "A photo of a t-shirt b."
+
+
 def test_classes_of_one_vector_are_tied():
     words = torch.ones(10, 4)
     outcome = probe(ReadsTheLabel(), labelled_images(*[3] * 10), Planted(words), trials=3)

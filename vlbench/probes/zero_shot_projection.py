@@ -4,8 +4,8 @@ Of the code of arXiv:2104.08313 (its section 3 says why the paper leaves it out)
 without bias, classes scored by the dot product of a mapped image with their words' vectors, and a
 softmax over all classes, trained on the images of 70 % of the classes by the mean of
 (sum over c of max(0, 1 - p_y + p_c) - 1) / (K - 1). A class's vector is that of the first token of
-its name in a prompt, or where the companion gives whole texts alone, that of the prompt. The test
-images of the other classes are told among these alone.
+its name, in lower case, in a prompt, or where the companion gives whole texts, that of the prompt.
+The test images of the other classes are told among these alone.
 Departures: images are not augmented, since features are computed once; every draw is seeded; tokens
 are found by where they stand, not by counting. The floor `shuffled_words` is the same training with
 each class given another one's vector.
@@ -87,7 +87,8 @@ def zero_shot_projection(  # noqa: PLR0913 - the YAML fills all but three
         raise ValueError(f"{given}: all must be 1 or more")
     drawn = _draw(len(data.classes), seen_share, trials, seed)
     train, test = data.splits["train"], data.splits["test"]
-    vectors = class_vectors(engine, words, data.classes, prompt)
+    names = [name.lower() for name in data.classes]
+    vectors = class_vectors(engine, words, names, prompt)
     known = Images(
         engine.features(model.encode_images, train["image"]), torch.from_numpy(labels(train))
     )
