@@ -48,6 +48,15 @@ def test_an_archive_that_breaks_off_says_where(tmp_path):
         list(Corpus(tmp_path / "wiki.gz"))
 
 
+@pytest.mark.parametrize(("name", "pack"), [("wiki.gz", gzip.compress), ("wiki.bz2", bz2.compress)])
+def test_an_archive_that_is_damaged_says_where(tmp_path, name, pack):
+    packed = bytearray(pack(b"\n".join(b"line %d" % i for i in range(2000))))
+    packed[len(packed) // 2 : len(packed) // 2 + 40] = b"\xff" * 40
+    (tmp_path / name).write_bytes(packed)
+    with pytest.raises(DataError, match=rf"{name} breaks off after line \d+: "):
+        list(Corpus(tmp_path / name))
+
+
 def test_what_is_no_archive_says_so(tmp_path):
     (tmp_path / "wiki.gz").write_text(TEXT)
     with pytest.raises(DataError, match=r"wiki.gz breaks off after line 0: Not a gzipped file"):
@@ -86,6 +95,14 @@ def test_an_absent_file_is_unavailable(tmp_path, name, what):
     (tmp_path / name).unlink()
     with pytest.raises(DataAbsent, match=what):
         with_corpus(labelled_images(1), ["boat"], found)
+
+
+def test_an_absent_corpus_is_found_before_imagenet_is_read(tmp_path):
+    found = imagenet_root(tmp_path)
+    (tmp_path / "LOC_synset_mapping.txt").write_text("no synsets")
+    found["corpus"].unlink()
+    with pytest.raises(DataAbsent, match="the corpus corpus.txt is absent"):
+        imagenet_and_corpus(**found)
 
 
 # Sorted by wnid, tench is class 0 and the two cranes are 1 and 2; the others are made up.

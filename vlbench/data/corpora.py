@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +42,7 @@ class Corpus:
     def __iter__(self) -> Iterator[str]:
         """Yield the documents; lines that are blank are none.
 
-        Raises DataError, with the line, where one is no UTF-8 or the file ends too soon.
+        Raises DataError, with the line, where one is no UTF-8 or the file cannot be read on.
         """
         number = 0
         try:
@@ -53,7 +54,7 @@ class Corpus:
         except UnicodeDecodeError as error:
             why = f"{error.reason} at byte {error.start}"
             raise DataError(f"{self.path.name}, line {number}, is no UTF-8: {why}") from error
-        except (EOFError, gzip.BadGzipFile) as error:
+        except (EOFError, OSError, zlib.error) as error:
             raise DataError(f"{self.path.name} breaks off after line {number}: {error}") from error
 
 
@@ -77,15 +78,16 @@ def imagenet_and_corpus(
 
     `words` names each class's word; None: the class's first name, if that is one word.
     """
+    texts = WordTests(corpus, analogies, word_pairs)
     if words is not None and not words.is_file():
         raise DataAbsent("the list of visual words", WORDNET, str(words))
+    # Before ImageNet is read, which takes minutes.
+    _refuse_absent(texts)
     data = imagenet(root=root)
-    test = data.splits["test"]
     if words is None:
-        return with_corpus(data, _names(data), WordTests(corpus, analogies, word_pairs))
+        return with_corpus(data, _names(data), texts)
     known = read_visual_words(words)
-    of_images = [known.get(wnid, "") for wnid in test["wnid"]]
-    return with_corpus(data, of_images, WordTests(corpus, analogies, word_pairs))
+    return with_corpus(data, [known.get(w, "") for w in data.splits["test"]["wnid"]], texts)
 
 
 def objects_and_corpus(*, seed: int = 0) -> Data:
@@ -110,9 +112,7 @@ def with_corpus(data: Data, words: Sequence[str], texts: WordTests) -> Data:
     Split "corpus" has one row, `documents`; "analogies" one, `file`; "word_pairs" one a `file`.
     Raises DataAbsent for a file that is not there.
     """
-    _refuse_absent("the corpus", WIKIPEDIA, [texts.corpus])
-    _refuse_absent("the analogies", QUESTIONS, [texts.analogies])
-    _refuse_absent("a set of word pairs", PAIRS, texts.word_pairs)
+    _refuse_absent(texts)
     documents = Column(path_digest(texts.corpus), "value", [Corpus(texts.corpus)], [0])
     splits = {
         "test": Split({**data.splits["test"].columns, "word": value_column(words)}),
@@ -130,8 +130,13 @@ def _names(data: Data) -> list[str]:
     return [words[label] for label in labels(data.splits["test"]).tolist()]
 
 
-def _refuse_absent(what: str, where_to_get: str, paths: Sequence[Path]) -> None:
-    for path in paths:
+def _refuse_absent(texts: WordTests) -> None:
+    pairs = [("a set of word pairs", PAIRS, path) for path in texts.word_pairs]
+    one = [
+        ("the corpus", WIKIPEDIA, texts.corpus),
+        ("the analogies", QUESTIONS, texts.analogies),
+    ]
+    for what, where_to_get, path in [*one, *pairs]:
         if not path.is_file():
             raise DataAbsent(f"{what} {path.name}", where_to_get, str(path))
 
