@@ -101,7 +101,7 @@ def test_an_absent_corpus_is_found_before_imagenet_is_read(tmp_path):
     found = imagenet_root(tmp_path)
     (tmp_path / "LOC_synset_mapping.txt").write_text("no synsets")
     found["corpus"].unlink()
-    with pytest.raises(DataAbsent, match="the corpus corpus.txt is absent"):
+    with pytest.raises(DataAbsent, match=r"the corpus corpus\.txt is absent"):
         imagenet_and_corpus(**found)
 
 

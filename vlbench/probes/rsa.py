@@ -90,7 +90,8 @@ def rsa_text(  # noqa: PLR0913 - the YAML fills all but three
 
     {} is the first `synonyms` of a class's names, in lower case, joined by a comma. Its vector is
     that of its first token, or the mean over its tokens; where the model has vectors of whole texts
-    alone, or compares such with images as CLIP does, the sentence's. Raises CannotDo, with the class, where no token of its name has a vector.
+    alone, or compares them with images as CLIP does, the sentence's. Raises CannotDo, with the
+    class, where no token of its name has a vector.
     """
     _require_classes(data.classes)
     names = [", ".join(name.split(", ")[:synonyms]).lower() for name in data.classes]
