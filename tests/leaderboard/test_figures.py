@@ -106,6 +106,15 @@ def test_every_board_and_every_group_is_drawn_the_same_twice(output):
     assert [f.read_bytes() for f in draw_figures(output, {"both": ["a", "b"]}, {})] == first
 
 
+def test_a_figure_that_no_row_is_left_for_is_removed(output):
+    draw_figures(output, {"both": ["a", "b"]}, {})
+    partial = board(row("m", score(0.4, shots=5), expected=101), shots=5)
+    (output / "a.json").write_text(json.dumps(partial))
+    (output / "summaries" / "both.json").unlink()
+    draw_figures(output, {"both": ["a", "b"]}, {})
+    assert sorted(file.name for file in (output / "figures").iterdir()) == ["b.png", "b.svg"]
+
+
 def test_a_figure_says_its_titles_axes_and_models(output):
     draw_figures(output, {"both": ["a", "b"]}, {})
     drawn = (output / "figures" / "both.svg").read_text("utf-8")

@@ -97,6 +97,12 @@ def save(figure: Figure, file: Path) -> list[Path]:
     return written
 
 
+def erase(file: Path) -> None:
+    """Remove what `save` once wrote as `file`."""
+    for suffix in (".svg", ".png"):
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
+
+
 def styled() -> Any:
     """Return the context in which figures are made and saved."""
     return rc_context(STYLE)

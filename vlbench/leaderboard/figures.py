@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vlbench.leaderboard.boards import read_board
-from vlbench.leaderboard.charts import Panel, Point, chart, save, styled
+from vlbench.leaderboard.charts import Panel, Point, chart, erase, save, styled
 from vlbench.leaderboard.summaries import publishable
 from vlbench.leaderboard.tables import condition
 
@@ -26,7 +26,7 @@ def draw_figures(
 
     Of a group, a panel a task and one of the mean, and its mean against `training_images` (by
     model), where three models or more say how many they saw. Rows that are partial or of random
-    weights are left out, as from summaries.
+    weights are left out, as from summaries; a figure that no row is left for is removed.
     """
     with styled():
         boards = [file for file in sorted(output.glob("*.json")) for file in _draw_board(file)]
@@ -40,8 +40,15 @@ def draw_figures(
 
 def _draw_board(file: Path) -> list[Path]:
     panels = board_panels(read_board(file) or {})
-    figure = file.parent / "figures" / file.stem
-    return save(chart(file.stem, panels), figure) if panels else []
+    return _drawn(file.stem, panels, file.parent / "figures")
+
+
+def _drawn(title: str, panels: Sequence[Panel], folder: Path) -> list[Path]:
+    """Write a figure under its title; of no panels, remove the one that stands there."""
+    if panels:
+        return save(chart(title, panels), folder / title)
+    erase(folder / title)
+    return []
 
 
 def _draw_group(
@@ -50,15 +57,15 @@ def _draw_group(
     """Draw the mean of a group beside its tasks; a group that is compared has its own figures."""
     mean = read_board(output / "summaries" / f"{group}.json")
     boards = [read_board(output / f"{task}.json") or {} for task in tasks]
-    if not mean or any(mean["primary"] != board.get("primary") for board in boards):
-        return []
-    panels = [p for b, task in zip(boards, tasks, strict=True) for p in board_panels(b, task)]
-    means = {row["model"]: row for row in mean["rows"]}
-    panels += _panels(means, mean["primary"]["metric"], "mean and its standard error")
-    written = save(chart(group, panels), output / "figures" / group)
-    sizes = size_panels(mean, training_images)
-    stem = f"{group}_by_training_images"
-    return [*written, *(save(chart(stem, sizes), output / "figures" / stem) if sizes else [])]
+    panels: list[Panel] = []
+    sizes: list[Panel] = []
+    if mean and all(mean["primary"] == board.get("primary") for board in boards):
+        panels = [p for b, task in zip(boards, tasks, strict=True) for p in board_panels(b, task)]
+        means = {row["model"]: row for row in mean["rows"]}
+        panels += _panels(means, mean["primary"]["metric"], "mean and its standard error")
+        sizes = size_panels(mean, training_images)
+    written = _drawn(group, panels, output / "figures")
+    return [*written, *_drawn(f"{group}_by_training_images", sizes, output / "figures")]
 
 
 def board_panels(board: Row, name: str = "") -> list[Panel]:

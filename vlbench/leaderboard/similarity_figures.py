@@ -17,7 +17,7 @@ from scipy.cluster.hierarchy import dendrogram, linkage
 from scipy.spatial.distance import squareform
 from sklearn.manifold import TSNE
 
-from vlbench.leaderboard.charts import COLOURS, blank, save, styled
+from vlbench.leaderboard.charts import COLOURS, blank, erase, save, styled
 from vlbench.leaderboard.similarities import Member
 from vlbench.metrics.rdm_correlation import correlations
 
@@ -34,8 +34,7 @@ def draw_similarities(folder: Path, group: str, members: Sequence[Member]) -> li
     """Write the three figures of two or more models; of fewer, remove what stands there."""
     if len(members) < 2:
         for figure in FIGURES:
-            for suffix in ("svg", "png"):
-                (folder / f"{group}_{figure}.{suffix}").unlink(missing_ok=True)
+            erase(folder / f"{group}_{figure}")
         return []
     names = [member.name for member in members]
     values = correlations(np.stack([member.matrix for member in members]))
