@@ -214,6 +214,8 @@ def _leaderboard_build(arguments: argparse.Namespace) -> int:
     from vlbench.catalog import load_catalog
     from vlbench.leaderboard.building import build
 
+    if not any(arguments.output.glob("*.json")):
+        raise UnknownNameError(f"no board at all in {arguments.output}")
     catalog = load_catalog(arguments.include_path)
     written = build(arguments.output, catalog)
     for file in written:

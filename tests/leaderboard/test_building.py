@@ -24,5 +24,10 @@ def test_building_draws_the_boards_of_a_run_and_says_what_it_wrote(output, capsy
     assert (output / "figures" / "few_shot_colours.png").stat().st_size > 1000
 
 
+def test_a_folder_without_boards_is_an_error_of_the_command(tmp_path, capsys):
+    assert main(["leaderboard", "build", "--output", str(tmp_path / "bords")]) == 2
+    assert "no board at all in" in capsys.readouterr().err
+
+
 def test_an_empty_folder_builds_nothing(tmp_path):
     assert build(tmp_path, load_catalog([])) == []
