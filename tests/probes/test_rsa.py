@@ -105,6 +105,12 @@ def test_a_class_of_one_image_is_named():
         probe(ReadsTheLabel(), data)
 
 
+def test_halves_with_deviations_of_their_own_need_four_images():
+    data = labelled_images(2, 2, 2, test=[4, 3, 4], classes=["ant", "bee", "cat"])
+    with pytest.raises(TooFewRows, match="class 'bee' has 3 images, halves need 4"):
+        probe(ReadsTheLabel(), data, rdm="per_dimension")
+
+
 def test_two_classes_have_no_correlation():
     with pytest.raises(TooFewRows, match="2 classes; a correlation needs 3"):
         probe(ReadsTheLabel(), labelled_images(4, 4))

@@ -56,13 +56,14 @@ def rsa(
     """Return the reliability of the matrix of class means of test images, and keep the matrix.
 
     Each trial cuts every class's images into halves, the first the smaller where they are odd.
-    Raises TooFewRows, with the class, where one has fewer than two images.
+    Raises TooFewRows, with the class, where one has fewer than two images, or than four where each
+    half must have a deviation of its own.
     """
     if trials < 1:
         raise ValueError(f"{trials} trials; wanted 1 or more")
     test, names = data.splits["test"], data.classes
     _require_classes(names)
-    rows = _rows(labels(test), names)
+    rows = _rows(labels(test), names, 4 if rdm == "per_dimension" else 2)
     features = engine.features(model.encode_images, test["image"])
     whole = rdm_of_classes(features, rows, names, rdm)
     rng = np.random.default_rng(seed)
@@ -106,12 +107,13 @@ def _require_classes(names: Sequence[str]) -> None:
         raise TooFewRows(f"{len(names)} classes; a correlation needs {FEWEST_CLASSES}")
 
 
-def _rows(label: NDArray[np.int64], names: Sequence[str]) -> list[Tensor]:
+def _rows(label: NDArray[np.int64], names: Sequence[str], least: int) -> list[Tensor]:
     """Return the rows of each class's images, int64 [n]."""
     counts = np.bincount(label, minlength=len(names))
     scarce = int(counts.argmin())
-    if counts[scarce] < 2:
-        raise TooFewRows(f"class '{names[scarce]}' has {counts[scarce]} images, halves need 2")
+    if counts[scarce] < least:
+        found = f"class '{names[scarce]}' has {counts[scarce]} images"
+        raise TooFewRows(f"{found}, halves need {least}")
     order = torch.from_numpy(np.argsort(label, kind="stable"))
     return list(torch.split(order, counts.tolist()))
 
