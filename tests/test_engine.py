@@ -7,7 +7,7 @@ from PIL import Image
 from torch import Tensor
 
 from vlbench.data.records import Column, value_column
-from vlbench.engine import Engine
+from vlbench.engine import Engine, devices
 from vlbench.engine.engine import SHARD
 from vlbench.engine.passes import Place
 from vlbench.engine.store import Store
@@ -24,6 +24,15 @@ class Counting(PlantedFeatures):
     def encode_images(self, pixels: Tensor) -> Tensor:
         self.passed += len(pixels)
         return super().encode_images(pixels)
+
+
+def test_a_gpu_is_asked_for_whole_float32_and_the_same_numbers_again(monkeypatch):
+    cudnn, cublas = torch.backends.cudnn, torch.backends.cuda.matmul
+    monkeypatch.setattr(cudnn, "allow_tf32", True)
+    monkeypatch.setattr(cudnn, "deterministic", False)
+    cublas.allow_tf32 = True
+    devices.settle(torch.device("cuda"))
+    assert (cudnn.allow_tf32, cublas.allow_tf32, cudnn.deterministic) == (False, False, True)
 
 
 class Lengths:
