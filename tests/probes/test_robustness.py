@@ -15,6 +15,7 @@ from vlbench.engine.passes import Place
 from vlbench.engine.store import Store
 from vlbench.errors import CannotDo, TooFewRows
 from vlbench.metrics.statistics import wilson
+from vlbench.probes.attacks import runs as runs_module
 from vlbench.probes.attacks.rpgd import GOALS, Attack, perturb
 from vlbench.probes.attacks.runs import Work
 from vlbench.probes.robustness import robustness
@@ -311,6 +312,20 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
     resumed = attack(rest)
     assert resumed == probe(fresh, noise(30), steps=5)
     assert rest.calls == fresh.calls - 3 - 7  # three batches as they are, one attack of 5 steps
+
+
+@pytest.mark.parametrize("library", ["eagerpy", "foolbox", "torch"])
+def test_another_version_of_what_attacks_are_made_with_attacks_anew(library, tmp_path, monkeypatch):
+    def attack():
+        model, store = Counted(), Store(tmp_path)
+        engine = Engine(Place(torch.device("cpu")), store=store, identities={id(model): "a net"})
+        probe(model, noise(10), engine, steps=5)
+        return model.calls
+
+    monkeypatch.setattr(runs_module, "version", lambda _: "1")
+    first, again = attack(), attack()
+    monkeypatch.setattr(runs_module, "version", lambda name: "2" if name == library else "1")
+    assert again < attack() == first
 
 
 def test_each_score_says_what_it_takes_to_judge_it():

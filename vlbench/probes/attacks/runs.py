@@ -56,7 +56,7 @@ class Work:
         if attack:
             attacked.__name__ = f"{attack.norm} {attack.goal} {attack.epsilon:g}"
         code = [source_digest(perturb), source_digest(Victim)]
-        libraries = {name: version(name) for name in ("foolbox", "torch")}
+        libraries = {name: version(name) for name in ("eagerpy", "foolbox", "torch")}
         key = {
             "model": self.model,
             "head": self.victim.head,
