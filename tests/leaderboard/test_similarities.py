@@ -6,6 +6,7 @@ import pytest
 import torch
 from scipy.spatial.distance import pdist
 from scipy.stats import kendalltau, pearsonr, spearmanr
+from sklearn.manifold import TSNE
 
 from vlbench.leaderboard.boards import save_artifacts
 from vlbench.leaderboard.similarities import joined, similarity_rows
@@ -181,6 +182,20 @@ def test_one_model_alone_has_nothing_to_be_compared_with(tmp_path):
         ("skipped", "no other model to compare it with")
     ]
     assert not figure.exists()
+
+
+def test_the_map_is_of_distances_that_are_not_squared(monkeypatch):
+    fit, taken = TSNE.fit, []
+
+    def squaring(self, given):
+        found = fit(self, given)  # squares in place
+        taken.append(given)
+        return found
+
+    monkeypatch.setattr(TSNE, "fit", squaring)
+    distances = np.full((4, 4), 0.5) - np.diag([0.5] * 4)
+    map_figure(distances, list("abcd"))
+    np.testing.assert_allclose(taken[0], distances)
 
 
 def test_the_map_puts_near_what_is_alike():

@@ -109,5 +109,5 @@ def _map(distances: Floats, seed: int) -> TSNE:
         min_grad_norm=0,
         random_state=seed,
     )
-    # A copy, because scikit-learn squares precomputed distances in place.
-    return map_.fit(distances.copy())
+    # scikit-learn squares what it is given; the version that drew the paper's map did not.
+    return map_.fit(np.sqrt(distances))
