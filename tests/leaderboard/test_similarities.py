@@ -140,14 +140,17 @@ def test_a_matrix_of_other_data_is_left_out_by_name(tmp_path):
 def test_a_matrix_that_is_gone_is_named(tmp_path):
     odd = row(tmp_path, "rsa_x", "odd", matrix(5))
     (tmp_path / "artifacts/rsa_x/odd/rdm.safetensors").unlink()
-    assert left_out(tmp_path, odd) == "artifacts/rsa_x/odd/rdm.safetensors is absent"
+    assert left_out(tmp_path, odd) == (
+        "artifacts/rsa_x/odd/rdm.safetensors is absent; run the task again with --overwrite"
+    )
 
 
 def test_a_matrix_that_is_not_its_rows_is_named(tmp_path):
     odd = row(tmp_path, "rsa_x", "odd", matrix(5))
     row(tmp_path, "rsa_x", "odd", matrix(6))
-    assert "rdm.safetensors is not the file that its row was written with" in left_out(
-        tmp_path, odd
+    assert left_out(tmp_path, odd) == (
+        "artifacts/rsa_x/odd/rdm.safetensors is not the file that its row was written with; run "
+        "the task again with --overwrite"
     )
 
 

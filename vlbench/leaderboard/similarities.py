@@ -40,6 +40,9 @@ Floats = NDArray[np.float64]
 
 PRIMARY = {"metric": "mean_rdm_correlation", "at": {}}
 
+# A row that stands is kept, whatever has become of its files.
+AGAIN = "run the task again with --overwrite"
+
 # Classes are drawn and permuted anew in each build, the same in all.
 SEED = 0
 
@@ -134,10 +137,10 @@ def _member(output: Path, name: str, row: Row) -> Member | str:
             return f"its row keeps no {part}"
         kept = row["artifacts"][part]
         if not (output / kept["file"]).is_file():
-            return f"{kept['file']} is absent"
+            return f"{kept['file']} is absent; {AGAIN}"
         parts[part] = (output / kept["file"]).read_bytes()
         if kept["sha256"] != "sha256:" + hashlib.sha256(parts[part]).hexdigest():
-            return f"{kept['file']} is not the file that its row was written with"
+            return f"{kept['file']} is not the file that its row was written with; {AGAIN}"
     classes = pq.read_table(BytesIO(parts["classes"]))["name"].to_pylist()
     return Member(name, load(parts["rdm"])["data"], classes, row["comparable"])
 
