@@ -269,3 +269,33 @@ def test_a_detector_proposes_regions_for_pictures_without():
     found = probe(Patches(), without, detector=Finds(), examples=1)
     found.artifacts["examples"].unlink()
     assert found.scores == probe(Patches(), with_regions, detector=Finds()).scores
+
+
+class Away(torch.Tensor):
+    """Lies on another device: all that may be done with it is to bring it here."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function not in {torch.Tensor.cpu, torch.Tensor.__len__}:
+            raise RuntimeError(f"{function} of tensors on two devices")
+        with torch._C.DisableTorchFunctionSubclass():
+            found = function(*args, **kwargs or {})
+        return found if isinstance(found, int) else found.as_subclass(torch.Tensor)
+
+
+class FindsAway:
+    """Proposes the planted regions on another device, as a detector on a GPU may."""
+
+    def detect(self, pictures):
+        known = picture_of(SCENES[0], confident=True).regions
+        moved = known._replace(boxes=known.boxes.as_subclass(Away))
+        return [moved._replace(scores=known.scores.as_subclass(Away)) for _ in pictures]
+
+
+def test_regions_that_a_detector_leaves_on_its_device_are_brought_here():
+    data = data_of(SCENES)
+    bare = data.splits["test"]["picture"].stored
+    bare[:] = [picture._replace(regions=None) for picture in bare]
+    found = probe(Patches(), data, detector=FindsAway(), examples=1)
+    found.artifacts["examples"].unlink()
+    assert found.scores == probe(Patches(), data, detector=Finds()).scores

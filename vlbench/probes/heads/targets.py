@@ -55,28 +55,39 @@ def geometry(
     a region scores the attention to patches, each times the share of it that the region covers.
     Gold is then the largest share of a patch in one gold box, and otherwise whether it is right.
     """
-    columns = columns.detach().cpu()
+    columns, given = columns.detach().cpu(), regions.boxes.cpu()
+    scores = None if regions.scores is None else regions.scores.cpu()
     boxes = torch.tensor([box for target in targets for box in target]).view(-1, 4)
     owner = torch.tensor([k for k, target in enumerate(targets) for _ in target])
     member = owner[None] == torch.arange(len(targets))[:, None]
-    among = _right(regions.boxes, boxes, member)
+    among = _right(given, boxes, member)
     inside = (member[:, None] & centres_inside(columns, boxes)).any(-1)
-    if _are_regions(columns, regions.boxes):
-        right, shares = _right(columns, boxes, member), None
+    shares = column_shares(columns, given)
+    if shares is None:
+        right = _right(columns, boxes, member)
         gold = right.double()
     else:
-        right, shares = among, shares_inside(columns, regions.boxes)
+        right = among
         gold = (member[:, None] * shares_inside(columns, boxes)).amax(-1)
     stats = [
         right.double().mean(1),
-        _earned(areas(regions.boxes), among),
-        _earned(regions.scores, among),
+        _earned(areas(given), among),
+        _earned(scores, among),
         right.any(1).double(),
         inside.double().mean(1),
         gold.mean(1),
     ]
-    confident = regions.scores is not None
-    return Geometry(right, inside, gold, shares, torch.stack(stats, 1), confident)
+    return Geometry(right, inside, gold, shares, torch.stack(stats, 1), scores is not None)
+
+
+def column_shares(columns: Tensor, regions: Tensor) -> Tensor | None:
+    """Return how much of each of [R, 4] columns lies in each of [P, 4] regions, float64 [R, P].
+
+    None where the columns are regions themselves, and have nothing to be shared out.
+    """
+    gaps = (columns[:, None].float() - regions[None].float()).abs().amax(-1)
+    are_regions = bool((gaps.amin(1) <= SAME_BOX).all())
+    return None if are_regions else shares_inside(columns, regions)
 
 
 def _right(regions: Tensor, boxes: Tensor, member: Tensor) -> Tensor:
@@ -89,8 +100,3 @@ def _earned(scores: Tensor | None, right: Tensor) -> Tensor:
     if scores is None:
         return torch.zeros(len(right), dtype=torch.float64)
     return choose_any(scores.expand(len(right), -1), right).credit
-
-
-def _are_regions(columns: Tensor, regions: Tensor) -> bool:
-    gaps = (columns[:, None].float() - regions[None].float()).abs().amax(-1)
-    return bool((gaps.amin(1) <= SAME_BOX).all())
