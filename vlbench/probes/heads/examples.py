@@ -20,7 +20,7 @@ from vlbench.engine import Engine
 from vlbench.metrics.boxes import iou
 from vlbench.probes.heads.grounding import Query, Reader, proposed
 from vlbench.probes.heads.scores import Group
-from vlbench.probes.heads.targets import OVERLAP
+from vlbench.probes.heads.targets import OVERLAP, column_shares
 
 GOLD, RIGHT, WRONG, LOOK = "#ffffff", "#1a9850", "#d73027", "#fdae61"
 LEGEND = "dashed: gold; orange: regions, the stronger the more attention; green or red: the choice"
@@ -35,20 +35,26 @@ class Pointer:
     def point(
         self, pictures: Sequence[Picture], examples: Sequence[Mapping[str, Any]]
     ) -> list[dict[str, Tensor] | None]:
-        """Return the weights [R] and boxes [R, 4] of each example; None where it has none."""
-        found: list[dict[str, Tensor] | None] = []
+        """Return what each example's word sees; None where it has no token, or nothing to see.
+
+        That is the `weights` [P] of the `boxes` [P, 4] that the head chooses from, and the `total`
+        of its attention to the image: regions have of a model's own patches what they cover.
+        """
         given = proposed(pictures, self.reader.detector)
-        for picture, example in zip(given, examples, strict=True):
-            if picture.regions is None or not len(picture.regions.boxes):
-                found.append(None)
-                continue
-            (attention,) = self.reader.model.attend([picture], [example["text"]])
-            token = last_token(attention.spans, *example["span"])
-            heads = attention.weights.flatten(0, 1)
-            weights = None if token is None else heads[example["head"], token].cpu()
-            boxes = attention.boxes.cpu()
-            found.append(None if weights is None else {"weights": weights, "boxes": boxes})
-        return found
+        return [self._seen(*pair) for pair in zip(given, examples, strict=True)]
+
+    def _seen(self, picture: Picture, example: Mapping[str, Any]) -> dict[str, Tensor] | None:
+        if picture.regions is None or not len(picture.regions.boxes):
+            return None
+        (attention,) = self.reader.model.attend([picture], [example["text"]])
+        token = last_token(attention.spans, *example["span"])
+        if token is None:
+            return None
+        weights = attention.weights.flatten(0, 1)[example["head"], token].cpu().double()
+        seen = {"weights": weights, "boxes": attention.boxes.cpu(), "total": weights.sum()}
+        regions = picture.regions.boxes.cpu()
+        shares = column_shares(seen["boxes"], regions)
+        return seen if shares is None else seen | {"weights": weights @ shares, "boxes": regions}
 
 
 def drawn(
@@ -161,7 +167,7 @@ def _attention(panel: Any, look: Mapping[str, Tensor], gold: Sequence[Sequence[f
     best = boxes[int(weights.argmax())]
     right = bool((iou(best[None], torch.tensor(gold)) >= OVERLAP).any())
     _frame(panel, best.tolist(), RIGHT if right else WRONG, 2.6)
-    share = float(weights.max() / weights.sum().clamp(min=1e-12))
+    share = float(weights.max() / look["total"].clamp(min=1e-12))
     label = f"{share:.0%} of the attention to the image"
     panel.text(0.5, -0.03, label, transform=panel.transAxes, ha="center", va="top", fontsize=7)
 
