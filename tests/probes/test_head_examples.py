@@ -1,7 +1,7 @@
 import pytest
 from grounding_fakes import REGIONS, Patches, Planted, picture_of, two_things
 
-from vlbench.probes.heads.examples import Pointer
+from vlbench.probes.heads.examples import Pointer, draw
 from vlbench.probes.heads.grounding import Reader
 
 PICTURE = picture_of(two_things(0, 0, 1), confident=True)
@@ -28,3 +28,8 @@ def test_a_model_of_regions_is_shown_its_own_weights():
     look = seen(Planted())
     assert look["boxes"].tolist() == REGIONS
     assert float(look["weights"][0] / look["total"]) == pytest.approx(0.9)
+
+
+def test_dollars_of_a_caption_are_no_formula():
+    example = {"text": "a $_$ sign", "span": [0, 1], "gold": [REGIONS[0]], "title": "head 0-0"}
+    draw([PICTURE], [example], [None]).unlink()

@@ -149,7 +149,8 @@ def _panel(
     start, stop = example["span"]
     marked = f"{example['text'][:start]}[{example['text'][start:stop]}]{example['text'][stop:]}"
     lines = [*wrap(marked, 46), example["title"]]
-    panel.set_title("\n".join(lines), fontsize=7)
+    # A caption's dollars are no formula.
+    panel.set_title("\n".join(lines), fontsize=7, parse_math=False)
     if look is not None:
         _attention(panel, look, example["gold"])
     for box in example["gold"]:
