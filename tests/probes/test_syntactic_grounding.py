@@ -138,7 +138,9 @@ def test_a_parser_gives_the_arcs_that_the_data_lack(monkeypatch):
         def __len__(self):
             return len(self.text)
 
-    monkeypatch.setitem(sys.modules, "spacy", SimpleNamespace(load=lambda _: Pipeline()))
+    monkeypatch.setitem(
+        sys.modules, "spacy", SimpleNamespace(load=lambda _: Pipeline(), __version__="1")
+    )
     model = Neighbours({(0, 0): Plan()})
     parsed = probe(model, data_of(SCENES, arcs=False), parser="any")
     assert parsed.scores == probe(model, data_of(SCENES)).scores

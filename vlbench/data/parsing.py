@@ -10,6 +10,7 @@ from vlbench.data.annotations import Arc
 from vlbench.data.dependencies import Token, word_arcs
 from vlbench.data.records import Split
 from vlbench.data.words import word_spans
+from vlbench.digests import source_digest
 from vlbench.engine import Engine
 from vlbench.errors import DataAbsent, DataError
 
@@ -27,11 +28,15 @@ def parsed(rows: Split, parser: str | None, engine: Engine) -> list[list[list[Ar
         for captions, said in zip(rows["captions"], rows["words"], strict=True)
         for text, words in zip(captions, said, strict=True)
     ]
-    pipeline = _pipeline(parser)
-    key = {"what": "arcs", "parser": parser, "meta": str(pipeline.meta.get("version"))}
-    found = engine.once(
-        key | {"texts": texts, "spans": spans}, lambda: _arcs(pipeline, texts, spans)
-    )
+    spacy, pipeline = _pipeline(parser)
+    key = {
+        "what": "arcs",
+        "parser": [parser, str(pipeline.meta.get("version")), str(spacy.__version__)],
+        "code": source_digest(word_arcs),
+        "texts": texts,
+        "spans": spans,
+    }
+    found = engine.once(key, lambda: _arcs(pipeline, texts, spans))
     arcs = iter([[Arc(*arc) for arc in caption] for caption in found])
     return [[next(arcs) for _ in captions] for captions in rows["captions"]]
 
@@ -50,10 +55,12 @@ def _tokens(parse: Any) -> list[Token]:
     return [Token(t.idx, t.idx + len(t), t.tag_, t.dep_, t.head.i) for t in parse]
 
 
-def _pipeline(name: str) -> Any:
+def _pipeline(name: str) -> tuple[Any, Any]:
+    """Return spaCy, and its pipeline of this name."""
     try:
         # Optional, and it takes seconds: only data without arcs need it.
-        return importlib.import_module("spacy").load(name)
+        spacy = importlib.import_module("spacy")
+        return spacy, spacy.load(name)
     except (ImportError, OSError) as error:
         where = f"`pip install spacy` and `python -m spacy download {name}`"
         raise DataAbsent(f"the spaCy pipeline '{name}'", where, "this Python") from error
