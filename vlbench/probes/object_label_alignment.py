@@ -19,6 +19,7 @@ from torch import Tensor
 
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.data.records import Data, value_column
+from vlbench.digests import source_digest
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.metrics.ranking import TIED
@@ -124,7 +125,8 @@ def template_vectors(
 
     Of a static encoder it is the mean over all words of the prompt.
     """
-    start, key = TEMPLATE.index("{label}"), {"what": "labels in a prompt", "model": words}
+    start = TEMPLATE.index("{label}")
+    key = {"what": "labels in a prompt", "model": words, "code": source_digest(mean_over)}
 
     def both(labels: Sequence[str]) -> list[Any]:
         prompts = words.encode_tokens([TEMPLATE.format(label=label) for label in labels])

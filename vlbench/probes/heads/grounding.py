@@ -77,7 +77,7 @@ def tally(reader: Reader, pictures: Column, asked: Column, engine: Engine) -> Ta
     A query is wrong where its image has no regions, or its word no token. Raises CannotDo where no
     image has regions, and ValueError for attention that does not fit its spans and boxes.
     """
-    code = [source_digest(function) for function in (geometry, choose_any, iou)]
+    code = [source_digest(function) for function in (geometry, choose_any, iou, last_token)]
     key = {"what": "attention of heads", "code": code} | vars(reader)
     known = all(engine.knows(model) for model in (reader.model, reader.detector) if model)
     rows = engine.map(reader.look, pictures, asked, key=key if known else None)
