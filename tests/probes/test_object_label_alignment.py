@@ -159,6 +159,20 @@ def test_images_with_words_that_have_no_vector_are_left_out_and_counted():
     assert (counts["images_1"], counts["images_2"], counts["clusters"]) == (6, 5, 5)
 
 
+def test_captions_that_the_model_cuts_are_counted():
+    class ReadsFour(StaticWords):
+        context_length = 4
+
+        def count_tokens(self, texts):
+            return [len(text.split()) for text in texts]
+
+    # A number stands before the names: two are three words, four are five.
+    train, test = [[("a", "a")]] * 3, [[("a", "a"), ("b", "b")]] * 2
+    data = world(train, [*test, [("a", "a"), ("b", "b"), ("c", "c"), ("d", "d")]], drawn(11, 4))
+    model = ReadsFour({"a": drawn(3), "b": drawn(3, seed=2)})
+    assert probe(model, data, objects=[2]).counts["truncated_texts"] == 1
+
+
 def test_a_model_without_any_of_the_words_cannot():
     data, _ = planted((10, 5, 4, 3))
     with pytest.raises(CannotDo, match=f"no vector for any of {10 + 10 + 12 + 12} words"):

@@ -23,6 +23,7 @@ from vlbench.metrics.ranking import TIED, Choice, choose
 from vlbench.metrics.statistics import bootstrap_share
 from vlbench.nets.vsep import Recipe, Trained, directions, train
 from vlbench.probes.vsep.named_objects import NamedObjects, Sides, find_objects
+from vlbench.probes.zero_shot import truncated
 from vlbench.results import Score
 
 # Images compared at a time.
@@ -61,7 +62,8 @@ class Sets(NamedTuple):
 def gather(sides: Sides, data: Data, engine: Engine, setting: Setting) -> Sets:
     """Return the sets of images: one object of the train splits, several of the test splits.
 
-    An image with a word that has no vector is left out and counted. Raises TooFewRows where a set
+    An image with a word that has no vector is left out and counted. Counted are also the captions
+    that the model cuts: a word behind the cut has no vector either. Raises TooFewRows where a set
     has no image, CannotDo where the model has no vector for any word.
     """
     if min(setting.objects, default=0) < 2:
@@ -78,6 +80,7 @@ def gather(sides: Sides, data: Data, engine: Engine, setting: Setting) -> Sets:
     counts["clusters"] = counts[f"images_{setting.objects[0]}"]
     counts["oov_words"] = sum(w is None for images in chosen for i in images for w in i.words)
     counts["oov_images"] = sum(map(len, chosen)) - sum(map(len, kept))
+    counts |= truncated(sides.words, [text for n in names for text in data.splits[n]["caption"]])
     return Sets(sets.pop(1), sets, counts)
 
 
