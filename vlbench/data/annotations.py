@@ -20,7 +20,11 @@ class Phrase(NamedTuple):
 
 
 class Named(NamedTuple):
-    """A category and the word of a caption that names it: characters start..end (end excluded)."""
+    """A category and what names it at characters start..end (end excluded) of a caption.
+
+    `word` is what a prompt names it by: what stands there, as written (COCO's `Men`), or the
+    singular noun where the data know it (`pine` for `pines` in scenes).
+    """
 
     category: str
     word: str

@@ -3,10 +3,11 @@
 `accuracy` is the share of regions that fit their own word best among the words of their image.
 Variants: `accuracy_hungarian` gives each word to one region, `accuracy_no_layer_norm` leaves layer
 normalisation out (table 1), `accuracy_template` has the word in "A photo of a {label}" in place of
-the caption, and `template_drop` is what that costs (table 3). There, a static encoder (one that
-gives words the same vectors in any text) is the mean over all words of the prompt, as in the paper:
-over the label alone nothing could drop. The floor `shuffled_words` learned from pairs whose words
-were shuffled.
+the caption, and `template_drop` is what that costs (table 3). The paper is silent on the word's
+form: here it is as the data name it, in COCO as the caption does, plurals and capitals too. A
+static encoder (one that gives words the same vectors in any text) has in the prompt the mean over
+all its words, as in the paper: over the label alone nothing could drop. The floor `shuffled_words`
+learned from pairs whose words were shuffled.
 """
 
 from __future__ import annotations
