@@ -12,6 +12,7 @@ from grounding_fakes import (
     two_things,
 )
 
+from vlbench.cli import main
 from vlbench.data.records import value_column
 from vlbench.engine import Engine
 from vlbench.engine.passes import Place
@@ -299,3 +300,10 @@ def test_regions_that_a_detector_leaves_on_its_device_are_brought_here():
     found = probe(Patches(), data, detector=FindsAway(), examples=1)
     found.artifacts["examples"].unlink()
     assert found.scores == probe(Patches(), data, detector=Finds()).scores
+
+
+def test_models_of_regions_are_skipped_where_a_detector_finds_them(capsys):
+    # Its own regions are as wide as this detector's, and would be taken for them.
+    tasks = ["--tasks", "entity_grounding_flickr30k_d*", "--dry-run", "--offline"]
+    main(["--model", "visualbert-nlvr2-coco-pre", *tasks])
+    assert "skipped" in capsys.readouterr().out
