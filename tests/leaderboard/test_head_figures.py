@@ -56,6 +56,15 @@ def test_each_relation_has_a_panel(tmp_path, active):
     assert all(f"<!-- {relation} -->" in svg for relation in relations)
 
 
+def test_the_legend_knows_heads_that_the_first_panel_lacks(tmp_path):
+    relations = ("det", "nsubj")
+    (table,) = board(tmp_path, relations=relations, active=(True, True)).rglob("heads.parquet")
+    rows = pq.read_table(table).to_pylist()
+    idle = [row | {"active": row["relation"] == "det"} for row in rows]
+    pq.write_table(pa.Table.from_pylist(idle), table)
+    assert "<!-- head that does not -->" in draw_heads(tmp_path)[0].read_text()
+
+
 def test_a_row_whose_table_is_elsewhere_has_no_figure(tmp_path):
     assert draw_heads(board(tmp_path, file=False)) == []
 

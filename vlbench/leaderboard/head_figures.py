@@ -76,7 +76,9 @@ def _figure(row: Row, heads: Sequence[Row], title: str) -> Any:
         panel.set_title(name, fontsize=9)
     for panel in panels.flat[len(names) :]:
         panel.axis("off")
-    handles = dict(zip(*panels.flat[0].get_legend_handles_labels()[::-1], strict=True))
+    # One panel may have no active heads, another no others.
+    known = [zip(*panel.get_legend_handles_labels()[::-1], strict=True) for panel in panels.flat]
+    handles = dict(sorted({label: handle for pairs in known for label, handle in pairs}.items()))
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize=7)
     figure.suptitle(title, fontsize=9)
     for panel in panels[-1]:
