@@ -115,11 +115,10 @@ def _retrieve(sides: Sides, data: Data, engine: Engine, setting: Setting, pools:
 
 def draw(objects: Objects, pools: Pools) -> list[list[Tensor]]:
     """Return for each draw and each category the objects drawn, numbered through all images."""
-    names = [name.category for row in objects.named for name in row]
-    places = {
-        category: np.flatnonzero(np.array(names) == category) for category in sorted(set(names))
-    }
-    rows = [found for found in places.values() if len(found) > 1]
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(chain(*objects.named)):
+        places.setdefault(name.category, []).append(place)
+    rows = [np.array(found) for _, found in sorted(places.items()) if len(found) > 1]
     if not rows:
         raise TooFewRows(f"no category has two images of {OBJECTS} objects to tell apart")
     rng = np.random.default_rng(pools.seed)
