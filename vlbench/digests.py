@@ -119,7 +119,7 @@ def _array(value: Any) -> str:
     head = f"{array.dtype.descr}{array.shape}".encode()
     found = hashlib.sha256(head)
     # As bytes where they lie: features of a large set do not fit into memory twice.
-    found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found.hexdigest()
 
 
