@@ -348,7 +348,9 @@ def test_each_score_says_what_it_takes_to_judge_it():
     )
 
 
-@pytest.mark.parametrize("sizes", [[], [0.2, 0.1], [0.1, 0.1], [-0.1, 0.1], [float("nan")]])
+@pytest.mark.parametrize(
+    "sizes", [[], [0.2, 0.1], [0.1, 0.1], [-0.1, 0.1], [float("nan")], [0.1, float("nan"), 0.2]]
+)
 def test_epsilons_that_are_empty_unsorted_or_negative_are_refused(sizes):
     with pytest.raises(ValueError, match=r"epsilons of l2 are .*; wanted some of 0 or more, asc"):
         probe(Brightness(), greys(0.1), epsilons={"linf": [0.1], "l2": sizes})

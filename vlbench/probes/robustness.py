@@ -157,11 +157,8 @@ def _refuse_sizes(epsilons: Mapping[str, Sequence[float]]) -> None:
     for norm, sizes in epsilons.items():
         if norm not in ATTACKS:
             raise ValueError(f"no norm is named '{norm}'; there are {', '.join(ATTACKS)}")
-        if (
-            not sizes
-            or list(sizes) != sorted(set(sizes))
-            or not 0 <= sizes[0] <= sizes[-1] < np.inf
-        ):
+        finite = all(0 <= size < np.inf for size in sizes)
+        if not sizes or not finite or list(sizes) != sorted(set(sizes)):
             raise ValueError(f"epsilons of {norm} are {sizes}; wanted some of 0 or more, ascending")
     if not epsilons:
         raise ValueError(f"no epsilons; give some under {' or '.join(ATTACKS)}")
