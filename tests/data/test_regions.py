@@ -160,6 +160,20 @@ def test_boxes_that_are_shares_are_scaled_by_the_size_of_the_image(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "odd",
+    [
+        {"boxes": np.array([[0, 0, 9, 9], [30, 2, 1, 20]], np.float32)},
+        {"boxes": np.array([[0, 0, 9, 9], [1, 2, np.nan, 20]], np.float32)},
+        {"vectors": np.array([[0, 1, 2], [3, np.inf, 5]], np.float32)},
+    ],
+)
+def test_a_region_that_is_no_box_or_no_vector_is_named_with_its_image(tmp_path, odd):
+    features = region_features(put_tsv(tmp_path, lxmert(**odd)))
+    with pytest.raises(DataError, match=r"features\.tsv, line 1: region 1, box .*finite numbers"):
+        features["42"]
+
+
+@pytest.mark.parametrize(
     ("arrays", "message"),
     [
         ({"x": VECTORS}, r"^42\.npz has no boxes or bbox or norm_bb; it has x, im"),

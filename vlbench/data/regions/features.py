@@ -121,6 +121,14 @@ def _regions(found: Found, size: Size | None, known: Size | None) -> Regions:
         raise DataError(f"{found.where} has no regions")
     if len(boxes) != len(found.vectors):
         raise DataError(f"{found.where}: {len(boxes)} boxes, but {len(found.vectors)} vectors")
+    ordered = (boxes[:, :2] <= boxes[:, 2:]).all(1)
+    sound = ordered & boxes.isfinite().all(1) & found.vectors.isfinite().all(1)
+    if not sound.all():
+        region = int((~sound).nonzero()[0])
+        raise DataError(
+            f"{found.where}: region {region}, box {boxes[region].tolist()}: wanted x1 <= x2, "
+            "y1 <= y2 and finite numbers"
+        )
     if found.is_relative:
         boxes = boxes * boxes.new_tensor([*size, *size])
     return Regions(boxes, found.vectors, found.scores, found.labels, size)
