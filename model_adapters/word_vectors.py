@@ -194,7 +194,10 @@ def _parse(lines: IO[bytes], width: int, name: str, start: int) -> tuple[list[st
         blocks += [np.array([row[1:]], dtype=np.float32) for row in spaced]
     except (pa.ArrowInvalid, ValueError) as error:
         raise WeightsError(f"{name}{_place(str(error), start)}: {error}") from error
-    return [*words, *(row[0] for row in spaced)], np.concatenate(blocks)
+    words, matrix = [*words, *(row[0] for row in spaced)], np.concatenate(blocks)
+    if len(bad := np.flatnonzero(~np.isfinite(matrix.sum(1)))):
+        raise WeightsError(f"{name}: the vector of '{words[bad[0]]}' is not finite")
+    return words, matrix
 
 
 def _is_number(text: str) -> bool:

@@ -94,6 +94,12 @@ def test_what_is_no_number_is_named_with_its_line(tmp_path):
         load(tmp_path, [*LINES, "cat 1 x 3"])
 
 
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_a_vector_that_is_not_finite_is_named(tmp_path, number):
+    with pytest.raises(WeightsError, match=r"glove\.txt: the vector of 'odd' is not finite"):
+        load(tmp_path, [*LINES, f"odd 1 {number} 3"])
+
+
 @pytest.mark.parametrize("lines", [[""], ["word"]])
 def test_a_file_that_begins_with_no_vector_is_refused(tmp_path, lines):
     with pytest.raises(WeightsError, match=r"glove\.txt begins with no word vector"):
