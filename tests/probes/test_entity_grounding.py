@@ -165,6 +165,11 @@ def test_one_image_cannot_be_halved():
         probe(Planted(), data_of([SCENES[0], SCENES[1]._replace(phrases=[])]))
 
 
+def test_no_images_are_not_all_of_them():
+    with pytest.raises(TooFewRows, match=r"^0 images; two halves need two"):
+        probe(Constant(), data_of(SCENES), images=0)
+
+
 def test_a_word_that_is_not_in_its_caption_is_bad_data():
     data = data_of(SCENES)
     data.splits["test"]._columns["captions"] = value_column([["nothing of it"] for _ in SCENES])

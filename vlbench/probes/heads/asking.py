@@ -21,7 +21,7 @@ class Wanted(NamedTuple):
 
 def first_images(split: Split, images: int | None) -> Split:
     """Return the first images of a split, all for None. Raises TooFewRows below two."""
-    rows = split.select(range(min(len(split), images or len(split))))
+    rows = split.select(range(len(split) if images is None else min(len(split), images)))
     if len(rows) < 2:
         raise TooFewRows(f"{len(rows)} images; two halves need two")
     return rows
