@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tiny import bert, card, clip, cnn, measures, world
+from tiny import bert, card, clip, cnn, measures, visualbert, word2vec, world
 from tiny.measures import Measure
 from tiny.training import Plan, Training
 from tiny.world import World
@@ -87,6 +87,50 @@ MODELS = {
         configurations=BOTH,
         learns="to fill in 15 % of the tokens of a caption (masked language model)",
         cannot=("it has seen no image", NO_OTHER_WORDS, SHORT),
+        reads_images=False,
+        reads_texts=True,
+    ),
+    "tiny-visualbert": Model(
+        folder="visualbert",
+        train=visualbert.train_visualbert,
+        measure=measures.measure_visualbert,
+        plan=Plan(steps=4600, batch=32, rate=1.5e-3, decay=0.01),
+        library="transformers",
+        configurations=("scenes",),
+        learns=(
+            "to fill in tokens of a true caption, by the proposals of its image "
+            f"({visualbert.LOOKS_SHARE:.0%} of the words for what things are and look like, "
+            f"{visualbert.SHARE:.0%} of others; of these {visualbert.MASKED:.0%} masked, "
+            f"{visualbert.REPLACED:.0%} replaced, the rest left); and to tell a caption of the "
+            f"image from one of another ({visualbert.TRUE:.0%} are true), read alone, or in "
+            f"{visualbert.TWO:.0%} of the steps after a true one"
+        ),
+        cannot=(
+            "it reads only proposals of scenes, 64 numbers and a box each, and sees no pixel",
+            NO_OTHER_WORDS,
+            SHORT,
+        ),
+        reads_texts=True,
+    ),
+    "tiny-word2vec": Model(
+        folder="word2vec",
+        train=word2vec.train_word2vec,
+        measure=word2vec.measure_word2vec,
+        plan=Plan(
+            steps=10,
+            batch=10_000,
+            rate=0.025,
+            decay=0.0,
+            optimizer="gensim's own; a step is an epoch, a batch words, the loss a text's",
+        ),
+        library="gensim",
+        configurations=BOTH,
+        learns="which words stand near each other in a caption (skip-gram, 5 negative samples)",
+        cannot=(
+            "it has seen no image",
+            "a word is the same in every caption",
+            "it knows no others",
+        ),
         reads_images=False,
         reads_texts=True,
     ),

@@ -67,6 +67,53 @@ def test_special_tokens_are_never_to_be_filled_in(tiny):
     torch.testing.assert_close(chosen[5:], torch.full((5,), 0.15).double(), atol=0.02, rtol=0)
 
 
+@pytest.fixture
+def lesson(tiny):
+    """Of four images with five captions each, caption j of image i is the token 10 + 5 i + j."""
+    captions = [[[10 + 5 * i + j] for j in range(5)] for i in range(4)]
+    shares = torch.full((30,), 0.05).index_fill(0, torch.arange(20, 30), 0.4)
+    shares[:5] = 0
+    return tiny("tiny.visualbert").Lesson(captions, None, shares)
+
+
+@pytest.mark.parametrize(("share", "length"), [(0, 3), (1, 5)])
+def test_a_caption_is_the_images_own_where_it_is_said_to_be(
+    tiny, lesson, monkeypatch, share, length
+):
+    module = tiny("tiny.visualbert")
+    monkeypatch.setattr(module, "TWO", share)
+    rows = torch.arange(4).repeat(500)
+    texts = module.draw(lesson, tiny("tiny.training").Batch(rows, 0.0, seeded()))
+    assert texts.ids.shape == (2000, length)
+    own = (texts.ids[:, -2] - 10) // 5 == rows
+    assert own[texts.true].all()
+    # Another image is drawn from all four.
+    assert own[~texts.true].double().mean() == pytest.approx(0.25, abs=0.06)
+    assert texts.true.double().mean() == pytest.approx(0.5, abs=0.05)
+
+
+def test_of_two_captions_the_first_is_always_true_and_another_than_the_second(
+    tiny, lesson, monkeypatch
+):
+    monkeypatch.setattr(tiny("tiny.visualbert"), "TWO", 1)
+    rows = torch.arange(4).repeat(50)
+    texts = tiny("tiny.visualbert").draw(lesson, tiny("tiny.training").Batch(rows, 0.0, seeded()))
+    assert torch.equal((texts.ids[:, 1] - 10) // 5, rows)
+    assert (texts.ids[:, 1] != texts.ids[:, 3]).all()
+    assert texts.types[0].tolist() == [0, 0, 0, 1, 1]
+
+
+def test_words_for_looks_are_hidden_more_often_and_replaced_by_such_words(tiny, lesson):
+    ids = torch.arange(30).repeat(5000, 1)
+    seen, chosen = tiny("tiny.visualbert").hide(ids, lesson.shares, seeded())
+    torch.testing.assert_close(chosen.double().mean(0), lesson.shares.double(), atol=0.03, rtol=0)
+    assert torch.equal(seen[~chosen], ids[~chosen])
+    looks = seen[:, 20:][chosen[:, 20:]]
+    masked = looks == tiny("tiny.words").MASK
+    assert masked.double().mean() == pytest.approx(0.5, abs=0.02)
+    assert set(looks[~masked].tolist()) == set(range(20, 30))
+
+
 def test_frequent_words_stay_whole_and_no_english_word_is_unknown(tiny, tmp_path):
     learn = tiny("tiny.words").learn
     captions = ["the sombrero is red .", "the sombrero on a plain background ."]
@@ -138,3 +185,18 @@ def test_a_classifier_learns_in_seconds(train):
 @pytest.mark.usefixtures("scenes_drawn")
 def test_a_language_model_learns_in_seconds(train):
     assert improved(train("tiny-bert", "bert", 0.08), "masked_token_accuracy")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("scenes_drawn")
+def test_a_joint_model_learns_in_seconds(train):
+    assert improved(train("tiny-visualbert", "visualbert", 0.03), "masked_token_accuracy")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("scenes_drawn")
+def test_static_vectors_are_the_same_at_every_training_and_put_kinds_together(train, tmp_path):
+    assert improved(train("tiny-word2vec", "word2vec", 10), "nearest_noun_is_of_its_category")
+    first = (tmp_path / "word2vec" / "vectors.bin").read_bytes()
+    train("tiny-word2vec", "word2vec", 10)
+    assert (tmp_path / "word2vec" / "vectors.bin").read_bytes() == first

@@ -37,7 +37,7 @@ def data(configurations: Sequence[str], images: int, texts: int) -> dict[str, An
 def training(told: Training, plan: Plan) -> dict[str, Any]:
     """Return what a card says of the training."""
     shown = {k: round(v, 4) if k.endswith("loss") else v for k, v in told._asdict().items()}
-    schedule = {"optimizer": "AdamW, one cycle", "rate": plan.rate, "decay": plan.decay}
+    schedule = {"optimizer": plan.optimizer, "rate": plan.rate, "decay": plan.decay}
     return {"seed": plan.seed, **schedule, **shown}
 
 

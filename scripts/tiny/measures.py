@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from PIL import Image
 from torch import Tensor
+from transformers import AutoTokenizer
 
-from tiny import bert, cnn, words
+from tiny import bert, cnn, visualbert, words
 from tiny.world import Examples, World
 from vlbench.resolve import load_object
 
@@ -41,7 +42,7 @@ def measure_clip(folder: Path, world: World) -> dict[str, Measure]:
         texts = model.encode_texts([PROMPT.format(name) for name in world.classes])
         seen = torch.cat([model.encode_images(p) for p, _ in _parts(model, world.objects)])
         guesses = model.similarity(seen, texts).argmax(1)
-    return {"zero_shot_accuracy": _share(guesses == world.objects.labels, 1 / len(world.classes))}
+    return {"zero_shot_accuracy": share(guesses == world.objects.labels, 1 / len(world.classes))}
 
 
 def measure_classifier(folder: Path, world: World) -> dict[str, Measure]:
@@ -60,8 +61,8 @@ def measure_classifier(folder: Path, world: World) -> dict[str, Measure]:
     chance = 1 / len(world.classes)
     attack = f"accuracy_under_pgd{ATTACK_STEPS}_linf_{round(cnn.RADIUS * 255)}_255"
     return {
-        "accuracy": _share(torch.cat(plain), chance),
-        attack: _share(torch.cat(robust), chance),
+        "accuracy": share(torch.cat(plain), chance),
+        attack: share(torch.cat(robust), chance),
     }
 
 
@@ -79,7 +80,40 @@ def measure_bert(folder: Path, world: World) -> dict[str, Measure]:
             guesses = model(input_ids=masked[rows], attention_mask=seen).logits.argmax(-1)
             right.append((guesses == tokens[rows])[chosen[rows]])
     commonest = tokens[chosen].bincount().max() / chosen.sum()
-    return {"masked_token_accuracy": _share(torch.cat(right), float(commonest))}
+    return {"masked_token_accuracy": share(torch.cat(right), float(commonest))}
+
+
+def measure_visualbert(folder: Path, world: World) -> dict[str, Measure]:
+    """Return how well it fills in and judges single captions of `scenes`.
+
+    Tokens are masked as for `measure_bert`, shown with the caption's own image and with the next
+    one's; a caption is judged right where it is held to match its own image, or not the next one.
+    """
+    adapter = load_object("visualbert:VisualBert", ADAPTERS)(device=CPU, architecture=str(folder))
+    five = [len(captions) for captions in world.scenes.captions]
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokens = bert.encode(tokenizer, [text for texts in world.scenes.captions for text in texts])
+    chosen = bert.choose(tokens, torch.Generator().manual_seed(MEASURE_SEED))
+    masked = tokens.masked_fill(chosen, words.MASK)
+    seen = visualbert.sight(world.scenes.regions)
+    own = torch.arange(len(five)).repeat_interleave(torch.tensor(five))
+    filled: dict[bool, list[Tensor]] = {True: [], False: []}
+    judged = []
+    with torch.inference_mode():
+        for rows in torch.arange(len(tokens)).split(AT_ONCE):
+            for true, images in ((True, own[rows]), (False, (own[rows] + 1) % len(five))):
+                types = torch.zeros_like(tokens[rows])
+                shown = [visualbert.inputs(t[rows], types, seen, images) for t in (masked, tokens)]
+                guesses = adapter.model(**shown[0]).prediction_logits[:, : tokens.shape[1]]
+                filled[true].append((guesses.argmax(-1) == tokens[rows])[chosen[rows]])
+                matches = adapter.model(**shown[1]).seq_relationship_logits.argmax(-1) == 0
+                judged.append(matches == true)
+    commonest = float(tokens[chosen].bincount().max() / chosen.sum())
+    return {
+        "masked_token_accuracy": share(torch.cat(filled[True]), commonest),
+        "masked_token_accuracy_with_another_image": share(torch.cat(filled[False]), commonest),
+        "sentence_image_accuracy": share(torch.cat(judged), 0.5),
+    }
 
 
 def _parts(model: Any, examples: Examples) -> list[tuple[Tensor, Tensor]]:
@@ -89,5 +123,6 @@ def _parts(model: Any, examples: Examples) -> list[tuple[Tensor, Tensor]]:
     return list(zip(pixels.split(AT_ONCE), examples.labels.split(AT_ONCE), strict=True))
 
 
-def _share(right: Tensor, chance: float) -> Measure:
+def share(right: Tensor, chance: float) -> Measure:
+    """Return the share of answers bool [N] that are right."""
     return Measure(float(right.double().mean()), len(right), chance)

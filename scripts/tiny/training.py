@@ -24,6 +24,7 @@ class Plan:
     rate: float
     decay: float
     seed: int = 0
+    optimizer: str = "AdamW, one cycle"
 
 
 class Batch(NamedTuple):

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vlbench.capabilities import Regions
 from vlbench.data.records import Data
 from vlbench.data.scenes import objects, scenes
 
@@ -16,18 +17,20 @@ WORLD_SEED = 0
 
 
 class Examples(NamedTuple):
-    """Images uint8 [N, 3, 64, 64], the category of the first thing in each, and its captions."""
+    """Images uint8 [N, 3, 64, 64], the category of the first thing in each, captions, proposals."""
 
     images: Tensor
     labels: Tensor
     captions: list[list[str]]
+    regions: list[Regions]
 
     def __add__(self, other: object) -> Examples:
         """Return these examples and then the others."""
         assert isinstance(other, Examples)
         images = torch.cat([self.images, other.images])
         labels = torch.cat([self.labels, other.labels])
-        return Examples(images, labels, self.captions + other.captions)
+        captions, regions = self.captions + other.captions, self.regions + other.regions
+        return Examples(images, labels, captions, regions)
 
 
 class World(NamedTuple):
@@ -50,4 +53,5 @@ def _examples(data: Data, split: str) -> Examples:
     images = np.stack([np.asarray(image) for image in rows["image"]])
     labels = [data.classes.index(categories[0]) for categories in rows["categories"]]
     pixels = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
-    return Examples(pixels, torch.tensor(labels), [list(five) for five in rows["captions"]])
+    captions, regions = [list(five) for five in rows["captions"]], list(rows["regions"])
+    return Examples(pixels, torch.tensor(labels), captions, regions)

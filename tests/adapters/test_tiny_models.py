@@ -10,13 +10,20 @@ import torch
 from vlbench.catalog import load_catalog
 from vlbench.check import check_adapter
 from vlbench.data.scenes import VERSION
-from vlbench.data.scenes.world import CATEGORIES, NOUNS
+from vlbench.data.scenes.world import CATEGORIES, NOUNS, plural
 from vlbench.model_plans import plan_model
 from vlbench.options import Options
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ROOT / "model_adapters" / "tiny"
-FOLDERS = {"tiny-clip": "clip", "tiny-rn": "rn", "tiny-rn-robust": "rn-robust", "tiny-bert": "bert"}
+FOLDERS = {
+    "tiny-clip": "clip",
+    "tiny-rn": "rn",
+    "tiny-rn-robust": "rn-robust",
+    "tiny-bert": "bert",
+    "tiny-visualbert": "visualbert",
+    "tiny-word2vec": "word2vec",
+}
 ROWS = 120
 every_model = pytest.mark.parametrize("name", FOLDERS)
 
@@ -33,7 +40,9 @@ def load(name):
 
 @every_model
 def test_a_small_model_keeps_every_promise(name):
-    assert [finding for finding in check_adapter(load(name)) if not finding.ok] == []
+    regions = load_catalog().models[name].regions
+    findings = check_adapter(load(name), region_width=regions.get("width", 2048))
+    assert [finding for finding in findings if not finding.ok] == []
 
 
 def test_all_small_models_together_are_small():
@@ -78,7 +87,21 @@ def test_the_classifiers_name_the_categories_of_the_world():
     assert load("tiny-rn-robust").class_names() == list(CATEGORIES)
 
 
-@pytest.mark.parametrize("name", ["tiny-clip", "tiny-bert"])
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_the_joint_model_fills_in_more_words_where_it_sees_the_right_image(split):
+    held_out = card("tiny-visualbert")["held_out"]
+    own, other = (
+        held_out[f"masked_token_accuracy{which}"][split] for which in ("", "_with_another_image")
+    )
+    assert own["value"] - 2 * own["stderr"] > other["value"] + 2 * other["stderr"]
+
+
+def test_every_noun_of_the_world_has_a_static_vector():
+    found = load("tiny-word2vec").encode_tokens([*NOUNS, *CATEGORIES, *map(plural, NOUNS)])
+    assert {len(tokens.spans) for tokens in found} == {1}
+
+
+@pytest.mark.parametrize("name", ["tiny-clip", "tiny-bert", "tiny-visualbert"])
 def test_every_noun_of_the_world_is_one_token(name):
     assert set(load(name).count_tokens([*NOUNS, *CATEGORIES])) == {3}
 
