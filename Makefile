@@ -1,11 +1,13 @@
 # Two commands: `make demo` and `make test`. Each needs only Python 3.11 or newer and a network.
 PYTHON ?= python3
 BIN := .venv/bin
+DEMO := raw-pixels,tiny-rn,tiny-rn-robust,tiny-clip,tiny-bert,tiny-visualbert
 
 .PHONY: demo test check install
 
 demo: install
-	$(BIN)/vlbench --model raw-pixels --tasks embedded --output build/demo --cache-dir build/demo/cache --overwrite
+	$(BIN)/vlbench --model $(DEMO) --tasks demo --output build/demo --cache-dir build/demo/cache --overwrite
+	$(BIN)/vlbench leaderboard build --output build/demo
 
 test: install
 	$(BIN)/ruff format --check .

@@ -232,11 +232,13 @@ def test_a_split_that_is_absent_exits_with_2_if_named_and_0_if_selected(source):
 def test_leaderboard_build_writes_and_shows_the_mean_of_a_group(source, capsys):
     write(source / "tasks" / "b.yaml", TASK)
     write(source / "tasks" / "both.yaml", "group: [few_shot_colours, b]")
+    write(source / "tasks" / "more.yaml", "group: [few_shot_colours, few_shot_digits]")
     assert run(source, tasks="both") == 0
     assert main(["leaderboard", "build", "--include-path", str(source)]) == 0
     printed = capsys.readouterr().out
     assert "wrote leaderboards/summaries/both.json" in printed
-    assert "few_shot_six: no model has all of few_shot_cifar10" in printed
+    assert "more: no model has all of few_shot_colours, few_shot_digits" in printed
+    assert "few_shot_six" not in printed
     assert main(["leaderboard", "show", "both"]) == 0
     assert "100.0 %" in capsys.readouterr().out
 

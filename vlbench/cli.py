@@ -212,7 +212,7 @@ def _leaderboard_show(arguments: argparse.Namespace) -> int:
 
 def _leaderboard_build(arguments: argparse.Namespace) -> int:
     from vlbench.catalog import load_catalog
-    from vlbench.leaderboard.building import build
+    from vlbench.leaderboard.building import begins, build
 
     if not any(arguments.output.glob("*.json")):
         raise UnknownNameError(f"no board at all in {arguments.output}")
@@ -221,7 +221,8 @@ def _leaderboard_build(arguments: argparse.Namespace) -> int:
     for file in written:
         print(f"wrote {file}")
     groups = {name: task.group for name, task in catalog.tasks.items() if task.group}
-    for name in sorted(groups.keys() - {file.stem for file in written}):
+    begun = [name for name, tasks in groups.items() if begins(arguments.output, tasks)]
+    for name in sorted(set(begun) - {file.stem for file in written}):
         print(f"{name}: no model has all of {', '.join(groups[name])}")
     return 0
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoTokenizer
+from transformers.utils import logging
 
 from vlbench import hub
 from vlbench.errors import WeightsError
@@ -37,13 +39,14 @@ class Source:
     def load(self, kind: Any, **options: Any) -> Any:
         """Return what a class of the library loads from here. Raises WeightsError."""
         try:
-            return kind.from_pretrained(
-                self._place,
-                revision=None if self._local else self._revision,
-                local_files_only=self._offline,
-                trust_remote_code=False,
-                **options,
-            )
+            with _without_bars():
+                return kind.from_pretrained(
+                    self._place,
+                    revision=None if self._local else self._revision,
+                    local_files_only=self._offline,
+                    trust_remote_code=False,
+                    **options,
+                )
         except (OSError, ValueError, RuntimeError, ImportError, KeyError) as error:
             raise WeightsError(self._refusal(error)) from error
 
@@ -110,6 +113,20 @@ def token_span(text: str, start: int, end: int) -> tuple[int, int] | None:
     piece = text[start:end]
     left, right = len(piece) - len(piece.lstrip()), len(piece) - len(piece.rstrip())
     return (start + left, end - right) if piece.strip() else (start, end)
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Keep the library from drawing a bar of its own among a run's lines."""
+    bars: Any = logging  # untyped
+    if not bars.is_progress_bar_enabled():
+        yield
+        return
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        bars.enable_progress_bar()
 
 
 def _checked(name: str, model: Any, report: Mapping[str, Any]) -> tuple[Any, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from vlbench.catalog import Catalog
@@ -16,3 +17,8 @@ def build(output: Path, catalog: Catalog) -> list[Path]:
     seen = {name: model.training_images or 0 for name, model in catalog.models.items()}
     written = build_summaries(output, groups)
     return [*written, *draw_figures(output, groups, seen), *draw_heads(output)]
+
+
+def begins(output: Path, tasks: Sequence[str]) -> bool:
+    """Return whether any of a group's tasks has a board."""
+    return any((output / f"{task}.json").is_file() for task in tasks)
