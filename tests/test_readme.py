@@ -75,7 +75,7 @@ def test_make_demo_writes_boards_and_never_into_leaderboards():
     before = sorted((ROOT / "leaderboards").glob("*")) if (ROOT / "leaderboards").exists() else []
     done = subprocess.run(["make", "demo"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "few_shot_digits" in done.stdout
-    assert (ROOT / "build" / "demo" / "few_shot_digits.json").exists()
+    assert "few_shot_scenes" in done.stdout
+    assert (ROOT / "build" / "demo" / "few_shot_scenes.json").exists()
     after = sorted((ROOT / "leaderboards").glob("*")) if (ROOT / "leaderboards").exists() else []
     assert before == after

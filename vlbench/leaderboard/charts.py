@@ -30,8 +30,13 @@ STYLE: Any = {
 COLUMNS = 3
 PANEL = (3.6, 2.7)  # inches
 
-# Numbers that reach further than this, as epsilons do, stand on a logarithmic axis.
+# Numbers that reach further than this, as epsilons do, stand on a logarithmic axis; sooner where 0 is
+# among them.
 FAR = 30.0
+FAR_FROM_ZERO = 5.0
+
+# So many numbers or fewer are told each.
+FEW_TICKS = 6
 
 
 class Point(NamedTuple):
@@ -127,10 +132,11 @@ def _draw_lines(axes: Axes, panel: Panel, names: Sequence[str]) -> None:
     if panel.chance:
         axes.plot(*zip(*sorted(panel.chance), strict=True), "--", c="grey", lw=1, label="chance")
     positive = [x for x in numbers if x > 0]
-    if positive and positive[-1] > FAR * positive[0]:
+    far = FAR if positive == numbers else FAR_FROM_ZERO
+    if positive and positive[-1] > far * positive[0]:
         axes.set_xscale("symlog", linthresh=positive[0])
-    else:
-        axes.set_xticks(numbers, [f"{x:g}" for x in numbers])
+    if len(numbers) <= FEW_TICKS:
+        axes.set_xticks(numbers, [f"{x:.2g}" for x in numbers])
     axes.set_xlabel(panel.x, fontsize=8)
     axes.set_ylabel(panel.y, fontsize=8)
 
