@@ -30,8 +30,8 @@ STYLE: Any = {
 COLUMNS = 3
 PANEL = (3.6, 2.7)  # inches
 
-# Numbers that reach further than this, as epsilons do, stand on a logarithmic axis; sooner where 0 is
-# among them.
+# Numbers that reach further than this, as epsilons do, stand on a logarithmic axis; sooner where 0
+# is among them.
 FAR = 30.0
 FAR_FROM_ZERO = 5.0
 
