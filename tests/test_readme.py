@@ -20,7 +20,7 @@ def blocks():
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def results(tmp_path_factory, scenes_cache):
     """Run the page from top to bottom, as a reader would, and return how each command ended."""
     folder = tmp_path_factory.mktemp("reader")
     make_images(folder / "my_images", count=5)
@@ -30,7 +30,7 @@ def results(tmp_path_factory):
         (shims / name).write_text(f'#!/bin/sh\nexec {sys.executable}{words} "$@"\n')
         (shims / name).chmod(0o755)
     path = f"{shims}:{os.environ['PATH']}"
-    environment = os.environ | {"PATH": path, "XDG_CACHE_HOME": str(folder / "cache")}
+    environment = os.environ | {"PATH": path, "XDG_CACHE_HOME": str(scenes_cache)}
     ended = {}
     for file, language, text in blocks():
         if file:
@@ -51,6 +51,7 @@ def _run(command, folder, environment):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_every_command_of_the_readme_ends_well(results):
     failed = {line: done.stderr for line, done in results.items() if done.returncode}
     assert failed == {}
@@ -58,6 +59,7 @@ def test_every_command_of_the_readme_ends_well(results):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_python_example_prints_a_score(results):
     (python,) = [done for line, done in results.items() if "import vlbench" in line]
     assert python.stdout.startswith("few_shot_digits ok 0.")
@@ -69,6 +71,8 @@ def test_the_readmes_model_is_a_class_of_under_40_lines():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("scenes_drawn")
 def test_make_demo_writes_boards_and_never_into_leaderboards():
     if not (ROOT / ".venv" / "installed").exists():
         pytest.skip("make demo would install first: this is not the environment of make test")

@@ -158,9 +158,9 @@ def test_the_same_seed_trains_the_same_model(fit):
 def train(tiny, tmp_path):
     """Train a model on few rows and few steps, and return its card."""
 
-    def run(name, folder, scale):
+    def run(name, folder, scale, rows=120):
         words = ["--only", name, "--output", str(tmp_path), "--steps-scale", str(scale)]
-        tiny("train_tiny").main([*words, "--limit", "120"])
+        tiny("train_tiny").main([*words, "--limit", str(rows)])
         return json.loads((tmp_path / folder / "card.json").read_text())
 
     return run
@@ -189,14 +189,16 @@ def test_a_language_model_learns_in_seconds(train):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("scenes_drawn")
-def test_a_joint_model_learns_in_seconds(train):
-    assert improved(train("tiny-visualbert", "visualbert", 0.03), "masked_token_accuracy")
+def test_a_joint_models_loss_falls_in_seconds(train):
+    told = train("tiny-visualbert", "visualbert", 0.03)["training"]
+    assert told["last_loss"] < told["first_loss"] - 1
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("scenes_drawn")
 def test_static_vectors_are_the_same_at_every_training_and_put_kinds_together(train, tmp_path):
-    assert improved(train("tiny-word2vec", "word2vec", 10), "nearest_noun_is_of_its_category")
+    card = train("tiny-word2vec", "word2vec", 1, rows=1200)
+    assert improved(card, "nearest_noun_is_of_its_category")
     first = (tmp_path / "word2vec" / "vectors.bin").read_bytes()
-    train("tiny-word2vec", "word2vec", 10)
+    train("tiny-word2vec", "word2vec", 1, rows=1200)
     assert (tmp_path / "word2vec" / "vectors.bin").read_bytes() == first
