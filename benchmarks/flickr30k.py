@@ -16,6 +16,8 @@ from vlbench.data.tables import in_memory
 
 def main() -> None:
     """Print seconds, of the wall and of the processor, and the size of what is kept."""
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
     source = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         if source.is_file():
