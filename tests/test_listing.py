@@ -29,6 +29,7 @@ import zz_nowhere
 def shapes(*, root: "Path") -> Data:
     """Return shapes."""
 def count() -> int: ...
+def joined(data) -> Data: ...
 '''
 
 
