@@ -90,13 +90,16 @@ def blank(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def save(figure: Figure, file: Path) -> list[Path]:
-    """Write a figure as `file`.svg and `file`.png, and return the two; inside `styled`."""
+def save(figure: Figure, file: Path, *, dpi: int = 150) -> list[Path]:
+    """Write a figure as `file`.svg and `file`.png, and return the two.
+
+    The same figure is the same bytes where `svg.hashsalt` is set, as inside `styled`.
+    """
     written = []
     for suffix in (".svg", ".png"):
         content = BytesIO()
         dated = {"Date": None} if suffix == ".svg" else {"Software": None}
-        figure.savefig(content, format=suffix[1:], dpi=150, metadata=dated)
+        figure.savefig(content, format=suffix[1:], dpi=dpi, metadata=dated)
         written.append(file.with_name(file.name + suffix))
         write_whole(written[-1], content.getvalue())
     return written

@@ -5,13 +5,16 @@ One figure a row that has a table of heads, one panel a relation where there are
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vlbench.files import write_whole
+import pyarrow.parquet as pq
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
 from vlbench.leaderboard.boards import read_board
+from vlbench.leaderboard.charts import save
 
 # A row of the table of heads, or of a board.
 Row = Mapping[str, Any]
@@ -44,31 +47,17 @@ def draw_heads(output: Path) -> list[Path]:
 
 def _draw(stem: Path, row: Row, table: Path) -> list[Path]:
     """Write the figure of one row, the same bytes for the same row."""
-    import matplotlib as mpl  # noqa: PLC0415 - slow to import, and few builds draw
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
     heads = pq.read_table(table).to_pylist()
-    figure = _figure(row, heads, f"{stem.parent.name}: {row['model']}")
-    files = []
-    for suffix, metadata in ((".svg", {"Date": None}), (".png", {"Software": None})):
-        content = io.BytesIO()
-        with mpl.rc_context({"svg.hashsalt": "vlbench"}):
-            figure.savefig(content, format=suffix[1:], dpi=130, metadata=metadata)
-        files.append(stem.with_name(stem.name + suffix))
-        write_whole(files[-1], content.getvalue())
-    return files
+    with rc_context({"svg.hashsalt": "vlbench"}):
+        return save(_figure(row, heads, f"{stem.parent.name}: {row['model']}"), stem, dpi=130)
 
 
-def _figure(row: Row, heads: Sequence[Row], title: str) -> Any:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
+def _figure(row: Row, heads: Sequence[Row], title: str) -> Figure:
     names = list(dict.fromkeys(head.get("relation", "") for head in heads))
     across = min(len(names), 5)
     down = -(-len(names) // across)
     size = (5.2, 3.6) if len(names) == 1 else (2.5 * across, 2.4 * down + 0.6)
     figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
     panels = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
     for panel, name in zip(panels.flat, names, strict=False):
         _panel(panel, [head for head in heads if head.get("relation", "") == name])

@@ -44,7 +44,7 @@ def build_summaries(output: Path, groups: Mapping[str, Sequence[str]]) -> list[P
 
 def _compare(output: Path, group: str, boards: Sequence[Row], file: Path) -> list[Path]:
     """Write how alike the models of boards are, with the figures, and return the files."""
-    # Means need neither SciPy nor Matplotlib.
+    # These two import `publishable` from here.
     from vlbench.leaderboard import similarities  # noqa: PLC0415
     from vlbench.leaderboard.similarity_figures import draw_similarities  # noqa: PLC0415
 
