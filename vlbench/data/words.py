@@ -19,7 +19,11 @@ def word_spans(text: str, words: Sequence[str]) -> list[tuple[int, int]]:
     return spans
 
 
+def tokens_at(spans: Sequence[tuple[int, int]], start: int, stop: int) -> list[int]:
+    """Return the tokens at `spans` that overlap characters start..stop (stop excluded)."""
+    return [t for t, (left, right) in enumerate(spans) if left < stop and start < right]
+
+
 def last_token(spans: Sequence[tuple[int, int]], start: int, stop: int) -> int | None:
     """Return the last token of the word at these characters; None where it has none."""
-    held = (t for t in reversed(range(len(spans))) if spans[t][0] < stop and start < spans[t][1])
-    return next(held, None)
+    return next(reversed(tokens_at(spans, start, stop)), None)

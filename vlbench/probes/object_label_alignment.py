@@ -20,6 +20,7 @@ from torch import Tensor
 
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.data.records import Data, value_column
+from vlbench.data.words import tokens_at
 from vlbench.digests import source_digest
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
@@ -127,7 +128,8 @@ def template_vectors(
     Of a static encoder it is the mean over all words of the prompt.
     """
     start = TEMPLATE.index("{label}")
-    key = {"what": "labels in a prompt", "model": words, "code": source_digest(mean_over)}
+    code = [source_digest(mean_over), source_digest(tokens_at)]
+    key = {"what": "labels in a prompt", "model": words, "code": code}
 
     def both(labels: Sequence[str]) -> list[Any]:
         prompts = words.encode_tokens([TEMPLATE.format(label=label) for label in labels])

@@ -20,8 +20,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vlbench.capabilities import DualEncoder, ImageEncoder, TextEncoder, TokenEncoder
+from vlbench.capabilities import ImageEncoder, TextEncoder, TokenEncoder
 from vlbench.data.records import Data, labels, value_column
+from vlbench.data.words import tokens_at
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows
 from vlbench.metrics.rdm import rdm_of_classes, rdm_of_vectors
@@ -33,6 +34,7 @@ from vlbench.metrics.rdm_correlation import (
     redrawn,
     standardised,
 )
+from vlbench.probes.words.class_vectors import is_asked_whole
 from vlbench.results import Outcome, Score
 
 ClassRule = Literal["scalar", "per_dimension", "cosine", "correlation"]
@@ -136,15 +138,13 @@ def _sentences(
         raise ValueError(f"prompt '{prompt}' must have one {{}} for the class's name")
     start = prompt.index("{}")
     texts = value_column([prompt.replace("{}", name) for name in names], "text")
-    if isinstance(model, DualEncoder) or not isinstance(model, TokenEncoder):
+    if is_asked_whole(model):
         return engine.features(model.encode_texts, texts)
+    assert isinstance(model, TokenEncoder)
 
     def of_names(texts: Sequence[str], ends: Sequence[int]) -> list[Tensor]:
         found = model.encode_tokens(texts)
-        inside = [
-            [i for i, (a, b) in enumerate(f.spans) if b > start and a < end]
-            for f, end in zip(found, ends, strict=True)
-        ]
+        inside = [tokens_at(f.spans, start, end) for f, end in zip(found, ends, strict=True)]
         for text, end, kept in zip(texts, ends, inside, strict=True):
             if not kept:
                 raise CannotDo(f"the model has no vector for '{text[start:end]}'")

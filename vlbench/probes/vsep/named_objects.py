@@ -24,6 +24,8 @@ from vlbench.capabilities import (
 )
 from vlbench.data.annotations import Named
 from vlbench.data.records import Column, Split
+from vlbench.data.words import tokens_at
+from vlbench.digests import source_digest
 from vlbench.engine import Engine
 from vlbench.errors import DataError
 
@@ -97,13 +99,13 @@ def word_vectors(
         pairs = zip(encoded, named, strict=True)
         return [[mean_over(found, n.start, n.end) for n in names] for found, names in pairs]
 
-    return engine.map(means, texts, named, key={"what": "vectors of names", "model": words})
+    key = {"what": "vectors of names", "model": words, "code": source_digest(tokens_at)}
+    return engine.map(means, texts, named, key=key)
 
 
 def mean_over(found: TokenVectors, start: int, end: int) -> Tensor | None:
     """Return the mean vector, float32 [W], of the tokens that overlap characters start..end."""
-    spans = enumerate(found.spans)
-    rows = [i for i, (first, last) in spans if first < end and last > start]
+    rows = tokens_at(found.spans, start, end)
     return found.vectors[rows].float().mean(0).cpu() if rows else None
 
 

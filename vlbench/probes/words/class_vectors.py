@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
 
 from vlbench.capabilities import DualEncoder, TextEncoder, TokenEncoder
 from vlbench.data.records import value_column
+from vlbench.data.words import tokens_at
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo
 
@@ -18,16 +20,16 @@ def class_vectors(
 ) -> Tensor:
     """Return the vector of each name's first token in a prompt, or of the prompt, float32 [K, D].
 
-    The prompt, where the model gives no vectors of tokens, or compares whole texts with images, as
-    CLIP does. Raises CannotDo for a name without a
+    The prompt, for a model that is asked for whole texts. Raises CannotDo for a name without a
     token that has a vector.
     """
     before, hole, _ = prompt.partition("{}")
     if not hole:
         raise ValueError(f"prompt '{prompt}' has no {{}} for the class's name")
     texts = value_column([prompt.replace("{}", name) for name in names], "text")
-    if isinstance(words, DualEncoder) or not isinstance(words, TokenEncoder):
+    if is_asked_whole(words):
         return engine.features(words.encode_texts, texts)
+    assert isinstance(words, TokenEncoder)
 
     def first_tokens(batch: Sequence[str], of: Sequence[str]) -> list[Tensor]:
         encoded = words.encode_tokens(batch)
@@ -39,9 +41,17 @@ def class_vectors(
     return torch.stack(engine.map(first_tokens, texts, value_column(names, "text")))
 
 
+def is_asked_whole(model: TokenEncoder | TextEncoder) -> TypeGuard[TextEncoder]:
+    """Return whether a model is asked for whole texts, and not for the vectors of their tokens.
+
+    One that compares texts with images, as CLIP does, has its meaning in the whole text.
+    """
+    return isinstance(model, DualEncoder) or not isinstance(model, TokenEncoder)
+
+
 def _first(spans: Sequence[tuple[int, int]], start: int, name: str) -> int:
     """Return the first of the tokens at `spans` that a name has which begins at `start`."""
-    inside = [i for i, (left, right) in enumerate(spans) if right > start]
-    if not inside or spans[inside[0]][0] >= start + len(name):
+    inside = tokens_at(spans, start, start + len(name))
+    if not inside:
         raise CannotDo(f"the word encoder has no vector for the class '{name}'")
     return inside[0]
