@@ -17,10 +17,10 @@ import torch
 from PIL import Image
 
 import vlbench
-from vlbench.adapters import know
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import Column
 from vlbench.engine import Engine
+from vlbench.engine.fingerprints import know
 from vlbench.engine.passes import Place
 from vlbench.engine.store import Store
 from vlbench.resolve import load_object

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vlbench.data.records import Data, Split, value_column
-from vlbench.probes.few_shot import few_shot
+from vlbench.probes.generalization.few_shot import few_shot
 
 IMAGES, WIDTH, CLASSES, SHOTS, TRIALS = 10_000, 2_048, 100, [1, 5, 10], 10
 ROUNDS = 5

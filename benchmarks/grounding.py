@@ -21,7 +21,7 @@ from vlbench.data.annotations import Phrase
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine
 from vlbench.engine.passes import Place
-from vlbench.probes.entity_grounding import entity_grounding
+from vlbench.probes.grounding.entity_grounding import entity_grounding
 
 REGIONS, WIDTH, WORDS, CAPTIONS, BATCH, ROUNDS = 36, 2_048, 12, 5, 8, 3
 SIZES = (8, 64)  # images

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine
-from vlbench.probes.robustness import robustness
+from vlbench.probes.generalization.robustness import robustness
 
 IMAGES, SIDE, CLASSES, BATCH, STEPS, EPSILON = 20, 16, 10, 10, 20, 0.01
 ROUNDS = 5

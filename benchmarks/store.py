@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 from extraction import BATCH, CPU, make_images, make_model
 
-from vlbench.adapters import know
 from vlbench.data.image_folder import image_folder
 from vlbench.engine import Engine
+from vlbench.engine.fingerprints import know
 from vlbench.engine.passes import Place
 from vlbench.engine.store import Store
 

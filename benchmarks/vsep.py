@@ -17,8 +17,8 @@ from torch.nn.functional import cross_entropy, normalize
 from vlbench.data.annotations import Named
 from vlbench.engine import Engine
 from vlbench.nets.vsep import Recipe, Trained, train
-from vlbench.probes.patch_retrieval import Pools, draw, retrieve
 from vlbench.probes.vsep.alignment import Objects
+from vlbench.probes.vsep.patch_retrieval import Pools, draw, retrieve
 
 PAIRS, WIDTH, WORDS, BATCH = 51_637, 256, 768, 512
 ROUNDS = 3

@@ -12,11 +12,12 @@ from torchvision.transforms.functional import resize, to_tensor
 from transformers import AutoConfig, BlipForImageTextRetrieval
 from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 
+from vlbench.adapter_kit.attention import joint_attention, patch_boxes
+from vlbench.adapter_kit.hugging_face import Source, draw_model
+from vlbench.adapter_kit.images import images_of, pixels_of
+from vlbench.adapter_kit.text import TextReader
 from vlbench.capabilities import JointAttention, Picture
 from vlbench.errors import CannotDo
-from vlbench.hf import Source, draw_model
-from vlbench.joint import TextReader, joint_attention, patch_boxes
-from vlbench.transforms import images_of, pixels_of
 
 
 class Blip:

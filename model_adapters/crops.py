@@ -9,9 +9,9 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from vlbench.adapter_kit.images import images_of
 from vlbench.capabilities import ImageEncoder, Picture
 from vlbench.errors import CannotDo
-from vlbench.transforms import images_of
 
 
 class Crops:

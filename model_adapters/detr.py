@@ -14,11 +14,11 @@ from torchvision.ops import box_convert, box_iou, clip_boxes_to_image
 from torchvision.transforms.functional import normalize, to_tensor
 from transformers import AutoConfig, DetrConfig, DetrForObjectDetection
 
+from vlbench.adapter_kit.hugging_face import Source, draw_model, load_state
+from vlbench.adapter_kit.images import images_of
+from vlbench.adapter_kit.weights import read_state_dict
 from vlbench.capabilities import Picture, Regions
 from vlbench.errors import CannotDo
-from vlbench.hf import Source, draw_model, load_state
-from vlbench.transforms import images_of
-from vlbench.weights import read_state_dict
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 

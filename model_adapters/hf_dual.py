@@ -12,10 +12,11 @@ from torch.nn import functional
 from torchvision.transforms import CenterCrop, Compose, InterpolationMode, Resize, ToTensor
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer
 
+from vlbench.adapter_kit.hugging_face import Source, draw_model
+from vlbench.adapter_kit.images import pixels_of
+from vlbench.adapter_kit.text import token_span
 from vlbench.capabilities import Picture, TokenVectors
 from vlbench.errors import CannotDo, WeightsError
-from vlbench.hf import Source, draw_model, token_span
-from vlbench.transforms import pixels_of
 
 
 class HfDual:

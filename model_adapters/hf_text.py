@@ -14,9 +14,10 @@ from transformers import (
     AutoModelForMaskedLM,
 )
 
+from vlbench.adapter_kit.hugging_face import Source, draw_model, fast_tokenizer
+from vlbench.adapter_kit.text import token_span
 from vlbench.capabilities import TokenVectors
 from vlbench.errors import CannotDo, SpecError
-from vlbench.hf import Source, draw_model, fast_tokenizer, token_span
 
 # The limit of a model that has none.
 UNLIMITED = 2**20

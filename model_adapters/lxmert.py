@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, LxmertForPreTraining
 
+from vlbench.adapter_kit.attention import joint_attention
+from vlbench.adapter_kit.hugging_face import Source, draw_model
+from vlbench.adapter_kit.regions import pad_regions, regions_of
+from vlbench.adapter_kit.text import TextReader
 from vlbench.capabilities import JointAttention, Picture
 from vlbench.errors import CannotDo, DataError
-from vlbench.hf import Source, draw_model
-from vlbench.joint import TextReader, joint_attention, pad_regions, regions_of
 
 
 class Lxmert:

@@ -20,10 +20,10 @@ from torch.nn import functional
 from torchvision.transforms import Normalize
 
 from vlbench import hub
+from vlbench.adapter_kit.images import pixels_of
+from vlbench.adapter_kit.weights import fill, is_torchscript, read_state_dict
 from vlbench.capabilities import Picture
 from vlbench.errors import UnknownNameError, WeightsError, unknown
-from vlbench.transforms import pixels_of
-from vlbench.weights import fill, is_torchscript, read_state_dict
 
 # How the library marks a folder in its own format, and what it calls the files there.
 FOLDER = "local-dir:"

@@ -15,9 +15,9 @@ from timm.data import ImageNetInfo, infer_imagenet_subset
 from torch import Tensor
 
 from vlbench import hub
+from vlbench.adapter_kit.images import resizing
+from vlbench.adapter_kit.weights import UNREADABLE, fill, read_state_dict
 from vlbench.errors import CannotDo, WeightsError, unknown
-from vlbench.transforms import resizing
-from vlbench.weights import UNREADABLE, fill, read_state_dict
 
 # Where Google's archives keep the weights of BiT's head.
 NPZ_HEAD = "resnet/head/conv2d/kernel"

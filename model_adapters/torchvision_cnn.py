@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torchvision import models
 
 from vlbench import hub
+from vlbench.adapter_kit.images import resizing
+from vlbench.adapter_kit.weights import UNREADABLE, fill, read_harmlessly
 from vlbench.errors import CannotDo, SpecError, WeightsError, unknown
-from vlbench.transforms import resizing
-from vlbench.weights import UNREADABLE, fill, read_harmlessly
 
 # Mean and standard deviation of ImageNet's red, green and blue.
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))

@@ -14,9 +14,9 @@ from torchvision.models.detection.transform import resize_boxes
 from torchvision.transforms.functional import to_tensor
 
 from vlbench import hub
+from vlbench.adapter_kit.weights import UNREADABLE, fill, read_state_dict
 from vlbench.capabilities import Picture, Regions
 from vlbench.errors import CannotDo, WeightsError, unknown
-from vlbench.weights import UNREADABLE, fill, read_state_dict
 
 # Of these, torchvision's published weights were trained with batch normalisation of epsilon 0.
 WITHOUT_EPSILON = (

@@ -11,11 +11,12 @@ from torch import Tensor
 from torchvision.transforms.functional import to_tensor
 from transformers import AutoConfig, ViltForImageAndTextRetrieval
 
+from vlbench.adapter_kit.attention import joint_attention, patch_boxes
+from vlbench.adapter_kit.hugging_face import Source, draw_model
+from vlbench.adapter_kit.images import images_of
+from vlbench.adapter_kit.text import TextReader
 from vlbench.capabilities import JointAttention, Picture
 from vlbench.errors import CannotDo
-from vlbench.hf import Source, draw_model
-from vlbench.joint import TextReader, joint_attention, patch_boxes
-from vlbench.transforms import images_of
 
 # The longer side may be this much longer than the shorter: 1333 to 800, as in DETR.
 STRETCH = 1333 / 800

@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, VisualBertForPreTraining
 
+from vlbench.adapter_kit.attention import joint_attention
+from vlbench.adapter_kit.hugging_face import Source, draw_model, load_state
+from vlbench.adapter_kit.regions import RegionBatch, pad_regions, regions_of
+from vlbench.adapter_kit.text import TextReader
+from vlbench.adapter_kit.weights import read_state_dict
 from vlbench.capabilities import JointAttention, Picture
 from vlbench.errors import CannotDo
-from vlbench.hf import Source, draw_model, load_state
-from vlbench.joint import RegionBatch, TextReader, joint_attention, pad_regions, regions_of
-from vlbench.weights import read_state_dict
 
 # What the original code's names begin with, or hold, and what the library calls it.
 RENAMED = {

@@ -15,7 +15,7 @@ from vlbench.errors import (
     UnknownNameError,
     VlbenchError,
 )
-from vlbench.options import Options
+from vlbench.planning.options import Options
 
 
 @pytest.fixture

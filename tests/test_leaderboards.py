@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from vlbench import evaluate
-from vlbench.catalog import load_catalog
-from vlbench.leaderboard.boards import read_board
+from vlbench.boards import read_board
+from vlbench.catalog.catalog import load_catalog
 
 LEADERBOARDS = Path(__file__).resolve().parents[1] / "leaderboards"
 BOARDS = {file.stem: read_board(file) for file in sorted(LEADERBOARDS.glob("*.json"))}

@@ -45,7 +45,7 @@ def vlbench(installed, *words):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tasks", "models", "probes", "data"])
 def test_a_wheel_lists_what_the_checkout_lists(installed, kind):
-    from vlbench.listing import list_things
+    from vlbench.commands.listing import list_things
 
     rows = json.loads(vlbench(installed, "ls", kind, "--json"))
     assert [row["name"] for row in rows] == [row["name"] for row in list_things(kind, [])]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vlbench import digests, hub
-from vlbench.catalog import load_catalog
-from vlbench.cells import Cell, Shelf, judge
+from vlbench import boards, digests, hub
+from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.specs import ModelSpec
 from vlbench.engine import Progress, Silence
 from vlbench.engine.processes import Ended, EndedElsewhere, Processes, verdict
 from vlbench.errors import (
@@ -20,13 +20,12 @@ from vlbench.errors import (
     VlbenchError,
     unknown,
 )
-from vlbench.leaderboard import boards
-from vlbench.model_plans import ModelPlan, plan_model
-from vlbench.options import Options
+from vlbench.planning.jobs import Cell, Shelf, judge
+from vlbench.planning.models import ModelPlan, plan_model
+from vlbench.planning.options import Options
+from vlbench.planning.tasks import TaskPlan, plan_task
 from vlbench.results import Result
-from vlbench.session import Session
-from vlbench.specs import ModelSpec
-from vlbench.task_plans import TaskPlan, plan_task
+from vlbench.running.session import Session
 
 
 @dataclass(frozen=True, kw_only=True)

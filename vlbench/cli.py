@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vlbench.arguments import data_dirs, model_args, parser_of, spelled
+from vlbench.commands.parser import data_dirs, model_args, parser_of, spelled
 from vlbench.errors import OutputError, UnknownNameError, VlbenchError, WeightsError
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def _news() -> Iterator[None]:
 
 def _run(arguments: argparse.Namespace) -> int:
     from vlbench.bench import plan, run
-    from vlbench.leaderboard.reports import print_plan, print_report
-    from vlbench.progress import Bar
+    from vlbench.commands.progress import Bar
+    from vlbench.commands.reports import print_plan, print_report
 
     options = _options(arguments)
     models = list(dict.fromkeys(arguments.model.split(",")))
@@ -85,7 +85,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _options(arguments: argparse.Namespace) -> Any:
-    from vlbench.options import Options, default_cache
+    from vlbench.planning.options import Options, default_cache
 
     given = vars(arguments)
     names = ("name", "download", "include_path", "output", "batch_size", "device", "dtype")
@@ -112,7 +112,7 @@ def _exit_code(planned: Plan, report: Report, *, strict: bool) -> int:
 
 
 def _ls(arguments: argparse.Namespace) -> int:
-    from vlbench.listing import list_things
+    from vlbench.commands.listing import list_things
 
     rows = list_things(arguments.kind, arguments.include_path)
     if arguments.json:
@@ -126,8 +126,8 @@ def _ls(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from vlbench.catalog import load_catalog
-    from vlbench.listing import show_thing
+    from vlbench.catalog.catalog import load_catalog
+    from vlbench.commands.listing import show_thing
 
     if arguments.name in DRAWN:
         return _show_drawn(arguments)
@@ -151,7 +151,7 @@ def _show_drawn(arguments: argparse.Namespace) -> int:
 
 
 def _validate(arguments: argparse.Namespace) -> int:
-    from vlbench.validating import validate
+    from vlbench.commands.validation import validate
 
     found = validate(arguments.paths)
     for file, problem in found.items():
@@ -163,7 +163,7 @@ def _check(arguments: argparse.Namespace) -> int:
     from vlbench.bench import load_model
     from vlbench.check import check_adapter
     from vlbench.engine.processes import verdict
-    from vlbench.options import Options
+    from vlbench.planning.options import Options
 
     options = Options(
         model_args=model_args(arguments.model_args),
@@ -195,7 +195,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _leaderboard_show(arguments: argparse.Namespace) -> int:
-    from vlbench.leaderboard.boards import read_board
+    from vlbench.boards import read_board
     from vlbench.leaderboard.tables import board_tables
 
     files = [*arguments.output.glob("*.json"), *arguments.output.glob("summaries/*.json")]
@@ -211,7 +211,7 @@ def _leaderboard_show(arguments: argparse.Namespace) -> int:
 
 
 def _leaderboard_build(arguments: argparse.Namespace) -> int:
-    from vlbench.catalog import load_catalog
+    from vlbench.catalog.catalog import load_catalog
     from vlbench.leaderboard.building import begins, build
 
     if not any(arguments.output.glob("*.json")):

@@ -20,9 +20,9 @@ from transformers import VisualBertConfig, VisualBertForPreTraining
 from tiny import bert, words
 from tiny.training import Batch, Plan, Training, train
 from tiny.world import Examples, World
+from vlbench.adapter_kit.regions import pad_regions
 from vlbench.capabilities import Regions
 from vlbench.data.scenes.world import CATEGORIES, COLOURS, NOUNS, SIZES, TEXTURES, plural
-from vlbench.joint import pad_regions
 
 # Numbers of a proposal's vector, and those of its box that the adapter puts behind them.
 WIDTH, BOX_NUMBERS = 64, 6

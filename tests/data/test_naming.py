@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from coco_words import ANNOTATED, HELD_OUT
 
+from vlbench.catalog.specs import load_task
 from vlbench.data.annotations import Named
 from vlbench.data.naming import read_class_names, singulars
 from vlbench.errors import DataError
-from vlbench.specs import load_task
 
 TASKS = Path(__file__).parents[2] / "tasks" / "vsep"
 

@@ -1,7 +1,7 @@
 import pytest
 from sources import make_source
 
-from vlbench.catalog import load_catalog
+from vlbench.catalog.catalog import load_catalog
 from vlbench.cli import main
 from vlbench.leaderboard.building import build
 

@@ -8,7 +8,7 @@ from scipy.spatial.distance import pdist
 from scipy.stats import kendalltau, pearsonr, spearmanr
 from sklearn.manifold import TSNE
 
-from vlbench.leaderboard.boards import save_artifacts
+from vlbench.boards import save_artifacts
 from vlbench.leaderboard.similarities import joined, similarity_rows
 from vlbench.leaderboard.similarity_figures import map_figure
 from vlbench.leaderboard.summaries import build_summaries

@@ -8,9 +8,9 @@ from named_world import StaticWords
 from vlbench.engine import Engine
 from vlbench.engine.passes import Place
 from vlbench.engine.store import Store
-from vlbench.probes import object_label_alignment as alignment
-from vlbench.probes.entity_grounding import entity_grounding
-from vlbench.probes.heads import grounding
+from vlbench.probes.grounding import attention as grounding
+from vlbench.probes.grounding.entity_grounding import entity_grounding
+from vlbench.probes.vsep import object_label_alignment as alignment
 
 
 @pytest.fixture

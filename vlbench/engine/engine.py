@@ -14,9 +14,9 @@ import vlbench
 from vlbench.capabilities import offered
 from vlbench.data.records import Column
 from vlbench.digests import digest, source_digest
-from vlbench.engine.listening import Progress, Silence
 from vlbench.engine.passes import Apply, Compute, Encode, Place
 from vlbench.engine.processes import Processes
+from vlbench.engine.progress import Progress, Silence
 from vlbench.engine.store import Store, owned
 from vlbench.engine.tuning import tuned
 

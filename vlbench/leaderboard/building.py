@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from vlbench.catalog import Catalog
+from vlbench.catalog.catalog import Catalog
 from vlbench.leaderboard.figures import draw_figures
 from vlbench.leaderboard.head_figures import draw_heads
 from vlbench.leaderboard.summaries import build_summaries

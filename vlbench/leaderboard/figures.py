@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vlbench.leaderboard.boards import read_board
+from vlbench.boards import read_board
 from vlbench.leaderboard.charts import Panel, Point, chart, erase, save, styled
 from vlbench.leaderboard.summaries import publishable
 from vlbench.leaderboard.tables import condition

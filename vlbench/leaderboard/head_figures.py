@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from vlbench.leaderboard.boards import read_board
+from vlbench.boards import read_board
 from vlbench.leaderboard.charts import save
 
 # A row of the table of heads, or of a board.

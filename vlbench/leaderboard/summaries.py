@@ -9,9 +9,9 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
+from vlbench.boards import SCHEMA, read_board
 from vlbench.errors import SpecError
 from vlbench.files import write_whole
-from vlbench.leaderboard.boards import SCHEMA, read_board
 
 Row = Mapping[str, Any]
 

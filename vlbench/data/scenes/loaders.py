@@ -19,7 +19,7 @@ from vlbench.data.scenes.rows import Row, row, sizes
 from vlbench.data.scenes.storage import kept
 from vlbench.data.scenes.world import CATEGORIES, NOUNS, REGION_KIND, SIDE, VERSION
 from vlbench.data.tables import Table, made
-from vlbench.options import default_cache
+from vlbench.planning.options import default_cache
 
 LOGGER = logging.getLogger(__name__)
 

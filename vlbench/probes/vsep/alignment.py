@@ -22,8 +22,8 @@ from vlbench.errors import CannotDo, TooFewRows
 from vlbench.metrics.ranking import TIED, Choice, choose
 from vlbench.metrics.statistics import bootstrap_share
 from vlbench.nets.vsep import Recipe, Trained, directions, train
+from vlbench.probes.generalization.zero_shot import truncated
 from vlbench.probes.vsep.named_objects import NamedObjects, Sides, find_objects
-from vlbench.probes.zero_shot import truncated
 from vlbench.results import Score
 
 # Images compared at a time.

@@ -1,0 +1,209 @@
+import importlib.metadata
+import sys
+
+import pytest
+
+from vlbench.catalog.catalog import find_sources, load_catalog, shipped_source
+from vlbench.errors import SpecError, UnknownNameError
+
+TASK = """\
+version: 1
+probe: few_shot
+tags: [{tag}]
+data: {{loader: "a:b"}}
+primary: {{metric: accuracy}}
+"""
+
+
+def task(source, name, tag="ours", text=None):
+    file = source / "tasks" / "family" / f"{name}.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(TASK.format(tag=tag) if text is None else text)
+    return file
+
+
+def models(source, text):
+    file = source / "model_adapters" / "models.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def point_to(monkeypatch, value):
+    points = {"vlbench.sources": [importlib.metadata.EntryPoint("theirs", value, "any")]}
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points[group])
+
+
+@pytest.fixture
+def source(tmp_path):
+    task(tmp_path, "zz_one", "first")
+    task(tmp_path, "zz_two", "second")
+    task(tmp_path, "zz_both", text="group: [zz_one, zz_two]\ntags: [grouped]\n")
+    models(tmp_path, "zz-model: {adapter: 'x:Y'}\n")
+    return tmp_path
+
+
+def test_the_shipped_source_has_tasks_that_need_no_download():
+    catalog = load_catalog()
+    assert (shipped_source() / "tasks").is_dir()
+    assert {"few_shot_digits", "clustering_digits"} <= set(catalog.task_names(["embedded"]))
+
+
+def test_every_shipped_task_has_a_paper_and_a_description():
+    tasks = load_catalog().tasks.values()
+    assert [t.name for t in tasks if not (t.group or (t.paper and t.description))] == []
+
+
+def test_an_included_source_adds_its_tasks_and_models(source):
+    catalog = load_catalog([source])
+    assert catalog.tasks["zz_one"].source == source.resolve()
+    assert catalog.model("zz-model").adapter == "x:Y"
+    assert "few_shot_digits" in catalog.tasks
+
+
+@pytest.mark.parametrize("word", ["first", "zz_o*", "zz_on?"])
+def test_a_tag_and_a_glob_select_without_naming(source, word):
+    assert load_catalog([source]).task_names([word]) == {"zz_one": False}
+
+
+def test_a_name_is_named_by_the_user(source):
+    assert load_catalog([source]).task_names(["zz_one"]) == {"zz_one": True}
+
+
+def test_a_task_that_is_named_and_selected_is_named(source):
+    catalog = load_catalog([source])
+    assert catalog.task_names(["zz_*", "zz_two"]) == {"zz_one": False, "zz_two": True}
+    assert catalog.task_names(["zz_two", "zz_*"]) == {"zz_one": False, "zz_two": True}
+
+
+def test_a_group_stands_for_its_tasks(source):
+    assert load_catalog([source]).task_names(["zz_both"]) == {"zz_one": True, "zz_two": True}
+
+
+def test_all_selects_every_task_and_no_group(source):
+    catalog = load_catalog([source])
+    groups = {name for name, task in catalog.tasks.items() if task.group}
+    assert "zz_both" in groups
+    assert set(catalog.task_names(["all"])) == set(catalog.tasks) - groups
+
+
+def test_an_unknown_task_suggests_the_nearest(source):
+    with pytest.raises(UnknownNameError, match=r"no task, tag or glob is named 'zz_on'; .*zz_one"):
+        load_catalog([source]).task_names(["zz_on"])
+
+
+def test_an_unknown_tag_suggests_the_nearest(source):
+    with pytest.raises(UnknownNameError, match=r"named 'secnd'; did you mean second\?"):
+        load_catalog([source]).task_names(["secnd"])
+
+
+def test_an_unknown_model_suggests_the_nearest(source):
+    with pytest.raises(UnknownNameError, match=r"no model is named 'zz-modl'; did you mean zz-mod"):
+        load_catalog([source]).model("zz-modl")
+
+
+def test_all_unknown_tasks_stand_in_one_message(source):
+    with pytest.raises(UnknownNameError, match=r"(?s)qqq.*www"):
+        load_catalog([source]).task_names(["qqq", "www"])
+
+
+def test_the_tag_of_a_group_selects_its_tasks(source):
+    assert load_catalog([source]).task_names(["grouped"]) == {"zz_one": False, "zz_two": False}
+
+
+def test_a_tag_of_a_task_and_a_group_selects_all_of_both(source):
+    task(source, "zz_three", "grouped")
+    names = load_catalog([source]).task_names(["grouped"])
+    assert set(names) == {"zz_one", "zz_two", "zz_three"}
+
+
+def test_a_tag_that_is_a_number_leaves_the_message_whole(tmp_path):
+    task(tmp_path, "zz_one", "2021")
+    with pytest.raises((SpecError, UnknownNameError), match=r"qqq|zz_one\.yaml:3"):
+        load_catalog([tmp_path]).task_names(["qqq"])
+
+
+def test_a_task_in_two_sources_names_both_files(tmp_path):
+    one, two = task(tmp_path / "a", "zz"), task(tmp_path / "b", "zz")
+    with pytest.raises(SpecError, match=f"task 'zz' is in {one.resolve()} and {two.resolve()}"):
+        load_catalog([tmp_path / "a", tmp_path / "b"])
+
+
+def test_a_model_in_two_sources_names_both_files(tmp_path):
+    one = models(tmp_path / "a", "zz: {adapter: 'x:Y'}\n")
+    two = models(tmp_path / "b", "zz: {adapter: 'x:Z'}\n")
+    with pytest.raises(SpecError, match=f"model 'zz' is in {one.resolve()} and {two.resolve()}"):
+        load_catalog([tmp_path / "a", tmp_path / "b"])
+
+
+def test_a_source_given_twice_counts_once(source):
+    assert find_sources([source, source / ".." / source.name]) == find_sources([source])
+
+
+def test_a_folder_that_is_no_source_is_refused(tmp_path):
+    with pytest.raises(SpecError, match=f"{tmp_path}: a source has a folder tasks/ or model_ad"):
+        load_catalog([tmp_path])
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(SpecError, match="gone: a source has a folder tasks/"):
+        load_catalog([tmp_path / "gone"])
+
+
+def test_a_group_of_a_task_that_no_source_has_is_told_with_its_line(tmp_path):
+    task(tmp_path, "zz", text="tags: [x]\ngroup: [nowhere]\n")
+    with pytest.raises(SpecError, match=r"zz\.yaml:2: no task 'nowhere'"):
+        load_catalog([tmp_path])
+
+
+def test_a_group_holds_no_group(source):
+    task(source, "zz_outer", text="group: [zz_both]\n")
+    with pytest.raises(SpecError, match=r"zz_outer\.yaml:1: no task 'zz_both'"):
+        load_catalog([source])
+
+
+def test_all_problems_of_all_files_stand_in_one_message(tmp_path):
+    task(tmp_path, "zz_a", text="papr: x\n")
+    task(tmp_path, "zz_b", text="a: 1\na: 2\n")
+    models(tmp_path, "m: {}\n")
+    with pytest.raises(SpecError, match=r"(?s)zz_a.yaml:1: .*zz_b.yaml:2: .*models.yaml:1: "):
+        load_catalog([tmp_path])
+
+
+def test_the_package_of_an_entry_point_is_a_source(tmp_path, monkeypatch):
+    (tmp_path / "zz_theirs").mkdir()
+    (tmp_path / "zz_theirs" / "__init__.py").write_text("raise RuntimeError('imported')")
+    task(tmp_path / "zz_theirs", "zz_task")
+    monkeypatch.syspath_prepend(tmp_path)
+    point_to(monkeypatch, "zz_theirs")
+    assert load_catalog().tasks["zz_task"].source == (tmp_path / "zz_theirs").resolve()
+
+
+def test_an_installed_distribution_brings_its_source(tmp_path, monkeypatch):
+    info = tmp_path / "zz_dist-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: zz-dist\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[vlbench.sources]\nzz = zz_dist\n")
+    (tmp_path / "zz_dist").mkdir()
+    (tmp_path / "zz_dist" / "__init__.py").touch()
+    task(tmp_path / "zz_dist", "zz_installed")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "zz_installed" in load_catalog().tasks
+
+
+@pytest.mark.parametrize("value", ["zz_nowhere", "bisect"])
+def test_an_entry_point_that_is_no_package_is_named(monkeypatch, value):
+    point_to(monkeypatch, value)
+    with pytest.raises(SpecError, match=f"entry point 'theirs': '{value}' is not a package"):
+        load_catalog()
+
+
+def test_an_entry_point_below_an_absent_package_is_named(monkeypatch):
+    point_to(monkeypatch, "zz_nowhere.source")
+    with pytest.raises(SpecError, match=r"entry point 'theirs': 'zz_nowhere\.source'"):
+        load_catalog()
+
+
+def test_listing_tasks_imports_nothing_that_they_name(source):
+    load_catalog([source])
+    assert not {"x", "vlbench.probes.zz"} & set(sys.modules)

@@ -1,0 +1,213 @@
+import pytest
+
+from vlbench import capabilities
+from vlbench.catalog.specs import CAPABILITY_NAMES, load_models, load_task
+from vlbench.errors import SpecError
+
+TASK = """\
+version: 2
+probe: few_shot
+paper: "arXiv:0000.00000"
+description: words
+tags: [one, two]
+data: {loader: "a:b", root: x}
+model: {resize: 8}
+params: {shots: [1]}
+primary: {metric: accuracy, at: {shots: 1}}
+reference: [{model: m, metric: accuracy, value: 0.5}]
+x-note: {any: thing}
+"""
+
+
+@pytest.fixture
+def task(tmp_path):
+    def load(text):
+        file = tmp_path / "few_shot_x.yaml"
+        file.write_text(text)
+        (spec,) = load_task(file, tmp_path)
+        return spec
+
+    return load
+
+
+@pytest.fixture
+def models(tmp_path):
+    def load(text):
+        file = tmp_path / "models.yaml"
+        file.write_text(text)
+        return load_models(file, tmp_path)
+
+    return load
+
+
+def test_a_task_has_the_name_of_its_file_and_what_the_file_says(task, tmp_path):
+    spec = task(TASK)
+    assert (spec.name, spec.file, spec.source) == (
+        "few_shot_x",
+        tmp_path / "few_shot_x.yaml",
+        tmp_path,
+    )
+    assert (spec.version, spec.probe, spec.tags) == (2, "few_shot", ["one", "two"])
+    assert spec.primary == {"metric": "accuracy", "at": {"shots": 1}}
+
+
+def test_a_task_looks_beside_its_file_first(task, tmp_path):
+    assert task(TASK).folders[0] == tmp_path
+    assert set(task(TASK).folders) >= {tmp_path / "probes", tmp_path / "data"}
+
+
+def test_an_unknown_key_is_told_with_its_line_and_the_nearest(task):
+    with pytest.raises(
+        SpecError, match=r"few_shot_x\.yaml:3: unknown 'papr'; did you mean 'paper'"
+    ):
+        task(TASK.replace("paper:", "papr:"))
+
+
+def test_an_unknown_key_far_from_all_is_told_with_what_there_is(task):
+    with pytest.raises(SpecError, match=r"few_shot_x\.yaml:3: unknown 'zzz'; there are version, "):
+        task(TASK.replace("paper:", "zzz:"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("version: 2", "version: true", r":1: 'version' must be int, not True"),
+        ("version: 2", "version: 2.0", r":1: 'version' must be int, not 2\.0"),
+        ("version: 2", "version: '2'", r":1: 'version' must be int, not '2'"),
+        ("tags: [one, two]", "tags: one", r":5: 'tags' must be list, not 'one'"),
+        ("model: {resize: 8}", "model: [8]", r":7: 'model' must be dict, not \[8\]"),
+        ("params: {shots: [1]}", "params:", r":8: 'params' must be dict, not None"),
+        ("description: words", "description: 5", r":4: 'description' must be str, not 5"),
+    ],
+)
+def test_a_wrong_type_is_told_with_its_line(task, old, new, message):
+    with pytest.raises(SpecError, match=message):
+        task(TASK.replace(old, new))
+
+
+@pytest.mark.parametrize("key", ["version", "probe", "data", "primary"])
+def test_a_missing_key_is_named(task, key):
+    lines = [line for line in TASK.splitlines() if not line.startswith(f"{key}:")]
+    with pytest.raises(SpecError, match=rf"few_shot_x\.yaml: '{key}' is missing"):
+        task("\n".join(lines))
+
+
+def test_data_without_a_loader_are_told_with_their_line(task):
+    with pytest.raises(SpecError, match=r":6: 'loader' is missing"):
+        task(TASK.replace('loader: "a:b", ', ""))
+
+
+@pytest.mark.parametrize("primary", ["{}", "{metric: 5}", "{metric: a, shots: 1}", "{at: {k: 1}}"])
+def test_a_primary_is_a_metric_and_its_conditions(task, primary):
+    with pytest.raises(SpecError, match=r":9: 'primary' is \{metric: \.\.\., at: "):
+        task(TASK.replace("{metric: accuracy, at: {shots: 1}}", primary))
+
+
+def test_all_missing_keys_stand_in_one_message(task):
+    with pytest.raises(SpecError, match=r"(?s)'version' is missing.*'data' is missing.*'primary'"):
+        task("probe: few_shot\n")
+
+
+def test_unknown_keys_and_wrong_types_stand_in_one_message(task):
+    with pytest.raises(SpecError, match=r"(?s):1: 'version' must be int.*:3: unknown 'papr'"):
+        task(TASK.replace("paper:", "papr:").replace("version: 2", "version: two"))
+
+
+def test_unknown_and_missing_keys_stand_in_one_message(task):
+    with pytest.raises(SpecError, match=r"(?s)unknown 'prob'.*'primary' is missing"):
+        task("version: 1\nprob: few_shot\ndata: {loader: 'a:b'}\n")
+
+
+@pytest.mark.parametrize("at", ["5", "[shots]", "", "{shots: [1]}", "{shots: ~}", "{1: 2}"])
+def test_the_conditions_of_a_primary_are_a_mapping(task, at):
+    with pytest.raises(SpecError, match=r":9: "):
+        task(TASK.replace("at: {shots: 1}", f"at: {at}"))
+
+
+def test_a_loader_is_a_text(task):
+    with pytest.raises(SpecError, match=r":6: 'loader' must be str"):
+        task(TASK.replace('"a:b"', "5"))
+
+
+def test_a_tag_is_a_text(task):
+    with pytest.raises(SpecError, match=r":5: "):
+        task(TASK.replace("[one, two]", "[2021, two]"))
+
+
+def test_tags_that_are_no_list_are_told(task):
+    with pytest.raises(SpecError, match=r":5: 'tags' must be list, not 5"):
+        task(TASK.replace("[one, two]", "5"))
+
+
+def test_a_group_needs_no_probe(task):
+    assert task("group: [a, b]\ntags: [x]\n").group == ["a", "b"]
+
+
+def test_an_empty_group_is_refused(task):
+    with pytest.raises(SpecError, match="group"):
+        task("group: []\n")
+
+
+@pytest.mark.parametrize("member", ["[a]", "7"])
+def test_a_task_of_a_group_is_a_text(task, member):
+    with pytest.raises(SpecError, match=r":1: a task of a group must be str, not "):
+        task(f"group: [{member}]\n")
+
+
+def test_a_group_with_a_probe_is_refused(task):
+    with pytest.raises(SpecError, match="group"):
+        task("group: [a]\n" + TASK)
+
+
+def test_a_models_file_lists_its_models_in_order(models):
+    one, two = models("a: {adapter: 'x:Y', params: {k: 1}}\nb: {unavailable: withdrawn}\n")
+    assert (one.name, one.adapter, one.params) == ("a", "x:Y", {"k": 1})
+    assert (two.name, two.unavailable) == ("b", "withdrawn")
+
+
+def test_a_model_may_be_without_a_capability(models):
+    (model,) = models("a: {adapter: 'x:Y', without: [Classifier]}\n")
+    assert model.without == ["Classifier"]
+
+
+def test_being_without_what_is_no_capability_is_refused(models):
+    with pytest.raises(
+        SpecError, match=r":1: no capability is named 'Clasifier'; did you mean Classifier\?"
+    ):
+        models("a: {adapter: 'x:Y', without: [Clasifier]}\n")
+
+
+def test_every_capability_but_those_made_of_others_may_be_lacking():
+    named = {n for n, thing in vars(capabilities).items() if capabilities.is_capability(thing)}
+    assert named - {"DualEncoder"} == set(CAPABILITY_NAMES)
+
+
+def test_training_images_may_be_written_as_1_2e6(models):
+    (model,) = models("a: {adapter: 'x:Y', training_images: 1.2e6}\n")
+    assert model.training_images == 1_200_000
+
+
+def test_a_model_may_carry_keys_of_its_own(models):
+    (model,) = models("a: {adapter: 'x:Y', x-owner: us}\n")
+    assert model.adapter == "x:Y"
+
+
+def test_no_models_file_lists_no_models(tmp_path):
+    assert load_models(tmp_path / "models.yaml", tmp_path) == []
+
+
+@pytest.mark.parametrize("entry", ["{paper: p}", "5", "", "[adapter]"])
+def test_a_model_without_an_adapter_is_told_with_its_line(models, entry):
+    with pytest.raises(SpecError, match=r"models\.yaml:2: 'b' needs an adapter"):
+        models(f"a: {{adapter: 'x:Y'}}\nb: {entry}\n")
+
+
+def test_all_problems_of_a_models_file_stand_in_one_message(models):
+    text = "a: {adapter: 5}\nb: {}\nc:\n  adapter: x:Y\n  parms: {}\n  training_images: true\n"
+    with pytest.raises(SpecError) as caught:
+        models(text)
+    first, second, third, fourth = str(caught.value).splitlines()
+    assert first.endswith("models.yaml:1: 'adapter' must be str, not 5")
+    assert second.endswith("models.yaml:2: 'b' needs an adapter")
+    assert third.endswith("models.yaml:5: unknown 'parms'; did you mean 'params'?")
+    assert fourth.endswith("models.yaml:6: 'training_images' must be int or float, not True")

@@ -1,0 +1,226 @@
+import subprocess
+import sys
+
+import pytest
+
+from vlbench.catalog.strict_yaml import load_yaml, scalar
+from vlbench.errors import SpecError
+
+BOMB = "a: &a [x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+DEEP = """
+import sys
+from pathlib import Path
+from vlbench.catalog.strict_yaml import load_yaml
+load_yaml(Path(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    def write_and_load(text):
+        file = tmp_path / "a.yaml"
+        file.write_text(text, "utf-8")
+        return load_yaml(file)
+
+    return write_and_load
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-4", 1e-4),
+        ("1.5e+3", 1500.0),
+        ("-.5", -0.5),
+        ("2.", 2.0),
+        ("-7", -7),
+        ("+7", 7),
+        ("true", True),
+        ("false", False),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("no", "no"),
+        ("on", "on"),
+        ("yes", "yes"),
+        ("2020-01-01", "2020-01-01"),
+        ("12:30:00", "12:30:00"),
+        ("1_000", "1_000"),
+        ("1.2.3", "1.2.3"),
+        ("-", "-"),
+        (".", "."),
+        ("e5", "e5"),
+        ("clip-rn50", "clip-rn50"),
+    ],
+)
+def test_a_command_lines_word_is_read_as_its_kind(text, value):
+    assert (type(scalar(text)), scalar(text)) == (type(value), value)
+
+
+@pytest.mark.parametrize("text", ["1e-4", "-7", "true", "no", "on", "2020-01-01", "~", "0.5"])
+def test_a_file_and_the_command_line_read_a_word_alike(load, text):
+    value = load(f"a: {text}\n").values["a"]
+    assert (type(value), value) == (type(scalar(text)), scalar(text))
+
+
+def test_a_quoted_number_is_a_text(load):
+    assert load("{a: '5', b: \"true\", c: '~'}").values == {"a": "5", "b": "true", "c": "~"}
+
+
+def test_a_merge_key_is_a_key_like_any_other(load):
+    assert load("a: {<<: {b: 1}}").values == {"a": {"<<": {"b": 1}}}
+
+
+@pytest.mark.parametrize(("text", "value"), [("1E-4", 1e-4), ("True", True), ("NULL", None)])
+def test_the_other_spellings_of_the_core_schema_are_read_too(text, value):
+    assert scalar(text) == value
+
+
+def test_a_duplicate_key_is_refused_with_its_line(load):
+    with pytest.raises(SpecError, match=r"a\.yaml:3: duplicate key 'a'"):
+        load("a: 1\nb: 2\na: 3\n")
+
+
+def test_a_duplicate_key_deep_down_is_refused_with_its_line(load):
+    with pytest.raises(SpecError, match=r"a\.yaml:4: duplicate key 'shots'"):
+        load("params:\n  list:\n  - shots: 1\n    shots: 2\n")
+
+
+def test_an_anchor_is_refused_with_its_line(load):
+    with pytest.raises(SpecError, match=r"a\.yaml:2: anchors and aliases are refused"):
+        load("a: 1\nb: &x [2]\n")
+
+
+@pytest.mark.parametrize("text", ["a: &x {b: 1}", "&x a: 1", "a: &x 1", "a: *x"])
+def test_anchors_and_aliases_are_refused_wherever_they_stand(load, text):
+    with pytest.raises(SpecError, match=r"a\.yaml:1: anchors and aliases are refused"):
+        load(text)
+
+
+@pytest.mark.timeout(5)
+def test_nine_levels_of_aliases_are_refused_at_once(load):
+    with pytest.raises(SpecError, match="anchors and aliases are refused"):
+        load(BOMB)
+
+
+@pytest.mark.parametrize("tag", ["!foo", "!!binary", "!!timestamp", "!!python/name:os.system"])
+def test_the_tag_of_a_word_is_refused(load, tag):
+    with pytest.raises(SpecError, match=f"the tag .*{tag.strip('!')} is refused"):
+        load(f"a: {tag} b")
+
+
+@pytest.mark.parametrize(
+    "text", ["a: !foo [1]", "a: !!python/object:os.x {b: 1}", "!!set {a}", "a: !!omap [b: 1]"]
+)
+def test_the_tag_of_a_list_or_mapping_is_refused(load, text):
+    with pytest.raises(SpecError, match="tag"):
+        load(text)
+
+
+@pytest.mark.parametrize("tag", ["!!python/name:str", "!x:int", "!!str"])
+def test_a_tag_that_ends_like_a_plain_one_is_refused(load, tag):
+    with pytest.raises(SpecError, match="tag"):
+        load(f"a: {tag} 5")
+
+
+@pytest.mark.parametrize("text", ["a: !!int abc", "a: !!float abc"])
+def test_a_tag_that_does_not_fit_its_word_is_refused(load, text):
+    with pytest.raises(SpecError, match="tag"):
+        load(text)
+
+
+def test_a_refused_tag_is_told_with_its_line(load):
+    with pytest.raises(SpecError, match=r"a\.yaml:2: "):
+        load("a: 1\nb: !foo 2\n")
+
+
+def test_a_number_of_too_many_digits_is_refused_with_its_line(load):
+    with pytest.raises(SpecError, match=r"a\.yaml:1: "):
+        load("a: " + "9" * 5000)
+
+
+def test_a_number_too_large_for_a_float_is_refused(load):
+    with pytest.raises(SpecError, match=r"a\.yaml:1: "):
+        load("a: 1e400")
+
+
+@pytest.mark.parametrize(
+    "text", ["a: " + "[" * 3000 + "]" * 3000, "a: " + "{a: " * 3000 + "}" * 3000]
+)
+def test_deep_nesting_is_refused(load, text):
+    with pytest.raises(SpecError, match=r"a\.yaml: nested too deeply"):
+        load(text)
+
+
+def test_nesting_that_would_overrun_the_stack_is_refused(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text("a:\n  " + "- " * 25_000)
+    command = [sys.executable, "-c", DEEP, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert "SpecError" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "- a\n- b\n", "just words", "5"])
+def test_what_is_not_a_mapping_is_refused(load, text):
+    with pytest.raises(SpecError, match=r"a\.yaml: wanted a mapping of keys to values"):
+        load(text)
+
+
+def test_undecodable_bytes_are_refused(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_bytes(b"a: \xff\xfe\n")
+    with pytest.raises(SpecError, match=r"a\.yaml: cannot be read: .*utf-8"):
+        load_yaml(file)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(SpecError, match=r"gone\.yaml: cannot be read"):
+        load_yaml(tmp_path / "gone.yaml")
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(SpecError, match="cannot be read"):
+        load_yaml(tmp_path)
+
+
+def test_broken_syntax_is_told_with_its_line(load):
+    with pytest.raises(SpecError, match=r"a\.yaml:2: not YAML: "):
+        load("a: 1\nb: ]\n")
+
+
+def test_a_second_document_is_refused(load):
+    with pytest.raises(SpecError, match=r"a\.yaml:2: not YAML: but found another document"):
+        load("a: 1\n---\nb: 2\n")
+
+
+def test_a_control_character_is_refused(load):
+    with pytest.raises(SpecError, match=r"not YAML: .*control characters"):
+        load("a: \x01b")
+
+
+@pytest.mark.parametrize("text", ["? [a, b]\n: 1", "{a: 1}: 2"])
+def test_a_key_that_is_no_word_is_refused_with_its_line(load, text):
+    with pytest.raises(SpecError, match=r"a\.yaml:2: a key must be a word or a number"):
+        load(f"x: 1\n{text}")
+
+
+def test_a_byte_order_mark_and_windows_lines_change_nothing(load):
+    document = load("\ufeffa: 1\r\nb: {c: 2}\r\n")
+    assert document.values == {"a": 1, "b": {"c": 2}}
+    assert document.lines == {("a",): 1, ("b",): 2, ("b", "c"): 2}
+
+
+def test_nested_keys_know_their_line(load, tmp_path):
+    document = load("a: 1\nparams:\n  shots:\n  - 1\n  trials: 2\n")
+    where = f"{tmp_path / 'a.yaml'}:"
+    assert document.where("params", "shots") == where + "3"
+    assert document.where("params", "trials") == where + "5"
+
+
+def test_a_key_that_is_not_there_has_the_line_of_what_holds_it(load, tmp_path):
+    document = load("a: 1\nparams:\n  shots: 1\n")
+    assert document.where("params", "gone", "deeper") == f"{tmp_path / 'a.yaml'}:2"
+    assert document.where("gone") == str(tmp_path / "a.yaml")

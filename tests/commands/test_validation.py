@@ -1,0 +1,169 @@
+import pytest
+from sources import MODELS, TASK, make_source, write
+
+from vlbench.catalog.catalog import shipped_source
+from vlbench.commands.validation import validate
+from vlbench.errors import UnknownNameError
+
+
+@pytest.fixture
+def source(tmp_path):
+    return make_source(tmp_path / "ours")
+
+
+def told(source, text, name="few_shot_colours"):
+    file = write(source / "tasks" / f"{name}.yaml", text)
+    return validate([file])[file]
+
+
+def test_what_is_shipped_is_right():
+    found = validate([shipped_source() / "tasks", shipped_source() / "model_adapters"])
+    assert {file.name: problem for file, problem in found.items() if problem} == {}
+    assert "few_shot_digits.yaml" in {file.name for file in found}
+
+
+def test_every_file_below_a_folder_is_looked_at(source):
+    found = validate([source])
+    assert found == {
+        source / "model_adapters" / "models.yaml": "",
+        source / "tasks" / "few_shot_colours.yaml": "",
+    }
+
+
+def test_data_and_weights_need_not_be_there(source):
+    assert told(source, TASK.replace("../images", "$VLBENCH_DATA/gone")) == ""
+
+
+def test_a_path_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(UnknownNameError, match=r"no file or folder .*gone\.yaml"):
+        validate([tmp_path / "gone.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ("version: 1", "version: one", 1, "'version' must be int, not 'one'"),
+        ("paper:", "papr:", 3, "unknown 'papr'; did you mean 'paper'?"),
+        ("few_shot\n", "few_shoot\n", 2, "'vlbench.probes.few_shoot' cannot be imported"),
+        ("few_shot\n", "few_shot:fewshot\n", 2, "no 'fewshot'; did you mean 'few_shot'?"),
+        ("image_folder:image", "image_foldr:image", 5, "cannot be imported"),
+        ("root: ../images", "roots: x", 5, "unknown 'roots'; did you mean 'root'?"),
+        ("root: ../images", "root: 5", 5, "'root' must be Path, not 5"),
+        ("trials: 2", "trial: 2", 6, "unknown 'trial'; did you mean 'trials'?"),
+        ("shots: [1]", "shots: [1.5]", 6, r"'shots' must be list[int], not [1.5]"),
+        ("trials: 2", "trials: true", 6, "'trials' must be int, not True"),
+        ("shots: [1], ", "", 6, "'shots' is missing"),
+    ],
+)
+def test_a_problem_is_told_with_file_and_line(source, old, new, line, message):
+    problem = told(source, TASK.replace(old, new))
+    assert f"few_shot_colours.yaml:{line}: " in problem
+    assert message in problem
+
+
+def test_all_problems_of_a_task_are_told(source):
+    problem = told(source, TASK.replace("trials: 2", "trial: 2").replace("root:", "roots:"))
+    assert [line.rpartition(": ")[2] for line in problem.splitlines()] == [
+        "unknown 'trial'; did you mean 'trials'?",
+        "unknown 'roots'; did you mean 'root'?",
+        "'root' is missing",
+    ]
+
+
+def test_a_probe_beside_the_task_is_found(source):
+    write(source / "tasks" / "zz_look.py", "def zz_look(model, data, engine, *, k: int): ...\n")
+    text = TASK.replace("few_shot\n", "zz_look\n").replace("{shots: [1], trials: 2}", "{k: x}")
+    assert "few_shot_colours.yaml:6: 'k' must be int, not 'x'" in told(source, text)
+
+
+def test_a_probe_that_breaks_when_imported_is_told(source):
+    write(source / "probes" / "zz_look.py", "import zz_nowhere\n")
+    problem = told(source, TASK.replace("few_shot\n", "zz_look\n"))
+    assert "'zz_look' cannot be imported: ModuleNotFoundError: No module named 'zz_n" in problem
+
+
+def test_a_model_with_a_wrong_argument_is_told_with_its_line(source):
+    text = MODELS + "wrong: {adapter: 'colours:MeanColour', params: {shft: 1}}\n"
+    file = write(source / "model_adapters" / "models.yaml", text)
+    problem = validate([file])[file]
+    assert "models.yaml:6: wrong: unknown 'shft'; did you mean 'shift'?" in problem
+
+
+def test_all_wrong_models_of_a_file_are_told(source):
+    lines = "one: {adapter: 'colours:Colour'}\ntwo: {adapter: 'nowhere:A'}\n"
+    file = write(source / "model_adapters" / "models.yaml", lines)
+    one, two = validate([file])[file].splitlines()
+    assert ":1: 'colours' has no 'Colour'" in one
+    assert ":2: 'nowhere' cannot be imported" in two
+
+
+def test_an_unavailable_model_is_no_problem(source):
+    file = write(source / "model_adapters" / "models.yaml", "gone: {unavailable: 'withdrawn'}\n")
+    assert validate([file]) == {file: ""}
+
+
+def test_a_file_outside_a_source_is_looked_at_alone(tmp_path):
+    file = write(tmp_path / "zz.yaml", TASK)
+    assert validate([file]) == {file: ""}
+
+
+def test_a_file_that_is_no_yaml_is_told(source):
+    assert "not YAML" in told(source, "a: [\n")
+
+
+def test_a_folder_without_yaml_files_finds_nothing(tmp_path):
+    assert validate([tmp_path]) == {}
+
+
+def test_a_companion_that_no_source_has_is_told(source):
+    text = "from vlbench.capabilities import TextEncoder\n"
+    text += "def zz_look(model, data, engine, *, other: TextEncoder): ...\n"
+    write(source / "probes" / "zz_look.py", text)
+    task = TASK.replace("few_shot\n", "zz_look\n").replace(
+        "{shots: [1], trials: 2}", "{other: wrds}"
+    )
+    assert "no model is named 'wrds'; did you mean words?" in told(source, task)
+
+
+def test_a_companion_that_lacks_what_is_asked_is_told(source):
+    text = "from vlbench.capabilities import TextEncoder\n"
+    text += "def zz_look(model, data, engine, *, other: TextEncoder): ...\n"
+    write(source / "probes" / "zz_look.py", text)
+    given = "{other: mean-colour}"
+    task = TASK.replace("few_shot\n", "zz_look\n").replace("{shots: [1], trials: 2}", given)
+    assert "few_shot_colours.yaml:6: mean-colour has no TextEncoder" in told(source, task)
+
+
+def test_a_companion_that_no_source_has_is_told_with_its_line(source):
+    text = "from vlbench.capabilities import TextEncoder\n"
+    text += "def zz_look(model, data, engine, *, other: TextEncoder): ...\n"
+    write(source / "probes" / "zz_look.py", text)
+    task = TASK.replace("few_shot\n", "zz_look\n").replace(
+        "{shots: [1], trials: 2}", "{other: wrds}"
+    )
+    assert "few_shot_colours.yaml:6: " in told(source, task)
+
+
+def test_the_problem_of_one_file_is_not_told_of_another(source):
+    right = source / "tasks" / "few_shot_colours.yaml"
+    wrong = write(source / "tasks" / "zz_wrong.yaml", "papr: x\n")
+    found = validate([source / "tasks"])
+    assert (found[right], "unknown 'papr'" in found[wrong]) == ("", True)
+
+
+def test_a_group_of_nothing_known_is_told(tmp_path):
+    file = write(tmp_path / "zz_group.yaml", "group: [zz_nowhere]\n")
+    assert "zz_nowhere" in validate([file])[file]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"vlbench.data.image_folder:image_folder"', "5"),
+        ('"vlbench.data.image_folder:image_folder"', '"math:pi"'),
+        ("few_shot\n", "os.path:sep\n"),
+        ("{shots: [1], trials: 2}", "{shots: [1], 2: 3}"),
+    ],
+)
+def test_what_names_no_function_is_told_with_its_line(source, old, new):
+    assert "few_shot_colours.yaml:" in told(source, TASK.replace(old, new))

@@ -1,0 +1,119 @@
+"""The small models that come with vlbench: they keep the contract, and their cards are true."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from vlbench.catalog.catalog import load_catalog
+from vlbench.check import check_adapter
+from vlbench.data.scenes import VERSION
+from vlbench.data.scenes.world import CATEGORIES, NOUNS, plural
+from vlbench.planning.models import plan_model
+from vlbench.planning.options import Options
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = ROOT / "model_adapters" / "tiny"
+FOLDERS = {
+    "tiny-clip": "clip",
+    "tiny-rn": "rn",
+    "tiny-rn-robust": "rn-robust",
+    "tiny-bert": "bert",
+    "tiny-visualbert": "visualbert",
+    "tiny-word2vec": "word2vec",
+}
+ROWS = 120
+every_model = pytest.mark.parametrize("name", FOLDERS)
+
+
+def card(name):
+    return json.loads((TINY / FOLDERS[name] / "card.json").read_text("utf-8"))
+
+
+def load(name):
+    """Return the adapter of a line of models.yaml."""
+    plan = plan_model(load_catalog(), name, Options())
+    return plan.adapter(device=torch.device("cpu"), **plan.params())
+
+
+@every_model
+def test_a_small_model_keeps_every_promise(name):
+    regions = load_catalog().models[name].regions
+    findings = check_adapter(load(name), region_width=regions.get("width", 2048))
+    assert [finding for finding in findings if not finding.ok] == []
+
+
+def test_all_small_models_together_are_small():
+    sizes = [file.stat().st_size for file in TINY.rglob("*") if file.is_file()]
+    assert 0 < sum(sizes) <= 10_000_000
+
+
+@every_model
+def test_a_card_says_what_was_done(name):
+    content = card(name)
+    known = {"name": "scenes", "version": VERSION, "seed": 0, "split": "train"}
+    assert content["name"] == name
+    assert known.items() <= content["data"].items()
+    assert content["data"]["images"] + content["data"]["texts"] > 0
+    training = content["training"]
+    # The robust one starts from a trained model, on attacks that grow.
+    assert name == "tiny-rn-robust" or training["last_loss"] < training["first_loss"]
+    assert min(training[k] for k in ("steps", "wall_seconds", "cpu_seconds", "threads")) > 0
+    assert content["cannot"]
+    assert {"torch", "python"} < content["libraries"].keys()
+
+
+@every_model
+def test_a_card_says_that_its_model_is_better_than_blind(name):
+    for measure, splits in card(name)["held_out"].items():
+        attacked = name == "tiny-rn" and "pgd" in measure
+        for row in splits.values():
+            assert (row["value"] - 4 * row["stderr"] > row["chance"]) is not attacked
+            assert row["value"] < 1
+        assert splits.keys() == {"val", "test"}
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_the_robust_classifier_withstands_what_the_other_does_not(split):
+    (measure,) = [name for name in card("tiny-rn")["held_out"] if "pgd" in name]
+    plain, robust = (card(n)["held_out"][measure][split] for n in ("tiny-rn", "tiny-rn-robust"))
+    assert robust["value"] > plain["value"] + 0.3
+
+
+def test_the_classifiers_name_the_categories_of_the_world():
+    assert load("tiny-rn").class_names() == list(CATEGORIES)
+    assert load("tiny-rn-robust").class_names() == list(CATEGORIES)
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_the_joint_model_fills_in_more_words_where_it_sees_the_right_image(split):
+    held_out = card("tiny-visualbert")["held_out"]
+    own, other = (
+        held_out[f"masked_token_accuracy{which}"][split] for which in ("", "_with_another_image")
+    )
+    assert own["value"] - 2 * own["stderr"] > other["value"] + 2 * other["stderr"]
+
+
+def test_every_noun_of_the_world_has_a_static_vector():
+    found = load("tiny-word2vec").encode_tokens([*NOUNS, *CATEGORIES, *map(plural, NOUNS)])
+    assert {len(tokens.spans) for tokens in found} == {1}
+
+
+@pytest.mark.parametrize("name", ["tiny-clip", "tiny-bert", "tiny-visualbert"])
+def test_every_noun_of_the_world_is_one_token(name):
+    assert set(load(name).count_tokens([*NOUNS, *CATEGORIES])) == {3}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("scenes_drawn")
+@every_model
+def test_a_slice_of_the_test_split_scores_what_the_card_says(name, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    rows = importlib.import_module("tiny.world").read("test", ROWS)
+    model = importlib.import_module("train_tiny").MODELS[name]
+    for measure, found in model.measure(TINY / FOLDERS[name], rows).items():
+        said = card(name)["held_out"][measure]["test"]["value"]
+        error = max(said * (1 - said), 0.01) ** 0.5 * found.n**-0.5
+        assert found.value == pytest.approx(said, abs=4 * error)

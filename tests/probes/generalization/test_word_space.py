@@ -1,0 +1,139 @@
+import numpy as np
+import pytest
+from fakes import ConstantModel, ReadsTheLabel, labelled_images
+from gensim.models import Word2Vec
+
+from vlbench.data.corpora import WordTests, with_corpus
+from vlbench.data.records import labels
+from vlbench.engine import Engine
+from vlbench.errors import CannotDo, DataError
+from vlbench.probes.generalization.word_space import word_space
+
+NAMES = ["dog", "boat", "chair"]
+OTHERS = ["ape", "bee", "cow", "doe", "elk", "fox", "gnu", "hen"]
+PAIRS = [
+    f"{a}\t{b}\t{i}" for i, (a, b) in enumerate(zip(OTHERS, OTHERS[1:] + NAMES[:1], strict=True))
+]
+QUESTIONS = (
+    ": family\nape bee cow doe\nape bee cow DOG\nape bee cow eel\n: gram1\nelk fox gnu eel\n"
+)
+SMALL = {"vector_size": 2, "vocabulary": 10, "epochs": 2}
+
+
+def data(folder, text=None, names=NAMES):
+    """Return 3 x 4 test images, with a corpus in which ten of the eleven words occur."""
+    rng = np.random.default_rng(0)
+    lines = rng.choice([*OTHERS, "dog", "boat"], (40, 12))
+    (folder / "corpus.txt").write_text(text or "\n".join(" ".join(line) for line in lines))
+    (folder / "questions.txt").write_text(QUESTIONS)
+    (folder / "pairs.txt").write_text("\n".join(PAIRS))
+    (folder / "few.txt").write_text("ape\tbee\t1\neel\tape\t2")
+    images = labelled_images(4, 4, 4, classes=NAMES)
+    words = [names[label] for label in labels(images.splits["test"]).tolist()]
+    pairs = [folder / "pairs.txt", folder / "few.txt"]
+    return with_corpus(
+        images, words, WordTests(folder / "corpus.txt", folder / "questions.txt", pairs)
+    )
+
+
+def probe(model, given, **params):
+    return word_space(model, given, Engine.for_tests(), **SMALL | params)
+
+
+def values(outcome):
+    return {(s.metric, *s.at.values()): s.value for s in outcome.scores}
+
+
+def by_gensim(folder, counts):
+    """Return the model that gensim trains with no word held."""
+    lines = [line.split() for line in (folder / "corpus.txt").read_text().splitlines()]
+    model = Word2Vec(vector_size=2, sg=1, min_count=1, workers=1, seed=0)
+    model.build_vocab_from_freq(counts)
+    model.train(lines, total_examples=len(lines), epochs=2)
+    return model.wv
+
+
+def frequent(folder, n=10):
+    words = (folder / "corpus.txt").read_text().split()
+    return sorted(dict.fromkeys(words), key=lambda word: -words.count(word))[:n]
+
+
+@pytest.mark.parametrize("vocabulary", [10, 500])
+def test_the_baseline_scores_what_gensim_says(tmp_path, vocabulary):
+    found = probe(ConstantModel(), data(tmp_path), vocabulary=vocabulary)
+    words = frequent(tmp_path) + [n for n in sorted(NAMES) if n not in frequent(tmp_path)]
+    twice = {name for name in NAMES if name in frequent(tmp_path)}
+    vectors = by_gensim(tmp_path, {word: 1 + (word in twice) for word in words})
+    pearson, spearman, _ = vectors.evaluate_word_pairs(str(tmp_path / "pairs.txt"))
+    assert values(found)["word_pair_pearson_unconstrained", "pairs"] == pearson[0]
+    assert values(found)["word_pair_spearman_unconstrained", "pairs"] == spearman[0]
+    score, _ = vectors.evaluate_word_analogies(str(tmp_path / "questions.txt"))
+    assert values(found)["analogy_accuracy_unconstrained", "semantic"] == score
+
+
+def test_words_may_count_as_often_as_they_occur(tmp_path):
+    found = probe(ConstantModel(), data(tmp_path), counts="true")
+    text = (tmp_path / "corpus.txt").read_text().split()
+    words = frequent(tmp_path) + [n for n in sorted(NAMES) if n not in frequent(tmp_path)]
+    vectors = by_gensim(tmp_path, {word: max(text.count(word), 1) for word in words})
+    pearson, _, _ = vectors.evaluate_word_pairs(str(tmp_path / "pairs.txt"))
+    assert values(found)["word_pair_pearson_unconstrained", "pairs"] == pearson[0]
+
+
+def test_a_constant_model_tells_visual_words_by_chance(tmp_path):
+    outcome = probe(ConstantModel(), data(tmp_path))
+    score = outcome.scores[-1]
+    assert (score.metric, score.n) == ("visual_word_accuracy", 12)
+    assert score.value == pytest.approx(1 / 3)
+    assert score.chance == 1 / 3
+    assert score.floors == pytest.approx({"majority_word": 1 / 3, "shuffled_labels": 1 / 3})
+    assert outcome.counts["ties"] == 12
+
+
+def test_a_model_that_reads_the_label_tells_every_visual_word(tmp_path):
+    outcome = probe(ReadsTheLabel(), data(tmp_path))
+    assert values(outcome)["visual_word_accuracy",] == 1
+    assert probe(ReadsTheLabel(), data(tmp_path)) == outcome
+
+
+def test_held_and_free_vectors_differ_and_the_free_ones_know_no_model(tmp_path):
+    one, other = (values(probe(m, data(tmp_path))) for m in (ConstantModel(), ReadsTheLabel()))
+    free = [key for key in one if key[0].endswith("_unconstrained")]
+    assert {key: one[key] for key in free} == {key: other[key] for key in free}
+    assert one["word_pair_pearson", "pairs"] != other["word_pair_pearson", "pairs"]
+
+
+def test_a_row_says_how_little_it_rests_on(tmp_path):
+    outcome = probe(ReadsTheLabel(), data(tmp_path))
+    assert outcome.notes == [
+        "corpus of 40 documents, 480 words: it has 2 of 3 visual words",
+        "only 2 of 3 semantic questions have all words in the vocabulary",
+        "only 0 of 1 morphology questions have all words in the vocabulary: no score",
+        "only 8 of 8 pairs of pairs have all words in the vocabulary",
+        "only 1 of 2 pairs of few have all words in the vocabulary: no score",
+    ]
+    assert not [key for key in values(outcome) if key[1:] in {("morphology",), ("few",)}]
+    assert outcome.counts["questions_semantic"] == 3
+    assert outcome.counts["visual_words_in_corpus"] == 2
+
+
+def test_a_class_without_a_word_is_counted(tmp_path):
+    outcome = probe(ReadsTheLabel(), data(tmp_path, names=["dog", "", "chair"]))
+    assert outcome.counts["classes_without_word"] == 1
+    assert (outcome.counts["visual_words"], outcome.scores[-1].n) == (2, 8)
+
+
+def test_a_corpus_that_lacks_every_visual_word_is_refused(tmp_path):
+    with pytest.raises(DataError, match="none of the 3 visual words"):
+        probe(ReadsTheLabel(), data(tmp_path, text="ape bee cow doe"))
+
+
+def test_more_dimensions_than_the_features_have_are_refused(tmp_path):
+    with pytest.raises(CannotDo, match="features of 3 dimensions cannot be reduced to 300"):
+        probe(ConstantModel(), data(tmp_path), vector_size=300)
+
+
+@pytest.mark.parametrize("params", [{"epochs": 0}, {"corpus_share": 0.0}, {"corpus_share": 1.1}])
+def test_nothing_to_train_on_is_refused(tmp_path, params):
+    with pytest.raises(ValueError, match=r"must be 1 or more; corpus_share .*: above 0, up to 1"):
+        probe(ReadsTheLabel(), data(tmp_path), **params)

@@ -1,0 +1,263 @@
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+from fakes import PlantedFeatures, labelled_images
+from torch.nn.functional import normalize
+
+from vlbench.data.records import labels
+from vlbench.engine import Engine
+from vlbench.errors import UnknownNameError
+from vlbench.probes.generalization.zero_shot import credit_among, zero_shot
+
+METRICS = ["accuracy", "accuracy_raw_prompt_mean"]
+RAW = "accuracy_raw_prompt_mean"
+
+
+class PlantedTowers(PlantedFeatures):
+    """Gives image number i row i of [N, D] features, and each text the vector planted for it."""
+
+    def __init__(self, images, texts):
+        super().__init__(images)
+        self.texts = texts
+
+    def encode_texts(self, texts):
+        return torch.stack([self.texts[text] for text in texts])
+
+    def similarity(self, images, texts):
+        return normalize(images, dim=1) @ normalize(texts, dim=1).T
+
+
+class Contrary(PlantedTowers):
+    """Finds the opposite similar."""
+
+    def similarity(self, images, texts):
+        return -super().similarity(images, texts)
+
+
+class Listener(PlantedTowers):
+    """Remembers the texts, and gives each the same vector."""
+
+    def __init__(self, images):
+        super().__init__(images, {})
+        self.heard = []
+
+    def encode_texts(self, texts):
+        self.heard += texts
+        return torch.ones(len(texts), 2)
+
+
+class CutsTexts(PlantedTowers):
+    """Reads four words of a text."""
+
+    context_length = 4
+
+    def count_tokens(self, texts):
+        return [len(text.split()) for text in texts]
+
+
+def probe(model, data, **params):
+    return zero_shot(model, data, Engine.for_tests(), **params)
+
+
+def values(outcome):
+    return {score.metric: score.value for score in outcome.scores}
+
+
+def animals(*counts):
+    """Return so many test images of each class; they are numbers 1, 2, ..., after one of train."""
+    names = ["cat", "dog", "eel", "fox", "gnu", "hen", "ibis"][: len(counts)]
+    return labelled_images(*[1] * len(counts), test=counts, classes=names)
+
+
+def texts_of(data, vectors, prompt="a photo of a {}."):
+    named = zip(data.classes, vectors, strict=True)
+    return {prompt.format(name): vector for name, vector in named}
+
+
+def reading(data, prompt="a photo of a {}."):
+    """Return a model for which each class is an axis."""
+    axes = torch.eye(len(data.classes))
+    label = [label for split in ("train", "test") for label in data.splits[split]["label"]]
+    return PlantedTowers(axes[label], texts_of(data, axes, prompt))
+
+
+def by_numpy(images, texts, right, normalised):
+    """Return top-1 and top-5 shares for [N, D] images and [C, P, D] texts, in float64."""
+    images, texts = images.double().numpy(), texts.double().numpy()
+    if normalised:
+        texts = texts / np.linalg.norm(texts, axis=-1, keepdims=True)
+    means = texts.mean(1)
+    cosines = images @ (means / np.linalg.norm(means, axis=1, keepdims=True)).T
+    places = (-cosines).argsort(1).argsort(1)[range(len(right)), right]
+    return (places == 0).mean(), (places < 5).mean()
+
+
+def test_a_model_that_knows_every_name_is_always_right():
+    data = animals(3, 1, 4, 2, 2, 5, 3)
+    found = values(probe(reading(data), data))
+    assert found == {"accuracy": 1.0, RAW: 1.0, "accuracy_top5": 1.0}
+
+
+def test_a_model_that_takes_cats_for_dogs_is_right_on_the_rest():
+    data = animals(3, 2, 5)
+    model = reading(data)
+    cat, dog, eel = model.texts.values()
+    model.texts = texts_of(data, [dog, cat, eel])
+    assert values(probe(model, data)) == dict.fromkeys(METRICS, 0.5)
+
+
+@pytest.mark.parametrize("counts", [(4,) * 7, (9, 1, 3, 2, 5, 1, 7)])
+@pytest.mark.parametrize("vector", [(0.3, -0.7, 0.1), (0.7, 0.3, 0.0), (0.0, 0.0, 0.0)])
+def test_a_constant_model_scores_chance_by_every_metric(counts, vector):
+    data = animals(*counts)
+    same, other = torch.tensor(vector), torch.tensor((0.3, -0.7, 0.1))
+    images = same.expand(7 + sum(counts), -1)
+    outcome = probe(PlantedTowers(images, texts_of(data, [other] * 7)), data)
+    assert values(outcome) == pytest.approx({"accuracy": 1 / 7, RAW: 1 / 7, "accuracy_top5": 5 / 7})
+    assert [s.chance for s in outcome.scores] == pytest.approx([1 / 7, 1 / 7, 5 / 7])
+    assert outcome.counts == {"n": 28, "ties": 28}
+    assert "the vectors of all images are the same" in outcome.notes[0]
+
+
+def test_images_that_are_all_the_same_score_chance_whatever_the_texts():
+    data = animals(7, 2, 1)
+    model = PlantedTowers(torch.eye(3)[[0] * 13], texts_of(data, torch.eye(3)))
+    assert values(probe(model, data)) == pytest.approx(dict.fromkeys(METRICS, 1 / 3))
+
+
+def test_texts_that_are_all_the_same_score_chance_whatever_the_images():
+    data = animals(100, 2, 3, 1, 2, 1, 1)
+    rng = torch.Generator().manual_seed(0)
+    text = torch.randn(64, generator=rng)
+    images = torch.randn(117, 64, generator=rng)
+    images -= (images @ text).outer(text) / text.square().sum()
+    outcome = probe(PlantedTowers(images, texts_of(data, [text] * 7)), data)
+    assert values(outcome) == pytest.approx({"accuracy": 1 / 7, RAW: 1 / 7, "accuracy_top5": 5 / 7})
+    assert outcome.notes == []
+
+
+def test_two_names_with_one_vector_share_the_credit():
+    data = animals(2, 2, 4)
+    model = reading(data)
+    model.texts["a photo of a dog."] = model.texts["a photo of a cat."]
+    # A cat is half right; a dog is at right angles to all three: a third; an eel is right.
+    assert values(probe(model, data))["accuracy"] == pytest.approx((2 / 2 + 2 / 3 + 4) / 8)
+
+
+def test_a_long_vector_of_one_prompt_counts_more_in_the_mean_of_raw_vectors():
+    # dog is (1, 0) and 9 x (0, 1): at 45 degrees as a mean of directions, at 84 of raw vectors.
+    # cat is at 70 degrees. An image at 50 is nearer to dog by directions, to cat by raw vectors.
+    data, angle = animals(0, 1), torch.deg2rad(torch.tensor([0.0, 0.0, 50.0, 70.0]))
+    *images, cat = torch.stack([angle.cos(), angle.sin()], dim=1)
+    dog, long = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 9.0])
+    texts = {"cat": cat, "a cat": cat, "dog": dog, "a dog": long}
+    model = PlantedTowers(torch.stack(images), texts)
+    assert values(probe(model, data, prompts=["{}", "a {}"])) == {"accuracy": 1.0, RAW: 0.0}
+
+
+def test_every_score_is_numpys_on_random_vectors():
+    data, rng = animals(*[40] * 7), torch.Generator().manual_seed(3)
+    images = torch.randn(7 + 280, 6, generator=rng)
+    texts = torch.randn(7, 3, 6, generator=rng) * torch.rand(7, 3, 1, generator=rng)
+    prompts = ["{}", "a {}", "the {} is a {}"]
+    named = [prompt.replace("{}", name) for name in data.classes for prompt in prompts]
+    model = PlantedTowers(images, dict(zip(named, texts.flatten(0, 1), strict=True)))
+    found, right = values(probe(model, data, prompts=prompts)), labels(data.splits["test"])
+    first, among = by_numpy(images[7:], texts, right, normalised=True)
+    raw, _ = by_numpy(images[7:], texts, right, normalised=False)
+    assert found == pytest.approx({"accuracy": first, "accuracy_top5": among, RAW: raw})
+    assert first != raw
+
+
+def test_the_models_own_similarity_decides():
+    data = animals(2, 3)
+    knows = reading(data)
+    model = Contrary(knows.features, knows.texts)
+    assert values(probe(model, data))["accuracy"] == 0.0
+
+
+def test_many_images_are_compared_in_blocks_alike(monkeypatch):
+    data, rng = animals(9, 8, 7), torch.Generator().manual_seed(0)
+    texts = texts_of(data, torch.randn(3, 4, generator=rng))
+    model = PlantedTowers(torch.randn(27, 4, generator=rng), texts)
+    whole = probe(model, data)
+    monkeypatch.setattr("vlbench.probes.generalization.zero_shot.BLOCK", 15)
+    assert probe(model, data) == whole
+
+
+def test_credit_among_guesses_is_the_mean_over_every_order_of_tied_ones():
+    scores = torch.tensor([[3.0, 1.0, 1.0, 1.0, 0.0], [2.0, 2.0, 2.0, 2.0, 2.0]])
+    orders = list(permutations(range(5)))
+    for right in range(5):
+        found = credit_among(scores, torch.tensor([right, right]), 3)
+        ranked = [[sorted(o, key=lambda c: -row[c])[:3] for o in orders] for row in scores]
+        shares = [np.mean([right in best for best in row]) for row in ranked]
+        assert found.tolist() == pytest.approx(shares)
+
+
+def test_other_prompts_and_names_can_be_given():
+    data = animals(2, 2)
+    model = reading(data)
+    model.texts = dict(zip(["das Katze", "das Hund"], torch.eye(2), strict=True))
+    outcome = probe(model, data, prompts="das {}", class_names=["Katze", "Hund"])
+    assert values(outcome) == dict.fromkeys(METRICS, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "first", "count"),
+    [("openai_imagenet", "a bad photo of a cat.", 80), ("simple_imagenet", "itap of a cat.", 7)],
+)
+def test_open_clips_prompts_can_be_named(prompts, first, count):
+    model = Listener(torch.eye(2)[[0, 1, 0, 1]])
+    probe(model, animals(1, 1), prompts=prompts)
+    assert (model.heard[0], len(set(model.heard))) == (first, 2 * count)
+
+
+def test_open_clips_names_of_imagenet_are_a_thousand():
+    with pytest.raises(ValueError, match="1000 class names for the 2 classes of the data"):
+        probe(reading(animals(1, 1)), animals(1, 1), class_names="openai_imagenet")
+
+
+def test_texts_that_the_model_cuts_are_counted():
+    data, prompts = animals(1, 1), ["a {}", "a very furry {}", "a very furry old {}"]
+    knows = reading(data)
+    texts = [texts_of(data, torch.eye(2), prompt) for prompt in prompts]
+    model = CutsTexts(knows.features, texts[0] | texts[1] | texts[2])
+    assert probe(model, data, prompts=prompts).counts["truncated_texts"] == 2
+
+
+def test_each_score_says_what_it_takes_to_judge_it():
+    outcome = probe(reading(animals(1, 2, 3, 4, 5, 6)), animals(1, 2, 3, 4, 5, 6))
+    by_metric = {score.metric: score for score in outcome.scores}
+    first, five = by_metric["accuracy"], by_metric["accuracy_top5"]
+    assert (first.n, first.chance, first.floors) == (21, 1 / 6, {"majority_class": 6 / 21})
+    assert (five.n, five.chance, five.floors) == (21, 5 / 6, {"majority_classes": 20 / 21})
+    assert first.ci95 == pytest.approx((0.8454, 1.0), abs=1e-4)
+
+
+def test_five_guesses_among_five_classes_are_no_score():
+    assert "accuracy_top5" not in values(probe(reading(animals(*[1] * 5)), animals(*[1] * 5)))
+
+
+def test_another_number_of_names_is_refused():
+    with pytest.raises(ValueError, match="1 class names for the 2 classes of the data"):
+        probe(reading(animals(1, 1)), animals(1, 1), class_names=["cat"])
+
+
+@pytest.mark.parametrize("prompts", ["openai", ["a {}", "openai"]])
+def test_a_prompt_without_a_place_for_the_name_is_refused(prompts):
+    message = "prompt 'openai' has no {} for the class's name; sets of prompts are openai_imagenet"
+    with pytest.raises(ValueError, match=message):
+        probe(reading(animals(1, 1)), animals(1, 1), prompts=prompts)
+
+
+def test_no_prompts_are_refused():
+    with pytest.raises(ValueError, match="no prompts; sets of prompts are openai_imagenet, simple"):
+        probe(reading(animals(1, 1)), animals(1, 1), prompts=[])
+
+
+def test_a_set_of_names_that_is_unknown_names_the_nearest():
+    with pytest.raises(UnknownNameError, match="did you mean openai_imagenet"):
+        probe(reading(animals(1, 1)), animals(1, 1), class_names="openai_imagenets")

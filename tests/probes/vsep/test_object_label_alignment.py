@@ -1,0 +1,225 @@
+from zlib import crc32
+
+import pytest
+import torch
+from named_world import Detects, PlantedWords, ReadsRegions, StaticWords, world
+from torch.nn.functional import normalize
+
+from vlbench.capabilities import Regions
+from vlbench.engine import Engine
+from vlbench.errors import CannotDo, DataError, TooFewRows
+from vlbench.probes.vsep.object_label_alignment import (
+    object_label_alignment,
+    object_label_alignment_regions,
+)
+
+WIDTH = 16
+NAMES = [f"thing{i}" for i in range(WIDTH)]
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def images(count, n, seed=1):
+    """Return images of n different things, category and word alike."""
+    rng = torch.Generator().manual_seed(seed)
+    rows = [torch.randperm(WIDTH, generator=rng)[:n].tolist() for _ in range(count)]
+    return [[(NAMES[i], NAMES[i]) for i in row] for row in rows]
+
+
+def planted(count=(400, 300, 100, 50), noise=0.0):
+    """Return data whose regions are their thing's direction and noise, and the directions."""
+    train = images(count[0], 1)
+    test = [im for n, c in zip((2, 3, 4), count[1:], strict=True) for im in images(c, n, seed=n)]
+    things = torch.tensor([NAMES.index(name) for im in (*train, *test) for name, _ in im])
+    directions = torch.linalg.qr(drawn(WIDTH, WIDTH)).Q
+    regions = directions[things] + noise * drawn(len(things), WIDTH, seed=5)
+    return world(train, test, regions), directions
+
+
+def rotated(directions):
+    rotation = torch.linalg.qr(drawn(WIDTH, WIDTH, seed=9)).Q
+    return StaticWords(dict(zip(NAMES, directions @ rotation, strict=True)))
+
+
+def probe(model, data, **params):
+    params = {"epochs": 30, "batch_size": 64} | params
+    return object_label_alignment(model, data, Engine.for_tests(), **params)
+
+
+def values(outcome, objects=2):
+    return {s.metric: s.value for s in outcome.scores if s.at == {"objects": objects}}
+
+
+def test_words_that_are_rotated_regions_are_all_found():
+    data, directions = planted()
+    outcome = probe(rotated(directions), data)
+    for n in (2, 3, 4):
+        found = values(outcome, n)
+        assert found["accuracy"] == found["accuracy_hungarian"] == found["accuracy_template"] == 1
+        assert found["template_drop"] == 0
+
+
+def test_noise_leaves_what_the_nearest_direction_finds():
+    data, directions = planted((1500, 2000, 10, 10), noise=0.5)
+    regions = [p.regions for p in data.splits["test"]["picture"]][:2000]
+    cosines = [
+        normalize(r.vectors, dim=1) @ directions[[NAMES.index(n) for n in r.labels]].T
+        for r in regions
+    ]
+    truth = torch.stack([c.argmax(1) == torch.arange(2) for c in cosines]).float().mean()
+    found = values(probe(rotated(directions), data, epochs=4))["accuracy"]
+    # What 1,500 pairs teach of the rotation is worth 0.02 less than the rotation itself.
+    assert 0.9 < truth < 0.95
+    assert truth - 0.03 < found < truth + 0.01
+
+
+def test_unrelated_vectors_score_chance():
+    data, _ = planted()
+    words = PlantedWords(lambda text, word: drawn(WIDTH, seed=crc32(f"{text} {word}".encode())))
+    for score in probe(words, data).scores:
+        if score.metric.startswith("accuracy"):
+            assert score.value == pytest.approx(score.chance, abs=0.12)
+
+
+@pytest.mark.parametrize("vector", [torch.zeros(8), torch.full((8,), 0.3), torch.arange(8.0)])
+def test_constant_words_score_chance(vector):
+    data, _ = planted((40, 30, 20, 10))
+    outcome = probe(StaticWords(dict.fromkeys(NAMES, vector)), data)
+    for score in outcome.scores:
+        assert score.value == pytest.approx(score.chance, abs=1e-9)
+    assert outcome.counts["ties"] == 2 * 30 + 3 * 20 + 4 * 10
+
+
+def test_constant_regions_score_chance():
+    train, test = images(40, 1), images(30, 2) + images(20, 3) + images(10, 4)
+    data = world(train, test, torch.ones(40 + 60 + 60 + 40, 5))
+    outcome = probe(StaticWords(dict(zip(NAMES, drawn(WIDTH, 8), strict=True))), data)
+    found = [s for s in outcome.scores if s.metric in {"accuracy", "accuracy_hungarian"}]
+    assert [s.value for s in found] == pytest.approx([s.chance for s in found])
+
+
+def test_the_floor_learned_from_shuffled_words_is_near_chance():
+    data, directions = planted()
+    (score,) = [s for s in probe(rotated(directions), data, objects=[2]).scores if s.floors]
+    assert score.floors["shuffled_words"] == pytest.approx(0.5, abs=0.15)
+
+
+def test_both_ways_round_it_is_the_same_probe():
+    data, directions = planted((60, 30, 20, 10), noise=0.5)
+    words, regions = rotated(directions), ReadsRegions()
+    engine, params = Engine.for_tests(), {"epochs": 3, "batch_size": 16}
+    one = object_label_alignment(words, data, engine, regions=regions, **params)
+    other = object_label_alignment_regions(regions, data, engine, words=words, **params)
+    assert one == other
+    assert one.scores == probe(words, data, **params).scores
+    assert one.notes == ["regions: the largest gold box of a category, encoded by the model"]
+
+
+def test_a_region_encoder_may_be_given_the_boxes_of_the_data():
+    data, directions = planted((60, 30, 20, 10))
+    outcome = probe(rotated(directions), data, regions=ReadsRegions(), boxes="detected", epochs=1)
+    assert outcome.notes[0].startswith("regions: boxes of the data, the surest")
+
+
+def test_other_boxes_are_refused():
+    data, directions = planted((60, 30, 20, 10))
+    with pytest.raises(ValueError, match="boxes 'silver'; there are gold, detected"):
+        probe(rotated(directions), data, boxes="silver")
+
+
+def test_a_template_that_confuses_words_drops():
+    data, directions = planted((200, 40, 20, 10))
+    words = rotated(directions)
+
+    def look_up(text, word):
+        return words.look_up(text, NAMES[0] if text.startswith("A photo of a ") else word)
+
+    found = values(probe(PlantedWords(look_up), data))
+    assert (found["accuracy"], found["accuracy_template"], found["template_drop"]) == (1, 0.5, 0.5)
+
+
+def test_a_static_encoders_template_is_the_mean_over_all_words_of_the_prompt():
+    # The prompt's own words are large: their mean makes all labels alike but for a millionth.
+    data, directions = planted((200, 40, 20, 10))
+    table = {n: directions[i] for i, n in enumerate(NAMES)}
+    table["photo"] = 1e9 * directions[0]
+    found = values(probe(StaticWords(table), data))
+    assert (found["accuracy"], found["accuracy_template"]) == (1, 0.5)
+
+
+def test_images_with_words_that_have_no_vector_are_left_out_and_counted():
+    train = [[("a", "a")]] * 3 + [[("b", "b")]] * 3 + [[("b", "blurb")]]
+    test = [[("a", "a"), ("b", "b")]] * 5 + [[("a", "a"), ("b", "blurb")]] * 2
+    data = world(train, test, drawn(7 + 14, 4))
+    table = {"a": drawn(3), "b": drawn(3, seed=2)}
+    counts = probe(StaticWords(table), data, objects=[2]).counts
+    assert counts["oov_words"] == counts["oov_images"] == 3
+    assert (counts["images_1"], counts["images_2"], counts["clusters"]) == (6, 5, 5)
+
+
+def test_captions_that_the_model_cuts_are_counted():
+    class ReadsFour(StaticWords):
+        context_length = 4
+
+        def count_tokens(self, texts):
+            return [len(text.split()) for text in texts]
+
+    # A number stands before the names: two are three words, four are five.
+    train, test = [[("a", "a")]] * 3, [[("a", "a"), ("b", "b")]] * 2
+    data = world(train, [*test, [("a", "a"), ("b", "b"), ("c", "c"), ("d", "d")]], drawn(11, 4))
+    model = ReadsFour({"a": drawn(3), "b": drawn(3, seed=2)})
+    assert probe(model, data, objects=[2]).counts["truncated_texts"] == 1
+
+
+def test_a_model_without_any_of_the_words_cannot():
+    data, _ = planted((10, 5, 4, 3))
+    with pytest.raises(CannotDo, match=f"no vector for any of {10 + 10 + 12 + 12} words"):
+        probe(StaticWords({}), data)
+
+
+def test_without_one_object_images_there_is_nothing_to_learn():
+    data = world([[("a", "a"), ("b", "b")]], [[("a", "a"), ("b", "b")]], drawn(4, 4))
+    with pytest.raises(TooFewRows, match="no train image has 1 object"):
+        probe(StaticWords({"a": drawn(3), "b": drawn(3)}), data, objects=[2])
+
+
+def test_without_images_of_so_many_objects_there_is_nothing_to_ask():
+    data, directions = planted((10, 5, 4, 3))
+    with pytest.raises(TooFewRows, match="no test image has 5 objects"):
+        probe(rotated(directions), data, objects=[2, 5])
+
+
+def test_a_detector_that_finds_nothing_leaves_nothing_to_learn():
+    data, directions = planted((10, 5, 4, 3))
+    blind = Detects(lambda r: Regions(r.boxes[:0], r.vectors[:0], r.scores[:0], [], r.size))
+    with pytest.raises(TooFewRows, match="no train image has 1 object"):
+        probe(rotated(directions), data, regions=blind)
+
+
+def test_unsure_regions_do_not_count():
+    data, directions = planted((10, 5, 4, 3))
+    unsure = Detects(lambda r: r._replace(scores=0.4 * r.scores))
+    with pytest.raises(TooFewRows, match="no train image has 1 object"):
+        probe(rotated(directions), data, regions=unsure, confidence=0.5)
+
+
+def test_regions_without_vectors_ask_for_a_companion():
+    data, directions = planted((10, 5, 4, 3))
+    bare = Detects(lambda r: r._replace(vectors=None))
+    with pytest.raises(DataError, match="regions have no vectors"):
+        probe(rotated(directions), data, regions=bare)
+
+
+def test_pictures_without_labels_ask_for_a_companion():
+    data, directions = planted((10, 5, 4, 3))
+    bare = Detects(lambda r: r._replace(labels=None))
+    with pytest.raises(DataError, match="no labelled regions"):
+        probe(rotated(directions), data, regions=bare)
+
+
+def test_one_object_is_nothing_to_choose_from():
+    data, directions = planted((10, 5, 4, 3))
+    with pytest.raises(ValueError, match=r"objects \[1, 2\]: wanted numbers of 2 or more"):
+        probe(rotated(directions), data, objects=[1, 2])

@@ -1,0 +1,99 @@
+import pytest
+import torch
+from named_world import PlantedWords, ReadsRegions, StaticWords, world
+
+from vlbench.engine import Engine
+from vlbench.errors import TooFewRows
+from vlbench.probes.vsep.patch_retrieval import patch_retrieval, patch_retrieval_regions
+
+WIDTH = 12
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def planted(images=30, train=600):
+    """Return data whose every region is of its own, and a model that knows each by its caption."""
+    one = [[("a", "a")], [("b", "b")]] * (train // 2)
+    two = [[("a", "a"), ("b", "b")]] * images
+    regions = drawn(train + 2 * images, WIDTH)
+    rotation = torch.linalg.qr(drawn(WIDTH, WIDTH, seed=9)).Q
+
+    def look_up(text, word):
+        if ":" in word:
+            return None
+        number, alone = int(text.split(":")[0]), len(text.split()) == 2
+        row = number if alone else train + 2 * number + "ab".index(word)
+        return regions[row] @ rotation
+
+    return world(one, two, regions), PlantedWords(look_up)
+
+
+def probe(model, data, **params):
+    params = {"epochs": 40, "batch_size": 100} | params
+    return patch_retrieval(model, data, Engine.for_tests(), **params)
+
+
+def test_words_that_carry_their_own_region_find_it():
+    data, words = planted()
+    first, fifth = probe(words, data).scores
+    assert first.value > 0.9
+    assert (first.at, fifth.at, first.n) == ({"k": 1}, {"k": 5}, 2)
+    assert (first.chance, fifth.chance) == (1 / 30, 5 / 30)
+    assert fifth.value >= first.value
+    assert len(first.draws) == 5
+    assert first.floors["shuffled_words"] < 0.2
+
+
+def test_static_words_score_chance():
+    data, _ = planted()
+    words = StaticWords({"a": drawn(5), "b": drawn(5, seed=2)})
+    scores = probe(words, data, epochs=2).scores
+    assert [s.value for s in scores] == pytest.approx([s.chance for s in scores])
+
+
+def test_regions_that_are_all_alike_score_chance():
+    data = world([[("a", "a")]] * 8, [[("a", "a"), ("b", "b")]] * 9, torch.ones(8 + 18, 4))
+    words = PlantedWords(lambda text, word: drawn(6, seed=len(text) + ord(word[0])))
+    scores = probe(words, data, epochs=2, pool=7).scores
+    assert [s.value for s in scores] == pytest.approx([1 / 7, 5 / 7])
+
+
+def test_a_category_with_fewer_images_uses_all_of_them():
+    two = [[("a", "a"), ("b", "b")]] * 6 + [[("a", "a"), ("c", "c")]]
+    data = world([[("a", "a")]] * 4, two, drawn(4 + 14, 4))
+    words = PlantedWords(lambda _, word: drawn(6, seed=ord(word[0])))
+    outcome = probe(words, data, epochs=1, pool=7, k=[1])
+    # seven of a, six of b; the only c has nothing to be told from
+    assert outcome.counts | {"categories": 2, "categories_short": 1, "smallest_pool": 6} == (
+        outcome.counts
+    )
+    assert outcome.scores[0].chance == pytest.approx((1 / 7 + 1 / 6) / 2)
+
+
+def test_the_same_seed_draws_the_same_images():
+    data, words = planted(train=100)
+    found = [probe(words, data, epochs=2, pool=10, seed=s) for s in (0, 0)]
+    assert found[0] == found[1]
+
+
+def test_both_ways_round_it_is_the_same_probe():
+    data, words = planted(train=50)
+    regions, engine = ReadsRegions(), Engine.for_tests()
+    one = patch_retrieval(words, data, engine, regions=regions, epochs=2)
+    assert one == patch_retrieval_regions(regions, data, engine, words=words, epochs=2)
+
+
+def test_categories_of_single_images_leave_nothing_to_rank():
+    data = world([[("a", "a")]], [[("a", "a"), ("b", "b")]], drawn(3, 4))
+    words = StaticWords({"a": drawn(3), "b": drawn(3)})
+    with pytest.raises(TooFewRows, match="no category has two images of 2 objects"):
+        probe(words, data)
+
+
+@pytest.mark.parametrize("params", [{"pool": 1}, {"draws": 0}, {"k": [0, 1]}])
+def test_nothing_to_draw_is_refused(params):
+    data, words = planted(train=50)
+    with pytest.raises(ValueError, match="wanted a pool of 2 or more, draws and k of 1 or more"):
+        probe(words, data, **params)

@@ -1,0 +1,330 @@
+import hashlib
+import json
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+from vlbench.boards import (
+    kept_row,
+    read_board,
+    refuse_clash,
+    require_writable,
+    save_artifacts,
+    write_result,
+)
+from vlbench.errors import IdentityClash, OutputError, SpecError
+from vlbench.results import Result, Score
+
+WRITER = """
+import sys
+from pathlib import Path
+from vlbench.boards import write_result
+from vlbench.results import Result, Score
+for i in range(20):
+    score = Score(metric="accuracy", value=0.5, n=4)
+    head = {"task": "t", "version": 1, "paper": "p", "primary": {"metric": "accuracy", "at": {}}}
+    model = f"{sys.argv[2]}-{i}"
+    write_result(Path(sys.argv[1]), Result(**head, model=model, status="ok", scores=[score]))
+"""
+
+
+def result(model="m", status="ok", comparable="c1", **rest):
+    given = {
+        "task": "t",
+        "version": 1,
+        "paper": "p",
+        "primary": {"metric": "accuracy", "at": {}},
+        "request": "r",
+        "scores": [Score(metric="accuracy", value=0.5, n=4)] if status == "ok" else [],
+        "provenance": {"weights": "w1", "adapter": "a1"},
+    }
+    return Result(model=model, status=status, comparable=comparable, **(given | rest))
+
+
+def written(folder, *results):
+    for one in results:
+        write_result(folder, one)
+    return [
+        (row["model"], row["status"], row["comparable"], row["reason"])
+        for row in read_board(folder / "t.json")["rows"]
+    ]
+
+
+def test_a_board_that_is_not_there_is_none(tmp_path):
+    assert read_board(tmp_path / "t.json") is None
+
+
+def test_a_board_has_every_key_of_the_contract(tmp_path):
+    write_result(tmp_path / "new", result())
+    board = json.loads((tmp_path / "new" / "t.json").read_text())
+    assert list(board) == ["schema", "task", "version", "paper", "primary", "rows"]
+    assert (board["schema"], board["task"], board["version"]) == (1, "t", 1)
+    assert set(board["rows"][0]) == {
+        *("model", "status", "reason", "comparable", "request", "scores", "counts"),
+        *("artifacts", "notes", "provenance", "run"),
+    }
+
+
+def test_nothing_but_boards_ends_in_json(tmp_path):
+    write_result(tmp_path, result())
+    save_artifacts(tmp_path, "t", "m", {"heads": torch.zeros(2)})
+    assert [path.name for path in tmp_path.glob("*.json")] == ["t.json"]
+    assert list((tmp_path / "artifacts").rglob("*.json")) == []
+
+
+def test_rows_are_known_by_model_and_comparable(tmp_path):
+    rows = written(tmp_path, result("b"), result("a"), result("a", comparable="c2"), result("b"))
+    assert [row[:3] for row in rows] == [("a", "ok", "c1"), ("a", "ok", "c2"), ("b", "ok", "c1")]
+
+
+def test_the_same_rows_in_any_order_make_the_same_board(tmp_path):
+    results = [result("b"), result("a", "failed"), result("c")]
+    written(tmp_path / "1", *results)
+    written(tmp_path / "2", *reversed(results))
+    assert (tmp_path / "1" / "t.json").read_bytes() == (tmp_path / "2" / "t.json").read_bytes()
+
+
+def test_a_new_ok_row_takes_the_place_of_the_old(tmp_path):
+    better = result(scores=[Score(metric="accuracy", value=0.75, n=4)])
+    assert len(written(tmp_path, result(), better)) == 1
+    assert read_board(tmp_path / "t.json")["rows"][0]["scores"][0]["value"] == 0.75
+
+
+@pytest.mark.parametrize("status", ["failed", "skipped"])
+@pytest.mark.parametrize("comparable", ["c1", ""])
+def test_a_row_without_scores_never_takes_the_place_of_an_ok_one(tmp_path, status, comparable):
+    rows = written(tmp_path, result(), result("m", status, comparable, reason="broke"))
+    assert rows == [("m", "ok", "c1", "")]
+
+
+@pytest.mark.parametrize("status", ["failed", "skipped"])
+def test_an_ok_row_takes_the_place_of_one_without_scores(tmp_path, status):
+    assert written(tmp_path, result("m", status, "", reason="broke"), result()) == [
+        ("m", "ok", "c1", "")
+    ]
+
+
+def test_the_last_reason_stands(tmp_path):
+    first, second = (result("m", "failed", "", reason=why) for why in ("one", "two"))
+    assert written(tmp_path, first, second) == [("m", "failed", "", "two")]
+
+
+def test_a_failed_row_leaves_the_rows_of_other_models(tmp_path):
+    assert [row[:2] for row in written(tmp_path, result("a"), result("b", "failed", ""))] == [
+        ("a", "ok"),
+        ("b", "failed"),
+    ]
+
+
+def test_an_older_version_moves_to_the_archive(tmp_path):
+    assert written(tmp_path, result("old"), result("new", version=2)) == [("new", "ok", "c1", "")]
+    archived = read_board(tmp_path / "archive" / "t.v1.json")
+    assert (archived["version"], [row["model"] for row in archived["rows"]]) == (1, ["old"])
+    assert read_board(tmp_path / "t.json")["version"] == 2
+
+
+def test_archived_rows_merge_with_those_already_there(tmp_path):
+    written(tmp_path, result("a"), result("b"), result("c", version=2))
+    (tmp_path / "t.json").unlink()
+    written(tmp_path, result("b", request="again"), result("c", version=2))
+    rows = read_board(tmp_path / "archive" / "t.v1.json")["rows"]
+    assert [(row["model"], row["request"]) for row in rows] == [("a", "r"), ("b", "again")]
+
+
+def test_a_result_of_an_older_version_leaves_the_newer_board(tmp_path):
+    written(tmp_path, result("new", version=2), result("old"))
+    board = read_board(tmp_path / "t.json")
+    assert (board["version"], [row["model"] for row in board["rows"]]) == (2, ["new"])
+    archived = read_board(tmp_path / "archive" / "t.v1.json")
+    assert (archived["version"], [row["model"] for row in archived["rows"]]) == (1, ["old"])
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "5", "null", "\x00", '{"schema": 1'])
+def test_what_is_no_board_is_refused_and_left_alone(tmp_path, text):
+    (tmp_path / "t.json").write_text(text)
+    with pytest.raises(SpecError, match=r"t\.json: is no board"):
+        write_result(tmp_path, result())
+    assert (tmp_path / "t.json").read_text() == text
+
+
+def test_undecodable_bytes_are_no_board(tmp_path):
+    (tmp_path / "t.json").write_bytes(b'{"schema": 1, "task": "\xff"}')
+    with pytest.raises(SpecError, match=r"t\.json: is no board: .*utf-8"):
+        read_board(tmp_path / "t.json")
+
+
+def test_a_folder_is_no_board(tmp_path):
+    with pytest.raises(SpecError, match=r"is no board: .*directory"):
+        read_board(tmp_path)
+
+
+@pytest.mark.parametrize("schema", ["2", '"1"', "null", "0"])
+def test_another_schema_is_refused(tmp_path, schema):
+    (tmp_path / "t.json").write_text(f'{{"schema": {schema}, "rows": []}}')
+    with pytest.raises(SpecError, match="is no board of schema 1; this vlbench reads no other"):
+        read_board(tmp_path / "t.json")
+
+
+@pytest.mark.parametrize("text", ['{"schema": 1}', '{"schema": 1, "task": "t", "rows": 5}'])
+def test_a_foreign_file_of_schema_1_is_refused(tmp_path, text):
+    (tmp_path / "t.json").write_text(text)
+    with pytest.raises(SpecError, match=r"t\.json: is no board"):
+        kept_row(tmp_path, "t", "m", "r")
+
+
+def test_the_row_that_answers_a_request_is_found(tmp_path):
+    written(tmp_path, result("a"), result("b", request="other"), result("c", "failed"))
+    assert kept_row(tmp_path, "t", "a", "r")["model"] == "a"
+    assert kept_row(tmp_path, "t", "b", "r") is None
+    assert kept_row(tmp_path, "t", "c", "r") is None
+
+
+def test_without_a_board_or_an_output_no_row_is_kept(tmp_path):
+    assert kept_row(tmp_path, "t", "m", "r") is None
+    assert kept_row(None, "t", "m", "r") is None
+
+
+@pytest.mark.parametrize("part", ["weights", "adapter"])
+def test_other_weights_or_another_adapter_under_one_name_clash(tmp_path, part):
+    write_result(tmp_path, result())
+    new = result(provenance={"weights": "w1", "adapter": "a1"} | {part: "other"})
+    with pytest.raises(IdentityClash, match=rf"t\.json: 'm' stands there with other {part}; give"):
+        refuse_clash(tmp_path, new)
+
+
+@pytest.mark.parametrize(
+    "standing", [result("m", "failed"), result("other"), result(comparable="c2")]
+)
+def test_a_failed_row_and_other_identities_do_not_clash(tmp_path, standing):
+    write_result(tmp_path, standing)
+    refuse_clash(tmp_path, result(provenance={"weights": "w2", "adapter": "a2"}))
+    assert len(read_board(tmp_path / "t.json")["rows"]) == 1
+
+
+def test_the_same_weights_and_adapter_do_not_clash(tmp_path):
+    write_result(tmp_path, result())
+    refuse_clash(tmp_path, result(request="another"))
+    assert len(read_board(tmp_path / "t.json")["rows"]) == 1
+
+
+def test_nothing_clashes_with_no_board(tmp_path):
+    refuse_clash(tmp_path, result())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_what_is_no_number_is_refused_and_the_board_stays(tmp_path, number):
+    write_result(tmp_path, result())
+    before = (tmp_path / "t.json").read_bytes()
+    with pytest.raises(ValueError, match="Out of range float values are not JSON compliant"):
+        write_result(tmp_path, result(run={"seconds": number}))
+    assert (tmp_path / "t.json").read_bytes() == before
+
+
+def test_a_tensor_becomes_safetensors(tmp_path):
+    tensor = torch.arange(6.0).reshape(2, 3).T.requires_grad_()
+    saved = save_artifacts(tmp_path, "t", "m", {"heads": tensor})
+    file = tmp_path / "artifacts" / "t" / "m" / "heads.safetensors"
+    checksum = "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()
+    assert saved == {
+        "heads": {"file": "artifacts/t/m/heads.safetensors", "sha256": checksum},
+    }
+    (loaded,) = load_file(file).values()
+    assert torch.equal(loaded, tensor.detach())
+
+
+def test_a_table_becomes_parquet(tmp_path):
+    table = pa.table({"layer": [1, 2], "score": [0.5, 0.25]})
+    saved = save_artifacts(tmp_path, "t", "m", {"scores": table})
+    file = tmp_path / saved["scores"]["file"]
+    assert saved["scores"]["sha256"] == "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()
+    assert (file.suffix, pq.read_table(file).equals(table)) == (".parquet", True)
+
+
+def test_a_picture_is_moved(tmp_path):
+    picture = tmp_path / "drawn.png"
+    Image.new("RGB", (4, 4), "red").save(picture)
+    content = picture.read_bytes()
+    saved = save_artifacts(tmp_path / "out", "t", "m", {"map": picture})
+    assert saved["map"]["file"] == "artifacts/t/m/map.png"
+    assert saved["map"]["sha256"] == "sha256:" + hashlib.sha256(content).hexdigest()
+    assert (tmp_path / "out" / saved["map"]["file"]).read_bytes() == content
+    assert not picture.exists()
+
+
+def test_no_artifacts_write_nothing(tmp_path):
+    assert save_artifacts(tmp_path, "t", "m", {}) == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("model", ["../../up", "a/b", "clip[weights=x.pt]", "a b:c"])
+def test_the_name_of_a_model_never_leaves_its_folder(tmp_path, model):
+    saved = save_artifacts(tmp_path, "t", model, {"heads": torch.zeros(1)})
+    file = tmp_path / saved["heads"]["file"]
+    assert file.resolve().parents[1] == (tmp_path / "artifacts" / "t").resolve()
+    assert file.is_file()
+
+
+def test_a_model_of_dots_never_leaves_its_folder(tmp_path):
+    saved = save_artifacts(tmp_path, "t", "..", {"heads": torch.zeros(1)})
+    file = (tmp_path / saved["heads"]["file"]).resolve()
+    assert file.is_relative_to((tmp_path / "artifacts" / "t").resolve())
+
+
+def test_the_name_of_an_artifact_never_leaves_its_folder(tmp_path):
+    saved = save_artifacts(tmp_path, "t", "m", {"../../../up": torch.zeros(1)})
+    (entry,) = saved.values()
+    assert (tmp_path / entry["file"]).resolve().is_relative_to(tmp_path / "artifacts")
+
+
+def test_the_artifacts_of_two_models_are_kept_apart(tmp_path):
+    one, two = (save_artifacts(tmp_path, "t", m, {"h": torch.zeros(1)}) for m in ("a b", "a_b"))
+    assert one["h"]["file"] != two["h"]["file"]
+
+
+def test_a_picture_that_cannot_be_moved_stays(tmp_path):
+    (tmp_path / "out").write_text("in the way")
+    (tmp_path / "drawn.png").write_bytes(b"picture")
+    with pytest.raises(OutputError, match="cannot write"):
+        save_artifacts(tmp_path / "out", "t", "m", {"map": tmp_path / "drawn.png"})
+    assert (tmp_path / "drawn.png").read_bytes() == b"picture"
+
+
+def test_an_artifact_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "artifacts").write_text("in the way")
+    with pytest.raises(OutputError, match=r"cannot write .*heads\.safetensors"):
+        save_artifacts(tmp_path, "t", "m", {"heads": torch.zeros(1)})
+
+
+@pytest.mark.timeout(120)
+def test_two_processes_at_once_lose_no_row(tmp_path):
+    commands = [[sys.executable, "-c", WRITER, str(tmp_path), name] for name in ("a", "b")]
+    runs = [subprocess.Popen(command) for command in commands]
+    assert [run.wait(100) for run in runs] == [0, 0]
+    models = {row["model"] for row in read_board(tmp_path / "t.json")["rows"]}
+    assert models == {f"{name}-{i}" for name in "ab" for i in range(20)}
+
+
+@pytest.mark.parametrize("folder", ["file", "file/deeper"])
+def test_a_file_in_place_of_the_output_is_told(tmp_path, folder):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OutputError, match=r"cannot write boards to .*file"):
+        require_writable(tmp_path / folder)
+
+
+def test_a_result_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OutputError, match=r"cannot write boards to .*file: (File|Not)"):
+        write_result(tmp_path / "file", result())
+
+
+def test_a_folder_that_can_be_written_is_made_and_left_empty(tmp_path):
+    require_writable(tmp_path / "a" / "b")
+    assert [path.name for path in (tmp_path / "a" / "b").iterdir() if path.name[0] != "."] == []
+    assert not (tmp_path / "a" / "b" / ".writable").exists()

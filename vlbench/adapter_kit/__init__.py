@@ -1,0 +1,1 @@
+"""What several adapters need: opening models, weights files, texts, regions, images."""

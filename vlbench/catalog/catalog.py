@@ -1,0 +1,130 @@
+"""What there is: tasks and models of all sources, read without importing what they name."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from vlbench.catalog.specs import ModelSpec, TaskSpec, load_models, load_task
+from vlbench.errors import SpecError, UnknownNameError, unknown
+
+ENTRY_POINTS = "vlbench.sources"
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Tasks and models by name."""
+
+    tasks: Mapping[str, TaskSpec]
+    models: Mapping[str, ModelSpec]
+
+    def task_names(self, wanted: Sequence[str]) -> dict[str, bool]:
+        """Return the tasks that names, tags, globs and `all` select; True: named by the user.
+
+        A group stands for its tasks. Raises UnknownNameError with the nearest names.
+        """
+        chosen: dict[str, bool] = {}
+        unknown_words = []
+        for word in wanted:
+            named = word in self.tasks
+            found = [word] if named else self._selected(word)
+            unknown_words += [] if found else [str(self._unknown(word))]
+            for name in found:
+                members = self.tasks[name].group or [name]
+                chosen |= {member: chosen.get(member, False) or named for member in members}
+        if unknown_words:
+            raise UnknownNameError("\n".join(unknown_words))
+        return chosen
+
+    def _selected(self, word: str) -> list[str]:
+        """Return the tasks that a tag, a glob or `all` selects; a tag may select groups too."""
+        tagged = [name for name, task in self.tasks.items() if word in task.tags]
+        single = [name for name, task in self.tasks.items() if not task.group]
+        return tagged or [n for n in single if word == "all" or fnmatchcase(n, word)]
+
+    def _unknown(self, word: str) -> UnknownNameError:
+        tags = {tag for task in self.tasks.values() for tag in task.tags}
+        return unknown("task, tag or glob", word, {*self.tasks, *tags, "all"})
+
+    def model(self, name: str) -> ModelSpec:
+        """Return a model by name. Raises UnknownNameError with the nearest names."""
+        if name not in self.models:
+            raise unknown("model", name, self.models)
+        return self.models[name]
+
+
+def shipped_source() -> Path:
+    """Return the folder with vlbench's own tasks: inside a wheel, or beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    return package if (package / "tasks").is_dir() else package.parent
+
+
+def find_sources(include: Sequence[Path] = ()) -> list[Path]:
+    """Return every source: shipped, of entry points, and included. Raises SpecError."""
+    found = [shipped_source()]
+    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        try:
+            spec = importlib.util.find_spec(point.module)
+        except ModuleNotFoundError:
+            spec = None
+        if spec is None or not spec.submodule_search_locations:
+            raise SpecError(f"entry point '{point.name}': '{point.value}' is not a package")
+        found.append(Path(spec.submodule_search_locations[0]))
+    for folder in include:
+        if not any((folder / part).is_dir() for part in ("tasks", "model_adapters")):
+            raise SpecError(f"{folder}: a source has a folder tasks/ or model_adapters/")
+        found.append(folder)
+    return list(dict.fromkeys(source.resolve() for source in found))
+
+
+def load_catalog(include: Sequence[Path] = ()) -> Catalog:
+    """Return all tasks and models. Raises SpecError with every problem of every file."""
+    catalog, problems = read_catalog(include)
+    if problems:
+        raise SpecError("\n".join(problems))
+    return catalog
+
+
+def read_catalog(include: Sequence[Path] = ()) -> tuple[Catalog, list[str]]:
+    """Return the tasks and models that can be read, and every problem with the others."""
+    problems: list[str] = []
+    tasks: dict[str, TaskSpec] = {}
+    models: dict[str, ModelSpec] = {}
+    for source in find_sources(include):
+        for file in sorted((source / "tasks").rglob("*.yaml")):
+            _add(tasks, _tolerant(problems, load_task, file, source), problems, "task")
+        listing = source / "model_adapters" / "models.yaml"
+        for model in _tolerant(problems, load_models, listing, source) or []:
+            _add(models, [model], problems, "model")
+    for task in tasks.values():
+        problems += group_problems(task, tasks)
+    return Catalog(tasks, models), problems
+
+
+def group_problems(task: TaskSpec, tasks: Mapping[str, TaskSpec]) -> list[str]:
+    """Return each member of a group that is no task."""
+    missing = [name for name in task.group if name not in tasks or tasks[name].group]
+    return [f"{task.document.where('group')}: no task '{name}'" for name in missing]
+
+
+def _add(
+    table: dict[str, Any], found: Sequence[Any] | None, problems: list[str], kind: str
+) -> None:
+    for spec in found or []:
+        if spec.name in table:
+            problems.append(f"{kind} '{spec.name}' is in {table[spec.name].file} and {spec.file}")
+        table.setdefault(spec.name, spec)
+
+
+def _tolerant(problems: list[str], load: Any, file: Path, source: Path) -> Any:
+    """Return what a file holds, or None with its problems noted."""
+    try:
+        return load(file, source)
+    except SpecError as error:
+        problems.append(str(error))
+        return None

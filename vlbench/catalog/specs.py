@@ -1,0 +1,195 @@
+"""Task and model files: what they may say, checked without importing what they name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from vlbench.catalog.strict_yaml import Document, load_yaml
+from vlbench.errors import SpecError, unknown
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """One task: a probe, its data and parameters; or a group of tasks."""
+
+    name: str
+    source: Path
+    document: Document
+    version: int = 1
+    probe: str = ""
+    paper: str = ""
+    description: str = ""
+    tags: Sequence[str] = ()
+    data: Mapping[str, Any] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
+    primary: Mapping[str, Any] = field(default_factory=dict)
+    reference: Sequence[Mapping[str, Any]] = ()
+    group: Sequence[str] = ()
+
+    @property
+    def file(self) -> Path:
+        """The YAML file."""
+        return self.document.file
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where its probe and its loader are looked up before they are imported."""
+        return [self.file.parent, self.source / "probes", self.source / "data", self.source]
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """One model: an adapter and its arguments."""
+
+    name: str
+    source: Path
+    document: Document
+    adapter: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    paper: str = ""
+    training_images: int | float | None = None
+    weights: str = ""
+    regions: Mapping[str, Any] = field(default_factory=dict)
+    without: Sequence[str] = ()
+    unavailable: str = ""
+
+    @property
+    def file(self) -> Path:
+        """The models.yaml that lists it."""
+        return self.document.file
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where its adapter is looked up before it is imported."""
+        return [self.file.parent]
+
+
+# Written out, because vlbench/capabilities.py imports torch; a test holds the two together.
+CAPABILITY_NAMES = (
+    *("ImageEncoder", "TextEncoder", "SharedSpace", "Classifier", "TokenEncoder"),
+    *("RegionEncoder", "Detector", "ImageTextScorer", "JointAttender", "MaskedLanguageModel"),
+)
+
+TASK_KEYS: dict[str, tuple[type, ...]] = {
+    "version": (int,),
+    "probe": (str,),
+    "paper": (str,),
+    "description": (str,),
+    "tags": (list,),
+    "data": (dict,),
+    "model": (dict,),
+    "params": (dict,),
+    "primary": (dict,),
+    "reference": (list,),
+    "group": (list,),
+}
+MODEL_KEYS: dict[str, tuple[type, ...]] = {
+    "adapter": (str,),
+    "params": (dict,),
+    "paper": (str,),
+    "training_images": (int, float),
+    "weights": (str,),
+    "regions": (dict,),
+    "without": (list,),
+    "unavailable": (str,),
+}
+
+
+def load_task(file: Path, source: Path) -> list[TaskSpec]:
+    """Return the task of a YAML file. Raises SpecError with all that is wrong with it."""
+    document = load_yaml(file)
+    values, problems = _checked(document, document.values, TASK_KEYS, ())
+    problems += _group_problems(document) if "group" in values else _probe_problems(document)
+    problems += _text_problems(document, "tags", "a tag")
+    if problems:
+        raise SpecError("\n".join(problems))
+    return [TaskSpec(file.stem, source, document, **values)]
+
+
+def _group_problems(document: Document) -> list[str]:
+    group, where = document.values["group"], document.where("group")
+    problems = [] if group else [f"{where}: 'group' is empty; name its tasks"]
+    problems += _text_problems(document, "group", "a task of a group")
+    if "probe" in document.values:
+        problems.append(f"{where}: a 'group' of tasks has no 'probe' of its own")
+    return problems
+
+
+def _text_problems(document: Document, key: str, what: str) -> list[str]:
+    """Return what is no text in a list; a key that holds no list is told elsewhere."""
+    values = document.values.get(key)
+    wrong = [v for v in values if not isinstance(v, str)] if isinstance(values, list) else []
+    return [f"{document.where(key)}: {what} must be str, not {value!r}" for value in wrong]
+
+
+def _probe_problems(document: Document) -> list[str]:
+    values = document.values
+    wanted = ("version", "probe", "data", "primary")
+    problems = [f"{document.file}: '{key}' is missing" for key in wanted if key not in values]
+    data, primary = values.get("data"), values.get("primary")
+    if isinstance(data, dict) and not isinstance(data.get("loader"), str):
+        found = f"must be str, not {data['loader']!r}" if "loader" in data else "is missing"
+        problems.append(f"{document.where('data', 'loader')}: 'loader' {found}")
+    if isinstance(primary, dict) and not _is_primary(primary):
+        problems.append(f"{document.where('primary')}: 'primary' is {{metric: ..., at: {{...}}}}")
+    return problems
+
+
+def _is_primary(primary: Mapping[str, Any]) -> bool:
+    named = isinstance(primary.get("metric"), str) and set(primary) <= {"metric", "at"}
+    at = primary.get("at", {})
+    pairs = at.items() if isinstance(at, dict) else [(None, at)]
+    return named and all(isinstance(k, str) and isinstance(v, str | int | float) for k, v in pairs)
+
+
+def load_models(file: Path, source: Path) -> list[ModelSpec]:
+    """Return the models that a models.yaml lists; none where there is no file."""
+    if not file.exists():
+        return []
+    document = load_yaml(file)
+    problems: list[str] = []
+    found: list[ModelSpec] = []
+    for name, entry in document.values.items():
+        if not isinstance(entry, dict) or not {"adapter", "unavailable"} & set(entry):
+            problems.append(f"{document.where(str(name))}: '{name}' needs an adapter")
+            continue
+        values, wrong = _checked(document, entry, MODEL_KEYS, (str(name),))
+        problems += wrong + _without_problems(document, str(name), entry.get("without"))
+        if not wrong:
+            found.append(ModelSpec(str(name), source, document, **values))
+    if problems:
+        raise SpecError("\n".join(problems))
+    return found
+
+
+def _checked(
+    document: Document,
+    values: Mapping[str, Any],
+    allowed: Mapping[str, tuple[type, ...]],
+    path: tuple[str, ...],
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the values without x- keys, and each unknown key and wrong type."""
+    problems = []
+    kept = {key: value for key, value in values.items() if not str(key).startswith("x-")}
+    for key, value in kept.items():
+        where = document.where(*path, str(key))
+        if key not in allowed:
+            near = get_close_matches(str(key), allowed, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(allowed)}"
+            problems.append(f"{where}: unknown '{key}'; {hint}")
+        elif type(value) not in allowed[key]:
+            names = " or ".join(kind.__name__ for kind in allowed[key])
+            problems.append(f"{where}: '{key}' must be {names}, not {value!r}")
+    return kept, problems
+
+
+def _without_problems(document: Document, name: str, without: Any) -> list[str]:
+    """Return what is no capability among those that a model is said to lack."""
+    wrong = [c for c in without if c not in CAPABILITY_NAMES] if isinstance(without, list) else []
+    where = document.where(name, "without")
+    return [f"{where}: {unknown('capability', str(c), CAPABILITY_NAMES)}" for c in wrong]

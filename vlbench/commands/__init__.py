@@ -1,0 +1,1 @@
+"""What the command line shows: its parser, listings, validation, progress and reports."""

@@ -1,0 +1,83 @@
+"""What `vlbench ls` and `vlbench show` tell, found without importing what they tell of."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from vlbench.catalog.catalog import Catalog, find_sources, load_catalog
+from vlbench.catalog.specs import ModelSpec, TaskSpec
+from vlbench.errors import SpecError, unknown
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def list_things(kind: str, include: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return what there is of tasks, models, probes or data: `name`, `tags`, `file`, and more."""
+    if kind in {"probes", "data"}:
+        folders = [PACKAGE / kind, *(source / kind for source in find_sources(include))]
+        wanted = _is_probe if kind == "probes" else _is_loader
+        return [row for folder in dict.fromkeys(folders) for row in _functions(folder, wanted)]
+    catalog = load_catalog(include)
+    specs = catalog.tasks if kind == "tasks" else catalog.models
+    return [_summary(specs[name]) for name in sorted(specs)]
+
+
+def show_thing(catalog: Catalog, name: str) -> dict[str, Any]:
+    """Return all that a task's or a model's file says. Raises UnknownNameError."""
+    if name in catalog.tasks:
+        task = catalog.tasks[name]
+        return {"name": name, "file": str(task.file), **task.document.values}
+    if name in catalog.models:
+        model = catalog.models[name]
+        values = {str(key): value for key, value in model.document.values.items()}[name]
+        return {"name": name, "file": str(model.file), **values}
+    raise unknown("task or model", name, {*catalog.tasks, *catalog.models})
+
+
+def _summary(spec: TaskSpec | ModelSpec) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": spec.name, "tags": [], "file": str(spec.file)}
+    if isinstance(spec, ModelSpec):
+        about = spec.unavailable and f"unavailable: {spec.unavailable}"
+        return row | {"adapter": spec.adapter, "about": about or spec.paper}
+    row["tags"] = list(spec.tags)
+    about = spec.description or (f"group of {', '.join(spec.group)}" if spec.group else spec.paper)
+    return row | {"probe": spec.probe, "about": about}
+
+
+def _functions(folder: Path, wanted: Any) -> Iterator[dict[str, Any]]:
+    """Yield the wanted public functions of a folder's files, read as text."""
+    for file in sorted(folder.rglob("*.py")):
+        for node in _parsed(file).body:
+            if isinstance(node, ast.FunctionDef) and node.name[0] != "_" and wanted(node):
+                about = (ast.get_docstring(node) or "").partition("\n")[0]
+                shipped = folder.parent == PACKAGE
+                inner = ".".join(file.relative_to(folder).with_suffix("").parts)
+                module = f"vlbench.{folder.name}.{inner}" if shipped else file.stem
+                name = f"{module}:{node.name}"
+                yield {"name": name, "tags": [], "file": str(file), "about": about}
+
+
+def _parsed(file: Path) -> ast.Module:
+    try:
+        return ast.parse(file.read_text("utf-8"))
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise SpecError(f"{file}: is no Python: {error}") from error
+
+
+def _is_probe(node: ast.FunctionDef) -> bool:
+    # A probe that does not say what it returns is one by its arguments.
+    named = [a.arg for a in node.args.args[:3]] == ["model", "data", "engine"]
+    return named and _returned(node) in {"Outcome", ""}
+
+
+def _is_loader(node: ast.FunctionDef) -> bool:
+    # YAML gives a loader keywords: what takes its arguments by place is a part of one.
+    return _returned(node) == "Data" and not node.args.args
+
+
+def _returned(node: ast.FunctionDef) -> str:
+    returned = ast.unparse(node.returns).strip("'\"") if node.returns else ""
+    return returned.rpartition(".")[2]

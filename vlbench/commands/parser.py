@@ -1,0 +1,158 @@
+"""What the command line says: options, their spellings and their values."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import vlbench
+from vlbench.catalog.strict_yaml import scalar
+from vlbench.errors import UnknownNameError
+
+Command = Callable[[argparse.Namespace], int]
+
+EXIT_CODES = """exit codes:
+  0  everything that could run ran
+  1  something failed, or nothing ran
+  2  an error in the command, in a file, or absent data of a task named by you
+"""
+
+
+def spelled(argv: Sequence[str]) -> list[str]:
+    """Return argv with `run` where it is left out, and options spelled with hyphens."""
+    words = []
+    for word in argv:
+        name, equals, value = word.partition("=")
+        words.append(name.replace("_", "-") + equals + value if word[:2] == "--" else word)
+    flat = bool(words) and words[0][:1] == "-" and words[0] not in {"-h", "--help", "--version"}
+    return ["run", *words] if flat else words
+
+
+def parser_of(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
+    """Return the parser of the whole command line; `commands` are what its words run."""
+    parser = argparse.ArgumentParser(
+        prog="vlbench",
+        description="Probe what vision and vision-and-language models know, and how.",
+        epilog="`vlbench --model NAME --tasks all` is short for `vlbench run ...`.\n\n"
+        + EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"vlbench {vlbench.__version__}")
+    words = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_run(words, commands["run"])
+    ls = _add(words, "ls", "list what there is", commands["ls"])
+    ls.add_argument("kind", choices=["tasks", "models", "probes", "data"])
+    about = "show what a task or a model is, or draw a sheet of scenes or objects"
+    show = _add(words, "show", about, commands["show"])
+    show.add_argument("name", metavar="TASK|MODEL|scenes|objects")
+    for listing in (ls, show):
+        listing.add_argument("--json", action="store_true", help="print JSON")
+    check = _add(words, "validate", "check task files and models.yaml", commands["validate"])
+    check.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+    check = _add(words, "check", "check that an adapter keeps the contract", commands["check"])
+    check.add_argument("model", metavar="MODEL")
+    _add_model_options(check)
+    boards = words.add_parser("leaderboard", help="look at boards").add_subparsers(required=True)
+    show = _add(boards, "show", "print boards as tables", commands["leaderboard show"])
+    show.add_argument("tasks", nargs="*", metavar="TASK", help="default: every board")
+    _add_output(show)
+    build = _add(
+        boards, "build", "write summaries of groups, and figures", commands["leaderboard build"]
+    )
+    _add_output(build)
+    return parser
+
+
+def _add(words: Any, name: str, about: str, command: Command) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = words.add_parser(name, help=about, description=about)
+    parser.set_defaults(command=command)
+    parser.add_argument(
+        "--include-path",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="DIR",
+        help="a folder with tasks/ and/or model_adapters/ of your own; may be repeated",
+    )
+    return parser
+
+
+def _add_model_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model-args", default="", metavar="K=V,...", help="adapter arguments")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
+    parser.add_argument("--dtype", default="float32", help="what adapters compute in")
+    parser.add_argument("--offline", action="store_true", help="do not even try to reach the hub")
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("leaderboards"),
+        metavar="DIR",
+        help="where boards are (default: ./leaderboards)",
+    )
+
+
+def _add_run(words: Any, command: Command) -> None:
+    run = _add(words, "run", "run models on tasks and write leaderboards", command)
+    run.add_argument(
+        "--model", required=True, metavar="NAME[,...]", help="names, or path/to/file.py:Class"
+    )
+    run.add_argument(
+        "--tasks", required=True, metavar="all|NAME|TAG|GLOB[,...]", help="which tasks to run"
+    )
+    _add_model_options(run)
+    run.add_argument("--name", help="the name of the rows, in place of the model's")
+    run.add_argument(
+        "--data-dir",
+        action="append",
+        default=[],
+        metavar="[NAME=]DIR",
+        help="where data lie: in place of $VLBENCH_DATA, or the root of one loader or task",
+    )
+    run.add_argument("--download", action="store_true", help="fetch data that can be fetched")
+    _add_output(run)
+    cache = run.add_mutually_exclusive_group()
+    cache.add_argument("--cache-dir", type=Path, metavar="DIR", help="default: ~/.cache/vlbench")
+    cache.add_argument("--no-cache", action="store_true", help="keep no features after the run")
+    run.add_argument(
+        "--batch-size",
+        type=_batch_size,
+        default=32,
+        metavar="N|auto",
+        help="images at a time (default: 32); auto: the fastest on a CPU, the most on a GPU",
+    )
+    run.add_argument("--limit", type=_positive, metavar="N", help="N rows a split; writes no board")
+    run.add_argument("--dry-run", action="store_true", help="print the plan and stop")
+    run.add_argument(
+        "--strict", action="store_true", help="exit 1 if anything is skipped or absent"
+    )
+    run.add_argument("--overwrite", action="store_true", help="run again what boards already hold")
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1, not '{text}'")
+    return int(text)
+
+
+def _batch_size(text: str) -> int | None:
+    return None if text == "auto" else _positive(text)
+
+
+def model_args(text: str) -> dict[str, Any]:
+    """Return the values of `k=v,...`, as YAML reads them. Raises UnknownNameError."""
+    pairs = [pair.partition("=") for pair in text.split(",") if pair]
+    for key, equals, _ in pairs:
+        if not equals:
+            raise UnknownNameError(f"--model-args wants k=v,...; '{key}' has no '='")
+    return {key.strip(): scalar(value) for key, _, value in pairs}
+
+
+def data_dirs(words: Sequence[str]) -> dict[str, Path]:
+    """Return folders by the name before `=`; without one, under the empty name."""
+    pairs = [word.partition("=") for word in words]
+    return {key if equals else "": Path(value if equals else key) for key, equals, value in pairs}

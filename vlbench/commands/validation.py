@@ -1,0 +1,78 @@
+"""What `vlbench validate` finds wrong with task files and models.yaml files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vlbench.catalog.catalog import Catalog, group_problems, read_catalog, shipped_source
+from vlbench.catalog.specs import load_models, load_task
+from vlbench.errors import SpecError, UnknownNameError
+from vlbench.planning.models import plan_model
+from vlbench.planning.options import Options
+from vlbench.planning.tasks import plan_task
+
+
+def validate(paths: Sequence[Path]) -> dict[Path, str]:
+    """Return every file below the paths with what is wrong with it; empty where nothing is.
+
+    Imports what the files name, but loads no weights and no data. Raises UnknownNameError for a
+    path that is not there.
+    """
+    found: dict[Path, str] = {}
+    for path in paths:
+        if not path.exists():
+            raise UnknownNameError(f"no file or folder {path}")
+        files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
+        found |= {file: _problem(file.resolve()) for file in files}
+    return found
+
+
+def _problem(file: Path) -> str:
+    source = _source(file)
+    problems: list[str] = []
+    try:
+        if file.name == "models.yaml":
+            models = {spec.name: spec for spec in load_models(file, source)}
+            known, _ = read_catalog(_others(source))
+            _check_models(Catalog({}, {**known.models, **models}), list(models), problems)
+        else:
+            _check_task(file, source)
+    except (SpecError, UnknownNameError) as error:
+        problems.append(str(error))
+    return "\n".join(problems)
+
+
+def _check_models(catalog: Catalog, names: Sequence[str], problems: list[str]) -> None:
+    for name in names:
+        try:
+            if not catalog.models[name].unavailable:
+                plan_model(catalog, name, Options()).params()
+        except (SpecError, UnknownNameError) as error:
+            problems.append(str(error))
+
+
+def _check_task(file: Path, source: Path) -> None:
+    known, _ = read_catalog(_others(source))
+    for task in load_task(file, source):
+        namesake = known.tasks.get(task.name)
+        if namesake and namesake.file != file:
+            raise SpecError(f"task '{task.name}' is in {namesake.file} and {file}")
+        catalog = Catalog({**known.tasks, task.name: task}, known.models)
+        problems = group_problems(task, catalog.tasks)
+        if problems:
+            raise SpecError("\n".join(problems))
+        if not task.group:
+            plan_task(catalog, task.name, named=True, options=Options())
+
+
+def _source(file: Path) -> Path:
+    """Return the source that a file belongs to: the folder above its tasks/ or model_adapters/."""
+    above = [p.parent for p in file.parents if p.name in {"tasks", "model_adapters"}]
+    return above[0] if above else file.parent
+
+
+def _others(source: Path) -> list[Path]:
+    """Return the source, where it is one and not vlbench's own."""
+    inside = any((source / part).is_dir() for part in ("tasks", "model_adapters"))
+    return [source] if inside and source != shipped_source() else []

@@ -1,0 +1,1 @@
+"""Names resolved once into jobs. Nothing here has side effects."""

@@ -1,0 +1,109 @@
+"""How to run: what the command line and `vlbench.evaluate` take."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vlbench.commands.parser import model_args
+from vlbench.engine.processes import local_device
+from vlbench.errors import UnknownNameError, unknown
+
+# The only variable that `data:` expands.
+DATA_VARIABLE = "$VLBENCH_DATA"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to run: the command line's options, under the same names."""
+
+    model_args: Mapping[str, Any] = field(default_factory=dict)
+    name: str | None = None
+    data_dir: Mapping[str, Path] = field(default_factory=dict)  # "" stands for every data set
+    download: bool = False
+    include_path: Sequence[Path] = ()
+    output: Path | None = None
+    cache_dir: Path | None = None  # None: nothing is kept after the run
+    batch_size: int | None = 32  # None: measured
+    device: str = "auto"
+    dtype: str = "float32"
+    limit: int | None = None
+    offline: bool = False
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that make no sense."""
+        for name in ("limit", "batch_size"):
+            number = getattr(self, name)
+            if number is not None and number < 1:
+                raise UnknownNameError(f"{name} must be 1 or more, not {number}")
+
+    @classmethod
+    def of(cls, **words: Any) -> Options:
+        """Return options given as Python users write them: folders as texts, `auto` as a text.
+
+        Raises UnknownNameError for an option that there is not, with the nearest.
+        """
+        known = cls.__dataclass_fields__
+        for name in words:
+            if name not in known:
+                raise unknown("option", name, known)
+        for name in ("output", "cache_dir"):
+            words[name] = words.get(name) and Path(words[name])
+        include, folders = words.get("include_path", ()), words.get("data_dir", {})
+        one = isinstance(include, str | Path)
+        words["include_path"] = [Path(folder) for folder in ([include] if one else include)]
+        named = {"": folders} if isinstance(folders, str | Path) else folders
+        words["data_dir"] = {name: Path(folder) for name, folder in named.items()}
+        if isinstance(words.get("model_args"), str):
+            words["model_args"] = model_args(words["model_args"])
+        if words.get("batch_size") == "auto":
+            words["batch_size"] = None
+        return cls(**words)
+
+    def expand(self, value: Any) -> Any:
+        """Return a value of `data:` with $VLBENCH_DATA replaced where it is known."""
+        if isinstance(value, dict):
+            return {k: self.expand(v) for k, v in value.items()}
+        if isinstance(value, list):
+            return [self.expand(v) for v in value]
+        root = self.data_dir.get("") or os.environ.get("VLBENCH_DATA")
+        if not isinstance(value, str) or not root:
+            return value
+        return value.replace(DATA_VARIABLE, str(Path(root).absolute()))
+
+    def torch_device(self) -> torch.device:
+        """Return this process's device; `auto` is its GPU where there is one."""
+        try:
+            device = local_device(self.device)
+            torch.zeros(1, device=device).item()
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            why = str(error).partition("\n")[0]
+            raise UnknownNameError(f"no device '{self.device}' here: {why}") from error
+        return device
+
+    def torch_dtype(self) -> torch.dtype:
+        """Return the dtype that adapters compute in."""
+        dtype = getattr(torch, self.dtype, None)
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise UnknownNameError(f"no dtype is named '{self.dtype}'; float32, bfloat16, float16")
+        return dtype
+
+    def workers(self) -> int:
+        """Return how many processes read and preprocess: a GPU must not wait for them.
+
+        On a CPU the model itself takes every core, and one process is as fast.
+        """
+        on_gpu = self.torch_device().type == "cuda"
+        return min(8, max(1, len(os.sched_getaffinity(0)) - 1)) if on_gpu else 0
+
+
+def default_cache() -> Path:
+    """Return where features and digests are kept unless the user says otherwise."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "vlbench"

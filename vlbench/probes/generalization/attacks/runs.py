@@ -1,0 +1,88 @@
+"""Attacks run batch by batch, so that a killed run goes on and processes share the work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vlbench.capabilities import Classifier, ImageEncoder
+from vlbench.data.records import Column
+from vlbench.digests import digest, source_digest
+from vlbench.engine import Engine
+from vlbench.probes.generalization.attacks.rpgd import Attack, perturb
+from vlbench.probes.generalization.attacks.victims import Victim
+
+
+class Batch(NamedTuple):
+    """Images that are attacked together, by their place among the images drawn."""
+
+    number: int
+    images: Column
+    right: Tensor
+    target: Tensor
+
+
+class Seen(NamedTuple):
+    """What a classifier's choices earn on N images, float64 [N], and which were tied, bool [N].
+
+    `right` is the credit where the right class is wanted, `target` where the target is.
+    """
+
+    right: Tensor
+    target: Tensor
+    tied: Tensor
+
+
+@dataclass(frozen=True)
+class Work:
+    """Attacks that are run batch by batch: each is stored as soon as it is done."""
+
+    model: Classifier | ImageEncoder
+    victim: Victim
+    batches: Sequence[Batch]
+    engine: Engine
+
+    def run(self, attack: Attack | None) -> Seen:
+        """Return what the classifier sees after an attack; None: of the images as they are."""
+
+        def attacked(batches: Sequence[Batch]) -> list[Tensor]:
+            return [self._one(batch, attack) for batch in batches]
+
+        if attack:
+            attacked.__name__ = f"{attack.norm} {attack.goal} {attack.epsilon:g}"
+        code = [source_digest(perturb), source_digest(Victim)]
+        libraries = {name: version(name) for name in ("eagerpy", "foolbox", "torch")}
+        key = {
+            "model": self.model,
+            "head": self.victim.head,
+            "attack": attack and attack._asdict(),
+            "code": code,
+            "libraries": libraries,
+            "device": self.engine.device.type,
+        }
+        known = [[b.number, b.images.key, b.images.rows, b.right, b.target] for b in self.batches]
+        column = Column(digest(known), "value", self.batches, range(len(self.batches)))
+        parts = self.engine.map(attacked, column, key=key, one_by_one=True)
+        right, target, tied = torch.cat(parts, dim=1)
+        return Seen(right, target, tied.bool())
+
+    def _one(self, batch: Batch, attack: Attack | None) -> Tensor:
+        """Return the credit of the right class and of the target, and ties, float64 [3, N]."""
+        pixels = pixels_of(self.model, batch, self.engine)
+        right, target = (label.to(self.engine.device) for label in (batch.right, batch.target))
+        if attack:
+            aim = right if attack.goal == "untargeted" else target
+            pixels = perturb(self.victim.logits, pixels, aim, attack, batch.number)
+        for_right, for_target = self.victim.choices(pixels, right, target)
+        rows = [for_right.credit, for_target.credit, for_right.tied.double()]
+        return torch.stack(rows).cpu()
+
+
+def pixels_of(model: Classifier | ImageEncoder, batch: Batch, engine: Engine) -> Tensor:
+    """Return float32 [N, 3, H, W] in [0, 1], where the engine computes."""
+    return torch.stack([model.preprocess(image) for image in batch.images]).to(engine.device)

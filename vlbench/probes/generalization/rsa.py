@@ -1,0 +1,188 @@
+"""Representational similarity: a model's matrix of distances between classes. arXiv:2104.08313, 4.
+
+Here each model stands alone: is its matrix reliable? `vlbench leaderboard build` compares models.
+`rsa` takes the mean feature of a class's test images, `rsa_text` the vector of its name in one
+sentence. The matrix is kept as the artifact `rdm`, condensed, beside the `classes` it is over.
+Departures: neither score is the paper's, which shows no model's own noise: `reliability` is the
+correlation between the matrices of two halves of each class's images, `prompt_reliability` that
+between two sentences. The paper also divides distances of one model by deviations of each dimension
+and of the others by one number: here a task has one rule for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vlbench.capabilities import ImageEncoder, TextEncoder, TokenEncoder
+from vlbench.data.records import Data, labels, value_column
+from vlbench.data.words import tokens_at
+from vlbench.engine import Engine
+from vlbench.errors import CannotDo, TooFewRows
+from vlbench.metrics.rdm import rdm_of_classes, rdm_of_vectors
+from vlbench.metrics.rdm_correlation import (
+    class_draws,
+    correlations,
+    interval,
+    permuted,
+    redrawn,
+    standardised,
+)
+from vlbench.probes.generalization.words.class_vectors import is_asked_whole
+from vlbench.results import Outcome, Score
+
+ClassRule = Literal["scalar", "per_dimension", "cosine", "correlation"]
+VectorRule = Literal["euclidean", "cosine", "correlation"]
+
+# With fewer there is one distance at most, which correlates with nothing.
+FEWEST_CLASSES = 3
+
+CONSTANT_NOTE = "all distances are the same: the matrix tells no classes apart, so chance"
+
+
+def rsa(
+    model: ImageEncoder,
+    data: Data,
+    engine: Engine,
+    *,
+    rdm: ClassRule = "scalar",
+    trials: int = 10,
+    seed: int = 0,
+) -> Outcome:
+    """Return the reliability of the matrix of class means of test images, and keep the matrix.
+
+    Each trial cuts every class's images into halves, the first the smaller where they are odd.
+    Raises TooFewRows, with the class, where one has fewer than two images, or than four where each
+    half must have a deviation of its own.
+    """
+    if trials < 1:
+        raise ValueError(f"{trials} trials; wanted 1 or more")
+    test, names = data.splits["test"], data.classes
+    _require_classes(names)
+    rows = _rows(labels(test), names, 4 if rdm == "per_dimension" else 2)
+    features = engine.features(model.encode_images, test["image"])
+    whole = rdm_of_classes(features, rows, names, rdm)
+    rng = np.random.default_rng(seed)
+    halves = [
+        [rdm_of_classes(features, half, names, rdm) for half in _halves(rows, rng)]
+        for _ in range(trials)
+    ]
+    score = _reliability("reliability", halves, len(names), seed)
+    return _outcome(score, whole, names, {"n": len(test), "clusters": len(names)})
+
+
+def rsa_text(  # noqa: PLR0913 - the YAML fills all but three
+    model: TokenEncoder | TextEncoder,
+    data: Data,
+    engine: Engine,
+    *,
+    prompt: str = "a photo of a {}.",
+    other_prompt: str = "a picture of a {}.",
+    synonyms: int = 2,
+    tokens: Literal["first", "mean"] = "first",
+    rdm: VectorRule = "euclidean",
+    seed: int = 0,
+) -> Outcome:
+    """Return how much of the matrix of class names stays under another prompt, and keep the matrix.
+
+    {} is the first `synonyms` of a class's names, in lower case, joined by a comma. Its vector is
+    that of its first token, or the mean over its tokens; where the model has vectors of whole texts
+    alone, or compares them with images as CLIP does, the sentence's. Raises CannotDo, with the
+    class, where no token of its name has a vector.
+    """
+    _require_classes(data.classes)
+    names = [", ".join(name.split(", ")[:synonyms]).lower() for name in data.classes]
+    vectors = [_sentences(model, engine, names, p, tokens) for p in (prompt, other_prompt)]
+    pair = [rdm_of_vectors(v, data.classes, rdm) for v in vectors]
+    score = _reliability("prompt_reliability", [pair], len(names), seed)
+    return _outcome(score, pair[0], data.classes, {"n": len(names)})
+
+
+def _require_classes(names: Sequence[str]) -> None:
+    if len(names) < FEWEST_CLASSES:
+        raise TooFewRows(f"{len(names)} classes; a correlation needs {FEWEST_CLASSES}")
+
+
+def _rows(label: NDArray[np.int64], names: Sequence[str], least: int) -> list[Tensor]:
+    """Return the rows of each class's images, int64 [n]."""
+    counts = np.bincount(label, minlength=len(names))
+    scarce = int(counts.argmin())
+    if counts[scarce] < least:
+        found = f"class '{names[scarce]}' has {counts[scarce]} images"
+        raise TooFewRows(f"{found}, halves need {least}")
+    order = torch.from_numpy(np.argsort(label, kind="stable"))
+    return list(torch.split(order, counts.tolist()))
+
+
+def _halves(rows: Sequence[Tensor], rng: np.random.Generator) -> list[list[Tensor]]:
+    """Return one half of each class's rows, and the other."""
+    mixed = [row[torch.from_numpy(rng.permutation(len(row)))] for row in rows]
+    return [[row[: len(row) // 2] for row in mixed], [row[len(row) // 2 :] for row in mixed]]
+
+
+def _sentences(
+    model: TokenEncoder | TextEncoder,
+    engine: Engine,
+    names: Sequence[str],
+    prompt: str,
+    tokens: str,
+) -> Tensor:
+    """Return the vector of each name put into a prompt, float32 [C, D]."""
+    if prompt.count("{}") != 1:
+        raise ValueError(f"prompt '{prompt}' must have one {{}} for the class's name")
+    start = prompt.index("{}")
+    texts = value_column([prompt.replace("{}", name) for name in names], "text")
+    if is_asked_whole(model):
+        return engine.features(model.encode_texts, texts)
+    assert isinstance(model, TokenEncoder)
+
+    def of_names(texts: Sequence[str], ends: Sequence[int]) -> list[Tensor]:
+        found = model.encode_tokens(texts)
+        inside = [tokens_at(f.spans, start, end) for f, end in zip(found, ends, strict=True)]
+        for text, end, kept in zip(texts, ends, inside, strict=True):
+            if not kept:
+                raise CannotDo(f"the model has no vector for '{text[start:end]}'")
+        last = 1 if tokens == "first" else None
+        return [f.vectors[kept[:last]].mean(0).cpu() for f, kept in zip(found, inside, strict=True)]
+
+    ends = value_column([start + len(name) for name in names])
+    return torch.stack(engine.map(of_names, texts, ends))
+
+
+def _reliability(metric: str, pairs: Sequence[Sequence[Tensor]], classes: int, seed: int) -> Score:
+    """Return the mean correlation of pairs of matrices, with all that it takes to judge it."""
+    draws = class_draws(classes, seed=seed)
+    arrays = [np.stack([matrix.numpy() for matrix in pair]) for pair in pairs]
+    values = [float(correlations(pair)[0, 1]) for pair in arrays]
+    bootstrap = np.mean([redrawn(pair, draws)[0, 1] for pair in arrays], axis=0)
+    return Score(
+        metric=metric,
+        value=float(np.mean(values)),
+        n=classes,
+        chance=0.0,
+        floors={"class_permutations": float(permuted(arrays[0], seed=seed)[0, 1])},
+        draws=values if len(values) > 1 else (),
+        unit="correlation",
+        **interval(bootstrap)._asdict(),
+    )
+
+
+def _outcome(score: Score, matrix: Tensor, names: Sequence[str], counts: dict[str, int]) -> Outcome:
+    zeros = int((matrix == 0).sum())
+    others: list[Any] = [
+        Score("zero_distances", zeros, len(matrix), unit="pairs", higher_is_better=False),
+        Score("n_classes", len(names), len(names), unit="classes"),
+    ]
+    constant = not standardised(matrix.numpy()).any()
+    return Outcome(
+        scores=[score, *others],
+        counts=counts,
+        artifacts={"rdm": matrix.float(), "classes": pa.table({"name": list(names)})},
+        notes=[CONSTANT_NOTE] if constant else [],
+    )
