@@ -20,8 +20,8 @@ import vlbench
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import Column
 from vlbench.engine import Engine
-from vlbench.engine.fingerprints import know
-from vlbench.engine.passes import Place
+from vlbench.engine.fingerprints import identified
+from vlbench.engine.settings import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.resolve import load_object
 
@@ -61,8 +61,12 @@ def bare_loop(model: object, images: Column) -> torch.Tensor:
 
 def through_engine(model: object, images: Column, folder: Path) -> torch.Tensor:
     """Return the features as a run gets them, written to an empty store."""
-    identity = know(model, {"weights": "random"}, CPU, torch.float32).identity
-    engine = Engine(Place(CPU, BATCH), store=Store(folder), identities={id(model): identity})
+    identity = identified(model, {"weights": "random"}, CPU, torch.float32).identity
+    engine = Engine(
+        ComputeSettings(CPU, batch_size=BATCH),
+        store=Store(folder),
+        identities={id(model): identity},
+    )
     return engine.features(model.encode_images, images)
 
 

@@ -20,7 +20,7 @@ from vlbench.capabilities import JointAttention, Picture, Regions
 from vlbench.data.annotations import Phrase
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine
-from vlbench.engine.passes import Place
+from vlbench.engine.settings import ComputeSettings
 from vlbench.probes.grounding.entity_grounding import entity_grounding
 
 REGIONS, WIDTH, WORDS, CAPTIONS, BATCH, ROUNDS = 36, 2_048, 12, 5, 8, 3
@@ -84,7 +84,12 @@ def made(images: int) -> Data:
 def peak(images: int) -> None:
     """Print the peak memory of this process after the probe, in MiB, on the CPU."""
     device = torch.device("cpu")
-    entity_grounding(Attender(device), made(images), Engine(Place(device, BATCH)), examples=0)
+    entity_grounding(
+        Attender(device),
+        made(images),
+        Engine(ComputeSettings(device, batch_size=BATCH)),
+        examples=0,
+    )
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
@@ -92,7 +97,7 @@ def compare(device: torch.device, images: int, batch: int) -> None:
     """Print both times of each round, and the ratio of the fastest of both."""
     model, data = Attender(device), made(images)
     vectors = data.splits["test"]["picture"][0].regions.vectors.expand(batch, -1, -1)
-    engine = Engine(Place(device, batch))
+    engine = Engine(ComputeSettings(device, batch_size=batch))
 
     @torch.no_grad()
     def bare() -> None:

@@ -1,8 +1,8 @@
 """Measure robustness against foolbox called directly on the same batches, as a ratio of times.
 
 Both attack 20 images of 16 x 16 in batches of 10 with LinfPGD, untargeted and targeted, at one
-epsilon, 20 steps each; the network has four convolutions and no trained weights. The probe looks
-at the images as they are and at what came out too: about (20 + 1) / 20 of the work.
+epsilon, 20 steps each; the network has four convolutions and no trained weights. The probe also
+classifies the images before and after the attacks: about (20 + 1) / 20 of the work.
 """
 
 import time
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine
+from vlbench.probes.generalization.attacks.rpgd import Descent
 from vlbench.probes.generalization.robustness import robustness
 
 IMAGES, SIDE, CLASSES, BATCH, STEPS, EPSILON = 20, 16, 10, 10, 20, 0.01
@@ -79,18 +80,18 @@ def main() -> None:
     right = torch.arange(IMAGES) % CLASSES
     rule = {"steps": STEPS, "rel_stepsize": 0.125}
     attack = foolbox.attacks.LinfPGD(random_start=True, **rule)
-    known = foolbox.PyTorchModel(model.net, bounds=(0, 1), device="cpu")
+    attacked = foolbox.PyTorchModel(model.net, bounds=(0, 1), device="cpu")
 
     def alone() -> None:
         for x, y in zip(pixels.split(BATCH), right.split(BATCH), strict=True):
-            attack(known, x, foolbox.criteria.Misclassification(y), epsilons=EPSILON)
+            attack(attacked, x, foolbox.criteria.Misclassification(y), epsilons=EPSILON)
             target = foolbox.criteria.TargetedMisclassification((y + 1) % CLASSES)
-            attack(known, x, target, epsilons=EPSILON)
+            attack(attacked, x, target, epsilons=EPSILON)
 
     def probe() -> None:
         sizes = {"linf": [EPSILON]}
-        usual = {"target_offset": 1, "images": None, "batch_size": BATCH}
-        robustness(model, data, Engine.for_tests(), epsilons=sizes, **usual, **rule)
+        usual = {"target_offset": 1, "sample": None, "attack": Descent(batch_size=BATCH, **rule)}
+        robustness(model, data, Engine.for_tests(), epsilons=sizes, **usual)
 
     probe()
     times = []

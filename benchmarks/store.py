@@ -14,8 +14,8 @@ from extraction import BATCH, CPU, make_images, make_model
 
 from vlbench.data.image_folder import image_folder
 from vlbench.engine import Engine
-from vlbench.engine.fingerprints import know
-from vlbench.engine.passes import Place
+from vlbench.engine.fingerprints import identified
+from vlbench.engine.settings import ComputeSettings
 from vlbench.engine.store import Store
 
 
@@ -34,11 +34,13 @@ class Timed(Store):
 def main(count: int) -> None:
     """Print the shares."""
     model = make_model()
-    identity = know(model, {"weights": "random"}, CPU, torch.float32).identity
+    identity = identified(model, {"weights": "random"}, CPU, torch.float32).identity
     with tempfile.TemporaryDirectory() as folder:
         images = image_folder(root=make_images(Path(folder) / "images", count)).splits["test"]
         store = Timed(Path(folder) / "store")
-        engine = Engine(Place(CPU, BATCH), store=store, identities={id(model): identity})
+        engine = Engine(
+            ComputeSettings(CPU, batch_size=BATCH), store=store, identities={id(model): identity}
+        )
         start = time.perf_counter()
         engine.features(model.encode_images, images["image"])
         passes = time.perf_counter() - start - store.seconds

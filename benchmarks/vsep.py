@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from vlbench.data.annotations import Named
 from vlbench.engine import Engine
-from vlbench.nets.vsep import Recipe, Trained, train
+from vlbench.nets.vsep import Pairs, VsepTraining, train
 from vlbench.probes.vsep.alignment import Objects
 from vlbench.probes.vsep.patch_retrieval import Pools, draw, retrieve
 
@@ -25,7 +25,7 @@ ROUNDS = 3
 
 
 def bare(regions: Tensor, words: Tensor, epochs: int) -> None:
-    """Train as one would without vlbench."""
+    """Train in plain PyTorch."""
     net = nn.Sequential(nn.Linear(WIDTH, 512), nn.ReLU(), nn.Linear(512, WORDS))
     ours = nn.LayerNorm(WORDS, elementwise_affine=False)
     scale = nn.Parameter(torch.tensor(2.659))
@@ -50,11 +50,11 @@ def seconds(job: Callable[[], object]) -> float:
 def measure_training(epochs: int) -> None:
     """Print each round, and the ratio of the fastest of both: other programs only slow down."""
     rng = torch.Generator().manual_seed(0)
-    regions, words = (torch.randn(PAIRS, width, generator=rng) for width in (WIDTH, WORDS))
-    times = []
+    pairs = Pairs(*(torch.randn(PAIRS, width, generator=rng) for width in (WIDTH, WORDS)))
+    training, times = VsepTraining(epochs, BATCH), []
     for _ in range(ROUNDS):
-        alone = seconds(lambda: bare(regions, words, epochs))
-        ours = seconds(lambda: train(Engine.for_tests(), regions, words, Recipe(epochs, BATCH)))
+        alone = seconds(lambda: bare(*pairs, epochs))
+        ours = seconds(lambda: train(Engine.for_tests(), pairs, training))
         times.append((alone, ours))
         print(f"{epochs} epochs: bare {alone:.2f} s, train {ours:.2f} s, ratio {ours / alone:.2f}")
     alone, ours = (min(column) for column in zip(*times, strict=True))
@@ -74,11 +74,11 @@ def measure_retrieval() -> None:
         torch.randn(images, 2, WORDS, generator=rng),
         names,
     )
-    regions, words = objects.regions[:512, 0], objects.words[:512, 0]
-    net: Trained = train(Engine.for_tests(), regions, words, Recipe(1, BATCH))
-    pools = Pools(pool=100, draws=5, k=(1, 5), seed=0)
+    pairs = Pairs(objects.regions[:512, 0], objects.words[:512, 0])
+    net = train(Engine.for_tests(), pairs, VsepTraining(1, BATCH))
+    pools = Pools(k=(1, 5), size=100, draws=5)
     for _ in range(ROUNDS):
-        taken = seconds(lambda: retrieve(net, objects, draw(objects, pools), pools.k))
+        taken = seconds(lambda: retrieve(net, objects, draw(objects, pools, 0), pools.k))
         print(f"retrieval of 80 x 100 x {pools.draws}: {taken:.2f} s; target 1")
 
 

@@ -1,4 +1,4 @@
-"""Region vectors of any image encoder: each box is cut out and encoded as an image."""
+"""Region vectors from an image encoder: each box is cut out and encoded as an image."""
 
 from __future__ import annotations
 
@@ -15,24 +15,28 @@ from vlbench.errors import CannotDo
 
 
 class Crops:
-    """Encodes boxes as images of their own, by `encoder`, without what is around them."""
+    """Encodes each box with the image encoder `encoder`, as an image of its own."""
 
     def __init__(
         self, *, device: torch.device, dtype: torch.dtype = torch.float32, encoder: ImageEncoder
     ) -> None:
-        del dtype  # The encoder has its own.
+        del dtype  # The encoder has a dtype of its own.
         if getattr(encoder, "ragged", False):
-            raise CannotDo("the image encoder keeps each picture's size; crops need one for all")
+            raise CannotDo("the image encoder keeps each picture's size; crops need one size")
         self.encoder = encoder
         self._device = device
 
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
-        """Return the vector of each box, cut to whole pixels inside the picture, at least one."""
+        """Return float32 [R_i, D] for the boxes of each picture.
+
+        A box is widened to whole pixels and cut at the edge of the picture; at least one pixel is
+        left.
+        """
         pairs = zip(images_of(pictures), boxes, strict=True)
         return [self._encode(image, given) for image, given in pairs]
 
     def _encode(self, image: Image, boxes: Tensor) -> Tensor:
-        # Of no boxes the whole picture tells how wide the vectors are.
+        # Without boxes, the whole picture is encoded to find the width of the vectors.
         crops = [_crop(image, box) for box in boxes.tolist()] or [image]
         pixels = torch.stack([self.encoder.preprocess(crop) for crop in crops])
         return self.encoder.encode_images(pixels.to(self._device))[: len(boxes)]

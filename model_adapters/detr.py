@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from PIL.Image import Image, Resampling
 from torch import Tensor
-from torchvision.ops import box_convert, box_iou, clip_boxes_to_image
-from torchvision.transforms.functional import normalize, to_tensor
-from transformers import AutoConfig, DetrConfig, DetrForObjectDetection
 
-from vlbench.adapter_kit.hugging_face import Source, draw_model, load_state
-from vlbench.adapter_kit.images import images_of
-from vlbench.adapter_kit.weights import read_state_dict
+from vlbench.adapter_kit.hugging_face import Checkpoint, transformers_object
+from vlbench.adapter_kit.images import IMAGENET, images_of, normalise, to_pixels
 from vlbench.capabilities import Picture, Regions
-from vlbench.errors import CannotDo
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
-# COCO's categories by their ids, 0 to 90; a dash where an id has none.
+# The categories of COCO by their ids, 0 to 90; a dash marks an unused id.
 COCO_NAMES = """
 - person bicycle car motorcycle airplane bus train truck boat traffic_light fire_hydrant -
 stop_sign parking_meter bench bird cat dog horse sheep cow elephant bear zebra giraffe -
@@ -35,7 +27,7 @@ hair_drier toothbrush
 """
 COCO = [name.replace("_", " ") for name in COCO_NAMES.split()]
 
-# From the original code's names to those that the library's published checkpoints have.
+# Patterns of the original code's names, and the names in the library's published checkpoints.
 RENAMED = (
     (r"^backbone\.0\.body\.", "model.backbone.conv_encoder.model."),
     (r"^transformer\.decoder\.norm\.", "model.decoder.layernorm."),
@@ -53,25 +45,25 @@ RENAMED = (
 )
 
 
-class Seen(NamedTuple):
-    """What Q queries saw: vectors [Q, D], boxes [Q, 4] in pixels, probabilities [Q, classes]."""
+class Queries(NamedTuple):
+    """Q queries: vectors [Q, D], boxes [Q, 4] xyxy pixels, probabilities of classes [Q, C]."""
 
     vectors: Tensor
     boxes: Tensor
-    shares: Tensor
+    probabilities: Tensor
 
 
 class Detr:
-    """A detector whose queries, as the last decoder layer leaves them, are the region vectors.
+    """A detector whose region vectors are its queries after the last decoder layer.
 
-    `architecture` is a name of the hub, at `revision`, or a folder in the library's own format.
-    `weights` is "pretrained" (the architecture's own), a folder in its place, a file of the
-    original code, or "random", drawn with `init_seed`. The last two have the shape of DETR-R50
-    unless `architecture` is a folder.
+    `architecture`, `weights`, `revision` and `init_seed` are those of
+    `vlbench.adapter_kit.hugging_face.Checkpoint`; `weights` may also be a file of the original
+    code. A file and random weights get the configuration of DETR-R50 unless `architecture` is a
+    folder.
 
-    Images keep their shape: `short_side` pixels for the shorter side unless the longer would pass
-    `long_side`. Each picture goes alone through the model, because the padding of a batch would
-    change what the backbone sees at its edges.
+    Images keep their aspect ratio: the shorter side becomes `short_side` pixels, or less where the
+    longer side would pass `long_side`. Each picture goes through the model alone, because the
+    padding of a batch changes what the backbone computes at the edges of a picture.
     """
 
     def __init__(  # noqa: PLR0913 - models.yaml fills them by name
@@ -87,15 +79,11 @@ class Detr:
         long_side: int = 1333,
         init_seed: int = 0,
     ) -> None:
-        own = weights == "random" or Path(weights).expanduser().is_file()
-        source = Source(architecture, "random" if own else weights, revision)
-        named = not own or Path(architecture).expanduser().is_dir()
-        config = source.load(AutoConfig) if named else _resnet50()
-        if config.model_type != "detr":
-            raise CannotDo(f"{source.name} is no DETR")
-        model, missing = _build(source, config, weights, init_seed)
-        source.refuse(missing)
-        self.model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
+        checkpoint = Checkpoint(architecture, weights, revision, init_seed, rename=_renamed)
+        own_weights = checkpoint.file or checkpoint.seed is not None
+        config = _resnet50() if own_weights and not checkpoint.is_local else checkpoint.config
+        opened = checkpoint.open("DetrForObjectDetection", device, dtype, config=config)
+        self.model = opened.model
         self._names: list[str] = [config.id2label[i] for i in range(config.num_labels)]
         self._threshold = threshold
         self._sides = (short_side, long_side)
@@ -103,36 +91,39 @@ class Detr:
         self._dtype = dtype
 
     def detect(self, pictures: Sequence[Picture]) -> list[Regions]:
-        """Return the surest query of each category that is at least `threshold` sure of it.
+        """Return the most confident region of each category, in descending order of confidence.
 
-        The surest first; none where nothing is found. Labels are the names of categories.
+        Regions below `threshold` are left out, so a picture may have none. Labels are the names of
+        categories.
         """
-        return [self._found(self._look(image), image.size) for image in images_of(pictures)]
+        return [self._best(self._queries(image), image.size) for image in images_of(pictures)]
 
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
-        """Return, for each box, the vector of the query whose own box overlaps it most (by IoU).
+        """Return, for each box, the vector of the query whose own box has the highest IoU with it.
 
-        Of queries that overlap it equally, or not at all, the first.
+        Among queries of equal IoU it is the first.
         """
         vectors = []
         for image, given in zip(images_of(pictures), boxes, strict=True):
-            seen = self._look(image)
-            overlaps = box_iou(given.to(seen.boxes), seen.boxes).nan_to_num(0)
-            vectors.append(seen.vectors[overlaps.argmax(1)])
+            queries = self._queries(image)
+            overlaps = _box_operations().box_iou(given.to(queries.boxes), queries.boxes)
+            vectors.append(queries.vectors[overlaps.nan_to_num(0).argmax(1)])
         return vectors
 
-    def _look(self, image: Image) -> Seen:
+    def _queries(self, image: Image) -> Queries:
         resized = image.resize(self._size(*image.size), Resampling.BILINEAR)
-        pixels = normalize(to_tensor(resized), MEAN, STD)[None].to(self._device, self._dtype)
+        pixels = normalise(to_pixels(resized), *IMAGENET)[None].to(self._device, self._dtype)
         output = self.model(pixel_values=pixels)
         scale = torch.tensor([*image.size, *image.size], device=self._device)
-        boxes = box_convert(output.pred_boxes[0].float(), "cxcywh", "xyxy") * scale
-        inside = clip_boxes_to_image(boxes, (image.size[1], image.size[0]))
-        # The last class is that there is no object.
-        shares = output.logits[0].float().softmax(-1)[:, :-1]
-        return Seen(output.last_hidden_state[0].float(), inside, shares)
+        operations = _box_operations()
+        boxes = operations.box_convert(output.pred_boxes[0].float(), "cxcywh", "xyxy") * scale
+        inside = operations.clip_boxes_to_image(boxes, (image.size[1], image.size[0]))
+        # The last class means that there is no object.
+        probabilities = output.logits[0].float().softmax(-1)[:, :-1]
+        return Queries(output.last_hidden_state[0].float(), inside, probabilities)
 
     def _size(self, width: int, height: int) -> tuple[int, int]:
+        """Return the width and height that an image is resized to."""
         short, long = min(width, height), max(width, height)
         side = min(self._sides[0], self._sides[1] * short / long)
         wide, high = (
@@ -141,40 +132,36 @@ class Detr:
         )
         return wide, high
 
-    def _found(self, seen: Seen, size: tuple[int, int]) -> Regions:
-        scores, labels = seen.shares.max(-1)
-        surest: dict[int, int] = {}
+    def _best(self, queries: Queries, size: tuple[int, int]) -> Regions:
+        scores, labels = queries.probabilities.max(-1)
+        best: dict[int, int] = {}
         for query in scores.argsort(descending=True, stable=True).tolist():
             if scores[query] >= self._threshold:
-                surest.setdefault(int(labels[query]), query)
-        kept = torch.tensor(list(surest.values()), dtype=torch.long, device=scores.device)
-        names = [self._names[label] for label in surest]
-        return Regions(seen.boxes[kept], seen.vectors[kept], scores[kept], names, size)
+                best.setdefault(int(labels[query]), query)
+        kept = torch.tensor(list(best.values()), dtype=torch.long, device=scores.device)
+        names = [self._names[label] for label in best]
+        return Regions(queries.boxes[kept], queries.vectors[kept], scores[kept], names, size)
+
+
+def _box_operations() -> Any:
+    from torchvision import ops  # noqa: PLC0415 - takes seconds
+
+    return ops
 
 
 def _resnet50() -> Any:
+    """Return the configuration of DETR-R50."""
     names = ["N/A" if name == "-" else name for name in COCO]
-    return DetrConfig(num_labels=len(names), id2label=dict(enumerate(names)))
-
-
-def _build(source: Source, config: Any, weights: str, seed: int) -> tuple[Any, list[str]]:
-    """Return a model, and the names of the weights that its files lack."""
-    file = Path(weights).expanduser()
-    if weights == "random":
-        return draw_model(DetrForObjectDetection, config, seed), []
-    if file.is_file():
-        state = read_state_dict(file)
-        return load_state(DetrForObjectDetection, config, _renamed(state.get("model", state)), file)
-    return source.load_model(DetrForObjectDetection, config)
+    return transformers_object("DetrConfig")(num_labels=len(names), id2label=dict(enumerate(names)))
 
 
 def _renamed(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the original code's weights under the library's names.
 
-    Query, key and value lie there in one matrix.
+    The original code keeps query, key and value of an attention layer in one matrix.
     """
     renamed: dict[str, Any] = {}
-    for key, value in state.items():
+    for key, value in state.get("model", state).items():
         name = key
         for old, new in RENAMED:
             name = re.sub(old, new, name)

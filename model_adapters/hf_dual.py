@@ -1,31 +1,29 @@
-"""Two towers of the library transformers: CLIP, SigLIP (arXiv:2303.15343), ALIGN and their kin."""
+"""Dual encoders of the library transformers: CLIP, SigLIP (arXiv:2303.15343), ALIGN and others."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from PIL.Image import Image, Resampling
 from torch import Tensor
 from torch.nn import functional
-from torchvision.transforms import CenterCrop, Compose, InterpolationMode, Resize, ToTensor
-from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer
 
-from vlbench.adapter_kit.hugging_face import Source, draw_model
+from vlbench.adapter_kit.hugging_face import Checkpoint
 from vlbench.adapter_kit.images import pixels_of
-from vlbench.adapter_kit.text import token_span
+from vlbench.adapter_kit.text import TextReader, token_vectors
 from vlbench.capabilities import Picture, TokenVectors
 from vlbench.errors import CannotDo, WeightsError
 
 
 class HfDual:
-    """The two towers of a model, and the cosine between them.
+    """An image encoder and a text encoder, compared by the cosine of their vectors.
 
-    `architecture` is a name of the hub, at `revision`, or a folder in the library's own format.
-    `weights` is "pretrained" (the architecture's own), a folder in its place, or "random", drawn
-    with `init_seed`. Sizes and normalisation are those of the model's image processor; the central
-    square is cut as torchvision cuts it, which may be one pixel beside the processor's.
+    `architecture`, `weights`, `revision` and `init_seed` are those of
+    `vlbench.adapter_kit.hugging_face.Checkpoint`. Sizes and normalisation come from the model's
+    image processor. The central square is cut as torchvision cuts it, which may differ from the
+    processor by one pixel.
     """
 
     def __init__(
@@ -38,31 +36,30 @@ class HfDual:
         revision: str = "main",
         init_seed: int = 0,
     ) -> None:
-        source = Source(architecture, weights, revision)
-        config = source.load(AutoConfig)
-        if weights == "random":
-            model = draw_model(AutoModel, config, init_seed)
-        else:
-            model, lost = source.load_model(AutoModel, config)
-            source.refuse(lost)
-        if not (hasattr(model, "get_image_features") and hasattr(model, "get_text_features")):
-            raise CannotDo(f"{source.name} is a {type(model).__name__}: it has no two towers")
-        self.model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
-        self._tokenizer = source.load(AutoTokenizer)
-        recipe = source.load(AutoImageProcessor).to_dict()
-        self._steps = _steps(recipe, source.name)
+        checkpoint = Checkpoint(architecture, weights, revision, init_seed)
+        opened = checkpoint.open("AutoModel", device, dtype)
+        self.model = opened.model
+        if not all(hasattr(self.model, f"get_{kind}_features") for kind in ("image", "text")):
+            kind = type(self.model).__name__
+            raise CannotDo(f"{checkpoint.name} is a {kind}; this adapter reads dual encoders")
+        recipe = checkpoint.load("AutoImageProcessor").to_dict()
+        self._steps = _steps(recipe, checkpoint.name)
         self._mean, self._std = (part.to(device) for part in _normaliser(recipe))
-        # SigLIP was trained on padded texts and attends to the padding.
-        self._padding = "max_length" if config.model_type.startswith("siglip") else True
-        limit: int = config.text_config.max_position_embeddings
-        self.context_length: int = min(self._tokenizer.model_max_length, limit)
+        self._reader = TextReader(
+            checkpoint.load("AutoTokenizer"),
+            opened.config.text_config.max_position_embeddings,
+            device,
+            # SigLIP was trained on padded texts and attends to the padding.
+            pad_to_limit=opened.config.model_type.startswith("siglip"),
+        )
+        self.context_length: int = self._reader.limit
+        self.count_tokens = self._reader.count
         self._device = device
         self._dtype = dtype
 
     def preprocess(self, image: Image) -> Tensor:
         """Return float32 [3, H, W] in [0, 1], of the size that the model was trained on."""
-        pixels: Tensor = self._steps(image)
-        return pixels
+        return self._steps(image)
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, D], not of unit length."""
@@ -70,25 +67,19 @@ class HfDual:
         return _pooled(self.model.get_image_features(normalised.to(self._dtype)))
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
-        """Return float32 [N, D], not of unit length; what passes `context_length` is cut off."""
-        return _pooled(self.model.get_text_features(**self._tokens(texts)))
+        """Return float32 [N, D], not of unit length; texts are cut to `context_length` tokens."""
+        return _pooled(self.model.get_text_features(**self._reader.tokens(texts)))
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
-        """Return the text tower's last hidden state of each token, before it is projected.
+        """Return the last hidden state of the text encoder for each token, before projection.
 
-        Raises CannotDo where the library gives no spans, or no tower by itself.
+        Raises CannotDo where the tokenizer gives no spans, or the text encoder is no module of its
+        own.
         """
-        if not (self._tokenizer.is_fast and hasattr(self.model, "text_model")):
-            raise CannotDo("this model has no fast tokenizer, or no text tower by itself")
-        batch = self._tokens(texts, return_offsets_mapping=True)
-        offsets = batch.pop("offset_mapping").tolist()
-        states = self.model.text_model(**batch).last_hidden_state.float()
-        found = []
-        for text, row, vectors in zip(texts, offsets, states, strict=True):
-            spans = [token_span(text, *ends) for ends in row]
-            kept = [i for i, span in enumerate(spans) if span]
-            found.append(TokenVectors([span for span in spans if span], vectors[kept]))
-        return found
+        if not hasattr(self.model, "text_model"):
+            raise CannotDo("this model has no text encoder of its own, so no vectors of tokens")
+        tokens, spans = self._reader.read(texts)
+        return token_vectors(self.model.text_model(**tokens).last_hidden_state.float(), spans)
 
     def similarity(self, images: Tensor, texts: Tensor) -> Tensor:
         """Return the cosine of each image with each text, [N, M], -1..1."""
@@ -99,47 +90,37 @@ class HfDual:
         seen = self.encode_images(pixels_of(pictures, self.preprocess).to(self._device))
         return functional.cosine_similarity(seen, self.encode_texts(texts))
 
-    def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Return how many tokens each text has, start and end included, before it is cut."""
-        return [len(ids) for ids in self._tokenizer(list(texts), verbose=False).input_ids]
-
-    def _tokens(self, texts: Sequence[str], **options: Any) -> Any:
-        return self._tokenizer(
-            list(texts),
-            padding=self._padding,
-            truncation=True,
-            max_length=self.context_length,
-            return_tensors="pt",
-            **options,
-        ).to(self._device)
-
 
 def _pooled(output: Any) -> Tensor:
-    """Return the one vector of each input, float32 [N, D], out of what a tower returns."""
+    """Return one vector per input, float32 [N, D], from the output of an encoder."""
     vectors: Tensor = getattr(output, "pooler_output", output)
     if vectors.ndim != 2:
         shape = list(vectors.shape)
-        raise CannotDo(f"a tower gives vectors of shape {shape}; one of each input is expected")
+        raise CannotDo(f"the encoder returns {shape}, not one vector per input, [N, D]")
     return vectors.float()
 
 
-def _steps(recipe: Mapping[str, Any], name: str) -> Compose:
-    """Return resizing and cropping as an image processor says it."""
+def _steps(recipe: Mapping[str, Any], name: str) -> Callable[[Image], Tensor]:
+    """Return the resizing and cropping of an image processor."""
+    from torchvision import transforms  # noqa: PLC0415 - takes seconds
+
     size, crop = recipe["size"], recipe.get("crop_size")
     cropped = recipe.get("do_center_crop") and crop
     edges = [size["height"], size["width"]] if "height" in size else size.get("shortest_edge")
     if edges is None or not (cropped or "height" in size):
         raise WeightsError(f"{name}: images resized to {dict(size)} are not all of one size")
-    steps = [Resize(edges, InterpolationMode[Resampling(recipe["resample"]).name])]
+    interpolation = transforms.InterpolationMode[Resampling(recipe["resample"]).name]
+    steps: list[Any] = [transforms.Resize(edges, interpolation)]
     if cropped:
-        steps.append(CenterCrop([crop["height"], crop["width"]]))
-    return Compose([*steps, ToTensor()])
+        steps.append(transforms.CenterCrop([crop["height"], crop["width"]]))
+    composed: Callable[[Image], Tensor] = transforms.Compose([*steps, transforms.ToTensor()])
+    return composed
 
 
 def _normaliser(recipe: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """Return mean and std, [3, 1, 1] each, that do to [0, 1] all that a processor does to 0..255.
+    """Return mean and std, [3, 1, 1] each: on pixels in [0, 1] they do what the processor does.
 
-    EfficientNet's, which ALIGN uses, may move pixels by one and may divide by the std once more.
+    The processor of EfficientNet, which ALIGN uses, may subtract 1 and may divide by the std twice.
     """
     mean, std = (torch.tensor(recipe[f"image_{k}"]).view(3, 1, 1) for k in ("mean", "std"))
     scale = 255 * recipe.get("rescale_factor", 1 / 255)

@@ -7,22 +7,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, LxmertForPreTraining
 
-from vlbench.adapter_kit.attention import joint_attention
-from vlbench.adapter_kit.hugging_face import Source, draw_model
+from vlbench.adapter_kit.attention import cross_attention
+from vlbench.adapter_kit.hugging_face import Checkpoint
 from vlbench.adapter_kit.regions import pad_regions, regions_of
-from vlbench.adapter_kit.text import TextReader
+from vlbench.adapter_kit.text import Spans, TextReader
 from vlbench.capabilities import JointAttention, Picture
 from vlbench.errors import CannotDo, DataError
 
 
 class Lxmert:
-    """A transformer of three parts: one for texts, one for regions, one across both.
+    """A transformer with one encoder for texts, one for regions, and one across both.
 
-    `architecture` is a name of the hub, at `revision`, or a folder in the library's own format.
-    `weights` is "pretrained" (the architecture's own), a folder in its place, or "random", drawn
-    with `init_seed`. Boxes are read as shares of the image's width and height.
+    `architecture`, `weights`, `revision` and `init_seed` are those of
+    `vlbench.adapter_kit.hugging_face.Checkpoint`.
     """
 
     def __init__(
@@ -35,34 +33,27 @@ class Lxmert:
         revision: str = "main",
         init_seed: int = 0,
     ) -> None:
-        source = Source(architecture, weights, revision)
-        config = source.load(AutoConfig)
-        if config.model_type != "lxmert":
-            raise CannotDo(f"{source.name} is no LXMERT")
-        missing: list[str] = []
-        if weights == "random":
-            model = draw_model(LxmertForPreTraining, config, init_seed)
-        else:
-            model, missing = source.load_model(LxmertForPreTraining, config)
-        source.refuse([key for key in missing if key.startswith("lxmert.")])
-        self._has_head = not any(key.startswith("cls.seq_relationship") for key in missing)
-        self.model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
-        self._reader = TextReader(source, config.max_position_embeddings)
+        checkpoint = Checkpoint(architecture, weights, revision, init_seed)
+        opened = checkpoint.open("LxmertForPreTraining", device, dtype, optional_heads=True)
+        self.model = opened.model
+        self._has_head = opened.has("cls.seq_relationship")
+        limit = opened.config.max_position_embeddings
+        self._reader = TextReader(checkpoint.tokenizer(), limit, device)
         self.context_length: int = self._reader.limit
-        self._width: int = config.visual_feat_dim
+        self.count_tokens = self._reader.count
+        self._width: int = opened.config.visual_feat_dim
         self._device = device
         self._dtype = dtype
 
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
-        """Return the attention of each text token to each region, in each cross layer.
+        """Return the attention of each text token to each region, in each cross-modal layer.
 
-        The softmax is over the regions alone. The way back, from regions to words, is left out.
+        The softmax is over the regions alone. The attention from regions to text is left out.
         """
         inputs, spans = self._inputs(pictures, texts)
         output = self.model.lxmert(**inputs, output_attentions=True)
         boxes = [regions.boxes for regions in regions_of(pictures)]
-        columns = [range(len(one)) for one in boxes]
-        return joint_attention(output.cross_encoder_attentions, spans, columns, boxes, whole=False)
+        return cross_attention(output.cross_encoder_attentions, spans, boxes)
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return the probability that each text belongs to its picture, float32 [N].
@@ -76,18 +67,14 @@ class Lxmert:
         scores: Tensor = self.model.cls.seq_relationship(pooled).float().softmax(-1)[:, 1]
         return scores
 
-    def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Return how many tokens each text has, special ones included, before it is cut."""
-        return self._reader.count(texts)
-
     def _inputs(
         self, pictures: Sequence[Picture], texts: Sequence[str]
-    ) -> tuple[dict[str, Any], list[Any]]:
-        """Return what the model takes, and the spans of each text."""
+    ) -> tuple[dict[str, Any], list[Spans]]:
+        """Return the inputs of the model, and the spans of each text."""
         batch = pad_regions(regions_of(pictures), [self._width], self._device)
         if 0 in batch.counts:
             raise DataError(f"picture {batch.counts.index(0)} of the batch has no regions")
-        tokens, spans = self._reader.read(texts, self._device)
+        tokens, spans = self._reader.read(texts)
         inputs = {
             **tokens,
             "visual_feats": batch.vectors.to(self._dtype),

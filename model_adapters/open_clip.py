@@ -1,4 +1,4 @@
-"""CLIP and its kin, by the library open_clip. Radford et al. 2021, arXiv:2103.00020."""
+"""CLIP and related dual encoders of open_clip. Radford et al. 2021, arXiv:2103.00020."""
 
 from __future__ import annotations
 
@@ -8,47 +8,48 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import open_clip
 import torch
-from huggingface_hub import try_to_load_from_cache
-from open_clip.convert import convert_state_dict
-from open_clip.model import convert_to_custom_text_state_dict
-from open_clip.transform import PreprocessCfg, image_transform_v2
 from PIL.Image import Image
 from torch import Tensor, nn
 from torch.nn import functional
-from torchvision.transforms import Normalize
 
-from vlbench import hub
 from vlbench.adapter_kit.images import pixels_of
-from vlbench.adapter_kit.weights import fill, is_torchscript, read_state_dict
+from vlbench.adapter_kit.weights import (
+    hub_obstacle,
+    is_torchscript,
+    load_weights,
+    not_downloaded,
+    read_state_dict,
+    seeded,
+    weights_file,
+)
 from vlbench.capabilities import Picture
 from vlbench.errors import UnknownNameError, WeightsError, unknown
 
-# How the library marks a folder in its own format, and what it calls the files there.
+# The library's prefix for a folder in its own format, and its names for files of weights.
 FOLDER = "local-dir:"
 WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 SUFFIXES = {".safetensors", ".pt", ".pth", ".bin"}
 
-# Not weights. By the first three OpenAI's are known, even where their archive was saved anew; the
-# last is a buffer of old text towers.
+# Keys that are no weights. The first three mark OpenAI's models, also after their archive was saved
+# anew; the last is a buffer of old text encoders.
 OPENAI_MARKS = {"input_resolution", "context_length", "vocab_size"}
 NOT_WEIGHTS = {*OPENAI_MARKS, "text.transformer.embeddings.position_ids"}
 
 
 class OpenClip:
-    """The two towers of a model that open_clip can build, and the cosine between them.
+    """An image encoder and a text encoder of open_clip, compared by the cosine of their vectors.
 
-    `architecture` is one of open_clip's names, or a folder in its local format
-    (open_clip_config.json and open_clip_model.safetensors). `weights` is a pretrained tag of the
-    architecture (of a folder: "openai", the default, is its own file), a file of weights (a state
-    dict, or OpenAI's TorchScript archive), or "random". `tag` says of which tag a file is a copy:
-    its normalisation, resizing and activation then hold for the file. OpenAI's weights always get
-    the QuickGELU that they were trained with, whatever the architecture's name says.
+    `architecture` is a name of open_clip, or a folder in its local format (open_clip_config.json
+    and open_clip_model.safetensors). `weights` is a pretrained tag of the architecture (for a
+    folder, the default "openai" means its own file), a file of weights (a state dict, or OpenAI's
+    TorchScript archive), or "random". `tag` is the tag of which a file is a copy: the file gets its
+    normalisation, resizing and activation. OpenAI's weights always get the QuickGELU that they were
+    trained with, whatever the name of the architecture.
 
-    Random weights are drawn with `init_seed`; the global generator stays as it was. In the
-    library's fresh ResNets the residual branches are dead (their last BatchNorm weighs zero) and
-    the signal fades with depth, so here their BatchNorms get random weights that keep its scale.
+    Random weights are drawn with `init_seed`. A new ResNet of the library has residual branches
+    that do nothing (the weights of their last BatchNorm are zero), and the scale of its activations
+    shrinks with depth. Its BatchNorms therefore get random weights that keep the scale.
     """
 
     def __init__(
@@ -62,24 +63,24 @@ class OpenClip:
         init_seed: int = 0,
     ) -> None:
         name = _library_name(architecture)
-        if tag and not open_clip.is_pretrained_cfg(name, tag):
+        library = _library()
+        if tag and not library.is_pretrained_cfg(name, tag):
             raise _unknown_tag(name, tag)
-        recipe = open_clip.get_pretrained_cfg(name, tag or weights)
+        recipe = library.get_pretrained_cfg(name, tag or weights)
         file = None if weights == "random" else _find(name, weights)
         state = read_state_dict(file) if file else {}
         if OPENAI_MARKS & state.keys() or (file and is_torchscript(file)):
             recipe = {**recipe, "quick_gelu": True}
         model, self._tokenizer = _build(name, recipe, init_seed)
         if file:
-            _fill(model, state, file)
+            _load(model, state, file)
         else:
-            _wake(model, init_seed)
+            _draw_batch_norms(model, init_seed)
         self.model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
-        *steps, last = image_transform_v2(
-            PreprocessCfg(**model.visual.preprocess_cfg), is_train=False
+        transform = library.transform
+        *self._steps, last = transform.image_transform_v2(
+            transform.PreprocessCfg(**model.visual.preprocess_cfg), is_train=False
         ).transforms
-        assert isinstance(last, Normalize)
-        self._steps = steps
         self._mean = torch.tensor(last.mean, device=device).view(3, 1, 1)
         self._std = torch.tensor(last.std, device=device).view(3, 1, 1)
         self._device = device
@@ -87,12 +88,12 @@ class OpenClip:
         self.context_length: int = self._tokenizer.context_length
 
     def preprocess(self, image: Image) -> Tensor:
-        """Return float32 [3, H, W] in [0, 1]: the library's own resizing and cropping."""
-        picture: Any = image
+        """Return float32 [3, H, W] in [0, 1], resized and cropped by the library."""
+        pixels: Any = image
         for step in self._steps:
-            picture = step(picture)
-        assert isinstance(picture, Tensor)
-        return picture
+            pixels = step(pixels)
+        assert isinstance(pixels, Tensor)
+        return pixels
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, D], not of unit length."""
@@ -101,7 +102,7 @@ class OpenClip:
         return features.float()
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
-        """Return float32 [N, D], not of unit length; what passes `context_length` is cut off."""
+        """Return float32 [N, D], not of unit length; texts are cut to `context_length` tokens."""
         tokens = self._tokenizer(list(texts)).to(self._device)
         features: Tensor = self.model.encode_text(tokens, normalize=False)
         return features.float()
@@ -118,26 +119,33 @@ class OpenClip:
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Return how many tokens each text has, start and end included, before it is cut."""
         tokenizer = self._tokenizer
-        if isinstance(tokenizer, open_clip.SimpleTokenizer):
+        if isinstance(tokenizer, _library().SimpleTokenizer):
             return [len(tokenizer.encode(text)) + 2 for text in texts]
         cleaned = [tokenizer.clean_fn(text) for text in texts]
         return [len(tokenizer.tokenizer(text).input_ids) for text in cleaned]
 
 
+def _library() -> Any:
+    import open_clip  # noqa: PLC0415 - takes seconds, which only a model that loads should cost
+
+    return open_clip
+
+
 def _library_name(architecture: str) -> str:
-    """Return what open_clip calls an architecture or a folder."""
+    """Return open_clip's name for an architecture or a folder. Raises WeightsError."""
     folder = Path(architecture).expanduser()
-    if architecture in open_clip.list_models():
+    known = _library().list_models()
+    if architecture in known:
         return architecture
     if (folder / "open_clip_config.json").is_file():
         return f"{FOLDER}{folder}"
     if folder.is_dir() or _is_path(architecture):
         raise WeightsError(f"no open_clip_config.json in the folder {folder}")
-    raise unknown("architecture of open_clip", architecture, open_clip.list_models())
+    raise unknown("architecture of open_clip", architecture, known)
 
 
 def _unknown_tag(name: str, tag: str) -> UnknownNameError:
-    known = open_clip.list_pretrained_tags_by_model(name)
+    known = _library().list_pretrained_tags_by_model(name)
     return unknown(f"pretrained tag of {name}", tag, [*known, "random"])
 
 
@@ -146,60 +154,56 @@ def _is_path(text: str) -> bool:
 
 
 def _find(name: str, weights: str) -> Path:
-    """Return the file of weights, downloaded where it has to be."""
-    if open_clip.is_pretrained_cfg(name, weights):
+    """Return the file of weights, downloaded if needed. Raises WeightsError."""
+    if _library().is_pretrained_cfg(name, weights):
         return _fetch(name, weights)
-    own = name.startswith(FOLDER) and weights == "openai"
-    file = Path(name.removeprefix(FOLDER), WEIGHTS[0]) if own else Path(weights).expanduser()
-    if file.is_file():
-        return file
-    if own or _is_path(weights):
-        raise WeightsError(f"no file of weights at {file}")
-    raise _unknown_tag(name, weights)
+    if name.startswith(FOLDER) and weights == "openai":
+        return weights_file(str(Path(name.removeprefix(FOLDER), WEIGHTS[0])))
+    if not Path(weights).expanduser().is_file() and not _is_path(weights):
+        raise _unknown_tag(name, weights)
+    return weights_file(weights)
 
 
 def _fetch(name: str, tag: str) -> Path:
-    """Return the file of a tag: from the local cache, else from the hub."""
-    recipe = open_clip.get_pretrained_cfg(name, tag)
+    """Return the file of a tag, from the local cache or from the hub. Raises WeightsError."""
+    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - reads HF_HUB_OFFLINE
+
+    recipe = _library().get_pretrained_cfg(name, tag)
     repository, _, file = recipe["hf_hub"].rpartition("/")
     cached = [try_to_load_from_cache(repository, f) for f in ([file] if file else WEIGHTS)]
     found = next((Path(path) for path in cached if isinstance(path, str)), None)
     if found:
         return found
-    refusal = (
-        f"the weights of {name}, tag {tag}, cannot be downloaded from "
-        f"{recipe['hf_hub'] or recipe['url']}: {{}}; they can be given as a local file: "
-        f"--model-args weights=PATH,tag={tag}"
-    )
-    if hub.is_offline() or not hub.reachable():
-        why = "this run is offline" if hub.is_offline() else "the hub cannot be reached"
-        raise WeightsError(refusal.format(why))
+    what, origin = f"the weights of {name}, tag {tag},", recipe["hf_hub"] or recipe["url"]
+    instead = f"weights=PATH,tag={tag}"
+    if obstacle := hub_obstacle():
+        raise not_downloaded(what, origin, obstacle, instead)
     try:
-        return Path(open_clip.download_pretrained(recipe))
+        return Path(_library().download_pretrained(recipe))
     except (OSError, RuntimeError) as error:
-        raise WeightsError(refusal.format(error)) from error
+        raise not_downloaded(what, origin, error, instead) from error
 
 
 def _build(name: str, recipe: Mapping[str, Any], seed: int) -> tuple[Any, Any]:
-    """Return a fresh model with seeded weights, and its tokenizer."""
+    """Return a model with weights drawn from a seed, and its tokenizer. Raises WeightsError."""
+    library = _library()
     try:
-        with _in_silence(), torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
-            model = open_clip.create_model(
+        with _without_warnings(), seeded(seed):
+            model = library.create_model(
                 name,
                 load_weights=False,
                 pretrained_text=False,
                 force_quick_gelu=recipe.get("quick_gelu", False),
                 force_preprocess_cfg=dict(recipe),
             )
-            return model, open_clip.get_tokenizer(name)
+            return model, library.get_tokenizer(name)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise WeightsError(f"{name} cannot be built: {error}") from error
 
 
 @contextmanager
-def _in_silence() -> Iterator[None]:
-    """Keep the library from warning of random weights that are filled a moment later."""
+def _without_warnings() -> Iterator[None]:
+    """Suppress the library's warning of random weights, which are replaced right after."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -208,11 +212,12 @@ def _in_silence() -> Iterator[None]:
         logging.disable(before)
 
 
-def _wake(model: nn.Module, seed: int) -> None:
-    """Give the BatchNorms of a fresh model weights that keep the scale of what passes.
+def _draw_batch_norms(model: nn.Module, seed: int) -> None:
+    """Give the BatchNorms of a new model weights that keep the scale of its activations.
 
-    Torch draws a convolution that divides the variance by three, and a ReLU halves it: 6 ** 0.5
-    lies in the middle of 2..3. A residual branch, weight zero until now, adds less than it gets.
+    Torch's initial convolution divides the variance by three and a ReLU halves it, so a weight of
+    6 ** 0.5, in the middle of 2..3, restores it. The last BatchNorm of a residual branch, whose
+    weights are zero before, gets 0.5..1 so that the branch adds less than its input.
     """
     rng = torch.Generator().manual_seed(seed)
     for layer in model.modules():
@@ -221,9 +226,12 @@ def _wake(model: nn.Module, seed: int) -> None:
             nn.init.uniform_(layer.weight, low, high, generator=rng)
 
 
-def _fill(model: Any, state: Mapping[str, Any], file: Path) -> None:
-    """Put weights into a model, from the older and other layouts that the library knows too."""
+def _load(model: Any, state: Mapping[str, Any], file: Path) -> None:
+    """Load weights into a model, also from the other layouts that the library can convert."""
+    from open_clip.convert import convert_state_dict  # noqa: PLC0415 - as in _library
+    from open_clip.model import convert_to_custom_text_state_dict  # noqa: PLC0415
+
     state = convert_state_dict(model, {k: v for k, v in state.items() if k not in NOT_WEIGHTS})
     if "positional_embedding" in state and not hasattr(model, "positional_embedding"):
         state = convert_to_custom_text_state_dict(state)
-    fill(model, state, file)
+    load_weights(model, state, file)

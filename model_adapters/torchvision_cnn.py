@@ -1,4 +1,4 @@
-"""Image classifiers that torchvision can build, and others' checkpoints of them.
+"""Image classifiers of torchvision, with its own weights or with published checkpoints.
 
 In arXiv:2104.08313: ResNet-50 (arXiv:1512.03385), SIN (arXiv:1811.12231), MadryLab's robust models,
 VirTex (arXiv:2006.06666) and ICMLM (arXiv:2008.01392).
@@ -15,29 +15,29 @@ import torch
 from PIL.Image import Image
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torchvision import models
 
-from vlbench import hub
-from vlbench.adapter_kit.images import resizing
-from vlbench.adapter_kit.weights import UNREADABLE, fill, read_harmlessly
-from vlbench.errors import CannotDo, SpecError, WeightsError, unknown
+from vlbench.adapter_kit.images import IMAGENET, resizing
+from vlbench.adapter_kit.torchvision_models import (
+    open_torchvision,
+    published_tags,
+    torchvision_models,
+)
+from vlbench.adapter_kit.weights import UNREADABLE, load_weights, read_past_pickles, weights_file
+from vlbench.errors import CannotDo, SpecError, WeightsError
 
-# Mean and standard deviation of ImageNet's red, green and blue.
-IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-
-# Under one of these keys authors keep the state dict; `cnn` is ICMLM's.
+# Published files have the state dict under one of these keys; `cnn` is the key of ICMLM.
 ENVELOPES = ("state_dict", "model", "model_state_dict", "net", "cnn")
 
 
 class TorchvisionCnn:
-    """A classifier of torchvision: its logits, and as features what its last linear layer reads.
+    """A classifier of torchvision. Its features are the inputs of its last linear layer.
 
-    `weights` is a tag of torchvision's, a file (a state dict in the layout of any of the papers
-    above), or "random", drawn with `init_seed`; `source` says where that file can be had. A file
-    without a classification head gives features alone; one with a normaliser keeps its own.
+    `weights` is a tag of torchvision, a file (a state dict in the layout of any of the papers
+    above), or "random" (drawn with `init_seed`). `source` says where the file can be downloaded. A
+    file without a classification head gives features alone. A file with a normaliser keeps it.
 
-    `resize` is the length of the shorter side, bicubic, or of both with `squash`; `crop` is the
-    side of the square taken from the centre, None for as large as `resize`.
+    `resize` is the length of the shorter side, bicubic, or of both sides with `squash`. `crop` is
+    the side of the square cut from the centre; None means as large as `resize`.
     """
 
     def __init__(  # noqa: PLR0913 - models.yaml and tasks fill them by name
@@ -54,15 +54,16 @@ class TorchvisionCnn:
         init_seed: int = 0,
     ) -> None:
         self._steps = resizing(resize, crop, squash=squash)
-        tags = _tags(architecture)
+        models = torchvision_models()
+        known = models.list_models(module=models)
+        tags = published_tags(architecture, known, "architecture")
         tag = next((tag for tag in tags if tag.name == weights), None)
-        model = _fetch(architecture, tag) if tag else _build(architecture, init_seed)
+        there_are = f"{architecture} has the tags {', '.join(tag.name for tag in tags)}, random"
+        hint = f"where to get it: {source or there_are}; give its path as weights=PATH"
+        file = None if tag or weights == "random" else weights_file(weights, hint)
+        model = open_torchvision(architecture, tag, init_seed)
         head = _head_name(model, architecture)
-        normaliser = torch.tensor(IMAGENET)
-        if not tag and weights != "random":
-            known = ", ".join(tag.name for tag in tags)
-            origin = source or f"{architecture} has the tags {known}, random"
-            normaliser = _put(_file(weights, origin), model, head)
+        normaliser = _load(file, model, head) if file else torch.tensor(IMAGENET)
         model.eval().requires_grad_(requires_grad=False).to(device, dtype)
         last = model.get_submodule(head)
         self._head = last if isinstance(last, nn.Linear) else None
@@ -74,11 +75,10 @@ class TorchvisionCnn:
 
     def preprocess(self, image: Image) -> Tensor:
         """Return float32 [3, crop, crop] in [0, 1]."""
-        pixels: Tensor = self._steps(image)
-        return pixels
+        return self._steps(image)
 
     def encode_images(self, pixels: Tensor) -> Tensor:
-        """Return float32 [N, D]; of a ResNet-50 the average over positions, D = 2048."""
+        """Return float32 [N, D]; for a ResNet-50 the average over positions, D = 2048."""
         return self._features(pixels).float()
 
     def logits(self, pixels: Tensor) -> Tensor:
@@ -87,7 +87,10 @@ class TorchvisionCnn:
         return scores.float()
 
     def class_names(self) -> list[str]:
-        """Return torchvision's names of the classes: of ImageNet's 1000, and of no others."""
+        """Return torchvision's names of the 1000 classes of ImageNet.
+
+        Raises CannotDo for a checkpoint with other classes.
+        """
         count = self._classifier().out_features
         if count != len(self._categories):
             raise CannotDo(f"the names of this checkpoint's {count} classes are not known")
@@ -104,38 +107,6 @@ class TorchvisionCnn:
         return self._head
 
 
-def _tags(architecture: str) -> Any:
-    """Return torchvision's enumeration of the weights of a classifier."""
-    known = models.list_models(module=models)
-    if architecture not in known:
-        raise unknown("architecture of torchvision", architecture, known)
-    return models.get_model_weights(architecture)
-
-
-def _fetch(architecture: str, tag: Any) -> nn.Module:
-    """Return the model with the weights of a tag: from torch's cache, or else downloaded."""
-    refusal = (
-        f"the weights {tag} cannot be downloaded from {tag.url}: {{}}; "
-        "they can be given as a local file: --model-args weights=PATH"
-    )
-    cached = Path(torch.hub.get_dir(), "checkpoints", tag.url.rpartition("/")[2])
-    if hub.is_offline() and not cached.is_file():
-        raise WeightsError(refusal.format("this run is offline"))
-    try:
-        model: nn.Module = models.get_model(architecture, weights=tag)
-    except UNREADABLE as error:
-        raise WeightsError(refusal.format(error)) from error
-    return model
-
-
-def _build(architecture: str, seed: int) -> nn.Module:
-    """Return a fresh model with seeded weights; the global generator stays as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        model: nn.Module = models.get_model(architecture, weights=None)
-    return model
-
-
 def _head_name(model: nn.Module, architecture: str) -> str:
     names = [str(name) for name, layer in model.named_modules() if isinstance(layer, nn.Linear)]
     if not names:
@@ -143,18 +114,11 @@ def _head_name(model: nn.Module, architecture: str) -> str:
     return names[-1]
 
 
-def _file(weights: str, origin: str) -> Path:
-    file = Path(weights).expanduser()
-    if file.is_file():
-        return file
-    say = "say where it lies with --model-args weights=PATH"
-    raise WeightsError(f"no file of weights at {file}; where to get it: {origin}; {say}")
+def _load(file: Path, model: nn.Module, head: str) -> Tensor:
+    """Load a file's weights into a model; return its normaliser, mean and std, [2, 3].
 
-
-def _put(file: Path, model: nn.Module, head: str) -> Tensor:
-    """Put a file's weights into a model, and return the normaliser, mean and std, [2, 3].
-
-    The head becomes as wide as the file's, or Identity where it has none. Raises WeightsError.
+    The head becomes as wide as that of the file, or Identity where the file has none. Raises
+    WeightsError.
     """
     stored = _open(file)
     wanted = model.state_dict()
@@ -166,36 +130,36 @@ def _put(file: Path, model: nn.Module, head: str) -> Tensor:
     elif weight is not None and len(weight) != len(wanted[f"{head}.weight"]):
         width = wanted[f"{head}.weight"].shape[1]
         model.set_submodule(head, nn.Linear(width, len(weight), bias=f"{head}.bias" in wanted))
-    fill(model, state, file)
+    load_weights(model, state, file)
     beside = f"{prefix.removesuffix('model.')}normalizer.new_"
     own = [stored[f"{beside}{k}"].view(3) for k in ("mean", "std") if f"{beside}{k}" in stored]
     return torch.stack(own).float() if len(own) == 2 else torch.tensor(IMAGENET)
 
 
 def _own(stored: Mapping[str, Any], prefix: str, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return what a file holds for a model, under the model's own keys.
+    """Return the weights of a model among those of a file, under the model's own keys.
 
-    What lies beside the model under its prefix is left out; further layers of the model's own
-    parts are kept, so that they are found unexpected: the file is of a larger architecture.
+    Other modules under the same prefix are left out. Additional layers of the model's own modules
+    are kept, so that the file of a larger architecture is refused.
     """
     parts = {key.partition(".")[0] for key in wanted}
-    # Older checkpoints do not count batches, and nothing reads the counts after training.
+    # Older checkpoints lack the counts of batches, which are only read in training.
     counts = {key: v for key, v in wanted.items() if key.endswith("num_batches_tracked")}
     own = {key.removeprefix(prefix): v for key, v in stored.items() if key.startswith(prefix)}
     return counts | {key: v for key, v in own.items() if key.partition(".")[0] in parts}
 
 
 def _prefix(stored: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
-    """Return what stands before most of the wanted keys; of equals, the shortest."""
+    """Return the prefix of most of the wanted keys; among equals, the shortest."""
     splits = ((key, [0, *(i + 1 for i, c in enumerate(key) if c == ".")]) for key in stored)
     counts = Counter(key[:i] for key, starts in splits for i in starts if key[i:] in wanted)
     return min(counts, key=lambda prefix: (-counts[prefix], len(prefix)), default="")
 
 
 def _open(file: Path) -> dict[str, Tensor]:
-    """Return the state dict in a file, out of its envelopes."""
+    """Return the state dict in a file, also from under one of the keys in ENVELOPES."""
     try:
-        content = load_file(file) if file.suffix == ".safetensors" else read_harmlessly(file)
+        content = load_file(file) if file.suffix == ".safetensors" else read_past_pickles(file)
     except (*UNREADABLE, AttributeError, TypeError, IndexError) as error:
         raise WeightsError(f"{file} cannot be read as weights: {error}") from error
     if not isinstance(content, Mapping):

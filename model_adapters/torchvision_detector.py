@@ -1,4 +1,4 @@
-"""Object detectors that torchvision can build: Faster R-CNN (arXiv:1506.01497) and its kin."""
+"""Object detectors of torchvision: Faster R-CNN (arXiv:1506.01497) and its relatives."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import Any
 import torch
 from PIL.Image import Image
 from torch import Tensor, nn
-from torchvision import models
-from torchvision.models.detection.transform import resize_boxes
-from torchvision.transforms.functional import to_tensor
 
-from vlbench import hub
-from vlbench.adapter_kit.weights import UNREADABLE, fill, read_state_dict
+from vlbench.adapter_kit.images import to_pixels
+from vlbench.adapter_kit.torchvision_models import (
+    open_torchvision,
+    published_tags,
+    torchvision_models,
+)
+from vlbench.adapter_kit.weights import load_weights, read_state_dict, weights_file
 from vlbench.capabilities import Picture, Regions
-from vlbench.errors import CannotDo, WeightsError, unknown
+from vlbench.errors import CannotDo
 
-# Of these, torchvision's published weights were trained with batch normalisation of epsilon 0.
+# The published weights of these were trained with an epsilon of 0 in batch normalisation.
 WITHOUT_EPSILON = (
     "fasterrcnn_resnet50_fpn",
     "keypointrcnn_resnet50_fpn",
@@ -27,12 +29,12 @@ WITHOUT_EPSILON = (
 
 
 class TorchvisionDetector:
-    """A detector of torchvision's R-CNN kind; its box head gives the vectors of any boxes.
+    """An R-CNN of torchvision. Its box head gives the vectors of its own regions and of any boxes.
 
-    `weights` is a tag of torchvision's, a file with a state dict, or "random", drawn with
-    `init_seed`. Regions are what the detector keeps: at most `most` a picture, each with the score
-    of its class, of at least `threshold`, ordered from the highest. A picture may have none.
-    `shorter` and `longer` are the sides, at least and at most, that pictures are resized to.
+    `weights` is a tag of torchvision, a file with a state dict, or "random" (drawn with
+    `init_seed`). It keeps at most `most` regions per picture whose class scores at least
+    `threshold`, in descending order; a picture may have none. Pictures are resized to `shorter`
+    pixels on the shorter side, or to `longer` on the longer side where that gives less.
     """
 
     differentiable = False
@@ -52,20 +54,22 @@ class TorchvisionDetector:
     ) -> None:
         limits = {"box_score_thresh": threshold, "box_detections_per_img": most}
         limits |= {"min_size": shorter, "max_size": longer}
-        tags = _tags(architecture)
+        tags = published_tags(architecture, _rcnns(), "R-CNN")
         tag = next((tag for tag in tags if tag.name == weights), None)
-        model = _fetch(architecture, tag, limits) if tag else _draw(architecture, init_seed, limits)
-        if not tag and weights != "random":
-            _put(_file(weights, [tag.name for tag in tags]), model, architecture)
+        hint = f"the tags are {', '.join(tag.name for tag in tags)}, random"
+        file = None if tag or weights == "random" else weights_file(weights, hint)
+        model = open_torchvision(architecture, tag, init_seed, weights_backbone=None, **limits)
+        if file:
+            _load(file, model, architecture)
         self.model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
         self._device, self._dtype = device, dtype
         self._names: list[str] = tags.DEFAULT.meta["categories"]
 
     def detect(self, pictures: Sequence[Picture]) -> list[Regions]:
-        """Return the regions of each picture, with box-head vectors and the names of classes.
+        """Return the regions of each picture with vectors [R, 1024] and the names of classes.
 
-        Vectors are those of the boxes as they are found, [R, 1024]. One picture at a time: of
-        several, torchvision pads the smaller, and their regions change.
+        Each picture goes through the model alone: in a batch torchvision pads the smaller ones,
+        which changes their regions.
         """
         return [self._detect(_image(picture)) for picture in pictures]
 
@@ -75,7 +79,7 @@ class TorchvisionDetector:
         for picture, placed in zip(pictures, boxes, strict=True):
             resized, maps, original = self._maps(_image(picture))
             at = placed.to(self._device, self._dtype).reshape(-1, 4)
-            scaled = resize_boxes(at, original, list(resized.image_sizes[0]))
+            scaled = _resize_boxes(at, original, list(resized.image_sizes[0]))
             vectors.append(self._vectors(resized, maps, scaled).float())
         return vectors
 
@@ -84,7 +88,7 @@ class TorchvisionDetector:
         proposals, _ = self.model.rpn(resized, maps)
         (found,), _ = self.model.roi_heads(maps, proposals, resized.image_sizes)
         return Regions(
-            resize_boxes(found["boxes"], list(resized.image_sizes[0]), original).float().cpu(),
+            _resize_boxes(found["boxes"], list(resized.image_sizes[0]), original).float().cpu(),
             self._vectors(resized, maps, found["boxes"]).float().cpu(),
             found["scores"].float().cpu(),
             [self._names[label] for label in found["labels"].tolist()],
@@ -92,13 +96,13 @@ class TorchvisionDetector:
         )
 
     def _maps(self, image: Image) -> tuple[Any, Any, list[int]]:
-        """Return an image resized, the maps of its features, and its height and width."""
-        pixels = to_tensor(image).to(self._device, self._dtype)
+        """Return the resized image, its feature maps, and its original height and width."""
+        pixels = to_pixels(image).to(self._device, self._dtype)
         resized, _ = self.model.transform([pixels])
         return resized, self.model.backbone(resized.tensors), [image.height, image.width]
 
     def _vectors(self, resized: Any, maps: Any, boxes: Tensor) -> Tensor:
-        """Return what the box head says of boxes in pixels of the resized image."""
+        """Return the box head's vectors of boxes in pixels of the resized image."""
         heads = self.model.roi_heads
         vectors: Tensor = heads.box_head(heads.box_roi_pool(maps, [boxes], resized.image_sizes))
         return vectors
@@ -110,52 +114,21 @@ def _image(picture: Picture) -> Image:
     return picture.image
 
 
-def _tags(architecture: str) -> Any:
-    """Return torchvision's enumeration of the weights of a detector."""
-    known = [name for name in models.list_models(module=models.detection) if "rcnn" in name]
-    if architecture not in known:
-        raise unknown("R-CNN of torchvision", architecture, known)
-    return models.get_model_weights(architecture)
+def _rcnns() -> list[str]:
+    models = torchvision_models()
+    return [name for name in models.list_models(module=models.detection) if "rcnn" in name]
 
 
-def _fetch(architecture: str, tag: Any, limits: dict[str, Any]) -> nn.Module:
-    """Return the model with the weights of a tag: from torch's cache, or else downloaded."""
-    refusal = (
-        f"the weights {tag} cannot be downloaded from {tag.url}: {{}}; "
-        "they can be given as a local file: --model-args weights=PATH"
-    )
-    cached = Path(torch.hub.get_dir(), "checkpoints", tag.url.rpartition("/")[2])
-    if hub.is_offline() and not cached.is_file():
-        raise WeightsError(refusal.format("this run is offline"))
-    try:
-        model: nn.Module = models.get_model(architecture, weights=tag, **limits)
-    except UNREADABLE as error:
-        raise WeightsError(refusal.format(error)) from error
-    return model
+def _resize_boxes(boxes: Tensor, before: list[int], after: list[int]) -> Tensor:
+    """Return boxes in an image whose height and width change."""
+    resized: Tensor = torchvision_models().detection.transform.resize_boxes(boxes, before, after)
+    return resized
 
 
-def _draw(architecture: str, seed: int, limits: dict[str, Any]) -> nn.Module:
-    """Return a fresh model with seeded weights; the global generator stays as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        model: nn.Module = models.get_model(
-            architecture, weights=None, weights_backbone=None, **limits
-        )
-    return model
-
-
-def _file(weights: str, tags: Sequence[str]) -> Path:
-    file = Path(weights).expanduser()
-    if file.is_file():
-        return file
-    known = ", ".join((*tags, "random"))
-    raise WeightsError(f"no file of weights at {file}; the tags are {known}")
-
-
-def _put(file: Path, model: nn.Module, architecture: str) -> None:
-    """Put a file's weights into a model, as torchvision does with its own of this architecture."""
+def _load(file: Path, model: nn.Module, architecture: str) -> None:
+    """Load a file's weights into a model, as torchvision loads its own of this architecture."""
     counts = {k: v for k, v in model.state_dict().items() if k.endswith("num_batches_tracked")}
-    fill(model, counts | read_state_dict(file), file)
+    load_weights(model, counts | read_state_dict(file), file)
     for layer in model.modules():
         if isinstance(layer, nn.BatchNorm2d) and architecture in WITHOUT_EPSILON:
             layer.eps = 0.0

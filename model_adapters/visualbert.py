@@ -1,24 +1,21 @@
-"""VisualBERT. Li et al. 2019, arXiv:1908.03557; its heads looked at in ACL 2020.acl-main.469."""
+"""VisualBERT. Li et al. 2019, arXiv:1908.03557; its heads are examined in ACL 2020.acl-main.469."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, VisualBertForPreTraining
 
-from vlbench.adapter_kit.attention import joint_attention
-from vlbench.adapter_kit.hugging_face import Source, draw_model, load_state
-from vlbench.adapter_kit.regions import RegionBatch, pad_regions, regions_of
-from vlbench.adapter_kit.text import TextReader
-from vlbench.adapter_kit.weights import read_state_dict
+from vlbench.adapter_kit.attention import one_stream_attention
+from vlbench.adapter_kit.hugging_face import Checkpoint
+from vlbench.adapter_kit.regions import RegionBatch, box_geometry, pad_regions, regions_of
+from vlbench.adapter_kit.text import Spans, TextReader
 from vlbench.capabilities import JointAttention, Picture
 from vlbench.errors import CannotDo
 
-# What the original code's names begin with, or hold, and what the library calls it.
+# Parts of the original code's names, and what transformers calls them.
 RENAMED = {
     "bert.bert.": "visual_bert.",
     "bert.cls.": "cls.",
@@ -27,19 +24,19 @@ RENAMED = {
     "embeddings.projection.": "embeddings.visual_projection.",
 }
 
-# x1/W, y1/H, x2/W, y2/H, w/W, h/H, which some models read behind a region's own numbers.
+# How many numbers describe a region's box, for models that read them after the region's vector.
 BOX_NUMBERS = 6
 
 
 class VisualBert:
     """A BERT that reads a text and ready-made regions as one sequence.
 
-    `architecture` is a name of the hub, at `revision`, or a folder in the library's own format.
-    `weights` is "pretrained" (the architecture's own), a folder in its place, a file of the
-    original code, or "random", drawn with `init_seed`. `tokenizer` is where the tokenizer comes
-    from, at `tokenizer_revision`; empty: from the same place as the weights. Regions have the
-    visual token type and the visual position 0, as in the original code; the library's default
-    type is 1. A model six numbers wider than the regions also reads each region's box.
+    `architecture`, `weights`, `revision` and `init_seed` are those of
+    `vlbench.adapter_kit.hugging_face.Checkpoint`; `weights` may also be a file of the original
+    code. `tokenizer` is where the tokenizer comes from, at `tokenizer_revision`; empty means the
+    checkpoint itself. Regions have the visual token type 0 and the visual position 0, as in the
+    original code; the library's default type is 1. A model that is six numbers wider than the
+    regions also reads the box of each region.
     """
 
     def __init__(  # noqa: PLR0913 - models.yaml fills them by name
@@ -54,30 +51,28 @@ class VisualBert:
         tokenizer_revision: str = "main",
         init_seed: int = 0,
     ) -> None:
-        file = Path(weights).expanduser()
-        source = Source(architecture, "random" if file.is_file() else weights, revision)
-        config = source.load(AutoConfig)
-        if config.model_type != "visual_bert" or config.bypass_transformer:
-            raise CannotDo(f"{source.name} is no VisualBERT whose layers read regions")
-        model, missing = _build(source, config, weights, init_seed)
-        source.refuse([key for key in missing if key.startswith("visual_bert.")])
-        self._has_head = not any(key.startswith("cls.seq_relationship") for key in missing)
-        self.model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
-        named = Source(tokenizer, "pretrained", tokenizer_revision) if tokenizer else source
-        self._reader = TextReader(named, config.max_position_embeddings)
+        checkpoint = Checkpoint(architecture, weights, revision, init_seed, rename=_renamed)
+        if getattr(checkpoint.config, "bypass_transformer", False):
+            raise CannotDo(f"{checkpoint.name} keeps regions out of its layers: no attention there")
+        opened = checkpoint.open("VisualBertForPreTraining", device, dtype, optional_heads=True)
+        self.model = opened.model
+        self._has_head = opened.has("cls.seq_relationship")
+        words = Checkpoint(tokenizer, revision=tokenizer_revision) if tokenizer else checkpoint
+        limit = opened.config.max_position_embeddings
+        self._reader = TextReader(words.tokenizer(), limit, device)
         self.context_length: int = self._reader.limit
-        self._width: int = config.visual_embedding_dim
+        self.count_tokens = self._reader.count
+        self._width: int = opened.config.visual_embedding_dim
         self._device = device
         self._dtype = dtype
 
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
-        """Return the attention of each text token to each region, out of that to all tokens."""
-        inputs, spans, batch = self._inputs(pictures, texts)
+        """Return the attention of each text token to each region, out of its attention to all."""
+        inputs, spans = self._inputs(pictures, texts)
         output = self.model.visual_bert(**inputs, output_attentions=True)
-        start = inputs["input_ids"].shape[1]
-        columns = [range(start, start + count) for count in batch.counts]
         boxes = [regions.boxes for regions in regions_of(pictures)]
-        return joint_attention(output.attentions, spans, columns, boxes, whole=True)
+        start = inputs["input_ids"].shape[1]
+        return one_stream_attention(output.attentions, spans, boxes, start=start)
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return the probability that each text belongs to its picture, float32 [N].
@@ -87,19 +82,15 @@ class VisualBert:
         if not self._has_head:
             raise CannotDo("this checkpoint has no sentence-image prediction head")
         output = self.model(**self._inputs(pictures, texts)[0])
-        # Label 0 is a match, as it is the next sentence in BERT.
+        # Label 0 is a match, as in the next-sentence prediction of BERT.
         scores: Tensor = output.seq_relationship_logits.float().softmax(-1)[:, 0]
         return scores
 
-    def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Return how many tokens each text has, special ones included, before it is cut."""
-        return self._reader.count(texts)
-
     def _inputs(
         self, pictures: Sequence[Picture], texts: Sequence[str]
-    ) -> tuple[Any, list[Any], RegionBatch]:
-        """Return what the model takes, the spans of each text, and the regions."""
-        tokens, spans = self._reader.read(texts, self._device)
+    ) -> tuple[dict[str, Any], list[Spans]]:
+        """Return the inputs of the model, and the spans of each text."""
+        tokens, spans = self._reader.read(texts)
         widths = [self._width, self._width - BOX_NUMBERS]
         batch = pad_regions(regions_of(pictures), widths, self._device)
         inputs = {
@@ -108,25 +99,13 @@ class VisualBert:
             "visual_attention_mask": batch.mask,
             "visual_token_type_ids": torch.zeros_like(batch.mask),
         }
-        return inputs, spans, batch
+        return inputs, spans
 
     def _described(self, batch: RegionBatch) -> Tensor:
         """Return the vectors as wide as the model reads them, [N, R, D]."""
         if batch.vectors.shape[-1] == self._width:
             return batch.vectors
-        sizes = batch.corners[..., 2:] - batch.corners[..., :2]
-        return torch.cat([batch.vectors, batch.corners, sizes], -1)
-
-
-def _build(source: Source, config: Any, weights: str, seed: int) -> tuple[Any, list[str]]:
-    """Return a model, and the names of the weights that its files lack."""
-    file = Path(weights).expanduser()
-    if weights == "random":
-        return draw_model(VisualBertForPreTraining, config, seed), []
-    if file.is_file():
-        state = _renamed(read_state_dict(file))
-        return load_state(VisualBertForPreTraining, config, state, file)
-    return source.load_model(VisualBertForPreTraining, config)
+        return torch.cat([batch.vectors, box_geometry(batch.corners, BOX_NUMBERS)], -1)
 
 
 def _renamed(state: Mapping[str, Any]) -> dict[str, Any]:

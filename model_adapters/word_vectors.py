@@ -1,4 +1,4 @@
-"""Static word vectors: GloVe's (Pennington et al. 2014), word2vec's, and random ones."""
+"""Static word vectors: of GloVe (Pennington et al. 2014), of word2vec, and random ones."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import pyarrow as pa
 import torch
-from pyarrow import csv
 from torch import Tensor
 from torch.nn import functional
 
 from vlbench.capabilities import TokenVectors
 from vlbench.errors import WeightsError
 
-# "don't" is do and n't, "man's" is man and 's, as GloVe's texts were cut; marks stand alone.
+# The tokens of GloVe: "don't" is do and n't, "man's" is man and 's; a punctuation mark is a token.
 TOKEN = re.compile(r"\w+?(?=n't\b)|n't\b|'\w+|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
 
 Find = Callable[[str], Tensor | None]
 
 
 class WordVectors:
-    """Vectors out of a file: the same for a word in every text.
+    """Word vectors from a file; a word has the same vector in every text.
 
-    `weights` is a file in GloVe's text format, with or without a first line of two counts, plain,
-    .gz or .zip (`member` names the file in an archive of several), or word2vec's binary format
-    (.bin or .bin.gz). `source` says where that file can be had. A word is looked up as written,
-    then in lower case, then by the parts between its hyphens. A word without a vector has no span.
+    `weights` is a file in the text format of GloVe, with or without a first line of two counts,
+    plain, .gz or .zip (`member` names the file in an archive of several), or in the binary format
+    of word2vec (.bin or .bin.gz). `source` says where the file can be downloaded. A word is looked
+    up as written, then in lower case, then by its parts between hyphens. A word without a vector
+    has no span.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class WordVectors:
     ) -> None:
         file = Path(weights).expanduser()
         if not file.is_file():
-            origin = f"; it can be had from {source}" if source else ""
+            origin = f"; download it from {source}" if source else ""
             raise WeightsError(f"no file of word vectors at {file}{origin}")
         binary = ".bin" in file.suffixes
         words, matrix = _read_binary(file) if binary else _read_text(file, member)
@@ -55,7 +54,7 @@ class WordVectors:
         self._matrix = torch.from_numpy(matrix).to(device, dtype)
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
-        """Return a vector for each word that has one."""
+        """Return the vectors of the words that have one."""
         return [self._look_up(text) for text in texts]
 
     def _look_up(self, text: str) -> TokenVectors:
@@ -69,9 +68,9 @@ class WordVectors:
 
 
 class RandomVectors:
-    """A random unit vector for each word, the same in every text and every run, whatever its case.
+    """A random unit vector per word, the same in every text and every run; case does not matter.
 
-    `width` is how many numbers it has, `init_seed` picks the vectors.
+    `width` is the number of dimensions, and `init_seed` the seed of the vectors.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class RandomVectors:
         self._seed = init_seed
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
-        """Return a vector for each word and each mark."""
+        """Return a vector per word and per punctuation mark."""
         return [self._draw(text) for text in texts]
 
     def _draw(self, text: str) -> TokenVectors:
@@ -107,7 +106,7 @@ class RandomVectors:
 def _tokens(
     text: str, row: Callable[[str], int | None]
 ) -> Iterator[tuple[tuple[int, int], int | None]]:
-    """Yield each word's span and row; of a word that has none, those of its hyphened parts."""
+    """Yield the span and row of each word, or of its hyphenated parts where it has no row."""
     for match in TOKEN.finditer(text):
         whole = row(match.group())
         if whole is not None or "-" not in match.group():
@@ -119,8 +118,7 @@ def _tokens(
 
 
 def _read_binary(file: Path) -> tuple[list[str], Any]:
-    # It imports scipy, which takes most of a second.
-    from gensim.models import KeyedVectors  # noqa: PLC0415
+    from gensim.models import KeyedVectors  # noqa: PLC0415 - takes most of a second
 
     try:
         vectors = KeyedVectors.load_word2vec_format(str(file), binary=True)
@@ -130,7 +128,7 @@ def _read_binary(file: Path) -> tuple[list[str], Any]:
 
 
 def _read_text(file: Path, member: str) -> tuple[list[str], Any]:
-    """Return words and float32 [words, D]. Raises WeightsError with the line that is wrong."""
+    """Return words and float32 [words, D]. Raises WeightsError that names the wrong line."""
     with _opened(file, member) as lines:
         first = lines.readline().split()
     header = len(first) == 2
@@ -168,11 +166,14 @@ def _member(archive: zipfile.ZipFile, member: str) -> str:
 
 
 def _parse(lines: IO[bytes], width: int, name: str, start: int) -> tuple[list[str], Any]:
-    """Return the words and the numbers of a text, whose first line is number `start`."""
+    """Return the words and vectors of the lines of a text; the first line has number `start`."""
+    import pyarrow as pa  # noqa: PLC0415 - only a file of text needs it
+    from pyarrow import csv  # noqa: PLC0415
+
     spaced: list[list[str]] = []
 
     def odd(row: Any) -> str:
-        """Keep a word that holds blanks, as some of GloVe's do; any other line is an error."""
+        """Keep a word that contains spaces, as some of GloVe's do; any other line is an error."""
         word, *numbers = row.text.rsplit(" ", width)
         if len(numbers) < width or any(map(_is_number, word.split(" ")[1:])):
             return "error"
@@ -205,6 +206,6 @@ def _is_number(text: str) -> bool:
 
 
 def _place(message: str, start: int) -> str:
-    """Return the line that a message of the reader speaks of; it counts rows from 1."""
+    """Return the line that a message of pyarrow is about; pyarrow counts rows from 1."""
     row = re.search(r"Row #(\d+)", message)
     return f", line {int(row[1]) + start - 1}" if row else ""

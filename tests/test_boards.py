@@ -1,17 +1,12 @@
-import hashlib
 import json
 import subprocess
 import sys
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
-from PIL import Image
-from safetensors.torch import load_file
 
 from vlbench.boards import (
-    kept_row,
+    kept_result,
     read_board,
     refuse_clash,
     require_writable,
@@ -51,8 +46,8 @@ def written(folder, *results):
     for one in results:
         write_result(folder, one)
     return [
-        (row["model"], row["status"], row["comparable"], row["reason"])
-        for row in read_board(folder / "t.json")["rows"]
+        (row.model, row.status, row.comparable, row.reason)
+        for row in read_board(folder / "t.json").results
     ]
 
 
@@ -93,7 +88,7 @@ def test_the_same_rows_in_any_order_make_the_same_board(tmp_path):
 def test_a_new_ok_row_takes_the_place_of_the_old(tmp_path):
     better = result(scores=[Score(metric="accuracy", value=0.75, n=4)])
     assert len(written(tmp_path, result(), better)) == 1
-    assert read_board(tmp_path / "t.json")["rows"][0]["scores"][0]["value"] == 0.75
+    assert read_board(tmp_path / "t.json").results[0].scores[0].value == 0.75
 
 
 @pytest.mark.parametrize("status", ["failed", "skipped"])
@@ -125,24 +120,24 @@ def test_a_failed_row_leaves_the_rows_of_other_models(tmp_path):
 def test_an_older_version_moves_to_the_archive(tmp_path):
     assert written(tmp_path, result("old"), result("new", version=2)) == [("new", "ok", "c1", "")]
     archived = read_board(tmp_path / "archive" / "t.v1.json")
-    assert (archived["version"], [row["model"] for row in archived["rows"]]) == (1, ["old"])
-    assert read_board(tmp_path / "t.json")["version"] == 2
+    assert (archived.version, [row.model for row in archived.results]) == (1, ["old"])
+    assert read_board(tmp_path / "t.json").version == 2
 
 
 def test_archived_rows_merge_with_those_already_there(tmp_path):
     written(tmp_path, result("a"), result("b"), result("c", version=2))
     (tmp_path / "t.json").unlink()
     written(tmp_path, result("b", request="again"), result("c", version=2))
-    rows = read_board(tmp_path / "archive" / "t.v1.json")["rows"]
-    assert [(row["model"], row["request"]) for row in rows] == [("a", "r"), ("b", "again")]
+    rows = read_board(tmp_path / "archive" / "t.v1.json").results
+    assert [(row.model, row.request) for row in rows] == [("a", "r"), ("b", "again")]
 
 
 def test_a_result_of_an_older_version_leaves_the_newer_board(tmp_path):
     written(tmp_path, result("new", version=2), result("old"))
     board = read_board(tmp_path / "t.json")
-    assert (board["version"], [row["model"] for row in board["rows"]]) == (2, ["new"])
+    assert (board.version, [row.model for row in board.results]) == (2, ["new"])
     archived = read_board(tmp_path / "archive" / "t.v1.json")
-    assert (archived["version"], [row["model"] for row in archived["rows"]]) == (1, ["old"])
+    assert (archived.version, [row.model for row in archived.results]) == (1, ["old"])
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1, 2]", "5", "null", "\x00", '{"schema": 1'])
@@ -174,20 +169,20 @@ def test_another_schema_is_refused(tmp_path, schema):
 @pytest.mark.parametrize("text", ['{"schema": 1}', '{"schema": 1, "task": "t", "rows": 5}'])
 def test_a_foreign_file_of_schema_1_is_refused(tmp_path, text):
     (tmp_path / "t.json").write_text(text)
-    with pytest.raises(SpecError, match=r"t\.json: is no board"):
-        kept_row(tmp_path, "t", "m", "r")
+    with pytest.raises(SpecError, match=r"t\.json: (task|version): is absent"):
+        kept_result(tmp_path, "t", "m", "r")
 
 
 def test_the_row_that_answers_a_request_is_found(tmp_path):
     written(tmp_path, result("a"), result("b", request="other"), result("c", "failed"))
-    assert kept_row(tmp_path, "t", "a", "r")["model"] == "a"
-    assert kept_row(tmp_path, "t", "b", "r") is None
-    assert kept_row(tmp_path, "t", "c", "r") is None
+    assert kept_result(tmp_path, "t", "a", "r").model == "a"
+    assert kept_result(tmp_path, "t", "b", "r") is None
+    assert kept_result(tmp_path, "t", "c", "r") is None
 
 
 def test_without_a_board_or_an_output_no_row_is_kept(tmp_path):
-    assert kept_row(tmp_path, "t", "m", "r") is None
-    assert kept_row(None, "t", "m", "r") is None
+    assert kept_result(tmp_path, "t", "m", "r") is None
+    assert kept_result(None, "t", "m", "r") is None
 
 
 @pytest.mark.parametrize("part", ["weights", "adapter"])
@@ -204,13 +199,13 @@ def test_other_weights_or_another_adapter_under_one_name_clash(tmp_path, part):
 def test_a_failed_row_and_other_identities_do_not_clash(tmp_path, standing):
     write_result(tmp_path, standing)
     refuse_clash(tmp_path, result(provenance={"weights": "w2", "adapter": "a2"}))
-    assert len(read_board(tmp_path / "t.json")["rows"]) == 1
+    assert len(read_board(tmp_path / "t.json").results) == 1
 
 
 def test_the_same_weights_and_adapter_do_not_clash(tmp_path):
     write_result(tmp_path, result())
     refuse_clash(tmp_path, result(request="another"))
-    assert len(read_board(tmp_path / "t.json")["rows"]) == 1
+    assert len(read_board(tmp_path / "t.json").results) == 1
 
 
 def test_nothing_clashes_with_no_board(tmp_path):
@@ -227,87 +222,12 @@ def test_what_is_no_number_is_refused_and_the_board_stays(tmp_path, number):
     assert (tmp_path / "t.json").read_bytes() == before
 
 
-def test_a_tensor_becomes_safetensors(tmp_path):
-    tensor = torch.arange(6.0).reshape(2, 3).T.requires_grad_()
-    saved = save_artifacts(tmp_path, "t", "m", {"heads": tensor})
-    file = tmp_path / "artifacts" / "t" / "m" / "heads.safetensors"
-    checksum = "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()
-    assert saved == {
-        "heads": {"file": "artifacts/t/m/heads.safetensors", "sha256": checksum},
-    }
-    (loaded,) = load_file(file).values()
-    assert torch.equal(loaded, tensor.detach())
-
-
-def test_a_table_becomes_parquet(tmp_path):
-    table = pa.table({"layer": [1, 2], "score": [0.5, 0.25]})
-    saved = save_artifacts(tmp_path, "t", "m", {"scores": table})
-    file = tmp_path / saved["scores"]["file"]
-    assert saved["scores"]["sha256"] == "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()
-    assert (file.suffix, pq.read_table(file).equals(table)) == (".parquet", True)
-
-
-def test_a_picture_is_moved(tmp_path):
-    picture = tmp_path / "drawn.png"
-    Image.new("RGB", (4, 4), "red").save(picture)
-    content = picture.read_bytes()
-    saved = save_artifacts(tmp_path / "out", "t", "m", {"map": picture})
-    assert saved["map"]["file"] == "artifacts/t/m/map.png"
-    assert saved["map"]["sha256"] == "sha256:" + hashlib.sha256(content).hexdigest()
-    assert (tmp_path / "out" / saved["map"]["file"]).read_bytes() == content
-    assert not picture.exists()
-
-
-def test_no_artifacts_write_nothing(tmp_path):
-    assert save_artifacts(tmp_path, "t", "m", {}) == {}
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("model", ["../../up", "a/b", "clip[weights=x.pt]", "a b:c"])
-def test_the_name_of_a_model_never_leaves_its_folder(tmp_path, model):
-    saved = save_artifacts(tmp_path, "t", model, {"heads": torch.zeros(1)})
-    file = tmp_path / saved["heads"]["file"]
-    assert file.resolve().parents[1] == (tmp_path / "artifacts" / "t").resolve()
-    assert file.is_file()
-
-
-def test_a_model_of_dots_never_leaves_its_folder(tmp_path):
-    saved = save_artifacts(tmp_path, "t", "..", {"heads": torch.zeros(1)})
-    file = (tmp_path / saved["heads"]["file"]).resolve()
-    assert file.is_relative_to((tmp_path / "artifacts" / "t").resolve())
-
-
-def test_the_name_of_an_artifact_never_leaves_its_folder(tmp_path):
-    saved = save_artifacts(tmp_path, "t", "m", {"../../../up": torch.zeros(1)})
-    (entry,) = saved.values()
-    assert (tmp_path / entry["file"]).resolve().is_relative_to(tmp_path / "artifacts")
-
-
-def test_the_artifacts_of_two_models_are_kept_apart(tmp_path):
-    one, two = (save_artifacts(tmp_path, "t", m, {"h": torch.zeros(1)}) for m in ("a b", "a_b"))
-    assert one["h"]["file"] != two["h"]["file"]
-
-
-def test_a_picture_that_cannot_be_moved_stays(tmp_path):
-    (tmp_path / "out").write_text("in the way")
-    (tmp_path / "drawn.png").write_bytes(b"picture")
-    with pytest.raises(OutputError, match="cannot write"):
-        save_artifacts(tmp_path / "out", "t", "m", {"map": tmp_path / "drawn.png"})
-    assert (tmp_path / "drawn.png").read_bytes() == b"picture"
-
-
-def test_an_artifact_that_cannot_be_written_is_told(tmp_path):
-    (tmp_path / "artifacts").write_text("in the way")
-    with pytest.raises(OutputError, match=r"cannot write .*heads\.safetensors"):
-        save_artifacts(tmp_path, "t", "m", {"heads": torch.zeros(1)})
-
-
 @pytest.mark.timeout(120)
 def test_two_processes_at_once_lose_no_row(tmp_path):
     commands = [[sys.executable, "-c", WRITER, str(tmp_path), name] for name in ("a", "b")]
     runs = [subprocess.Popen(command) for command in commands]
     assert [run.wait(100) for run in runs] == [0, 0]
-    models = {row["model"] for row in read_board(tmp_path / "t.json")["rows"]}
+    models = {row.model for row in read_board(tmp_path / "t.json").results}
     assert models == {f"{name}-{i}" for name in "ab" for i in range(20)}
 
 

@@ -1,15 +1,18 @@
+from types import SimpleNamespace
 from typing import Protocol
 
 import pytest
 
+from vlbench import capabilities
 from vlbench.capabilities import (
-    CAPABILITIES,
     Classifier,
     ImageEncoder,
     MaskedLanguageModel,
     SharedSpace,
     TextEncoder,
     alternatives,
+    capabilities_in,
+    count_truncated,
     is_capability,
     lacking,
     offered,
@@ -56,10 +59,25 @@ class Undone(Compares):
     encode_texts = None
 
 
+ALL = capabilities_in(capabilities)
+
+
+def test_the_capabilities_are_the_protocols_with_methods_of_their_own():
+    assert len(ALL) == 10
+    assert ALL[0] is ImageEncoder
+    assert capabilities.DualEncoder not in ALL
+
+
 def test_a_class_offers_what_it_has_all_methods_of():
-    assert offered(Sees) == ["ImageEncoder"]
-    assert offered(Compares) == ["ImageEncoder", "TextEncoder", "SharedSpace"]
+    assert offered(Sees) == [ImageEncoder]
+    assert offered(Compares) == [ImageEncoder, TextEncoder, SharedSpace]
     assert offered(object) == []
+
+
+def test_a_capability_of_a_users_own_is_offered_beside_the_others():
+    assert offered(Counts, others=[Counter]) == [ImageEncoder, Counter]
+    assert offered(Counts, ["Counter"], [Counter]) == [ImageEncoder]
+    assert offered(Sees, others=[Counter]) == [ImageEncoder]
 
 
 def test_a_method_of_several_is_not_enough():
@@ -72,24 +90,21 @@ def test_a_method_of_several_is_not_enough():
 
 
 def test_what_a_line_is_without_is_not_offered():
-    assert offered(Compares, ["TextEncoder"]) == ["ImageEncoder", "SharedSpace"]
+    assert offered(Compares, ["TextEncoder"]) == [ImageEncoder, SharedSpace]
 
 
 def test_a_method_that_is_set_to_none_is_not_offered():
-    assert offered(Undone) == ["ImageEncoder", "SharedSpace"]
+    assert offered(Undone) == [ImageEncoder, SharedSpace]
 
 
 def test_every_capability_can_be_offered_alone():
-    bodies = [{m: print for m in vars(c) if m[0] != "_"} for c in CAPABILITIES]
-    names = [set(offered(type("Fake", (), body))) for body in bodies]
-    assert [c.__name__ in found for c, found in zip(CAPABILITIES, names, strict=True)] == [
-        True
-    ] * 10
+    bodies = [{m: print for m in vars(c) if m[0] != "_"} for c in ALL]
+    found = [offered(type("Fake", (), body)) for body in bodies]
+    assert all(capability in one for capability, one in zip(ALL, found, strict=True))
 
 
 def test_runtime_checks_agree_with_what_is_offered():
-    agree = [issubclass(Compares, c) == (c.__name__ in offered(Compares)) for c in CAPABILITIES]
-    assert all(agree)
+    assert [c for c in ALL if issubclass(Compares, c)] == offered(Compares)
 
 
 @pytest.mark.parametrize(
@@ -157,3 +172,11 @@ def test_a_model_of_any_kind_will_do_where_nothing_is_asked():
 def test_alternatives_are_the_parts_of_a_union():
     assert alternatives(ImageEncoder | None) == [ImageEncoder, type(None)]
     assert alternatives(ImageEncoder) == [ImageEncoder]
+
+
+def test_texts_beyond_the_context_length_are_counted_where_the_model_can_say():
+    reader = SimpleNamespace(
+        context_length=2, count_tokens=lambda texts: [len(text.split()) for text in texts]
+    )
+    assert count_truncated(reader, ["a b", "a b c", "a b c d"]) == {"truncated_texts": 2}
+    assert count_truncated(Reads(), ["a b c"]) == {}

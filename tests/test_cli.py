@@ -10,6 +10,7 @@ from sources import TASK, make_images, make_source, write
 from vlbench.cli import main
 
 HEAVY = {"torch", "sklearn", "scipy", "datasets", "transformers", "open_clip", "torchvision"}
+HEAVY |= {"timm", "gensim", "matplotlib", "foolbox", "pandas"}
 
 
 @pytest.fixture
@@ -204,6 +205,18 @@ def test_help_and_listings_import_nothing_heavy(words):
     code += f"print(sorted({HEAVY!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_dry_run_of_all_embedded_tasks_draws_nothing_and_imports_little(tmp_path):
+    words = ["--model", "tiny-clip", "--tasks", "embedded", "--dry-run", "--cache-dir"]
+    words += [str(tmp_path / "cache"), "--output", str(tmp_path / "boards")]
+    code = f"import sys; from vlbench.cli import main; main({words!r})\n"
+    code += f"print(sorted({HEAVY - {'torch'}!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert done.stderr == ""
+    assert {file.name for file in (tmp_path / "cache").rglob("*")} <= {"digests.sqlite"}
+    assert not (tmp_path / "boards").exists()
 
 
 def test_leaderboard_show_imports_nothing_heavy(source):

@@ -17,24 +17,24 @@ ROUNDING = 0.005
 
 
 def row(task, model):
-    (found,) = [row for row in BOARDS[task]["rows"] if row["model"] == model]
+    (found,) = [row for row in BOARDS[task].results if row.model == model]
     return found
 
 
 def test_boards_of_the_small_models_come_with_the_project():
-    assert {row["model"] for board in BOARDS.values() for row in board["rows"]} >= TINY
+    assert {row.model for board in BOARDS.values() for row in board.results} >= TINY
     assert "few_shot_scenes" in BOARDS
 
 
 @pytest.mark.parametrize("task", BOARDS)
 def test_a_board_is_of_its_tasks_version_and_nothing_in_it_failed(task):
-    assert BOARDS[task]["version"] == load_catalog([]).tasks[task].version
-    assert {row["status"] for row in BOARDS[task]["rows"]} <= {"ok", "skipped"}
+    assert BOARDS[task].version == load_catalog([]).tasks[task].version
+    assert {row.status for row in BOARDS[task].results} <= {"ok", "skipped"}
 
 
 @pytest.mark.parametrize("task", BOARDS)
 def test_a_boards_artifacts_lie_beside_it(task):
-    kept = [a["file"] for row in BOARDS[task]["rows"] for a in row["artifacts"].values()]
+    kept = [a["file"] for row in BOARDS[task].results for a in row.artifacts.values()]
     assert [file for file in kept if not (LEADERBOARDS / file).is_file()] == []
 
 
@@ -44,11 +44,9 @@ def test_a_boards_artifacts_lie_beside_it(task):
 def test_running_a_task_again_finds_the_scores_of_its_board(task):
     (again,) = evaluate("tiny-rn", task)
     board = row(task, "tiny-rn")
-    assert again.provenance["weights"] == board["provenance"]["weights"]
-    assert again.comparable == board["comparable"]
-    assert [(s.metric, s.at) for s in again.scores] == [
-        (s["metric"], s["at"]) for s in board["scores"]
-    ]
+    assert again.provenance["weights"] == board.provenance["weights"]
+    assert again.comparable == board.comparable
+    assert [(s.metric, s.at) for s in again.scores] == [(s.metric, s.at) for s in board.scores]
     assert [s.value for s in again.scores] == pytest.approx(
-        [s["value"] for s in board["scores"]], abs=ROUNDING
+        [s.value for s in board.scores], abs=ROUNDING
     )

@@ -52,15 +52,10 @@ def _run(command, folder, environment):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_every_command_of_the_readme_ends_well(results):
+def test_every_command_of_the_readme_ends_well_and_python_prints_a_score(results):
     failed = {line: done.stderr for line, done in results.items() if done.returncode}
     assert failed == {}
     assert len(results) >= 12
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_python_example_prints_a_score(results):
     (python,) = [done for line, done in results.items() if "import vlbench" in line]
     assert python.stdout.startswith("few_shot_digits ok 0.")
 

@@ -5,13 +5,21 @@ import pickle
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
 from vlbench.capabilities import ImageEncoder, TextEncoder
 from vlbench.errors import SpecError
-from vlbench.resolve import check_arguments, convert, hints, load_file, load_object, parameters
+from vlbench.resolve import (
+    check_arguments,
+    convert,
+    hints,
+    is_record,
+    load_file,
+    load_object,
+    parameters,
+)
 
 
 def probe(
@@ -57,7 +65,7 @@ def test_a_file_has_a_private_name_and_sys_path_stays(tmp_path):
     before = list(sys.path)
     function = load_object("math:f", [tmp_path])
     assert sys.path == before
-    assert function.__module__.startswith("_vlbench_")
+    assert function.__module__.startswith("vlbench.plugins.")
     assert sys.modules["math"] is math
 
 
@@ -303,3 +311,73 @@ def test_an_annotation_that_does_not_resolve_names_the_function(tmp_path):
 def test_what_has_no_signature_to_check_is_refused(thing):
     with pytest.raises(SpecError, match=r"signature|called"):
         check_arguments(thing, {})
+
+
+class Training(NamedTuple):
+    epochs: int
+    rate: float = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Nested:
+    training: Training
+    names: Sequence[str] = ()
+
+
+@dataclasses.dataclass
+class Changeable:
+    epochs: int
+
+
+def learns(*, training: Training, nested: Nested | None = None, several: list[Training] = ()): ...
+
+
+def test_a_mapping_fills_a_named_tuple_or_a_frozen_dataclass_by_its_fields():
+    given = {
+        "training": {"epochs": 3},
+        "nested": {"training": {"epochs": 1, "rate": 2}, "names": ["a"]},
+        "several": [{"epochs": 5}],
+    }
+    arguments, problems = check_arguments(learns, given)
+    assert problems == []
+    assert arguments == {
+        "training": Training(3, 0.1),
+        "nested": Nested(Training(1, 2.0), ["a"]),
+        "several": [Training(5, 0.1)],
+    }
+    assert isinstance(arguments["training"], Training)
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "message"),
+    [
+        ({"training": {}}, "training.epochs", "'training.epochs' is missing"),
+        (
+            {"training": {"epochs": "3"}},
+            "training.epochs",
+            "'training.epochs' must be int, not '3'",
+        ),
+        (
+            {"training": {"epochs": 3, "rates": 1}},
+            "training.rates",
+            "unknown 'training.rates'; did you mean 'rate'?",
+        ),
+        (
+            {"training": Training(1), "nested": {"training": {"epochs": True}}},
+            "nested.training.epochs",
+            "'nested.training.epochs' must be int, not True",
+        ),
+        ({"training": 3}, "training", "'training' must be a mapping of epochs, rate, not 3"),
+    ],
+)
+def test_a_problem_of_a_nested_key_is_told_with_its_dotted_name(given, key, message):
+    _, problems = check_arguments(learns, given)
+    assert problems[-1] == (key, message)
+
+
+def test_what_may_change_is_no_record():
+    assert is_record(Training)
+    assert is_record(Nested)
+    assert not is_record(Changeable)
+    assert not is_record(tuple)
+    assert not is_record(Training(1))

@@ -43,16 +43,45 @@ def test_a_condition_that_is_not_finite_is_refused():
         {"at": {"k": np.int64(1)}},
         {"draws": [np.float32(0.5)]},
         {"higher_is_better": np.bool_(1)},
+        {"value": True},
+        {"n": 4.0},
+        {"at": {"k": True}},
     ],
 )
 def test_a_number_that_a_board_cannot_hold_is_refused(numbers):
-    with pytest.raises((TypeError, ValueError), match=r"float32|int64|True_"):
+    with pytest.raises(TypeError, match=r"is of type \w+; give (int|bool)"):
         Score(**({"metric": "accuracy", "value": 0.5, "n": 4} | numbers))
 
 
-def test_a_count_that_a_board_cannot_hold_is_refused():
-    with pytest.raises((TypeError, ValueError), match="int64"):
-        Outcome(scores=[], counts={"ties": np.int64(3)})
+@pytest.mark.parametrize("texts", [{"metric": 5}, {"at": {1: "k"}}, {"floors": {None: 0.5}}])
+def test_a_score_whose_names_are_no_texts_is_refused(texts):
+    with pytest.raises(TypeError, match=r"is of type \w+; give str"):
+        Score(**({"metric": "accuracy", "value": 0.5, "n": 4} | texts))
+
+
+def test_an_interval_of_one_number_is_refused():
+    with pytest.raises(ValueError, match=r"accuracy at \{\} has a ci95 of 1 numbers"):
+        Score(metric="accuracy", value=0.5, n=4, ci95=(0.5,))
+
+
+@pytest.mark.parametrize("count", [np.int64(3), 0.5, True])
+def test_a_count_that_a_board_cannot_hold_is_refused(count):
+    with pytest.raises(TypeError, match=r"is of type (int64|float|bool); give int"):
+        Outcome(scores=[], counts={"ties": count})
+
+
+@pytest.mark.parametrize("said", [{"notes": [5]}, {"counts": {1: 1}}])
+def test_an_outcome_whose_words_are_no_texts_is_refused(said):
+    with pytest.raises(TypeError, match=r"[15] is of type int; give str"):
+        Outcome(scores=[], **said)
+
+
+@pytest.mark.parametrize(
+    ("counts", "partial"),
+    [({"n": 4, "expected": 5}, True), ({"n": 4, "expected": 4}, False), ({}, False)],
+)
+def test_a_result_is_partial_where_official_rows_are_missing(counts, partial):
+    assert result(counts=counts).is_partial is partial
 
 
 def test_a_row_has_every_key_and_what_is_the_boards_is_not_among_them():

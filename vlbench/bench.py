@@ -1,105 +1,51 @@
-"""plan() and run(): every model against every task, decided before any weights load, then done."""
+"""The entrance: a run is set up, planned, run and written; `evaluate` from Python."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from vlbench import boards, digests, hub
-from vlbench.catalog.catalog import load_catalog
-from vlbench.catalog.specs import ModelSpec
-from vlbench.engine import Progress, Silence
-from vlbench.engine.processes import Ended, EndedElsewhere, Processes, verdict
-from vlbench.errors import (
-    DataError,
-    IdentityClash,
-    OutputError,
-    SpecError,
-    UnknownNameError,
-    VlbenchError,
-    unknown,
-)
-from vlbench.planning.jobs import Cell, Shelf, judge
-from vlbench.planning.models import ModelPlan, plan_model
+from vlbench import digests, hub
+from vlbench.engine import NoProgress, Progress, devices
+from vlbench.engine.processes import Processes
+from vlbench.engine.store import Store
+from vlbench.planning.datasets import require_region_width
 from vlbench.planning.options import Options
-from vlbench.planning.tasks import TaskPlan, plan_task
+from vlbench.planning.plan import Plan, plan
 from vlbench.results import Result
-from vlbench.running.session import Session
+from vlbench.running.jobs import Machine
+from vlbench.running.report import Report
+from vlbench.running.runs import grouped, run_model
+from vlbench.running.writer import RowWriter
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """All cells, models in the order given."""
+@contextmanager
+def set_up(options: Options, *, reach_hub: bool = True) -> Iterator[tuple[Options, Processes]]:
+    """Set this process up for a run, and yield the options with a cache folder, and the processes.
 
-    cells: Sequence[Cell]
-    options: Options
-    processes: Processes
-
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """What a run ended with: results, kept ones too, tasks without data, models without weights."""
-
-    results: list[Result] = field(default_factory=list)
-    absent: dict[str, str] = field(default_factory=dict)
-    not_loaded: dict[str, str] = field(default_factory=dict)
-
-
-def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
-    """Return what would run. Models are names, FILE:Class, or adapter objects.
-
-    Raises SpecError and UnknownNameError with all problems in one message, and DataError where
-    data of a task that the user named are absent.
+    Environment variables say whether the hub can be reached, which is tried if `reach_hub`. Digests
+    of files are remembered in the cache folder. Without a cache folder a temporary one is used.
     """
-    hub.settle(offline=options.offline)
-    digests.memory.set(options.cache_dir / "digests.sqlite" if options.cache_dir else None)
-    catalog = load_catalog(options.include_path)
-    problems: list[VlbenchError] = []
-    task_plans = [
-        task
-        for name, named in catalog.task_names(tasks).items()
-        for task in _attempt(problems, plan_task, catalog, name, named, options)
-    ]
-    model_plans = [
-        model for name in models for model in _attempt(problems, plan_model, catalog, name, options)
-    ]
-    for model in model_plans:
-        for task in [None, *(t.spec for t in task_plans)]:
-            list(_attempt(problems, model.params, task))
-    if problems:
-        kinds = {type(problem) for problem in problems}
-        kind = UnknownNameError if kinds == {UnknownNameError} else SpecError
-        raise kind("\n".join(dict.fromkeys(str(problem) for problem in problems)))
-    _refuse_names(model_plans, task_plans, options)
-    shelf = Shelf(options)
-    cells = [judge(model, task, shelf) for model in model_plans for task in task_plans]
-    absent = [c for c in cells if c.status == "unavailable" and c.task.named]
-    if absent:
-        lines = dict.fromkeys(f"{c.task.spec.name}: {c.reason}" for c in absent)
-        raise DataError("\n".join(lines))
-    processes = Processes(cpu=options.torch_device().type == "cpu")
-    agreed = processes.exchange([(cell.status, cell.reason, cell.row) for cell in cells])[0]
-    same = [
-        replace(c, status=s, reason=r, row=w) for c, (s, r, w) in zip(cells, agreed, strict=True)
-    ]
-    return Plan(cells=same, options=options, processes=processes)
+    hub.settle(offline=options.offline or not reach_hub)
+    with tempfile.TemporaryDirectory(prefix="vlbench-") as temporary:
+        options = replace(options, cache_dir=options.cache_dir or Path(temporary))
+        assert options.cache_dir
+        with digests.remembered_in(options.cache_dir / "digests.sqlite"):
+            yield options, Processes(cpu=options.settings().device.type == "cpu")
 
 
-def _refuse_names(models: Sequence[ModelPlan], tasks: Sequence[TaskPlan], options: Options) -> None:
-    """Raise UnknownNameError for names that two models share, or that no data have."""
-    if options.name and len(models) != 1:
-        raise UnknownNameError(f"--name is for one model, not {len(models)}")
-    names = [model.name for model in models]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise UnknownNameError(
-            f"two models would have rows named {', '.join(twice)}; run them apart"
-        )
-    known = {task.spec.name for task in tasks} | {task.loader.__name__ for task in tasks}
-    for name in options.data_dir:
-        if name and name not in known:
-            raise unknown("selected task, or loader of one,", name, known)
+def agreed(planned: Plan, processes: Processes) -> Plan:
+    """Return the first process's plan in every process: files may change while others plan."""
+    decided = processes.exchange([(job.status, job.reason, job.result) for job in planned.jobs])[0]
+    jobs = [
+        replace(job, status=status, reason=reason, result=result)
+        for job, (status, reason, result) in zip(planned.jobs, decided, strict=True)
+    ]
+    return replace(planned, jobs=jobs)
 
 
 def evaluate(
@@ -109,7 +55,8 @@ def evaluate(
 
     `model` is a name, FILE:Class, or an adapter object; several stand in a list, or names in one
     text, separated by commas, as do several tasks. The keywords are those of `Options`. Boards are
-    written only where `output` is given.
+    written only where `output` is given. Without `cache_dir` nothing is kept: every call computes
+    features, and draws the world of `scenes`, anew.
 
     Raises VlbenchError where the command line would exit with 2. A model that does not load
     gives failed results, which no board holds.
@@ -117,86 +64,29 @@ def evaluate(
     several = model.split(",") if isinstance(model, str) else model
     models = list(dict.fromkeys(several)) if isinstance(several, list | tuple) else [several]
     words = tasks.split(",") if isinstance(tasks, str) else list(tasks)
-    return run(plan(models, words, Options.of(**options)), progress).results
+    with set_up(Options.of(**options)) as (complete, processes):
+        return run(agreed(plan(models, words, complete), processes), processes, progress).results
 
 
-def load_model(model: str, options: Options) -> tuple[Any, ModelSpec]:
-    """Return a live adapter and its line."""
-    hub.settle(offline=options.offline)
-    planned = plan_model(load_catalog(options.include_path), model, options)
-    with Session(options, Silence(), Processes(cpu=True)) as live:
-        return live.load(planned).adapter, planned.spec
-
-
-def run(planned: Plan, progress: Progress | None = None) -> Report:
+def run(planned: Plan, processes: Processes, progress: Progress | None = None) -> Report:
     """Run what the plan says, writing each board as soon as its task is done.
 
     Raises OutputError where a board cannot be written, IdentityClash where a row of the same
-    name stands for other weights.
+    name stands for other weights, and SpecError where regions have another width than a model
+    reads.
     """
+    options, settings = planned.options, planned.options.settings()
+    assert options.cache_dir
+    writer = RowWriter(options, writes=processes.is_main)
+    for job in planned.jobs:
+        if job.data:
+            require_region_width(job.data, job.task, job.model)
+    devices.set_up(settings.device)
+    store = Store(options.cache_dir / "features")
+    machine = Machine(settings, store, progress or NoProgress(), processes)
     report = Report()
-    options = planned.options
-    if options.output and options.limit is None and planned.processes.is_main:
-        boards.require_writable(options.output)
-    listener = progress or Silence()
-    with Session(options, listener, planned.processes) as live:
-        for model in dict.fromkeys(id(c.model) for c in planned.cells):
-            cells = [c for c in planned.cells if id(c.model) == model]
-            for result in _run_model(cells, live, report):
-                report.results.append(result)
-                listener.done(result)
+    for jobs in grouped(planned.jobs, by=lambda job: job.model.name):
+        for result in run_model(jobs, machine, writer, report):
+            report.results.append(result)
+            machine.progress.done(result)
     return report
-
-
-def _run_model(cells: Sequence[Cell], live: Session, report: Report) -> Iterator[Result]:
-    """Yield a result for each cell of one model, loading it once for each set of arguments."""
-    report.results.extend(live.read(cell, cell.row) for cell in cells if cell.row)
-    decided = [cell for cell in cells if cell.status in {"skipped", "failed"}]
-    yield from (live.keep(cell, cell.status, cell.reason) for cell in decided)
-    todo = [cell for cell in cells if cell.status == "run"]
-    for params in dict.fromkeys(repr(c.model.params(c.task.spec)) for c in todo):
-        group = [c for c in todo if repr(c.model.params(c.task.spec)) == params]
-        status, why = guarded(live.open, group[0], live.processes)
-        if status == "ok":
-            for cell in group:
-                ended = guarded(live.probe, cell, live.processes)
-                if ended.status == "unavailable":
-                    report.absent[cell.task.spec.name] = ended.value
-                else:
-                    yield live.keep(cell, *ended)
-            live.close()
-        elif status == "skipped":
-            yield from (live.keep(cell, status, why) for cell in group)
-        else:
-            report.not_loaded[cells[0].model.name] = why
-            report.results.extend(live.result(cell, "failed", reason=why) for cell in group)
-
-
-def guarded(work: Callable[[Cell], Any], cell: Cell, processes: Processes) -> Ended:
-    """Return how a cell's work ended, the same in every process; the value is this process's own.
-
-    What stops a run passes through: boards that cannot be written, names that clash.
-    """
-    try:
-        ended = Ended("ok", work(cell))
-    except (OutputError, IdentityClash):
-        raise
-    except EndedElsewhere as error:
-        return error.ended
-    except Exception as error:  # noqa: BLE001 - somebody's probe or adapter: any error is a result
-        ended = verdict(error)
-    try:
-        processes.exchange(Ended(ended.status, None if ended.status == "ok" else ended.value))
-    except EndedElsewhere as error:
-        return error.ended
-    return ended
-
-
-def _attempt(
-    problems: list[VlbenchError], function: Callable[..., Any], *arguments: Any
-) -> Iterator[Any]:
-    """Yield what a function returns, or nothing, with its problem noted."""
-    try:
-        yield function(*arguments)
-    except (SpecError, UnknownNameError) as error:
-        problems.append(error)

@@ -1,63 +1,92 @@
-"""Boards on disk: one JSON file a task, written whole, under a lock."""
+"""Boards: a JSON file per task, read through one schema check and written under a lock."""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from vlbench.errors import IdentityClash, OutputError, SpecError
-from vlbench.files import write_whole
-from vlbench.results import Result
+from vlbench.files import Key, misfit, read_as, read_object, safe_name, spelled, write_whole
+from vlbench.results import Artifact, At, Result
 
 SCHEMA = 1
 
 
-def read_board(file: Path) -> dict[str, Any] | None:
-    """Return a board, or None where there is none. Raises SpecError for what is no board."""
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """The results of models on one version of a task, or (a summary) on a group of tasks."""
+
+    task: str
+    version: int
+    paper: str
+    primary: Mapping[str, Any]
+    results: Sequence[Result]
+
+
+@dataclass(frozen=True)
+class _Head:
+    """The keys of a board's file but `rows`. A summary has the `versions` of its tasks."""
+
+    schema: int
+    task: str
+    version: int
+    primary: _Primary
+    paper: str = ""
+    versions: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Primary:
+    metric: str
+    at: At
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """What a row says of an artifact: its file, relative to the board, and its sha256."""
+
+    file: str
+    sha256: str
+
+
+def read_board(file: Path) -> Board | None:
+    """Return a board or a summary; None where there is no file.
+
+    Keys that the rows of a summary lack get the defaults of `Result`. Raises SpecError, naming the
+    file and the key, for everything else that does not fit the schema.
+    """
     try:
-        board = json.loads(file.read_text("utf-8"))
+        content = json.loads(file.read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SpecError(f"{file}: is no board: {error}") from error
-    parts: dict[str, Any] = board if isinstance(board, dict) else {}
-    if parts.get("schema") != SCHEMA or not _is_whole(parts):
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise SpecError(f"{file}: is no board of schema {SCHEMA}; this vlbench reads no other")
-    return parts
+    try:
+        return _board(content)
+    except SpecError as error:
+        raise SpecError(f"{file}: {error}") from error
 
 
-def _is_whole(board: Mapping[str, Any]) -> bool:
-    """Return whether a file has what is read of a board."""
-    rows, primary = board.get("rows"), board.get("primary")
-    wanted = {"model", "status", "comparable", "scores", "counts"}
-    good = isinstance(rows, list) and all(isinstance(r, dict) and wanted <= r.keys() for r in rows)
-    return (
-        good
-        and isinstance(board.get("version"), int)
-        and isinstance(primary, dict)
-        and {"metric", "at"} <= primary.keys()
-    )
-
-
-def kept_row(output: Path | None, task: str, model: str, request: str) -> dict[str, Any] | None:
-    """Return the ok row that already answers a request, if there is one; none does an empty one."""
-    rows = _rows(output, task)
-    same = [r for r in rows if r["status"] == "ok" and r["model"] == model]
-    return next((row for row in same if request and row["request"] == request), None)
+def kept_result(output: Path | None, task: str, model: str, request: str) -> Result | None:
+    """Return the ok row of a model with this request, or None; also None for an empty request."""
+    rows = [r for r in _results(output, task) if r.status == "ok" and r.model == model]
+    return next((row for row in rows if request and row.request == request), None)
 
 
 def refuse_clash(output: Path, result: Result) -> None:
     """Raise IdentityClash where an ok row of this identity has other weights or adapter source."""
-    for row in _rows(output, result.task):
-        standing = row["status"] == "ok" and _identity(row) == _identity(result.row())
+    for row in _results(output, result.task):
+        standing = row.status == "ok" and _identity(row) == _identity(result)
         for part in ("weights", "adapter"):
-            if standing and row["provenance"][part] != result.provenance[part]:
+            if standing and row.provenance.get(part) != result.provenance[part]:
                 raise IdentityClash(
                     f"{output / result.task}.json: '{result.model}' stands there with other "
                     f"{part}; give this one a --name of its own, or --overwrite"
@@ -67,30 +96,31 @@ def refuse_clash(output: Path, result: Result) -> None:
 def write_result(output: Path, result: Result) -> None:
     """Put a result on its task's board. Raises OutputError where it cannot be written.
 
-    A row takes the place of the row of its identity; a failed or skipped one never that of an
-    ok row. Rows of an older version of the task go to the archive.
+    It replaces the row of the same identity, but a failed or skipped result never replaces an ok
+    row. Rows of an older version of the task move to the archive.
     """
     file = output / f"{result.task}.json"
     with _locked(output):
         board = read_board(file)
-        new = _head(result) | {"rows": [result.row()]}
-        if board and board["version"] > result.version:
-            _archive(output, new)
+        head = {key: getattr(result, key) for key in ("task", "version", "paper", "primary")}
+        new = Board(**head, results=[result])
+        if board and board.version > result.version:
+            _archive(output, result.task, new)
             return
-        if board and board["version"] < result.version:
-            _archive(output, board)
+        if board and board.version < result.version:
+            _archive(output, result.task, board)
             board = None
-        _write(file, new | {"rows": _merged(board["rows"] if board else [], result.row())})
+        _write(file, replace(new, results=_merged(board.results if board else [], result)))
 
 
 def save_artifacts(
-    output: Path, task: str, model: str, artifacts: Mapping[str, Any]
+    output: Path, task: str, model: str, artifacts: Mapping[str, Artifact]
 ) -> dict[str, dict[str, str]]:
-    """Return where each artifact was saved, relative to the boards, and its sha256."""
+    """Save artifacts, and return the file of each, relative to the boards, and its sha256."""
     saved = {}
     for name, artifact in artifacts.items():
         suffix, content = _content(artifact)
-        relative = Path("artifacts") / task / _file_name(model) / f"{_file_name(name)}{suffix}"
+        relative = Path("artifacts") / task / safe_name(model) / f"{safe_name(name)}{suffix}"
         write_whole(output / relative, content)
         if isinstance(artifact, Path):
             artifact.unlink()
@@ -100,60 +130,75 @@ def save_artifacts(
 
 
 def require_writable(output: Path) -> None:
-    """Raise OutputError where boards cannot be written, before anything is computed for them."""
+    """Raise OutputError where boards cannot be written; called before anything is computed."""
     with _locked(output):
         write_whole(output / ".writable", b"")
         (output / ".writable").unlink()
 
 
-def _rows(output: Path | None, task: str) -> list[dict[str, Any]]:
+def _board(content: Mapping[str, Any]) -> Board:
+    """Return the board that a file's JSON describes."""
+    whole = {key: value for key, value in content.items() if key != "rows"}
+    read_as(_Head, whole, ())
+    head = {key: whole.get(key, "") for key in ("task", "version", "paper", "primary")}
+    rows = content.get("rows")
+    if not isinstance(rows, list):
+        raise misfit("a list", rows, ("rows",))
+    return Board(**head, results=[_result(row, head, ("rows", i)) for i, row in enumerate(rows)])
+
+
+def _result(row: Any, head: Mapping[str, Any], key: Key) -> Result:
+    """Return a row as a result. `head` holds what all rows share, `key` is the row's own place."""
+    result: Result = read_object(Result, row, key, given=head)
+    for name in ("comparable", "scores", "counts"):
+        if name not in row:
+            raise SpecError(f"{spelled((*key, name))}: is absent")
+    if result.status not in {"ok", "skipped", "failed"}:
+        raise misfit("ok, skipped or failed", result.status, (*key, "status"))
+    for name, artifact in result.artifacts.items():
+        place = (*key, "artifacts", name)
+        saved = read_as(_Saved, artifact, place)
+        if saved.file.startswith("/") or ".." in saved.file.split("/"):
+            raise misfit("a path below the board's folder", saved.file, (*place, "file"))
+    for name in ("weights", "adapter"):
+        read_as(str, result.provenance.get(name, ""), (*key, "provenance", name))
+    return result
+
+
+def _results(output: Path | None, task: str) -> Sequence[Result]:
     board = read_board(output / f"{task}.json") if output else None
-    rows: list[dict[str, Any]] = board["rows"] if board else []
-    return rows
+    return board.results if board else []
 
 
-def _identity(row: Mapping[str, Any]) -> tuple[str, str]:
-    return row["model"], row["comparable"]
+def _identity(row: Result) -> tuple[str, str]:
+    return row.model, row.comparable
 
 
-def _merged(rows: Sequence[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows with the new one among them, by model and comparable."""
-    mine = [row for row in rows if row["model"] == new["model"]]
-    others = [row for row in rows if row["model"] != new["model"]]
-    ok = [row for row in mine if row["status"] == "ok" and _identity(row) != _identity(new)]
-    same = [row for row in mine if row["status"] == "ok" and _identity(row) == _identity(new)]
-    keep = [*ok, new] if new["status"] == "ok" else [*ok, *same] or [new]
+def _merged(rows: Sequence[Result], new: Result) -> list[Result]:
+    """Return the rows with the new one added or in place of another, sorted by identity."""
+    others = [row for row in rows if row.model != new.model]
+    mine = [row for row in rows if row.model == new.model and row.status == "ok"]
+    other_sets = [row for row in mine if _identity(row) != _identity(new)]
+    keep = [*other_sets, new] if new.status == "ok" else mine or [new]
     return sorted([*others, *keep], key=_identity)
 
 
-def _head(result: Result) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "task": result.task,
-        "version": result.version,
-        "paper": result.paper,
-        "primary": result.primary,
-    }
+def _archive(output: Path, task: str, board: Board) -> None:
+    """Add a board's rows to those in the archive of its version."""
+    file = output / "archive" / f"{task}.v{board.version}.json"
+    archived = read_board(file)
+    rows = list(archived.results) if archived else []
+    for result in board.results:
+        rows = _merged(rows, result)
+    _write(file, replace(board, results=rows))
 
 
-def _archive(output: Path, board: Mapping[str, Any]) -> None:
-    """Move a board's rows to the archive of its version, beside those already there."""
-    file = output / "archive" / f"{board['task']}.v{board['version']}.json"
-    rows = (read_board(file) or {"rows": []})["rows"]
-    for row in board["rows"]:
-        rows = _merged(rows, row)
-    _write(file, {**board, "rows": rows})
-
-
-def _write(file: Path, board: Mapping[str, Any]) -> None:
-    text = json.dumps(board, indent=1, ensure_ascii=False, allow_nan=False)
+def _write(file: Path, board: Board) -> None:
+    head = {"task": board.task, "version": board.version, "paper": board.paper}
+    rows = [result.row() for result in board.results]
+    content = {"schema": SCHEMA, **head, "primary": board.primary, "rows": rows}
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
     write_whole(file, (text + "\n").encode())
-
-
-def _file_name(name: str) -> str:
-    """Return a name that is safe as a file's; one that had to change gets a digest of its own."""
-    safe = re.sub(r"[^\w.=,\[\]-]", "_", name).lstrip(".")
-    return safe if safe == name else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _content(artifact: Any) -> tuple[str, bytes]:

@@ -1,4 +1,4 @@
-"""What a model can do: the Protocols that probes ask for, and the small tuples they speak in.
+"""Capabilities: the Protocols that probes ask for, and the tuples that their methods exchange.
 
 A model has a capability when its adapter class defines all its methods. `pixels` are float32
 [N, 3, H, W] in [0, 1]; normalisation belongs to the adapter. Spans are character offsets.
@@ -6,6 +6,7 @@ A model has a capability when its adapter class defines all its methods. `pixels
 
 from __future__ import annotations
 
+import sys
 import types
 import typing
 from collections.abc import Sequence
@@ -159,23 +160,19 @@ class MaskedLanguageModel(Protocol):
         ...
 
 
-CAPABILITIES: tuple[type, ...] = (
-    ImageEncoder,
-    TextEncoder,
-    SharedSpace,
-    Classifier,
-    TokenEncoder,
-    RegionEncoder,
-    Detector,
-    ImageTextScorer,
-    JointAttender,
-    MaskedLanguageModel,
-)
+def capabilities_in(module: types.ModuleType) -> list[type]:
+    """Return the capabilities that a module defines: its Protocols with methods of their own."""
+    found = [v for v in vars(module).values() if isinstance(v, type) and _is_protocol(v)]
+    return [one for one in found if one.__module__ == module.__name__ and _methods(one)]
 
 
-def offered(adapter: type, without: Sequence[str] = ()) -> list[str]:
-    """Return the names of the capabilities that an adapter class has, less those in `without`."""
-    return [c.__name__ for c in CAPABILITIES if _has(adapter, c, without)]
+def offered(adapter: type, without: Sequence[str] = (), others: Sequence[type] = ()) -> list[type]:
+    """Return the capabilities that an adapter class has, less those named in `without`.
+
+    Known are the capabilities of this module and `others`, such as those of a user's own source.
+    """
+    known = [*capabilities_in(sys.modules[__name__]), *others]
+    return [one for one in known if _has(adapter, one, without)]
 
 
 def is_capability(annotation: Any) -> bool:
@@ -198,6 +195,16 @@ def lacking(adapter: type, annotation: Any, without: Sequence[str] = ()) -> str:
     return " or ".join(" and ".join(gap) for gap in gaps) if all(gaps) else ""
 
 
+def count_truncated(model: Any, texts: Sequence[str]) -> dict[str, int]:
+    """Return the number of texts that the model cuts, as `truncated_texts`; empty if unknown.
+
+    It is known where the adapter has `context_length` and `count_tokens`.
+    """
+    if not (hasattr(model, "count_tokens") and hasattr(model, "context_length")):
+        return {}
+    return {"truncated_texts": sum(n > model.context_length for n in model.count_tokens(texts))}
+
+
 def _has(adapter: type, part: type, without: Sequence[str]) -> bool:
     defined = all(callable(getattr(adapter, method, None)) for method in _methods(part))
     return defined and part.__name__ not in without
@@ -211,7 +218,11 @@ def _element(annotation: Any) -> Any:
 def _parts(annotation: Any) -> list[type]:
     """Return the Protocols with methods of their own that make up a capability."""
     lineage = annotation.__mro__ if isinstance(annotation, type) else ()
-    return [c for c in lineage if getattr(c, "_is_protocol", False) and _methods(c)]
+    return [c for c in lineage if _is_protocol(c) and _methods(c)]
+
+
+def _is_protocol(kind: type) -> bool:
+    return bool(getattr(kind, "_is_protocol", False))
 
 
 def _methods(part: type) -> list[str]:

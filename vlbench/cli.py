@@ -12,15 +12,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from vlbench.commands.parser import data_dirs, model_args, parser_of, spelled
+from vlbench.commands.parser import data_dirs, parser_of, spelled
 from vlbench.errors import OutputError, UnknownNameError, VlbenchError, WeightsError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from vlbench.bench import Plan, Report
+    from vlbench.planning.options import Options
+    from vlbench.planning.plan import Plan
+    from vlbench.running.report import Report
 
 FAILED, USAGE = 1, 2
 
@@ -64,28 +66,32 @@ def _news() -> Iterator[None]:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from vlbench.bench import plan, run
+    from vlbench.bench import agreed, run, set_up
     from vlbench.commands.progress import Bar
     from vlbench.commands.reports import print_plan, print_report
+    from vlbench.planning.plan import plan
 
-    options = _options(arguments)
     models = list(dict.fromkeys(arguments.model.split(",")))
-    planned = plan(models, arguments.tasks.split(","), options)
-    console = _console(quiet=not planned.processes.is_main)
-    print_plan(console, planned)
-    if arguments.dry_run:
-        return 0
-    with Bar(console) as bar:
-        report = run(planned, bar)
-    planned.processes.leave()
+    # A dry run needs the hub for nothing but data that it is told to download.
+    reach_hub = arguments.download or not arguments.dry_run
+    with set_up(_options(arguments), reach_hub=reach_hub) as (options, processes):
+        planned = agreed(plan(models, arguments.tasks.split(","), options), processes)
+        console = _console(quiet=not processes.is_main)
+        print_plan(console, planned)
+        if arguments.dry_run:
+            return 0
+        with Bar(console) as bar:
+            report = run(planned, processes, bar)
+        processes.leave()
     print_report(console, planned, report)
     for name, why in report.not_loaded.items():
         print(f"vlbench: {name} did not load: {why}", file=sys.stderr)
     return _exit_code(planned, report, strict=arguments.strict)
 
 
-def _options(arguments: argparse.Namespace) -> Any:
-    from vlbench.planning.options import Options, default_cache
+def _options(arguments: argparse.Namespace) -> Options:
+    from vlbench.files import default_cache
+    from vlbench.planning.options import Options, model_args
 
     given = vars(arguments)
     names = ("name", "download", "include_path", "output", "batch_size", "device", "dtype")
@@ -100,12 +106,12 @@ def _options(arguments: argparse.Namespace) -> Any:
 
 
 def _exit_code(planned: Plan, report: Report, *, strict: bool) -> int:
-    statuses = {c.status for c in planned.cells} | {r.status for r in report.results}
+    statuses = {job.status for job in planned.jobs} | {r.status for r in report.results}
     statuses |= {"unavailable"} if report.absent else set()
     if not statuses & {"ok", "kept"}:
         print("vlbench: nothing ran; the reasons stand above", file=sys.stderr)
         return FAILED
-    if any(c.task.named and c.task.spec.name in report.absent for c in planned.cells):
+    if any(job.task.named and job.task.spec.name in report.absent for job in planned.jobs):
         return USAGE
     refused = {"failed", *({"skipped", "unavailable"} if strict else ())}
     return FAILED if statuses & refused else 0
@@ -146,7 +152,7 @@ def _show_drawn(arguments: argparse.Namespace) -> int:
     from vlbench.data.scenes import sheet
 
     shown = sheet.write_sheet(arguments.name, Path(f"{arguments.name}.png"))
-    print(json.dumps(shown, indent=1) if arguments.json else sheet.told(shown))
+    print(json.dumps(shown, indent=1) if arguments.json else sheet.describe(shown))
     return 0
 
 
@@ -160,10 +166,9 @@ def _validate(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from vlbench.bench import load_model
-    from vlbench.check import check_adapter
-    from vlbench.engine.processes import verdict
-    from vlbench.planning.options import Options
+    from vlbench.bench import set_up
+    from vlbench.commands.checking import check_model
+    from vlbench.planning.options import Options, model_args
 
     options = Options(
         model_args=model_args(arguments.model_args),
@@ -172,25 +177,12 @@ def _check(arguments: argparse.Namespace) -> int:
         dtype=arguments.dtype,
         offline=arguments.offline,
     )
-    try:
-        adapter, line = load_model(arguments.model, options)
-    except VlbenchError:
-        raise
-    except Exception as error:  # noqa: BLE001 - somebody's adapter: that it does not load is found
-        print(f"FAILED does not load: {verdict(error).value}")
-        return FAILED
-    findings = check_adapter(
-        adapter,
-        without=line.without,
-        device=options.torch_device(),
-        region_width=line.regions.get("width", 2048),
-    )
+    with set_up(options) as (complete, _):
+        findings = check_model(arguments.model, complete)
     for finding in findings:
         mark = "ok    " if finding.ok else "FAILED"
-        print(
-            f"{mark} {finding.capability}: {finding.what}"
-            + (f": {finding.why}" if finding.why else "")
-        )
+        why = f": {finding.why}" if finding.why else ""
+        print(f"{mark} {finding.capability}: {finding.what}{why}")
     return 0 if findings and all(finding.ok for finding in findings) else FAILED
 
 
@@ -205,7 +197,8 @@ def _leaderboard_show(arguments: argparse.Namespace) -> int:
         raise UnknownNameError(f"no board {', '.join(absent) or 'at all'} in {arguments.output}")
     console = _console()
     for name in arguments.tasks or there:
-        for table in board_tables(read_board(there[name]) or {}):
+        board = read_board(there[name])
+        for table in board_tables(board) if board else ():
             console.print(table)
     return 0
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-# Where digests of files are remembered; None: nowhere. Set by a run from its cache folder.
+# The file where digests of files are remembered; None: nowhere.
 memory: ContextVar[Path | None] = ContextVar("memory", default=None)
+
+PLAIN = {bool, int, float, str, type(None)}
 
 # A file changed this recently may change again without a new time stamp.
 SETTLED_NS = 2_000_000_000
@@ -56,6 +57,16 @@ def file_digests(
     return [known.get(key) or fresh[key] for key in keys]
 
 
+@contextmanager
+def remembered_in(file: Path) -> Iterator[None]:
+    """Remember digests of files in a database while this context lasts."""
+    token = memory.set(file)
+    try:
+        yield
+    finally:
+        memory.reset(token)
+
+
 def bytes_digest(path: Path) -> str:
     """Return the sha256 of a file's bytes, hexadecimal."""
     with path.open("rb") as file:
@@ -72,25 +83,6 @@ def path_digest(path: Path) -> str:
     return digest(dict(zip(names, file_digests(files, "bytes"), strict=True)))
 
 
-def source_digest(thing: Any) -> str | None:
-    """Return the digest of the file that defines a function, or a class and those it is made of.
-
-    None: there is no such file (a notebook, a prompt), so nothing can vouch for the code.
-    """
-    things = [t for t in thing.__mro__ if t is not object] if isinstance(thing, type) else [thing]
-    texts = list(dict.fromkeys(source_text(thing) for thing in things))
-    return digest(texts) if all(texts) else None
-
-
-def source_text(thing: Any) -> str:
-    """Return what stands in the file that defines a class or function; empty without a file."""
-    try:
-        file = inspect.getsourcefile(thing)
-    except (TypeError, OSError):
-        return ""
-    return Path(file).read_text("utf-8") if file and Path(file).is_file() else ""
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         plain = {str(k): _plain(v) for k, v in value.items()}
@@ -98,7 +90,8 @@ def _plain(value: Any) -> Any:
             raise TypeError(f"cannot digest keys that are the same as texts: {list(value)}")
         return plain
     if isinstance(value, list | tuple | range):
-        return [_plain(v) for v in value]
+        # Long lists are mostly of plain values: their types are found much faster.
+        return list(value) if set(map(type, value)) <= PLAIN else [_plain(v) for v in value]
     if isinstance(value, Path):
         return {"content": path_digest(value)}
     torch = sys.modules.get("torch")  # without it, nothing is a tensor

@@ -1,7 +1,7 @@
-"""Whether the hub of weights and data can be reached: found by one attempt, not by retries.
+"""Reachability of the hub of weights and data, found by one attempt and not by retries.
 
-The libraries try for 23 to 46 s before they give up, and read what tells them not to try when they
-are imported: a run settles the question before it imports them.
+The libraries try for 23 to 46 s before they give up. They read the environment variables that stop
+them when they are imported, so a run sets these variables first.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ ENDPOINT = "https://huggingface.co"
 
 
 def settle(*, offline: bool = False) -> bool:
-    """Return whether this process is offline, and tell the libraries where it is.
+    """Return whether this process is offline; if so, set the libraries' environment variables.
 
-    The word of the user holds: `offline`, then HF_HUB_OFFLINE, whatever its value. Only where there
-    is neither is the hub tried, once.
+    `offline` decides, then HF_HUB_OFFLINE, whatever its value. Only without both is a connection
+    tried, once.
     """
     if offline or (VARIABLE not in os.environ and not reachable()):
         os.environ.update(dict.fromkeys(VARIABLES, "1"))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
+import dataclasses
 import importlib
-import importlib.util
 import inspect
-import sys
-import types
 import typing
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +14,7 @@ from typing import Any, NamedTuple
 
 from vlbench.capabilities import alternatives, is_capability
 from vlbench.errors import SpecError
+from vlbench.plugins import load_file
 
 # What importing somebody's file may raise: a broken file is a message, not a traceback.
 IMPORT_ERRORS = (
@@ -35,8 +33,8 @@ class Problem(NamedTuple):
 def load_object(name: str, folders: Sequence[Path]) -> Any:
     """Return the object that `module:name` names.
 
-    `module.py` is looked up in the folders first and loaded from its path under a private name,
-    `sys.path` unchanged; otherwise it is an ordinary import. Raises SpecError.
+    `module.py` is looked up in the folders first and loaded from its path; otherwise the module is
+    imported as usual. Raises SpecError.
     """
     module_name, colon, attribute = name.partition(":")
     if not colon or not module_name or not attribute:
@@ -57,7 +55,7 @@ def load_object(name: str, folders: Sequence[Path]) -> Any:
 
 
 def find_object(where: str, name: str, folders: Sequence[Path], package: str = "") -> Any:
-    """Return what a file names: from its own source, or else from `package`."""
+    """Return the object that a file names, from the file's own source or else from `package`."""
     module = name.partition(":")[0]
     beside = any((folder / f"{module}.py").is_file() for folder in folders)
     with blamed_on(where):
@@ -73,28 +71,11 @@ def blamed_on(where: str) -> Iterator[None]:
         raise SpecError(f"{where}: {error}") from error
 
 
-def load_file(file: Path) -> types.ModuleType:
-    """Return a file loaded once as a module under a private name, so that pickling finds it."""
-    path = file.resolve()
-    name = f"_vlbench_{hashlib.sha256(bytes(path)).hexdigest()[:12]}_{path.stem}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
 def hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotation of each parameter of a function, or of a class's `__init__`."""
-    target = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
+    """Return the annotation of each parameter of a function or class, or of a record's fields."""
+    target = function
+    if isinstance(function, type) and not is_record(function):
+        target = function.__init__  # type: ignore[misc]
     try:
         annotations = typing.get_type_hints(target)
     except (NameError, AttributeError, TypeError) as error:
@@ -104,6 +85,14 @@ def hints(function: Callable[..., Any]) -> dict[str, Any]:
         ) from error
     names = [name for name in parameters(function) if name not in annotations]
     return annotations | dict.fromkeys(names, Any)
+
+
+def is_record(kind: Any) -> bool:
+    """Return whether a type is a NamedTuple or a frozen dataclass, which a mapping can fill."""
+    if not isinstance(kind, type):
+        return False
+    frozen = dataclasses.is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    return bool(frozen) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
 
 
 def parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -117,30 +106,48 @@ def parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def check_arguments(
-    function: Callable[..., Any], given: Mapping[str, Any], *, filled: Container[str] = ()
+    function: Callable[..., Any],
+    given: Mapping[str, Any],
+    *,
+    filled: Container[str] = (),
+    above: str = "",
 ) -> tuple[dict[str, Any], list[Problem]]:
     """Return keyword arguments as the signature has them, and every problem with them.
 
     `filled` are the parameters that vlbench itself fills. An int is a float, a bool is no int,
-    a text is a path where a path is wanted; a companion is a model's name or a list of names.
+    a text is a path where a path is wanted; a companion is a model's name or a list of names; a
+    mapping is a NamedTuple or a frozen dataclass, whose fields are checked alike. A problem's key
+    is dotted; `above` is the prefix of the keys of a nested mapping.
     """
     wanted = {n: p for n, p in parameters(function).items() if n not in filled}
     annotations = hints(function)
     arguments: dict[str, Any] = {}
     problems = [
-        Problem(key, f"unknown '{key}'; {_nearest(key, wanted)}")
+        Problem(f"{above}{key}", f"unknown '{above}{key}'; {_nearest(key, wanted)}")
         for key in given
         if key not in wanted
     ]
     for name, parameter in wanted.items():
+        key = f"{above}{name}"
         if name in given:
-            try:
-                arguments[name] = convert(given[name], annotations[name])
-            except TypeError as error:
-                problems.append(Problem(name, f"'{name}' {error}"))
+            value, found = _checked(key, given[name], annotations[name])
+            arguments |= {} if found else {name: value}
+            problems += found
         elif parameter.default is parameter.empty:
-            problems.append(Problem(name, f"'{name}' is missing"))
+            problems.append(Problem(key, f"'{key}' is missing"))
     return arguments, problems
+
+
+def _checked(key: str, value: Any, annotation: Any) -> tuple[Any, list[Problem]]:
+    """Return a YAML value as its annotation has it, or as it is with what is wrong with it."""
+    records = [option for option in alternatives(annotation) if is_record(option)]
+    if isinstance(value, dict) and records:
+        fields, problems = check_arguments(records[0], value, above=f"{key}.")
+        return (value, problems) if problems else (records[0](**fields), [])
+    try:
+        return convert(value, annotation), []
+    except TypeError as error:
+        return value, [Problem(key, f"'{key}' {error}")]
 
 
 def convert(value: Any, annotation: Any) -> Any:
@@ -153,7 +160,7 @@ def convert(value: Any, annotation: Any) -> Any:
 
 
 def _as(value: Any, wanted: Any) -> tuple[bool, Any]:
-    """Return whether a value is of a type that is no union, and the value as that type."""
+    """Return whether a value fits a type, which is no union, and the value as that type."""
     origin, inner = typing.get_origin(wanted) or wanted, typing.get_args(wanted)
     if is_capability(wanted) and origin is not list:
         return isinstance(value, str), value
@@ -161,6 +168,9 @@ def _as(value: Any, wanted: Any) -> tuple[bool, Any]:
         return _as_list(value, inner or (Any,))
     if origin in {dict, Mapping}:
         return _as_dict(value, inner or (Any, Any))
+    if is_record(wanted) and isinstance(value, dict):
+        fields, problems = check_arguments(wanted, value)
+        return (False, value) if problems else (True, wanted(**fields))
     if origin is typing.Literal:
         return any(value == one and type(value) is type(one) for one in inner), value
     return _as_scalar(value, wanted)
@@ -200,12 +210,17 @@ def _as_one_of(value: Any, annotation: Any) -> tuple[bool, Any]:
 def _words(annotation: Any) -> str:
     if is_capability(annotation):
         return "the name of a model"
-    names = [getattr(a, "__name__", str(a)) for a in alternatives(annotation)]
-    plain = [
-        str(a) if typing.get_args(a) else n
-        for a, n in zip(alternatives(annotation), names, strict=True)
-    ]
-    return " or ".join("null" if name == "NoneType" else name for name in plain)
+    return " or ".join(_word(option) for option in alternatives(annotation))
+
+
+def _word(option: Any) -> str:
+    """Return what a type of a YAML value is called in a message."""
+    if is_record(option):
+        return f"a mapping of {', '.join(parameters(option)) or 'nothing'}"
+    if typing.get_args(option):
+        return str(option)
+    name = getattr(option, "__name__", str(option))
+    return "null" if name == "NoneType" else name
 
 
 def _nearest(key: str, known: Mapping[str, Any]) -> str:

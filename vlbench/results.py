@@ -1,4 +1,7 @@
-"""What a probe returns, and what becomes of it: Score, Outcome, Result."""
+"""Score, Outcome and Result: what a probe returns, and the row of a board that it becomes.
+
+The fields and their types are the schema that boards are read by.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ At = Mapping[str, str | int | float]
 
 @dataclass(frozen=True)
 class Score:
-    """One number: a metric's value under the conditions `at`, with what it takes to judge it.
+    """A metric's value under the conditions `at`, with what a reader needs to judge it.
 
-    `n` counts the independent items, `chance` is what guessing scores, `floors` what a working
-    model should beat, `draws` the value of each trial where a score is a mean of trials.
-    Raises ValueError where a number is not finite.
+    `n` counts the independent items. `chance` is the score of guessing. `floors` are scores that a
+    working model should beat. `draws` holds the value of each trial of a mean. Raises ValueError
+    where a number is not finite, and TypeError for what a board cannot hold.
     """
 
     metric: str
@@ -43,11 +46,17 @@ class Score:
     higher_is_better: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be written as a number."""
+        """Refuse what a board cannot hold."""
         optional = [x for x in (self.stderr, self.chance, *(self.ci95 or ())) if x is not None]
         conditions = [x for x in self.at.values() if not isinstance(x, str)]
         numbers = [self.value, *optional, *self.floors.values(), *self.draws, *conditions]
-        _refuse_foreign([self.n, self.higher_is_better, *numbers])
+        _require_types(numbers, int, float)
+        _require_types([self.n], int)
+        _require_types([self.higher_is_better], bool)
+        _require_texts([self.metric, self.unit, *self.at, *self.floors])
+        if self.ci95 is not None and len(self.ci95) != 2:
+            message = f"{self.metric} at {dict(self.at)} has a ci95 of {len(self.ci95)} numbers"
+            raise ValueError(message)
         if not all(math.isfinite(number) for number in numbers):
             message = f"{self.metric} at {dict(self.at)} is not finite: {self}"
             raise ValueError(message)
@@ -55,7 +64,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a probe found: scores, counts, artifacts to keep, and notes to read."""
+    """What a probe returns: scores, counts, artifacts to save, and notes for the reader."""
 
     scores: Sequence[Score]
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -63,8 +72,9 @@ class Outcome:
     notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be written as a number."""
-        _refuse_foreign(list(self.counts.values()))
+        """Refuse what a board cannot hold."""
+        _require_types(list(self.counts.values()), int)
+        _require_texts([*self.counts, *self.artifacts, *self.notes])
         for name, artifact in self.artifacts.items():
             module = type(artifact).__module__.partition(".")[0]
             if not isinstance(artifact, Path) and module not in {"torch", "pyarrow"}:
@@ -74,7 +84,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One row of a task's board: what one model scored, or why it did not."""
+    """A row of a task's board: the scores of one model, or the reason why it has none."""
 
     task: str
     version: int
@@ -92,8 +102,13 @@ class Result:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether rows of the official data were missing."""
+        return self.counts.get("expected", 0) > self.counts.get("n", 0)
+
     def row(self) -> dict[str, Any]:
-        """Return the row as the board writes it: plain values, every key."""
+        """Return the row as a board's file has it: plain values, every key."""
         row = asdict(self)
         for key in ("task", "version", "paper", "primary"):
             del row[key]
@@ -101,7 +116,7 @@ class Result:
 
 
 def require_primary(outcome: Outcome, primary: Mapping[str, Any], where: str) -> None:
-    """Raise SpecError where a task's primary is not exactly one of the scores."""
+    """Raise SpecError where a task's primary does not name exactly one of the scores."""
     found = matching(outcome.scores, primary)
     if len(found) != 1:
         given = sorted({f"{s.metric} at {dict(s.at)}" for s in outcome.scores})
@@ -115,23 +130,21 @@ def counts_of(outcome: Outcome, primary: Mapping[str, Any], missing: int) -> dic
     return {"expected": known["n"] + missing} | known
 
 
-def _refuse_foreign(numbers: Sequence[Any]) -> None:
-    """Raise TypeError for NumPy's and torch's numbers, which JSON cannot hold."""
-    for number in numbers:
-        if type(number) not in {int, float, bool}:
-            raise TypeError(f"{number!r} is a {type(number).__name__}; give an int or a float")
+def _require_types(values: Sequence[Any], *kinds: type) -> None:
+    """Raise TypeError for values of other types, such as NumPy's numbers, which JSON lacks."""
+    for value in values:
+        if type(value) not in kinds:
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise TypeError(f"{value!r} is of type {type(value).__name__}; give {wanted}")
 
 
-def read_result(board: Mapping[str, Any], row: Mapping[str, Any]) -> Result:
-    """Return a board's row as the result that it was written from."""
-    head = {key: board[key] for key in ("task", "version", "paper", "primary")}
-    scores = [
-        Score(**score | {"ci95": score["ci95"] and tuple(score["ci95"])}) for score in row["scores"]
-    ]
-    return Result(**head | {**row, "scores": scores})
+def _require_texts(values: Sequence[Any]) -> None:
+    for value in values:
+        if not isinstance(value, str):
+            raise TypeError(f"{value!r} is of type {type(value).__name__}; give str")
 
 
 def matching(scores: Sequence[Score], primary: Mapping[str, Any]) -> list[Score]:
-    """Return the scores that a `{metric, at}` names: one, where a task's primary is right."""
+    """Return the scores of a primary's metric under exactly its conditions."""
     at = dict(primary.get("at", {}))
     return [s for s in scores if s.metric == primary["metric"] and dict(s.at) == at]

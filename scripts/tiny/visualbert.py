@@ -20,7 +20,7 @@ from transformers import VisualBertConfig, VisualBertForPreTraining
 from tiny import bert, words
 from tiny.training import Batch, Plan, Training, train
 from tiny.world import Examples, World
-from vlbench.adapter_kit.regions import pad_regions
+from vlbench.adapter_kit.regions import box_geometry, pad_regions
 from vlbench.capabilities import Regions
 from vlbench.data.scenes.world import CATEGORIES, COLOURS, NOUNS, SIZES, TEXTURES, plural
 
@@ -92,8 +92,8 @@ def read(tokenizer: Any, examples: Examples) -> Lesson:
 def sight(regions: list[Regions]) -> Sight:
     """Return regions as the adapter shows them to the model."""
     batch = pad_regions(regions, [WIDTH], torch.device("cpu"))
-    sizes = batch.corners[..., 2:] - batch.corners[..., :2]
-    return Sight(torch.cat([batch.vectors, batch.corners, sizes], -1), batch.mask)
+    boxes = box_geometry(batch.corners, BOX_NUMBERS)
+    return Sight(torch.cat([batch.vectors, boxes], -1), batch.mask)
 
 
 def inputs(ids: Tensor, types: Tensor, seen: Sight, rows: Tensor) -> dict[str, Tensor]:

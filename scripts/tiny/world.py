@@ -1,4 +1,4 @@
-"""What the small models learn from: the images and captions of `scenes`, decoded once."""
+"""The training data of the small models: images and captions of `scenes`, decoded once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vlbench.capabilities import Regions
 from vlbench.data.records import Data
 from vlbench.data.scenes import objects, scenes
 
-# Of the drawing, not of the training: the tasks draw the same world.
+# The seed of the drawings, not of the training: the tasks use the same drawings.
 WORLD_SEED = 0
 
 
@@ -42,7 +42,7 @@ class World(NamedTuple):
 
 
 def read(split: str, limit: int | None = None) -> World:
-    """Return a split, of each configuration `limit` rows at most, stratified by category."""
+    """Return a split with at most `limit` rows per configuration, stratified by category."""
     both = [objects(seed=WORLD_SEED), scenes(seed=WORLD_SEED)]
     parts = [part if limit is None else part.limited(limit) for part in both]
     return World(*(_examples(part, split) for part in parts), list(both[0].classes))

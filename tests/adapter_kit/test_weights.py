@@ -1,10 +1,22 @@
 import datetime as dt
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from vlbench.adapter_kit.weights import fill, is_torchscript, read_state_dict
+from vlbench import hub
+from vlbench.adapter_kit.weights import (
+    Inert,
+    hub_obstacle,
+    is_torchscript,
+    load_weights,
+    not_downloaded,
+    read_past_pickles,
+    read_state_dict,
+    seeded,
+    weights_file,
+)
 from vlbench.errors import WeightsError
 
 
@@ -40,7 +52,7 @@ def test_a_prefix_of_some_keys_is_kept(tmp_path):
     assert list(read_state_dict(tmp_path / "w.pt")) == ["module.a", "b"]
 
 
-def test_a_file_of_torch_is_no_archive_of_torchscript(tmp_path):
+def test_a_file_of_torch_is_no_torchscript_archive(tmp_path):
     torch.save({"a": torch.ones(1)}, tmp_path / "w.pt")
     (tmp_path / "text.pt").write_text("hello")
     assert not is_torchscript(tmp_path / "w.pt")
@@ -50,18 +62,85 @@ def test_a_file_of_torch_is_no_archive_of_torchscript(tmp_path):
 def test_what_is_no_tensor_does_not_fit(tmp_path):
     state = {"weight": torch.ones(2, 1), "bias": 3.0}
     with pytest.raises(WeightsError, match=r"does not fit Linear; 1 of another shape: bias"):
-        fill(nn.Linear(1, 2), state, tmp_path / "w.pt")
+        load_weights(nn.Linear(1, 2), state, tmp_path / "w.pt")
 
 
 def test_of_many_misfits_the_first_ten_are_listed(tmp_path):
     state = {f"surplus{i}": torch.ones(1) for i in range(12)}
     with pytest.raises(WeightsError, match=r"12 unexpected: surplus0, .*, surplus9$"):
-        fill(nn.Identity(), state, tmp_path / "w.pt")
+        load_weights(nn.Identity(), state, tmp_path / "w.pt")
 
 
 def test_half_precision_is_filled_in_exactly(tmp_path):
     half = torch.tensor([[0.1], [0.3]]).half()
     module = nn.Linear(1, 2, bias=False)
-    fill(module, {"weight": half}, tmp_path / "w.pt")
+    load_weights(module, {"weight": half}, tmp_path / "w.pt")
     assert module.weight.dtype == torch.float32
     assert torch.equal(module.weight, half.float())
+
+
+def test_a_file_of_weights_is_found_under_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "w.pt").touch()
+    assert weights_file("~/w.pt") == tmp_path / "w.pt"
+
+
+def test_an_absent_file_of_weights_is_named_with_the_hint():
+    with pytest.raises(WeightsError, match=r"^no file of weights at nowhere\.pt; ask the authors$"):
+        weights_file("nowhere.pt", "ask the authors")
+    with pytest.raises(WeightsError, match=r"^no file of weights at nowhere\.pt$"):
+        weights_file("nowhere.pt")
+
+
+@pytest.mark.parametrize(
+    ("offline", "reachable", "why"),
+    [
+        ("1", False, "this run is offline"),
+        ("0", False, "the hub cannot be reached"),
+        ("0", True, ""),
+    ],
+)
+def test_what_keeps_a_run_from_the_hub_is_said(offline, reachable, why, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", offline)
+    monkeypatch.setattr(hub, "reachable", lambda: reachable)
+    assert hub_obstacle() == why
+
+
+def test_a_failed_download_names_the_origin_and_the_local_alternative():
+    assert str(not_downloaded("it", "a server", "it is down", "weights=PATH,tag=x")) == (
+        "it cannot be downloaded from a server: it is down; "
+        "give a local copy with --model-args weights=PATH,tag=x"
+    )
+
+
+def test_seeded_draws_leave_the_global_generator_alone():
+    before = torch.get_rng_state()
+    with seeded(5):
+        drawn = torch.rand(3)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(drawn, torch.rand(3, generator=torch.Generator().manual_seed(5)))
+
+
+class Bomb:
+    def __init__(self, target):
+        self.target = target
+
+    def __reduce__(self):
+        return Path.touch, (self.target,)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_pickled_objects_beside_weights_are_passed_over_without_running(zipped, tmp_path):
+    content = {"model": {"a": torch.ones(2)}, "extra": [Bomb(tmp_path / "gone off")]}
+    torch.save(content, tmp_path / "w.pt", _use_new_zipfile_serialization=zipped)
+    found = read_past_pickles(tmp_path / "w.pt")
+    assert found["model"]["a"].tolist() == [1, 1]
+    assert found["extra"] == [Inert]
+    assert not (tmp_path / "gone off").exists()
+
+
+def test_an_inert_object_is_whatever_is_done_with_it():
+    assert Inert(1, two=2) is Inert
+    assert Inert.anything is Inert
+    Inert["key"] = 3
+    assert Inert().anything() is Inert

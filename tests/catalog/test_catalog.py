@@ -3,7 +3,8 @@ import sys
 
 import pytest
 
-from vlbench.catalog.catalog import find_sources, load_catalog, shipped_source
+from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.sources import find_sources, shipped_source
 from vlbench.errors import SpecError, UnknownNameError
 
 TASK = """\

@@ -1,7 +1,8 @@
 import pytest
+from sources import write
 
 from vlbench import capabilities
-from vlbench.catalog.specs import CAPABILITY_NAMES, load_models, load_task
+from vlbench.catalog.specs import load_models, load_task
 from vlbench.errors import SpecError
 
 TASK = """\
@@ -177,9 +178,17 @@ def test_being_without_what_is_no_capability_is_refused(models):
         models("a: {adapter: 'x:Y', without: [Clasifier]}\n")
 
 
-def test_every_capability_but_those_made_of_others_may_be_lacking():
-    named = {n for n, thing in vars(capabilities).items() if capabilities.is_capability(thing)}
-    assert named - {"DualEncoder"} == set(CAPABILITY_NAMES)
+@pytest.mark.parametrize("capability", capabilities.capabilities_in(capabilities))
+def test_every_capability_may_be_lacking(models, capability):
+    (model,) = models(f"a: {{adapter: 'x:Y', without: [{capability.__name__}]}}\n")
+    assert model.without == [capability.__name__]
+
+
+def test_a_capability_of_the_sources_own_files_may_be_lacking(tmp_path, models):
+    text = "from typing import Protocol\nclass Captioner(Protocol):\n    def caption(self): ...\n"
+    write(tmp_path / "probes" / "captions.py", text)
+    (model,) = models("a: {adapter: 'x:Y', without: [Captioner]}\n")
+    assert model.without == ["Captioner"]
 
 
 def test_training_images_may_be_written_as_1_2e6(models):

@@ -1,15 +1,34 @@
+from typing import Protocol
+
 import torch
 from honest import Honest, broken, failures
 from torch import nn
 
-from vlbench.capabilities import CAPABILITIES
+from vlbench import capabilities
 from vlbench.check import check_adapter
 
 
 def test_an_honest_adapter_keeps_every_promise_of_all_ten_capabilities():
     findings = check_adapter(Honest())
-    assert {finding.capability for finding in findings} == {c.__name__ for c in CAPABILITIES}
+    assert {finding.capability for finding in findings} == {
+        c.__name__ for c in capabilities.capabilities_in(capabilities)
+    }
     assert failures(Honest()) == {}
+
+
+class Captioner(Protocol):
+    """A capability of a user's own."""
+
+    def caption(self, pictures): ...
+
+
+def test_a_capability_without_promises_is_said_to_have_none_yet():
+    class Captions:
+        def caption(self, pictures): ...
+
+    (finding,) = check_adapter(Captions(), others=[Captioner])
+    assert finding == ("Captioner", "has no promises yet", True, "")
+    assert check_adapter(Captions(), others=[Captioner], without=["Captioner"]) == []
 
 
 def test_a_capability_that_is_taken_out_is_not_tried():

@@ -1,138 +1,18 @@
-from types import SimpleNamespace
-
 import pytest
-import torch
-from honest import Honest, Reads, Words, broken, failures
+from honest import Honest
 
-from vlbench.capabilities import JointAttention, Regions, TokenVectors
-
-
-def test_normalised_pixels_are_out_of_range():
-    why = failures(broken(preprocess=lambda s, image: Honest.preprocess(s, image) * 4 - 2))
-    message = why["Classifier", "preprocess gives float32 [3, H, W] in [0, 1]"]
-    assert message.startswith("an image of (56, 40) has values from ")
+from vlbench import capabilities
+from vlbench.capabilities import capabilities_in
+from vlbench.check.promises import PROMISES
+from vlbench.check.samples import draw_samples
 
 
-def test_pixels_of_bytes_are_refused():
-    why = failures(broken(preprocess=lambda s, image: Honest.preprocess(s, image).byte()))
-    message = why["ImageEncoder", "preprocess gives float32 [3, H, W] in [0, 1]"]
-    assert message == "an image of (56, 40) becomes torch.uint8 (3, 2, 2)"
+def test_every_capability_of_vlbench_has_promises():
+    assert set(PROMISES) == set(capabilities_in(capabilities))
 
 
-def test_sizes_that_differ_must_be_declared():
-    keeping = {"preprocess": lambda _, image: torch.zeros(3, image.height, image.width)}
-    promise = ("ImageEncoder", "one size for all images")
-    assert "sizes are [(1, 1), (40, 56)]" in failures(broken(**keeping))[promise]
-    assert promise not in failures(broken(**keeping, ragged=True))
-
-
-TOKENS = {
-    "no characters (0, 99)": [(0, 99)],
-    "do not ascend": [(1, 2), (0, 1)],
-    "has 1 spans and 2 vectors": [(0, 1)],
-}
-
-
-@pytest.mark.parametrize("complaint", TOKENS)
-def test_spans_outside_the_text_or_out_of_order_are_shown(complaint):
-    spans = TOKENS[complaint]
-    vectors = torch.ones(2 if "vectors" in complaint else len(spans), 2)
-    tokens = TokenVectors(spans, vectors)
-    why = failures(broken(encode_tokens=lambda _, texts: [tokens for _ in texts]))
-    assert complaint in why["TokenEncoder", "spans ascend inside the text"]
-
-
-def attending(*, shape, value, whole=False):
-    spans = [(i, i + 1) for i in range(shape[2])]
-    one = JointAttention(spans, torch.full(shape, value), torch.zeros(4, 4), whole)
-    return broken(attend=lambda *given: [one for _ in given[2]])
-
-
-@pytest.mark.parametrize(
-    ("adapter", "complaint"),
-    [
-        (attending(shape=(1, 1, 2, 3), value=0.3), "3 columns, 4 boxes"),
-        (attending(shape=(1, 1, 2, 4), value=0.1), "rows sum to 0.4..0.4, where whole is False"),
-        (attending(shape=(1, 1, 2, 4), value=0.5, whole=True), "rows sum to 2..2"),
-        (attending(shape=(1, 1, 2, 4), value=-0.1, whole=True), "rows sum to -0.4..-0.4"),
-    ],
-)
-def test_attention_that_is_no_share_is_shown(adapter, complaint):
-    assert complaint in failures(adapter)["JointAttender", "a row is a share of attention"]
-
-
-def test_attention_over_more_than_the_image_may_sum_to_less():
-    why = failures(attending(shape=(1, 1, 2, 4), value=0.1, whole=True))
-    assert ("JointAttender", "a row is a share of attention") not in why
-
-
-def detecting(boxes, labels=("x",), size=None):
-    found = Regions(torch.tensor(boxes), None, None, list(labels), (56, 40))
-    return broken(
-        detect=lambda _, pictures: [found._replace(size=size or p.image.size) for p in pictures]
-    )
-
-
-@pytest.mark.parametrize(
-    ("adapter", "complaint"),
-    [
-        (detecting([[0.0, 0.0, 99.0, 1.0]]), "boxes leave an image of (56, 40)"),
-        (detecting([[1.0, 0.0, 0.0, 1.0]]), "boxes leave an image of (56, 40)"),
-        (detecting([[0.0, 0.0, 1.0, 1.0]], labels=()), "1 boxes, but [None, None, 0] of the rest"),
-        (detecting([[0.0, 0.0, 1.0, 1.0]], size=(40, 56)), "is given as (40, 56)"),
-    ],
-)
-def test_regions_that_disagree_are_shown(adapter, complaint):
-    assert complaint in failures(adapter)["Detector", "regions agree and lie inside the image"]
-
-
-MASK = "logits for every word"
-
-
-@pytest.mark.parametrize(
-    ("adapter", "promise", "complaint"),
-    [
-        (
-            broken(class_names=lambda _: ["one"]),
-            ("Classifier", "a logit for each class name"),
-            "1 class names, 2 logits",
-        ),
-        (
-            broken(similarity=lambda _, images, texts: images @ texts[:1].T),
-            ("SharedSpace", "a number for each pair, in any batch"),
-            "3 images and 2 texts give (3, 1), 3 finite",
-        ),
-        (
-            broken(similarity=lambda _, images, texts: (images @ texts.T / 100).softmax(1)),
-            ("SharedSpace", "a number for each pair, in any batch"),
-            "a pair alone differs by",
-        ),
-        (
-            broken(count_tokens=lambda _, texts: [min(8, len(text.split())) for text in texts]),
-            ("TextEncoder", "counts what it cuts"),
-            "500 sentences have 8 tokens, one has 7, of 8",
-        ),
-        (
-            broken(count_tokens=lambda *_: [1]),
-            ("TextEncoder", "counts what it cuts"),
-            "7 texts have 1 counts",
-        ),
-        (
-            broken(encode_regions=lambda *given: [torch.ones(3, 4) for _ in given[2]]),
-            ("RegionEncoder", "a vector for each box"),
-            "pictures with 3 and 1 boxes give [3, 3] vectors",
-        ),
-        (
-            broken(masked_lm=lambda _: (SimpleNamespace(mask_token=None), None)),
-            ("MaskedLanguageModel", MASK),
-            "the tokenizer has no mask token",
-        ),
-        (
-            broken(masked_lm=lambda _: (Words(), Reads(2))),
-            ("MaskedLanguageModel", MASK),
-            "logits are (1, 3, 2), for (texts, tokens, words) (1, 3, 7)",
-        ),
-    ],
-)
-def test_a_promise_of_one_capability_that_is_broken_says_how(adapter, promise, complaint):
-    assert complaint in failures(adapter)[promise]
+@pytest.mark.parametrize("capability", [c for c, promises in PROMISES.items() if promises.tried])
+def test_a_pass_gives_one_output_of_its_dimensions_per_sample(capability):
+    tried = PROMISES[capability].tried
+    outputs = tried.outputs(Honest(), draw_samples("cpu", 12), [0, 2])
+    assert [output.ndim for output in outputs] == [tried.dimensions] * 2

@@ -1,7 +1,7 @@
 import pytest
 from sources import MODELS, TASK, make_source, write
 
-from vlbench.catalog.catalog import shipped_source
+from vlbench.catalog.sources import shipped_source
 from vlbench.commands.validation import validate
 from vlbench.errors import UnknownNameError
 

@@ -108,7 +108,7 @@ class Malice:
 
 def test_a_malicious_batch_runs_nothing(tmp_path):
     root = put(tmp_path, {"test_batch": pickle.dumps({b"data": Malice()}, 2)})
-    with pytest.raises(DataError, match=r"^test_batch is no batch of CIFAR .*posix\.mkdir"):
+    with pytest.raises(DataError, match=r"^test_batch is not a batch of CIFAR .*posix\.mkdir"):
         cifar10(root=root)
     assert not Path("/tmp/vlbench-was-run").exists()  # noqa: S108 - never made
 
@@ -141,7 +141,7 @@ def test_numpy_gives_no_other_function_away(tmp_path):
 )
 def test_what_is_no_batch_is_named(tmp_path, content):
     root = put(tmp_path, {"test_batch": content})
-    with pytest.raises(DataError, match=r"^test_batch is no batch of CIFAR"):
+    with pytest.raises(DataError, match=r"^test_batch is not a batch of CIFAR"):
         cifar10(root=root)
 
 
@@ -153,7 +153,7 @@ def test_fewer_labels_than_images_are_named(tmp_path):
 
 def test_a_label_without_a_name_is_named(tmp_path):
     root = put(tmp_path, {"test_batch": python2_pickle(PLANES, [0, 1, 2, 3])})
-    with pytest.raises(DataError, match=r"test_batch: label 3 is none of 0\.\.2"):
+    with pytest.raises(DataError, match=r"test_batch: label 3 is not in 0\.\.2"):
         cifar10(root=root)
 
 

@@ -5,7 +5,13 @@ import pytest
 from fakes import labelled_images
 from PIL import Image
 
-from vlbench.data.corpora import Corpus, WordTests, imagenet_and_corpus, with_corpus
+from vlbench.data.corpora import (
+    Corpus,
+    WordTests,
+    imagenet_and_corpus,
+    objects_and_corpus,
+    with_corpus,
+)
 from vlbench.errors import DataAbsent, DataError
 
 TEXT = "Anarchism is a philosophy.\n\nÜber den Hund\nthe last line"
@@ -139,3 +145,30 @@ def test_a_list_names_the_word_of_each_class(tmp_path):
 def test_an_absent_list_of_words_says_how_it_is_made(tmp_path):
     with pytest.raises(DataAbsent, match=r"visual words is absent; get it from WordNet"):
         imagenet_and_corpus(**imagenet_root(tmp_path), words=tmp_path / "words.txt")
+
+
+HEAVY = ("datasets", "gensim", "h5py", "matplotlib", "open_clip", "pandas", "scipy", "sklearn")
+
+
+def test_embedded_data_are_planned_without_heavy_libraries_and_without_drawing(fresh_process):
+    modules = set(fresh_process["modules"])
+    assert modules & {*HEAVY, "torchvision", "transformers"} == set()
+    assert fresh_process["counts"] == [1000, 1850, 1000]
+    assert fresh_process["cached"] == []
+
+
+def test_the_corpus_of_gensim_stands_beside_the_drawings(scenes_cache):
+    data = objects_and_corpus(cache_dir=scenes_cache / "vlbench")
+    assert len(list(data.splits["corpus"]["documents"][0])) == 250
+    assert [file.name for file in data.splits["word_pairs"]["file"]] == [
+        "wordsim353.tsv",
+        "simlex999.txt",
+    ]
+    nouns = [data.classes[label] for label in data.splits["test"]["label"]]
+    assert list(data.splits["test"]["word"]) == nouns
+
+
+def test_without_gensim_its_corpus_is_absent(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(DataAbsent, match=r"gensim is absent; .*pip install gensim"):
+        objects_and_corpus()

@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
 
 from vlbench.data.digits import digits
 from vlbench.data.records import labels
+from vlbench.errors import DataAbsent
 
 
 def test_each_digit_falls_in_one_split():
@@ -57,3 +59,18 @@ def test_classes_are_words():
 def test_a_share_of_all_is_refused():
     with pytest.raises(ValueError, match="test_size"):
         digits(test_share=1.5)
+
+
+def test_the_pinned_split_is_the_one_that_scikit_learn_draws():
+    label = load_digits().target
+    rows = range(len(label))
+    drawn = train_test_split(rows, test_size=0.5, stratify=label, random_state=0)
+    splits = digits().splits
+    found = [list(splits[name]["image"].rows) for name in ("train", "test")]
+    assert found == [sorted(part) for part in drawn]
+
+
+def test_without_scikit_learn_the_digits_are_absent(monkeypatch):
+    monkeypatch.setattr("vlbench.data.digits.importlib.util.find_spec", lambda _: None)
+    with pytest.raises(DataAbsent, match="scikit-learn's digits is absent; get it from `pip"):
+        digits()

@@ -186,7 +186,9 @@ def test_a_connection_that_fails_is_a_hub_out_of_reach(tmp_path, monkeypatch):
 def test_any_other_failure_of_the_hub_is_told(tmp_path, monkeypatch, kind):
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     connect(monkeypatch, failing(kind("No space left on device")))
-    message = rf"^ylecun/mnist, revision 77f32.*, cannot be had .*\({kind.__name__}: No space left"
+    message = (
+        rf"^ylecun/mnist, revision 77f32.*, cannot be downloaded .*\({kind.__name__}: No space left"
+    )
     with pytest.raises(DataError, match=message):
         mnist(root=tmp_path, download=True)
 
@@ -195,5 +197,7 @@ def test_another_revision_in_the_cache_is_not_taken(tmp_path, monkeypatch):
     hub = connect(monkeypatch, Hub(GREY))
     hub.tables.save_to_disk(tmp_path / "saved")
     hub.tables = datasets.load_from_disk(tmp_path / "saved")
-    with pytest.raises(DataAbsent, match=r"cannot be reached, and cached is extra, test, train\)"):
+    with pytest.raises(
+        DataAbsent, match=r"cannot be reached, and the cache has only extra, test, train\)"
+    ):
         mnist(root=tmp_path, download=True)

@@ -127,7 +127,7 @@ def test_a_transparent_palette_keeps_its_colours():
 
 def test_an_absent_file_is_named_with_how_many(tmp_path):
     saved(tmp_path, COLOUR[:1], ".png")
-    with pytest.raises(DataError, match=r"^1\.png is absent, as 2 of 3 images"):
+    with pytest.raises(DataError, match=r"^1\.png is absent \(2 of 3 images are\)"):
         file_images(tmp_path, ["0.png", "1.png", "2.png"])
 
 
@@ -146,7 +146,7 @@ def test_labels_that_do_not_fit_are_named():
     images = array_images(GREY)
     with pytest.raises(DataError, match="train: 3 images, but 2 labels"):
         labelled(images, [0, 1], classes=2, where="train")
-    with pytest.raises(DataError, match=r"train: label 2 is none of 0\.\.1"):
+    with pytest.raises(DataError, match=r"train: label 2 is not in 0\.\.1"):
         labelled(images, [0, 1, 2], classes=2, where="train")
 
 

@@ -90,7 +90,7 @@ def test_counts_that_differ_are_named(tmp_path):
 
 def test_a_label_past_nine_is_named(tmp_path):
     wrong = struct.pack(">ii", 2049, 3) + bytes([7, 2, 10])
-    with pytest.raises(DataError, match=r"label 10 is none of 0\.\.9"):
+    with pytest.raises(DataError, match=r"label 10 is not in 0\.\.9"):
         mnist(root=put(tmp_path, labels=wrong))
 
 

@@ -46,7 +46,7 @@ def test_absent_files_say_where_to_get_them(tmp_path):
 
 @pytest.mark.parametrize("label", [0, 11])
 def test_a_label_that_is_no_digit_is_named(tmp_path, label):
-    with pytest.raises(DataError, match=rf"test_32x32\.mat: label {label} is none of 1\.\.10"):
+    with pytest.raises(DataError, match=rf"test_32x32\.mat: label {label} is not in 1\.\.10"):
         svhn(root=put(tmp_path, y=np.array([[1], [2], [label]])))
 
 
@@ -65,13 +65,13 @@ def test_counts_that_differ_are_named(tmp_path):
 def test_a_file_that_is_cut_off_is_named(tmp_path, keep):
     path = put(tmp_path) / "test_32x32.mat"
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(DataError, match=r"^test_32x32\.mat is no file of SVHN"):
+    with pytest.raises(DataError, match=r"^test_32x32\.mat is not a file of SVHN"):
         svhn(root=tmp_path)
 
 
 def test_a_file_without_labels_is_named(tmp_path):
     savemat(tmp_path / "test_32x32.mat", {"X": X})
-    with pytest.raises(DataError, match=r"no file of SVHN \(KeyError\)"):
+    with pytest.raises(DataError, match=r"not a file of SVHN \(KeyError\)"):
         svhn(root=tmp_path)
 
 
@@ -125,7 +125,9 @@ def test_a_digit_struct_that_is_none_is_named(tmp_path):
     pytest.importorskip("h5py", reason="h5py is not installed")
     (tmp_path / "test").mkdir()
     (tmp_path / "test/digitStruct.mat").write_bytes(b"<html>")
-    with pytest.raises(DataError, match=r"^test/digitStruct\.mat is no file of SVHN \(OSError\)"):
+    with pytest.raises(
+        DataError, match=r"^test/digitStruct\.mat is not a file of SVHN \(OSError\)"
+    ):
         svhn_numbers(root=tmp_path)
 
 

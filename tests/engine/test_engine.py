@@ -2,14 +2,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from fakes import ConstantModel, PlantedFeatures, labelled_images
+from fakes import ConstantModel, PlantedFeatures, labelled_images, planted_image
 from PIL import Image
 from torch import Tensor
 
+from vlbench.capabilities import Picture, Regions
 from vlbench.data.records import Column, value_column
-from vlbench.engine import Engine, devices
+from vlbench.engine import Engine
 from vlbench.engine.engine import SHARD
-from vlbench.engine.passes import Place
+from vlbench.engine.settings import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.errors import DataError
 
@@ -26,15 +27,6 @@ class Counting(PlantedFeatures):
         return super().encode_images(pixels)
 
 
-def test_a_gpu_is_asked_for_whole_float32_and_the_same_numbers_again(monkeypatch):
-    cudnn, cublas = torch.backends.cudnn, torch.backends.cuda.matmul
-    monkeypatch.setattr(cudnn, "allow_tf32", True)
-    monkeypatch.setattr(cudnn, "deterministic", False)
-    cublas.allow_tf32 = True
-    devices.settle(torch.device("cuda"))
-    assert (cudnn.allow_tf32, cublas.allow_tf32, cudnn.deterministic) == (False, False, True)
-
-
 class Lengths:
     """Encodes a text as its length."""
 
@@ -43,7 +35,7 @@ class Lengths:
 
 
 def engine_for(model, folder: Path, batch_size: int = 32) -> Engine:
-    place = Place(CPU, batch_size)
+    place = ComputeSettings(CPU, batch_size=batch_size)
     return Engine(place, store=Store(folder), identities={id(model): "a model"})
 
 
@@ -60,7 +52,7 @@ def test_features_come_in_the_order_of_the_column():
 def test_every_batch_size_gives_the_same_features(batch_size):
     column = labelled_images(300, 300).splits["train"]["image"]
     planted = torch.randn(1200, 5)
-    engine = Engine(Place(CPU, batch_size))
+    engine = Engine(ComputeSettings(CPU, batch_size=batch_size))
     features = engine.features(PlantedFeatures(planted).encode_images, column)
     assert torch.equal(features, planted[:600])
 
@@ -95,7 +87,7 @@ def test_a_damaged_shard_is_computed_again(tmp_path):
 def test_a_model_without_an_identity_is_never_stored(tmp_path):
     column = labelled_images(3, 3).splits["train"]["image"]
     model = PlantedFeatures(torch.randn(12, 5))
-    Engine(Place(CPU), store=Store(tmp_path)).features(model.encode_images, column)
+    Engine(ComputeSettings(CPU), store=Store(tmp_path)).features(model.encode_images, column)
     assert not list(tmp_path.rglob("*.pt"))
 
 
@@ -158,6 +150,10 @@ def test_sizes_that_differ_without_ragged_are_an_error_that_says_so():
         Engine.for_tests().features(MeanColour().encode_images, pictures_of_two_sizes())
 
 
+def regions(i: int) -> Regions:
+    return Regions(torch.full((1, 4), float(i)), None, None, None, (4, 4))
+
+
 class Unreadable:
     """A stored column whose second image is broken."""
 
@@ -173,7 +169,7 @@ class Unreadable:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_unreadable_image_is_an_error_with_its_name_in_workers_too(workers):
     column = Column("broken", "image", Unreadable(), range(2))
-    engine = Engine(Place(CPU, batch_size=1, workers=workers))
+    engine = Engine(ComputeSettings(CPU, batch_size=1, workers=workers))
     with pytest.raises(DataError, match=r"^train/cat/2\.jpg: truncated$"):
         engine.features(ConstantModel().encode_images, column)
 
@@ -186,6 +182,30 @@ def test_map_gives_one_output_an_example_in_order():
     assert joined == ["0a", "1b", "2c", "3d", "4e"]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_map_loads_images_and_pictures_in_workers_beside_other_columns(workers):
+    pictures = [Picture(planted_image(i, i), regions(i)) for i in range(5)]
+    picture = Column("pictures", "picture", pictures, range(5))
+    number = value_column(range(10, 15))
+    seen = Engine(ComputeSettings(CPU, batch_size=2, workers=workers)).map(
+        lambda p, n: [
+            (x.image.getpixel((0, 0))[0], x.regions.boxes.sum().item(), y)
+            for x, y in zip(p, n, strict=True)
+        ],
+        picture,
+        number,
+    )
+    assert seen == [(i, 4.0 * i, 10 + i) for i in range(5)]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_map_names_an_unreadable_image_in_workers_too(workers):
+    column = Column("broken", "image", Unreadable(), range(2))
+    engine = Engine(ComputeSettings(CPU, batch_size=1, workers=workers))
+    with pytest.raises(DataError, match=r"^train/cat/2\.jpg: truncated$"):
+        engine.map(list, column)
+
+
 def test_map_refuses_a_function_that_loses_an_example():
     with pytest.raises(ValueError, match="4 outputs for 5 rows"):
         Engine.for_tests().map(lambda n: n[1:], value_column(range(5)))
@@ -193,7 +213,7 @@ def test_map_refuses_a_function_that_loses_an_example():
 
 def test_map_stores_only_under_a_key(tmp_path):
     calls = []
-    engine = Engine(Place(CPU), store=Store(tmp_path))
+    engine = Engine(ComputeSettings(CPU), store=Store(tmp_path))
     column = value_column(range(3))
     for key in (None, {"what": "square"}, {"what": "square"}):
         outputs = engine.map(lambda n: calls.append(1) or [x * x for x in n], column, key=key)
@@ -201,23 +221,34 @@ def test_map_stores_only_under_a_key(tmp_path):
     assert len(calls) == 2
 
 
+def engine_with_an_unknown_model(folder) -> tuple[Engine, Lengths]:
+    model = Lengths()
+    return Engine(ComputeSettings(CPU), store=Store(folder), identities={id(model): ""}), model
+
+
 def test_map_stores_nothing_under_a_key_of_a_model_without_an_identity(tmp_path):
-    engine = Engine(Place(CPU), store=Store(tmp_path))
+    engine, model = engine_with_an_unknown_model(tmp_path)
     for outputs in ([1], [2]):
-        found = engine.map(lambda _, o=outputs: o, value_column([0]), key={"model": Lengths()})
+        found = engine.map(lambda _, o=outputs: o, value_column([0]), key={"model": model})
         assert found == outputs
 
 
 def test_once_stores_nothing_under_a_key_of_a_model_without_an_identity(tmp_path):
-    engine = Engine(Place(CPU), store=Store(tmp_path))
-    assert [engine.once({"model": Lengths()}, lambda i=i: i) for i in (1, 2)] == [1, 2]
+    engine, model = engine_with_an_unknown_model(tmp_path)
+    assert [engine.once({"model": model}, lambda i=i: i) for i in (1, 2)] == [1, 2]
+
+
+def test_a_key_of_what_cannot_be_digested_is_an_error(tmp_path):
+    engine = Engine(ComputeSettings(CPU), store=Store(tmp_path))
+    with pytest.raises(TypeError, match=r"cannot digest a .*Lengths"):
+        engine.once({"model": Lengths()}, lambda: 1)
 
 
 def test_map_one_by_one_stores_each_example_as_soon_as_it_is_done(tmp_path):
     def invert(numbers):
         return [1 / n for n in numbers]
 
-    engine, key = Engine(Place(CPU), store=Store(tmp_path)), {"what": "1 / n"}
+    engine, key = Engine(ComputeSettings(CPU), store=Store(tmp_path)), {"what": "1 / n"}
     with pytest.raises(ZeroDivisionError):
         engine.map(invert, value_column([1, 2, 0, 4]), key=key, one_by_one=True)
     assert len(list(tmp_path.rglob("*.pt"))) == 2
@@ -226,7 +257,7 @@ def test_map_one_by_one_stores_each_example_as_soon_as_it_is_done(tmp_path):
 
 
 def test_map_stores_ragged_tensors(tmp_path):
-    engine = Engine(Place(CPU), store=Store(tmp_path))
+    engine = Engine(ComputeSettings(CPU), store=Store(tmp_path))
     column = value_column(range(3))
     first = engine.map(lambda n: [torch.ones(x) for x in n], column, key={"what": "ones"})
     again = engine.map(lambda _: pytest.fail("computed again"), column, key={"what": "ones"})

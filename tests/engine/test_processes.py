@@ -65,44 +65,25 @@ def row(folder, task):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["few_shot_digits", "clustering_digits", "robustness_digits"])
-def test_one_process_and_two_give_the_same_board_but_for_run(source, tmp_path, task):
-    words = ["--model", "noisy", "--tasks", task, "--no-cache", "--output"]
+def test_one_process_and_two_give_the_same_boards_but_for_run_and_one_prints(source, tmp_path):
+    tasks = ["few_shot_digits", "clustering_digits", "robustness_digits"]
+    words = ["--model", "noisy", "--tasks", ",".join(tasks), "--no-cache", "--output"]
     alone = run(source, [*words, str(tmp_path / "one")], ["-m", "vlbench"])
     together = run(source, [*words, str(tmp_path / "two")], LAUNCH)
     assert (alone.returncode, together.returncode) == (0, 0), together.stderr
-    one, two = row(tmp_path / "one", task), row(tmp_path / "two", task)
-    assert (one.pop("run")["processes"], two.pop("run")["processes"]) == (1, 2)
-    assert json.dumps(one) == json.dumps(two)
+    for task in tasks:
+        one, two = row(tmp_path / "one", task), row(tmp_path / "two", task)
+        assert (one.pop("run")["processes"], two.pop("run")["processes"]) == (1, 2)
+        assert json.dumps(one) == json.dumps(two)
+        assert together.stdout.count(f"{task}: ok in") == 1
 
 
 @pytest.mark.slow
-def test_an_error_on_the_second_process_ends_both_with_its_message(source, tmp_path):
-    words = [
-        "--model",
-        "breaks",
-        "--tasks",
-        "few_shot_digits",
-        "--output",
-        str(tmp_path / "boards"),
-    ]
-    done = run(source, words, LAUNCH)
+def test_what_fails_on_one_process_ends_in_both_with_its_message(source, tmp_path):
+    words = ["--model", "breaks,loads-on-the-first", "--tasks", "few_shot_digits", "--output"]
+    done = run(source, [*words, str(tmp_path / "boards")], LAUNCH)
     assert done.returncode == 1
-    board = json.loads((tmp_path / "boards" / "few_shot_digits.json").read_text())
-    assert board["rows"][0]["reason"].startswith("RuntimeError: the second process broke (colours")
-
-
-@pytest.mark.slow
-def test_a_model_that_loads_on_one_process_alone_runs_on_none(source, tmp_path):
-    words = ["--model", "loads-on-the-first", "--tasks", "few_shot_digits", "--no-cache"]
-    done = run(source, [*words, "--output", str(tmp_path / "boards")], LAUNCH)
-    assert done.returncode == 1
+    (row,) = json.loads((tmp_path / "boards" / "few_shot_digits.json").read_text())["rows"]
+    assert row["model"] == "breaks"
+    assert row["reason"].startswith("RuntimeError: the second process broke (colours")
     assert "no weights on the second machine" in done.stderr
-    assert not (tmp_path / "boards" / "few_shot_digits.json").exists()
-
-
-@pytest.mark.slow
-def test_only_the_first_process_prints(source, tmp_path):
-    words = ["--model", "noisy", "--tasks", "few_shot_digits", "--output", str(tmp_path / "boards")]
-    done = run(source, words, LAUNCH)
-    assert done.stdout.count("few_shot_digits: ok in") == 1

@@ -3,7 +3,7 @@ import torch
 from fakes import Reader, labelled_images
 
 from vlbench.engine import Engine
-from vlbench.engine.passes import Place
+from vlbench.engine.settings import ComputeSettings
 from vlbench.engine.tuning import SIZES, tuned
 
 CPU = torch.device("cpu")
@@ -34,17 +34,21 @@ class RefusesChannelsLast(Reader):
 def test_the_fastest_batch_and_layout_are_measured_on_a_cpu(monkeypatch, size, last):
     model = FastestAt(size, channels_last=last)
     monkeypatch.setattr("vlbench.engine.tuning.time.perf_counter", lambda: model.now)
-    place = tuned(Place(CPU, None), model.encode_images, COLUMN)
+    place = tuned(ComputeSettings(CPU, batch_size=None), model.encode_images, COLUMN)
     assert (place.batch_size, place.channels_last) == (size, last)
 
 
 def test_a_model_that_refuses_a_layout_gets_its_own():
-    place = tuned(Place(CPU, None), RefusesChannelsLast().encode_images, COLUMN)
+    place = tuned(
+        ComputeSettings(CPU, batch_size=None), RefusesChannelsLast().encode_images, COLUMN
+    )
     assert place.batch_size in SIZES
     assert not place.channels_last
 
 
 def test_what_was_measured_changes_no_feature():
     images, model = labelled_images(40).splits["train"]["image"], RefusesChannelsLast()
-    usual = Engine(Place(CPU)).features(model.encode_images, images)
-    assert torch.equal(Engine(Place(CPU, None)).features(model.encode_images, images), usual)
+    usual = Engine(ComputeSettings(CPU)).features(model.encode_images, images)
+    assert torch.equal(
+        Engine(ComputeSettings(CPU, batch_size=None)).features(model.encode_images, images), usual
+    )

@@ -1,96 +1,96 @@
 import json
 
 import pytest
+from planted_boards import board, result, score, write
+from planted_matrices import clip, two_boards
 
+from vlbench.boards import read_board
 from vlbench.errors import SpecError
-from vlbench.leaderboard.summaries import build_summaries, summarise
+from vlbench.leaderboard import similarity_figures, summaries
+from vlbench.leaderboard.summaries import build_summaries
+
+MATRICES = {"rsa_x_all": ["rsa_x", "rsa_x_text"]}
 
 
-def score(value, metric="accuracy", chance=0.1):
-    return {
-        "metric": metric,
-        "value": value,
-        "n": 100,
-        "at": {"shots": 5},
-        "stderr": 0.01,
-        "ci95": None,
-        "chance": chance,
-        "floors": {"majority_class": 0.2},
-        "draws": [],
-        "unit": "fraction",
-        "higher_is_better": True,
-    }
+@pytest.fixture(autouse=True)
+def _maps_of_one_start(monkeypatch):
+    monkeypatch.setattr(similarity_figures, "STARTS", 1)
 
 
-def row(model, *scores, weights="sha256:1", expected=100, status="ok", comparable="a"):
-    return {
-        "model": model,
-        "status": status,
-        "comparable": comparable,
-        "scores": list(scores),
-        "counts": {"n": 100, "expected": expected},
-        "provenance": {"weights": weights},
-    }
-
-
-def board(task, *rows, primary="accuracy"):
-    head = {"schema": 1, "task": task, "version": 1, "paper": ""}
-    return head | {"primary": {"metric": primary, "at": {"shots": 5}}, "rows": list(rows)}
-
-
-def test_a_group_is_the_mean_with_the_papers_standard_error():
-    first = board("a", row("m", score(0.2), score(0.5, "accuracy_cosine")))
-    second = board("b", row("m", score(0.4, chance=0.3)))
-    (mean,) = summarise([first, second])
-    (found,) = mean["scores"]
-    assert found["value"] == pytest.approx(0.3)
-    assert found["stderr"] == pytest.approx(0.1 / 2**0.5)
-    assert found["chance"] == pytest.approx(0.2)
-    assert found["floors"] == {"majority_class": pytest.approx(0.2)}
-    assert (found["n"], found["draws"]) == (2, [0.2, 0.4])
-
-
-@pytest.mark.parametrize(
-    "lacking",
-    [
-        row("m", status="failed"),
-        row("m", score(0.4), expected=101),
-        row("m", score(0.4), weights="random:0"),
-        row("other", score(0.4)),
-    ],
-)
-def test_a_model_without_a_publishable_row_on_every_task_is_left_out(lacking):
-    assert summarise([board("a", row("m", score(0.2))), board("b", lacking)]) == []
-
-
-def test_a_model_with_rows_that_may_not_be_compared_is_left_out():
-    both = [row("m", score(0.4)), row("m", score(0.5), comparable="b")]
-    assert summarise([board("a", row("m", score(0.2))), board("b", *both)]) == []
-
-
-def write(folder, *boards):
-    for content in boards:
-        (folder / f"{content['task']}.json").write_text(json.dumps(content))
+def one(task, *scores, **rest):
+    return board(result("m", *scores, **rest), task=task)
 
 
 def test_a_summary_is_written_only_when_every_task_is_there(tmp_path):
-    write(tmp_path, board("a", row("m", score(0.2))))
+    write(tmp_path, one("a", score(0.2)))
     assert build_summaries(tmp_path, {"both": ["a", "b"]}) == []
-    write(tmp_path, board("b", row("m", score(0.4))))
+    write(tmp_path, one("b", score(0.4)))
     (file,) = build_summaries(tmp_path, {"both": ["a", "b"]})
     assert json.loads(file.read_text())["versions"] == {"a": 1, "b": 1}
 
 
-def test_a_summary_that_no_model_is_left_for_is_removed(tmp_path):
-    write(tmp_path, board("a", row("m", score(0.2))))
+def test_a_summary_has_the_keys_of_a_board_but_the_paper(tmp_path):
+    write(tmp_path, one("a", score(0.2)))
     (file,) = build_summaries(tmp_path, {"one": ["a"]})
-    write(tmp_path, board("a", row("m", status="failed")))
+    summary = json.loads(file.read_text())
+    assert list(summary) == ["schema", "task", "version", "versions", "primary", "rows"]
+    assert list(summary["rows"][0]) == ["model", "status", "comparable", "scores", "counts"]
+
+
+def test_a_summary_that_is_read_has_the_mean(tmp_path):
+    write(tmp_path, one("a", score(0.25)), one("b", score(0.75)))
+    (file,) = build_summaries(tmp_path, {"both": ["a", "b"]})
+    (row,) = read_board(file).results
+    assert (row.task, row.model, [s.value for s in row.scores]) == ("both", "m", [0.5])
+
+
+def test_a_summary_that_no_model_is_left_for_is_removed(tmp_path):
+    write(tmp_path, one("a", score(0.2)))
+    (file,) = build_summaries(tmp_path, {"one": ["a"]})
+    write(tmp_path, one("a", status="failed"))
     assert build_summaries(tmp_path, {"one": ["a"]}) == []
     assert not file.exists()
 
 
+def test_a_group_without_tasks_has_no_summary(tmp_path):
+    assert build_summaries(tmp_path, {"none": []}) == []
+
+
 def test_tasks_with_different_primary_scores_make_no_group(tmp_path):
-    first, second = row("m", score(0.2)), row("m", score(0.2))
-    write(tmp_path, board("a", first), board("b", second, primary="success"))
+    success = {"metric": "success", "at": {}}
+    write(tmp_path, one("a", score()), board(result("m", score()), task="b", primary=success))
     with pytest.raises(SpecError, match="both: its tasks have different primary scores"):
         build_summaries(tmp_path, {"both": ["a", "b"]})
+
+
+def test_a_board_that_does_not_fit_is_refused_by_name(tmp_path):
+    (write(tmp_path, one("a", score())) / "b.json").write_text('{"schema": 1, "task": "b"}')
+    with pytest.raises(SpecError, match=r"b\.json: version: is absent"):
+        build_summaries(tmp_path, {"both": ["a", "b"]})
+
+
+def test_vision_alone_is_compared_where_no_language_model_ran(tmp_path, monkeypatch):
+    monkeypatch.setattr(summaries, "draw_similarities", lambda *_: [])
+    write(tmp_path, two_boards(tmp_path)[0])
+    summary = json.loads(build_summaries(tmp_path, MATRICES)[0].read_text())
+    assert [row["model"] for row in summary["rows"]] == ["clip", "rn50"]
+    assert summary["primary"] == {"metric": "mean_rdm_correlation", "at": {}}
+    assert list(summary["rows"][0])[:4] == ["model", "status", "reason", "comparable"]
+
+
+def test_two_builds_write_the_same_bytes(tmp_path):
+    write(tmp_path, two_boards(tmp_path)[0])
+    files = build_summaries(tmp_path, MATRICES)
+    first = [file.read_bytes() for file in files]
+    assert [file.suffix for file in files] == [".json", *[".svg", ".png"] * 3]
+    assert [file.read_bytes() for file in build_summaries(tmp_path, MATRICES)] == first
+
+
+def test_one_model_alone_has_nothing_to_be_compared_with(tmp_path):
+    write(tmp_path, board(clip(tmp_path), task="rsa_x"))
+    figure = tmp_path / "figures" / "rsa_x_all_map.svg"
+    figure.parent.mkdir()
+    figure.write_text("of more models")
+    (row,) = json.loads(build_summaries(tmp_path, MATRICES)[0].read_text())["rows"]
+    assert (row["status"], row["reason"]) == ("skipped", "no other model to compare it with")
+    assert not figure.exists()

@@ -1,27 +1,19 @@
 import io
 
 import pytest
+from planted_boards import PRIMARY, counts, result, score
+from planted_boards import board as planted
 from rich.console import Console
 
 from vlbench.leaderboard.tables import board_tables, number, plain_table, score_table
 
-PRIMARY = {"metric": "accuracy", "at": {"shots": 5}}
+
+def row(model, *scores, n=4, expected=4, **rest):
+    return result(model, *scores, counts=counts(n, expected), **{"comparable": "c1"} | rest)
 
 
-def score(value=0.5, metric="accuracy", **rest):
-    empty = {"stderr": None, "ci95": None, "chance": None, "floors": {}, "draws": []}
-    kind = {"unit": "fraction", "higher_is_better": True, "at": {"shots": 5}, "n": 4}
-    return empty | kind | {"metric": metric, "value": value} | rest
-
-
-def row(model, *scores, comparable="c1", status="ok", reason="", n=4, expected=4):
-    counts = {"n": n, "expected": expected}
-    about = {"model": model, "status": status, "reason": reason, "comparable": comparable}
-    return about | {"scores": list(scores), "counts": counts}
-
-
-def board(*rows, primary=PRIMARY):
-    return {"task": "few_shot_x", "version": 3, "primary": primary, "rows": list(rows)}
+def board(*rows):
+    return planted(*rows, task="few_shot_x", version=3)
 
 
 def rendered(*tables):
@@ -54,7 +46,7 @@ def test_the_title_says_task_and_version_and_the_column_the_conditions():
 
 def test_a_score_is_shown_with_all_it_takes_to_judge_it():
     floors = {"pixels": 0.25, "blank": 0.125}
-    shown = score(0.531, ci95=[0.521, 0.541], chance=0.1, floors=floors, n=10_000)
+    shown = score(0.531, ci95=(0.521, 0.541), chance=0.1, floors=floors, n=10_000)
     text = rendered(score_table("t", PRIMARY, [row("m", shown)]))
     line = next(line for line in text.splitlines() if " m " in line)
     assert " ".join(line.split()) == "m 53.1 % 52.1 to 54.1 10.0 % 25.0 % pixels 10000"
@@ -68,7 +60,7 @@ def test_where_lower_is_better_the_lowest_floor_is_hardest_to_beat():
 def test_what_is_not_known_is_a_dash():
     text = rendered(score_table("t", PRIMARY, [row("m", score())]))
     line = next(line for line in text.splitlines() if " m " in line)
-    assert line.split() == ["m", "50.0", "%", "-", "-", "-", "4"]
+    assert line.split() == ["m", "50.0", "%", "-", "-", "-", "100"]
 
 
 def test_other_metrics_under_the_same_conditions_are_columns():

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torchvision.ops import box_iou
 
-from vlbench.metrics.boxes import areas, centres_inside, iou, shares_inside
+from vlbench.metrics.boxes import areas, centres_inside, covered_fractions, iou
 
 SQUARE = torch.tensor([[0.0, 0.0, 10.0, 10.0]])
 POINT = torch.tensor([[5.0, 5.0, 5.0, 5.0]])
@@ -31,7 +31,7 @@ def test_boxes_outside_the_image_overlap_where_they_do():
 def test_a_box_of_no_area_overlaps_and_contains_nothing():
     assert iou(POINT, torch.cat([SQUARE, POINT])).tolist() == [[0.0, 0.0]]
     assert not centres_inside(SQUARE, POINT).any()
-    assert shares_inside(POINT, SQUARE).tolist() == [[0.0]]
+    assert covered_fractions(POINT, SQUARE).tolist() == [[0.0]]
 
 
 def test_a_centre_is_inside_up_to_the_right_and_lower_edge():
@@ -39,9 +39,9 @@ def test_a_centre_is_inside_up_to_the_right_and_lower_edge():
     assert centres_inside(SQUARE, boxes).tolist() == [[True, False, False]]
 
 
-def test_the_share_of_a_patch_is_of_its_own_area():
+def test_the_covered_fraction_is_of_the_patchs_own_area():
     boxes = torch.tensor([[0.0, 0.0, 5.0, 5.0], [-5.0, -5.0, 30.0, 30.0], [20.0, 20.0, 30.0, 30.0]])
-    assert shares_inside(SQUARE, boxes).tolist() == [[0.25, 1.0, 0.0]]
+    assert covered_fractions(SQUARE, boxes).tolist() == [[0.25, 1.0, 0.0]]
 
 
 def test_areas_have_no_pixel_added():

@@ -1,7 +1,10 @@
+from itertools import permutations
+
+import numpy as np
 import pytest
 import torch
 
-from vlbench.metrics.ranking import choose, choose_any
+from vlbench.metrics.ranking import choose, choose_any, credit_among, join_choices
 
 
 def credit_of(scores, right, **options):
@@ -101,3 +104,26 @@ def test_choosing_among_several_right_ones_is_choose_where_one_is_right():
 def test_nothing_to_choose_among_several_is_refused(value):
     with pytest.raises(ValueError, match="a score is not finite, or there is nothing to choose"):
         choose_any(torch.full((1, 2), value), torch.ones(1, 2, dtype=torch.bool))
+
+
+def test_credit_among_guesses_is_the_mean_over_every_order_of_tied_ones():
+    scores = torch.tensor([[3.0, 1.0, 1.0, 1.0, 0.0], [2.0, 2.0, 2.0, 2.0, 2.0]])
+    orders = list(permutations(range(5)))
+    for right in range(5):
+        found = credit_among(scores, torch.tensor([right, right]), 3)
+        ranked = [[sorted(o, key=lambda c: -row[c])[:3] for o in orders] for row in scores]
+        fractions = [np.mean([right in best for best in row]) for row in ranked]
+        assert found.tolist() == pytest.approx(fractions)
+
+
+def test_several_numbers_of_guesses_have_a_row_each():
+    scores, right = torch.tensor([[3.0, 2.0, 1.0], [1.0, 1.0, 1.0]]), torch.tensor([1, 2])
+    found = credit_among(scores, right, torch.tensor([[1], [2]]))
+    assert found.flatten().tolist() == pytest.approx([0, 1 / 3, 1, 2 / 3])
+
+
+def test_blocks_of_choices_are_joined_in_order():
+    scores, right = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), torch.tensor([0, 0, 0])
+    blocks = [choose(scores[:2], right[:2]), choose(scores[2:], right[2:])]
+    joined = join_choices(blocks)
+    assert all(torch.equal(a, b) for a, b in zip(joined, choose(scores, right), strict=True))

@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import binomtest, bootstrap
 
 from vlbench.metrics.statistics import (
+    bootstrap_fraction,
+    bootstrap_fractions,
     bootstrap_ratio,
-    bootstrap_share,
-    bootstrap_shares,
     mean_of_trials,
     wilson,
 )
@@ -83,7 +83,7 @@ def test_a_share_over_clusters_is_spread_as_scipys_bootstrap_spreads_it():
     rng = np.random.default_rng(0)
     counts = rng.integers(1, 5, 200)
     hits = rng.binomial(counts, 0.7)
-    found = bootstrap_share(hits, counts)
+    found = bootstrap_fraction(hits, counts)
     theirs = bootstrap(
         (hits, counts), lambda h, c, axis: h.sum(axis) / c.sum(axis), paired=True, rng=1,
         n_resamples=4000, method="percentile",
@@ -95,13 +95,13 @@ def test_a_share_over_clusters_is_spread_as_scipys_bootstrap_spreads_it():
 
 def test_items_that_share_a_cluster_count_as_one():
     # Both items of a cluster are right or both are wrong: as sure as 100 items, not as 200.
-    together = bootstrap_share(np.array([2, 0] * 50), np.full(100, 2))
+    together = bootstrap_fraction(np.array([2, 0] * 50), np.full(100, 2))
     assert together.stderr == pytest.approx(0.05, rel=0.1)
 
 
 @pytest.mark.parametrize(("hits", "successes"), [(2, 10), (1, 5), (0, 0)])
 def test_clusters_that_are_all_alike_have_wilsons_interval(hits, successes):
-    found = bootstrap_share(np.full(10, hits), np.full(10, 2))
+    found = bootstrap_fraction(np.full(10, hits), np.full(10, 2))
     assert found == wilson(successes, 10)
 
 
@@ -125,7 +125,7 @@ def test_draws_whose_whole_is_nothing_are_left_out():
 
 @pytest.mark.parametrize("n", [0, 3])
 def test_a_share_of_nothing_is_refused(n):
-    with pytest.raises(ValueError, match=f"a share of nothing: {n} clusters"):
+    with pytest.raises(ValueError, match=f"no ratio: the counts of {n} clusters"):
         bootstrap_ratio(np.zeros(n), np.zeros(n))
 
 
@@ -135,7 +135,7 @@ def test_a_bootstrap_is_that_of_a_loop_over_draws():
     totals = rng.binomial(sizes[:, None], [0.2, 0.7])
     held = sizes > 0
     drawn = np.random.default_rng(5).multinomial(held.sum(), [1 / held.sum()] * held.sum(), 1000)
-    for k, found in enumerate(bootstrap_shares(totals, sizes, seed=5)):
+    for k, found in enumerate(bootstrap_fractions(totals, sizes, seed=5)):
         shares = [(w * totals[held, k]).sum() / (w * sizes[held]).sum() for w in drawn]
         assert found.value == pytest.approx(totals[:, k].sum() / sizes.sum())
         assert found.stderr == pytest.approx(np.std(shares, ddof=1))
@@ -143,15 +143,15 @@ def test_a_bootstrap_is_that_of_a_loop_over_draws():
 
 
 def test_a_bootstrap_of_lone_items_is_near_the_binomial_error():
-    (found,) = bootstrap_shares(np.repeat([[1.0], [0.0]], [300, 100], axis=0), np.ones(400))
+    (found,) = bootstrap_fractions(np.repeat([[1.0], [0.0]], [300, 100], axis=0), np.ones(400))
     assert found.stderr == pytest.approx((0.75 * 0.25 / 400) ** 0.5, rel=0.1)
 
 
 def test_clusters_that_agree_have_wilsons_interval_of_as_many_items():
-    (found,) = bootstrap_shares(np.full((10, 1), 2.0), np.full(10, 4))
+    (found,) = bootstrap_fractions(np.full((10, 1), 2.0), np.full(10, 4))
     assert found == wilson(5, 10)
 
 
-def test_no_items_have_no_bootstrap_shares():
+def test_no_items_have_no_fraction():
     with pytest.raises(ValueError, match="no cluster has an item"):
-        bootstrap_shares(np.zeros((2, 1)), np.zeros(2))
+        bootstrap_fractions(np.zeros((2, 1)), np.zeros(2))

@@ -22,6 +22,13 @@ def state(folder):
     return OpenClip(device=CPU, architecture=folder).model.state_dict()
 
 
+@pytest.fixture(scope="module")
+def openai(tmp_path_factory):
+    """An archive as OpenAI published it, and its weights."""
+    file = tmp_path_factory.mktemp("openai") / "RN50.pt"
+    return str(file), archive(file)
+
+
 @pytest.fixture
 def tiny_rn50(monkeypatch):
     """The library's RN50 and RN50-quickgelu, made tiny."""
@@ -63,17 +70,15 @@ def test_a_training_checkpoint_is_unwrapped(folder, state, tmp_path):
 
 
 @pytest.mark.usefixtures("tiny_rn50")
-def test_an_archive_of_openai_becomes_float32_exactly(tmp_path):
-    expected = archive(tmp_path / "RN50.pt")
-    model = OpenClip(device=CPU, weights=str(tmp_path / "RN50.pt"))
+def test_an_archive_of_openai_becomes_float32_exactly(openai):
+    model = OpenClip(device=CPU, weights=openai[0])
     assert {weight.dtype for weight in model.model.parameters()} == {torch.float32}
-    assert same_weights(model, expected)
+    assert same_weights(model, openai[1])
 
 
 @pytest.mark.usefixtures("tiny_rn50")
-def test_an_archive_of_openai_gets_its_activation_whatever_the_name_says(tmp_path):
-    archive(tmp_path / "RN50.pt")
-    model = OpenClip(device=CPU, architecture="RN50", weights=str(tmp_path / "RN50.pt"))
+def test_an_archive_of_openai_gets_its_activation_whatever_the_name_says(openai):
+    model = OpenClip(device=CPU, architecture="RN50", weights=openai[0])
     assert activations(model) == {"QuickGELU"}
 
 
@@ -85,7 +90,7 @@ def test_weights_that_openai_marked_get_its_activation_too(state, tmp_path):
 
 
 @pytest.mark.usefixtures("tiny_rn50")
-def test_a_file_is_taken_at_the_name_of_its_architecture(state, tmp_path):
+def test_a_file_gets_the_activation_of_its_architecture(state, tmp_path):
     torch.save(state, tmp_path / "own.pt")
     model = OpenClip(device=CPU, architecture="RN50", weights=str(tmp_path / "own.pt"))
     assert activations(model) == {"GELU"}
@@ -165,7 +170,7 @@ def test_a_copy_of_an_unknown_tag_is_refused():
 
 
 @pytest.mark.usefixtures("empty_cache")
-def test_offline_the_message_names_the_download_and_the_way_out(monkeypatch):
+def test_offline_names_the_download_and_the_way_around_it(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     began = time.monotonic()
     expected = (
@@ -187,7 +192,7 @@ def test_a_hub_that_cannot_be_reached_is_not_tried(monkeypatch):
 
 
 @pytest.mark.usefixtures("empty_cache")
-def test_a_download_that_breaks_off_is_an_error_of_weights(monkeypatch):
+def test_a_download_that_breaks_off_names_its_origin(monkeypatch):
     def break_off(_):
         raise FileNotFoundError("connection lost")
 
@@ -198,7 +203,7 @@ def test_a_download_that_breaks_off_is_an_error_of_weights(monkeypatch):
         OpenClip(device=CPU)
 
 
-def test_random_weights_come_from_their_seed_alone(folder):
+def test_random_weights_depend_on_their_seed_alone(folder):
     torch.manual_seed(3)
     before = torch.get_rng_state()
     first = OpenClip(device=CPU, architecture=folder, weights="random", init_seed=1)
@@ -210,7 +215,7 @@ def test_random_weights_come_from_their_seed_alone(folder):
     assert not same_weights(other, first.model.state_dict())
 
 
-def test_random_residual_branches_are_alive(folder):
+def test_random_residual_branches_are_not_zero(folder):
     model = OpenClip(device=CPU, architecture=folder, weights="random").model
     branches = [v for k, v in model.state_dict().items() if k.endswith("bn3.weight")]
     assert branches

@@ -1,19 +1,12 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
-import torch
 from PIL import Image
-
-from vlbench.check import check_adapter
-from vlbench.resolve import load_object
-
-FOLDER = Path(__file__).parents[2] / "model_adapters"
+from tiny_joint import CPU, adapter, broken_promises
 
 
 @pytest.fixture
 def model():
-    return load_object("raw_pixels:RawPixels", [FOLDER])(device=torch.device("cpu"))
+    return adapter("raw_pixels:RawPixels")(device=CPU)
 
 
 def test_the_features_are_the_pixels_of_the_squashed_picture(model):
@@ -31,4 +24,4 @@ def test_a_red_picture_fills_the_first_third(model):
 
 
 def test_the_contract_holds(model):
-    assert [finding for finding in check_adapter(model) if not finding.ok] == []
+    assert broken_promises(model) == []

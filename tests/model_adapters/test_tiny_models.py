@@ -1,4 +1,4 @@
-"""The small models that come with vlbench: they keep the contract, and their cards are true."""
+"""The small models of vlbench keep the contract, and their cards are true."""
 
 import importlib
 import json
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny_joint import broken_promises
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.check import check_adapter
 from vlbench.data.scenes import VERSION
 from vlbench.data.scenes.world import CATEGORIES, NOUNS, plural
-from vlbench.planning.models import plan_model
+from vlbench.planning.models import resolve_model
 from vlbench.planning.options import Options
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,15 +34,14 @@ def card(name):
 
 def load(name):
     """Return the adapter of a line of models.yaml."""
-    plan = plan_model(load_catalog(), name, Options())
-    return plan.adapter(device=torch.device("cpu"), **plan.params())
+    model = resolve_model(load_catalog(), name, Options())
+    return model.adapter(device=torch.device("cpu"), **model.arguments)
 
 
 @every_model
 def test_a_small_model_keeps_every_promise(name):
     regions = load_catalog().models[name].regions
-    findings = check_adapter(load(name), region_width=regions.get("width", 2048))
-    assert [finding for finding in findings if not finding.ok] == []
+    assert broken_promises(load(name), region_width=regions.get("width", 2048)) == []
 
 
 def test_all_small_models_together_are_small():
@@ -58,7 +57,7 @@ def test_a_card_says_what_was_done(name):
     assert known.items() <= content["data"].items()
     assert content["data"]["images"] + content["data"]["texts"] > 0
     training = content["training"]
-    # The robust one starts from a trained model, on attacks that grow.
+    # The robust model starts from a trained one, and its attacks become stronger.
     assert name == "tiny-rn-robust" or training["last_loss"] < training["first_loss"]
     assert min(training[k] for k in ("steps", "wall_seconds", "cpu_seconds", "threads")) > 0
     assert content["cannot"]
@@ -66,7 +65,7 @@ def test_a_card_says_what_was_done(name):
 
 
 @every_model
-def test_a_card_says_that_its_model_is_better_than_blind(name):
+def test_a_card_says_that_its_model_is_better_than_chance(name):
     for measure, splits in card(name)["held_out"].items():
         attacked = name == "tiny-rn" and "pgd" in measure
         for row in splits.values():

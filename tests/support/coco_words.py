@@ -1,10 +1,10 @@
-"""What 130 captions of COCO val2017 name, read by hand before the matching was written.
+"""The categories that 130 captions of COCO val2017 name, annotated by hand before any matching.
 
-Drawn with random.Random(20261121).sample from all 25,014, ordered by id. Of each caption: its id,
-and each category with the first word that names it. A word counts if the caption says that a thing
-of the category is there: the clock of a `clock tower` is, the train of `train tracks` is not, nor
-is `Donald Duck` a bird. Words that the list of names lacks (batter, racquet) are left out; one that
-it has in another spelling (`surf board`) counts.
+Sampled with random.Random(20261121).sample from all 25,014, ordered by id. One line per caption:
+its id, and each category with the first word that names it. A word counts if the caption says that
+a thing of the category is present: the clock of a `clock tower` is, the train of `train tracks` is
+not, and `Donald Duck` is not a bird. Words that the list of names lacks (batter, racquet) are left
+out; a name in another spelling (`surf board`) counts.
 """
 
 ANNOTATED = """
@@ -140,7 +140,7 @@ ANNOTATED = """
 46938 person:man
 """
 
-# 70 more, drawn with random.Random(20261122), read after the rules were made and never tuned on.
+# 70 more, sampled with random.Random(20261122), annotated after the rules and never tuned on.
 HELD_OUT = """
 627024
 559695 airplane:airplane

@@ -15,7 +15,7 @@ from vlbench.digests import digest
 SIZE = 64
 LAYERS, HEADS = 2, 3
 
-# Four regions that do not touch; the first is the surest, the second the largest.
+# Four regions that do not touch; the first is the most confident, the second the largest.
 REGIONS = [[0, 0, 10, 10], [20, 0, 44, 24], [0, 30, 10, 40], [50, 50, 60, 60]]
 CONFIDENCE = [0.9, 0.5, 0.4, 0.3]
 
@@ -80,10 +80,10 @@ def spans_of(text: str, limit: int | None = None) -> list[tuple[int, int]]:
 
 
 class Constant:
-    """Looks everywhere alike."""
+    """Gives every region the same attention."""
 
     layers, heads, whole, limit = LAYERS, HEADS, True, None
-    image_share = 0.5  # of all attention
+    image_share = 0.5  # the fraction of all attention that goes to the image
 
     def __init__(self, *, device: object = None, dtype: object = None) -> None:
         pass
@@ -110,7 +110,7 @@ class Constant:
 
 
 class Plan(NamedTuple):
-    """What a head gives the image of its attention, and on how many images it is right."""
+    """A head's fraction of attention to the image, and on how many images it is right."""
 
     share: float = 0.8
     images: int = 1_000
@@ -140,7 +140,7 @@ class Planted(Constant):
 
 
 class Patches(Constant):
-    """Looks at four patches of its own, quarters of the image, from `thing<i>` at quarter i."""
+    """Attends to patches of its own, quarters of the image; from `thing<i>` most to quarter i."""
 
     def columns(self, picture: Picture) -> Tensor:
         half = SIZE / 2
@@ -155,7 +155,7 @@ class Patches(Constant):
 
 
 class Noisy(Constant):
-    """Looks at random, the same way for the same text."""
+    """Attends at random, in the same way for the same text."""
 
     def plant(self, weights: Tensor, text: str, spans: Sequence[tuple[int, int]]) -> None:
         drawn = torch.Generator().manual_seed(sum(map(ord, text)))
@@ -163,5 +163,5 @@ class Noisy(Constant):
 
 
 def many_scenes() -> Data:
-    """Return so many scenes that each of two processes has a shard."""
+    """Return enough scenes that each of two processes has a shard."""
     return data_of([two_things(i, i % 4, (i + 1 + i // 4 % 3) % 4) for i in range(600)])

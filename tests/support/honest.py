@@ -1,4 +1,4 @@
-"""An adapter with all ten capabilities that keeps every promise, to be broken one by one."""
+"""An adapter with all ten capabilities that keeps every promise; tests break one at a time."""
 
 from types import SimpleNamespace
 
@@ -83,7 +83,7 @@ class Tokens(dict):
 
 
 class Reads:
-    """Gives as many logits a token as it was told."""
+    """Gives each token as many logits as there are words."""
 
     def __init__(self, words):
         self.words = words

@@ -19,9 +19,9 @@ def world(
 ) -> Data:
     """Return images whose objects' regions have the rows of `vectors`, in order, as vectors."""
     first = sum(map(len, train))
-    known = {category: None for image in (*train, *test) for category, _ in image}
+    categories = {category: None for image in (*train, *test) for category, _ in image}
     splits = {"train": _split(train, vectors[:first]), "test": _split(test, vectors[first:])}
-    return Data(splits=splits, classes=list(classes) or list(known))
+    return Data(splits=splits, classes=list(classes) or list(categories))
 
 
 def caption(number: int, image: Image) -> str:
@@ -39,9 +39,9 @@ class PlantedWords:
 
     def _encode(self, text: str) -> TokenVectors:
         words = [(m.span(), self.look_up(text, m[0])) for m in re.finditer(r"\S+", text)]
-        known = [(span, vector) for span, vector in words if vector is not None]
-        vectors = torch.stack([v for _, v in known]) if known else torch.empty(0, 1)
-        return TokenVectors([span for span, _ in known], vectors)
+        tokens = [(span, vector) for span, vector in words if vector is not None]
+        vectors = torch.stack([v for _, v in tokens]) if tokens else torch.empty(0, 1)
+        return TokenVectors([span for span, _ in tokens], vectors)
 
 
 class StaticWords(PlantedWords):
@@ -52,21 +52,21 @@ class StaticWords(PlantedWords):
 
 
 class ReadsRegions:
-    """Encodes a box as the vector of the data's region with that box; keeps what it was asked."""
+    """Encodes a box as the vector of the data's region with that box; remembers the boxes."""
 
     def __init__(self) -> None:
-        self.asked: list[Tensor] = []
+        self.encoded: list[Tensor] = []
 
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
-        self.asked += boxes
+        self.encoded += boxes
         return [
-            regions.vectors[[regions.boxes.tolist().index(box) for box in asked.tolist()]]
-            for (_, regions), asked in zip(pictures, boxes, strict=True)
+            regions.vectors[[regions.boxes.tolist().index(box) for box in given.tolist()]]
+            for (_, regions), given in zip(pictures, boxes, strict=True)
         ]
 
 
 class Detects:
-    """Finds the data's own regions, with vectors that `change` makes of theirs."""
+    """Finds the regions of the data, changed by `change`."""
 
     def __init__(self, change: Callable[[Regions], Regions]) -> None:
         self.change = change

@@ -18,7 +18,7 @@ FAMILIES = {
 
 
 class Truth:
-    """What is annotated of the drawing of one row."""
+    """The annotations of one row's drawing."""
 
     def __init__(self, rows, i):
         for name in ("nouns", "categories", "colours", "sizes", "textures", "facings", "angles"):
@@ -72,8 +72,8 @@ class Truth:
     def looks(self, word, b):
         """Whether an adjective is true of a box."""
         tilted = word == "tilted" and abs(self.angles[b]) > 10
-        told = {self.colours[b], self.sizes[b], self.textures[b], "toy"} - {"medium", "plain"}
-        return tilted or word in told
+        stated = {self.colours[b], self.sizes[b], self.textures[b], "toy"} - {"medium", "plain"}
+        return tilted or word in stated
 
     def _gap(self, a, b):
         first, second = self.boxes[a], self.boxes[b]
@@ -83,7 +83,7 @@ class Truth:
 
 
 def caption_is_true(truth, words, phrases):
-    """Whether all that a caption says is so, and nothing in it is left unread."""
+    """Whether all that a caption says is true, and all of it can be read."""
     if not all(truth.described(words[p.start : p.stop], p.boxes) for p in phrases):
         return False
     starts = {p.start: p for p in phrases}

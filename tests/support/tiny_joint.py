@@ -1,12 +1,14 @@
-"""Tiny joint models of transformers, written as the folders that adapters read."""
+"""Tiny models of transformers, written as the folders that adapters read."""
 
 from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 from vlbench.capabilities import Picture, Regions
+from vlbench.check import check_adapter
 from vlbench.resolve import load_object
 
 CPU = torch.device("cpu")
@@ -15,7 +17,7 @@ WORDS = VOCABULARY.split()
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 TINY = {**SIZES, "intermediate_size": 32, "max_position_embeddings": 16, "vocab_size": len(WORDS)}
 TEXTS = ["A cat sat on the mats!", "two dogs", "the cat"]
-# What the tiny tokenizer makes of the second text, and where its tokens stand.
+# The ids of the second text, and the spans of its tokens.
 TWO_DOGS, SPANS = [[2, 11, 13, 3]], [(0, 3), (4, 8)]
 
 
@@ -23,11 +25,11 @@ def adapter(name):
     return load_object(name, [Path(__file__).parents[2] / "model_adapters"])
 
 
-def save(folder, model):
+def save(folder, model, scale=0.3):
     """Write a model, with weights large enough for every one of them to matter, and its words."""
     rng = torch.Generator().manual_seed(0)
     for weight in model.parameters():
-        weight.data += 0.3 * torch.randn(weight.shape, generator=rng)
+        weight.data += scale * torch.randn(weight.shape, generator=rng)
     model.save_pretrained(folder)
     return write_words(folder)
 
@@ -35,6 +37,16 @@ def save(folder, model):
 def write_words(folder):
     (folder / "vocab.txt").write_text("\n".join(WORDS))
     return str(folder)
+
+
+def copy_without(key, folder, target):
+    """Copy a saved model, but leave out one of its weights."""
+    for file in Path(folder).iterdir():
+        (target / file.name).write_bytes(file.read_bytes())
+    state = load_file(f"{folder}/model.safetensors")
+    del state[key]
+    save_file(state, target / "model.safetensors", {"format": "pt"})
+    return str(target)
 
 
 def picture(regions, width, seed=0, size=(60, 40)):
@@ -45,3 +57,8 @@ def picture(regions, width, seed=0, size=(60, 40)):
     vectors = torch.tensor(rng.standard_normal((regions, width)), dtype=torch.float32)
     noise = Image.fromarray(rng.integers(0, 256, (size[1], size[0], 3), dtype=np.uint8))
     return Picture(noise, Regions(boxes, vectors, None, None, size))
+
+
+def broken_promises(model, **options):
+    """Return what `vlbench check` finds wrong with an adapter."""
+    return [finding for finding in check_adapter(model, **options) if not finding.ok]

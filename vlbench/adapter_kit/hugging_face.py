@@ -1,20 +1,26 @@
-"""Models in the format of the library transformers: from a folder, or from the hub."""
+"""Models of the library transformers: from the hub, a folder, an original file, or a seed.
+
+An adapter names its class and gets a model that is ready to use::
+
+    checkpoint = Checkpoint(architecture, weights, revision, init_seed)
+    opened = checkpoint.open("LxmertForPreTraining", device, dtype, optional_heads=True)
+    reader = TextReader(checkpoint.tokenizer(), opened.config.max_position_embeddings, device)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from transformers import AutoTokenizer
-from transformers.utils import logging
 
-from vlbench import hub
-from vlbench.errors import WeightsError
+from vlbench.adapter_kit.weights import hub_obstacle, not_downloaded, read_state_dict, seeded
+from vlbench.errors import CannotDo, WeightsError
 
-# Eager attention, because the others give no weights; the library would only warn of misfits.
+# Only eager attention returns its weights. The library merely warns of weights that do not fit.
 LOADING = {
     "dtype": torch.float32,
     "attn_implementation": "eager",
@@ -22,94 +28,162 @@ LOADING = {
     "output_loading_info": True,
 }
 
+Rename = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
-class Source:
-    """Where a configuration, a tokenizer and weights come from: a folder, or the hub."""
 
-    def __init__(self, architecture: str, weights: str, revision: str) -> None:
-        given = weights not in {"pretrained", "random"}
-        self.name = weights if given else architecture
-        self._local = Path(self.name).expanduser().is_dir()
-        if given and not self._local:
-            raise WeightsError(f"no folder of weights at {self.name}")
-        self._place = str(Path(self.name).expanduser()) if self._local else self.name
+class Opened(NamedTuple):
+    """A frozen model in evaluation mode on its device, and its configuration.
+
+    `missing` names the weights of heads that the checkpoint lacks; the library drew them at random.
+    """
+
+    model: Any
+    config: Any
+    missing: list[str]
+
+    def has(self, part: str = "") -> bool:
+        """Return whether the checkpoint has every weight whose name begins with `part`."""
+        return not any(name.startswith(part) for name in self.missing)
+
+
+class Checkpoint:
+    """Where a model of transformers and its tokenizer come from.
+
+    `architecture` is a name on the hub, at `revision`, or a folder in the library's format.
+    `weights` is "pretrained" (those of `architecture`), the path of a folder in its place, or
+    "random" (drawn with `seed`). With `rename`, `weights` may also be a file of the original code:
+    `rename` takes the state dict of the file and returns it under the library's names.
+    """
+
+    def __init__(
+        self,
+        architecture: str,
+        weights: str = "pretrained",
+        revision: str = "main",
+        seed: int = 0,
+        *,
+        rename: Rename | None = None,
+    ) -> None:
+        path = None if weights in {"pretrained", "random"} else Path(weights).expanduser()
+        self.seed = seed if weights == "random" else None
+        self.file = path if rename and path and path.is_file() else None
+        if path and not path.is_dir() and not self.file:
+            raise WeightsError(f"no {'file or ' if rename else ''}folder of weights at {weights}")
+        self.name = weights if path else architecture
+        self._place = architecture if self.file or not path else weights
+        self.is_local = Path(self._place).expanduser().is_dir()
         self._revision = revision
-        self._offline = self._local or hub.is_offline() or not hub.reachable()
+        self._rename = rename
 
-    def load(self, kind: Any, **options: Any) -> Any:
-        """Return what a class of the library loads from here. Raises WeightsError."""
+    @cached_property
+    def config(self) -> Any:
+        """The configuration of the model. Raises WeightsError."""
+        return self.load("AutoConfig")
+
+    def load(self, kind: str, **options: Any) -> Any:
+        """Return what a class of transformers, such as "AutoTokenizer", loads from here.
+
+        Raises WeightsError.
+        """
         try:
             with _without_bars():
-                return kind.from_pretrained(
-                    self._place,
-                    revision=None if self._local else self._revision,
-                    local_files_only=self._offline,
+                return transformers_object(kind).from_pretrained(
+                    str(Path(self._place).expanduser()) if self.is_local else self._place,
+                    revision=None if self.is_local else self._revision,
+                    local_files_only=self.is_local or bool(self._obstacle),
                     trust_remote_code=False,
                     **options,
                 )
         except (OSError, ValueError, RuntimeError, ImportError, KeyError) as error:
-            raise WeightsError(self._refusal(error)) from error
+            raise self._refusal(error) from error
 
-    def load_model(self, kind: Any, config: Any) -> tuple[Any, list[str]]:
-        """Return a float32 model with eager attention, and the weights that its files lack.
+    def open(
+        self,
+        kind: str,
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        config: Any = None,
+        optional_heads: bool = False,
+    ) -> Opened:
+        """Return a model of a class of transformers, such as "LxmertForPreTraining".
 
-        The library would draw those at random without a word. Raises WeightsError for weights of
-        another shape.
+        `config` takes the place of the checkpoint's own. With `optional_heads`, the checkpoint may
+        lack weights outside the base model. Raises CannotDo for a checkpoint of another type, and
+        WeightsError for weights that are missing or have another shape.
         """
-        return _checked(self.name, *self.load(kind, config=config, **LOADING))
-
-    def refuse(self, lost: Sequence[str]) -> None:
-        """Raise WeightsError where weights are lost."""
+        config = self.config if config is None else config
+        reads = getattr(transformers_object(kind), "config_class", None)
+        if reads is not None and config.model_type != reads.model_type:
+            found = f"{self.name} is a model of type {config.model_type}"
+            raise CannotDo(f"{found}; this adapter reads type {reads.model_type}")
+        model, missing = self._make(kind, config)
+        required = f"{model.base_model_prefix}." if optional_heads else ""
+        lost = [name for name in missing if name.startswith(required)]
         if lost:
             raise WeightsError(f"{self.name} lacks {len(lost)} weights: {', '.join(lost[:10])}")
+        model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
+        return Opened(model, config, missing)
 
-    def _refusal(self, error: Exception) -> str:
-        if self._local:
-            return f"{self.name} cannot be loaded: {error}"
-        unreachable = self._offline and isinstance(error, OSError)
-        why = "the hub cannot be reached" if unreachable else str(error)
-        return (
-            f"{self.name}, revision {self._revision}, cannot be downloaded from the hub: {why}; "
-            "it can be given as a local folder: --model-args weights=PATH"
-        )
+    def tokenizer(self) -> Any:
+        """Return a fast tokenizer that pads on the right. Raises WeightsError if there is none."""
+        tokenizer = self.load("AutoTokenizer")
+        if not tokenizer.is_fast:
+            raise WeightsError(f"{self.name} has no fast tokenizer, so its tokens have no spans")
+        tokenizer.padding_side = "right"
+        if tokenizer.pad_token is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        return tokenizer
+
+    def _make(self, kind: str, config: Any) -> tuple[Any, list[str]]:
+        """Return a float32 model, and the names of the weights that the checkpoint lacks."""
+        if self.seed is not None:
+            return _draw(kind, config, self.seed), []
+        if self.file and self._rename:
+            state = dict(self._rename(read_state_dict(self.file)))
+            cls = transformers_object(kind)
+            model, report = cls.from_pretrained(None, config=config, state_dict=state, **LOADING)
+        else:
+            model, report = self.load(kind, config=config, **LOADING)
+        misfits = [f"{key} {[*has]}, not {[*due]}" for key, has, due in report["mismatched_keys"]]
+        if misfits:
+            listed = "; ".join(sorted(misfits)[:10])
+            found = f"{len(misfits)} weights of another shape: {listed}"
+            raise WeightsError(f"{self.name} cannot be loaded: {found}")
+        return model, sorted(report["missing_keys"])
+
+    @cached_property
+    def _obstacle(self) -> str:
+        return hub_obstacle()
+
+    def _refusal(self, error: Exception) -> WeightsError:
+        if self.is_local:
+            return WeightsError(f"{self._place} cannot be loaded: {error}")
+        why = self._obstacle if self._obstacle and isinstance(error, OSError) else error
+        return not_downloaded(f"{self._place}, revision {self._revision},", "the hub", why)
 
 
-def load_state(
-    kind: Any, config: Any, state: Mapping[str, Any], file: Path
-) -> tuple[Any, list[str]]:
-    """Return a model with the weights of a state dict, under any names that the library knows.
+def transformers_object(name: str) -> Any:
+    """Return what the library transformers has under a name, such as "BertConfig"."""
+    import transformers  # noqa: PLC0415 - takes seconds, which only a model that loads should cost
 
-    As `Source.load_model` does. Raises WeightsError for weights of another shape.
-    """
-    return _checked(
-        str(file), *kind.from_pretrained(None, config=config, state_dict=dict(state), **LOADING)
-    )
+    return getattr(transformers, name)
 
 
-def draw_model(kind: Any, config: Any, seed: int) -> Any:
-    """Return a float32 model with seeded weights; the global generator stays as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        if not hasattr(kind, "from_config"):
-            return kind(config)
-        return kind.from_config(config, dtype=torch.float32, attn_implementation="eager")
-
-
-def fast_tokenizer(source: Source) -> Any:
-    """Return a tokenizer that pads on the right. Raises WeightsError where it gives no spans."""
-    tokenizer = source.load(AutoTokenizer)
-    if not tokenizer.is_fast:
-        raise WeightsError(f"{source.name} has no fast tokenizer, which spans are read from")
-    tokenizer.padding_side = "right"
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    return tokenizer
+def _draw(kind: str, config: Any, seed: int) -> Any:
+    """Return a float32 model with seeded weights."""
+    cls = transformers_object(kind)
+    with seeded(seed):
+        # The library's own choice of attention; it has no other than eager for joint models.
+        if not hasattr(cls, "from_config"):
+            return cls(config)
+        return cls.from_config(config, dtype=torch.float32, attn_implementation="eager")
 
 
 @contextmanager
 def _without_bars() -> Iterator[None]:
-    """Keep the library from drawing a bar of its own among a run's lines."""
-    bars: Any = logging  # untyped
+    """Turn off the library's progress bars, which would break the lines of a run."""
+    bars = transformers_object("utils").logging
     if not bars.is_progress_bar_enabled():
         yield
         return
@@ -118,13 +192,3 @@ def _without_bars() -> Iterator[None]:
         yield
     finally:
         bars.enable_progress_bar()
-
-
-def _checked(name: str, model: Any, report: Mapping[str, Any]) -> tuple[Any, list[str]]:
-    odd = [f"{key} {list(has)}, not {list(is_)}" for key, has, is_ in report["mismatched_keys"]]
-    if odd:
-        listed = "; ".join(sorted(odd)[:10])
-        raise WeightsError(
-            f"{name} cannot be loaded: {len(odd)} weights of another shape: {listed}"
-        )
-    return model, sorted(report["missing_keys"])

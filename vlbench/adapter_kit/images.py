@@ -1,4 +1,4 @@
-"""From a picture to pixels: resizing and cropping as tasks ask for them."""
+"""Pictures as pixels: reading, resizing, cropping and normalising."""
 
 from __future__ import annotations
 
@@ -7,23 +7,51 @@ from collections.abc import Callable, Sequence
 import torch
 from PIL.Image import Image
 from torch import Tensor
-from torchvision.transforms import CenterCrop, Compose, InterpolationMode, Resize, ToTensor
 
 from vlbench.capabilities import Picture
 from vlbench.errors import DataError, SpecError
 
+# Mean and standard deviation of red, green and blue: of ImageNet, and of the training data of CLIP.
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
 
-def resizing(resize: int, crop: int | None, *, squash: bool = False) -> Compose:
-    """Return what makes float32 [3, crop, crop] in [0, 1] of a picture, bicubic.
 
-    `resize` is the length of the shorter side, or of both with `squash`; `crop` the side of the
-    square taken from the centre, None for as large as `resize`. Raises SpecError for a larger one.
+def to_pixels(image: Image) -> Tensor:
+    """Return an RGB image as float32 [3, H, W] in [0, 1]."""
+    from torchvision.transforms import functional  # noqa: PLC0415 - takes seconds
+
+    pixels: Tensor = functional.to_tensor(image)
+    return pixels
+
+
+def resizing(
+    resize: int, crop: int | None = None, *, squash: bool = False
+) -> Callable[[Image], Tensor]:
+    """Return a function that makes float32 [3, crop, crop] in [0, 1] of an image, bicubic.
+
+    `resize` is the length of the shorter side, or of both with `squash`. `crop` is the side of the
+    square cut from the centre; None means as large as `resize`. Raises SpecError for a larger one.
     """
+    from torchvision import transforms  # noqa: PLC0415 - takes seconds
+
     crop = crop or resize
     if crop > resize:
         raise SpecError(f"crop {crop} is larger than resize {resize}: the border would be black")
     size = (resize, resize) if squash else resize
-    return Compose([Resize(size, InterpolationMode.BICUBIC), CenterCrop(crop), ToTensor()])
+    steps: Callable[[Image], Tensor] = transforms.Compose(
+        [
+            transforms.Resize(size, transforms.InterpolationMode.BICUBIC),
+            transforms.CenterCrop(crop),
+            transforms.ToTensor(),
+        ]
+    )
+    return steps
+
+
+def normalise(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """Return pixels [..., 3, H, W] minus the mean and over the deviation of each channel."""
+    centre, scale = (torch.tensor(v, device=pixels.device).view(3, 1, 1) for v in (mean, std))
+    return (pixels - centre) / scale
 
 
 def images_of(pictures: Sequence[Picture]) -> list[Image]:

@@ -1,4 +1,4 @@
-"""Ready-made regions of pictures as padded batches."""
+"""Ready-made regions of pictures: padded batches, and the geometry of their boxes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from vlbench.errors import DataError
 
 
 class RegionBatch(NamedTuple):
-    """Padded regions: vectors [N, R, D], corners [N, R, 4] as shares of width and height.
+    """The regions of N pictures, padded to R each.
 
-    `mask` [N, R] is 1 where a region is, and `counts` says how many each picture has.
+    `vectors` are float32 [N, R, D]. `corners` are float32 [N, R, 4]: x1, y1, x2, y2 as fractions of
+    the image's width and height. `mask` int64 [N, R] is 1 where there is a region. `counts` has the
+    number of regions per picture.
     """
 
     vectors: Tensor
@@ -25,7 +27,7 @@ class RegionBatch(NamedTuple):
 
 
 def regions_of(pictures: Sequence[Picture]) -> list[Regions]:
-    """Return the regions of each picture. Raises DataError where they or their vectors lack."""
+    """Return the regions of each picture. Raises DataError for a picture without region vectors."""
     found = [picture.regions for picture in pictures]
     regions = [one for one in found if one is not None and one.vectors is not None]
     if len(regions) < len(found):
@@ -35,7 +37,7 @@ def regions_of(pictures: Sequence[Picture]) -> list[Regions]:
 
 
 def pad_regions(regions: Sequence[Regions], widths: Sequence[int], device: Any) -> RegionBatch:
-    """Return regions as one batch. Raises DataError for vectors of none of the widths."""
+    """Return regions as one batch. Raises DataError for vectors whose width is none of `widths`."""
     vectors, corners = [], []
     for i, one in enumerate(regions):
         assert one.vectors is not None
@@ -51,6 +53,20 @@ def pad_regions(regions: Sequence[Regions], widths: Sequence[int], device: Any) 
     places = torch.arange(max(counts, default=0))
     mask = (places[None] < torch.tensor(counts)[:, None]).long()
     return RegionBatch(_pad(vectors, device), _pad(corners, device), mask.to(device), counts)
+
+
+def box_geometry(corners: Tensor, numbers: int) -> Tensor:
+    """Return what a model reads of a box, [..., numbers], of corners [..., 4] as in RegionBatch.
+
+    4 numbers are x1, y1, x2, y2 (LXMERT); 5 add the area (ViLBERT); 6 add width and height
+    (VisualBERT); 7 add width, height and area (UNITER). All are fractions of the image.
+    """
+    sizes = corners[..., 2:] - corners[..., :2]
+    area = sizes.prod(-1, keepdim=True)
+    added = {4: [], 5: [area], 6: [sizes], 7: [sizes, area]}
+    if numbers not in added:
+        raise ValueError(f"a box is described by 4 to 7 numbers, not {numbers}")
+    return torch.cat([corners, *added[numbers]], -1)
 
 
 def _pad(blocks: Sequence[Tensor], device: Any) -> Tensor:

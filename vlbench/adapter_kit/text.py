@@ -1,4 +1,4 @@
-"""Reading texts into tokens: ids, spans and counts."""
+"""Texts as tokens: the batch that a model reads, the characters of each token, and counts."""
 
 from __future__ import annotations
 
@@ -6,31 +6,56 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from vlbench.adapter_kit.hugging_face import Source, fast_tokenizer
+from vlbench.capabilities import TokenVectors
+from vlbench.errors import CannotDo
 
-# The span of each token of a text; None for a special one and for padding.
+# The characters of each token of a text; None for a special token and for padding.
 Spans = list[tuple[int, int] | None]
 
 
 class TextReader:
-    """A tokenizer, and the number of tokens that it cuts texts to."""
+    """A tokenizer of transformers with a limit: longer texts are cut to `limit` tokens.
 
-    def __init__(self, source: Source, limit: int) -> None:
-        self.tokenizer = fast_tokenizer(source)
-        self.limit: int = min(self.tokenizer.model_max_length, limit)
+    `limit` becomes the tokenizer's own limit where that is lower. With `pad_to_limit` every text is
+    padded to the limit, for a model that was trained to attend to padding.
+    """
 
-    def read(self, texts: Sequence[str], device: torch.device) -> tuple[Any, list[Spans]]:
-        """Return a padded batch, as the model takes it, and the spans of each text."""
-        batch = self.tokenizer(
-            list(texts),
-            padding=True,
+    def __init__(
+        self, tokenizer: Any, limit: int, device: torch.device, *, pad_to_limit: bool = False
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.limit: int = min(tokenizer.model_max_length, limit)
+        self._device = device
+        self._options: dict[str, Any] = (
+            {"padding": "max_length"}
+            if pad_to_limit
+            else {"padding": True, "return_attention_mask": True}
+        )
+        # A model cannot read a text of no tokens; some tokenizers add no special ones.
+        needs_end = not pad_to_limit and not tokenizer("").input_ids
+        self._empty: str = (tokenizer.eos_token or "") if needs_end else ""
+
+    def tokens(self, texts: Sequence[str], **options: Any) -> Any:
+        """Return what a model takes by keyword: `input_ids` int64 [N, T], and what goes with it."""
+        return self.tokenizer(
+            [text or self._empty for text in texts],
             truncation=True,
             max_length=self.limit,
-            return_attention_mask=True,
-            return_offsets_mapping=True,
             return_tensors="pt",
-        ).to(device)
+            **self._options,
+            **options,
+        ).to(self._device)
+
+    def read(self, texts: Sequence[str]) -> tuple[Any, list[Spans]]:
+        """Return the tokens of N texts, and for each text the spans of its T tokens.
+
+        Raises CannotDo for a tokenizer that gives no spans.
+        """
+        if not self.tokenizer.is_fast:
+            raise CannotDo("this model has no fast tokenizer, so its tokens have no spans")
+        batch = self.tokens(texts, return_offsets_mapping=True)
         offsets = batch.pop("offset_mapping").tolist()
         spans = [
             [token_span(text, *ends) for ends in row]
@@ -44,9 +69,18 @@ class TextReader:
 
 
 def token_span(text: str, start: int, end: int) -> tuple[int, int] | None:
-    """Return where a token stands without the white space around it; None for a special token."""
+    """Return a token's characters without the white space around them; None for a special token."""
     if not start < end <= len(text):
         return None
     piece = text[start:end]
     left, right = len(piece) - len(piece.lstrip()), len(piece) - len(piece.rstrip())
     return (start + left, end - right) if piece.strip() else (start, end)
+
+
+def token_vectors(states: Tensor, spans: Sequence[Spans]) -> list[TokenVectors]:
+    """Return the hidden states [N, T, D] of the tokens that have a span, one entry per text."""
+    found = []
+    for row, vectors in zip(spans, states, strict=True):
+        kept = [i for i, span in enumerate(row) if span]
+        found.append(TokenVectors([span for span in row if span], vectors[kept]))
+    return found

@@ -1,11 +1,12 @@
-"""Files of weights: read without running what is in them, and put where all of them fit."""
+"""Weights: found or refused, read without running code, put into modules, or drawn from a seed."""
 
 from __future__ import annotations
 
 import pickle
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,15 +15,16 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from vlbench import hub
 from vlbench.errors import WeightsError
 
-# What torch and safetensors raise for a file that is something else, or cut short.
+# What torch and safetensors raise for a file that is cut short or of another format.
 UNREADABLE = (
     *(OSError, EOFError, RuntimeError, KeyError, ValueError),
     *(pickle.UnpicklingError, SafetensorError),
 )
 
-# All that a state dict is made of; storages torch itself finds, by their names.
+# The classes and functions of a state dict. Torch itself finds its storages, by their names.
 REBUILT = {
     ("collections", "OrderedDict"),
     ("torch", "Size"),
@@ -32,11 +34,44 @@ REBUILT = {
 }
 
 
+def weights_file(path: str, hint: str = "") -> Path:
+    """Return the file at a path. Raises WeightsError, with the hint, where there is none."""
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise WeightsError(f"no file of weights at {file}{hint and f'; {hint}'}")
+    return file
+
+
+def hub_obstacle() -> str:
+    """Return why nothing can be downloaded from the hub; empty where something can."""
+    if hub.is_offline():
+        return "this run is offline"
+    return "" if hub.reachable() else "the hub cannot be reached"
+
+
+def not_downloaded(
+    what: str, origin: str, why: object, instead: str = "weights=PATH"
+) -> WeightsError:
+    """Return the error for weights that cannot be downloaded; it names the local alternative."""
+    return WeightsError(
+        f"{what} cannot be downloaded from {origin}: {why}; "
+        f"give a local copy with --model-args {instead}"
+    )
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Draw random numbers on the CPU from a seed; the global generator stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
 def read_state_dict(file: Path) -> dict[str, Any]:
     """Return the state dict in a .safetensors file, a torch file or a TorchScript archive.
 
-    A dict under `state_dict` is taken out, and the prefix `module.` of all keys dropped. Pickled
-    objects are refused. Raises WeightsError.
+    A dict under the key `state_dict` is taken out. The prefix `module.` is dropped where all keys
+    have it. Raises WeightsError, also for pickled objects, which are never run.
     """
     try:
         content = _content(file)
@@ -58,8 +93,12 @@ def is_torchscript(file: Path) -> bool:
         return any(Path(name).name == "constants.pkl" for name in archive.namelist())
 
 
-def fill(module: torch.nn.Module, state: Mapping[str, Any], file: Path) -> None:
-    """Put weights into a module. Raises WeightsError with the first ten keys of each misfit."""
+def load_weights(module: torch.nn.Module, state: Mapping[str, Any], file: Path) -> None:
+    """Load a state dict into a module.
+
+    Raises WeightsError where keys are missing, unexpected or of another shape, with the first ten
+    of each; `file` is named in the message.
+    """
     wanted = module.state_dict()
     shapes = {k: tuple(getattr(value, "shape", ("no tensor",))) for k, value in state.items()}
     misfits = {
@@ -77,19 +116,10 @@ def fill(module: torch.nn.Module, state: Mapping[str, Any], file: Path) -> None:
     module.load_state_dict(state)
 
 
-def _content(file: Path) -> Any:
-    if file.suffix == ".safetensors":
-        return load_file(file)
-    if not is_torchscript(file):
-        return torch.load(file, map_location="cpu", weights_only=True)
-    with warnings.catch_warnings(action="ignore"):  # deprecated, but nothing else reads these
-        return torch.jit.load(file, map_location="cpu").state_dict()  # type: ignore[no-untyped-call]
+def read_past_pickles(file: Path) -> Any:
+    """Return the content of a torch file; pickled objects become `Inert`, and no code of them runs.
 
-
-def read_harmlessly(file: Path) -> Any:
-    """Return what a torch file holds, running nothing of it; what torch refuses comes out Inert.
-
-    Madry's checkpoints hold objects of their training program beside the weights.
+    The checkpoints of MadryLab have objects of the training program beside the weights.
     """
     try:
         return torch.load(file, map_location="cpu", weights_only=True)
@@ -97,20 +127,30 @@ def read_harmlessly(file: Path) -> Any:
         return torch.load(file, map_location="cpu", weights_only=False, pickle_module=HARMLESS)
 
 
-class _Swallow(type):
-    """Makes a class all of its own attributes, and lets items be set to no effect."""
+def _content(file: Path) -> Any:
+    if file.suffix == ".safetensors":
+        return load_file(file)
+    if not is_torchscript(file):
+        return torch.load(file, map_location="cpu", weights_only=True)
+    # torch deprecates this function, but has no other that reads TorchScript.
+    with warnings.catch_warnings(action="ignore"):
+        return torch.jit.load(file, map_location="cpu").state_dict()  # type: ignore[no-untyped-call]
+
+
+class _AnyAttribute(type):
+    """Makes a class the value of all its own attributes; setting an item does nothing."""
 
     def __getattr__(cls, name: str) -> Any:
         return cls
 
     def __setitem__(cls, key: object, value: object) -> None:
-        """Ignore."""
+        """Do nothing."""
 
 
-class Inert(metaclass=_Swallow):
-    """Stands for all classes and functions that are no part of a tensor, and for their results.
+class Inert(metaclass=_AnyAttribute):
+    """Takes the place of every class and function that is no part of a tensor.
 
-    It is its own instance: whatever a pickle does with it runs nothing and changes nothing.
+    Calling it returns the class itself, so whatever a pickle does with it runs no code.
     """
 
     def __new__(cls, *_: object, **__: object) -> Any:
@@ -123,7 +163,7 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(module, name) if (module, name) in REBUILT else Inert
 
 
-# What torch asks of a pickle module.
+# What torch.load needs of a pickle module.
 HARMLESS = SimpleNamespace(
     __name__="harmless",
     Unpickler=_Unpickler,

@@ -1,19 +1,16 @@
-"""What there is: tasks and models of all sources, read without importing what they name."""
+"""The catalog: tasks and models of all sources by name, read without importing what they name."""
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from vlbench.catalog.sources import find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec, load_models, load_task
 from vlbench.errors import SpecError, UnknownNameError, unknown
-
-ENTRY_POINTS = "vlbench.sources"
 
 
 @dataclass(frozen=True)
@@ -56,30 +53,6 @@ class Catalog:
         if name not in self.models:
             raise unknown("model", name, self.models)
         return self.models[name]
-
-
-def shipped_source() -> Path:
-    """Return the folder with vlbench's own tasks: inside a wheel, or beside it in a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    return package if (package / "tasks").is_dir() else package.parent
-
-
-def find_sources(include: Sequence[Path] = ()) -> list[Path]:
-    """Return every source: shipped, of entry points, and included. Raises SpecError."""
-    found = [shipped_source()]
-    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        try:
-            spec = importlib.util.find_spec(point.module)
-        except ModuleNotFoundError:
-            spec = None
-        if spec is None or not spec.submodule_search_locations:
-            raise SpecError(f"entry point '{point.name}': '{point.value}' is not a package")
-        found.append(Path(spec.submodule_search_locations[0]))
-    for folder in include:
-        if not any((folder / part).is_dir() for part in ("tasks", "model_adapters")):
-            raise SpecError(f"{folder}: a source has a folder tasks/ or model_adapters/")
-        found.append(folder)
-    return list(dict.fromkeys(source.resolve() for source in found))
 
 
 def load_catalog(include: Sequence[Path] = ()) -> Catalog:

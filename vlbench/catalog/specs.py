@@ -1,4 +1,4 @@
-"""Task and model files: what they may say, checked without importing what they name."""
+"""Specs of tasks and models: YAML files checked without importing what they name."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from vlbench.catalog.sources import capability_files, shipped_source
 from vlbench.catalog.strict_yaml import Document, load_yaml
 from vlbench.errors import SpecError, unknown
 
@@ -35,6 +36,11 @@ class TaskSpec:
     def file(self) -> Path:
         """The YAML file."""
         return self.document.file
+
+    @property
+    def primary_score(self) -> dict[str, Any]:
+        """The score that stands for the task: its metric and conditions."""
+        return {"metric": self.primary["metric"], "at": self.primary.get("at", {})}
 
     @property
     def folders(self) -> list[Path]:
@@ -68,12 +74,6 @@ class ModelSpec:
         """Where its adapter is looked up before it is imported."""
         return [self.file.parent]
 
-
-# Written out, because vlbench/capabilities.py imports torch; a test holds the two together.
-CAPABILITY_NAMES = (
-    *("ImageEncoder", "TextEncoder", "SharedSpace", "Classifier", "TokenEncoder"),
-    *("RegionEncoder", "Detector", "ImageTextScorer", "JointAttender", "MaskedLanguageModel"),
-)
 
 TASK_KEYS: dict[str, tuple[type, ...]] = {
     "version": (int,),
@@ -121,7 +121,7 @@ def _group_problems(document: Document) -> list[str]:
 
 
 def _text_problems(document: Document, key: str, what: str) -> list[str]:
-    """Return what is no text in a list; a key that holds no list is told elsewhere."""
+    """Return the values of a list that are no texts; a value that is no list is found elsewhere."""
     values = document.values.get(key)
     wrong = [v for v in values if not isinstance(v, str)] if isinstance(values, list) else []
     return [f"{document.where(key)}: {what} must be str, not {value!r}" for value in wrong]
@@ -159,7 +159,7 @@ def load_models(file: Path, source: Path) -> list[ModelSpec]:
             problems.append(f"{document.where(str(name))}: '{name}' needs an adapter")
             continue
         values, wrong = _checked(document, entry, MODEL_KEYS, (str(name),))
-        problems += wrong + _without_problems(document, str(name), entry.get("without"))
+        problems += wrong + _without_problems(document, source, str(name), entry.get("without"))
         if not wrong:
             found.append(ModelSpec(str(name), source, document, **values))
     if problems:
@@ -188,8 +188,15 @@ def _checked(
     return kept, problems
 
 
-def _without_problems(document: Document, name: str, without: Any) -> list[str]:
-    """Return what is no capability among those that a model is said to lack."""
-    wrong = [c for c in without if c not in CAPABILITY_NAMES] if isinstance(without, list) else []
+def _without_problems(document: Document, source: Path, name: str, without: Any) -> list[str]:
+    """Return the names in `without` that no capability of vlbench or of the source has."""
+    if not isinstance(without, list):
+        return []
+    shipped = _capability_names(shipped_source())
+    known = shipped if set(map(str, without)) <= shipped else shipped | _capability_names(source)
     where = document.where(name, "without")
-    return [f"{where}: {unknown('capability', str(c), CAPABILITY_NAMES)}" for c in wrong]
+    return [f"{where}: {unknown('capability', str(c), known)}" for c in without if c not in known]
+
+
+def _capability_names(source: Path) -> set[str]:
+    return {name for names in capability_files(source).values() for name in names}

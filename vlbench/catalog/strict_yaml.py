@@ -1,4 +1,4 @@
-"""YAML that is read one way: no anchors, no duplicate keys, and the line of every key.
+"""Strict YAML: no anchors, no tags, no duplicate keys; the line of every key is known.
 
 Words follow YAML 1.2's core schema: `1e-4` is a float, `no` and `on` are texts. Numbers are decimal
 and finite.
@@ -19,7 +19,7 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """The safe loader with resolvers of its own."""
+    """PyYAML's safe loader with other rules for numbers, booleans and null."""
 
     yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 - PyYAML's own way
 
@@ -78,7 +78,7 @@ def scalar(text: str) -> Any:
 
 
 def _refuse(file: Path, text: str) -> None:
-    """Raise SpecError for anchors, tags and deep nesting, before anything is built of them."""
+    """Raise SpecError for anchors, tags and deep nesting, before any value is built."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         where = f"{file}:{event.start_mark.line + 1 if event.start_mark else 1}"

@@ -1,4 +1,4 @@
-"""The adapter contract, tried on any adapter."""
+"""Tests of the adapter contract that run on any adapter."""
 
 from vlbench.check.findings import Finding, check_adapter
 

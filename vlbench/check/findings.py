@@ -1,8 +1,8 @@
-"""The adapter contract, tried on an adapter: one finding for each promise of each capability."""
+"""An adapter tested against the contract: one finding per promise of each capability."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,11 +10,16 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import offered
-from vlbench.check.promises import PROMISES, Check
-from vlbench.check.samples import ODD_IMAGES, ODD_PAIRS, ODD_TEXTS, Samples, draw_samples
+from vlbench.check.checks import Check
+from vlbench.check.promises import PROMISES, Outputs, Pass
+from vlbench.check.samples import Samples, draw_samples
 
 # Two outputs are the same within this share of the larger one's largest magnitude.
 TOLERANCE = 1e-4
+
+
+# What is said of a capability that vlbench knows no promises of.
+NO_PROMISES = "has no promises yet"
 
 
 class Finding(NamedTuple):
@@ -26,71 +31,34 @@ class Finding(NamedTuple):
     why: str
 
 
-Outputs = Callable[[Any, Samples, Sequence[int]], Sequence[Tensor]]
-
-
-class Pass(NamedTuple):
-    """How a capability is tried: outputs for some samples, their dimensions, the odd samples."""
-
-    outputs: Outputs
-    dimensions: int
-    odd: Mapping[int, str]
-
-
-def _pixels(adapter: Any, samples: Samples, places: Sequence[int]) -> Tensor:
-    return torch.stack([adapter.preprocess(samples.images[i]) for i in places]).to(samples.device)
-
-
-def _some(samples: Sequence[Any], places: Sequence[int]) -> list[Any]:
-    return [samples[i] for i in places]
-
-
-PASSES: dict[str, Pass] = {
-    "ImageEncoder": Pass(lambda a, s, i: a.encode_images(_pixels(a, s, i)), 1, ODD_IMAGES),
-    "TextEncoder": Pass(lambda a, s, i: a.encode_texts(_some(s.texts, i)), 1, ODD_TEXTS),
-    "Classifier": Pass(lambda a, s, i: a.logits(_pixels(a, s, i)), 1, ODD_IMAGES),
-    "TokenEncoder": Pass(
-        lambda a, s, i: [tokens.vectors for tokens in a.encode_tokens(_some(s.texts, i))],
-        2,
-        ODD_TEXTS,
-    ),
-    "RegionEncoder": Pass(
-        lambda a, s, i: a.encode_regions(_some(s.pictures, i), _some(s.boxes, i)), 2, ODD_IMAGES
-    ),
-    "Detector": Pass(
-        lambda a, s, i: [regions.boxes for regions in a.detect(_some(s.pictures, i))],
-        2,
-        ODD_IMAGES,
-    ),
-    "ImageTextScorer": Pass(
-        lambda a, s, i: a.score_pairs(_some(s.pictures, i), _some(s.texts, i)), 0, ODD_PAIRS
-    ),
-    "JointAttender": Pass(
-        lambda a, s, i: [x.weights for x in a.attend(_some(s.pictures, i), _some(s.texts, i))],
-        4,
-        ODD_PAIRS,
-    ),
-}
-
-
 def check_adapter(
     adapter: Any,
     *,
     without: Sequence[str] = (),
     device: torch.device | str = "cpu",
     region_width: int = 2048,
+    others: Sequence[type] = (),
 ) -> list[Finding]:
-    """Return what holds of each capability that an adapter offers, less those in `without`.
+    """Return a finding for each promise of each capability that an adapter has.
 
-    `device` is where the adapter lives, `region_width` that of the region vectors it is shown.
+    Capabilities named in `without` are left out. `device` is the adapter's device, `region_width`
+    the width of the region vectors in the samples. `others` are capabilities of a user's own
+    source, which have no promises yet.
     """
     samples = draw_samples(torch.device(device), region_width)
-    checks = [
-        (capability, what, check)
-        for capability in offered(type(adapter), without)
-        for what, check in {**_common(capability), **PROMISES[capability]}.items()
+    capabilities = offered(type(adapter), without, others)
+    checks = [(c, what, check) for c in capabilities for what, check in _checks(c).items()]
+    return [
+        Finding(c.__name__, what, *_verdict(check, adapter, samples)) for c, what, check in checks
     ]
-    return [Finding(c, what, *_verdict(check, adapter, samples)) for c, what, check in checks]
+
+
+def _checks(capability: type) -> dict[str, Check]:
+    """Return the checks of a capability by what is promised."""
+    if capability not in PROMISES:
+        return {NO_PROMISES: lambda *_: ""}
+    promises = PROMISES[capability]
+    return {**(_common(promises.tried) if promises.tried else {}), **promises.checks}
 
 
 def _verdict(check: Check, adapter: Any, samples: Samples) -> tuple[bool, str]:
@@ -102,11 +70,8 @@ def _verdict(check: Check, adapter: Any, samples: Samples) -> tuple[bool, str]:
     return not why, why
 
 
-def _common(capability: str) -> dict[str, Check]:
-    """Return what every capability promises that has one output an example."""
-    if capability not in PASSES:
-        return {}
-    fresh = PASSES[capability]
+def _common(fresh: Pass) -> dict[str, Check]:
+    """Return the checks of every capability that has one output per example."""
     tried = fresh._replace(outputs=_remembered(fresh.outputs))
     odd: dict[str, Check] = {
         f"takes {what}": partial(_finite, tried, [i]) for i, what in tried.odd.items()

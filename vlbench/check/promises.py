@@ -1,191 +1,115 @@
-"""What each capability promises by itself, beyond one output an example."""
+"""What each capability promises. One without an entry here has no promises yet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from vlbench.check.samples import SENTENCES, Samples
+from vlbench.capabilities import (
+    Classifier,
+    Detector,
+    ImageEncoder,
+    ImageTextScorer,
+    JointAttender,
+    MaskedLanguageModel,
+    RegionEncoder,
+    SharedSpace,
+    TextEncoder,
+    TokenEncoder,
+)
+from vlbench.check import checks
+from vlbench.check.checks import Check
+from vlbench.check.samples import ODD_IMAGES, ODD_PAIRS, ODD_TEXTS, Samples
 
-# Says why a promise is broken; empty where it is kept.
-Check = Callable[[Any, Samples], str]
-
-
-def _pixels_in_range(adapter: Any, samples: Samples) -> str:
-    for image in samples.images:
-        pixels = adapter.preprocess(image)
-        if pixels.dtype != torch.float32 or pixels.ndim != 3 or len(pixels) != 3:
-            return f"an image of {image.size} becomes {pixels.dtype} {tuple(pixels.shape)}"
-        low, high = pixels.min().item(), pixels.max().item()
-        if not 0 <= low <= high <= 1:
-            return f"an image of {image.size} has values from {low:.3g} to {high:.3g}"
-    return ""
-
-
-def _one_size(adapter: Any, samples: Samples) -> str:
-    sizes = {tuple(adapter.preprocess(image).shape[1:]) for image in samples.images}
-    if len(sizes) == 1 or getattr(adapter, "ragged", False):
-        return ""
-    return f"sizes are {sorted(sizes)}; an adapter that keeps the size says ragged = True"
+# An adapter's outputs for the samples at these places.
+Outputs = Callable[[Any, Samples, Sequence[int]], Sequence[Tensor]]
 
 
-def _gradients(method: str) -> Check:
-    def check(adapter: Any, samples: Samples) -> str:
-        if not getattr(adapter, "differentiable", True):
-            return ""
-        pixels = torch.stack([adapter.preprocess(image) for image in samples.images[:3]])
-        leaf = pixels.to(samples.device).requires_grad_()
-        with torch.enable_grad():
-            outputs = getattr(adapter, method)(leaf)
-        if not outputs.requires_grad:
-            return "outputs are cut off from pixels; such an adapter says differentiable = False"
-        # Unequal weights, because the plain sum of softmaxed outputs has no gradient.
-        outputs.backward(torch.linspace(1, 2, outputs.shape[1]).to(outputs).expand_as(outputs))
-        gradient = leaf.grad
-        if gradient is None or not gradient.isfinite().all():
-            return "gradients are missing, NaN or infinite"
-        dead = [i for i, of_one in enumerate(gradient) if not of_one.any()]
-        return f"gradients are zero everywhere for images {dead} of the batch" if dead else ""
+class Pass(NamedTuple):
+    """A forward pass: outputs for some samples, their dimensions, and the unusual samples."""
 
-    return check
+    outputs: Outputs
+    dimensions: int
+    odd: Mapping[int, str]
 
 
-def _cut_texts_are_counted(adapter: Any, samples: Samples) -> str:
-    limit = getattr(adapter, "context_length", None)
-    if limit is None:
-        return ""
-    counts = list(adapter.count_tokens(samples.texts))
-    if len(counts) != len(samples.texts):
-        return f"{len(samples.texts)} texts have {len(counts)} counts"
-    if counts[5] < SENTENCES or counts[3] > limit:
-        return f"{SENTENCES} sentences have {counts[5]} tokens, one has {counts[3]}, of {limit}"
-    return ""
+class Promises(NamedTuple):
+    """What a capability promises: the forward pass that it has, if any, and checks by name."""
+
+    tried: Pass | None
+    checks: Mapping[str, Check]
 
 
-def _similarity(adapter: Any, samples: Samples) -> str:
-    pixels = torch.stack([adapter.preprocess(image) for image in samples.images[:3]])
-    images = adapter.encode_images(pixels.to(samples.device))
-    texts = adapter.encode_texts(samples.texts[:2])
-    table = adapter.similarity(images, texts)
-    if table.shape != (3, 2) or not table.isfinite().all():
-        return f"3 images and 2 texts give {tuple(table.shape)}, {table.isfinite().sum()} finite"
-    one = adapter.similarity(images[2:], texts[1:])
-    apart = (one - table[2:, 1:]).abs().max().item()
-    return f"a pair alone differs by {apart:.3g}" if apart > 1e-4 * table.abs().max() else ""
+def _pixels(adapter: Any, samples: Samples, places: Sequence[int]) -> Tensor:
+    return torch.stack([adapter.preprocess(samples.images[i]) for i in places]).to(samples.device)
 
 
-def _classes(adapter: Any, samples: Samples) -> str:
-    names = list(adapter.class_names())
-    logits = adapter.logits(adapter.preprocess(samples.images[0])[None].to(samples.device))
-    if len(names) != logits.shape[1]:
-        return f"{len(names)} class names, {logits.shape[1]} logits"
-    return ""
+def _some(samples: Sequence[Any], places: Sequence[int]) -> list[Any]:
+    return [samples[i] for i in places]
 
 
-def _token_spans(adapter: Any, samples: Samples) -> str:
-    found = adapter.encode_tokens(samples.texts)
-    texts = zip(samples.texts, found, strict=True)
-    return _first(_spans(text, one.spans, len(one.vectors)) for text, one in texts)
-
-
-def _attended_spans(adapter: Any, samples: Samples) -> str:
-    found = adapter.attend(samples.pictures, samples.texts)
-    texts = zip(samples.texts, found, strict=True)
-    return _first(_spans(text, one.spans, one.weights.shape[2]) for text, one in texts)
-
-
-def _spans(text: str, spans: Sequence[tuple[int, int]], wanted: int) -> str:
-    """Say what is wrong with the spans of a text. Two tokens of one character share its span."""
-    if len(spans) != wanted:
-        return f"{text[:20]!r} has {len(spans)} spans and {wanted} vectors or rows"
-    outside = [span for span in spans if not 0 <= span[0] < span[1] <= len(text)]
-    if outside:
-        return f"{text[:20]!r} has no characters {outside[0]}"
-    if list(spans) != sorted(spans):
-        return f"the spans of {text[:20]!r} do not ascend"
-    return ""
-
-
-def _attention(adapter: Any, samples: Samples) -> str:
-    for one in adapter.attend(samples.pictures[:3], samples.texts[:3]):
-        if one.weights.shape[3] != len(one.boxes):
-            return f"{one.weights.shape[3]} columns, {len(one.boxes)} boxes"
-        sums = one.weights.sum(3)
-        low, high = sums.min().item(), sums.max().item()
-        if one.weights.min() < 0 or high > 1.001 or (low < 0.999 and not one.whole):
-            return f"rows sum to {low:.3g}..{high:.3g}, where whole is {one.whole}"
-    return ""
-
-
-def _vector_a_box(adapter: Any, samples: Samples) -> str:
-    boxes = [samples.boxes[0], samples.boxes[1][:1]]
-    found = [len(vectors) for vectors in adapter.encode_regions(samples.pictures[:2], boxes)]
-    return "" if found == [3, 1] else f"pictures with 3 and 1 boxes give {found} vectors"
-
-
-def _detections(adapter: Any, samples: Samples) -> str:
-    found = adapter.detect(samples.pictures)
-    pairs = zip(found, samples.images, strict=True)
-    return _first(_regions(one, image.size) for one, image in pairs)
-
-
-def _regions(found: Any, size: tuple[int, int]) -> str:
-    count = len(found.boxes)
-    parts = [found.vectors, found.scores, found.labels]
-    if any(part is not None and len(part) != count for part in parts):
-        return f"{count} boxes, but {[None if p is None else len(p) for p in parts]} of the rest"
-    if tuple(found.size) != size:
-        return f"the size of an image of {size} is given as {found.size}"
-    return "" if _lie_inside(found.boxes.cpu(), size) else f"boxes leave an image of {size}"
-
-
-def _lie_inside(boxes: Tensor, size: tuple[int, int]) -> bool:
-    low, high = boxes.reshape(-1, 2, 2).unbind(1)
-    return bool(((low >= 0) & (low <= high) & (high <= torch.tensor(size) + 1e-3)).all())
-
-
-def _masked_words(adapter: Any, samples: Samples) -> str:
-    tokenizer, module = adapter.masked_lm()
-    if tokenizer.mask_token is None:
-        return "the tokenizer has no mask token"
-    tokens = tokenizer(f"a {tokenizer.mask_token} sat", return_tensors="pt").to(samples.device)
-    logits = module(**tokens).logits
-    wanted = (*tokens["input_ids"].shape, len(tokenizer))
-    if logits.shape[:2] != wanted[:2] or logits.shape[2] < wanted[2]:
-        return f"logits are {tuple(logits.shape)}, for (texts, tokens, words) {wanted}"
-    return "" if logits.isfinite().all() else "logits are NaN or infinite"
-
-
-def _first(complaints: Any) -> str:
-    return next(filter(None, complaints), "")
+def _pairs(samples: Samples, places: Sequence[int]) -> tuple[list[Any], list[Any]]:
+    return _some(samples.pictures, places), _some(samples.texts, places)
 
 
 _IMAGES: dict[str, Check] = {
-    "preprocess gives float32 [3, H, W] in [0, 1]": _pixels_in_range,
-    "one size for all images": _one_size,
+    "preprocess gives float32 [3, H, W] in [0, 1]": checks.pixels_in_range,
+    "one size for all images": checks.one_size,
 }
-_TEXTS: dict[str, Check] = {"counts what it cuts": _cut_texts_are_counted}
+_TEXTS: dict[str, Check] = {"counts what it cuts": checks.cut_texts_are_counted}
 
-PROMISES: dict[str, dict[str, Check]] = {
-    "ImageEncoder": {**_IMAGES, "gradients reach pixels": _gradients("encode_images")},
-    "TextEncoder": _TEXTS,
-    "SharedSpace": {"a number for each pair, in any batch": _similarity},
-    "Classifier": {
-        **_IMAGES,
-        "gradients reach pixels": _gradients("logits"),
-        "a logit for each class name": _classes,
-    },
-    "TokenEncoder": {"spans ascend inside the text": _token_spans, **_TEXTS},
-    "RegionEncoder": {"a vector for each box": _vector_a_box},
-    "Detector": {"regions agree and lie inside the image": _detections},
-    "ImageTextScorer": _TEXTS,
-    "JointAttender": {
-        "spans ascend inside the text": _attended_spans,
-        "a row is a share of attention": _attention,
-        **_TEXTS,
-    },
-    "MaskedLanguageModel": {"logits for every word": _masked_words},
+PROMISES: dict[type, Promises] = {
+    ImageEncoder: Promises(
+        Pass(lambda a, s, i: a.encode_images(_pixels(a, s, i)), 1, ODD_IMAGES),
+        {**_IMAGES, "gradients reach pixels": checks.gradients("encode_images")},
+    ),
+    TextEncoder: Promises(
+        Pass(lambda a, s, i: a.encode_texts(_some(s.texts, i)), 1, ODD_TEXTS), _TEXTS
+    ),
+    SharedSpace: Promises(None, {"a number for each pair, in any batch": checks.similarity}),
+    Classifier: Promises(
+        Pass(lambda a, s, i: a.logits(_pixels(a, s, i)), 1, ODD_IMAGES),
+        {
+            **_IMAGES,
+            "gradients reach pixels": checks.gradients("logits"),
+            "a logit for each class name": checks.classes,
+        },
+    ),
+    TokenEncoder: Promises(
+        Pass(
+            lambda a, s, i: [found.vectors for found in a.encode_tokens(_some(s.texts, i))],
+            2,
+            ODD_TEXTS,
+        ),
+        {"spans ascend inside the text": checks.token_spans, **_TEXTS},
+    ),
+    RegionEncoder: Promises(
+        Pass(
+            lambda a, s, i: a.encode_regions(_some(s.pictures, i), _some(s.boxes, i)), 2, ODD_IMAGES
+        ),
+        {"a vector for each box": checks.vector_a_box},
+    ),
+    Detector: Promises(
+        Pass(
+            lambda a, s, i: [regions.boxes for regions in a.detect(_some(s.pictures, i))],
+            2,
+            ODD_IMAGES,
+        ),
+        {"regions agree and lie inside the image": checks.detections},
+    ),
+    ImageTextScorer: Promises(
+        Pass(lambda a, s, i: a.score_pairs(*_pairs(s, i)), 0, ODD_PAIRS), _TEXTS
+    ),
+    JointAttender: Promises(
+        Pass(lambda a, s, i: [found.weights for found in a.attend(*_pairs(s, i))], 4, ODD_PAIRS),
+        {
+            "spans ascend inside the text": checks.attended_spans,
+            "a row is a share of attention": checks.attention,
+            **_TEXTS,
+        },
+    ),
+    MaskedLanguageModel: Promises(None, {"logits for every word": checks.masked_words}),
 }

@@ -1,4 +1,4 @@
-"""What an adapter is tried on: small images, texts, regions; some of them odd."""
+"""Samples that adapters are tested on: small images, texts and regions, some of them unusual."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ODD_PAIRS = {i: f"{ODD_IMAGES[i]} with {ODD_TEXTS[i]}" for i in ODD_IMAGES}
 
 
 class Samples(NamedTuple):
-    """Seven examples: four plain ones of one size, and three odd ones."""
+    """Seven examples: four plain ones of one size, and three unusual ones."""
 
     device: torch.device
     images: list[Image.Image]

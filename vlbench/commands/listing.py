@@ -1,4 +1,4 @@
-"""What `vlbench ls` and `vlbench show` tell, found without importing what they tell of."""
+"""Listings for `vlbench ls` and `vlbench show`, read from files without importing them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from vlbench.catalog.catalog import Catalog, find_sources, load_catalog
+from vlbench.catalog.catalog import Catalog, load_catalog
+from vlbench.catalog.sources import PACKAGE, find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.errors import SpecError, unknown
 
-PACKAGE = Path(__file__).resolve().parents[1]
-
 
 def list_things(kind: str, include: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return what there is of tasks, models, probes or data: `name`, `tags`, `file`, and more."""
+    """Return all tasks, models, probes or loaders, each with `name`, `tags`, `file`, and more."""
     if kind in {"probes", "data"}:
         folders = [PACKAGE / kind, *(source / kind for source in find_sources(include))]
         wanted = _is_probe if kind == "probes" else _is_loader
@@ -26,7 +25,7 @@ def list_things(kind: str, include: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def show_thing(catalog: Catalog, name: str) -> dict[str, Any]:
-    """Return all that a task's or a model's file says. Raises UnknownNameError."""
+    """Return the content of a task's file or a model's line. Raises UnknownNameError."""
     if name in catalog.tasks:
         task = catalog.tasks[name]
         return {"name": name, "file": str(task.file), **task.document.values}

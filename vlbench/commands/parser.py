@@ -1,4 +1,4 @@
-"""What the command line says: options, their spellings and their values."""
+"""The parser of the command line: commands, options and their values."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import vlbench
-from vlbench.catalog.strict_yaml import scalar
-from vlbench.errors import UnknownNameError
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -21,7 +19,7 @@ EXIT_CODES = """exit codes:
 
 
 def spelled(argv: Sequence[str]) -> list[str]:
-    """Return argv with `run` where it is left out, and options spelled with hyphens."""
+    """Return argv with `run` added if it was left out, and with hyphens in option names."""
     words = []
     for word in argv:
         name, equals, value = word.partition("=")
@@ -31,7 +29,7 @@ def spelled(argv: Sequence[str]) -> list[str]:
 
 
 def parser_of(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; `commands` are what its words run."""
+    """Return the parser of the whole command line; `commands` maps each command to its function."""
     parser = argparse.ArgumentParser(
         prog="vlbench",
         description="Probe what vision and vision-and-language models know, and how.",
@@ -141,15 +139,6 @@ def _positive(text: str) -> int:
 
 def _batch_size(text: str) -> int | None:
     return None if text == "auto" else _positive(text)
-
-
-def model_args(text: str) -> dict[str, Any]:
-    """Return the values of `k=v,...`, as YAML reads them. Raises UnknownNameError."""
-    pairs = [pair.partition("=") for pair in text.split(",") if pair]
-    for key, equals, _ in pairs:
-        if not equals:
-            raise UnknownNameError(f"--model-args wants k=v,...; '{key}' has no '='")
-    return {key.strip(): scalar(value) for key, _, value in pairs}
 
 
 def data_dirs(words: Sequence[str]) -> dict[str, Path]:

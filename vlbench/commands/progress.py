@@ -1,4 +1,4 @@
-"""How far a run is: bars with the time left on a terminal, a line for each result elsewhere."""
+"""Progress of a run: bars with the time left on a terminal, one line per result elsewhere."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ class Bar:
         self._cell = ""
 
     def __enter__(self) -> Self:
-        """Take the terminal's last line."""
+        """Start drawing bars on the last line of the terminal."""
         self._bars.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the terminal's last line back."""
+        """Stop drawing bars."""
         self._bars.stop()
 
     def begin(self, model: str, task: str) -> None:
-        """Say what is under way."""
+        """Show which model is loaded for which task."""
         self._cell = f"{model} · {task}"
         self._show("loading", None)
 
     def start(self, what: str, total: int) -> None:
-        """Begin a bar of `total` rows."""
+        """Start a bar of `total` rows."""
         self._show(what, total)
 
     def advance(self, rows: int) -> None:
-        """Move the bar on."""
+        """Advance the bar by some rows."""
         if self._current is not None:
             self._bars.advance(self._current, rows)
 

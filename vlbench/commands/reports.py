@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from rich.console import Console
 
-from vlbench.bench import Plan, Report
 from vlbench.leaderboard.tables import plain_table, score_table
+from vlbench.planning.plan import Plan
+from vlbench.running.report import Report
 
 
 def print_plan(console: Console, planned: Plan) -> None:
     """Print what will run and what not; absent data once, with the tasks that lack them."""
-    here = [cell for cell in planned.cells if cell.status != "unavailable"]
-    rows = [[c.model.name, c.task.spec.name, c.status, c.reason] for c in here]
+    here = [job for job in planned.jobs if job.status != "unavailable"]
+    rows = [[job.model.name, job.task.spec.name, job.status, job.reason] for job in here]
     console.print(plain_table(["model", "task", "plan", "why"], rows))
-    absent = {c.task.spec.name: c.reason for c in planned.cells if c.status == "unavailable"}
-    _print_absent(console, absent)
+    absent = [job for job in planned.jobs if job.status == "unavailable"]
+    _print_absent(console, {job.task.spec.name: job.reason for job in absent})
 
 
 def print_report(console: Console, planned: Plan, report: Report) -> None:
     """Print a table of scores for each task, of what ran and what was kept."""
-    rows: dict[str, list[Any]] = {}
-    for result in report.results:
-        rows.setdefault(result.task, []).append(result.row())
-    primaries = {cell.task.spec.name: cell.task.primary for cell in planned.cells}
-    for task, found in rows.items():
-        ok = [row for row in found if row["status"] == "ok"]
-        if ok:
-            console.print(score_table(task, primaries[task], ok))
+    primaries = {job.task.spec.name: job.task.spec.primary_score for job in planned.jobs}
+    ok = [result for result in report.results if result.status == "ok"]
+    for task in dict.fromkeys(result.task for result in report.results):
+        found = [result for result in ok if result.task == task]
+        if found:
+            console.print(score_table(task, primaries[task], found))
     _print_absent(console, report.absent)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from vlbench.catalog.catalog import Catalog, group_problems, read_catalog, shipped_source
+from vlbench.catalog.catalog import Catalog, group_problems, read_catalog
+from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import load_models, load_task
 from vlbench.errors import SpecError, UnknownNameError
-from vlbench.planning.models import plan_model
+from vlbench.planning.models import resolve_model
 from vlbench.planning.options import Options
-from vlbench.planning.tasks import plan_task
+from vlbench.planning.tasks import resolve_task
 
 
 def validate(paths: Sequence[Path]) -> dict[Path, str]:
@@ -47,7 +48,7 @@ def _check_models(catalog: Catalog, names: Sequence[str], problems: list[str]) -
     for name in names:
         try:
             if not catalog.models[name].unavailable:
-                plan_model(catalog, name, Options()).params()
+                resolve_model(catalog, name, Options())
         except (SpecError, UnknownNameError) as error:
             problems.append(str(error))
 
@@ -63,7 +64,7 @@ def _check_task(file: Path, source: Path) -> None:
         if problems:
             raise SpecError("\n".join(problems))
         if not task.group:
-            plan_task(catalog, task.name, named=True, options=Options())
+            resolve_task(catalog, task.name, named=True, options=Options())
 
 
 def _source(file: Path) -> Path:

@@ -1,4 +1,4 @@
-"""What data sets say of the words of a caption."""
+"""Annotations of the words of a caption: dependencies, phrases and named categories."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ class Arc(NamedTuple):
 
 
 class Phrase(NamedTuple):
-    """Words start..stop of a caption (stop excluded) and the boxes that they name, if any."""
+    """Words start..stop of a caption (stop excluded) and the indices of the boxes they name."""
 
     start: int
     stop: int
@@ -20,10 +20,10 @@ class Phrase(NamedTuple):
 
 
 class Named(NamedTuple):
-    """A category and what names it at characters start..end (end excluded) of a caption.
+    """A category and the characters start..end (end excluded) of a caption that name it.
 
-    `word` is what a prompt names it by: what stands there, as written (COCO's `Men`), or the
-    singular noun where the data know it (`pine` for `pines` in scenes).
+    `word` is the name for prompts: the word as written in the caption (`Men` in COCO), or the
+    singular noun where the data set has it (`pine` for `pines` in scenes).
     """
 
     category: str

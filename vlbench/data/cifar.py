@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100, the python version. Krizhevsky 2009.
 
 Learning Multiple Layers of Features from Tiny Images, technical report, University of Toronto. The
-batches are pickles: what they ask for is read by stand-ins, so that no file can run anything.
+batches are pickles. Only harmless stand-ins are unpickled, so that a file cannot run code.
 """
 
 import pickle
@@ -18,7 +18,7 @@ from vlbench.errors import DataAbsent, DataError
 
 HOME = "www.cs.toronto.edu/~kriz/cifar.html (python version)"
 
-# What the unpickler and the reading of what it made raise for files that are no batches.
+# What unpickling and reading raise for files that are not batches of CIFAR.
 UNREADABLE = (
     pickle.UnpicklingError,
     EOFError,
@@ -32,6 +32,8 @@ UNREADABLE = (
 
 
 class _Layout(NamedTuple):
+    """The files and dictionary keys of one of the two data sets."""
+
     what: str
     folder: str
     files: Mapping[str, Sequence[str]]
@@ -67,7 +69,7 @@ CIFAR100 = _Layout(
 def cifar10(*, root: Path, download: bool = False) -> Data:
     """Return CIFAR-10 from `root`, or from `cifar-10-batches-py` in it; 32x32, 10 classes.
 
-    Where it is in neither, `download` has it come from the hub.
+    Where it is in neither, `download` fetches it from the hub.
     """
     return _load(root, CIFAR10, download)
 
@@ -75,19 +77,19 @@ def cifar10(*, root: Path, download: bool = False) -> Data:
 def cifar100(*, root: Path, download: bool = False) -> Data:
     """Return CIFAR-100 from `root`, or from `cifar-100-python` in it; 32x32, 100 fine classes.
 
-    Where it is in neither, `download` has it come from the hub.
+    Where it is in neither, `download` fetches it from the hub.
     """
     return _load(root, CIFAR100, download)
 
 
 def _load(root: Path, layout: _Layout, download: bool) -> Data:
-    """Return the splits of which at least one batch is there, batches in their official order."""
+    """Return the splits with at least one batch, batches in their official order."""
     folder = root / layout.folder if (root / layout.folder).is_dir() else root
-    there = {
+    batches = {
         split: [folder / name for name in names if (folder / name).is_file()]
         for split, names in layout.files.items()
     }
-    if not any(there.values()) or not (folder / layout.meta).is_file():
+    if not any(batches.values()) or not (folder / layout.meta).is_file():
         where = f"{root / layout.folder}/{layout.meta} and the batches"
         absent = DataAbsent(layout.what, f"the hub (--download) or {HOME}", where)
         if not download:
@@ -96,7 +98,7 @@ def _load(root: Path, layout: _Layout, download: bool) -> Data:
     classes = _class_names(folder / layout.meta, layout.names_key)
     splits = {
         split: _split(paths, layout.labels_key, len(classes))
-        for split, paths in there.items()
+        for split, paths in batches.items()
         if paths
     }
     expected = {split: layout.expected[split] for split in splits}
@@ -104,7 +106,7 @@ def _load(root: Path, layout: _Layout, download: bool) -> Data:
 
 
 def _class_names(meta: Path, key: str) -> list[str]:
-    """Return the names, underscores as blanks: they are shown to models of language."""
+    """Return the names with blanks for underscores: language models read them."""
     try:
         return [name.decode("ascii").replace("_", " ") for name in _unpickle(meta)[key]]
     except UNREADABLE as error:
@@ -120,7 +122,7 @@ def _split(paths: Sequence[Path], labels_key: str, classes: int) -> Split:
 
 
 def _batch(path: Path, labels_key: str) -> tuple[Pixels, list[int]]:
-    """Return uint8 [N, 32, 32, 3] and the labels: stored are three planes of 32 rows an image."""
+    """Return uint8 [N, 32, 32, 3] and the labels: a file has three planes of 32 rows per image."""
     try:
         batch = _unpickle(path)
         planes = batch["data"].pixels.reshape(-1, 3, 32, 32)
@@ -133,29 +135,31 @@ def _batch(path: Path, labels_key: str) -> tuple[Pixels, list[int]]:
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
-    message = f"{path.name} is no batch of CIFAR ({type(error).__name__}: {error}); fetch it again"
+    message = (
+        f"{path.name} is not a batch of CIFAR ({type(error).__name__}: {error}); fetch it again"
+    )
     return DataError(message)
 
 
 def _unpickle(path: Path) -> dict[str, Any]:
-    """Return the dictionary that a file pickles; Python 2 wrote its texts, keys too, as bytes."""
+    """Return the pickled dictionary of a file. Python 2 wrote all strings, keys too, as bytes."""
     with path.open("rb") as file:
         content = _Unpickler(file, encoding="bytes").load()
     return {k.decode("ascii") if isinstance(k, bytes) else k: v for k, v in content.items()}
 
 
 class _Dtype:
-    """Stands for numpy.dtype."""
+    """A stand-in for numpy.dtype."""
 
     def __init__(self, code: str | bytes, *_: object) -> None:
         self.is_bytes = code in ("u1", b"u1")
 
     def __setstate__(self, _: object) -> None:
-        """Ignore byte order and alignment: a byte has none."""
+        """Ignore byte order and alignment, which a byte does not have."""
 
 
 class _Array:
-    """Stands for numpy.ndarray: NumPy itself trusts the state that it is given."""
+    """A stand-in for numpy.ndarray, because NumPy does not check the unpickled state."""
 
     pixels: Pixels
 
@@ -172,7 +176,7 @@ def _reconstruct(*_: object) -> _Array:
 
 
 def _encode(text: str, _: object) -> bytes:
-    """Return the bytes that Python 3 writes as latin-1 text into pickles for Python 2."""
+    """Return the bytes that Python 3 pickles as latin-1 text for Python 2."""
     return text.encode("latin-1")
 
 

@@ -1,4 +1,4 @@
-"""COCO: objects and captions of the same images. Lin et al. 2014, arXiv:1405.0312."""
+"""COCO: boxes and captions of the same images. Lin et al. 2014, arXiv:1405.0312."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from vlbench.data.annotations import Named
-from vlbench.data.coco_files import Annotated, annotated, read_instances
+from vlbench.data.coco_files import AnnotatedImage, annotated_images, read_instances
 from vlbench.data.images import file_images
 from vlbench.data.naming import ClassNames, read_class_names
 from vlbench.data.pictures import pictures
 from vlbench.data.records import Data, Split
 from vlbench.data.regions import region_features
-from vlbench.data.tables import in_memory, made
+from vlbench.data.tables import column_from, in_memory
 from vlbench.errors import DataAbsent
 
 HOME = "cocodataset.org/#download"
@@ -62,13 +62,13 @@ def coco(
 ) -> Data:
     """Return COCO's images, ordered by id; classes are the 80 categories in COCO's order.
 
-    `boxes` are gold, float32 [n, 4] xyxy pixels cut to the image, and `categories` their names:
-    one for each annotation but crowds, which are no single thing, and boxes of no area. `captions`
-    are ordered by annotation id, `caption` is the one that names most categories (of several, the
-    first), and `named` what it names: a `Named` for each category, by the first word that does, in
-    the caption's order. The list of names is `class_names`, by default coco_class_name.txt in
-    `root`. `regions` are features of regions (see `vlbench.data.regions`); with them, the images
-    may be absent.
+    `boxes` are ground truth, float32 [n, 4] xyxy pixels cut to the image, and `categories` their
+    names: one per annotation, without crowds (which are not single things) and boxes without area.
+    `captions` are ordered by annotation id. `caption` is the one that names most categories (of
+    several, the first). `named` has one `Named` per category in `caption`, for the first word that
+    names it, in the caption's order. `class_names` is the list of names, by default
+    coco_class_name.txt in `root`. `regions` are region features (see `vlbench.data.regions`); with
+    them, the images may be absent.
     """
     if unknown := [name for name in splits if name not in SPLITS]:
         raise ValueError(f"no split '{unknown[0]}'; there are {', '.join(SPLITS)}")
@@ -89,7 +89,7 @@ def coco(
     return Data(
         splits={
             name: _split(
-                _rows(annotated(found, files[name][1]), names), root / parts[name], regions
+                _rows(annotated_images(found, files[name][1]), names), root / parts[name], regions
             )
             for name, found in instances.items()
         },
@@ -98,7 +98,7 @@ def coco(
     )
 
 
-def _rows(images: Iterable[Annotated], names: ClassNames) -> Iterator[Row]:
+def _rows(images: Iterable[AnnotatedImage], names: ClassNames) -> Iterator[Row]:
     for image in images:
         named = [names.named(caption) for caption in image.captions]
         best = max(range(len(named)), key=lambda i: len(named[i]))
@@ -116,7 +116,7 @@ def _rows(images: Iterable[Annotated], names: ClassNames) -> Iterator[Row]:
 
 def _split(rows: Iterator[Row], folder: Path, regions: Path | None) -> Split:
     table = in_memory(rows, SCHEMA)
-    column, files = partial(made, table), table.values("file")
+    column, files = partial(column_from, table), table.values("file")
     images = file_images(folder, files) if folder.is_dir() else None
     sizes = {name: (w, h) for name, (w, h) in zip(files, table.values("size"), strict=True)}
     features = region_features(regions, sizes) if regions else None

@@ -1,4 +1,4 @@
-"""COCO's files: instances_*.json and captions_*.json, image by image."""
+"""The files of COCO: instances_*.json and captions_*.json, image by image."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Record = dict[str, Any]
 
 
 class Thing(NamedTuple):
-    """A gold box (xyxy pixels) and its category."""
+    """A ground truth box (xyxy pixels) and its category."""
 
     box: list[float]
     category: str
 
 
-class Annotated(NamedTuple):
+class AnnotatedImage(NamedTuple):
     """An image, its things, and its captions ordered by annotation id."""
 
     number: int
@@ -31,7 +31,7 @@ class Annotated(NamedTuple):
 
 
 class Instances(NamedTuple):
-    """A file of objects: the categories by id in the file's order, images and objects by image."""
+    """An instances file: categories by id in the file's order, images by id, things by image id."""
 
     file: Path
     categories: dict[int, str]
@@ -40,37 +40,37 @@ class Instances(NamedTuple):
 
 
 def read_instances(file: Path) -> Instances:
-    """Return what a file says of objects. Raises DataError where it is not whole."""
-    with _whole(file):
+    """Return the content of an instances file. Raises DataError where it is not complete."""
+    with _naming_file(file):
         content = _read(file)
         categories = {int(c["id"]): str(c["name"]) for c in content["categories"]}
         images = {int(image["id"]): image for image in content["images"]}
         return Instances(file, categories, images, _by_image(content["annotations"]))
 
 
-def annotated(instances: Instances, texts: Path) -> Iterator[Annotated]:
-    """Yield what is said of each image, ordered by its number.
+def annotated_images(instances: Instances, texts: Path) -> Iterator[AnnotatedImage]:
+    """Yield each image with its annotations, ordered by image id.
 
-    A crowd is left out, and so is a box of no area; others are cut to the image. Raises DataError
-    for a file that is not whole, and an image without captions.
+    Crowds and boxes without area are left out; other boxes are cut to the image. Raises DataError
+    for an incomplete file and for an image without captions.
     """
-    with _whole(texts):
+    with _naming_file(texts):
         captions = _by_image(_read(texts)["annotations"])
     for number, image in sorted(instances.images.items()):
-        with _whole(instances.file):
+        with _naming_file(instances.file):
             size = [int(image["width"]), int(image["height"])]
             things = [_thing(t, size, instances) for t in instances.things.get(number, [])]
-        with _whole(texts):
-            said = [str(caption["caption"]) for caption in captions.get(number, [])]
-        if not said:
+        with _naming_file(texts):
+            own = [str(caption["caption"]) for caption in captions.get(number, [])]
+        if not own:
             raise DataError(f"{texts.name} has no caption of image {number}")
-        kept = [thing for thing in things if thing is not None]
-        yield Annotated(number, str(image["file_name"]), size, kept, said)
+        boxed = [thing for thing in things if thing is not None]
+        yield AnnotatedImage(number, str(image["file_name"]), size, boxed, own)
 
 
 @contextmanager
-def _whole(file: Path) -> Iterator[None]:
-    """Have what is missing in a file raise DataError with its name."""
+def _naming_file(file: Path) -> Iterator[None]:
+    """Turn errors from missing or wrong content into a DataError that names the file."""
     try:
         yield
     except (KeyError, TypeError, ValueError) as error:
@@ -79,11 +79,11 @@ def _whole(file: Path) -> Iterator[None]:
 
 
 def _read(file: Path) -> Any:
-    """Return what a file holds but outlines, which are most of it."""
-    return json.loads(file.read_bytes(), object_hook=_lean)
+    """Return the content of a file without the outlines, which are most of it."""
+    return json.loads(file.read_bytes(), object_hook=_without_outline)
 
 
-def _lean(record: Record) -> Record:
+def _without_outline(record: Record) -> Record:
     record.pop("segmentation", None)
     return record
 
@@ -96,7 +96,7 @@ def _by_image(annotations: list[Record]) -> Mapping[int, list[Record]]:
 
 
 def _thing(record: Record, size: list[int], instances: Instances) -> Thing | None:
-    """Return a thing, cut to the image; None for a crowd and for what has no area."""
+    """Return a thing with its box cut to the image; None for a crowd or a box without area."""
     x, y, width, height = record["bbox"]
     corners = zip((x, y, x + width, y + height), (*size, *size), strict=True)
     box = [float(min(max(value, 0), limit)) for value, limit in corners]

@@ -1,6 +1,6 @@
-"""English that a list of names does not tell: which names say something else beside other words."""
+"""Exceptions to a list of names: words that mean something else next to certain other words."""
 
-# Two words that name another category than either alone, or none ("").
+# Two words that name another category than either word alone; "": no category.
 COMPOUNDS = {
     "bean bag": "",
     "box car": "",
@@ -30,7 +30,7 @@ COMPOUNDS = {
     "trolley car": "",
 }
 
-# Nouns of which a name before them tells the kind, without being there itself.
+# Nouns that a name before them only modifies: `bus station` is not a bus.
 _HEADS = (
     *("booth", "cap", "case", "club", "collar", "court", "dealership", "depot", "desk", "diamond"),
     *("dish", "dock", "driver", "enclosure", "equipment", "exhibit", "feeder", "field", "game"),
@@ -38,7 +38,7 @@ _HEADS = (
     *("platform", "player", "resort", "room", "shelf", "shop", "slope", "station", "store", "suit"),
     *("team", "terminal", "tournament", "track", "uniform", "yard"),
 )
-# The last are verbs too: `a bus stops` is a bus.
+# The last row has words that are also verbs; only their singular is listed: `a bus stops` is a bus.
 HEADS = frozenset(
     (
         *_HEADS,
@@ -56,7 +56,7 @@ ANIMALS = frozenset(
 )
 PLACES = frozenset(("area", "beach", "field", "island", "location", "place", "road"))
 
-# What a word may stand before and then names no thing of its category, beside HEADS.
+# Nouns, beside HEADS, that a given word only modifies when it stands before them.
 KINDS_OF = {
     **dict.fromkeys(("adult", "baby", "father", "female", "male", "mother"), ANIMALS),
     "baby": ANIMALS | {"carriage", "stroller"},
@@ -66,7 +66,7 @@ KINDS_OF = {
     "turkey": frozenset(("burger", "sandwich", "sub")),
 }
 
-# Words that name a thing only with an article, and with no noun after them: a colour, and sports.
+# Words that name a thing only after an article and before no noun: a colour, and sports.
 ARTICLED = frozenset(
     ("baseball", "basketball", "football", "orange", "racquetball", "soccer", "softball")
 ) | {"volleyball"}
@@ -76,10 +76,10 @@ COLOURS = frozenset(
     ("black", "blue", "brown", "gold", "gray", "green", "grey", "pink", "purple", "red", "silver")
 ) | {"tan", "white", "yellow"}
 
-# Nouns before which `orange` is the fruit.
+# Nouns before which `orange` means the fruit.
 FRUIT = frozenset(("half", "halves", "peel", "peels", "segments", "slice", "slices", "wedges"))
 
-# Words that end a noun phrase when they follow.
+# Words that follow a noun phrase but do not belong to it.
 OPEN = frozenset(
     (
         *("about", "across", "after", "and", "are", "around", "as", "at", "before", "behind"),

@@ -1,12 +1,13 @@
-"""Images with a text corpus beside them, and the word tests that vectors of its words are put to.
+"""Images beside a text corpus and the word tests for vectors trained on it.
 
-A corpus is plain text in UTF-8, one document a line, as it is or compressed (.gz, .bz2).
+A corpus is plain text in UTF-8, one document per line, uncompressed or compressed (.gz, .bz2).
 """
 
 from __future__ import annotations
 
 import bz2
 import gzip
+import importlib.util
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,14 +21,14 @@ from vlbench.data.word_files import read_visual_words
 from vlbench.digests import digest, path_digest
 from vlbench.errors import DataAbsent, DataError
 
-OPENED: Mapping[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+OPENERS: Mapping[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 
 WORDNET = (
     "WordNet (nltk: a class's first name; while that has several words, the first lemma of its"
-    " first hypernym), one line a class: its wnid, a tab, the word"
+    " first hypernym), one line per class: its wnid, a tab, the word"
 )
 WIKIPEDIA = (
-    "a dump of Wikipedia made plain text (gensim's segment_wiki, for one), an article a line"
+    "a dump of Wikipedia as plain text (for example gensim's segment_wiki), one article per line"
 )
 QUESTIONS = "github.com/tmikolov/word2vec, questions-words.txt"
 PAIRS = "github.com/mfaruqui/eval-word-vectors, data/word-sim"
@@ -35,18 +36,18 @@ PAIRS = "github.com/mfaruqui/eval-word-vectors, data/word-sim"
 
 @dataclass(frozen=True)
 class Corpus:
-    """A file with one document a line, read anew each time it is asked for."""
+    """A file with one document per line, read anew on each iteration."""
 
     path: Path
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the documents; lines that are blank are none.
+        """Yield the documents, without blank lines.
 
-        Raises DataError, with the line, where one is no UTF-8 or the file cannot be read on.
+        Raises DataError with the line that is not UTF-8, or after which the file is damaged.
         """
         number = 0
         try:
-            with OPENED.get(self.path.suffix, open)(self.path, "rb") as lines:
+            with OPENERS.get(self.path.suffix, open)(self.path, "rb") as lines:
                 for number, line in enumerate(lines, 1):  # noqa: B007 - the errors name it
                     text = line.decode("utf-8")
                     if text.strip():
@@ -59,7 +60,7 @@ class Corpus:
 
 
 class WordTests(NamedTuple):
-    """Where the texts are: a corpus, questions of analogy, and sets of word pairs."""
+    """Where the texts are: a corpus, analogy questions, and sets of word pairs."""
 
     corpus: Path
     analogies: Path
@@ -74,45 +75,41 @@ def imagenet_and_corpus(
     word_pairs: list[Path],
     words: Path | None = None,
 ) -> Data:
-    """Return ImageNet's validation images with the visual word of each, and a corpus beside them.
+    """Return ImageNet's validation images with their visual words, beside a corpus.
 
-    `words` names each class's word; None: the class's first name, if that is one word.
+    `words` is a file with one word per class; None: the class's first name, if that is one word.
     """
     texts = WordTests(corpus, analogies, word_pairs)
     if words is not None and not words.is_file():
         raise DataAbsent("the list of visual words", WORDNET, str(words))
-    # Before ImageNet is read, which takes minutes.
-    _refuse_absent(texts)
+    # Checked before ImageNet is read, which takes minutes.
+    _require_files(texts)
     data = imagenet(root=root)
     if words is None:
-        return with_corpus(data, _names(data), texts)
-    known = read_visual_words(words)
-    return with_corpus(data, [known.get(w, "") for w in data.splits["test"]["wnid"]], texts)
+        return with_corpus(data, _class_words(data), texts)
+    visual_words = read_visual_words(words)
+    wnids = data.splits["test"]["wnid"]
+    return with_corpus(data, [visual_words.get(wnid, "") for wnid in wnids], texts)
 
 
-def objects_and_corpus(*, seed: int = 0) -> Data:
+def objects_and_corpus(*, seed: int = 0, cache_dir: Path | None = None) -> Data:
     """Return drawings of one thing, and the texts that come with gensim.
 
-    The corpus is 250 documents of stemmed words, from Wikipedia; the word pairs are WordSim-353 and
-    SimLex-999.
+    The corpus is 250 documents of stemmed words from Wikipedia; the word pairs are WordSim-353 and
+    SimLex-999. `cache_dir` stores the drawings; None: the default cache folder.
     """
-    from gensim.test.utils import datapath  # noqa: PLC0415 - only this task needs it
-
-    pairs = [Path(datapath(name)) for name in ("wordsim353.tsv", "simlex999.txt")]
-    corpus, questions = (
-        Path(datapath(name)) for name in ("head500.noblanks.cor", "questions-words.txt")
-    )
-    data = objects(seed=seed)
-    return with_corpus(data, _names(data), WordTests(corpus, questions, pairs))
+    texts = _gensim_texts()
+    data = objects(seed=seed, cache_dir=cache_dir)
+    return with_corpus(data, _class_words(data), texts)
 
 
 def with_corpus(data: Data, words: Sequence[str], texts: WordTests) -> Data:
-    """Return the test images with the visual word of each ("" for none), and texts beside them.
+    """Return the test images with one visual word per image ("" for none), beside the texts.
 
-    Split "corpus" has one row, `documents`; "analogies" one, `file`; "word_pairs" one a `file`.
-    Raises DataAbsent for a file that is not there.
+    Split "corpus" has one row, `documents`; "analogies" has one, `file`; "word_pairs" has one
+    `file` per set. Raises DataAbsent for a missing file.
     """
-    _refuse_absent(texts)
+    _require_files(texts)
     documents = Column(path_digest(texts.corpus), "value", [Corpus(texts.corpus)], [0])
     splits = {
         "test": Split({**data.splits["test"].columns, "word": value_column(words)}),
@@ -123,20 +120,31 @@ def with_corpus(data: Data, words: Sequence[str], texts: WordTests) -> Data:
     return Data(splits=splits, classes=data.classes, expected=data.expected)
 
 
-def _names(data: Data) -> list[str]:
+def _class_words(data: Data) -> list[str]:
     """Return the visual word of each test image: its class's first name, if that is one word."""
     first = [name.partition(",")[0].strip().lower() for name in data.classes]
     words = [name if name.isalpha() else "" for name in first]
     return [words[label] for label in labels(data.splits["test"]).tolist()]
 
 
-def _refuse_absent(texts: WordTests) -> None:
+def _gensim_texts() -> WordTests:
+    """Return the texts inside gensim, which is found without importing it: it imports scipy."""
+    package = importlib.util.find_spec("gensim")
+    if package is None or package.origin is None:
+        install = "PyPI (python -m pip install gensim)"
+        raise DataAbsent("the package gensim", install, "the environment of this Python")
+    folder = Path(package.origin).parent / "test" / "test_data"
+    pairs = [folder / name for name in ("wordsim353.tsv", "simlex999.txt")]
+    return WordTests(folder / "head500.noblanks.cor", folder / "questions-words.txt", pairs)
+
+
+def _require_files(texts: WordTests) -> None:
     pairs = [("a set of word pairs", PAIRS, path) for path in texts.word_pairs]
-    one = [
+    single = [
         ("the corpus", WIKIPEDIA, texts.corpus),
         ("the analogies", QUESTIONS, texts.analogies),
     ]
-    for what, where_to_get, path in [*one, *pairs]:
+    for what, where_to_get, path in [*single, *pairs]:
         if not path.is_file():
             raise DataAbsent(f"{what} {path.name}", where_to_get, str(path))
 

@@ -31,34 +31,34 @@ def cub(*, root: Path) -> Data:
     classes = [re.sub(r"^\d+\.", "", names[i]).replace("_", " ") for i in sorted(names)]
     ids = {split: [i for i in sorted(images) if flags[i] == flag] for split, flag in FLAGS.items()}
     splits = {
-        split: _split(folder, [images[i] for i in mine], [labels[i] for i in mine], len(classes))
-        for split, mine in ids.items()
-        if mine
+        split: _split(folder, [images[i] for i in own], [labels[i] for i in own], len(classes))
+        for split, own in ids.items()
+        if own
     }
     return Data(splits=splits, classes=classes, expected={s: EXPECTED[s] for s in splits})
 
 
 def _split(folder: Path, names: list[str], labels: list[int], classes: int) -> Split:
-    """Return a split of these images, whose labels count from 1."""
+    """Return a split of images whose labels count from 1."""
     images = file_images(folder, [f"images/{name}" for name in names])
     from_zero = [label - 1 for label in labels]
     return labelled(images, from_zero, classes=classes, where="image_class_labels.txt, from 0")
 
 
 def _numbers(folder: Path, name: str, images: dict[int, str]) -> dict[int, int]:
-    """Return the number that a list gives every image."""
+    """Return the number of each image in a list."""
     table = _table(folder, name)
     missing = sorted(images.keys() - table.keys())
     if missing:
         raise DataError(f"{name} lacks image {missing[0]} of images.txt")
     wrong = [value for value in table.values() if not value.isdecimal()]
     if wrong:
-        raise DataError(f"{name}: '{wrong[0]}' is no number")
+        raise DataError(f"{name}: '{wrong[0]}' is not a number")
     return {i: int(value) for i, value in table.items()}
 
 
 def _table(folder: Path, name: str) -> dict[int, str]:
-    """Return what a list says of each id: lines of an id, a blank and the rest."""
+    """Return the value of each id: a line is an id, a blank and the value."""
     lines = [line.split(maxsplit=1) for line in (folder / name).read_text("utf-8").splitlines()]
     wrong = [i for i, line in enumerate(lines, 1) if len(line) != 2 or not line[0].isdecimal()]
     if wrong:

@@ -1,7 +1,7 @@
-"""Dependencies of other schemes as Stanford's: those of spaCy's English pipelines, and Universal.
+"""Stanford dependencies converted from spaCy's English labels and Universal Dependencies.
 
-Stanford's basic dependencies (de Marneffe and Manning, 2008) with the copula as a dependent, the
-labels of the Penn Treebank parsers; arXiv:1603.06598 and UD's own guide say what became of each.
+Stanford's basic dependencies (de Marneffe and Manning, 2008) have the copula as a dependent and the
+labels of the Penn Treebank parsers. The mapping follows arXiv:1603.06598 and the guide of UD.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from vlbench.data.annotations import Arc
 
-# Labels of spaCy's English pipelines (ClearNLP) and of Universal Dependencies, as Stanford's. What
-# is not here has the same name there; `acl`, and nominals with a case, depend on more.
+# Stanford's label for each label of spaCy's English pipelines (ClearNLP) and of UD. Labels that are
+# missing here are the same. `acl` and nominals with a case need more than their label.
 STANFORD = {
     "acl:relcl": "rcmod",
     "advcl:relcl": "rcmod",
@@ -41,7 +41,7 @@ STANFORD = {
     "quantmod": "number",
     "relcl": "rcmod",
     "agent": "prep",
-    # What Stanford has no name for.
+    # Relations that Stanford does not have.
     "dislocated": "dep",
     "list": "dep",
     "meta": "dep",
@@ -52,7 +52,7 @@ STANFORD = {
     "vocative": "dep",
 }
 
-# Nominals that hang on a preposition of their own in Stanford's trees, and in UD have it as a case.
+# Nominals whose preposition is their head in Stanford's trees and their dependent, a case, in UD.
 NOMINALS = ("nmod", "obl")
 
 PARTICIPLES = frozenset({"VBG", "VBN"})
@@ -69,21 +69,21 @@ class Token(NamedTuple):
 
 
 def stanford(tokens: Sequence[Token]) -> list[Arc]:
-    """Return the arcs of a sentence in Stanford's scheme; the root is no token's dependent.
+    """Return the arcs of a sentence in Stanford's scheme; the root is not a dependent.
 
-    A nominal with prepositions, `case` in UD, becomes the object of the last of them, which hangs
-    on the one before, the first on the nominal's head. A clause `acl` is `partmod` with a
-    participle, `infmod` with an infinitive, and otherwise `rcmod`.
+    A nominal with prepositions, `case` in UD, becomes the object of the last preposition. Each
+    preposition depends on the one before it, and the first on the head of the nominal. A clause
+    `acl` is `partmod` with a participle, `infmod` with an infinitive, and otherwise `rcmod`.
     """
     return sorted(_arcs(tokens), key=lambda arc: (arc.dependent, arc.head))
 
 
 def word_arcs(tokens: Sequence[Token], spans: Sequence[tuple[int, int]]) -> list[Arc]:
-    """Return Stanford's arcs between words, given as characters, that tokens are parts of.
+    """Return Stanford's arcs between words, which are given by their characters.
 
-    A token is of the word that holds its first character; arcs within a word are left out.
+    A token belongs to the word that contains its first character. Arcs within a word are left out.
     """
-    word = [_holding(spans, token.start) for token in tokens]
+    word = [_word_at(spans, token.start) for token in tokens]
     arcs = [(a.relation, word[a.head], word[a.dependent]) for a in stanford(tokens)]
     return [Arc(r, h, d) for r, h, d in arcs if h is not None and d is not None and h != d]
 
@@ -105,7 +105,7 @@ def _arcs(tokens: Sequence[Token]) -> Iterator[Arc]:
 
 
 def _is_preposition(tokens: Sequence[Token], i: int) -> bool:
-    """Return whether a token is a case that becomes a preposition."""
+    """Return whether a token is a case of UD that Stanford treats as a preposition."""
     nominal = tokens[tokens[i].head].relation.lower().partition(":")
     plain = nominal[0] in NOMINALS and nominal[2] in {"", "agent", "arg"}
     return tokens[i].relation.lower() == "case" and plain
@@ -125,5 +125,5 @@ def _clause(tokens: Sequence[Token], i: int) -> str:
     return "partmod" if tokens[i].tag in PARTICIPLES else "rcmod"
 
 
-def _holding(spans: Sequence[tuple[int, int]], place: int) -> int | None:
+def _word_at(spans: Sequence[tuple[int, int]], place: int) -> int | None:
     return next((i for i, (start, stop) in enumerate(spans) if start <= place < stop), None)

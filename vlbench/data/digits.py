@@ -1,25 +1,57 @@
-"""Handwritten digits that come with scikit-learn: 1,797 images of 8x8, nothing to fetch."""
+"""The handwritten digits inside scikit-learn: 1,797 images of 8x8 pixels, no download.
+
+The file is read without scikit-learn, whose import takes seconds, and so is the usual split, which
+is pinned in `digits_split.json`: rows drawn by scikit-learn, stratified by class.
+"""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 
 from vlbench.data.images import DIGITS, array_images, labelled
 from vlbench.data.records import Data
+from vlbench.errors import DataAbsent
+
+FILE = "datasets/data/digits.csv.gz"
+PINNED = Path(__file__).with_name("digits_split.json")
 
 
 def digits(*, test_share: float = 0.5, seed: int = 0) -> Data:
-    """Return the digits with grey levels 0..16 stretched to 0..255, split by a seeded draw.
+    """Return the digits with grey levels 0..16 scaled to 0..255, split at random with a seed.
 
-    The draw is stratified by class; both splits select from one stored column, so that its
-    features are computed once whatever the split.
+    `test_share` is the fraction of test images. The split is stratified by class. Both splits
+    select from one stored column, so that its features are computed once for any split.
     """
-    source = load_digits()
-    pixels = np.round(source.images * 255 / 16).astype(np.uint8)
-    whole = labelled(array_images(pixels), source.target.tolist(), classes=10, where="digits")
-    rows = range(len(whole))
-    train, test = train_test_split(
-        rows, test_size=test_share, stratify=source.target, random_state=seed
+    table = np.loadtxt(_file(), delimiter=",")
+    images, label = table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(int).tolist()
+    pixels = np.round(images * 255 / 16).astype(np.uint8)
+    whole = labelled(array_images(pixels), label, classes=10, where="digits")
+    test = _test_rows(label, test_share, seed)
+    train = sorted(set(range(len(whole))) - set(test))
+    return Data(splits={"train": whole.select(train), "test": whole.select(test)}, classes=DIGITS)
+
+
+def _file() -> Path:
+    """Return the file inside scikit-learn, found without importing it. Raises DataAbsent."""
+    spec = importlib.util.find_spec("sklearn")
+    folder = next(iter(spec.submodule_search_locations or ()), "") if spec else ""
+    file = Path(folder, FILE)
+    if not file.is_file():
+        raise DataAbsent("scikit-learn's digits", "`pip install scikit-learn`", str(file))
+    return file
+
+
+def _test_rows(label: list[int], share: float, seed: int) -> list[int]:
+    """Return the rows of the test split, ascending."""
+    pinned: dict[str, Any] = json.loads(PINNED.read_text("utf-8"))
+    if (share, seed) == (pinned["test_share"], pinned["seed"]):
+        return list(pinned["test"])
+    from sklearn.model_selection import train_test_split  # noqa: PLC0415 - takes seconds
+
+    _, test = train_test_split(
+        range(len(label)), test_size=share, stratify=label, random_state=seed
     )
-    splits = {"train": whole.select(sorted(train)), "test": whole.select(sorted(test))}
-    return Data(splits=splits, classes=DIGITS)
+    return sorted(test)

@@ -1,7 +1,7 @@
-"""Sets on the Hugging Face hub, at pinned revisions: for loaders whose original files are absent.
+"""Data sets on the Hugging Face hub, at pinned revisions, for loaders without original files.
 
-The library datasets keeps them as Arrow tables and maps those into memory. Rows, pixels and classes
-are those of the original files, so that columns have the same keys.
+The library datasets stores them as memory-mapped Arrow tables. Rows, pixels and classes equal those
+of the original files, so that columns have the same keys.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import PIL.Image
 
 from vlbench import hub
-from vlbench.data.images import Lazy, decode_image, encoded_images, labelled
+from vlbench.data.images import DecodedImages, decode_image, encoded_images, labelled
 from vlbench.data.records import Column, Data, Split
 from vlbench.errors import DataAbsent, DataError
 
 
 class HubSet(NamedTuple):
-    """Where the hub has a set; `configuration` is None where there is but one."""
+    """Where a data set is on the hub; `configuration` is None where it has only one."""
 
     repository: str
     revision: str
@@ -40,20 +40,20 @@ CIFAR100 = HubSet(
 )
 MNIST = HubSet("ylecun/mnist", "77f3279092a1c1579b2250db8eafed0ad422088c")
 FASHION_MNIST = HubSet("zalando-datasets/fashion_mnist", "531be5e2ccc9dba0c201ad3ae567a4f3d16ecdd2")
-# Here a zero has the label 0, in the original files 10; its split "extra" comes along, unused.
+# The digit zero has label 0 here and label 10 in the original files. The split "extra" is unused.
 SVHN = HubSet("ufldl-stanford/svhn", "f9e1717d73324ebbc1ece84267ccd80d0aca0690", "cropped_digits")
 
-# A class that the hub's CIFAR-100 misspells.
+# A class name that the hub's CIFAR-100 misspells.
 MISSPELT = {"cra": "crab"}
 
 
 def from_hub(
     source: HubSet, absent: DataAbsent, *, expected: Mapping[str, int], classes: Sequence[str] = ()
 ) -> Data:
-    """Return the splits that `expected` counts, fetched once; `classes` or else the hub's names.
+    """Return the splits named in `expected`, downloaded once; `classes` default to the hub's names.
 
-    Raises DataAbsent, as `absent` but with the reason, where the revision is neither in reach nor
-    cached, and DataError where the hub has it and it cannot be had.
+    Raises DataAbsent (`absent` with the reason) where the hub cannot be reached and the revision is
+    not cached, and DataError where the download fails.
     """
     tables = _tables(source, absent)
     names = classes or _class_names(tables["train"].features[source.label].names)
@@ -64,11 +64,11 @@ def from_hub(
 def _tables(source: HubSet, absent: DataAbsent) -> Any:
     """Return the hub's tables by split."""
     is_offline = hub.settle()
-    # They read whether the hub is in reach when they are imported.
+    # Both libraries read on import whether they are offline, which `settle` has decided.
     import datasets  # noqa: PLC0415 - see above
     from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415 - see above
 
-    # The library of the hub changes what it sends requests with: its own error derives from theirs.
+    # The HTTP library below huggingface_hub depends on its version: catch the base of its error.
     failures = (*HfHubHTTPError.__bases__, datasets.exceptions.DatasetsError)
     try:
         tables = datasets.load_dataset(
@@ -78,12 +78,12 @@ def _tables(source: HubSet, absent: DataAbsent) -> Any:
         if is_offline or isinstance(error, ConnectionError):
             raise _unreached(source, absent, "the hub cannot be reached") from error
         why = f"{type(error).__name__}: {error}"
-        raise DataError(f"{source}, cannot be had from the hub ({why})") from error
-    # Out of reach of the hub, the library takes whichever revision it cached last.
+        raise DataError(f"{source}, cannot be downloaded from the hub ({why})") from error
+    # Offline, the library returns whichever revision it cached last.
     files = [Path(file["filename"]) for table in tables.values() for file in table.cache_files]
     others = {path.parent.name for path in files} - {source.revision}
     if others:
-        why = f"the hub cannot be reached, and cached is {', '.join(sorted(others))}"
+        why = f"the hub cannot be reached, and the cache has only {', '.join(sorted(others))}"
         raise _unreached(source, absent, why)
     return tables
 
@@ -100,14 +100,15 @@ def _split(table: Any, source: HubSet, name: str, classes: int) -> Split:
 
 
 def _images(table: Any, column: str, where: str) -> Column:
-    """Return the images, read and decoded when asked for: of all bytes only the key is kept."""
+    """Return the images, read and decoded on each access: only the key is computed at once."""
     from datasets import Image  # noqa: PLC0415 - see _tables
 
-    # One column on its own: picked anew for each image, it costs ten times the decoding.
+    # Select the column once: selecting it for each image costs ten times the decoding.
     cells = table.cast_column(column, Image(decode=False)).select_columns([column])
     blobs = [cell["bytes"] for cell in cells[:][column]]
-    known = encoded_images(blobs, [f"{where}, row {row}.png" for row in range(len(blobs))])
-    return replace(known, stored=Lazy(range(len(blobs)), partial(_decode, cells, column, where)))
+    encoded = encoded_images(blobs, [f"{where}, row {row}.png" for row in range(len(blobs))])
+    decode = partial(_decode, cells, column, where)
+    return replace(encoded, stored=DecodedImages(range(len(blobs)), decode))
 
 
 def _decode(cells: Any, column: str, where: str, row: int) -> PIL.Image.Image:
@@ -115,5 +116,5 @@ def _decode(cells: Any, column: str, where: str, row: int) -> PIL.Image.Image:
 
 
 def _class_names(names: Sequence[str]) -> list[str]:
-    """Return the names as the original files' loaders show them."""
+    """Return the names as the loaders of the original files spell them."""
     return [MISSPELT.get(name, name).replace("_", " ") for name in names]

@@ -1,4 +1,4 @@
-"""A user's own images, one folder a class: `root/train/<class>/*` and `root/test/<class>/*`."""
+"""A user's own images, one folder per class: `root/train/<class>/*` and `root/test/<class>/*`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,11 +9,11 @@ from vlbench.errors import DataAbsent, DataError
 
 
 def image_folder(*, root: Path, train: str = "train", test: str = "test") -> Data:
-    """Return images with the folder that each lies in as its label, ordered by class and name.
+    """Return images labelled by the folder they lie in, ordered by class and name.
 
     Without a folder `train` there is only a test split. Classes are the sorted names of the
-    folders of train, or of test where train is absent; test may lack some. Hidden files and
-    files without an image's suffix are passed over; folders inside a class belong to it.
+    folders of train, or of test where train is absent; test may lack some. Hidden files and files
+    without an image suffix are ignored; folders inside a class folder belong to the class.
     """
     if not root.is_dir():
         raise DataAbsent("image folder", "your own images", f"{root / test}/<class>/<image>")
@@ -26,7 +26,10 @@ def image_folder(*, root: Path, train: str = "train", test: str = "test") -> Dat
 
 
 def _split(root: Path, folder: str, classes: Sequence[str]) -> Split:
-    """Return the images of one folder of class folders; all three faults are DataErrors."""
+    """Return the images of a folder of class folders.
+
+    Raises DataError for a folder without classes, an unknown class and a class without images.
+    """
     own = _folders(root / folder)
     if not own:
         raise DataError(f"'{folder}' has no class folders; put images at {folder}/<class>/<image>")

@@ -13,7 +13,7 @@ EXPECTED = {"train": 1_281_167, "test": 50_000}
 SYNSETS = "LOC_synset_mapping.txt"
 LABELS = ("LOC_val_solution.csv", "imagenet_2012_validation_synset_labels.txt")
 
-# Where images lie under the root, in this order: as they are, or as some archive unpacks.
+# Where images may lie under the root, in this order of preference: as given, or as archives unpack.
 FOLDERS = ("", "val", "images", "ILSVRC/Data/CLS-LOC/val")
 TRAIN_FOLDERS = ("train", "ILSVRC/Data/CLS-LOC/train")
 PATTERNS = ("n????????/*", "*")
@@ -22,14 +22,14 @@ PATTERNS = ("n????????/*", "*")
 def imagenet(*, root: Path, train: bool = False) -> Data:
     """Return the validation images as split "test", with columns image, label and wnid.
 
-    `train` asks for the train images too, one folder a wnid: 1.28 million, read once to be known by
-    their content.
+    `train` adds the train images, one folder per wnid: 1.28 million files, each read once for the
+    digest of its content.
 
     Classes are the synonyms of the 1,000 sorted wnids, joined as `tench, Tinca tinca`; two of them
     are both `crane`. Needs LOC_synset_mapping.txt and images in `root` (or val/, images/, Kaggle's
-    folders): one folder a wnid, or names that begin with a wnid, or ILSVRC2012_val_*.JPEG with
-    LOC_val_solution.csv or imagenet_2012_validation_synset_labels.txt (line i: image i's wnid).
-    Rows are ordered by class, then by name, however the images lie.
+    folders): one folder per wnid, or names that begin with a wnid, or ILSVRC2012_val_*.JPEG with
+    LOC_val_solution.csv or imagenet_2012_validation_synset_labels.txt (line i: the wnid of image
+    i). Rows are ordered by class, then by name, for every layout.
     """
     names = {"test": _images(root, FOLDERS)}
     if not names["test"]:
@@ -47,7 +47,7 @@ def imagenet(*, root: Path, train: bool = False) -> Data:
 
 
 def _images(root: Path, folders: Sequence[str]) -> list[str]:
-    """Return the image files of the first folder and the first layout that has some."""
+    """Return the image files of the first folder and layout that have any."""
     for folder in folders:
         for pattern in PATTERNS:
             paths = [p for p in (root / folder).glob(pattern) if not p.name.startswith(".")]
@@ -70,7 +70,7 @@ def _split(root: Path, names: list[str], synsets: Mapping[str, str]) -> Split:
 
 
 def _synsets(path: Path) -> dict[str, str]:
-    """Return the words of each of the 1,000 wnids, sorted by wnid as in every classifier."""
+    """Return the synonyms of each of the 1,000 wnids, sorted by wnid as in every classifier."""
     words = dict(re.findall(r"^(n\d{8})(?: :)? (.*\S)", path.read_text("utf-8"), re.MULTILINE))
     if len(words) != 1000:
         raise DataError(f"{path.name} has {len(words)} wnids, not 1,000; fetch it again")
@@ -78,9 +78,9 @@ def _synsets(path: Path) -> dict[str, str]:
 
 
 def _wnids(root: Path, names: list[str]) -> dict[str, str]:
-    """Return the wnid of each image: of its folder, of its name, or of a list of labels."""
-    begins = {name: re.search(r"(?:^|/)(n\d{8})[_/][^/]*$", name) for name in names}
-    known = {name: match[1] for name, match in begins.items() if match}
+    """Return the wnid of each image: from its folder, its name, or a list of labels."""
+    matches = {name: re.search(r"(?:^|/)(n\d{8})[_/][^/]*$", name) for name in names}
+    known = {name: match[1] for name, match in matches.items() if match}
     others = [name for name in names if name not in known]
     listed = _listed(root) if others else {}
     unknown = [name for name in others if PurePosixPath(name).stem not in listed]
@@ -90,7 +90,7 @@ def _wnids(root: Path, names: list[str]) -> dict[str, str]:
 
 
 def _listed(root: Path) -> dict[str, str]:
-    """Return the wnid of ILSVRC2012_val_00000001 and so on, from whichever list is there."""
+    """Return the wnid of ILSVRC2012_val_00000001 and so on, from the first list found."""
     solution, labels = (root / name for name in LABELS)
     if solution.is_file():
         rows = r"^(ILSVRC2012_val_\d{8}),\W?(n\d{8})\b"

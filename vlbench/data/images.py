@@ -1,7 +1,7 @@
-"""Image columns: PIL images in mode RGB, decoded when asked for, known by their content.
+"""Image columns: PIL images in mode RGB, decoded on each access and identified by their content.
 
-The key is that of decoded pixels where the source is lossless, so that every container of a set
-agrees, and of the encoded bytes otherwise. EXIF rotation is left alone, as torchvision does.
+The key digests decoded pixels where the source is lossless, so that all containers of a data set
+have one key, and encoded bytes otherwise. EXIF rotation is ignored, as in torchvision.
 """
 
 import hashlib
@@ -25,10 +25,10 @@ from vlbench.errors import DataError
 LOSSLESS = frozenset({".png", ".bmp", ".ppm", ".pgm", ".pbm", ".pnm", ".tif", ".tiff"})
 SUFFIXES = LOSSLESS | {".jpg", ".jpeg", ".jfif", ".gif", ".webp"}
 
-# Not all that Pillow knows: it hands EPS, whatever the file's name, to Ghostscript.
+# A selection, because Pillow passes EPS to Ghostscript whatever the name of the file.
 FORMATS = ("JPEG", "PNG", "BMP", "PPM", "TIFF", "GIF", "WEBP")
 
-# What Pillow raises for files that are cut off or are no images.
+# What Pillow raises for truncated files and for files that are not images.
 UNDECODABLE = (
     OSError,
     SyntaxError,
@@ -45,8 +45,8 @@ Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 @dataclass(frozen=True, eq=False)
-class Lazy(Sequence[Any]):
-    """Images that are decoded from `source` each time they are asked for, and not kept."""
+class DecodedImages(Sequence[Any]):
+    """Images decoded from `source` on each access and not kept."""
 
     source: Sequence[Any] | Pixels
     decode: Callable[[Any], Image]
@@ -65,25 +65,25 @@ class Lazy(Sequence[Any]):
 def file_images(root: Path, names: Sequence[str]) -> Column:
     """Return the images of files, named relative to `root` with slashes.
 
-    A file that is absent raises DataError now, one that cannot be decoded at the latest when it is
-    asked for; both name it relative to `root`, since a result may quote the message.
+    A missing file raises DataError now; one that cannot be decoded does so at the latest when the
+    image is read. Both errors name the file relative to `root`, since a result may quote them.
     """
     absent = [name for name in names if not (root / name).is_file()]
     if absent:
-        message = f"{absent[0]} is absent, as {len(absent)} of {len(names)} images; fetch them"
+        message = f"{absent[0]} is absent ({len(absent)} of {len(names)} images are); fetch them"
         raise DataError(message)
     pixels = [name for name in names if is_lossless(name)]
     encoded = [name for name in names if not is_lossless(name)]
     known = _file_digests(root, pixels, "rgb pixels", partial(_file_pixels_digest, root))
     known |= _file_digests(root, encoded, "bytes", bytes_digest)
-    stored = Lazy(list(names), partial(read_image, root))
+    stored = DecodedImages(list(names), partial(read_image, root))
     return _column(stored, [known[name] for name in names])
 
 
 def encoded_images(blobs: Sequence[bytes], names: Sequence[str]) -> Column:
-    """Return the images of encoded bytes (say, of an archive); a name's suffix tells the format."""
+    """Return the images of encoded bytes (of an archive, say); the name's suffix is the format."""
     pairs = list(zip(blobs, names, strict=True))
-    return _column(Lazy(pairs, _decode_pair), [_encoded_digest(*pair) for pair in pairs])
+    return _column(DecodedImages(pairs, _decode_pair), [_encoded_digest(*pair) for pair in pairs])
 
 
 def array_images(pixels: Pixels) -> Column:
@@ -91,27 +91,30 @@ def array_images(pixels: Pixels) -> Column:
     if pixels.dtype != np.uint8 or pixels.shape[3:] not in {(), (3,)} or pixels.ndim < 3:
         message = f"images are uint8 [N, H, W] or [N, H, W, 3], not {pixels.dtype} {pixels.shape}"
         raise ValueError(message)
-    stored = Lazy(pixels, _from_array)
+    stored = DecodedImages(pixels, _from_array)
     return _column(stored, [_pixels_digest(image) for image in stored])
 
 
 def labelled(images: Column, labels: Sequence[int], *, classes: int, where: str) -> Split:
-    """Return a split of images and labels; DataError names `where` labels fit neither."""
+    """Return a split of images and labels.
+
+    Raises DataError, naming `where`, for labels that fit neither the images nor the classes.
+    """
     if len(images) != len(labels):
         raise DataError(f"{where}: {len(images)} images, but {len(labels)} labels")
     wrong = [label for label in labels if not 0 <= label < classes]
     if wrong:
-        raise DataError(f"{where}: label {wrong[0]} is none of 0..{classes - 1}")
+        raise DataError(f"{where}: label {wrong[0]} is not in 0..{classes - 1}")
     return Split({"image": images, "label": value_column([int(label) for label in labels])})
 
 
 def is_lossless(name: str) -> bool:
-    """Return whether a file's suffix says that decoding it loses nothing."""
+    """Return whether a file's suffix names a lossless format."""
     return PurePosixPath(name).suffix.lower() in LOSSLESS
 
 
 def read_image(root: Path, name: str) -> Image:
-    """Return the image of a file, RGB; DataError names it relative to `root`."""
+    """Return the image of a file, RGB. Raises DataError with its name relative to `root`."""
     try:
         encoded = (root / name).read_bytes()
     except OSError as error:
@@ -120,27 +123,27 @@ def read_image(root: Path, name: str) -> Image:
 
 
 def decode_image(encoded: bytes, name: str) -> Image:
-    """Return the image of encoded bytes, RGB: the first frame, without its alpha channel."""
+    """Return the image of encoded bytes, RGB: the first frame, without alpha channel."""
     try:
         with PIL.Image.open(BytesIO(encoded), formats=FORMATS) as image:
             image.load()
             return _rgb(image, name)
     except UNDECODABLE as error:
-        # Pillow's own message may hold a path or an address: neither is the same on a rerun.
+        # Pillow's own message may contain a path or a memory address, which change between runs.
         kind = type(error).__name__
         raise DataError(f"{name} cannot be decoded as an image ({kind}); fetch it again") from error
 
 
 def _rgb(image: Image, name: str) -> Image:
     if image.mode.startswith(("I", "F")):
-        # Pillow would clip these to 0..255 and say nothing.
+        # Pillow would clip these to 0..255 without an error.
         raise DataError(f"{name} has pixels of mode {image.mode}; save it with 8 bits a channel")
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     return image.convert("RGB")
 
 
-def _column(stored: Lazy, digests: Sequence[str]) -> Column:
+def _column(stored: DecodedImages, digests: Sequence[str]) -> Column:
     return Column(digest(["images", *digests]), "image", stored, range(len(stored)))
 
 

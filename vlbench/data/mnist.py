@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST, idx files, packed (.gz) or not. LeCun et al. 1998; arXiv:1708.07747."""
+"""MNIST and Fashion-MNIST, idx files, plain or .gz. LeCun et al. 1998; arXiv:1708.07747."""
 
 import gzip
 import math
@@ -31,6 +31,8 @@ EXPECTED = {"train": 60_000, "test": 10_000}
 
 
 class _Source(NamedTuple):
+    """One of the two data sets: its name, home page, classes and copy on the hub."""
+
     what: str
     home: str
     classes: Sequence[str]
@@ -47,17 +49,17 @@ FASHION_MNIST = _Source(
 
 
 def mnist(*, root: Path, download: bool = False) -> Data:
-    """Return MNIST, 28x28 grey: the splits of which `root` has both images and labels.
+    """Return MNIST, 28x28 grey: the splits for which `root` has both images and labels.
 
-    Where it has none, `download` has both splits come from the hub.
+    Where it has none, `download` fetches both splits from the hub.
     """
     return _load(root, MNIST, download)
 
 
 def fashion_mnist(*, root: Path, download: bool = False) -> Data:
-    """Return Fashion-MNIST, 28x28 grey: the splits of which `root` has both images and labels.
+    """Return Fashion-MNIST, 28x28 grey: the splits for which `root` has both images and labels.
 
-    Where it has none, `download` has both splits come from the hub.
+    Where it has none, `download` fetches both splits from the hub.
     """
     return _load(root, FASHION_MNIST, download)
 
@@ -85,7 +87,7 @@ def _load(root: Path, source: _Source, download: bool) -> Data:
 
 
 def _find(root: Path, stem: str) -> Path | None:
-    """Return the file, packed or not; None where there is neither."""
+    """Return the plain or the compressed file; None where both are missing."""
     paths = [root / f"{stem}-ubyte{suffix}" for suffix in ("", ".gz")]
     return next((path for path in paths if path.is_file()), None)
 
@@ -100,7 +102,7 @@ def _split(images: Path, labels: Path, classes: int) -> Split:
 
 
 def read_idx(path: Path, *, dimensions: int) -> Pixels:
-    """Return the array of an idx file of bytes; DataError for another kind, shape or length."""
+    """Return the array of an idx file of bytes. Raises DataError for another type or length."""
     content = _unpacked(path)
     magic = bytes([0, 0, 8, dimensions])
     if content[:4] != magic:

@@ -1,10 +1,11 @@
-"""Which words of a caption name which categories, by a list of fine-grained names.
+"""Words of a caption that name a category, found by a list of fine-grained names.
 
-The list is NeuralBabyTalk's `coco_class_name.txt` (Lu et al. 2018, arXiv:1803.09845): a line a
-category, first its name, then others. As there, words are compared by their lemma, and a name of
-two words goes before, and blocks, one of a single word. Where we depart: a name written as two
-words or as one is the same name; a name that says what kind the noun after it is (`train tracks`)
-and `orange` where it is a colour name nothing; and no category has to be in the image.
+The list is NeuralBabyTalk's `coco_class_name.txt` (Lu et al. 2018, arXiv:1803.09845): one line per
+category, with its name and then other names for it. As there, words are compared by their lemma,
+and a match of two words is tried first and blocks the match of either word. We depart from it in
+three points. A name matches whether it is written as one word or as two. A name that modifies the
+next noun (`train tracks`), and `orange` as a colour, name nothing. A category is matched whether or
+not the image has a box of it.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ IRREGULAR = {
     "people": "person",
     "women": "woman",
 }
-# Endings of plurals and of singulars. Only names of a list are looked up, so that more than one
-# singular may be tried: `knives` may come of `knif`, `knife`.
+# Endings of plurals and of singulars. A plural has several candidates (`knif` and `knife` for
+# `knives`), of which only those in the list of names match.
 ENDINGS = (("ves", "f"), ("ves", "fe"), ("ies", "y"), ("es", ""), ("s", ""))
 LETTERS = re.compile(r"[A-Za-z]+")
 
 
 class Token(NamedTuple):
-    """A word of a caption: its characters start..end."""
+    """A lower-case word of a caption and its characters start..end (end excluded)."""
 
     word: str
     start: int
@@ -54,13 +55,13 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassNames:
-    """The categories in the list's order, and the category of each name, of one or two words."""
+    """The categories in the order of the list, and the category of each name (one or two words)."""
 
     categories: Sequence[str]
     names: Mapping[str, str]
 
     def named(self, caption: str) -> list[Named]:
-        """Return each category with the first words that name it, in the caption's order."""
+        """Return one `Named` per category, for the first words that name it, in caption order."""
         found: dict[str, Named] = {}
         for mention in self._mentions(caption):
             found.setdefault(mention.category, mention)
@@ -68,26 +69,27 @@ class ClassNames:
 
     def _mentions(self, caption: str) -> Iterator[Named]:
         tokens = [Token(m[0].lower(), *m.span()) for m in LETTERS.finditer(caption)]
-        taken: set[int] = set()
+        used: set[int] = set()
         for i, (one, two) in enumerate(pairwise(tokens)):
             pair = f"{one.word} {two.word}"
             is_apart = caption[one.end : two.start].strip(" -") != ""
-            if is_apart or i in taken:
+            if is_apart or i in used:
                 continue
             category = self._category_of_two(pair)
             if category is not None:
-                taken |= {i, i + 1}
+                used |= {i, i + 1}
             if category:
                 yield Named(category, caption[one.start : two.end], one.start, two.end)
         for i, token in enumerate(tokens):
-            category = None if i in taken else self._category(token.word)
-            if category and not _tells_a_kind(tokens, i, category):
+            category = None if i in used else self._category(token.word)
+            if category and not _modifies_next_word(tokens, i, category):
                 yield Named(category, caption[token.start : token.end], token.start, token.end)
 
     def _category_of_two(self, pair: str) -> str | None:
-        """Return the category of two words, empty for two that name none; None: they are no name.
+        """Return the category that two words name together; None where they are not a name.
 
-        `air plane` may be in the list as `airplane`.
+        Empty for a compound that names no category (`stuffed bear`). `air plane` also matches
+        `airplane` in the list.
         """
         blocked = next((COMPOUNDS[s] for s in singulars(pair) if s in COMPOUNDS), None)
         known = self._category(pair)
@@ -100,7 +102,8 @@ class ClassNames:
 def read_class_names(file: Path, categories: Sequence[str]) -> ClassNames:
     """Return the names in a file. Raises DataError with the line that does not fit `categories`.
 
-    Names lose their blanks; the last line that has a name has it (`recliner` is a couch).
+    Blanks around names are removed. A name on several lines belongs to the last of them: `recliner`
+    is a couch.
     """
     lines = file.read_text("utf-8").rstrip("\n").split("\n")
     names: dict[str, str] = {}
@@ -117,15 +120,15 @@ def read_class_names(file: Path, categories: Sequence[str]) -> ClassNames:
 
 
 def singulars(word: str) -> list[str]:
-    """Return what a word, or the last of two, may be the plural of: first the word itself."""
+    """Return candidate singulars of a word, or of the last of two; the word itself comes first."""
     before, blank, last = word.rpartition(" ")
     found = [last, *([IRREGULAR[last]] if last in IRREGULAR else [])]
     found += [last.removesuffix(s) + ending for s, ending in ENDINGS if last.endswith(s)]
     return [before + blank + singular for singular in found]
 
 
-def _tells_a_kind(tokens: Sequence[Token], i: int, category: str) -> bool:
-    """Return whether a word tells what kind of thing another is, or what colour."""
+def _modifies_next_word(tokens: Sequence[Token], i: int, category: str) -> bool:
+    """Return whether a word only describes what follows: its kind, or its colour."""
     word = tokens[i].word
     following = tokens[i + 1].word if i + 1 < len(tokens) else ""
     if word in ARTICLED:
@@ -136,7 +139,7 @@ def _tells_a_kind(tokens: Sequence[Token], i: int, category: str) -> bool:
 
 
 def _stands_alone(tokens: Sequence[Token], i: int, following: str) -> bool:
-    """Return whether an article comes before a word (and one adjective), and no noun after it."""
+    """Return whether a word follows an article (and at most one adjective) and precedes no noun."""
     if tokens[i].word == "orange":
         if following in FRUIT:
             return True

@@ -1,4 +1,4 @@
-"""What a data set knows of each image: the columns `image`, `regions` and `picture`."""
+"""The columns `image`, `regions` and `picture`: an image, its region features, and both."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from vlbench.errors import DataError
 def pictures(
     images: Column | None, names: Sequence[str], features: RegionFeatures | None
 ) -> dict[str, Column]:
-    """Return the column `picture` of images known by `names`, and `image` and `regions` if any.
+    """Return the column `picture`, and `image` and `regions` where they are given.
 
-    Raises DataError for an image without regions.
+    `names` identify the images in `features`. Raises DataError for an image without regions.
     """
     columns = {} if images is None else {"image": images}
     if features is not None:
         lacking = [name for name in names if image_id(name) not in features]
         if lacking:
-            many = f"{len(lacking)} of {len(names)} images"
-            raise DataError(f"{features.name} has no regions of image {lacking[0]}, as of {many}")
-        stored = _Looked(features, names)
+            missing = f"missing for {len(lacking)} of {len(names)} images"
+            raise DataError(f"{features.name} has no regions of image {lacking[0]} ({missing})")
+        stored = _RegionsOfImages(features, names)
         key = digest(["regions", features.key, list(names)])
         columns["regions"] = Column(key, "value", stored, range(len(names)))
-    picture = _Pictures(columns.get("image"), columns.get("regions"))
+    picture = _PicturesOfImages(columns.get("image"), columns.get("regions"))
     key = digest(["picture", *((name, column.key) for name, column in columns.items())])
     return {**columns, "picture": Column(key, "picture", picture, range(len(names)))}
 
 
 @dataclass(frozen=True, eq=False)
-class _Looked(Sequence[Any]):
-    """Regions of images in this order, read each time they are asked for."""
+class _RegionsOfImages(Sequence[Any]):
+    """The regions of each image in this order, read on each access."""
 
     features: Mapping[str, Regions]
     names: Sequence[str]
@@ -49,8 +49,8 @@ class _Looked(Sequence[Any]):
 
 
 @dataclass(frozen=True, eq=False)
-class _Pictures(Sequence[Any]):
-    """Pictures of the images and regions that there are."""
+class _PicturesOfImages(Sequence[Any]):
+    """A Picture per image, of its image and its regions where they are given."""
 
     images: Column | None
     regions: Column | None

@@ -1,9 +1,10 @@
-"""Data as probes see it: splits of named columns, each known by the digest of its content."""
+"""Data as probes see it: splits of named columns, each identified by a digest of its content."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class Split:
         return self._length
 
     def __getitem__(self, column: str) -> Column:
-        """Return a column by its name; KeyError says which there are."""
+        """Return a column by its name; a KeyError lists the columns of this split."""
         if column not in self._columns:
             message = f"no column '{column}'; there are {', '.join(sorted(self._columns))}"
             raise KeyError(message)
@@ -75,19 +76,19 @@ class Split:
 
 
 class Splits(dict[str, Split]):
-    """Splits by name; asked for one that the source lacks, they say which there are."""
+    """Splits by name; a split that the source lacks raises DataAbsent with those it has."""
 
     def __missing__(self, name: str) -> Split:
         """Raise DataAbsent."""
-        there = ", ".join(self) or "none"
-        raise DataAbsent(f"the split '{name}' (there is {there})", "the same source", "its place")
+        present = ", ".join(self) or "no split"
+        raise DataAbsent(f"the split '{name}' (there is {present})", "the same source", "its place")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """A data set: its splits, the names of its classes, and the official rows of each split.
+    """A data set: its splits, the names of its classes, and the official number of rows per split.
 
-    A split with fewer rows than `expected` makes every result on it partial.
+    A result on a split with fewer rows than `expected` is marked partial.
     """
 
     splits: Mapping[str, Split]
@@ -95,34 +96,36 @@ class Data:
     expected: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Have splits say what is missing."""
+        """Make `splits` raise DataAbsent for a missing split."""
         object.__setattr__(self, "splits", Splits(self.splits))
 
     def digest(self) -> str:
-        """Return the digest of all content and of the rows selected, `sha256:...`."""
-        return digest(
-            {
-                split: {name: [c.key, list(c.rows)] for name, c in rows.columns.items()}
-                for split, rows in self.splits.items()
-            }
-            | {"classes": list(self.classes)}
-        )
+        """Return the digest of all columns and selected rows, `sha256:...`, from keys alone."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        columns = {
+            split: {name: [c.key, list(c.rows)] for name, c in rows.columns.items()}
+            for split, rows in self.splits.items()
+        }
+        return digest(columns | {"classes": list(self.classes)})
 
     def missing_rows(self) -> dict[str, int]:
-        """Return how many official rows each partial split lacks."""
+        """Return the number of missing rows of each partial split."""
         gaps = {n: rows - len(self.splits.get(n, ())) for n, rows in self.expected.items()}
         return {name: gap for name, gap in gaps.items() if gap > 0}
 
     def limited(self, n: int, *, seed: int = 0) -> Data:
-        """Return at most n >= 0 rows of each split, drawn with a seed, stratified by label."""
+        """Return a seeded sample of at most n >= 0 rows per split, stratified by label."""
         if n < 0:
-            raise ValueError(f"{n} rows asked of each split")
+            raise ValueError(f"{n} rows requested per split; the number is 0 or more")
         splits = {name: split.select(_draw(split, n, seed)) for name, split in self.splits.items()}
         return Data(splits=splits, classes=self.classes)
 
 
 def value_column(values: Sequence[Any], kind: str = "value") -> Column:
-    """Return a column of plain values (or texts), known by their digest."""
+    """Return a column of plain values (or texts), identified by their digest."""
     stored = list(values)
     return Column(digest(stored), kind, stored, range(len(stored)))
 
@@ -133,11 +136,11 @@ def labels(split: Split) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def _draw(split: Split, n: int, seed: int) -> list[int]:
-    """Return n row numbers, ascending: seeded, each label's share as in the whole split."""
+    """Return n row numbers, ascending: a seeded sample with the label fractions of the split."""
     order = np.random.default_rng(seed).permutation(len(split))
     by_label = labels(split)[order] if "label" in split.columns else np.zeros(len(split), int)
     place = np.zeros(len(split))
     for label in np.unique(by_label):
-        mine = by_label == label
-        place[mine] = (np.arange(mine.sum()) + 0.5) / mine.sum()
+        has_label = by_label == label
+        place[has_label] = (np.arange(has_label.sum()) + 0.5) / has_label.sum()
     return sorted(order[np.lexsort((by_label, place))][:n].tolist())

@@ -3,15 +3,12 @@
 Netzer et al. 2011, Reading Digits in Natural Images with Unsupervised Feature Learning.
 """
 
-import importlib
 import struct
 import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.io import loadmat
-from scipy.io.matlab import MatReadError
 
 from vlbench.data import hub_sets
 from vlbench.data.images import DIGITS, array_images, file_images, labelled
@@ -22,9 +19,8 @@ HOME = "ufldl.stanford.edu/housenumbers"
 CROPS = {"train": 73_257, "test": 26_032}
 NUMBERS = {"train": 33_402, "test": 13_068}
 
-# What scipy and h5py raise for files that are cut off or are no MATLAB files.
+# What scipy (beside its MatReadError) and h5py raise for truncated files and other formats.
 UNREADABLE = (
-    MatReadError,
     OSError,
     ValueError,
     TypeError,
@@ -39,6 +35,8 @@ UNREADABLE = (
 
 
 class _Number(NamedTuple):
+    """A picture of a house number: its file, and a box and a label per digit."""
+
     name: str
     boxes: list[list[float]]
     labels: list[int]
@@ -47,17 +45,17 @@ class _Number(NamedTuple):
 def svhn(*, root: Path, download: bool = False) -> Data:
     """Return the cropped digits, 32x32, of `train_32x32.mat` and `test_32x32.mat`.
 
-    Where `root` has neither, `download` has both come from the hub.
+    Where `root` has neither, `download` fetches both from the hub.
     """
-    there = {split: root / f"{split}_32x32.mat" for split in CROPS}
-    there = {split: path for split, path in there.items() if path.is_file()}
-    if not there:
+    paths = {split: root / f"{split}_32x32.mat" for split in CROPS}
+    paths = {split: path for split, path in paths.items() if path.is_file()}
+    if not paths:
         where = f"{root}/{{train,test}}_32x32.mat"
         absent = DataAbsent("SVHN (cropped digits)", f"the hub (--download) or {HOME}", where)
         if not download:
             raise absent
         return hub_sets.from_hub(hub_sets.SVHN, absent, expected=CROPS, classes=DIGITS)
-    splits = {split: _crops(path) for split, path in there.items()}
+    splits = {split: _crops(path) for split, path in paths.items()}
     expected = {split: CROPS[split] for split in splits}
     return Data(splits=splits, classes=DIGITS, expected=expected)
 
@@ -65,30 +63,33 @@ def svhn(*, root: Path, download: bool = False) -> Data:
 def svhn_numbers(*, root: Path) -> Data:
     """Return whole pictures of house numbers: columns image, boxes and labels.
 
-    `boxes` are [left, top, right, bottom] in pixels as annotated, one a digit, some of them
-    beyond the picture; `labels` the digits, 0..9, in the same order. Needs h5py.
+    `boxes` has one [left, top, right, bottom] per digit, in pixels as annotated; some reach beyond
+    the picture. `labels` has the digits, 0..9, in the same order. Needs h5py.
     """
-    there = {split: root / split for split in NUMBERS}
-    there = {s: folder for s, folder in there.items() if (folder / "digitStruct.mat").is_file()}
-    if not there:
+    folders = {split: root / split for split in NUMBERS}
+    folders = {s: folder for s, folder in folders.items() if (folder / "digitStruct.mat").is_file()}
+    if not folders:
         where = f"{root}/{{train,test}}/digitStruct.mat and the PNG files beside it"
         raise DataAbsent("SVHN (full numbers)", HOME, where)
-    splits = {split: _numbers(folder) for split, folder in there.items()}
+    splits = {split: _numbers(folder) for split, folder in folders.items()}
     expected = {split: NUMBERS[split] for split in splits}
     return Data(splits=splits, classes=DIGITS, expected=expected)
 
 
 def _crops(path: Path) -> Split:
-    """Return a split of X, uint8 [32, 32, 3, N], and y, [N, 1], where 10 stands for the digit 0."""
+    """Return a split of X, uint8 [32, 32, 3, N], and y, [N, 1], in which 10 means the digit 0."""
+    from scipy.io import loadmat  # noqa: PLC0415 - takes a second, other loaders need none
+    from scipy.io.matlab import MatReadError  # noqa: PLC0415 - see above
+
     try:
         content = loadmat(path, variable_names=["X", "y"])
         pixels, labels = content["X"], content["y"].ravel().tolist()
-    except UNREADABLE as error:
+    except (MatReadError, *UNREADABLE) as error:
         raise _unreadable(path.name, error) from error
     if pixels.dtype != np.uint8 or pixels.shape[:-1] != (32, 32, 3):
         message = f"X is {pixels.dtype} {pixels.shape}, not uint8 [32, 32, 3, N]"
         raise DataError(f"{path.name}: {message}")
-    # Each image's pixels side by side: read across the array, one costs thousands of cache misses.
+    # One image's pixels side by side: reading them across the array misses the cache each time.
     images = array_images(np.ascontiguousarray(pixels.transpose(3, 0, 1, 2)))
     return labelled(images, _digits(path.name, labels), classes=10, where=path.name)
 
@@ -108,7 +109,7 @@ def _digit_struct(path: Path) -> list[_Number]:
     """Return the records of a MATLAB 7.3 (HDF5) file, in its order."""
     where = f"{path.parent.name}/{path.name}"
     try:
-        h5py = importlib.import_module("h5py")
+        import h5py  # type: ignore[import-untyped]  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
         raise DataError(f"{where} needs h5py to be read; pip install h5py") from error
     try:
@@ -128,7 +129,7 @@ def _number(file: Any, name: Any, bbox: Any, where: str) -> _Number:
 
 
 def _values(file: Any, field: Any) -> list[float]:
-    """Return a field's numbers: MATLAB stores one as it is, several as references."""
+    """Return a field's numbers: MATLAB stores a single one as it is and several as references."""
     stored = field[:].ravel()
     return [float(v if len(stored) == 1 else file[v][0, 0]) for v in stored]
 
@@ -136,10 +137,10 @@ def _values(file: Any, field: Any) -> list[float]:
 def _digits(where: str, labels: list[float]) -> list[int]:
     wrong = [label for label in labels if label not in range(1, 11)]
     if wrong:
-        raise DataError(f"{where}: label {wrong[0]} is none of 1..10")
+        raise DataError(f"{where}: label {wrong[0]} is not in 1..10")
     return [int(label) % 10 for label in labels]
 
 
 def _unreadable(where: str, error: Exception) -> DataError:
-    message = f"{where} is no file of SVHN ({type(error).__name__}); fetch it again"
+    message = f"{where} is not a file of SVHN ({type(error).__name__}); fetch it again"
     return DataError(message)

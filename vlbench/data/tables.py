@@ -1,4 +1,4 @@
-"""Rows as Arrow, of which values are made when asked for."""
+"""Rows in Arrow, and columns whose values are made from them when they are read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
@@ -14,13 +15,31 @@ import pyarrow as pa
 from vlbench.data.records import Column
 from vlbench.digests import digest
 
+# How many rows are turned into Arrow at once. The digests depend on it: see `ColumnDigests`.
+BATCH = 500
 
-@dataclass(frozen=True)
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
 class Table:
-    """Rows on disk, and the digest of each column's content (of an image: of its pixels)."""
+    """Rows that `open_rows` returns as an Arrow table: called once, when a value is first read.
 
-    rows: Any
+    `digests` has the digest of each column's content (of images, of their pixels).
+    """
+
+    open_rows: Callable[[], Any]
+    length: int
     digests: Mapping[str, str]
+
+    @cached_property
+    def rows(self) -> Any:
+        """Return the Arrow table."""
+        return self.open_rows()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the opened rows: another process opens them itself."""
+        return {name: value for name, value in vars(self).items() if name != "rows"}
 
     def values(self, column: str) -> list[Any]:
         """Return all values of a column."""
@@ -29,8 +48,8 @@ class Table:
 
 
 @dataclass(frozen=True, eq=False)
-class Stored(Sequence[Any]):
-    """Values made of the columns of one row each time they are asked for, and not kept."""
+class RowValues(Sequence[Any]):
+    """One value per row, made from some of its columns on each access and not kept."""
 
     table: Table
     columns: tuple[str, ...]
@@ -38,7 +57,7 @@ class Stored(Sequence[Any]):
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return int(self.table.rows.num_rows)
+        return self.table.length
 
     def __getitem__(self, i: Any) -> Any:
         """Return value i, or the list of values of a slice."""
@@ -47,23 +66,44 @@ class Stored(Sequence[Any]):
         return self.make(*(self.table.rows.column(name)[i].as_py() for name in self.columns))
 
 
-def in_memory(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Table:
+class ColumnDigests:
+    """Digests of the contents of columns, updated with one batch of rows after the other.
+
+    Batches of other sizes give other digests.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._sums = {name: hashlib.sha256() for name in names}
+
+    def update(self, batch: Sequence[Row]) -> None:
+        """Add the rows of a batch."""
+        for name, column in self._sums.items():
+            column.update(json.dumps([row[name] for row in batch]).encode())
+
+    def result(self) -> dict[str, str]:
+        """Return the digest of each column, `sha256:...`."""
+        return {name: f"sha256:{column.hexdigest()}" for name, column in self._sums.items()}
+
+
+def in_memory(rows: Iterable[Row], schema: pa.Schema) -> Table:
     """Return rows as a table in memory, a fraction of their size as Python objects."""
     batches: list[pa.Table] = []
-    sums = {name: hashlib.sha256() for name in schema.names}
-    left = iter(rows)
-    while batch := list(islice(left, 500)):
-        for name, sum_ in sums.items():
-            sum_.update(json.dumps([row[name] for row in batch]).encode())
+    digests = ColumnDigests(schema.names)
+    remaining = iter(rows)
+    while batch := list(islice(remaining, BATCH)):
+        digests.update(batch)
         batches.append(pa.Table.from_pylist(batch, schema))
     table = pa.concat_tables(batches) if batches else schema.empty_table()
-    digests = {name: f"sha256:{sum_.hexdigest()}" for name, sum_ in sums.items()}
-    return Table(table.combine_chunks(), digests)
+    return Table(partial(_same, table.combine_chunks()), table.num_rows, digests.result())
 
 
-def made(
-    table: Table, made_of: Sequence[str], make: Callable[..., Any], kind: str = "value"
+def column_from(
+    table: Table, names: Sequence[str], make: Callable[..., Any], kind: str = "value"
 ) -> Column:
-    """Return a column whose values are made of some of a table's columns when asked for."""
-    key = digest([kind, *(table.digests[name] for name in made_of)])
-    return Column(key, kind, Stored(table, tuple(made_of), make), range(table.rows.num_rows))
+    """Return a column whose values `make` computes from these columns of a table."""
+    key = digest([kind, *(table.digests[name] for name in names)])
+    return Column(key, kind, RowValues(table, tuple(names), make), range(table.length))
+
+
+def _same(table: pa.Table) -> pa.Table:
+    return table

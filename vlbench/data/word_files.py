@@ -1,4 +1,4 @@
-"""Small files of words: the visual word of each class, questions of analogy, judged word pairs."""
+"""Small word files: the visual word of each class, analogy questions, and judged word pairs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Question(NamedTuple):
 
 
 def read_visual_words(path: Path) -> dict[str, str]:
-    """Return the word of each class, lower-case; the class by its wnid. Raises DataError."""
+    """Return the lower-case word of each class by its wnid. Raises DataError."""
     found = {}
     for number, line in enumerate(_lines(path), 1):
         wnid, tab, word = line.partition("\t")
@@ -43,7 +43,7 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def read_pairs(path: Path) -> list[tuple[str, str]]:
-    """Return the pairs of a file of two words and a judgement, tabs between. Raises DataError."""
+    """Return the word pairs of a file of lines `word, tab, word, tab, number`. Raises DataError."""
     found = []
     for number, line in enumerate(_lines(path), 1):
         parts = line.split("\t")
@@ -57,7 +57,7 @@ def read_pairs(path: Path) -> list[tuple[str, str]]:
 
 
 def _lines(path: Path) -> list[str]:
-    """Return the lines of a small file of words. Raises DataError where it is no UTF-8."""
+    """Return the lines of a small file of words. Raises DataError where it is not UTF-8."""
     try:
         return path.read_text("utf-8").rstrip("\n").split("\n")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Where the words of a text stand in it."""
+"""Positions of words in a text, and of the tokens that overlap them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vlbench.errors import DataError
 
 
 def word_spans(text: str, words: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the characters of each word. Raises DataError where a text lacks one."""
+    """Return the characters (start, stop) of each word. Raises DataError for a missing word."""
     spans, start = [], 0
     for word in words:
         place = text.find(word, start)
@@ -20,10 +20,10 @@ def word_spans(text: str, words: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def tokens_at(spans: Sequence[tuple[int, int]], start: int, stop: int) -> list[int]:
-    """Return the tokens at `spans` that overlap characters start..stop (stop excluded)."""
+    """Return the indices of the `spans` that overlap characters start..stop (stop excluded)."""
     return [t for t, (left, right) in enumerate(spans) if left < stop and start < right]
 
 
 def last_token(spans: Sequence[tuple[int, int]], start: int, stop: int) -> int | None:
-    """Return the last token of the word at these characters; None where it has none."""
+    """Return the index of the last span that overlaps start..stop; None where none does."""
     return next(reversed(tokens_at(spans, start, stop)), None)

@@ -1,6 +1,6 @@
 """The engine: devices, processes, batches and the store of what models have computed."""
 
 from vlbench.engine.engine import Engine
-from vlbench.engine.progress import Progress, Silence
+from vlbench.engine.progress import NoProgress, Progress
 
-__all__ = ["Engine", "Progress", "Silence"]
+__all__ = ["Engine", "NoProgress", "Progress"]

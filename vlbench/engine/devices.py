@@ -12,7 +12,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 NEVER = 2**31 - 1
 
 
-def settle(device: torch.device) -> None:
+def set_up(device: torch.device) -> None:
     """Make float32 mean float32 on a GPU, and stop a CPU from fetching its memory anew each batch.
 
     TF32, which a GPU uses for convolutions unasked, keeps 10 bits of the mantissa. Some of cuDNN's

@@ -10,15 +10,13 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-import vlbench
-from vlbench.capabilities import offered
 from vlbench.data.records import Column
-from vlbench.digests import digest, source_digest
-from vlbench.engine.passes import Apply, Compute, Encode, Place
+from vlbench.engine.keys import Identities, features_key, map_key, once_key
+from vlbench.engine.passes import Apply, Compute, Encode
 from vlbench.engine.processes import Processes
-from vlbench.engine.progress import Progress, Silence
+from vlbench.engine.progress import NoProgress, Progress
+from vlbench.engine.settings import ComputeSettings
 from vlbench.engine.store import Store, owned
-from vlbench.engine.tuning import tuned
 
 # Rows that are computed and stored together: what a killed run loses at most.
 SHARD = 256
@@ -31,7 +29,7 @@ Item = TypeVar("Item")
 
 
 class Engine:
-    """Devices, batches, processes and the store, so that probes need not know of them.
+    """Runs models on columns, so that probes need not know of devices, batches or the store.
 
     A column is cut into shards and a shard into batches at fixed positions of the stored column,
     whatever the store already has and however many processes there are: what is computed does not
@@ -40,38 +38,34 @@ class Engine:
 
     def __init__(
         self,
-        place: Place,
+        settings: ComputeSettings,
         *,
         store: Store | None = None,
-        identities: Mapping[int, str] | None = None,
+        identities: Identities | None = None,
         progress: Progress | None = None,
         processes: Processes | None = None,
     ) -> None:
-        """Take what `id(adapter)` is known as: models without an identity are never stored."""
-        self.place = place
+        """Take the identity of each live adapter under its `id`, empty where it has none."""
+        self.settings = settings
         self._store = store
         self._identities = identities or {}
-        self._progress = progress or Silence()
+        self._progress = progress or NoProgress()
         self._processes = processes or Processes(cpu=True)
 
     @classmethod
     def for_tests(cls) -> Engine:
         """Return an engine on the CPU that stores nothing."""
-        return cls(Place(torch.device("cpu")))
+        return cls(ComputeSettings(torch.device("cpu")))
 
     @property
     def device(self) -> torch.device:
         """Where adapters live and probes compute."""
-        return self.place.device
+        return self.settings.device
 
     @property
     def is_main(self) -> bool:
         """Whether this process is the one that writes."""
         return self._processes.is_main
-
-    def knows(self, model: Any) -> bool:
-        """Whether a model has an identity: one without may stand in no key."""
-        return id(model) in self._identities
 
     def features(self, encode: Callable[[Any], Tensor], column: Column) -> Tensor:
         """Return float32 [N, D], on the CPU: an adapter's bound method over a column.
@@ -79,11 +73,9 @@ class Engine:
         Images pass through the adapter's `preprocess` first. Raises ValueError for an output of
         another shape and for NaN or infinite values, with the row.
         """
-        if self.place.batch_size is None and column.kind == "image" and len(column):
-            (self.place, *_) = self._processes.attempt(partial(tuned, self.place, encode, column))
-        compute = Encode(encode, column, self.place)
-        identity = self._identities.get(id(compute.adapter))
-        key = digest([identity, compute.name, column.key]) if identity else None
+        compute = Encode(encode, column, self.settings)
+        identity = self._identities.get(id(compute.adapter), "")
+        key = features_key(identity, compute, compute.name, column) if self._store else None
         out: Tensor | None = None
         self._progress.start(f"{compute.name} on {column.kind}s", len(column))
         for places, values in self._shards(key, column.rows, compute):
@@ -100,21 +92,22 @@ class Engine:
         key: Mapping[str, Any] | None = None,
         one_by_one: bool = False,
     ) -> list[Any]:
-        """Return one output an example, in order: `function` gets a list of values a column.
+        """Return one output per example, in order: `function` gets one list of values per column.
 
-        Where an example takes long, `one_by_one` hands it to a process, and stores it, alone.
-        Outputs are stored only under a key of plain values, which must name all that they depend
-        on besides the columns and the function's own file (a model stands for its identity, and
-        nothing is stored of one that has none).
+        Where an example takes long, `one_by_one` computes, and stores, each by itself. Outputs are
+        stored only under a key, of plain values, tensors and live models, that names all that they
+        depend on besides the columns and the code that the function reaches. What depends on a
+        model without an identity is not stored.
         """
         rows = range(len(columns[0]))
-        code, known = source_digest(function), self._known(key or {})
-        parts = [known, [[c.key, list(c.rows)] for c in columns], code, vlbench.__version__]
-        stored = digest(parts) if known and code else None
+        compute = Apply(function, columns, self.settings)
+        stored = None
+        if self._store and key:
+            stored = map_key([compute, function], columns, key, self._identities)
         outputs: list[Any] = [None] * len(rows)
         self._progress.start(getattr(function, "__name__", "map"), len(rows))
         shard = 1 if one_by_one else SHARD
-        for places, values in self._shards(stored, rows, Apply(function, columns), shard):
+        for places, values in self._shards(stored, rows, compute, shard):
             for place, value in zip(places, values, strict=True):
                 outputs[place] = value
         return outputs
@@ -122,12 +115,11 @@ class Engine:
     def once(self, key: Mapping[str, Any], build: Callable[[], Any]) -> Any:
         """Return what `build` made for this key, now or in an earlier run of the same code.
 
-        The main process builds; the others get what it built. The key names all that the value
-        depends on, the file that defines `build` apart; a model in it stands for its identity. The
+        The main process builds; the others get what it built. The key, of plain values, tensors and
+        live models, names all that the value depends on besides the code that `build` reaches. The
         value is made of tensors and plain values.
         """
-        code, known = source_digest(build), self._known(key)
-        stored = digest([known, code, vlbench.__version__]) if known and code else None
+        stored = once_key(build, key, self._identities) if self._store else None
 
         def load_or_build() -> Any:
             if not self.is_main:
@@ -142,7 +134,7 @@ class Engine:
         return self._processes.attempt(load_or_build)[0]["value"]
 
     def watched(self, what: str, items: Iterable[Item], total: int) -> Iterator[Item]:
-        """Yield the items, and show how many of them are done: for work that is no pass."""
+        """Yield the items and show how many are done: for work that is no pass over data."""
         self._progress.start(what, total)
         for item in items:
             yield item
@@ -151,11 +143,6 @@ class Engine:
     def copy(self, module: Module) -> Module:
         """Return a copy that a probe may train, so that the live adapter never changes."""
         return copy.deepcopy(module)
-
-    def _known(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return a key with models' identities in place of models; None where one has none."""
-        known = {name: self._identities.get(id(value), value) for name, value in key.items()}
-        return None if any(offered(type(value)) for value in known.values()) else known
 
     def _shards(
         self, key: str | None, rows: Sequence[int], compute: Compute, shard: int = SHARD
@@ -170,7 +157,7 @@ class Engine:
         missing = {n: self._missing(key, n, wanted[n]) for n in mine}
         # One stream for the whole pass, so that loader workers start once and run ahead.
         stream = iter(
-            compute([b for n in mine for b in batches(missing[n], self.place.rows_at_once)])
+            compute([b for n in mine for b in batches(missing[n], self.settings.rows_per_batch)])
         )
         for first in range(0, len(numbers), size):
             turn = numbers[first : first + size]
@@ -202,7 +189,7 @@ class Engine:
     ) -> dict[int, Any]:
         """Return the outputs of one shard by row: what is stored, and from the stream the rest."""
         outputs = self._stored(key, number)
-        for _ in batches(missing, self.place.rows_at_once):
+        for _ in batches(missing, self.settings.rows_per_batch):
             rows, values = next(stream)
             outputs.update(zip(rows, values, strict=True))
             self._advance(len(rows))

@@ -1,73 +1,55 @@
-"""Adapters made and known: from a model's line to an object, and what it computes with."""
+"""Fingerprints of live adapters: what identifies their code, arguments and weights."""
 
 from __future__ import annotations
 
-import ast
-import importlib.metadata
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-import vlbench
-from vlbench.digests import digest, source_digest, source_text
+from vlbench.digests import digest
+from vlbench.identity import code_digest, source_digest
 
-# What a module keeps its weights and its parts in, which are counted by themselves.
+# Where a module keeps its weights and its parts, which are counted by themselves.
 APART = {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
 
-# What any adapter computes with, imported by it or not.
-ALWAYS = ("torch", "numpy", "PIL")
 
+class LiveModel(NamedTuple):
+    """A live adapter with its source, its weights' digest, and the identity of its outputs.
 
-class Known(NamedTuple):
-    """A live adapter and what it is known by, for the store and for a row's provenance."""
+    The identity digests all that its outputs depend on; it is empty where that is unknown.
+    """
 
     adapter: Any
     source: str
     weights: str
     identity: str
-    libraries: Mapping[str, str]
 
 
-def know(
-    adapter: Any, params: Mapping[str, Any] | None, device: torch.device, dtype: torch.dtype
-) -> Known:
-    """Return a live adapter with its digests; `identity` is what its outputs are stored under.
+def identified(
+    adapter: Any, arguments: Mapping[str, Any] | None, device: torch.device, dtype: torch.dtype
+) -> LiveModel:
+    """Return a live adapter with its digests.
 
-    `params` are the arguments that vlbench made it with; None for an object made by hand. Such an
-    object has no identity where nothing vouches for it, that is where its attributes cannot be
-    digested and it has no `fingerprint`: its outputs are never stored.
+    `arguments` are those that vlbench made it with; None for an object made by hand. Such an object
+    has no identity where its attributes cannot be digested and it has no `fingerprint`: its outputs
+    are never stored.
     """
-    code = source_digest(type(adapter))
-    source = f"{type(adapter).__qualname__} {code or 'of no file'}"
-    weights = weights_digest(adapter)
-    libraries = library_versions([type(adapter)])
-    known_by = None if code is None else _own_attributes(adapter) if params is None else params
-    ours = [vlbench.__version__, _own_modules(type(adapter))]
-    parts = [source, known_by, weights, str(dtype), device.type, libraries, ours]
-    identity = "" if known_by is None else digest(parts)
-    return Known(adapter, source, weights, identity, libraries)
+    kind, weights = type(adapter), weights_digest(adapter)
+    code = code_digest(kind)
+    source = f"{kind.__qualname__} {source_digest(kind) or 'of no file'}"
+    made_of = _own_attributes(adapter) if arguments is None else arguments
+    known = code is not None and made_of is not None
+    parts = [kind.__qualname__, code, made_of, weights, str(dtype), device.type]
+    return LiveModel(adapter, source, weights, digest(parts) if known else "")
 
 
 def contents(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments with what each path holds in place of the path."""
-    return {key: _each(_as_path, value) for key, value in params.items()}
-
-
-def shown_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments as a row shows them: no local path, only file names."""
-    return {key: _each(_shown, value) for key, value in params.items()}
-
-
-def shown_weights(params: Mapping[str, Any], weights: str) -> str:
-    """Return what a row says of the weights: their digest, or `random:<seed>`."""
-    random = params.get("weights") == "random"
-    return f"random:{params.get('init_seed', 0)}" if random else weights
+    return {key: each_value(as_path, value) for key, value in params.items()}
 
 
 def weights_digest(adapter: Any) -> str:
@@ -78,34 +60,21 @@ def weights_digest(adapter: Any) -> str:
     return digest(dict(_weights("", getattr(adapter, "__dict__", {}))))
 
 
-def library_versions(things: Iterable[Any]) -> dict[str, str]:
-    """Return the version of each installed library that the things' files import, and torch's."""
-    names = set(ALWAYS)
-    for thing in things:
-        names |= {name.partition(".")[0] for name in _imports(source_text(thing))}
-    found = {name: _version(name) for name in sorted(names)}
-    return {name: version for name, version in found.items() if version}
-
-
-def _each(change: Callable[[Any], Any], value: Any) -> Any:
+def each_value(change: Callable[[Any], Any], value: Any) -> Any:
     """Return a value changed, or each of those in a list or a mapping."""
     if isinstance(value, dict):
-        return {key: _each(change, item) for key, item in value.items()}
-    return [_each(change, item) for item in value] if isinstance(value, list) else change(value)
+        return {key: each_value(change, item) for key, item in value.items()}
+    return (
+        [each_value(change, item) for item in value] if isinstance(value, list) else change(value)
+    )
 
 
-def _as_path(value: Any) -> Any:
+def as_path(value: Any) -> Any:
     """Return a text as a path where it is written like one and something lies there."""
     if isinstance(value, str) and value:
         with suppress(OSError):  # too long to be a path
             return Path(value) if Path(value).exists() else value
     return value if not isinstance(value, Path) or value.exists() else str(value)
-
-
-def _shown(value: Any) -> Any:
-    local = isinstance(value, str) and (Path(value).is_absolute() or value[:1] in {"~", "."})
-    written = local or isinstance(value, Path) or isinstance(_as_path(value), Path)
-    return Path(value).name if written else value
 
 
 def _own_attributes(adapter: Any) -> dict[str, Any] | None:
@@ -142,8 +111,8 @@ def _part(module: torch.nn.Module) -> Any:
 
 
 def _code(kind: type) -> str:
-    """Return a class's name with the digest of its file. Raises TypeError without a file."""
-    code = source_digest(kind)
+    """Return a class's name with the digest of its code. Raises TypeError without a file."""
+    code = code_digest(kind)
     if code is None:
         raise TypeError(f"cannot digest {kind.__qualname__}, which no file defines")
     return f"{kind.__qualname__} {code}"
@@ -161,32 +130,3 @@ def _weights(path: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from _weights(f"{path}.{i}", inner)
     elif isinstance(value, torch.Tensor | np.ndarray):
         yield path, value
-
-
-def _imports(source: str) -> Iterator[str]:
-    """Yield the modules that a source file imports, or imports names from, and `module.name`."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def _own_modules(adapter: type) -> dict[str, str | None]:
-    """Return the source digest of each module of vlbench that an adapter's file imports."""
-    named = {name for name in _imports(source_text(adapter)) if name.startswith("vlbench.")}
-    return {name: source_digest(sys.modules[name]) for name in sorted(named) if name in sys.modules}
-
-
-def _version(package: str) -> str:
-    """Return an installed package's version; empty for the standard library and vlbench."""
-    if package in sys.stdlib_module_names or package == "vlbench":
-        return ""
-    distributions = _distributions().get(package, [])
-    return importlib.metadata.version(distributions[0]) if distributions else ""
-
-
-@cache
-def _distributions() -> Mapping[str, list[str]]:
-    return importlib.metadata.packages_distributions()

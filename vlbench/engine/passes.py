@@ -1,34 +1,25 @@
-"""Passing rows through a model or a function, batch by batch; what the engine's passes share."""
+"""Passes: rows of columns through a model or a function, batch by batch."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from vlbench.data.records import Column
+from vlbench.engine.settings import ComputeSettings
 from vlbench.errors import VlbenchError
 
-
-class Place(NamedTuple):
-    """Where the engine computes, how many rows at a time, and in which layout."""
-
-    device: torch.device
-    batch_size: int | None = 32  # None: to be measured
-    workers: int = 0
-    channels_last: bool = False
-
-    @property
-    def rows_at_once(self) -> int:
-        """The batch size; what is never measured, such as texts, has the usual one."""
-        return self.batch_size or 32
+# Kinds of columns whose values are decoded images, which workers load.
+DECODED = frozenset({"image", "picture"})
 
 
 class Compute(Protocol):
-    """Turns batches of row numbers into outputs, one a row."""
+    """Turns batches of row numbers into outputs, one per row."""
 
     def __call__(self, batches: list[list[int]]) -> Iterator[tuple[list[int], Sequence[Any]]]:
         """Yield each batch's rows with their outputs."""
@@ -38,34 +29,29 @@ class Compute(Protocol):
 class Encode:
     """Passes rows of a column through an adapter's method that returns float32 [N, D]."""
 
-    def __init__(self, encode: Callable[[Any], Tensor], column: Column, place: Place) -> None:
+    def __init__(
+        self, encode: Callable[[Any], Tensor], column: Column, settings: ComputeSettings
+    ) -> None:
         self.adapter: Any = getattr(encode, "__self__", encode)
         self.name = getattr(encode, "__name__", "features")
         self._encode = encode
-        self._place = place
+        self._settings = settings
         prepare = self.adapter.preprocess if column.kind == "image" else None
-        self._rows = _Rows(column, prepare)
+        self._rows = _Preprocessed(column, prepare)
 
     @torch.no_grad()
     def __call__(self, batches: list[list[int]]) -> Iterator[tuple[list[int], Sequence[Any]]]:
         """Yield each batch's rows with their outputs, float32 on the CPU, checked."""
-        loader = DataLoader(
-            self._rows,
-            batch_size=None,
-            sampler=batches,
-            num_workers=min(self._place.workers, len(batches)),
-            pin_memory=self._place.device.type == "cuda",
-            generator=torch.Generator(),  # its own: torch's global one must stay as it is
-        )
-        for rows, values in zip(batches, loader, strict=True):
-            if isinstance(values, Exception):
-                raise values
+        on_gpu = self._settings.device.type == "cuda"
+        for rows, values in _loaded(self._rows, batches, self._settings.workers, pinned=on_gpu):
             yield rows, list(self._checked(rows, self._outputs(values)))
 
     def _outputs(self, values: Any) -> Tensor:
         if isinstance(values, Tensor):
-            pixels = values.to(self._place.device, non_blocking=True)
-            layout = torch.channels_last if self._place.channels_last else torch.contiguous_format
+            pixels = values.to(self._settings.device, non_blocking=True)
+            layout = (
+                torch.channels_last if self._settings.channels_last else torch.contiguous_format
+            )
             return self._encode(pixels.contiguous(memory_format=layout))
         if not isinstance(values[0], Tensor):
             return self._encode(values)
@@ -75,7 +61,7 @@ class Encode:
         return self._by_size(values)
 
     def _by_size(self, values: list[Tensor]) -> Tensor:
-        """Return outputs in order where pixels differ in size: one batch a size."""
+        """Return outputs in order where pixels differ in size: one batch per size."""
         groups: dict[torch.Size, list[int]] = {}
         for i, value in enumerate(values):
             groups.setdefault(value.shape, []).append(i)
@@ -99,7 +85,55 @@ class Encode:
         return values
 
 
-class _Rows(Dataset[Any]):
+class Apply:
+    """Passes rows of several columns through a function that returns one output per row."""
+
+    def __init__(
+        self,
+        function: Callable[..., Sequence[Any]],
+        columns: Sequence[Column],
+        settings: ComputeSettings,
+    ) -> None:
+        self._function = function
+        self._rows = _Images([column for column in columns if column.kind in DECODED])
+        self._columns = columns
+        self._settings = settings
+
+    @torch.no_grad()
+    def __call__(self, batches: list[list[int]]) -> Iterator[tuple[list[int], Sequence[Any]]]:
+        """Yield each batch's rows with what the function returned for them."""
+        workers = self._settings.workers if self._rows.columns else 0
+        for rows, packed in _loaded(self._rows, batches, workers):
+            images = iter(_unpacked(packed))
+            values = [
+                next(images) if column.kind in DECODED else [column[row] for row in rows]
+                for column in self._columns
+            ]
+            outputs = self._function(*values)
+            if len(outputs) != len(rows):
+                raise ValueError(f"{len(outputs)} outputs for {len(rows)} rows")
+            yield rows, outputs
+
+
+def _loaded(
+    rows: Dataset[Any], batches: list[list[int]], workers: int, *, pinned: bool = False
+) -> Iterator[tuple[list[int], Any]]:
+    """Yield each batch's rows with their loaded values; `workers` processes load them."""
+    loader = DataLoader(
+        rows,
+        batch_size=None,
+        sampler=batches,
+        num_workers=min(workers, len(batches)),
+        pin_memory=pinned,
+        generator=torch.Generator(),  # its own: torch's global one must stay as it is
+    )
+    for batch, values in zip(batches, loader, strict=True):
+        if isinstance(values, Exception):
+            raise values
+        yield batch, values
+
+
+class _Preprocessed(Dataset[Any]):
     """Batches of a stored column, preprocessed; runs in loader workers, so errors are values."""
 
     def __init__(self, column: Column, prepare: Callable[[Any], Tensor] | None) -> None:
@@ -114,6 +148,28 @@ class _Rows(Dataset[Any]):
             return error
 
 
+class _Images(Dataset[Any]):
+    """Batches of selected rows of image columns; runs in loader workers, so errors are values.
+
+    A worker pickles a batch as a whole: of many small tensors, each would hold a file of shared
+    memory open.
+    """
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.columns = columns
+
+    def __getitem__(self, rows: list[int]) -> Any:
+        try:
+            values = [[column[row] for row in rows] for column in self.columns]
+            return pickle.dumps(values) if get_worker_info() else values
+        except (VlbenchError, OSError, ValueError) as error:
+            return error
+
+
+def _unpacked(values: Any) -> Any:
+    return pickle.loads(values) if isinstance(values, bytes) else values  # noqa: S301 - our worker's
+
+
 def stack(values: list[Tensor]) -> Tensor | list[Tensor]:
     """Return tensors of one shape as one, which leaves a worker faster than many do."""
     return torch.stack(values) if len({value.shape for value in values}) == 1 else values
@@ -124,20 +180,3 @@ def _pixels(value: Any) -> Tensor:
         found = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value)
         raise ValueError(f"preprocess gave {found}; wanted float32 [3, H, W] in [0, 1]")
     return value
-
-
-class Apply:
-    """Passes rows of several columns through a function that returns one output a row."""
-
-    def __init__(self, function: Callable[..., Sequence[Any]], columns: Sequence[Column]) -> None:
-        self._function = function
-        self._columns = columns
-
-    @torch.no_grad()
-    def __call__(self, batches: list[list[int]]) -> Iterator[tuple[list[int], Sequence[Any]]]:
-        """Yield each batch's rows with what the function returned for them."""
-        for rows in batches:
-            outputs = self._function(*[[column[row] for row in rows] for column in self._columns])
-            if len(outputs) != len(rows):
-                raise ValueError(f"{len(outputs)} outputs for {len(rows)} rows")
-            yield rows, outputs

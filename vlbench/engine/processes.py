@@ -1,7 +1,7 @@
-"""Several processes that run the same program, and the one place where they talk.
+"""Processes that run the same program, and the one place where they communicate.
 
-All of them take every turn: whoever fails says so in place of what the others wait for, so that all
-end at once, for the same reason. The only import of accelerate.
+All processes take part in every exchange. A process that fails sends its error in place of its
+message, so that all raise the same error at once. The only import of accelerate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Ended(NamedTuple):
 
 
 class EndedElsewhere(Exception):  # noqa: N818 - says what happened; may be nobody's error
-    """Work that all processes have agreed to end, and how."""
+    """Work that another process ended, so that all processes end it, and how it ended."""
 
     def __init__(self, ended: Ended) -> None:
         super().__init__(ended.value)
@@ -79,7 +79,7 @@ class Processes:
         return self.exchange(message)
 
     def leave(self) -> None:
-        """Take leave of the other processes."""
+        """Leave the group of processes."""
         if self._state is not None:
             self._state.destroy_process_group()
 
@@ -91,7 +91,7 @@ class Processes:
 
 
 def verdict(error: Exception) -> Ended:
-    """Return how work ended that raised: the reason, and where it is not plain, the line."""
+    """Return how work ended that raised an error; errors of other code come with their line."""
     if isinstance(error, EndedElsewhere):
         return error.ended
     if isinstance(error, DataAbsent):
@@ -100,11 +100,11 @@ def verdict(error: Exception) -> Ended:
         return Ended("skipped", str(error))
     if isinstance(error, TooFewRows):
         return Ended("too few", str(error))
-    return Ended("failed", str(error) if isinstance(error, VlbenchError) else _told(error))
+    return Ended("failed", str(error) if isinstance(error, VlbenchError) else _described(error))
 
 
-def _told(error: Exception) -> str:
-    """Return an error with the line that raised it, for who has to mend it."""
+def _described(error: Exception) -> str:
+    """Return an error's message with its type and the line that raised it."""
     frame = error.__traceback__
     while frame and frame.tb_next:
         frame = frame.tb_next

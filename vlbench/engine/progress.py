@@ -1,4 +1,4 @@
-"""Who hears how far a run is."""
+"""What a run reports while it goes on."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from vlbench.results import Result
 
 
 class Progress(Protocol):
-    """Hears how far a run is."""
+    """Receives the progress of a run."""
 
     def begin(self, model: str, task: str) -> None:
-        """Hear that a model starts on a task."""
+        """Show that a model starts on a task."""
         ...
 
     def start(self, what: str, total: int) -> None:
-        """Hear that a pass over `total` rows starts."""
+        """Show that a pass over `total` rows starts."""
         ...
 
     def advance(self, rows: int) -> None:
-        """Hear that rows are done."""
+        """Show that rows are done."""
         ...
 
     def done(self, result: Result) -> None:
-        """Hear how a task ended."""
+        """Show how a task ended."""
         ...
 
 
-class Silence:
-    """Hears and says nothing."""
+class NoProgress:
+    """Ignores the progress of a run."""
 
     def begin(self, model: str, task: str) -> None:
         """Ignore."""

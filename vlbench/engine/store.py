@@ -1,4 +1,4 @@
-"""What models have computed, on disk: checksummed files that appear whole or not at all."""
+"""Feature store: checksummed files keyed by digest, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Store:
         self.root = root
 
     def load(self, key: str, part: str) -> Any:
-        """Return the value, or None where there is none that is whole."""
+        """Return the value, or None if it is absent or damaged."""
         try:
             content = self._file(key, part).read_bytes()
         except (FileNotFoundError, NotADirectoryError):

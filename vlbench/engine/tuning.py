@@ -1,4 +1,4 @@
-"""How many images at a time, and in which layout: measured, since a guess costs up to half."""
+"""Batch size and memory layout, measured: a guess can cost half of the speed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vlbench.data.records import Column
-from vlbench.engine.passes import Place
+from vlbench.engine.settings import ComputeSettings
 
 SIZES = (8, 16, 32, 64, 128, 256)
 
@@ -19,24 +19,26 @@ WORTH = 1.05
 
 
 @torch.no_grad()
-def tuned(place: Place, encode: Callable[[Tensor], Tensor], column: Column) -> Place:
-    """Return a place with the batch size and layout for images like those of a column.
+def tuned(
+    settings: ComputeSettings, encode: Callable[[Tensor], Tensor], column: Column
+) -> ComputeSettings:
+    """Return settings with the batch size and layout for images like those of a column.
 
     On a GPU the largest batch that fits; on a CPU the fastest that was measured, in PyTorch's
     layout or with channels last. Measured on noise of the right size: no image is passed for it.
     """
     adapter: Any = getattr(encode, "__self__", encode)
     example = adapter.preprocess(column[0])
-    if place.device.type == "cuda":
-        return place._replace(batch_size=_largest(place, encode, example))
+    if settings.device.type == "cuda":
+        return settings._replace(batch_size=_largest(settings, encode, example))
     plain = _fastest(encode, example, channels_last=False)
     last = _fastest(encode, example, channels_last=True)
     best = last if last.speed > plain.speed * WORTH else plain
-    return place._replace(batch_size=best.size, channels_last=best is last)
+    return settings._replace(batch_size=best.size, channels_last=best is last)
 
 
 class _Measured(NamedTuple):
-    """Images a second in batches of a size."""
+    """The speed of a batch size, in images per second."""
 
     speed: float
     size: int
@@ -45,7 +47,7 @@ class _Measured(NamedTuple):
 def _fastest(
     encode: Callable[[Tensor], Tensor], example: Tensor, *, channels_last: bool
 ) -> _Measured:
-    """Return the size from which on a larger batch is not worth it."""
+    """Return the smallest batch size that the next larger one is not clearly faster than."""
     best = _Measured(0.0, SIZES[0])
     for size in SIZES:
         speed = _speed(encode, example, size, channels_last=channels_last)
@@ -58,7 +60,7 @@ def _fastest(
 def _speed(
     encode: Callable[[Tensor], Tensor], example: Tensor, size: int, *, channels_last: bool
 ) -> float:
-    """Return images a second, or 0 where the model does not take the layout."""
+    """Return images per second, or 0 where the model does not support the layout."""
     noise = torch.rand((size, *example.shape))
     if channels_last:
         noise = noise.contiguous(memory_format=torch.channels_last)
@@ -71,12 +73,12 @@ def _speed(
     return size / (time.perf_counter() - start)
 
 
-def _largest(place: Place, encode: Callable[[Tensor], Tensor], example: Tensor) -> int:
-    """Return the largest batch that the GPU's memory takes, at least 1."""
+def _largest(settings: ComputeSettings, encode: Callable[[Tensor], Tensor], example: Tensor) -> int:
+    """Return the largest batch that fits into the GPU's memory, at least 1."""
     fits = 1
     for size in SIZES:
         try:
-            encode(torch.rand((size, *example.shape), device=place.device))
+            encode(torch.rand((size, *example.shape), device=settings.device))
         except torch.cuda.OutOfMemoryError:
             torch.cuda.empty_cache()
             break

@@ -1,1 +1,1 @@
-"""Boards: the files that results are written to, and the tables that people read."""
+"""What is made from boards alone: tables, summaries and figures."""

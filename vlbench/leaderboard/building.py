@@ -1,4 +1,4 @@
-"""All that is made from boards: means over groups, comparisons of models, and figures."""
+"""Everything that `vlbench leaderboard build` writes: summaries of groups, and figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vlbench.leaderboard.summaries import build_summaries
 
 
 def build(output: Path, catalog: Catalog) -> list[Path]:
-    """Write summaries and figures beside the boards of a folder, and return the files."""
+    """Write the summaries and figures of a folder of boards, and return the files."""
     groups = {name: task.group for name, task in catalog.tasks.items() if task.group}
     seen = {name: model.training_images or 0 for name, model in catalog.models.items()}
     written = build_summaries(output, groups)

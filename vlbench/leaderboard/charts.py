@@ -1,4 +1,4 @@
-"""Charts of scores with their intervals, as SVG and PNG: the same boards, the same bytes."""
+"""Charts of scores with their intervals, as SVG and PNG; the same scores give the same bytes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from matplotlib.figure import Figure
 
 from vlbench.files import write_whole
 
-# Colours that the colour-blind tell apart (Okabe and Ito 2008), then again with other marks.
+# Colours that colour-blind readers can tell apart (Okabe and Ito 2008); marks tell further models
+# of the same colour apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#888888")
 MARKS = ("o", "s", "^", "D", "v")
 
-# The same figure is the same file: no date, and names that hang on nothing but what is drawn.
+# A fixed salt makes the identifiers inside an SVG depend on what is drawn alone.
 STYLE: Any = {
     "svg.hashsalt": "vlbench",
     "svg.fonttype": "none",
@@ -30,17 +31,17 @@ STYLE: Any = {
 COLUMNS = 3
 PANEL = (3.6, 2.7)  # inches
 
-# Numbers that reach further than this, as epsilons do, stand on a logarithmic axis; sooner where 0
-# is among them.
+# The x-axis is logarithmic where the largest number is more than this many times the smallest
+# positive one, as it is for epsilons; the second limit holds where 0 is among the numbers.
 FAR = 30.0
 FAR_FROM_ZERO = 5.0
 
-# So many numbers or fewer are told each.
+# Up to this many numbers, each has a tick of its own.
 FEW_TICKS = 6
 
 
 class Point(NamedTuple):
-    """A score at a number (of shots, of epsilon, ...), with its 95 % interval, if it has one."""
+    """A score at a number x (of shots, an epsilon, ...), with its interval or None."""
 
     x: float
     y: float
@@ -49,7 +50,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """Scores of models along a number named `x`; one score a model where `x` is empty."""
+    """Scores of models along the number named `x`; one score per model where `x` is empty."""
 
     title: str
     x: str
@@ -59,7 +60,7 @@ class Panel:
 
 
 def chart(title: str, panels: Sequence[Panel]) -> Figure:
-    """Return a figure of panels, in which each model has one colour and mark."""
+    """Return a figure of the panels; a model has the same colour and mark in all of them."""
     names = sorted({name for panel in panels for name in panel.models})
     columns = min(COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
@@ -83,7 +84,7 @@ def chart(title: str, panels: Sequence[Panel]) -> Figure:
 
 
 def blank(width: float, height: float) -> tuple[Figure, Axes]:
-    """Return a figure of so many inches and its axes, drawn at the left and below alone."""
+    """Return a figure of a size in inches, and its axes with lines only at the left and bottom."""
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
@@ -91,9 +92,9 @@ def blank(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def save(figure: Figure, file: Path, *, dpi: int = 150) -> list[Path]:
-    """Write a figure as `file`.svg and `file`.png, and return the two.
+    """Write a figure as `file`.svg and `file`.png, and return the two files.
 
-    The same figure is the same bytes where `svg.hashsalt` is set, as inside `styled`.
+    The same figure gives the same bytes where `svg.hashsalt` is set, as it is inside `styled`.
     """
     written = []
     for suffix in (".svg", ".png"):
@@ -106,18 +107,18 @@ def save(figure: Figure, file: Path, *, dpi: int = 150) -> list[Path]:
 
 
 def erase(file: Path) -> None:
-    """Remove what `save` once wrote as `file`."""
+    """Remove the files that `save` writes for `file`."""
     for suffix in (".svg", ".png"):
         file.with_name(file.name + suffix).unlink(missing_ok=True)
 
 
 def styled() -> Any:
-    """Return the context in which figures are made and saved."""
+    """Return the context manager in which figures are made and saved."""
     return rc_context(STYLE)
 
 
 def look(name: str, names: Sequence[str]) -> dict[str, Any]:
-    """Return the colour and the mark of one of several models."""
+    """Return the colour and mark of one of several models."""
     i = names.index(name)
     mark = MARKS[(i // len(COLOURS) + i) % len(MARKS)]
     return {"color": COLOURS[i % len(COLOURS)], "marker": mark, "markersize": 4.5}
@@ -145,7 +146,7 @@ def _draw_lines(axes: Axes, panel: Panel, names: Sequence[str]) -> None:
 
 
 def _draw_dots(axes: Axes, panel: Panel, names: Sequence[str]) -> None:
-    """Draw one score a model, the highest on top."""
+    """Draw one score per model, the highest on top."""
     ranked = sorted(panel.models, key=lambda name: panel.models[name][0].y)
     for height, name in enumerate(ranked):
         point = panel.models[name][0]
@@ -161,7 +162,7 @@ def _draw_dots(axes: Axes, panel: Panel, names: Sequence[str]) -> None:
 
 
 def _bars(points: Sequence[Point]) -> list[list[float]]:
-    """Return how far intervals reach below and above their scores."""
+    """Return how far the intervals reach below and above their scores, [2, points]."""
     ends = [p.interval or (p.y, p.y) for p in points]
     below = [max(p.y - low, 0.0) for p, (low, _) in zip(points, ends, strict=True)]
     above = [max(high - p.y, 0.0) for p, (_, high) in zip(points, ends, strict=True)]

@@ -1,6 +1,6 @@
-"""Accuracy of every attention head by layer, drawn from boards: figure 3 of ACL 2020.acl-main.469.
+"""Figures of the accuracy of attention heads by layer, as figure 3 of ACL 2020.acl-main.469.
 
-One figure a row that has a table of heads, one panel a relation where there are relations.
+A row with a table of heads has a figure, with a panel per relation where the table has relations.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from matplotlib.figure import Figure
 
 from vlbench.boards import read_board
 from vlbench.leaderboard.charts import save
+from vlbench.results import Result, Score, matching
 
-# A row of the table of heads, or of a board.
-Row = Mapping[str, Any]
+# A row of the table of heads.
+Head = Mapping[str, Any]
 
-# The baseline is the paper's where regions have scores, otherwise that of the largest region.
+# The paper's baseline is drawn where regions have scores, otherwise that of the largest region.
 BASELINES = ("most_confident_region", "largest_region")
 
-# The heads of a layer stand side by side, over this much of the step to the next.
+# The heads of a layer are drawn side by side, over this fraction of the step to the next layer.
 SPREAD = 0.5
 
 ACTIVE = {"s": 34, "color": "#08519c", "label": "head that looks at the image"}
@@ -31,28 +32,30 @@ UNKNOWN = {"s": 34, "color": "#08519c", "label": "head"}
 
 
 def draw_heads(output: Path) -> list[Path]:
-    """Write `figures/<task>/<model>.svg` and `.png` for each row that has a table of heads.
+    """Write `figures/<task>/<model>.svg` and `.png` for each ok row with a table of heads.
 
-    Rows whose table is not beside the boards have no figure. Returns the files.
+    A row whose table is not in the folder has no figure. Returns the files.
     """
     written = []
     for file in sorted(output.glob("*.json")):
-        for row in (read_board(file) or {"rows": []})["rows"]:
-            artifact = row.get("artifacts", {}).get("heads")
+        board = read_board(file)
+        for row in board.results if board else ():
+            artifact = row.artifacts.get("heads")
             table = output / artifact["file"] if artifact else None
-            if row["status"] == "ok" and table and table.is_file():
+            if row.status == "ok" and table and table.is_file():
                 written += _draw(output / "figures" / file.stem / table.parent.name, row, table)
     return written
 
 
-def _draw(stem: Path, row: Row, table: Path) -> list[Path]:
-    """Write the figure of one row, the same bytes for the same row."""
+def _draw(stem: Path, row: Result, table: Path) -> list[Path]:
+    """Write the figure of one row; the same row gives the same bytes."""
     heads = pq.read_table(table).to_pylist()
     with rc_context({"svg.hashsalt": "vlbench"}):
-        return save(_figure(row, heads, f"{stem.parent.name}: {row['model']}"), stem, dpi=130)
+        return save(head_figure(row, heads, f"{stem.parent.name}: {row.model}"), stem, dpi=130)
 
 
-def _figure(row: Row, heads: Sequence[Row], title: str) -> Figure:
+def head_figure(row: Result, heads: Sequence[Head], title: str) -> Figure:
+    """Return the figure of a row: a panel per relation, its heads and the floors of its score."""
     names = list(dict.fromkeys(head.get("relation", "") for head in heads))
     across = min(len(names), 5)
     down = -(-len(names) // across)
@@ -61,11 +64,13 @@ def _figure(row: Row, heads: Sequence[Row], title: str) -> Figure:
     panels = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
     for panel, name in zip(panels.flat, names, strict=False):
         _panel(panel, [head for head in heads if head.get("relation", "") == name])
-        _levels(panel, _best(row["scores"], name))
+        at = {"relation": name} if name else {}
+        for score in matching(row.scores, {"metric": "best_head_accuracy", "at": at}):
+            _levels(panel, score)
         panel.set_title(name, fontsize=9)
     for panel in panels.flat[len(names) :]:
         panel.axis("off")
-    # One panel may have no active heads, another no others.
+    # The legend is made of all panels: one may have no active heads, another no inactive ones.
     known = [zip(*panel.get_legend_handles_labels()[::-1], strict=True) for panel in panels.flat]
     handles = dict(sorted({label: handle for pairs in known for label, handle in pairs}.items()))
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize=7)
@@ -76,10 +81,10 @@ def _figure(row: Row, heads: Sequence[Row], title: str) -> Figure:
     return figure
 
 
-def _panel(panel: Any, heads: Sequence[Row]) -> None:
-    """Draw heads: those that look at the image dark and large, the others light and small."""
+def _panel(panel: Any, heads: Sequence[Head]) -> None:
+    """Draw heads that look at the image as large dark dots, others as small light ones."""
     most = max(1, *(head["head"] for head in heads))
-    groups: dict[bool | None, list[Row]] = {}
+    groups: dict[bool | None, list[Head]] = {}
     for head in heads:
         groups.setdefault(head["active"], []).append(head)
     for active, style in ((False, OTHER), (True, ACTIVE), (None, UNKNOWN)):
@@ -94,16 +99,10 @@ def _panel(panel: Any, heads: Sequence[Row]) -> None:
     panel.spines[["top", "right"]].set_visible(False)
 
 
-def _levels(panel: Any, score: Row) -> None:
-    """Draw what choices earn that look at no word."""
-    floors = score["floors"]
-    name = next(name for name in BASELINES if name in floors)
+def _levels(panel: Any, score: Score) -> None:
+    """Draw the floors of a score: baselines that read no word."""
+    name = next((name for name in BASELINES if name in score.floors), "")
     for level, style in ((name, "--"), ("random_region", ":")):
-        label = level.replace("_", " ")
-        panel.axhline(floors[level], color="#cb181d", linestyle=style, linewidth=1, label=label)
-
-
-def _best(scores: Sequence[Row], relation: str) -> Row:
-    at = {"relation": relation} if relation else {}
-    found = (s for s in scores if s["metric"] == "best_head_accuracy" and s["at"] == at)
-    return next(found)
+        if level in score.floors:
+            place, label = score.floors[level], level.replace("_", " ")
+            panel.axhline(place, color="#cb181d", linestyle=style, linewidth=1, label=label)

@@ -1,8 +1,8 @@
-"""How alike models are, drawn: correlations, dendrogram and map. arXiv:2104.08313, figures 7 to 9.
+"""Figures of similarity: correlations, dendrogram and map. arXiv:2104.08313, figures 7 to 9.
 
-The dendrogram joins clusters by average linkage of 1 - r, the map is a t-SNE of the same distances
-with the paper's perplexity of 3, less where models are few. The paper's map has no seed; here it is
-the best of ten seeded starts.
+The distance of two models is 1 - r. The dendrogram joins clusters by average linkage. The map is a
+t-SNE with the paper's perplexity of 3, or a lower one for fewer than six models. The paper's map is
+not seeded; ours is the best of ten seeded starts.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from scipy.spatial.distance import squareform
 from sklearn.manifold import TSNE
 
 from vlbench.leaderboard.charts import COLOURS, blank, erase, save, styled
-from vlbench.leaderboard.similarities import Member
+from vlbench.leaderboard.members import Member
 from vlbench.metrics.rdm_correlation import correlations
 
 Floats = NDArray[np.float64]
 
 PERPLEXITY = 3.0
 
-# A map of few models often ends far from the best one: the best of so many is kept.
+# One start often ends far from the best map of few models, so the best of several is drawn.
 STARTS = 10
 FIGURES = ("correlations", "dendrogram", "map")
 
 
 def draw_similarities(folder: Path, group: str, members: Sequence[Member]) -> list[Path]:
-    """Write the three figures of two or more models; of fewer, remove what stands there."""
+    """Write the three figures of two or more models; for fewer, remove those that are there."""
     if len(members) < 2:
         for figure in FIGURES:
             erase(folder / f"{group}_{figure}")
@@ -53,7 +53,7 @@ def draw_similarities(folder: Path, group: str, members: Sequence[Member]) -> li
 
 
 def correlation_figure(values: Floats, names: Sequence[str]) -> Figure:
-    """Return the correlations as a grid of numbers on shades of one colour, white at 0 or less."""
+    """Return [K, K] correlations as numbers on shades of one colour, white at 0 and below."""
     side = 2.0 + 0.42 * len(names)
     figure, axes = blank(side + 0.6, side)
     axes.spines[:].set_visible(False)
@@ -69,7 +69,7 @@ def correlation_figure(values: Floats, names: Sequence[str]) -> Figure:
 
 
 def dendrogram_figure(tree: Floats, names: Sequence[str]) -> Figure:
-    """Return the tree, models below each other, distance to the right."""
+    """Return the tree of a linkage matrix, one line per model, with the distance to the right."""
     drawn = dendrogram(tree, no_plot=True)
     figure, axes = blank(6.0, 0.9 + 0.26 * len(names))
     for across, along in zip(drawn["icoord"], drawn["dcoord"], strict=True):
@@ -85,7 +85,7 @@ def dendrogram_figure(tree: Floats, names: Sequence[str]) -> Figure:
 
 
 def map_figure(distances: Floats, names: Sequence[str]) -> Figure:
-    """Return the t-SNE map: who is near whom; its axes have no meaning."""
+    """Return the t-SNE map of [K, K] distances. Near models are similar; the axes mean nothing."""
     starts = [_map(distances, seed) for seed in range(STARTS)]
     places = min(starts, key=lambda start: float(start.kl_divergence_)).embedding_
     figure, axes = blank(6.0, 5.0)
@@ -109,5 +109,5 @@ def _map(distances: Floats, seed: int) -> TSNE:
         min_grad_norm=0,
         random_state=seed,
     )
-    # scikit-learn squares what it is given; the version that drew the paper's map did not.
+    # scikit-learn squares the distances; the version that drew the paper's map did not.
     return map_.fit(np.sqrt(distances))

@@ -1,130 +1,75 @@
-"""Means over the tasks of a group, made from boards alone."""
+"""Summaries: a file for each group of tasks, made from the boards of its tasks alone.
+
+A summary holds means over the tasks. Where rows keep matrices (the artifact `rdm`), it holds the
+similarities of the models instead.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, pstdev
 from typing import Any
 
-from vlbench.boards import SCHEMA, read_board
+from vlbench.boards import SCHEMA, Board, read_board
 from vlbench.errors import SpecError
 from vlbench.files import write_whole
-
-Row = Mapping[str, Any]
+from vlbench.leaderboard.means import mean_rows
+from vlbench.leaderboard.members import joined
+from vlbench.leaderboard.similarities import PRIMARY, left_out_rows, similarity_rows
+from vlbench.leaderboard.similarity_figures import draw_similarities
 
 
 def build_summaries(output: Path, groups: Mapping[str, Sequence[str]]) -> list[Path]:
-    """Write `summaries/<group>.json` for each group that a model has wholly, and return the files.
+    """Write `summaries/<group>.json` for each group, and return the files, with their figures.
 
-    Rows that are partial or of random weights are left out; so is a model that lacks a task. A
-    summary that no model is left for is removed. Raises SpecError where the tasks of a group have
-    other primary scores than each other. A group whose rows keep matrices is compared instead.
+    A group of means needs a board for every task, and a model with a publishable row on each.
+    Without one, its summary is removed. Raises SpecError where the tasks of a group differ in their
+    primary scores.
     """
     written: list[Path] = []
     for group, tasks in sorted(groups.items()):
         found = [read_board(output / f"{task}.json") for task in tasks]
         boards = [board for board in found if board]
         file = output / "summaries" / f"{group}.json"
-        if any("rdm" in row.get("artifacts", {}) for board in boards for row in board["rows"]):
-            written += _compare(output, group, boards, file)
+        if any("rdm" in row.artifacts for board in boards for row in board.results):
+            written += _write_similarities(output, group, boards, file)
             continue
-        rows = summarise(boards) if len(boards) == len(tasks) else []
-        if rows:
-            if any(board["primary"] != boards[0]["primary"] for board in boards):
-                raise SpecError(f"{group}: its tasks have different primary scores")
-            write_whole(file, _content(group, boards, rows, boards[0]["primary"]))
-            written.append(file)
-        else:
+        rows = mean_rows(boards) if boards and len(boards) == len(tasks) else []
+        if not rows:
             file.unlink(missing_ok=True)
+            continue
+        if any(board.primary != boards[0].primary for board in boards):
+            raise SpecError(f"{group}: its tasks have different primary scores")
+        write_whole(file, _content(group, boards, rows, boards[0].primary))
+        written.append(file)
     return written
 
 
-def _compare(output: Path, group: str, boards: Sequence[Row], file: Path) -> list[Path]:
-    """Write how alike the models of boards are, with the figures, and return the files."""
-    # These two import `publishable` from here.
-    from vlbench.leaderboard import similarities  # noqa: PLC0415
-    from vlbench.leaderboard.similarity_figures import draw_similarities  # noqa: PLC0415
-
-    members, left_out = similarities.joined(output, boards)
+def _write_similarities(
+    output: Path, group: str, boards: Sequence[Board], file: Path
+) -> list[Path]:
+    """Write the similarities of a group's models and the figures of them; return the files."""
+    members, left_out = joined(output, boards)
     if len(members) < 2:
         left_out |= dict.fromkeys((m.name for m in members), "no other model to compare it with")
-    rows = similarities.similarity_rows(members) if len(members) > 1 else []
-    rows += similarities.left_out_rows(left_out)
-    write_whole(file, _content(group, boards, rows, similarities.PRIMARY))
+    rows = similarity_rows(members) if len(members) > 1 else []
+    rows += left_out_rows(left_out)
+    write_whole(file, _content(group, boards, rows, PRIMARY))
     return [file, *draw_similarities(output / "figures", group, members)]
 
 
-def summarise(boards: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return a row for each model that every board has a publishable row of.
-
-    A score is the mean over the boards of the score of the same metric and conditions, with the
-    standard error of the mean as arXiv:2104.08313 has it (population deviation / sqrt(tasks)).
-    """
-    tables = [publishable(board["rows"]) for board in boards]
-    shared = set(tables[0]).intersection(*tables[1:])
-    return [_mean_row(model, [table[model] for table in tables]) for model in sorted(shared)]
-
-
-def publishable(rows: Iterable[Row]) -> dict[str, Row]:
-    """Return the rows that a mean may count, by model; a model with two of them has none.
-
-    Two ok rows of one model are of contents or parameters that may not be compared.
-    """
-    good = [
-        row
-        for row in rows
-        if row["status"] == "ok"
-        and row["counts"]["expected"] <= row["counts"]["n"]
-        and not row["provenance"]["weights"].startswith("random:")
-    ]
-    models = [row["model"] for row in good]
-    return {row["model"]: row for row in good if models.count(row["model"]) == 1}
-
-
-def _mean_row(model: str, rows: Sequence[Row]) -> dict[str, Any]:
-    keys = [[(s["metric"], s["at"]) for s in row["scores"]] for row in rows]
-    shared = [key for key in keys[0] if all(key in other for other in keys[1:])]
-    parts = [
-        [row["scores"][k.index(key)] for row, k in zip(rows, keys, strict=True)] for key in shared
-    ]
-    joined = json.dumps([row["comparable"] for row in rows])
-    return {
-        "model": model,
-        "status": "ok",
-        "comparable": "sha256:" + hashlib.sha256(joined.encode()).hexdigest(),
-        "scores": [_mean_score(scores) for scores in parts],
-        "counts": {"n": len(rows), "expected": len(rows)},
-    }
-
-
-def _mean_score(scores: Sequence[Row]) -> dict[str, Any]:
-    values = [score["value"] for score in scores]
-    chances = [score["chance"] for score in scores if score["chance"] is not None]
-    floors = set(scores[0]["floors"]).intersection(*(score["floors"] for score in scores))
-    return {
-        "metric": scores[0]["metric"],
-        "value": fmean(values),
-        "n": len(values),
-        "at": scores[0]["at"],
-        "stderr": pstdev(values) / len(values) ** 0.5,
-        "ci95": None,
-        "chance": fmean(chances) if len(chances) == len(scores) else None,
-        "floors": {name: fmean(s["floors"][name] for s in scores) for name in sorted(floors)},
-        "draws": values,
-        "unit": scores[0]["unit"],
-        "higher_is_better": scores[0]["higher_is_better"],
-    }
-
-
-def _content(group: str, boards: Sequence[Row], rows: Sequence[Row], primary: Row) -> bytes:
+def _content(
+    group: str,
+    boards: Sequence[Board],
+    rows: Sequence[Mapping[str, Any]],
+    primary: Mapping[str, Any],
+) -> bytes:
     summary = {
         "schema": SCHEMA,
         "task": group,
-        "version": max(board["version"] for board in boards),
-        "versions": {board["task"]: board["version"] for board in boards},
+        "version": max(board.version for board in boards),
+        "versions": {board.task: board.version for board in boards},
         "primary": primary,
         "rows": rows,
     }

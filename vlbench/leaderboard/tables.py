@@ -1,4 +1,4 @@
-"""Boards and results as tables that people read."""
+"""Boards and results as tables for a terminal."""
 
 from __future__ import annotations
 
@@ -9,54 +9,61 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-Row = Mapping[str, Any]
+from vlbench.boards import Board
+from vlbench.results import Result, Score, matching
+
+Primary = Mapping[str, Any]
 
 
-def board_tables(board: Row) -> list[Table]:
-    """Return a table for each set of rows that may be compared, and one for rows without scores."""
-    ok = [row for row in board["rows"] if row["status"] == "ok"]
-    keys = list(dict.fromkeys(row["comparable"] for row in ok))
-    title = f"{board['task']} (version {board['version']})"
+def board_tables(board: Board) -> list[Table]:
+    """Return a table for each set of comparable rows, and one for the rows without scores."""
+    ok = [row for row in board.results if row.status == "ok"]
+    keys = list(dict.fromkeys(row.comparable for row in ok))
+    title = f"{board.task} (version {board.version})"
     tables = []
     for i, key in enumerate(keys):
         part = f", not comparable with the others: set {i + 1}" if len(keys) > 1 else ""
-        rows = [row for row in ok if row["comparable"] == key]
-        tables.append(score_table(title + part, board["primary"], rows))
-    rest = [row for row in board["rows"] if row["status"] != "ok"]
+        rows = [row for row in ok if row.comparable == key]
+        tables.append(score_table(title + part, board.primary, rows))
+    rest = [row for row in board.results if row.status != "ok"]
     return [*tables, *([reason_table(title, rest)] if rest else [])]
 
 
-def score_table(title: str, primary: Row, rows: Sequence[Row]) -> Table:
-    """Return rows by primary score, best first: interval, chance, highest floor, n, variants."""
-    variants = _variants(primary, rows)
-    table = _table(
-        title, ["model", _name(primary), "95 % interval", "chance", "highest floor", "n"]
-    )
+def score_table(title: str, primary: Primary, results: Sequence[Result]) -> Table:
+    """Return results by primary score, best first, and those without one at the end.
+
+    The columns: the score, its interval, chance, the highest floor, n, and the other metrics under
+    the conditions of the primary score.
+    """
+    variants = _variants(primary, results)
+    columns = ["model", _name(primary), "95 % interval", "chance", "highest floor", "n"]
+    table = _table(title, columns)
     for name in variants:
-        table.add_column(_spaced(name), justify="right", overflow="fold")
-    scored = [(row, score) for row in rows if (score := _score(row, primary))]
-    for row, score in sorted(scored, key=lambda pair: _rank(pair[1])):
+        table.add_column(spaced(name), justify="right", overflow="fold")
+    found = [(result, matching(result.scores, primary)) for result in results]
+    scored = [(result, scores[0]) for result, scores in found if scores]
+    for result, score in sorted(scored, key=lambda pair: _rank(pair[1])):
         cells = (
-            row["model"],
-            number(score["value"], score["unit"]),
+            result.model,
+            number(score.value, score.unit),
             _interval(score),
-            number(score["chance"], score["unit"]),
+            number(score.chance, score.unit),
             _floor(score),
-            str(score["n"]) + (" (partial)" if _partial(row) else ""),
-            *(_variant(row, primary, name) for name in variants),
+            str(score.n) + (" (partial)" if result.is_partial else ""),
+            *(_variant(result, primary, name) for name in variants),
         )
         _add_row(table, cells)
-    for row in rows:
-        if not _score(row, primary):
-            _add_row(table, (row["model"], "-"))
+    for result, scores in found:
+        if not scores:
+            _add_row(table, (result.model, "-"))
     return table
 
 
-def reason_table(title: str, rows: Sequence[Row]) -> Table:
-    """Return the rows that have no scores, with why."""
+def reason_table(title: str, results: Sequence[Result]) -> Table:
+    """Return the results that have no scores, and the reason for each."""
     table = _table(f"{title}: without scores", ["model", "status", "why"], numbers=False)
-    for row in rows:
-        _add_row(table, (row["model"], row["status"], row["reason"]))
+    for result in results:
+        _add_row(table, (result.model, result.status, result.reason))
     return table
 
 
@@ -69,15 +76,20 @@ def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
 
 
 def number(value: float | None, unit: str = "fraction") -> str:
-    """Return a number as people read it: a fraction in per cent with one decimal."""
+    """Return a number for a table: a fraction as a percentage with one decimal."""
     if value is None:
         return "-"
-    return f"{100 * value:.1f} %" if unit == "fraction" else f"{value:.4g}"
+    return f"{100.0 * value:.1f} %" if unit == "fraction" else f"{value:.4g}"
 
 
 def condition(value: str | float) -> str:
-    """Return a condition of a score as people read it: a number in four digits."""
+    """Return the value of a condition for a table: a number with four significant digits."""
     return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def spaced(name: str) -> str:
+    """Return a name with spaces for underscores, so that a narrow terminal can break it."""
+    return name.replace("_", " ")
 
 
 def _table(title: str, columns: Sequence[str], *, numbers: bool = True) -> Table:
@@ -92,56 +104,41 @@ def _table(title: str, columns: Sequence[str], *, numbers: bool = True) -> Table
 
 
 def _add_row(table: Table, cells: Sequence[str]) -> None:
-    """Add texts as they are: a model's name has brackets, which rich would take for markup."""
+    """Add texts as they are: the brackets in a model's name are no markup of rich."""
     table.add_row(*(Text(cell) for cell in cells))
 
 
-def _name(primary: Row) -> str:
+def _name(primary: Primary) -> str:
     at = ", ".join(f"{k} {condition(v)}" for k, v in primary["at"].items())
     return f"{primary['metric']} ({at})" if at else str(primary["metric"])
 
 
-def _score(row: Row, primary: Row) -> Row | None:
-    wanted = (primary["metric"], primary["at"])
-    return next((s for s in row["scores"] if (s["metric"], s["at"]) == wanted), None)
-
-
-def _variants(primary: Row, rows: Sequence[Row]) -> list[str]:
-    """Return the other metrics under the primary's conditions."""
-    names = [s["metric"] for row in rows for s in row["scores"] if s["at"] == primary["at"]]
+def _variants(primary: Primary, results: Sequence[Result]) -> list[str]:
+    """Return the other metrics under the primary score's conditions."""
+    names = [s.metric for result in results for s in result.scores if s.at == primary["at"]]
     return [name for name in dict.fromkeys(names) if name != primary["metric"]]
 
 
-def _variant(row: Row, primary: Row, metric: str) -> str:
-    same = [s for s in row["scores"] if s["metric"] == metric and s["at"] == primary["at"]]
-    return number(same[0]["value"], same[0]["unit"]) if same else "-"
+def _variant(result: Result, primary: Primary, metric: str) -> str:
+    same = matching(result.scores, {"metric": metric, "at": primary["at"]})
+    return number(same[0].value, same[0].unit) if same else "-"
 
 
-def _rank(score: Row) -> float:
-    value: float = score["value"]
-    return -value if score["higher_is_better"] else value
+def _rank(score: Score) -> float:
+    return -score.value if score.higher_is_better else score.value
 
 
-def _interval(score: Row) -> str:
-    if not score["ci95"]:
+def _interval(score: Score) -> str:
+    if not score.ci95:
         return "-"
-    low, high = (number(x, score["unit"]).removesuffix(" %") for x in score["ci95"])
+    low, high = (number(x, score.unit).removesuffix(" %") for x in score.ci95)
     return f"{low} to {high}"
 
 
-def _floor(score: Row) -> str:
+def _floor(score: Score) -> str:
     """Return the floor that is hardest to beat, and its name."""
-    if not score["floors"]:
+    if not score.floors:
         return "-"
-    pick = max if score["higher_is_better"] else min
-    name, value = pick(score["floors"].items(), key=lambda floor: floor[1])
-    return f"{number(value, score['unit'])} {_spaced(name)}"
-
-
-def _spaced(name: str) -> str:
-    """Return a name in words, so that a narrow terminal breaks it between them."""
-    return name.replace("_", " ")
-
-
-def _partial(row: Row) -> bool:
-    return bool(row["counts"].get("expected", 0) > row["counts"].get("n", 0))
+    pick = max if score.higher_is_better else min
+    name, value = pick(score.floors.items(), key=lambda floor: floor[1])
+    return f"{number(value, score.unit)} {spaced(name)}"

@@ -1,1 +1,1 @@
-"""Formulas that two probes share."""
+"""Formulas that several probes share."""

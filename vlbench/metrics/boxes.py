@@ -1,7 +1,7 @@
-"""Boxes as xyxy numbers on a continuous plane: no pixel is added to a width.
+"""Overlap of boxes, as xyxy coordinates on a continuous plane: no pixel is added to a width.
 
-A box may lie outside its image. One of no area overlaps nothing and contains nothing. All raise
-ValueError for a box that is not four finite numbers, or whose corners are the wrong way round.
+A box may lie outside its image. A box of no area overlaps nothing and contains nothing. All
+functions raise ValueError for a box that is not four finite numbers, or whose corners are swapped.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from torch import Tensor
 
 def iou(first: Tensor, second: Tensor) -> Tensor:
     """Return the intersection over union of [N, 4] and [M, 4] boxes, float64 [N, M] in [0, 1]."""
-    shared = _shared(first, second)
-    union = areas(first)[:, None] + areas(second)[None] - shared
-    return shared / union.masked_fill(shared == 0, 1.0)
+    common = _intersections(first, second)
+    union = areas(first)[:, None] + areas(second)[None] - common
+    return common / union.masked_fill(common == 0, 1.0)
 
 
 def centres_inside(boxes: Tensor, others: Tensor) -> Tensor:
     """Return whether the centre of each of [N, 4] boxes lies in each of [M, 4], bool [N, M].
 
-    The left and upper edge belong to a box, the right and lower do not.
+    The left and upper edges belong to a box, the right and lower edges do not.
     """
     boxes, others = _checked(boxes), _checked(others)
     centre = (boxes[:, None, :2] + boxes[:, None, 2:]) / 2
     return ((others[None, :, :2] <= centre) & (centre < others[None, :, 2:])).all(2)
 
 
-def shares_inside(patches: Tensor, boxes: Tensor) -> Tensor:
-    """Return how much of each of [N, 4] patches lies in each of [M, 4] boxes, float64 [N, M].
+def covered_fractions(patches: Tensor, boxes: Tensor) -> Tensor:
+    """Return how much of each of [N, 4] patches each of [M, 4] boxes covers, float64 [N, M].
 
-    The share of a patch of no area is 0.
+    It is a fraction of the patch's area, and 0 for a patch of no area.
     """
     area = areas(patches)
-    return _shared(patches, boxes) / area.masked_fill(area == 0, 1.0)[:, None]
+    return _intersections(patches, boxes) / area.masked_fill(area == 0, 1.0)[:, None]
 
 
 def areas(boxes: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ def areas(boxes: Tensor) -> Tensor:
     return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
 
 
-def _shared(first: Tensor, second: Tensor) -> Tensor:
+def _intersections(first: Tensor, second: Tensor) -> Tensor:
     first, second = _checked(first), _checked(second)
     low = torch.maximum(first[:, None, :2], second[None, :, :2])
     high = torch.minimum(first[:, None, 2:], second[None, :, 2:])

@@ -1,4 +1,4 @@
-"""Rules that name clusters after classes: how many items they name rightly.
+"""Rules that assign clusters to classes. Each returns the number of items that are then right.
 
 Each takes counts int [K, K]: items of each cluster (row) in each class (column).
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 Counts = NDArray[np.int64]
 
@@ -18,7 +17,7 @@ def overlaps(clusters: NDArray[np.int64], label: NDArray[np.int64], k: int) -> C
 
 
 def greedy(counts: Counts) -> int:
-    """Return the items right where the largest overlap is matched first, one cluster to one class.
+    """Return the items right where the largest overlap is matched first, one cluster per class.
 
     Of equal overlaps, the lower cluster goes first, then the lower class.
     """
@@ -37,9 +36,9 @@ def greedy(counts: Counts) -> int:
 def code_rule(counts: Counts) -> int:
     """Return the items right where each class takes its largest cluster, as the paper's code does.
 
-    A cluster that several classes take goes to the last of them, one that none takes to class 0;
-    a class without items takes none.
-    Of equal overlaps, a class takes the lower cluster (in the code: whichever the sort gives).
+    A cluster that several classes take goes to the last of them, a cluster that none takes goes to
+    class 0, and a class without items takes none. Of equal overlaps, a class takes the lower
+    cluster (in the code: whichever the sort gives).
     """
     label_of = np.zeros(len(counts), dtype=np.int64)
     for label, cluster in enumerate(counts.argmax(0)):
@@ -49,5 +48,7 @@ def code_rule(counts: Counts) -> int:
 
 
 def hungarian(counts: Counts) -> int:
-    """Return the most items that can be right, one cluster to one class."""
+    """Return the most items that can be right, one cluster per class."""
+    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - for one probe
+
     return int(counts[linear_sum_assignment(counts, maximize=True)].sum())

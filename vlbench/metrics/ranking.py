@@ -1,19 +1,20 @@
-"""Choices among scores, where a tie is never luck."""
+"""Choices among scores. Tied candidates share the credit, whatever their order."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-# Scores are tied within this share of the largest magnitude that entered them: exact equality
+# Scores are tied within this fraction of the largest magnitude that entered them: exact equality
 # misses ties after the rounding of a matrix product.
 TIED = 1e-6
 
 
 class Choice(NamedTuple):
-    """What each row's choice earns, float64 [N] in [0, 1], and whether it was tied, bool [N]."""
+    """The credit of each row's choice, float64 [N] in [0, 1], and whether it was tied, bool [N]."""
 
     credit: Tensor
     tied: Tensor
@@ -22,8 +23,8 @@ class Choice(NamedTuple):
 def choose(scores: Tensor, right: Tensor, *, scale: Tensor | None = None) -> Choice:
     """Return the credit of choosing the highest of [N, C] scores where `right` [N] is right.
 
-    Where several are tied for the highest, the choice is one of them by chance: it earns
-    1 / (number tied) if the right one is among them, otherwise 0. `scale` [N] is the largest
+    Where several are tied for the highest, the credit is 1 / (number tied) if the right one is
+    among them, otherwise 0. `scale` [N] is the largest
     magnitude that entered a row's scores before it cancelled, such as |x|^2 + max |p|^2 for squared
     distances; by default the largest |score| of the row. A score of -inf is no candidate.
     Scores narrower than float32 are widened. Raises ValueError for NaN, +inf or nothing to choose.
@@ -41,10 +42,10 @@ def choose(scores: Tensor, right: Tensor, *, scale: Tensor | None = None) -> Cho
 
 
 def choose_any(scores: Tensor, right: Tensor) -> Choice:
-    """Return what choosing the highest of [..., C] scores earns where several may be right.
+    """Return the credit of choosing the highest of [..., C] scores where several may be right.
 
-    `right` is bool [..., C]. Of several tied for the highest, as for `choose`, each is as likely:
-    the credit, float64 [...], is the share of them that is right. A score of -inf is no candidate.
+    `right` is bool [..., C]. The credit, float64 [...], is the fraction of the candidates tied for
+    the highest, as for `choose`, that are right. A score of -inf is no candidate.
     Raises ValueError for NaN, +inf or nothing to choose.
     """
     best = scores.amax(-1, keepdim=True)
@@ -54,6 +55,24 @@ def choose_any(scores: Tensor, right: Tensor) -> Choice:
     near = scores >= best - TIED * scale
     tied = near.sum(-1)
     return Choice((near & right).sum(-1) / tied.double(), tied > 1)
+
+
+def credit_among(scores: Tensor, right: Tensor, guesses: int | Tensor) -> Tensor:
+    """Return how likely the right one [N] is among so many highest of [N, C] scores, float64 [N].
+
+    Scores within 1e-6 of the row's largest |score| are tied, and their order is chance. Several
+    numbers of guesses, [K, 1], give [K, N].
+    """
+    own = scores.gather(1, right.unsqueeze(1))
+    margin = TIED * scores.abs().amax(1, keepdim=True)
+    better = (scores > own + margin).sum(1)
+    tied = ((scores - own).abs() <= margin).sum(1)
+    return ((guesses - better).double() / tied).clamp(0, 1)
+
+
+def join_choices(parts: Sequence[Choice]) -> Choice:
+    """Return the choices of several blocks of rows as one."""
+    return Choice(torch.cat([c.credit for c in parts]), torch.cat([c.tied for c in parts]))
 
 
 def _refuse(what: str, values: Tensor) -> None:

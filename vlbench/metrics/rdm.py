@@ -1,14 +1,14 @@
 """Representational dissimilarity matrices over classes. Kriegeskorte et al. 2008.
 
 doi:10.3389/neuro.06.004.2008. A matrix is condensed: the C (C - 1) / 2 distances above its
-diagonal, row by row, float64. Of each class m is the mean and s the standard deviation (ddof 0) of
-its n feature vectors, each of length one:
+diagonal, row by row, float64. For each class, m is the mean and s the standard deviation (ddof 0)
+of its n feature vectors, each of length one:
 `scalar`          |m_i - m_j| / sqrt(s_i^2 / n_i + s_j^2 / n_j), s over all entries of the class, as
                   the code of arXiv:2104.08313 has it
 `per_dimension`   the same with s of each dimension, as the paper's text (section 4) has it
 `cosine`, `correlation`   1 - r of m_i and m_j
 `euclidean`       |v_i - v_j|, where a class has one vector
-Vectors closer than 1e-6 of their length are the same: their distance is 0.
+The distance of vectors closer than 1e-6 of their length is 0.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from vlbench.metrics.ranking import TIED
 CLASS_RULES = ("scalar", "per_dimension", "cosine", "correlation")
 VECTOR_RULES = ("euclidean", "cosine", "correlation")
 
-# Added to each dimension's deviation, as the paper's code does, for those that never vary.
-DEAD = 1e-6
+# Added to the deviation of each dimension, as in the paper's code: some dimensions never vary.
+DEVIATION_FLOOR = 1e-6
 
 
 def rdm_of_classes(
@@ -33,10 +33,10 @@ def rdm_of_classes(
 ) -> Tensor:
     """Return the condensed matrix of classes whose images are `rows` [n] of [N, D] features.
 
-    Features count at length one; a vector of length zero stays zero. A class of one image has a
-    scalar deviation, that of its entries, but none by dimension. Raises TooFewRows, with the class,
-    where it has too few images; ValueError for two classes without a deviation, for a mean without
-    a direction and for another rule.
+    Features are divided by their length; a vector of length zero stays zero. A class of one image
+    has a scalar deviation, that of its entries, but no deviation per dimension. Raises TooFewRows,
+    with the class, where it has too few images; ValueError for two classes without a deviation, for
+    a mean without a direction and for another rule.
     """
     _refuse(rule, CLASS_RULES)
     least = 2 if rule == "per_dimension" else 1
@@ -56,7 +56,7 @@ def rdm_of_classes(
 
 
 def rdm_of_vectors(vectors: Tensor, names: Sequence[str], rule: str) -> Tensor:
-    """Return the condensed matrix of [C, D] vectors, one a class.
+    """Return the condensed matrix of [C, D] vectors, one per class.
 
     Raises ValueError for a vector without a direction and for another rule.
     """
@@ -73,7 +73,7 @@ def squared_distances(points: Tensor, scale: float) -> Tensor:
 
     Below 1e-12 of `scale`, the largest |v|^2 of the vectors behind the points, they are 0.
     """
-    # About their mean no digits cancel but those that the points themselves share.
+    # Centred points lose no digits but those that the points themselves have in common.
     centred = points - points.mean(0)
     products = centred @ centred.T
     lengths = products.diagonal()
@@ -84,15 +84,15 @@ def squared_distances(points: Tensor, scale: float) -> Tensor:
 
 
 def _moments(block: Tensor, *, by_dimension: bool) -> tuple[Tensor, Tensor]:
-    """Return the mean [D] of a class's [n, D] images, and s^2 / n, of all entries or by each."""
+    """Return the mean [D] of a class's [n, D] images, and s^2 / n, once or per dimension."""
     block = block.double()
     norms = torch.linalg.vector_norm(block, dim=1)
     inverse = norms.reciprocal().masked_fill_(norms == 0, 0.0)
     if by_dimension:
         block *= inverse[:, None]
-        return block.mean(0), (block.std(0, correction=0) + DEAD).square_() / len(block)
+        return block.mean(0), (block.std(0, correction=0) + DEVIATION_FLOOR).square_() / len(block)
     mean = (inverse @ block) / len(block)
-    # The squares of a vector of length one sum to one: no second pass over the entries.
+    # The squares of a vector of length one sum to one, so a second pass over them is not needed.
     square = (norms > 0).sum().double() / block.numel()
     variance = square - mean.mean().square()
     return mean, variance.masked_fill(variance <= TIED**2 * square, 0.0) / len(block)
@@ -100,9 +100,9 @@ def _moments(block: Tensor, *, by_dimension: bool) -> tuple[Tensor, Tensor]:
 
 def _by_class(squares: Tensor, errors: Tensor, names: Sequence[str]) -> Tensor:
     errors = errors[:, None] + errors
-    hopeless = ((errors == 0) & (squares > 0)).nonzero()
-    if len(hopeless):
-        i, j = hopeless[0].tolist()
+    undefined = ((errors == 0) & (squares > 0)).nonzero()
+    if len(undefined):
+        i, j = undefined[0].tolist()
         raise ValueError(
             f"classes '{names[i]}' and '{names[j]}' differ and have no deviation to divide by; "
             "take the rule 'cosine'"
@@ -111,7 +111,7 @@ def _by_class(squares: Tensor, errors: Tensor, names: Sequence[str]) -> Tensor:
 
 
 def _by_dimension(means: Tensor, errors: Tensor, squares: Tensor) -> Tensor:
-    """Return the distances row by row: a sum of ratios is no matrix product."""
+    """Return the distances, row by row since a sum of ratios is no matrix product."""
     above = [
         (means[i + 1 :] - means[i]).square_().div_(errors[i + 1 :] + errors[i]).sum(1).sqrt_()
         for i in range(len(means))
@@ -123,9 +123,9 @@ def _angles(points: Tensor, names: Sequence[str], rule: str, scale: float) -> Te
     """Return 1 - cosine, or 1 - r, [C, C]: half the squared distance of vectors of length one."""
     points = points - points.mean(1, keepdim=True) if rule == "correlation" else points
     norms = points.norm(dim=1, keepdim=True)
-    blank = (norms[:, 0] <= TIED * scale).nonzero()
-    if len(blank):
-        raise ValueError(f"class '{names[int(blank[0])]}' has a vector without a {rule}")
+    short = (norms[:, 0] <= TIED * scale).nonzero()
+    if len(short):
+        raise ValueError(f"class '{names[int(short[0])]}' has a vector without a {rule}")
     return squared_distances(points / norms, 1.0).div_(2)
 
 
@@ -134,6 +134,6 @@ def _condensed(matrix: Tensor) -> Tensor:
     return matrix[i, j]
 
 
-def _refuse(rule: str, known: Sequence[str]) -> None:
-    if rule not in known:
-        raise ValueError(f"no rule '{rule}' for a matrix; there are {', '.join(known)}")
+def _refuse(rule: str, rules: Sequence[str]) -> None:
+    if rule not in rules:
+        raise ValueError(f"no rule '{rule}' for a matrix; there are {', '.join(rules)}")

@@ -1,8 +1,8 @@
-"""How alike dissimilarity matrices are: Pearson over pairs of classes. arXiv:2104.08313, section 4.
+"""Pearson correlation of dissimilarity matrices over pairs of classes. arXiv:2104.08313, section 4.
 
-Pairs of classes are no independent items, so chance and intervals come from classes: permuted, and
-drawn with replacement. Matrices are condensed, as in `vlbench.metrics.rdm`. One that is constant
-has no correlation; it counts 0, what a matrix unrelated to any other scores.
+Pairs of classes are not independent. So the chance level comes from permuted classes, and the
+intervals from classes drawn with replacement. Matrices are condensed, as in `vlbench.metrics.rdm`.
+A constant matrix has no correlation; it counts as 0, the score of unrelated matrices.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import squareform
 
 from vlbench.metrics.ranking import TIED
 
@@ -23,7 +22,7 @@ PERMUTATIONS = 100
 
 
 class Interval(NamedTuple):
-    """A standard error, and where the middle 95 % of draws of the classes lie."""
+    """A standard error, and the middle 95 % of the draws of classes."""
 
     stderr: float
     ci95: tuple[float, float]
@@ -46,7 +45,7 @@ def correlations(matrices: NDArray[Any]) -> Floats:
 
 
 def class_draws(classes: int, *, seed: int, draws: int = DRAWS) -> Floats:
-    """Return how often each class stands in each draw with replacement, [draws, C]."""
+    """Return how often each class occurs in each draw with replacement, [draws, C]."""
     rng = np.random.default_rng(seed)
     return rng.multinomial(classes, np.full(classes, 1 / classes), size=draws).astype(np.float64)
 
@@ -54,8 +53,10 @@ def class_draws(classes: int, *, seed: int, draws: int = DRAWS) -> Floats:
 def redrawn(matrices: NDArray[Any], draws: Floats) -> Floats:
     """Return the [K, K] correlations in each draw of [draws, C] classes, [K, K, draws].
 
-    A pair counts as often as both its classes stand in the draw; a class with itself is no pair.
+    A pair counts as often as both its classes occur in the draw; a class with itself is no pair.
     """
+    from scipy.spatial.distance import squareform  # noqa: PLC0415 - slow to import
+
     z = standardised(matrices)
     pairs = np.maximum(draws.sum(1) ** 2 - (draws**2).sum(1), 1.0)
 
@@ -84,16 +85,18 @@ def interval(draws: Floats) -> Interval:
 
 
 def permuted(matrices: NDArray[Any], *, seed: int, count: int = PERMUTATIONS) -> Floats:
-    """Return the correlation that 95 % of class permutations stay below, [K, K].
+    """Return the 95 % quantile of the correlations under class permutations, [K, K].
 
-    Each of `count` permutations is of one matrix against the other, and the other way round.
+    Each of `count` permutations is applied to one matrix of a pair, and then to the other.
     """
+    from scipy.spatial.distance import squareform  # noqa: PLC0415 - slow to import
+
     z = standardised(matrices)
     rng, classes = np.random.default_rng(seed), len(squareform(z[0], checks=False))
     i, j = np.triu_indices(classes, 1)
     place = squareform(np.arange(len(i)), checks=False)
     found = np.empty((2, count, len(z), len(z)))
-    # The values of all matrices for a pair side by side, so that they move together.
+    # The values of all matrices for a pair lie side by side, so that they move together.
     by_pair = np.ascontiguousarray(z.T)
     for k in range(count):
         order = rng.permutation(classes)

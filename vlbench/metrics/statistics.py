@@ -1,4 +1,4 @@
-"""How sure a score is: standard errors and 95 % intervals."""
+"""Standard errors and 95 % intervals of scores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Z95 = 1.959963984540054
 # A standard error below this is the rounding of equal numbers.
 ROUNDING = 1e-9
 
-# The same of sums that were kept as float32.
+# The same for sums that were stored as float32.
 ROUNDING_OF_SUMS = 1e-7
 
 # Draws of a bootstrap.
@@ -22,7 +22,7 @@ DRAWS = 1000
 
 
 class Estimate(NamedTuple):
-    """A share in [0, 1] with its standard error and 95 % interval."""
+    """A value, as a rule a fraction in [0, 1], with its standard error and 95 % interval."""
 
     value: float
     stderr: float
@@ -30,27 +30,27 @@ class Estimate(NamedTuple):
 
 
 def wilson(successes: float, n: int) -> Estimate:
-    """Return the share of n independent items with Wilson's score interval (1927).
+    """Return successes / n of independent items with Wilson's score interval (1927).
 
-    Successes may be fractions: an item that was guessed among k counts 1 / k.
+    Successes need not be whole: an item tied among k candidates counts 1 / k.
     Raises ValueError where there are no items or more successes than items.
     """
     if n < 1 or not -ROUNDING <= successes <= n * (1 + ROUNDING):
         raise ValueError(f"{successes} successes of {n} items; wanted 0 <= successes <= n, n >= 1")
-    share = min(max(successes / n, 0.0), 1.0)
+    value = min(max(successes / n, 0.0), 1.0)
     shrink = 1 + Z95**2 / n
-    centre = (share + Z95**2 / (2 * n)) / shrink
-    half = Z95 / shrink * math.sqrt(share * (1 - share) / n + Z95**2 / (4 * n**2))
-    stderr = math.sqrt(share * (1 - share) / n)
-    return Estimate(share, stderr, (max(centre - half, 0.0), min(centre + half, 1.0)))
+    centre = (value + Z95**2 / (2 * n)) / shrink
+    half = Z95 / shrink * math.sqrt(value * (1 - value) / n + Z95**2 / (4 * n**2))
+    stderr = math.sqrt(value * (1 - value) / n)
+    return Estimate(value, stderr, (max(centre - half, 0.0), min(centre + half, 1.0)))
 
 
 def mean_of_trials(credit: NDArray[Any]) -> Estimate:
-    """Return the mean of [trials, items] credits in [0, 1], all trials on the same items.
+    """Return the mean of [trials, items] credits in [0, 1], where trials share their items.
 
     Trials and items both vary: stderr^2 = var(trial means) / trials + var(item means) / items,
-    variances with ddof 1, the interval +-1.96 stderr cut to [0, 1]. One trial has the second part
-    alone. Where nothing varies, or there is one item, both are Wilson's with n = items.
+    variances with ddof 1; the interval is +-1.96 stderr, cut to [0, 1]. One trial has the second
+    part alone. Where nothing varies, or there is one item, both are Wilson's with n = items.
     Raises ValueError where there are no trials or no items.
     """
     if credit.ndim != 2 or credit.size == 0:
@@ -68,25 +68,27 @@ def mean_of_trials(credit: NDArray[Any]) -> Estimate:
     return Estimate(value, stderr, interval)
 
 
-def bootstrap_shares(totals: NDArray[Any], sizes: NDArray[Any], *, seed: int = 0) -> list[Estimate]:
-    """Return K shares of items that come in clusters: sums of [clusters, K] totals / sum of sizes.
+def bootstrap_fractions(
+    totals: NDArray[Any], sizes: NDArray[Any], *, seed: int = 0
+) -> list[Estimate]:
+    """Return K means over items in clusters: sum of [clusters, K] totals / sum of sizes.
 
-    Clusters are drawn with replacement, 1,000 times, the same ones for all K: the standard error is
-    the draws' deviation (ddof 1), the interval their 2.5 and 97.5 percentiles. Where all draws
-    agree, both are Wilson's with n = clusters. Clusters of size 0 are left out.
+    Clusters are drawn with replacement 1,000 times, the same draws for all K. The standard error is
+    the draws' standard deviation (ddof 1), the interval their 2.5 and 97.5 percentiles. Where all
+    draws agree, both are Wilson's with n = clusters. Clusters of size 0 are left out.
     Raises ValueError where no cluster has an item.
     """
-    held = sizes > 0
-    totals, sizes = totals[held].astype(np.float64), sizes[held].astype(np.float64)
+    filled = sizes > 0
+    totals, sizes = totals[filled].astype(np.float64), sizes[filled].astype(np.float64)
     n = len(sizes)
     if n == 0:
         raise ValueError("no cluster has an item")
     drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=DRAWS)
     weights = drawn.astype(np.float64)
-    shares = (weights @ totals) / (weights @ sizes)[:, None]
+    means = (weights @ totals) / (weights @ sizes)[:, None]
     values = totals.sum(0) / sizes.sum()
-    errors = shares.std(0, ddof=1)
-    low, high = np.percentile(shares, (2.5, 97.5), axis=0)
+    errors = means.std(0, ddof=1)
+    low, high = np.percentile(means, (2.5, 97.5), axis=0)
     return [
         wilson(value * n, n) if error < ROUNDING_OF_SUMS else Estimate(value, error, (bottom, top))
         for value, error, bottom, top in zip(
@@ -95,21 +97,21 @@ def bootstrap_shares(totals: NDArray[Any], sizes: NDArray[Any], *, seed: int = 0
     ]
 
 
-def bootstrap_share(hits: NDArray[Any], counts: NDArray[Any], *, seed: int = 0) -> Estimate:
-    """Return sum(hits) / sum(counts) of [N] clusters, such as images: `bootstrap_shares` of one."""
-    return bootstrap_shares(hits[:, None], counts, seed=seed)[0]
+def bootstrap_fraction(hits: NDArray[Any], counts: NDArray[Any], *, seed: int = 0) -> Estimate:
+    """Return sum(hits) / sum(counts) over [N] clusters, such as images."""
+    return bootstrap_fractions(hits[:, None], counts, seed=seed)[0]
 
 
 def bootstrap_ratio(parts: NDArray[Any], wholes: NDArray[Any], *, seed: int = 0) -> Estimate:
     """Return sum(parts) / sum(wholes) over [N] clusters, redrawn 1,000 times.
 
-    The interval runs from the 2.5 % to the 97.5 % quantile; draws whose whole is nothing are left
-    out. For a paired difference of two shares, parts are the differences of their hits. Raises
-    ValueError where the whole is nothing.
+    The interval runs from the 2.5 % to the 97.5 % quantile; draws whose wholes sum to 0 are left
+    out. For a paired difference of two fractions, parts are the differences of their hits. Raises
+    ValueError where the wholes sum to 0.
     """
     if not len(wholes) or wholes.sum() <= 0:
-        raise ValueError(f"a share of nothing: {len(wholes)} clusters whose counts sum to 0")
-    # Clusters that are alike are drawn together: how many of a kind come up is multinomial.
+        raise ValueError(f"no ratio: the counts of {len(wholes)} clusters sum to 0")
+    # Equal clusters are drawn together: how often each kind is drawn is multinomial.
     kinds, times = np.unique(np.stack([parts, wholes], 1), axis=0, return_counts=True)
     n = len(wholes)
     sums = np.random.default_rng(seed).multinomial(n, times / n, DRAWS) @ kinds
@@ -120,5 +122,5 @@ def bootstrap_ratio(parts: NDArray[Any], wholes: NDArray[Any], *, seed: int = 0)
 
 
 def _variance_of_mean(values: NDArray[np.float64]) -> float:
-    """Return var / n, ddof 1; nothing for a single value, which cannot vary."""
+    """Return var / n, ddof 1; 0 for a single value, which cannot vary."""
     return float(values.var(ddof=1)) / len(values) if len(values) > 1 else 0.0

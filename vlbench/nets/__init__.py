@@ -1,1 +1,1 @@
-"""Small networks that a probe trains."""
+"""Small networks that probes train."""

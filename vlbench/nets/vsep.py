@@ -1,12 +1,12 @@
 """The visual semantic embedding probe of arXiv:2107.12021: maps region vectors to word vectors.
 
-Two layers, trained on pairs of a region and the word that names it, so that of a batch each region
-fits its own word best and each word its own region (symmetric cross-entropy of cosine x exp(t), as
-in arXiv:2103.00020, figure 3, with its first t, ln(1 / 0.07), and exp(t) <= 100). As in the
-paper, other pairs of the same word count as wrong.
-The paper is silent on: the activation (ReLU), weight decay and schedule (none), and whether layer
-normalisation learns a scale (it does not: nothing but the two layers maps, and words stay what
-they are).
+Two layers, trained on pairs of a region and the word that names it. The loss is the symmetric
+cross-entropy over a batch of cosine x exp(t), as in arXiv:2103.00020, figure 3, with its initial t,
+ln(1 / 0.07), and exp(t) <= 100: each region should fit its own word best, and each word its own
+region. As in the paper, other pairs of the same word count as wrong.
+The paper does not say which activation (here ReLU), weight decay and schedule (here none) it uses,
+nor whether layer normalisation learns a scale (here not, so that words keep their vectors and only
+the two layers map).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ LEARNING_RATE = 1e-3
 FIRST_SCALE = math.log(1 / 0.07)
 MOST_SCALE = 100.0
 
-# Epochs between two checkpoints: what a killed training loses at most.
-CHUNK = 50
+# Epochs between two checkpoints: a killed training loses no more.
+EPOCHS_PER_CHECKPOINT = 50
 
 # Rows mapped at a time.
 BLOCK = 1 << 13
@@ -35,16 +35,26 @@ BLOCK = 1 << 13
 State = dict[str, Any]
 
 
-class Recipe(NamedTuple):
-    """How a probe is trained."""
+class VsepTraining(NamedTuple):
+    """How a network is trained; the seed draws the first weights and the order of pairs."""
 
     epochs: int = 200
     batch_size: int = 512
     seed: int = 0
-    layer_norm: bool = True
 
 
-class Probe(nn.Module):
+# As in arXiv:2107.12021, which gives no seed.
+PAPER_TRAINING = VsepTraining()
+
+
+class Pairs(NamedTuple):
+    """Region vectors [N, D], and the vectors [N, W] of the words that name them."""
+
+    regions: Tensor
+    words: Tensor
+
+
+class VsepNetwork(nn.Module):
     """Two linear layers with ReLU between, and the logarithm of the scale of similarities."""
 
     def __init__(self, width: int, words: int) -> None:
@@ -59,8 +69,8 @@ class Probe(nn.Module):
         return mapped
 
 
-class Trained(NamedTuple):
-    """A trained probe: what maps regions, and whether both sides are normalised by layer."""
+class TrainedVsep(NamedTuple):
+    """Trained weights, and whether mapped regions and words are layer-normalised."""
 
     weights: State
     layer_norm: bool
@@ -68,104 +78,106 @@ class Trained(NamedTuple):
     def directions(self, regions: Tensor) -> Tensor:
         """Return unit vectors float64 [N, W] for region vectors [N, D]."""
         width, words = regions.shape[1], len(self.weights["out.bias"])
-        probe = _blank(width, words)
-        probe.load_state_dict(self.weights)
-        probe.double()
+        network = _uninitialised(width, words)
+        network.load_state_dict(self.weights)
+        network.double()
         with torch.no_grad():
             return torch.cat(
                 [
-                    directions(probe(x.double()), self.layer_norm)
+                    directions(network(x.double()), self.layer_norm)
                     for x in torch.split(regions, BLOCK)
                 ]
             )
 
 
 def directions(vectors: Tensor, layer_normed: bool) -> Tensor:
-    """Return unit vectors [N, W], after layer normalisation if asked."""
+    """Return unit vectors [N, W], after layer normalisation if `layer_normed`."""
     vectors = layer_norm(vectors, vectors.shape[-1:]) if layer_normed else vectors
     return normalize(vectors, dim=-1)
 
 
-def train(engine: Engine, regions: Tensor, words: Tensor, recipe: Recipe) -> Trained:
-    """Return a probe trained on pairs of region vectors [N, D] and word vectors [N, W].
+def train(
+    engine: Engine, pairs: Pairs, training: VsepTraining, *, layer_normed: bool = True
+) -> TrainedVsep:
+    """Return a network trained on pairs of region and word vectors.
 
-    The main process trains it; every so many epochs it is stored, so that a killed training goes
-    on. Raises ValueError for a recipe without an epoch or a batch.
+    The main process trains it. Checkpoints are stored, so that a killed training resumes. Raises
+    ValueError for less than one epoch, or a batch of nothing.
     """
-    if min(recipe.epochs, recipe.batch_size) < 1:
-        raise ValueError(f"{recipe}: epochs and batch_size must be 1 or more")
-    key = {"what": "visual semantic embedding probe", "pairs": digest([regions, words])}
-    setting = recipe._replace(epochs=0)._asdict()
-    setting |= {"device": engine.device.type, "torch": torch.__version__}
+    if min(training.epochs, training.batch_size) < 1:
+        raise ValueError(f"{training}: epochs and batch_size must be 1 or more")
+    key: State = {"what": "visual semantic embedding probe", "pairs": digest(list(pairs))}
+    key |= training._replace(epochs=0)._asdict()
+    key |= {"layer_norm": layer_normed, "device": engine.device.type}
     state: State = {}
-    for start in range(0, recipe.epochs, CHUNK):
-        stop = min(start + CHUNK, recipe.epochs)
-        span = {"since": start, "epoch": stop}
-        state = _kept(engine, key | setting | span, state, (regions, words), recipe)
-    return Trained(state["weights"], recipe.layer_norm)
+    for start in range(0, training.epochs, EPOCHS_PER_CHECKPOINT):
+        stop = min(start + EPOCHS_PER_CHECKPOINT, training.epochs)
+        turn = Turn(training, layer_normed, stop - start, engine.device)
+        state = _stored(engine, key | {"since": start, "epoch": stop}, state, pairs, turn)
+    return TrainedVsep(state["weights"], layer_normed)
 
 
-def _kept(
-    engine: Engine, key: State, state: State, pairs: tuple[Tensor, Tensor], recipe: Recipe
-) -> State:
-    """Return the state at the key's epoch, stored or computed from the one before."""
-    epochs = key["epoch"] - key["since"]
-    found: State = engine.once(key, lambda: advance(state, *pairs, recipe, epochs, engine.device))
+class Turn(NamedTuple):
+    """What happens between two checkpoints."""
+
+    training: VsepTraining
+    layer_normed: bool
+    epochs: int
+    device: torch.device
+
+
+def _stored(engine: Engine, key: State, state: State, pairs: Pairs, turn: Turn) -> State:
+    """Return the checkpoint of a key, stored or computed from the checkpoint before it."""
+    found: State = engine.once(key, lambda: advance(state, pairs, turn))
     return found
 
 
-def advance(
-    state: State,
-    regions: Tensor,
-    words: Tensor,
-    recipe: Recipe,
-    epochs: int,
-    device: torch.device,
-) -> State:
-    """Return the state of a training after so many more epochs; an empty state is its start."""
-    rng = torch.Generator().manual_seed(recipe.seed)
-    probe = _untrained(regions.shape[1], words.shape[1], rng).to(device)
-    adam = torch.optim.Adam(probe.parameters(), lr=LEARNING_RATE)
+def advance(state: State, pairs: Pairs, turn: Turn) -> State:
+    """Return the checkpoint after so many more epochs; an empty one is the start of training."""
+    rng = torch.Generator().manual_seed(turn.training.seed)
+    network = _initialised(pairs.regions.shape[1], pairs.words.shape[1], rng).to(turn.device)
+    adam = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
     if state:
-        probe.load_state_dict(state["weights"])
+        network.load_state_dict(state["weights"])
         adam.load_state_dict(state["adam"])
         rng.set_state(state["rng"])
-    regions = regions.to(device)
-    # Frozen, so normalised once.
-    targets = directions(words.to(device), recipe.layer_norm)
-    for _ in range(epochs):
-        order = torch.randperm(len(regions), generator=rng).to(device)
-        for rows in torch.split(order, recipe.batch_size):
+    regions = pairs.regions.to(turn.device)
+    # Word vectors are not trained, so they are normalised once.
+    targets = directions(pairs.words.to(turn.device), turn.layer_normed)
+    for _ in range(turn.epochs):
+        order = torch.randperm(len(regions), generator=rng).to(turn.device)
+        for rows in torch.split(order, turn.training.batch_size):
             adam.zero_grad()
-            torch.autograd.backward(_loss(probe, regions[rows], targets[rows], recipe.layer_norm))
+            loss = _loss(network, regions[rows], targets[rows], turn.layer_normed)
+            torch.autograd.backward(loss)
             adam.step()
-    weights = {name: value.cpu() for name, value in probe.state_dict().items()}
+    weights = {name: value.cpu() for name, value in network.state_dict().items()}
     return {"weights": weights, "adam": _on_cpu(adam.state_dict()), "rng": rng.get_state()}
 
 
-def _loss(probe: Probe, regions: Tensor, targets: Tensor, layer_normed: bool) -> Tensor:
-    cosines = directions(probe(regions), layer_normed) @ targets.T
-    logits = cosines * probe.scale.exp().clamp(max=MOST_SCALE)
+def _loss(network: VsepNetwork, regions: Tensor, targets: Tensor, layer_normed: bool) -> Tensor:
+    cosines = directions(network(regions), layer_normed) @ targets.T
+    logits = cosines * network.scale.exp().clamp(max=MOST_SCALE)
     own = torch.arange(len(logits), device=logits.device)
     return (cross_entropy(logits, own) + cross_entropy(logits.T, own)) / 2
 
 
-def _untrained(width: int, words: int, rng: torch.Generator) -> Probe:
-    """Return a probe as PyTorch initialises linear layers, but drawn from `rng`."""
-    probe = _blank(width, words)
-    nn.init.constant_(probe.scale, FIRST_SCALE)
-    for linear in (probe.hidden, probe.out):
+def _initialised(width: int, words: int, rng: torch.Generator) -> VsepNetwork:
+    """Return a network as PyTorch initialises linear layers, but drawn from `rng`."""
+    network = _uninitialised(width, words)
+    nn.init.constant_(network.scale, FIRST_SCALE)
+    for linear in (network.hidden, network.out):
         bound = 1 / math.sqrt(linear.in_features)
         nn.init.uniform_(linear.weight, -bound, bound, generator=rng)
         nn.init.uniform_(linear.bias, -bound, bound, generator=rng)
-    return probe
+    return network
 
 
-def _blank(width: int, words: int) -> Probe:
-    """Return a probe whose numbers are still to be set: torch's global generator is left alone."""
+def _uninitialised(width: int, words: int) -> VsepNetwork:
+    """Return a network without values, so that torch's global generator is left as it was."""
     with torch.device("meta"):
-        probe = Probe(width, words)
-    return probe.to_empty(device="cpu")
+        network = VsepNetwork(width, words)
+    return network.to_empty(device="cpu")
 
 
 def _on_cpu(value: Any) -> Any:

@@ -1,10 +1,11 @@
-"""Models resolved: their adapters found, their arguments checked, nothing loaded."""
+"""Models resolved: their adapters found and their arguments checked, nothing loaded."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,96 +13,131 @@ from vlbench.capabilities import is_capability
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.catalog.strict_yaml import Document
+from vlbench.digests import digest
 from vlbench.errors import SpecError, UnknownNameError
 from vlbench.planning.options import Options
 from vlbench.resolve import check_arguments, find_object, hints, parameters
 
-ADAPTER_FILLED = ("device", "dtype")
+# What vlbench itself gives an adapter.
+FILLED = ("device", "dtype")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelPlan:
-    """A model resolved: the name of its rows, its adapter class, and its arguments."""
+class Model:
+    """A model resolved: the name of its rows, its adapter class, and its checked arguments.
+
+    `companions` are the models that it is made from, by parameter; `instance` is the adapter itself
+    where the user made it.
+    """
 
     name: str
     spec: ModelSpec
     adapter: type
-    overrides: Mapping[str, Any]
-    partners: Mapping[str, ModelPlan] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    companions: Mapping[str, Model] = field(default_factory=dict)
     instance: Any = None
 
-    def params(self, task: TaskSpec | None = None) -> dict[str, Any]:
-        """Return the adapter's arguments: its line's, then the task's, then the user's."""
+    @cached_property
+    def key(self) -> str:
+        """The same for models that are loaded alike, and for no others."""
         if self.instance is not None:
-            return {}
-        known = parameters(self.adapter)
-        asked = {k: v for k, v in (task.model if task else {}).items() if k in known}
-        given = {**self.spec.params, **asked, **self.overrides}
-        arguments, problems = check_arguments(self.adapter, given, filled=ADAPTER_FILLED)
-        if problems:
-            where = self.spec.document.where(self.spec.name)
-            lines = [f"{where}: {self.name}: {problem.message}" for problem in problems]
-            raise SpecError("\n".join(lines))
-        return {k: self._placed(v, k) for k, v in arguments.items()}
+            return f"object {id(self.instance)}"
+        texts = {name: repr(value) for name, value in self.arguments.items()}
+        return digest([self.spec.name, str(self.spec.file), texts])
 
-    def parts(self) -> Iterator[ModelPlan]:
+    def parts(self) -> Iterator[Model]:
         """Yield this model, and those that it is made from."""
         yield self
-        for partner in self.partners.values():
-            yield from partner.parts()
+        for companion in self.companions.values():
+            yield from companion.parts()
 
-    def _placed(self, value: Any, key: str) -> Any:
-        """Return a path of models.yaml, relative to that file, as a whole path."""
-        if key in self.overrides or not isinstance(value, str | Path):
-            return value
-        beside = self.spec.file.parent / value
-        written_as_path = isinstance(value, Path) or "/" in value
-        return type(value)(beside) if written_as_path and beside.exists() else value
+    def for_task(self, task: TaskSpec) -> Model:
+        """Return the model with the arguments that a task asks for, as far as its adapter has them.
+
+        The user's own come first. Raises SpecError for values that do not fit.
+        """
+        known = {} if self.instance is not None else parameters(self.adapter)
+        asked = {key: value for key, value in task.model.items() if key in known}
+        if not asked:
+            return self
+        given = {**self.spec.params, **asked, **self.overrides}
+        return replace(self, arguments=_arguments(self.spec, self.adapter, given, self.overrides))
 
 
-def plan_model(
+def resolve_model(
     catalog: Catalog, model: Any, options: Options, *, above: tuple[str, ...] = ()
-) -> ModelPlan:
-    """Return a model with its adapter class found, and the models that it is made from.
+) -> Model:
+    """Return the model of a name, of FILE:Class, or of an adapter object.
 
-    Raises SpecError and UnknownNameError.
+    `above` are the names of the models that are made from it. Raises SpecError and
+    UnknownNameError.
     """
     if not isinstance(model, str):
-        if isinstance(model, type) or options.model_args:
-            raise UnknownNameError(
-                f"{model!r}: give a model's name with its arguments, or an object made with them"
-            )
-        name = options.name or type(model).__name__
-        spec = ModelSpec(name, Path(), Document(Path(name), {}, {}))
-        return ModelPlan(name=name, spec=spec, adapter=type(model), overrides={}, instance=model)
-    spec = _from_file(model) if re.search(r"\.py:\w+$", model) else catalog.model(model)
+        return _of_object(model, options)
+    spec = _of_file(model) if re.search(r"\.py:\w+$", model) else catalog.model(model)
     if spec.unavailable:
         raise UnknownNameError(f"{spec.name} is unavailable: {spec.unavailable}")
     if spec.name in above:
         raise SpecError(f"{spec.document.where(spec.name)}: {spec.name} is made from itself")
     adapter = find_object(spec.document.where(spec.name), spec.adapter, spec.folders)
+    given = {**spec.params, **options.model_args}
     wanted = hints(adapter)
-    named = {**spec.params, **options.model_args}
-    partners = {k: v for k, v in named.items() if v and is_capability(wanted.get(k))}
-    above = (*above, spec.name)
-    return ModelPlan(
+    named = {key: value for key, value in given.items() if value and is_capability(wanted.get(key))}
+    return Model(
         name=options.name or spec.name + _shown(options),
         spec=spec,
         adapter=adapter,
+        arguments=_arguments(spec, adapter, given, options.model_args),
         overrides=options.model_args,
-        partners={
-            key: plan_model(catalog, name, Options(), above=above) for key, name in partners.items()
+        companions={
+            key: resolve_model(catalog, name, Options(), above=(*above, spec.name))
+            for key, name in named.items()
         },
     )
 
 
-def _from_file(model: str) -> ModelSpec:
+def _of_object(model: Any, options: Options) -> Model:
+    if isinstance(model, type) or options.model_args:
+        raise UnknownNameError(
+            f"{model!r}: give a model's name with its arguments, or an object made with them"
+        )
+    name = options.name or type(model).__name__
+    spec = ModelSpec(name, Path(), Document(Path(name), {}, {}))
+    return Model(name=name, spec=spec, adapter=type(model), instance=model)
+
+
+def _of_file(model: str) -> ModelSpec:
     """Return the line that `path/to/file.py:Class` stands for."""
     path, _, name = model.rpartition(":")
     file = Path(path).absolute()
     if not file.is_file():
         raise UnknownNameError(f"no file {path}")
     return ModelSpec(name, file.parent, Document(file, {}, {}), adapter=f"{file.stem}:{name}")
+
+
+def _arguments(
+    spec: ModelSpec, adapter: type, given: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return an adapter's checked arguments. Raises SpecError with every problem."""
+    arguments, problems = check_arguments(adapter, given, filled=FILLED)
+    if problems:
+        where = spec.document.where(spec.name)
+        lines = [f"{where}: {spec.name}: {problem.message}" for problem in problems]
+        raise SpecError("\n".join(lines))
+    return {
+        key: value if key in overrides else _beside(spec.file, value)
+        for key, value in arguments.items()
+    }
+
+
+def _beside(file: Path, value: Any) -> Any:
+    """Return a path of models.yaml, relative to that file, as a whole path."""
+    if not isinstance(value, str | Path):
+        return value
+    place = file.parent / value
+    written_as_path = isinstance(value, Path) or "/" in value
+    return type(value)(place) if written_as_path and place.exists() else value
 
 
 def _shown(options: Options) -> str:

@@ -10,12 +10,22 @@ from typing import Any
 
 import torch
 
-from vlbench.commands.parser import model_args
+from vlbench.catalog.strict_yaml import scalar
 from vlbench.engine.processes import local_device
+from vlbench.engine.settings import ComputeSettings, loader_workers
 from vlbench.errors import UnknownNameError, unknown
 
 # The only variable that `data:` expands.
 DATA_VARIABLE = "$VLBENCH_DATA"
+
+
+def model_args(text: str) -> dict[str, Any]:
+    """Return the values of `k=v,...`, as YAML reads them. Raises UnknownNameError."""
+    pairs = [pair.partition("=") for pair in text.split(",") if pair]
+    for key, equals, _ in pairs:
+        if not equals:
+            raise UnknownNameError(f"--model-args wants k=v,...; '{key}' has no '='")
+    return {key.strip(): scalar(value) for key, _, value in pairs}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +87,16 @@ class Options:
             return value
         return value.replace(DATA_VARIABLE, str(Path(root).absolute()))
 
-    def torch_device(self) -> torch.device:
-        """Return this process's device; `auto` is its GPU where there is one."""
+    def settings(self) -> ComputeSettings:
+        """Return how the engine computes: on this process's device, in the dtype asked for.
+
+        Raises UnknownNameError for a device or a dtype that is not there.
+        """
+        device = self._device()
+        workers = loader_workers(device)
+        return ComputeSettings(device, self._dtype(), self.batch_size, workers)
+
+    def _device(self) -> torch.device:
         try:
             device = local_device(self.device)
             torch.zeros(1, device=device).item()
@@ -87,23 +105,8 @@ class Options:
             raise UnknownNameError(f"no device '{self.device}' here: {why}") from error
         return device
 
-    def torch_dtype(self) -> torch.dtype:
-        """Return the dtype that adapters compute in."""
+    def _dtype(self) -> torch.dtype:
         dtype = getattr(torch, self.dtype, None)
         if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
             raise UnknownNameError(f"no dtype is named '{self.dtype}'; float32, bfloat16, float16")
         return dtype
-
-    def workers(self) -> int:
-        """Return how many processes read and preprocess: a GPU must not wait for them.
-
-        On a CPU the model itself takes every core, and one process is as fast.
-        """
-        on_gpu = self.torch_device().type == "cuda"
-        return min(8, max(1, len(os.sched_getaffinity(0)) - 1)) if on_gpu else 0
-
-
-def default_cache() -> Path:
-    """Return where features and digests are kept unless the user says otherwise."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "vlbench"

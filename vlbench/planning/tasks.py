@@ -1,9 +1,9 @@
-"""Tasks resolved: their functions found, their arguments checked, nothing loaded."""
+"""Tasks resolved: their functions found and their arguments checked, nothing loaded."""
 
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,34 +13,48 @@ from vlbench.capabilities import alternatives, is_capability, lacking
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import TaskSpec
 from vlbench.data.records import Data
-from vlbench.errors import CannotDo, SpecError, UnknownNameError
-from vlbench.planning.models import ModelPlan, plan_model
+from vlbench.errors import SpecError, UnknownNameError
+from vlbench.planning.models import Model, resolve_model
 from vlbench.planning.options import DATA_VARIABLE, Options
-from vlbench.resolve import blamed_on, check_arguments, convert, find_object, hints, parameters
+from vlbench.resolve import (
+    Problem,
+    blamed_on,
+    check_arguments,
+    convert,
+    find_object,
+    hints,
+    parameters,
+)
 
+# What vlbench itself gives a probe, and a loader that has such parameters.
 PROBE_FILLED = ("model", "data", "engine")
+LOADER_FILLED = ("download", "cache_dir")
 
 # The families of shipped probes, one folder each.
-PROBES = Path(vlbench.probes.__file__).parent
+FAMILIES = Path(vlbench.probes.__file__).parent
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskPlan:
-    """A task resolved: its probe, its arguments, its companions' names, and its data."""
+class Task:
+    """A task resolved: its probe and loader with their arguments, and its companions.
+
+    `named` is True where the user named the task, and False where a tag or a glob selected it.
+    `regions` are the loader's argument for each kind of regions that the task has.
+    """
 
     spec: TaskSpec
     named: bool
     probe: Callable[..., Any]
+    arguments: Mapping[str, Any]
+    companions: Mapping[str, Sequence[Model]]
     loader: Callable[..., Data]
-    loader_args: Mapping[str, Any]
-    params: Mapping[str, Any]
-    companions: Mapping[str, list[ModelPlan]]
-    options: Options
+    loader_arguments: Mapping[str, Any]
+    regions: Mapping[str, Any]
 
     @property
-    def primary(self) -> dict[str, Any]:
-        """The score that stands for the task: its metric and conditions."""
-        return {"metric": self.spec.primary["metric"], "at": self.spec.primary.get("at", {})}
+    def needs(self) -> Any:
+        """The capability that the probe asks of the model under test."""
+        return hints(self.probe)["model"]
 
     @property
     def fixed(self) -> dict[str, Any]:
@@ -51,97 +65,128 @@ class TaskPlan:
             "probe": self.spec.probe,
             "params": self.spec.params,
             "model": self.spec.model,
-            "primary": self.primary,
+            "primary": self.spec.primary_score,
         }
 
-    def takes_list(self, companion: str) -> bool:
-        """Return whether the probe takes a list of models for this parameter."""
+    def as_annotated(self, companion: str, adapters: Sequence[Any]) -> Any:
+        """Return the adapters of a companion as the probe takes them: one, or a list."""
         options = alternatives(hints(self.probe)[companion])
-        return any(typing.get_origin(option) is list for option in options)
-
-    @property
-    def regions(self) -> Mapping[str, Any]:
-        """Where regions of each kind are; empty for a task without regions."""
-        found: Mapping[str, Any] = self.spec.data.get("regions", {})
-        return found
-
-    def regions_for(self, model: ModelPlan) -> dict[str, Any]:
-        """Return the loader's argument with the regions that a model reads.
-
-        Raises CannotDo where the task has none of their kind.
-        """
-        kind = model.spec.regions.get("kind")
-        if not self.regions:
-            return {}
-        if kind is not None and kind not in self.regions:
-            known = ", ".join(self.regions)
-            raise CannotDo(f"the model reads regions of kind {kind}; the task has {known}")
-        given = self.options.expand(self.regions[kind]) if kind else None
-        value = convert(given, hints(self.loader)["regions"])
-        return {"regions": _beside(self.spec.file, value)}
-
-    @property
-    def needs(self) -> Any:
-        """The capability that the probe asks of the model under test."""
-        return hints(self.probe)["model"]
+        several = any(typing.get_origin(option) is list for option in options)
+        return list(adapters) if several else adapters[0]
 
 
-def plan_task(catalog: Catalog, name: str, named: bool, options: Options) -> TaskPlan:
-    """Return a task with its functions found and its arguments checked. Raises SpecError."""
+def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> Task:
+    """Return a task with its functions found and its arguments checked.
+
+    Raises SpecError with every problem of the task.
+    """
     spec = catalog.tasks[name]
-    where = spec.document.where
-    probe_name = spec.probe if ":" in spec.probe else f"{spec.probe}:{spec.probe}"
-    probe = find_object(where("probe"), probe_name, spec.folders, _family(probe_name))
-    loader = find_object(where("data", "loader"), spec.data["loader"], spec.folders)
-    with blamed_on(where("probe")):
-        lacking_names = [name for name in PROBE_FILLED if name not in parameters(probe)]
-        if lacking_names:
-            raise SpecError(f"a probe takes model, data, engine; this lacks {lacking_names}")
-        params, problems = check_arguments(probe, spec.params, filled=PROBE_FILLED)
-    lines = [f"{where('params', p.key)}: {p.message}" for p in problems]
-    given = _data_arguments(spec, getattr(loader, "__name__", ""), options)
-    regions = _region_parameter(spec, loader)
-    with blamed_on(where("data", "loader")):
-        loader_args, problems = check_arguments(loader, given, filled=regions)
-    lines += [f"{where('data', p.key)}: {p.message}" for p in problems]
-    companions = _companions(catalog, spec, probe, params, lines)
+    probe, loader = _find_probe(spec), _find_loader(spec)
+    lines: list[str] = []
+    with blamed_on(spec.document.where("probe")):
+        arguments, problems = check_arguments(probe, spec.params, filled=PROBE_FILLED)
+    lines += _told(spec, "params", problems)
+    companions = _companions(catalog, spec, hints(probe), arguments, lines)
+    with blamed_on(spec.document.where("data", "loader")):
+        data, problems = _check_data(spec, loader, options)
+    lines += _told(spec, "data", problems)
+    regions = _check_regions(spec, loader, options, lines)
     if lines:
         raise SpecError("\n".join(lines))
-    return TaskPlan(
+    return Task(
         spec=spec,
         named=named,
         probe=probe,
-        loader=loader,
-        loader_args={k: _beside(spec.file, v) for k, v in loader_args.items()},
-        params={k: v for k, v in params.items() if k not in companions},
+        arguments={key: value for key, value in arguments.items() if key not in companions},
         companions=companions,
-        options=options,
+        loader=loader,
+        loader_arguments=data,
+        regions=regions,
     )
 
 
-def _family(probe: str) -> str:
-    """Return the package of the shipped probe with this name, for a name without a module."""
-    module = probe.partition(":")[0]
-    found = [file.parent.name for file in PROBES.glob(f"*/{module}.py")]
-    return f"vlbench.probes.{found[0]}." if found else "vlbench.probes."
+def _find_probe(spec: TaskSpec) -> Callable[..., Any]:
+    """Return the probe: of the task's own source, of a shipped family, or of a module named."""
+    where, name = spec.document.where("probe"), spec.probe
+    name = name if ":" in name else f"{name}:{name}"
+    module = name.partition(":")[0]
+    family = next((file.parent.name for file in FAMILIES.glob(f"*/{module}.py")), "")
+    package = f"vlbench.probes.{family}." if family else "vlbench.probes."
+    probe = find_object(where, name, spec.folders, package)
+    with blamed_on(where):
+        lacking_names = [filled for filled in PROBE_FILLED if filled not in parameters(probe)]
+        if lacking_names:
+            raise SpecError(f"a probe takes model, data, engine; this lacks {lacking_names}")
+    return probe  # type: ignore[no-any-return]
+
+
+def _find_loader(spec: TaskSpec) -> Callable[..., Data]:
+    """Return the loader. Raises SpecError where the task has regions and the loader takes none."""
+    where = spec.document.where("data", "loader")
+    loader = find_object(where, spec.data["loader"], spec.folders)
+    with blamed_on(where):
+        takes_regions = "regions" in parameters(loader)
+    if "regions" in spec.data and not takes_regions:
+        where = spec.document.where("data", "regions")
+        raise SpecError(f"{where}: {spec.data['loader']} takes no regions")
+    return loader  # type: ignore[no-any-return]
+
+
+def _check_data(
+    spec: TaskSpec, loader: Callable[..., Data], options: Options
+) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the loader's arguments, told where this machine keeps the data, and problems."""
+    given = {k: v for k, v in spec.data.items() if k not in {"loader", "regions"}}
+    name = getattr(loader, "__name__", "")
+    root = options.data_dir.get(spec.name, options.data_dir.get(name))
+    if root is not None:
+        given["root"] = str(root.absolute())
+    # Regions are filled in model by model, where the task has some.
+    filled = (*LOADER_FILLED, *(["regions"] if "regions" in spec.data else []))
+    arguments, problems = check_arguments(
+        loader, {k: options.expand(v) for k, v in given.items()}, filled=filled
+    )
+    known = parameters(loader)
+    from_run = {"download": options.download or None, "cache_dir": options.cache_dir}
+    arguments |= {k: v for k, v in from_run.items() if k in known and v is not None}
+    return {key: _beside(spec.file, value) for key, value in arguments.items()}, problems
+
+
+def _check_regions(
+    spec: TaskSpec, loader: Callable[..., Data], options: Options, lines: list[str]
+) -> dict[str, Any]:
+    """Return the loader's argument for each kind of regions; notes every problem."""
+    found = {}
+    for kind, given in spec.data.get("regions", {}).items():
+        try:
+            value = convert(options.expand(given), hints(loader)["regions"])
+        except TypeError as error:
+            lines.append(f"{spec.document.where('data', 'regions', str(kind))}: '{kind}' {error}")
+            continue
+        found[kind] = _beside(spec.file, value)
+    return found
 
 
 def _companions(
-    catalog: Catalog, spec: TaskSpec, probe: Any, params: Mapping[str, Any], lines: list[str]
-) -> dict[str, list[ModelPlan]]:
+    catalog: Catalog,
+    spec: TaskSpec,
+    annotations: Mapping[str, Any],
+    arguments: Mapping[str, Any],
+    lines: list[str],
+) -> dict[str, list[Model]]:
     """Return the models that a task names beside the one under test; notes every problem."""
-    found: dict[str, list[ModelPlan]] = {}
-    for key, names in params.items():
-        wanted = hints(probe)[key]
+    found: dict[str, list[Model]] = {}
+    for key, names in arguments.items():
+        wanted, where = annotations[key], spec.document.where("params", key)
         for name in _names(names) if is_capability(wanted) else []:
             try:
-                partner = plan_model(catalog, name, Options())
+                companion = resolve_model(catalog, name, Options())
             except UnknownNameError as error:
-                lines.append(f"{spec.document.where('params', key)}: {error}")
+                lines.append(f"{where}: {error}")
                 continue
-            gap = lacking(partner.adapter, wanted, partner.spec.without)
-            lines += [f"{spec.document.where('params', key)}: {name} has no {gap}"] if gap else []
-            found.setdefault(key, []).append(partner)
+            gap = lacking(companion.adapter, wanted, companion.spec.without)
+            lines += [f"{where}: {name} has no {gap}"] if gap else []
+            found.setdefault(key, []).append(companion)
     return found
 
 
@@ -149,23 +194,10 @@ def _names(value: Any) -> list[str]:
     return value if isinstance(value, list) else [value] if value else []
 
 
-def _data_arguments(spec: TaskSpec, loader: str, options: Options) -> dict[str, Any]:
-    """Return the loader's arguments of a file, told where this machine keeps the data."""
-    given = {k: v for k, v in spec.data.items() if k not in {"loader", "regions"}}
-    root = options.data_dir.get(spec.name, options.data_dir.get(loader))
-    if root is not None:
-        given["root"] = str(root.absolute())
-    return {k: options.expand(v) for k, v in given.items()}
-
-
-def _region_parameter(spec: TaskSpec, loader: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the loader's parameter that the plan fills, model by model, from `regions`."""
-    if "regions" not in spec.data:
-        return ()
-    if "regions" not in parameters(loader):
-        where = spec.document.where("data", "regions")
-        raise SpecError(f"{where}: {spec.data['loader']} takes no regions")
-    return ("regions",)
+def _told(spec: TaskSpec, part: str, problems: Sequence[Problem]) -> list[str]:
+    """Return problems with the line of the task's file that each is about."""
+    where = spec.document.where
+    return [f"{where(part, *problem.key.split('.'))}: {problem.message}" for problem in problems]
 
 
 def _beside(file: Path, value: Any) -> Any:

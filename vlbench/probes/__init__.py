@@ -1,1 +1,1 @@
-"""One file a probe: a function that asks a model for something and scores it."""
+"""One folder per family of probes; a probe is a function that tests a model and scores it."""

@@ -1,84 +1,67 @@
-"""Where a row comes from: the code's version, and facts of the run."""
+"""Provenance: the code, arguments, weights and data that a row comes from."""
 
 from __future__ import annotations
 
-import datetime as dt
-import resource
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import vlbench
-from vlbench.catalog.catalog import shipped_source
+from vlbench.catalog.sources import shipped_source
 from vlbench.digests import digest
-from vlbench.engine.fingerprints import Known, library_versions, shown_params, shown_weights
-from vlbench.engine.passes import Place
-from vlbench.planning.jobs import Cell
+from vlbench.engine.fingerprints import as_path, each_value
+from vlbench.identity import library_versions
+from vlbench.planning.jobs import Job
 from vlbench.resolve import parameters
+from vlbench.running.models import LiveModels
 
 
-def provenance_of(
-    cell: Cell, model: Known, partners: Mapping[str, Sequence[Known]], dtype: str
-) -> dict[str, Any]:
+def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
     """Return what a row says of its making, the same on every rerun."""
-    assert cell.data
-    params = with_defaults(cell.model.adapter, cell.model.params(cell.task.spec))
+    assert job.data
+    live = models.get(job.model)
+    arguments = _with_defaults(job.model.adapter, job.model.arguments)
     companions = {
-        plan.name: known.weights
-        for key, plans in cell.task.companions.items()
-        for plan, known in zip(plans, partners[key], strict=True)
+        one.name: models.get(one).weights
+        for several in job.task.companions.values()
+        for one in several
     }
     return {
         "vlbench": code_version(),
-        "adapter": model.source,
-        "params": shown_params(params),
-        "weights": shown_weights(params, model.weights),
-        "data": f"{cell.task.spec.data['loader']} {cell.data.digest()}",
+        "adapter": live.source,
+        "params": shown_arguments(arguments),
+        "weights": shown_weights(arguments, live.weights),
+        "data": f"{job.task.spec.data['loader']} {job.data.digest()}",
         "companions": companions,
-        "dtype": dtype,
-        "libraries": library_versions([cell.task.probe, type(model.adapter)]),
+        "dtype": str(models.dtype).removeprefix("torch."),
+        "libraries": library_versions([job.task.probe, type(live.adapter)]),
     }
 
 
-def comparable_of(cell: Cell, partners: Mapping[str, Sequence[Known]]) -> str:
+def comparable_of(job: Job, models: LiveModels) -> str:
     """Return the digest of what rows must share to be compared."""
-    assert cell.data
-    regions = cell.model.spec.regions.get("kind") if cell.task.regions else None
+    assert job.data
+    regions = job.model.spec.regions.get("kind") if job.task.regions else None
     companions = {
         key: [
-            [k.source, k.weights, shown_params(p.params())]
-            for p, k in zip(plans, known, strict=True)
+            [models.get(one).source, models.get(one).weights, shown_arguments(one.arguments)]
+            for one in several
         ]
-        for key, plans in cell.task.companions.items()
-        for known in [partners[key]]
+        for key, several in job.task.companions.items()
     }
-    return digest([cell.task.fixed, cell.data.digest(), companions, regions])
+    return digest([job.task.fixed, job.data.digest(), companions, regions])
 
 
-def with_defaults(adapter: type, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments together with the defaults of those that were not given."""
-    known = {name: p.default for name, p in parameters(adapter).items()}
-    plain = (bool, int, float, str)
-    return {k: v for k, v in known.items() if type(v) in plain and k != "device"} | dict(params)
+def shown_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as a row shows them: of local paths only the file's name."""
+    return {key: each_value(_shown, value) for key, value in arguments.items()}
 
 
-def run_facts(place: Place, processes: int, seconds: float) -> dict[str, Any]:
-    """Return what may differ from one run to the next."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    if place.device.type == "cuda":
-        peak = torch.cuda.max_memory_allocated(place.device) / 2**20
-    return {
-        "finished": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "seconds": round(seconds, 3),
-        "device": str(place.device),
-        "processes": processes,
-        "peak_memory_mb": round(peak),
-        "batch_size": place.batch_size,
-        "channels_last": place.channels_last,
-    }
+def shown_weights(arguments: Mapping[str, Any], weights: str) -> str:
+    """Return what a row says of the weights: their digest, or `random:<seed>`."""
+    random = arguments.get("weights") == "random"
+    return f"random:{arguments.get('init_seed', 0)}" if random else weights
 
 
 def code_version() -> str:
@@ -92,6 +75,19 @@ def code_version() -> str:
     except (OSError, subprocess.CalledProcessError):
         return f"{vlbench.__version__}+unknown"
     return f"{vlbench.__version__}+{commit}{'.dirty' if changed else ''}"
+
+
+def _shown(value: Any) -> Any:
+    local = isinstance(value, str) and (Path(value).is_absolute() or value[:1] in {"~", "."})
+    written = local or isinstance(value, Path) or isinstance(as_path(value), Path)
+    return Path(value).name if written else value
+
+
+def _with_defaults(adapter: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments together with the plain defaults of those that were not given."""
+    defaults = {name: p.default for name, p in parameters(adapter).items() if name != "device"}
+    plain = (bool, int, float, str)
+    return {k: v for k, v in defaults.items() if type(v) in plain} | dict(arguments)
 
 
 def _git(root: Path, *arguments: str) -> str:

@@ -51,20 +51,13 @@ def test_a_constant_model_scores_chance_by_every_metric(counts, vector):
     outcome = probe(ConstantModel(vector), labelled_images(*counts))
     assert [s.value for s in outcome.scores] == pytest.approx([s.chance for s in outcome.scores])
     assert outcome.counts == {"n": 60, "ties": 60}
-    assert outcome.notes == [module.ALIKE_NOTE]
+    assert outcome.notes == [module.PARALLEL_NOTE]
 
 
 def test_a_constant_model_on_two_equal_classes_scores_little_above_one_half():
     # The larger share of a fair coin in 100 throws: 0.5 + 0.4 / sqrt(100)
     scores = by_metric(probe(ConstantModel(), labelled_images(50, 50)))
     assert scores["accuracy_hungarian"].value == pytest.approx(0.54, abs=0.01)
-
-
-def test_features_that_differ_by_rounding_or_sign_are_alike():
-    noise = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
-    signs = torch.tensor([1.0, -1.0] * 25)[:, None]
-    assert module.alike(signs * (1 + 1e-6 * noise))
-    assert not module.alike(signs * (1 + 1e-2 * noise))
 
 
 def test_the_clusters_are_scikit_learns():
@@ -76,7 +69,7 @@ def test_the_clusters_are_scikit_learns():
     assert information == normalized_mutual_info_score(truth, found)
 
 
-def test_accuracy_is_the_share_on_the_diagonal_of_the_best_order():
+def test_accuracy_is_the_mean_of_the_diagonal_in_the_best_order():
     data, features = blobs(40, 30, 20)
     scores = by_metric(probe(PlantedFeatures(features), data))
     truth, found = labels(data.splits["test"]), by_scikit_learn(features[90:], 3, 0)
@@ -101,7 +94,7 @@ def test_each_accuracy_has_the_floors_of_guessing():
     assert all(floor["shuffled_labels"] < scores["accuracy"].value for floor in floors)
 
 
-def test_scores_that_are_no_shares_have_no_interval():
+def test_indices_have_no_interval_and_accuracies_have():
     scores = by_metric(probe(ReadsTheLabel(), labelled_images(9, 9)))
     assert scores["adjusted_rand"].ci95 is None
     assert scores["accuracy"].ci95[1] == 1.0
@@ -151,8 +144,8 @@ def test_the_float32_path_bears_an_image_without_any_neighbour():
 
 
 @pytest.mark.slow
-def test_the_float32_path_gives_scikit_learns_labels_on_4000_images():
-    points, _ = make_blobs(4000, n_features=64, centers=10, cluster_std=15.0, random_state=0)
+def test_the_float32_path_gives_scikit_learns_labels_on_2000_images():
+    points, _ = make_blobs(2000, n_features=64, centers=10, cluster_std=15.0, random_state=0)
     features = torch.tensor(points, dtype=torch.float32)
     lean = module._by_float32(features, 10, 0)
     assert lean.tolist() == by_scikit_learn(features, 10, 0).tolist()

@@ -78,9 +78,9 @@ def by_numpy(features, data, shots, trials, seed):
         for n in shots:
             chosen = [[i for i in order if label[i] == c][:n] for c in range(3)]
             means = np.stack([unit[rows].mean(0) for rows in chosen])
-            asked = unit[len(label) :]
-            dots = asked @ means.T
-            distances = np.linalg.norm(asked[:, None] - means, axis=2)
+            queries = unit[len(label) :]
+            dots = queries @ means.T
+            distances = np.linalg.norm(queries[:, None] - means, axis=2)
             ranked = [dots, dots / np.linalg.norm(means, axis=1), -distances]
             for rule, scores in zip(RULES, ranked, strict=True):
                 hits[rule, n] += (scores.argmax(1) == right).sum()

@@ -8,6 +8,7 @@ from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError
 from vlbench.probes.generalization.word_space import word_space
+from vlbench.probes.generalization.words.skip_gram import SkipGram
 
 NAMES = ["dog", "boat", "chair"]
 OTHERS = ["ape", "bee", "cow", "doe", "elk", "fox", "gnu", "hen"]
@@ -37,7 +38,10 @@ def data(folder, text=None, names=NAMES):
 
 
 def probe(model, given, **params):
-    return word_space(model, given, Engine.for_tests(), **SMALL | params)
+    """Return the outcome; settings of skip-gram may stand beside the probe's own."""
+    params = SMALL | params
+    settings = SkipGram(**{name: params.pop(name) for name in SkipGram._fields if name in params})
+    return word_space(model, given, Engine.for_tests(), skip_gram=settings, **params)
 
 
 def values(outcome):
@@ -45,7 +49,7 @@ def values(outcome):
 
 
 def by_gensim(folder, counts):
-    """Return the model that gensim trains with no word held."""
+    """Return the model that gensim trains with no word frozen."""
     lines = [line.split() for line in (folder / "corpus.txt").read_text().splitlines()]
     model = Word2Vec(vector_size=2, sg=1, min_count=1, workers=1, seed=0)
     model.build_vocab_from_freq(counts)
@@ -80,7 +84,7 @@ def test_words_may_count_as_often_as_they_occur(tmp_path):
     assert values(found)["word_pair_pearson_unconstrained", "pairs"] == pearson[0]
 
 
-def test_a_constant_model_tells_visual_words_by_chance(tmp_path):
+def test_a_constant_model_finds_visual_words_by_chance(tmp_path):
     outcome = probe(ConstantModel(), data(tmp_path))
     score = outcome.scores[-1]
     assert (score.metric, score.n) == ("visual_word_accuracy", 12)
@@ -90,20 +94,20 @@ def test_a_constant_model_tells_visual_words_by_chance(tmp_path):
     assert outcome.counts["ties"] == 12
 
 
-def test_a_model_that_reads_the_label_tells_every_visual_word(tmp_path):
+def test_a_model_that_reads_the_label_finds_every_visual_word(tmp_path):
     outcome = probe(ReadsTheLabel(), data(tmp_path))
     assert values(outcome)["visual_word_accuracy",] == 1
     assert probe(ReadsTheLabel(), data(tmp_path)) == outcome
 
 
-def test_held_and_free_vectors_differ_and_the_free_ones_know_no_model(tmp_path):
+def test_vectors_around_frozen_words_depend_on_the_model_and_others_do_not(tmp_path):
     one, other = (values(probe(m, data(tmp_path))) for m in (ConstantModel(), ReadsTheLabel()))
-    free = [key for key in one if key[0].endswith("_unconstrained")]
-    assert {key: one[key] for key in free} == {key: other[key] for key in free}
+    alone = [key for key in one if key[0].endswith("_unconstrained")]
+    assert {key: one[key] for key in alone} == {key: other[key] for key in alone}
     assert one["word_pair_pearson", "pairs"] != other["word_pair_pearson", "pairs"]
 
 
-def test_a_row_says_how_little_it_rests_on(tmp_path):
+def test_a_row_notes_how_few_words_are_left(tmp_path):
     outcome = probe(ReadsTheLabel(), data(tmp_path))
     assert outcome.notes == [
         "corpus of 40 documents, 480 words: it has 2 of 3 visual words",
@@ -133,7 +137,11 @@ def test_more_dimensions_than_the_features_have_are_refused(tmp_path):
         probe(ConstantModel(), data(tmp_path), vector_size=300)
 
 
-@pytest.mark.parametrize("params", [{"epochs": 0}, {"corpus_share": 0.0}, {"corpus_share": 1.1}])
+@pytest.mark.parametrize(
+    "params", [{"epochs": 0}, {"corpus_fraction": 0.0}, {"corpus_fraction": 1.1}]
+)
 def test_nothing_to_train_on_is_refused(tmp_path, params):
-    with pytest.raises(ValueError, match=r"must be 1 or more; corpus_share .*: above 0, up to 1"):
+    with pytest.raises(
+        ValueError, match=r"must be 1 or more; corpus_fraction .*: above 0, up to 1"
+    ):
         probe(ReadsTheLabel(), data(tmp_path), **params)

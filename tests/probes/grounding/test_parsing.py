@@ -7,8 +7,9 @@ import torch
 from vlbench.data.annotations import Arc
 from vlbench.data.records import Split, value_column
 from vlbench.engine import Engine
-from vlbench.engine.passes import Place
+from vlbench.engine.settings import ComputeSettings
 from vlbench.engine.store import Store
+from vlbench.errors import DataAbsent, DataError
 from vlbench.probes.grounding import parsing
 
 ROWS = Split(
@@ -17,7 +18,7 @@ ROWS = Split(
 
 
 def word(i, start, text, relation, head):
-    """Return what of a token of spaCy is read."""
+    """Return a token of spaCy, with the attributes that are read."""
 
     class Word(SimpleNamespace):
         def __len__(self):
@@ -36,10 +37,10 @@ def install(monkeypatch, relation, version):
 
 @pytest.fixture
 def engine(tmp_path):
-    return Engine(Place(torch.device("cpu")), store=Store(tmp_path))
+    return Engine(ComputeSettings(torch.device("cpu")), store=Store(tmp_path))
 
 
-def test_what_one_version_of_spacy_parsed_is_kept_for_it_alone(monkeypatch, engine):
+def test_the_arcs_of_one_version_of_spacy_are_stored_for_it_alone(monkeypatch, engine):
     install(monkeypatch, "nsubj", "3.8")
     assert parsing.parsed(ROWS, "any", engine) == [[[Arc("nsubj", 1, 0)]]]
     install(monkeypatch, "dobj", "3.8")
@@ -48,9 +49,12 @@ def test_what_one_version_of_spacy_parsed_is_kept_for_it_alone(monkeypatch, engi
     assert parsing.parsed(ROWS, "any", engine) == [[[Arc("dobj", 1, 0)]]]
 
 
-def test_another_mapping_to_stanfords_relations_parses_again(monkeypatch, engine):
-    install(monkeypatch, "nsubj", "3.8")
-    parsing.parsed(ROWS, "any", engine)
-    install(monkeypatch, "dobj", "3.8")
-    monkeypatch.setattr(parsing, "source_digest", lambda _: "another dependencies.py")
-    assert parsing.parsed(ROWS, "any", engine) == [[[Arc("dobj", 1, 0)]]]
+def test_texts_without_a_parser_are_refused(engine):
+    with pytest.raises(DataError, match="give `parser`, the name of a spaCy pipeline"):
+        parsing.parsed(ROWS, None, engine)
+
+
+def test_a_pipeline_that_is_not_installed_is_absent(monkeypatch, engine):
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    with pytest.raises(DataAbsent, match="the spaCy pipeline 'any' is absent"):
+        parsing.parsed(ROWS, "any", engine)

@@ -7,8 +7,8 @@ from grounding_fakes import ARCS, REGIONS, Constant, Plan, Planted, Scene, data_
 
 from vlbench.data.annotations import Arc, Phrase
 from vlbench.engine import Engine
-from vlbench.engine.passes import Place
-from vlbench.errors import DataAbsent, DataError, TooFewRows
+from vlbench.engine.settings import ComputeSettings
+from vlbench.errors import DataError, TooFewRows
 from vlbench.probes.grounding.syntactic_grounding import pairs, syntactic_grounding
 
 SCENES = [two_things(i, i % 4, (i + 1 + i // 4) % 4) for i in range(10)]
@@ -28,7 +28,7 @@ class Neighbours(Planted):
 
 
 def probe(model, data, batch=4, **params):
-    engine = Engine(Place(torch.device("cpu"), batch))
+    engine = Engine(ComputeSettings(torch.device("cpu"), batch_size=batch))
     return syntactic_grounding(model, data, engine, **{"examples": 0} | params)
 
 
@@ -110,12 +110,6 @@ def test_no_arc_at_an_entity_is_too_few():
 def test_captions_without_arcs_need_a_parser():
     with pytest.raises(DataError, match="give `parser`, the name of a spaCy pipeline"):
         probe(Constant(), data_of(SCENES, arcs=False))
-
-
-def test_a_parser_that_is_not_installed_is_absent_data(monkeypatch):
-    monkeypatch.setitem(sys.modules, "spacy", None)
-    with pytest.raises(DataAbsent, match="the spaCy pipeline 'en_core_web_sm' is absent"):
-        probe(Constant(), data_of(SCENES, arcs=False), parser="en_core_web_sm")
 
 
 def test_a_parser_gives_the_arcs_that_the_data_lack(monkeypatch):

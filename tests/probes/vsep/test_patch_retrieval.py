@@ -4,7 +4,12 @@ from named_world import PlantedWords, ReadsRegions, StaticWords, world
 
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.probes.vsep.patch_retrieval import patch_retrieval, patch_retrieval_regions
+from vlbench.nets.vsep import VsepTraining
+from vlbench.probes.vsep.patch_retrieval import (
+    Pools,
+    patch_retrieval,
+    patch_retrieval_regions,
+)
 
 WIDTH = 12
 
@@ -31,8 +36,12 @@ def planted(images=30, train=600):
 
 
 def probe(model, data, **params):
+    """Return the outcome with the fields of `training` and `pools`."""
     params = {"epochs": 40, "batch_size": 100} | params
-    return patch_retrieval(model, data, Engine.for_tests(), **params)
+    training = VsepTraining(**{k: params.pop(k) for k in VsepTraining._fields if k in params})
+    return patch_retrieval(
+        model, data, Engine.for_tests(), pools=Pools(**params), training=training
+    )
 
 
 def test_words_that_carry_their_own_region_find_it():
@@ -53,10 +62,10 @@ def test_static_words_score_chance():
     assert [s.value for s in scores] == pytest.approx([s.chance for s in scores])
 
 
-def test_regions_that_are_all_alike_score_chance():
+def test_regions_that_are_all_equal_score_chance():
     data = world([[("a", "a")]] * 8, [[("a", "a"), ("b", "b")]] * 9, torch.ones(8 + 18, 4))
     words = PlantedWords(lambda text, word: drawn(6, seed=len(text) + ord(word[0])))
-    scores = probe(words, data, epochs=2, pool=7).scores
+    scores = probe(words, data, epochs=2, size=7).scores
     assert [s.value for s in scores] == pytest.approx([1 / 7, 5 / 7])
 
 
@@ -64,7 +73,7 @@ def test_a_category_with_fewer_images_uses_all_of_them():
     two = [[("a", "a"), ("b", "b")]] * 6 + [[("a", "a"), ("c", "c")]]
     data = world([[("a", "a")]] * 4, two, drawn(4 + 14, 4))
     words = PlantedWords(lambda _, word: drawn(6, seed=ord(word[0])))
-    outcome = probe(words, data, epochs=1, pool=7, k=[1])
+    outcome = probe(words, data, epochs=1, size=7, k=[1])
     # seven of a, six of b; the only c has nothing to be told from
     assert outcome.counts | {"categories": 2, "categories_short": 1, "smallest_pool": 6} == (
         outcome.counts
@@ -74,15 +83,17 @@ def test_a_category_with_fewer_images_uses_all_of_them():
 
 def test_the_same_seed_draws_the_same_images():
     data, words = planted(train=100)
-    found = [probe(words, data, epochs=2, pool=10, seed=s) for s in (0, 0)]
+    found = [probe(words, data, epochs=2, size=10, seed=s) for s in (0, 0)]
     assert found[0] == found[1]
 
 
 def test_both_ways_round_it_is_the_same_probe():
     data, words = planted(train=50)
     regions, engine = ReadsRegions(), Engine.for_tests()
-    one = patch_retrieval(words, data, engine, regions=regions, epochs=2)
-    assert one == patch_retrieval_regions(regions, data, engine, words=words, epochs=2)
+    training = VsepTraining(epochs=2)
+    one = patch_retrieval(words, data, engine, regions=regions, training=training)
+    other = patch_retrieval_regions(regions, data, engine, words=words, training=training)
+    assert one == other
 
 
 def test_categories_of_single_images_leave_nothing_to_rank():
@@ -92,7 +103,7 @@ def test_categories_of_single_images_leave_nothing_to_rank():
         probe(words, data)
 
 
-@pytest.mark.parametrize("params", [{"pool": 1}, {"draws": 0}, {"k": [0, 1]}])
+@pytest.mark.parametrize("params", [{"size": 1}, {"draws": 0}, {"k": [0, 1]}])
 def test_nothing_to_draw_is_refused(params):
     data, words = planted(train=50)
     with pytest.raises(ValueError, match="wanted a pool of 2 or more, draws and k of 1 or more"):

@@ -1,4 +1,4 @@
-"""Flickr30k Entities as data: images, captions, phrases and the boxes that they name."""
+"""Loader of Flickr30k Entities: images, captions, phrases and the boxes that they name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vlbench.data.images import file_images
 from vlbench.data.pictures import pictures
 from vlbench.data.records import Data, Split
 from vlbench.data.regions import region_features
-from vlbench.data.tables import in_memory, made
+from vlbench.data.tables import column_from, in_memory
 from vlbench.errors import DataAbsent, DataError
 
 HOME = "github.com/BryanPlummer/flickr30k_entities"
@@ -25,7 +25,7 @@ IMAGES_HOME = "shannon.cs.illinois.edu/DenotationGraph"
 EXPECTED = {"train": 29_783, "val": 1_000, "test": 1_000}
 SPLITS = tuple(EXPECTED)
 
-# Folders of images, in this order: the original's, and as copies unpack.
+# Folders of images, in this order of preference: the original one, and those of common archives.
 FOLDERS = ("flickr30k-images", "flickr30k_images/flickr30k_images", "flickr30k_images", "images")
 
 _MENTION = {
@@ -56,17 +56,17 @@ def flickr30k(
     splits: Sequence[str] = SPLITS,
     origin: Literal[0, 1] = 1,
 ) -> Data:
-    """Return Flickr30k Entities in the official split; only the files of `splits` are read.
+    """Return Flickr30k Entities in the official splits; only the files of `splits` are read.
 
-    Each row is an image: `captions` (their words between blanks; `caption` is the first), `words`,
-    `phrases` (with the numbers of all boxes of their chain), `chains` and `types` (one for each
-    phrase; chain 0 is `notvisual`), `boxes` (gold, float32 [n, 4] xyxy pixels) and `id`. A phrase
+    One row per image: `captions` (words joined by blanks; `caption` is the first), `words`,
+    `phrases` (with the indices of all boxes of their chain), `chains` and `types` (one per phrase;
+    chain 0 is `notvisual`), `boxes` (ground truth, float32 [n, 4] xyxy pixels) and `id`. A phrase
     that is not visual, or whose chain is only a scene or has no box, names no boxes. Captions
-    listed in UNRELATED_CAPTIONS, where that file is there, are left out: their rows have fewer.
+    listed in the file UNRELATED_CAPTIONS, where it exists, are left out of their rows.
 
-    `origin` is subtracted from the boxes, which count pixels from 1: 0 leaves them as they are, as
-    BAN and VisualBERT do. `regions` are features of regions (see `vlbench.data.regions`); with
-    them, the images (in `root` or in `images`) may be absent.
+    `origin` is subtracted from the boxes, which count pixels from 1; 0 leaves them unchanged, as
+    BAN and VisualBERT do. `regions` are region features (see `vlbench.data.regions`); with them,
+    the images (in `root` or in `images`) may be absent.
     """
     lists = {name: root / f"{name}.txt" for name in splits}
     needed = [root / "Sentences", root / "Annotations", *lists.values()]
@@ -96,7 +96,7 @@ def _image_folder(root: Path, images: Path | None) -> Path | None:
 
 
 def _unrelated(file: Path) -> set[tuple[str, int]]:
-    """Return the image and the number (from 1) of each caption that is about something else."""
+    """Return the image and the number (from 1) of each caption unrelated to its image."""
     if not file.is_file():
         return set()
     rows = [line.split() for line in file.read_text("utf-8").splitlines() if line[:1] != "#"]
@@ -108,20 +108,20 @@ def _unrelated(file: Path) -> set[tuple[str, int]]:
 def read_rows(
     root: Path, ids: Sequence[str], unrelated: Collection[tuple[str, int]] = (), origin: int = 1
 ) -> Iterator[Row]:
-    """Yield what the files of each image say, as SCHEMA has it. Raises DataError."""
+    """Yield a row of SCHEMA per image, read from its files. Raises DataError."""
     for name in ids:
         captions = parse_sentences(
             _read(root, f"Sentences/{name}.txt").decode("utf-8"), f"Sentences/{name}.txt"
         )
-        kept = [c for i, c in enumerate(captions, 1) if (name, i) not in unrelated]
+        related = [c for i, c in enumerate(captions, 1) if (name, i) not in unrelated]
         file = f"Annotations/{name}.xml"
         size, boxes, chains = parse_annotation(_read(root, file), file)
         yield {
             "id": name,
             "size": list(size),
             "boxes": [[float(side - origin) for side in box] for box in boxes],
-            "words": [caption.words for caption in kept],
-            "phrases": [_phrases(caption, chains) for caption in kept],
+            "words": [caption.words for caption in related],
+            "phrases": [_phrases(caption, chains) for caption in related],
         }
 
 
@@ -133,12 +133,14 @@ def _read(root: Path, name: str) -> bytes:
     try:
         return (root / name).read_bytes()
     except OSError as error:
-        raise DataError(f"{name} cannot be read ({error.strerror}), yet a list has it") from error
+        raise DataError(
+            f"{name} cannot be read ({error.strerror}), but the list of its split names it"
+        ) from error
 
 
 def _split(rows: Iterator[Row], folder: Path | None, regions: Path | None) -> Split:
     table = in_memory(rows, SCHEMA)
-    names, column = table.values("id"), partial(made, table)
+    names, column = table.values("id"), partial(column_from, table)
     images = None if folder is None else file_images(folder, [f"{name}.jpg" for name in names])
     sizes = {name: (w, h) for name, (w, h) in zip(names, table.values("size"), strict=True)}
     features = region_features(regions, sizes) if regions else None

@@ -1,4 +1,4 @@
-"""The files of Flickr30k Entities: sentences with marked phrases, and boxes as XML."""
+"""Parsers for the files of Flickr30k Entities: sentences with marked phrases, and boxes as XML."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Caption(NamedTuple):
 
 
 class Annotation(NamedTuple):
-    """An image's (W, H), its boxes (xyxy pixels as written), and each chain's boxes by number."""
+    """An image's (W, H), its boxes (xyxy pixels as written), and the box indices of each chain."""
 
     size: tuple[int, int]
     boxes: list[list[int]]
@@ -39,21 +39,21 @@ class Annotation(NamedTuple):
 
 
 def parse_sentences(text: str, name: str) -> list[Caption]:
-    """Return the captions of a file, one a line. Raises DataError with the file and the line."""
+    """Return the captions of a file, one per line. Raises DataError with the file and the line."""
     lines = text.removesuffix("\n").split("\n")
     return [_caption(line, f"{name}, line {i}") for i, line in enumerate(lines, 1)]
 
 
 def parse_annotation(content: bytes, name: str) -> Annotation:
-    """Return what an XML file says. Raises DataError, naming the file.
+    """Return the annotation in an XML file. Raises DataError, naming the file.
 
-    A chain that is only a scene, or that no box shows, has no boxes; a box of several chains is
-    each one's.
+    A chain that is only a scene, or that has no box, has an empty list. A box may belong to several
+    chains.
     """
     try:
-        root = ET.fromstring(content)  # noqa: S314 - expat itself refuses what blows up
+        root = ET.fromstring(content)  # noqa: S314 - expat itself refuses exponential expansion
     except ET.ParseError as error:
-        raise DataError(f"{name} is no whole XML file ({error}); fetch it again") from error
+        raise DataError(f"{name} is not a complete XML file ({error}); fetch it again") from error
     size = _number(root, "size/width", name), _number(root, "size/height", name)
     boxes: list[list[int]] = []
     chains: dict[int, list[int]] = {}
@@ -74,12 +74,12 @@ def parse_annotation(content: bytes, name: str) -> Annotation:
 def _caption(line: str, where: str) -> Caption:
     words: list[str] = []
     mentions: list[Mention] = []
-    for text, chain, types, said in _parts(line):
+    for text, chain, types, phrase in _parts(line):
         if "[" in text or "]" in text:
             raise DataError(f"{where}: the markup of a phrase does not close: {text.strip()}")
         words += text.split()
         start = len(words)
-        words += said.split()
+        words += phrase.split()
         if chain:
             mentions.append(Mention(start, len(words), int(chain), types.split("/")[1:]))
     if not words:
@@ -88,7 +88,7 @@ def _caption(line: str, where: str) -> Caption:
 
 
 def _parts(line: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the text before each phrase with its chain, types and words; then the rest."""
+    """Yield the text before each phrase, its chain, types and words; last the text after all."""
     pieces = PHRASE.split(line)
     for i in range(0, len(pieces) - 1, 4):
         yield pieces[i], pieces[i + 1], pieces[i + 2], pieces[i + 3]
@@ -100,7 +100,7 @@ def _number(element: ET.Element, path: str, name: str) -> int:
 
 
 def _whole(text: str | None, where: str) -> int:
-    """Return the whole number that a text is."""
+    """Return the integer that a text spells."""
     if text is None or not text.strip().isdecimal():
-        raise DataError(f"{where} is no number: {text!r}")
+        raise DataError(f"{where} is not a number: {text!r}")
     return int(text)

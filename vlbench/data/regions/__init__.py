@@ -1,4 +1,4 @@
-"""Region features made beforehand, in the files that detectors' users share."""
+"""Precomputed region features, in the file formats in which they are shared."""
 
 from vlbench.data.regions.features import RegionFeatures, image_id, region_features
 

@@ -1,7 +1,7 @@
-"""Region features by image: which file holds an image's, read when asked for.
+"""Region features by image, read from their file on each access.
 
-Bottom-up attention (Anderson et al. 2018, arXiv:1707.07998) as its own TSV, as LXMERT's (with
-confidences), as npz (one file an image) and as BAN's HDF5.
+Bottom-up attention (Anderson et al. 2018, arXiv:1707.07998) in its own TSV format, in LXMERT's
+(with confidences), as npz (one file per image) and in BAN's HDF5.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 
 from vlbench.capabilities import Regions
 from vlbench.data.regions import hdf5, npz, tsv
-from vlbench.data.regions.records import Found, Reader
+from vlbench.data.regions.records import Reader, StoredRegions
 from vlbench.digests import digest, file_digests
 from vlbench.errors import DataAbsent, DataError
 
-# How each kind of file lists what it holds: the images' names with what reads their regions.
+# The function that indexes each kind of file: a reader per image, by the image's name.
 KINDS: Mapping[str, Callable[[Path], dict[str, Reader]]] = {
     ".tsv": tsv.index,
     ".npz": npz.index,
@@ -30,7 +30,7 @@ Size = tuple[int, int]
 
 
 class RegionFeatures(Mapping[str, Regions]):
-    """Regions by the number of their image, read from files each time they are asked for."""
+    """Regions by the number of their image (see `image_id`), read from files on each access."""
 
     def __init__(
         self, name: str, key: str, readers: Mapping[str, Reader], sizes: Mapping[str, Size]
@@ -41,12 +41,12 @@ class RegionFeatures(Mapping[str, Regions]):
         self._sizes = sizes
 
     def __getitem__(self, image: str) -> Regions:
-        """Return the regions of an image. KeyError: there are none; DataError: unreadable."""
-        found = self._readers[image]()
-        return _regions(found, found.size or self._sizes.get(image), self._sizes.get(image))
+        """Return the regions of an image; KeyError if it has none, DataError if unreadable."""
+        stored = self._readers[image]()
+        return _checked(stored, stored.size or self._sizes.get(image), self._sizes.get(image))
 
     def __contains__(self, image: object) -> bool:
-        """Return whether an image has regions, reading none."""
+        """Return whether an image has regions, without reading them."""
         return image in self._readers
 
     def __len__(self) -> int:
@@ -59,18 +59,18 @@ class RegionFeatures(Mapping[str, Regions]):
 
 
 def region_features(path: Path, sizes: Mapping[str, Size] | None = None) -> RegionFeatures:
-    """Return the features in a file, or in all files of a folder; nothing is kept in memory.
+    """Return the features in a file, or in all files of a folder; none are kept in memory.
 
-    `sizes` are (W, H) of images, for files that do not tell them; those that do must agree. Labels
-    are the words of objects_vocab.txt beside the features, where it is there and objects are
-    numbered. Raises DataAbsent or DataError.
+    `sizes` are (W, H) by image, for files without sizes; files with sizes must agree. Where the
+    file has class numbers and objects_vocab.txt lies beside it, labels are its words. Raises
+    DataAbsent or DataError.
     """
     files = sorted(p for p in path.iterdir() if p.suffix in KINDS) if path.is_dir() else [path]
     if not files or not files[0].is_file():
         raise DataAbsent("region features", "whoever made them", f"{path} ({', '.join(KINDS)})")
     if files[0].suffix not in KINDS:
         raise DataError(
-            f"{path.name} is no {', '.join(KINDS)}: region features are read from these"
+            f"{path.name} has another format; region features are read from {', '.join(KINDS)}"
         )
     vocabulary = files[0].parent / VOCABULARY
     words = vocabulary.read_text("utf-8").splitlines() if vocabulary.is_file() else []
@@ -79,19 +79,19 @@ def region_features(path: Path, sizes: Mapping[str, Size] | None = None) -> Regi
         for name, reader in KINDS[file.suffix](file).items():
             number = image_id(name)
             if number in readers:
-                raise DataError(f"{file.name} has regions of image {name}, as one before it has")
-            readers[number] = partial(_worded, reader, words) if words else reader
-    beside = [vocabulary] if words else []
+                raise DataError(f"{file.name} repeats the regions of image {name}")
+            readers[number] = partial(_with_labels, reader, words) if words else reader
+    used = [vocabulary] if words else []
     parts = [part for file in files for part in (file, *_partner(file))]
-    contents = file_digests([*parts, *beside], "bytes")
+    contents = file_digests([*parts, *used], "bytes")
     known = {image_id(name): size for name, size in (sizes or {}).items()}
     return RegionFeatures(path.name, digest([*contents, sorted(readers)]), readers, known)
 
 
 def image_id(name: str) -> str:
-    """Return the number that ends an image's name, without suffix and zeros; else its stem.
+    """Return the number at the end of an image's name without leading zeros; else its stem.
 
-    `COCO_val2014_000000058350.jpg` is 58350: data sets and features name one image differently.
+    `COCO_val2014_000000058350.jpg` is 58350: data sets and region features name images differently.
     """
     stem = re.sub(r"(\.(jpe?g|png|npz))+$", "", name.rsplit("/", 1)[-1])
     number = re.search(r"\d+$", stem)
@@ -102,33 +102,34 @@ def _partner(file: Path) -> list[Path]:
     return [hdf5.index_file(file)] if KINDS[file.suffix] is hdf5.index else []
 
 
-def _worded(reader: Reader, words: list[str]) -> Found:
-    found = reader()
-    if found.objects is None:
-        return found
-    if len(found.objects) and not 0 <= min(found.objects) <= max(found.objects) < len(words):
-        raise DataError(f"{found.where}: an object that {VOCABULARY} lacks")
-    return found._replace(labels=[words[number] for number in found.objects])
+def _with_labels(reader: Reader, words: list[str]) -> StoredRegions:
+    stored = reader()
+    if stored.objects is None:
+        return stored
+    if len(stored.objects) and not 0 <= min(stored.objects) <= max(stored.objects) < len(words):
+        raise DataError(f"{stored.where}: an object that {VOCABULARY} lacks")
+    return stored._replace(labels=[words[number] for number in stored.objects])
 
 
-def _regions(found: Found, size: Size | None, known: Size | None) -> Regions:
+def _checked(stored: StoredRegions, size: Size | None, known: Size | None) -> Regions:
+    """Return regions with boxes in pixels of an image of `size`, which must equal a `known` one."""
     if size is None:
-        raise DataError(f"{found.where} does not tell the image's size, nor does the data set")
+        raise DataError(f"{stored.where} has no image size, nor has the data set")
     if known not in {None, size}:
-        raise DataError(f"{found.where} is of an image of {size}, the data set's is {known}")
-    boxes = found.boxes
+        raise DataError(f"{stored.where} is of an image of {size}, the data set's is {known}")
+    boxes = stored.boxes
     if len(boxes) == 0:
-        raise DataError(f"{found.where} has no regions")
-    if len(boxes) != len(found.vectors):
-        raise DataError(f"{found.where}: {len(boxes)} boxes, but {len(found.vectors)} vectors")
+        raise DataError(f"{stored.where} has no regions")
+    if len(boxes) != len(stored.vectors):
+        raise DataError(f"{stored.where}: {len(boxes)} boxes, but {len(stored.vectors)} vectors")
     ordered = (boxes[:, :2] <= boxes[:, 2:]).all(1)
-    sound = ordered & boxes.isfinite().all(1) & found.vectors.isfinite().all(1)
+    sound = ordered & boxes.isfinite().all(1) & stored.vectors.isfinite().all(1)
     if not sound.all():
         region = int((~sound).nonzero()[0])
         raise DataError(
-            f"{found.where}: region {region}, box {boxes[region].tolist()}: wanted x1 <= x2, "
+            f"{stored.where}: region {region}, box {boxes[region].tolist()}: wanted x1 <= x2, "
             "y1 <= y2 and finite numbers"
         )
-    if found.is_relative:
+    if stored.is_relative:
         boxes = boxes * boxes.new_tensor([*size, *size])
-    return Regions(boxes, found.vectors, found.scores, found.labels, size)
+    return Regions(boxes, stored.vectors, stored.scores, stored.labels, size)

@@ -1,4 +1,4 @@
-"""What a file says of the regions of one image."""
+"""The regions of one image as a file stores them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import NamedTuple
 from torch import Tensor
 
 
-class Found(NamedTuple):
-    """Regions as they stand in a file, which `where` names.
+class StoredRegions(NamedTuple):
+    """Regions as stored in a file; `where` names the file for error messages.
 
-    Boxes are xyxy pixels, or shares of the image's width and height where `is_relative`.
+    Boxes are xyxy pixels, or fractions of the image's width and height where `is_relative`.
+    `objects` are class numbers, `labels` class names.
     """
 
     where: str
@@ -24,4 +25,5 @@ class Found(NamedTuple):
     is_relative: bool = False
 
 
-Reader = Callable[[], Found]
+# Reads the regions of one image.
+Reader = Callable[[], StoredRegions]

@@ -1,4 +1,4 @@
-"""Rows of tab-separated columns, whose arrays are base64: bottom-up attention's and LXMERT's."""
+"""Tab-separated files with arrays in base64, in the formats of bottom-up attention and LXMERT."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vlbench.data.regions.records import Found, Reader
+from vlbench.data.regions.records import Reader, StoredRegions
 from vlbench.errors import DataError
 
-# The columns of both, told apart by their number.
+# The columns of both formats, by their number.
 COLUMNS = {
     6: ("img_id", "img_w", "img_h", "num_boxes", "boxes", "features"),
     10: (
@@ -23,27 +23,27 @@ COLUMNS = {
         *("num_boxes", "boxes", "features"),
     ),
 }
-WHOLE = ("img_w", "img_h", "num_boxes")
+INTEGERS = ("img_w", "img_h", "num_boxes")
 
 Row = dict[str, bytes]
 
 
 def index(file: Path) -> dict[str, Reader]:
-    """Return what reads the row of each image. Raises DataError with the file and the line."""
+    """Return a reader of the row of each image. Raises DataError with the file and the line."""
     readers: dict[str, Reader] = {}
     offset, width = 0, 0
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             where = f"{file.name}, line {number}"
             row = _columns(line, where)
-            found = _width(row, where)
-            if width not in {0, found}:
-                raise DataError(f"{where}: vectors {found} wide, those above are {width} wide")
+            row_width = _width(row, where)
+            if width not in {0, row_width}:
+                raise DataError(f"{where}: vectors {row_width} wide, those above are {width} wide")
             name = row["img_id"].decode()
             if name in readers:
                 raise DataError(f"{where}: a second row of image {name}")
             readers[name] = partial(_read, file, offset, where)
-            offset, width = offset + len(line), found
+            offset, width = offset + len(line), row_width
     return readers
 
 
@@ -52,27 +52,27 @@ def _columns(line: bytes, where: str) -> Row:
     if len(values) not in COLUMNS:
         raise DataError(f"{where}: {len(values)} columns, not 6 or 10: the row is cut short")
     row = dict(zip(COLUMNS[len(values)], values, strict=True))
-    if wrong := [name for name in WHOLE if not row[name].isdigit()]:
-        raise DataError(f"{where}: {wrong[0]} is no number")
+    if wrong := [name for name in INTEGERS if not row[name].isdigit()]:
+        raise DataError(f"{where}: {wrong[0]} is not a number")
     return row
 
 
 def _width(row: Row, where: str) -> int:
-    """Return the width of a row's vectors, told by the length of what encodes them."""
-    boxes, room = int(row["num_boxes"]), len(row["features"])
-    size = room // 4 * 3 - row["features"][-2:].count(b"=")
-    if room % 4 or not boxes or not size or size % (4 * boxes):
+    """Return the width of a row's vectors from the length of their encoding, without decoding."""
+    boxes, length = int(row["num_boxes"]), len(row["features"])
+    size = length // 4 * 3 - row["features"][-2:].count(b"=")
+    if length % 4 or not boxes or not size or size % (4 * boxes):
         raise DataError(f"{where}: features do not hold {boxes} vectors: the row is cut short")
     return size // (4 * boxes)
 
 
-def _read(file: Path, offset: int, where: str) -> Found:
+def _read(file: Path, offset: int, where: str) -> StoredRegions:
     with file.open("rb") as lines:
         lines.seek(offset)
         row = _columns(lines.readline(), where)
     boxes = int(row["num_boxes"])
     has_objects = "objects_id" in row
-    return Found(
+    return StoredRegions(
         where,
         _floats(row, "boxes", where).reshape(boxes, -1),
         _floats(row, "features", where).reshape(boxes, -1),
@@ -87,12 +87,12 @@ def _floats(row: Row, name: str, where: str) -> Tensor:
 
 
 def _array(row: Row, name: str, dtype: Any, where: str) -> np.ndarray[Any, Any]:
-    """Return the numbers of a column, as many for each box."""
+    """Return the numbers of a column, equally many per box."""
     try:
         content = base64.b64decode(row[name], validate=True)
         numbers: np.ndarray[Any, Any] = np.frombuffer(content, dtype).copy()
     except (binascii.Error, ValueError) as error:
-        raise DataError(f"{where}: {name} is no base64 of numbers ({error})") from error
+        raise DataError(f"{where}: {name} is not base64 of numbers ({error})") from error
     wanted = {"boxes": 4, "features": None}.get(name, 1)
     boxes = int(row["num_boxes"])
     if wanted and len(numbers) != wanted * boxes:

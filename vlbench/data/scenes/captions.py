@@ -1,6 +1,6 @@
-"""Five captions of a scene: templates with words, parts of speech, arcs and phrases.
+"""Five captions of a scene from templates, with words, parts of speech, arcs and phrases.
 
-A template says only what is true of the drawing; where nothing fits, it says nothing.
+A template states only facts of the drawing; where no fact fits, it returns None.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PICTURES = ("picture", "drawing", "image")
 
 
 def captions(view: View, rng: Generator, *, count: int = 5) -> list[Sentence]:
-    """Return different captions; the first names everything by its fine-grained noun."""
+    """Return `count` different captions; the first names every thing by its fine-grained noun."""
     found = {sentence.text(): sentence for sentence in [_complete(view, rng)]}
     while len(found) < count:
         for i in rng.permutation(len(TEMPLATES)).tolist():
@@ -55,7 +55,7 @@ def _shows(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
 
 
 def _there(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
-    """Say `there are A and B .`, at times with the background."""
+    """Say `there are A and B .`, sometimes with the background."""
     sentence, groups = Sentence(), _shuffled(view, rng)
     there = sentence.say("there", "PRON")
     root = sentence.say("is" if len(groups[0].members) == 1 else "are", "VERB")
@@ -89,7 +89,7 @@ def _picture_of(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
 
 
 def _some(view: View, rng: Generator) -> Sentence:
-    """Name some of what is there, by fine-grained nouns or categories."""
+    """Name some of the things, by fine-grained nouns or categories."""
     groups = _shuffled(view, rng)
     few = View(groups[: 1 + int(rng.integers(len(groups)))], [], [], view.background, 0)
     forms = (_shows, _fragment, _picture_of)
@@ -104,13 +104,13 @@ def _related(view: View, rng: Generator) -> Sentence | None:
     sentence, form = Sentence(), rng.integers(3)
     there = sentence.say("there", "PRON") if form == 0 else -1
     verb = sentence.say("is", "VERB") if form == 0 else -1
-    subject = holder = name(sentence, fact.subject, rng)
+    subject = head = name(sentence, fact.subject, rng)
     if form == 0:
         sentence.hang("expl", verb, there)
         sentence.hang("nsubj", verb, subject)
     if form == 1:
-        holder = sentence.add(str(rng.choice(PARTICIPLES)), "VERB", "partmod", subject)
-    prepose(sentence, fact, holder, rng)
+        head = sentence.add(str(rng.choice(PARTICIPLES)), "VERB", "partmod", subject)
+    prepose(sentence, fact, head, rng)
     sentence.stop(verb if form == 0 else subject)
     return sentence
 
@@ -122,16 +122,16 @@ def _acting(view: View, rng: Generator) -> Sentence | None:
         return None
     sentence, (present, participle) = Sentence(), verb_of(fact, rng)
     subject = name(sentence, fact.subject, rng)
-    goes_on = rng.random() < 0.5
-    helping = [sentence.say("is", "AUX")] if goes_on else []
-    verb = act(sentence, fact, participle if goes_on else present, rng)
+    is_progressive = rng.random() < 0.5
+    auxiliary = [sentence.say("is", "AUX")] if is_progressive else []
+    verb = act(sentence, fact, participle if is_progressive else present, rng)
     sentence.hang("nsubj", verb, subject)
-    sentence.hang("aux", verb, *helping)
+    sentence.hang("aux", verb, *auxiliary)
     sentence.stop(verb)
     return sentence
 
 
-def _caught_acting(view: View, rng: Generator) -> Sentence | None:
+def _picture_of_acting(view: View, rng: Generator) -> Sentence | None:
     """Say `a picture of A facing B .`."""
     fact = some_fact(view, rng, VERBS)
     if not fact:
@@ -204,7 +204,8 @@ def _located(view: View, rng: Generator) -> Sentence | None:
 
 
 TEMPLATES: Sequence[Template] = (
-    _some, _related, _related, _related, _acting, _caught_acting, _counted, _described, _located,
+    _some, _related, _related, _related, _acting, _picture_of_acting, _counted, _described,
+    _located,
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Draw a scene with Pillow, at twice its size, and find what is visible of each thing."""
+"""Draws a scene with Pillow at twice its size and finds the visible part of each thing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vlbench.data.scenes.layout import Backdrop, Colour, Scene, Thing
 from vlbench.data.scenes.shapes import SHAPES
 from vlbench.data.scenes.world import SIDE
 
-# Drawn this much larger, then reduced: smooth edges, and boxes to half a pixel.
+# The factor by which a drawing is larger than its image: smooth edges, boxes to half a pixel.
 SCALE = 2
 LARGE = (SIDE * SCALE, SIDE * SCALE)
 
@@ -29,10 +29,10 @@ FIXED: dict[str, Colour] = {
 
 
 class Drawn(NamedTuple):
-    """An image, the boxes of what is visible (xyxy pixels), and how much of what is hidden.
+    """An image, the box of the visible part of each thing (xyxy pixels), and what is hidden.
 
-    `hidden[i][j]` is the share, 0..1, of thing j that is hidden by thing i; `visible[j]` the share
-    of thing j inside the image that nothing hides.
+    `hidden[i][j]` is the fraction, 0..1, of thing j that thing i hides. `visible[j]` is the
+    fraction of thing j (as far as it is inside the image) that nothing hides.
     """
 
     image: Image
@@ -42,10 +42,10 @@ class Drawn(NamedTuple):
 
 
 def draw(scene: Scene) -> Drawn:
-    """Return the scene drawn, 64 x 64 pixels, RGB.
+    """Return the drawing of a scene, 64 x 64 pixels, RGB.
 
-    A box is tight around the visible pixels of its thing: what another thing or the edge of the
-    image hides is outside. A thing of which nothing is visible has an empty box at 0.
+    A box is tight around the visible pixels of its thing: parts hidden by another thing or outside
+    the image do not count. A thing that is hidden completely has the box (0, 0, 0, 0).
     """
     canvas = backdrop(scene.backdrop)
     behind = canvas.copy() if scene.screen else canvas
@@ -57,8 +57,8 @@ def draw(scene: Scene) -> Drawn:
     else:
         covered = np.zeros(masks.shape[1:], bool)
     seen, hidden = _visibility(masks, covered)
-    shares = [float(s.sum() / max(1, m.sum())) for s, m in zip(seen, masks, strict=True)]
-    return Drawn(canvas.reduce(SCALE), [_bounds(mask) for mask in seen], hidden, shares)
+    visible = [float(s.sum() / max(1, m.sum())) for s, m in zip(seen, masks, strict=True)]
+    return Drawn(canvas.reduce(SCALE), [_bounds(mask) for mask in seen], hidden, visible)
 
 
 def backdrop(background: Backdrop) -> Image:
@@ -70,7 +70,7 @@ def backdrop(background: Backdrop) -> Image:
         contrast = tuple(min(255, c + 45) for c in second)
         canvas.paste(contrast, mask=clouds)
         return canvas
-    # Even a plain one is not all of one colour.
+    # Even a plain background varies in colour.
     canvas.paste(second, mask=clouds.point(lambda level: level // 3))
     width, side = background.width * SCALE, SIDE * SCALE
     dark = tuple(int(c * 0.82) for c in first)
@@ -85,7 +85,7 @@ def backdrop(background: Backdrop) -> Image:
 
 
 def _paint(canvas: Image, thing: Thing) -> Masks:
-    """Paint a thing on the canvas and return which of its pixels it covers."""
+    """Paint a thing on the canvas and return the mask of the pixels that it covers."""
     pen, whole = ImageDraw.Draw(canvas), PIL.Image.new("L", LARGE)
     mask, placement = ImageDraw.Draw(whole), _placement(thing)
     outline, textured = _shade(thing.paint, 0.55), thing.texture == "plain"
@@ -102,7 +102,7 @@ def _paint(canvas: Image, thing: Thing) -> Masks:
 
 
 def _placement(thing: Thing) -> Floats:
-    """Return what takes (x, y, 1) of a shape to the canvas: mirrored, turned, scaled and moved."""
+    """Return the affine map, float64 [3, 2], of (x, y, 1) in a shape to pixels of the canvas."""
     turn, mirror = np.deg2rad(thing.angle), -1.0 if thing.facing == "left" else 1.0
     across, down = np.array([np.cos(turn), np.sin(turn)]), np.array([-np.sin(turn), np.cos(turn)])
     radius = thing.radius * SCALE
@@ -133,13 +133,13 @@ def _tone(tone: str, thing: Thing) -> Colour:
     return {"body": thing.paint, "dark": dark, "light": _lighter(thing.paint, 0.45)}[tone]
 
 
-def _shade(colour: Colour, share: float) -> Colour:
-    red, green, blue = (int(c * share) for c in colour)
+def _shade(colour: Colour, factor: float) -> Colour:
+    red, green, blue = (int(c * factor) for c in colour)
     return red, green, blue
 
 
-def _lighter(colour: Colour, share: float) -> Colour:
-    red, green, blue = (int(c + (255 - c) * share) for c in colour)
+def _lighter(colour: Colour, fraction: float) -> Colour:
+    red, green, blue = (int(c + (255 - c) * fraction) for c in colour)
     return red, green, blue
 
 
@@ -168,7 +168,7 @@ def _screen(patch: tuple[float, float, float]) -> Image:
 
 
 def _visibility(masks: Masks, covered: Masks) -> tuple[Masks, Floats]:
-    """Return what is visible of each thing, and the share of each that each later one hides."""
+    """Return the visible pixels of each thing, and the fraction that each other thing hides."""
     count = len(masks)
     seen, hidden = masks & ~covered, np.zeros((count, count))
     for back in range(count):

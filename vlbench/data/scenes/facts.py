@@ -1,4 +1,4 @@
-"""What is true of a drawn scene: what a caption may say and a question may ask."""
+"""Facts about a drawn scene, from which captions and questions are made."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from vlbench.data.scenes.drawing import Drawn
 from vlbench.data.scenes.layout import Scene, Thing
 from vlbench.data.scenes.world import FACING, SIDE
 
-# Pixels between the middles of two boxes from which one is left of, or above, the other; and up to
-# which it is near.
+# Pixels between the centres of two boxes: more than APART for left of, right of, above and below,
+# less than NEAR for near.
 APART = 9.0
 NEAR = 26.0
 
-# The share of a thing that another hides, from which a caption may say so.
+# A caption may say that one thing hides another from this hidden fraction on.
 HIDES = 0.06
 
-# How much of the image lies at its left, right, top or bottom, where the middle of a box is.
+# The fraction of the image that counts as its left, right, top or bottom for the centre of a box.
 OUTER = 0.34
 
 
 class Group(NamedTuple):
-    """Things that are spoken of together: one thing, or twins of one noun."""
+    """Things that a phrase names together: one thing, or twins of one noun."""
 
     members: tuple[int, ...]
     things: tuple[Thing, ...]
@@ -39,7 +39,7 @@ class Group(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """Something that holds between two single things."""
+    """A relation that holds between two single things, such as left or behind."""
 
     kind: str
     subject: Group
@@ -48,7 +48,7 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """A drawn scene as one would speak of it; `places` are (group, left/right/top/bottom)."""
+    """What texts may say of a drawn scene; `places` are (group, left/right/top/bottom)."""
 
     groups: list[Group]
     facts: list[Fact]
@@ -63,7 +63,7 @@ class View:
 
 
 def view(scene: Scene, drawn: Drawn) -> View:
-    """Return what may be said of a scene."""
+    """Return what texts may say of a scene and its drawing."""
     things = list(scene.things)
     groups = [
         Group(members, tuple(things[i] for i in members))
@@ -82,15 +82,15 @@ def view(scene: Scene, drawn: Drawn) -> View:
     return View(groups, facts, places, scene.backdrop.kind, len(things))
 
 
-def middle(box: tuple[float, float, float, float]) -> tuple[float, float]:
-    """Return the middle of a box, (x, y)."""
+def centre(box: tuple[float, float, float, float]) -> tuple[float, float]:
+    """Return the centre of a box, (x, y)."""
     return (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
 
 
 def _between(a: Group, b: Group, drawn: Drawn) -> list[str]:
-    """Return the kinds of fact that hold of a, seen from b."""
+    """Return the kinds of fact that hold between a, the subject, and b, the object."""
     (i,), (j,), (first,), (second,) = a.members, b.members, a.things, b.things
-    (ax, ay), (bx, by) = middle(drawn.boxes[i]), middle(drawn.boxes[j])
+    (ax, ay), (bx, by) = centre(drawn.boxes[i]), centre(drawn.boxes[j])
     across, down = bx - ax, by - ay
     ahead = across if first.facing == "right" else -across
     holds = {
@@ -108,6 +108,6 @@ def _between(a: Group, b: Group, drawn: Drawn) -> list[str]:
 
 
 def _places(group: Group, drawn: Drawn) -> list[str]:
-    x, y = (c / SIDE for c in middle(drawn.boxes[group.members[0]]))
+    x, y = (c / SIDE for c in centre(drawn.boxes[group.members[0]]))
     holds = {"left": x < OUTER, "right": x > 1 - OUTER, "top": y < OUTER, "bottom": y > 1 - OUTER}
     return [place for place, is_so in holds.items() if is_so]

@@ -1,4 +1,4 @@
-"""Sentences as they are built: words, universal parts of speech, Stanford dependencies, phrases."""
+"""Sentences built word by word, with universal tags, Stanford dependencies and phrases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUMBERS = ("zero", "one", "two", "three", "four")
 
 @dataclass
 class Sentence:
-    """A sentence that grows: each word hangs on a head that may come later."""
+    """A sentence that is built word by word; the head of a word may be added after it."""
 
     words: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
@@ -31,30 +31,30 @@ class Sentence:
         return len(self.words) - 1
 
     def hang(self, relation: str, head: int, *dependents: int) -> None:
-        """Make words dependents of a head."""
+        """Add the arcs that make words dependents of a head."""
         self.arcs += [Arc(relation, head, dependent) for dependent in dependents]
 
     def add(self, word: str, tag: str, relation: str, head: int) -> int:
-        """Add a word that hangs on an earlier one, and return its index."""
+        """Add a dependent of an earlier word, and return its index."""
         index = self.say(word, tag)
         self.hang(relation, head, index)
         return index
 
     def stop(self, root: int) -> None:
-        """End the sentence."""
+        """Add the full stop."""
         self.add(".", "PUNCT", "punct", root)
 
     def text(self) -> str:
-        """Return the words with blanks between them."""
+        """Return the words joined by blanks."""
         return " ".join(self.words)
 
 
 def name(
     sentence: Sentence, group: Group, rng: Generator, *, exact: bool = False, bare: bool = False
 ) -> int:
-    """Say a noun phrase that is true of a group and return the index of its noun.
+    """Add a noun phrase that is true of a group and return the index of its noun.
 
-    `exact` asks for the fine-grained noun (otherwise it may be the category's), `bare` for `the`
+    `exact` always uses the fine-grained noun instead of sometimes the category. `bare` uses `the`
     instead of `a` and adjectives.
     """
     noun = group.noun if exact or rng.random() < 0.7 else group.category
@@ -81,7 +81,7 @@ def name(
 
 
 def plain(sentence: Sentence, *words: str) -> int:
-    """Say a noun phrase of a determiner, adjectives and a noun that names no box."""
+    """Add determiner, adjectives and noun, without a phrase, and return the noun's index."""
     start = sentence.say(words[0], "DET")
     described = [sentence.say(word, "ADJ") for word in words[1:-1]]
     head = sentence.say(words[-1], "NOUN")
@@ -91,7 +91,7 @@ def plain(sentence: Sentence, *words: str) -> int:
 
 
 def scenery(sentence: Sentence, background: str, head: int) -> None:
-    """Say where all of it is, hanging on `head`: `on a striped background`."""
+    """Add `on a striped background` as a dependent of `head`."""
     preposition = sentence.add("on", "ADP", "prep", head)
     start = len(sentence.words)
     noun = plain(sentence, "a", background, "background")
@@ -102,7 +102,7 @@ def scenery(sentence: Sentence, background: str, head: int) -> None:
 def enumerate_groups(
     sentence: Sentence, groups: Sequence[Group], rng: Generator, *, exact: bool = False
 ) -> int:
-    """Say `A`, `A and B` or `A , B and C`, and return the index of A's noun."""
+    """Add `A`, `A and B` or `A , B and C`, and return the index of A's noun."""
     first = name(sentence, groups[0], rng, exact=exact)
     for group in groups[1:-1]:
         sentence.add(",", "PUNCT", "punct", first)
@@ -118,12 +118,12 @@ def _adjectives(group: Group, rng: Generator) -> list[str]:
     looks = [_looks(thing) for thing in group.things]
     return [
         word
-        for word, share in zip(looks[0], (0.15, 0.4, 0.35, 0.65), strict=True)
-        if rng.random() < share and word and all(word in others for others in looks)
+        for word, probability in zip(looks[0], (0.15, 0.4, 0.35, 0.65), strict=True)
+        if rng.random() < probability and word and all(word in others for others in looks)
     ]
 
 
 def _looks(thing: Thing) -> tuple[str, str, str, str]:
-    """Return adjectives that are true of a thing; empty where nothing is said of it."""
+    """Return tilt, size, texture and colour as adjectives; "" for an attribute not worth saying."""
     size, texture = thing.size.removeprefix("medium"), thing.texture.removeprefix("plain")
     return "tilted" if thing.tilted else "", size, texture, thing.colour

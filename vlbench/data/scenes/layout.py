@@ -1,4 +1,4 @@
-"""What stands where in an image: things with their looks, and the background."""
+"""The layout of an image: things with their attributes and positions, and the background."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ Colour = tuple[int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Thing:
-    """One thing: its words, and the numbers that it is drawn from.
+    """One thing: the words that describe it, and the numbers that it is drawn with.
 
-    `angle` is in degrees clockwise; `facing` is left or right, drawn of all, said of few.
+    `angle` is in degrees clockwise. `facing` is left or right for every thing; captions mention it
+    only for things with a front.
     """
 
     noun: str
@@ -52,7 +53,7 @@ class Thing:
 
     @property
     def tilted(self) -> bool:
-        """Return whether it leans so far that a caption may say so."""
+        """Return whether the thing leans far enough for a caption to say so."""
         return abs(self.angle) > 15
 
 
@@ -67,9 +68,9 @@ class Backdrop(NamedTuple):
 
 @dataclass(frozen=True)
 class Scene:
-    """Things from back to front, and what stands behind them.
+    """Things from back to front, and their background.
 
-    `screen` is a patch of background (centre and half a side) that hides some of a thing alone.
+    `screen` is a patch of background (centre and half a side) that hides a part of a thing alone.
     """
 
     things: Sequence[Thing]
@@ -78,7 +79,7 @@ class Scene:
 
 
 def single(noun: str, rng: Generator) -> Scene:
-    """Return a scene of one thing near the middle, at times partly hidden."""
+    """Return a scene of one thing near the centre, sometimes partly hidden."""
     x, y = SIDE / 2 + rng.uniform(-OFF_CENTRE, OFF_CENTRE, 2)
     thing = replace(_thing(noun, rng, ALONE), centre=(float(x), float(y)))
     away = rng.uniform(0, 2 * np.pi)
@@ -88,9 +89,9 @@ def single(noun: str, rng: Generator) -> Scene:
 
 
 def several(number: int, first: str, *, twins: bool, rng: Generator) -> Scene:
-    """Return a scene of `number` things of different categories, `first` being one of them.
+    """Return a scene of `number` things of different categories, one of them `first`.
 
-    With `twins` two of the things have one noun (and so one category fewer is there).
+    With `twins` two of the things share a noun, so that there is one category fewer.
     """
     others = [c for c in CATEGORIES if c != first]
     picked = [first, *(str(c) for c in rng.permutation(others)[: number - 1 - twins])]
@@ -104,7 +105,7 @@ def several(number: int, first: str, *, twins: bool, rng: Generator) -> Scene:
 
 
 def moved(scene: Scene, rng: Generator) -> Scene:
-    """Return the scene with its things in other places."""
+    """Return the scene with its things at new positions."""
     return replace(scene, things=_placed(scene.things, rng))
 
 
@@ -113,10 +114,10 @@ def _nouns(category: str) -> tuple[str, ...]:
 
 
 def _thing(noun: str, rng: Generator, scale: float, *, crowded: bool = False) -> Thing:
-    """Return a thing of random looks; among many there is room for one large one."""
+    """Return a thing with random attributes; a `crowded` thing is not large."""
     sizes = ["small", "medium"] if crowded else list(SIZES)
-    habits = TYPICAL[CATEGORY[noun]] if rng.random() < HABIT else list(COLOURS)
-    size, colour = str(rng.choice(sizes)), str(rng.choice(habits))
+    colours = TYPICAL[CATEGORY[noun]] if rng.random() < HABIT else list(COLOURS)
+    size, colour = str(rng.choice(sizes)), str(rng.choice(colours))
     leans = rng.random() < 0.35
     angle = rng.choice([-1, 1]) * rng.uniform(20, 40) if leans else rng.uniform(-8, 8)
     paint = np.clip(np.array(COLOURS[colour]) + rng.integers(-14, 15, 3), 0, 255)
@@ -133,7 +134,7 @@ def _thing(noun: str, rng: Generator, scale: float, *, crowded: bool = False) ->
 
 
 def _placed(things: Sequence[Thing], rng: Generator) -> list[Thing]:
-    """Return the things in places: of 40 draws the first that is loose enough, or the loosest."""
+    """Return the things at positions: of 40 draws the first with enough distance, else the best."""
     radii = np.array([thing.radius for thing in things])
     # A thing may leave the image by a sixth of its half width.
     low, high = radii * 0.83, SIDE - radii * 0.83
@@ -141,7 +142,7 @@ def _placed(things: Sequence[Thing], rng: Generator) -> list[Thing]:
     gaps = np.linalg.norm(draws[:, :, None] - draws[:, None], axis=-1)
     crowding = gaps / (radii[:, None] + radii) + 9 * np.eye(len(things))
     tightest = crowding.min((1, 2))
-    # Not so loose that nothing would ever hide a part of another.
+    # Close enough that one thing sometimes hides a part of another.
     loose = np.flatnonzero(tightest > 0.7)
     best = draws[loose[0] if len(loose) else tightest.argmax()]
     return [
@@ -151,7 +152,7 @@ def _placed(things: Sequence[Thing], rng: Generator) -> list[Thing]:
 
 
 def _backdrop(rng: Generator) -> Backdrop:
-    """Return a background of greyish colours, so that most things stand out."""
+    """Return a background in greyish colours, from which most things stand out."""
     grey = rng.uniform(125, 195)
     tints = np.clip(grey + rng.uniform(-22, 22, (2, 3)) + [[-9], [9]], 0, 255).astype(int)
     first, second = ((int(r), int(g), int(b)) for r, g, b in tints)

@@ -1,12 +1,11 @@
-"""The data sets `objects` and `scenes`: splits of a world that vlbench draws itself."""
+"""Loaders of `objects` and `scenes`, the two configurations of the drawn world."""
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,61 +14,55 @@ from vlbench.capabilities import Picture, Regions
 from vlbench.data.annotations import Arc, Named, Phrase
 from vlbench.data.images import decode_image
 from vlbench.data.records import Column, Data, Split
-from vlbench.data.scenes.rows import Row, row, sizes
-from vlbench.data.scenes.storage import kept
-from vlbench.data.scenes.world import CATEGORIES, NOUNS, REGION_KIND, SIDE, VERSION
-from vlbench.data.tables import Table, made
-from vlbench.planning.options import default_cache
-
-LOGGER = logging.getLogger(__name__)
-
-# How many images are drawn between two words about it.
-NEWS = 500
+from vlbench.data.scenes.rows import object_noun, row, sizes
+from vlbench.data.scenes.storage import open_rows, write_once
+from vlbench.data.scenes.table import world_table
+from vlbench.data.scenes.world import CATEGORIES, CATEGORY, NOUNS, REGION_KIND, SIDE
+from vlbench.data.tables import Table, column_from
 
 PROPOSALS = ("proposal_boxes", "proposal_vectors", "proposal_scores", "proposal_labels")
 
 
-def objects(*, seed: int = 0, fine: bool = False) -> Data:
+def objects(*, seed: int = 0, fine: bool = False, cache_dir: Path | None = None) -> Data:
     """Return 3,000 images of one thing; the label is its category of 12, or its noun of 40.
 
-    `fine` asks for the nouns. The other columns are those of `scenes`.
+    `fine` asks for the nouns. The other columns, and `cache_dir`, are those of `scenes`.
     """
-    table, name = _table("objects", seed), "noun" if fine else "label"
-    values = table.values(name)
-    label = Column(table.digests[name], "value", values, range(len(values)))
+    table = world_table("objects", seed, cache_dir)
+    nouns = [object_noun(i) for i in range(table.length)]
+    labels = [NOUNS.index(noun) if fine else CATEGORIES.index(CATEGORY[noun]) for noun in nouns]
+    key = table.digests["noun" if fine else "label"]
+    label = Column(key, "value", labels, range(len(labels)))
     return _data("objects", _columns(table) | {"label": label}, NOUNS if fine else CATEGORIES)
 
 
-def scenes(*, seed: int = 0, regions: str | None = None) -> Data:
+def scenes(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None = None) -> Data:
     """Return 6,000 images of 1 to 4 things.
 
-    `regions` is what a task asks for: every picture has this world's own proposals, and no others,
-    so it is scenes-proposals or nothing.
+    The images are drawn when the first value is read, and stored in `cache_dir` (None: the default
+    cache folder). `regions` is the region kind that a task asks for: every picture has this world's
+    own proposals and no others, so it is scenes-proposals or None.
 
-    `boxes` are gold, float32 [n, 4] xyxy pixels, tight around what is visible, from back to front,
-    as are `categories`, `nouns`, `colours`, `sizes`, `textures`, `facings` and `angles` (degrees
-    clockwise). `words`, `tags`, `arcs` and `phrases` have one list for each of the five `captions`;
-    `caption` is the first, which names everything; `named` says where, one `Named` for each
-    category. `answers` are those of the five `questions`.
+    `boxes` are ground truth, float32 [n, 4] xyxy pixels, tight around what is visible, from back to
+    front, as are `categories`, `nouns`, `colours`, `sizes`, `textures`, `facings` and `angles`
+    (degrees clockwise). `words`, `tags`, `arcs` and `phrases` have one list per caption of the five
+    `captions`; `caption` is the first, which names everything; `named` has one `Named` per
+    category, with its place in `caption`. `answers` has one answer per question of the five
+    `questions`.
     """
     if regions not in {None, REGION_KIND}:
         raise ValueError(f"scenes have regions of kind {REGION_KIND}, not {regions}")
-    return _data("scenes", _columns(_table("scenes", seed)), CATEGORIES)
+    return _data("scenes", _columns(world_table("scenes", seed, cache_dir)), CATEGORIES)
 
 
-def _table(configuration: str, seed: int) -> Table:
-    folder = default_cache() / "scenes" / f"{VERSION}-{seed}-{configuration}"
-    return kept(folder, lambda: _drawn(configuration, seed))
-
-
-def _drawn(configuration: str, seed: int) -> Iterator[tuple[Row, str]]:
-    """Yield every row, and say now and then how many are left."""
-    count, start = sum(sizes(configuration).values()), time.monotonic()
-    for i in range(count):
-        if i % NEWS == 0:
-            left = f", {(time.monotonic() - start) / i * (count - i):.0f} s left" if i else ""
-            LOGGER.info("drawing %s, once: %d of %d images%s", configuration, i, count, left)
-        yield row(configuration, seed, i)
+def drawn_rows(configuration: str, split: str, count: int, folder: Path) -> Split:
+    """Return the first rows of a split of seed 0, which alone are drawn, into a folder."""
+    names = list(sizes(configuration))
+    start = sum(sizes(configuration)[name] for name in names[: names.index(split)])
+    wanted = range(start, start + min(count, sizes(configuration)[split]))
+    place = folder / f"{configuration}-{split}"
+    digests = write_once(place, lambda: (row(configuration, 0, i) for i in wanted))
+    return Split(_columns(Table(partial(open_rows, place), len(wanted), digests)))
 
 
 def _data(configuration: str, columns: Mapping[str, Column], classes: Sequence[str]) -> Data:
@@ -82,8 +75,8 @@ def _data(configuration: str, columns: Mapping[str, Column], classes: Sequence[s
 
 def _columns(table: Table) -> dict[str, Column]:
     """Return all columns but the label."""
-    column = partial(made, table)
-    as_they_are = (
+    column = partial(column_from, table)
+    unchanged = (
         "background", "categories", "nouns", "colours", "sizes", "textures", "facings", "angles",
         "captions", "words", "tags", "questions", "answers",
     )  # fmt: skip
@@ -97,11 +90,11 @@ def _columns(table: Table) -> dict[str, Column]:
         "arcs": column(["arcs"], _arcs),
         "phrases": column(["phrases"], _phrases),
         "named": column(["words", "phrases", "categories", "nouns"], _named),
-        **{name: column([name], _itself) for name in as_they_are},
+        **{name: column([name], _unchanged) for name in unchanged},
     }
 
 
-def _itself(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
@@ -139,7 +132,7 @@ def _named(
     categories: Sequence[str],
     nouns: Sequence[str],
 ) -> list[Named]:
-    """Return where the first caption names each category first; of `two pines`, at `pines`."""
+    """Return one `Named` per category: its first mention in the first caption, at the noun."""
     found: dict[str, Named] = {}
     for phrase in (p for p in phrases[0] if p["boxes"]):
         box, noun = phrase["boxes"][0], phrase["stop"] - 1

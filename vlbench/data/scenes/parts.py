@@ -1,4 +1,4 @@
-"""The polygons that things are drawn of."""
+"""Polygons, the parts of every drawn thing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Points = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class Part(NamedTuple):
-    """One polygon, float64 [K, 2], and how it is painted."""
+    """One polygon, float64 [K, 2], and its tone: a key of `drawing.FIXED`, body, dark or light."""
 
     tone: str
     points: Points
@@ -33,7 +33,7 @@ def poly(tone: str, *numbers: float) -> Part:
 
 
 def arc(tone: str, x: float, y: float, outer: float, inner: float) -> Part:
-    """Return half a ring that is open to the left: a handle."""
+    """Return half a ring that is open to the left, as a handle."""
     turn = np.linspace(-np.pi / 2, np.pi / 2, 10)
     half = np.stack([np.cos(turn), np.sin(turn)], 1)
     return Part(tone, np.concatenate([half * outer, half[::-1] * inner]) + np.array([x, y]))
@@ -46,7 +46,7 @@ def dome(tone: str, x: float, y: float, rx: float, ry: float) -> Part:
 
 
 def wave() -> Part:
-    """Return a body that winds along the whole width."""
+    """Return a wavy body along the whole width."""
     x = np.linspace(-1, 1, 14)
     middle, half = 0.3 * np.sin(x * 5.5), 0.2 - 0.13 * (x < -0.7)
     upper, lower = np.stack([x, middle - half], 1), np.stack([x, middle + half], 1)

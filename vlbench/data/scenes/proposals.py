@@ -1,4 +1,4 @@
-"""Region proposals as a detector would give them: jittered, with distractors, sure and unsure."""
+"""Region proposals like those of a detector: jittered boxes, distractors, and confidences."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from vlbench.data.scenes.world import (
 
 WIDTH = 64
 
-# The standard deviation of what is added to each number of a vector; theirs is 1 without it.
+# The standard deviation of the noise on each number of a vector; without noise they have 1.
 NOISE = 1.5
 
-# How often a proposal of a thing has the right label.
+# The probability that the label of a thing's proposal is right.
 RIGHT = 0.97
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -46,7 +46,7 @@ class Proposals(NamedTuple):
 
 
 def propose(scene: Scene, drawn: Drawn, rng: Generator) -> Proposals:
-    """Return one or two proposals for each thing and three to six distractors, the surest first."""
+    """Return 1 or 2 proposals per thing and 3 to 6 distractors, the most confident first."""
     rows: list[tuple[Box, list[str], float, str]] = []
     for thing, box in zip(scene.things, drawn.boxes, strict=True):
         rows += [_of_thing(thing, box, rng) for _ in range(1 + int(rng.random() < 0.35))]
@@ -67,8 +67,8 @@ def propose(scene: Scene, drawn: Drawn, rng: Generator) -> Proposals:
 def _of_thing(thing: Thing, box: Box, rng: Generator) -> tuple[Box, list[str], float, str]:
     size = np.array([box[2] - box[0], box[3] - box[1]])
     jitter = rng.normal(0, 0.13, 4) * np.tile(size, 2)
-    right = rng.random() < RIGHT
-    label = thing.category if right else str(rng.choice(CATEGORIES))
+    is_right = rng.random() < RIGHT
+    label = thing.category if is_right else str(rng.choice(CATEGORIES))
     words = [thing.category, thing.noun, thing.colour, thing.size, thing.texture]
     return _inside(np.array(box) + jitter), words, float(rng.beta(6, 2)), label
 
@@ -76,7 +76,7 @@ def _of_thing(thing: Thing, box: Box, rng: Generator) -> tuple[Box, list[str], f
 def _distractor(
     kind: str, boxes: Sequence[Box], rng: Generator
 ) -> tuple[Box, list[str], float, str]:
-    """Return a box that covers no thing well: of three drawn, the one that overlaps them least."""
+    """Return a box that covers no thing well: of three random ones that with the least overlap."""
     low = rng.uniform(0, SIDE - 12, (3, 2))
     drawn = np.concatenate([low, np.minimum(SIDE, low + rng.uniform(10, 34, (3, 2)))], 1)
     overlaps = [max(overlap(box, candidate) for box in boxes) for candidate in drawn.tolist()]
@@ -102,8 +102,8 @@ def _inside(box: np.ndarray[Any, Any]) -> Box:
 
 @cache
 def _projection() -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the direction of each attribute, [A, 64]: of every scene of this version the same."""
+    """Return the direction of each attribute, [A, 64], the same for all scenes of this VERSION."""
     rng = np.random.default_rng([VERSION, WIDTH])
     drawn: np.ndarray[Any, np.dtype[np.float64]] = rng.standard_normal((len(ATTRIBUTES), WIDTH))
-    # A thing has five attributes: the sum of their directions varies by 1.
+    # A thing has five attributes: the sum of their directions has a standard deviation of 1.
     return drawn * 5**-0.5

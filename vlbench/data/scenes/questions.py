@@ -1,4 +1,4 @@
-"""Five questions about a scene, with answers that are true of the drawing."""
+"""Five questions about a scene, with answers that are true of its drawing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vlbench.data.scenes.facts import Fact, Group, View
 from vlbench.data.scenes.grammar import NUMBERS
 from vlbench.data.scenes.world import CATEGORIES, FAMILY, plural
 
-# What to ask of a fact by yes or no: the question, and the kind of fact that makes it false.
+# For yes-no questions about a fact: the kind of fact with the answer no, and the words to ask in.
 OPPOSITE = {"left": "right", "right": "left", "above": "below", "below": "above"}
 WORDS = {"left": "to the left of", "right": "to the right of", "above": "above", "below": "below"}
 TEXTURED = ("striped", "spotted")
@@ -24,7 +24,7 @@ class Question(NamedTuple):
 
 
 def questions(view: View, rng: Generator, *, count: int = 5) -> list[Question]:
-    """Return different questions, of as many sorts as there are."""
+    """Return `count` different questions, of as many sorts as the scene allows."""
     sorts = [
         [Question("how many things are there ?", NUMBERS[view.count])],
         [Question("what is in the background ?", f"a {view.background} background")],
@@ -67,11 +67,11 @@ def _number(group: Group) -> Question:
 
 
 def _presence(view: View, rng: Generator) -> list[Question]:
-    """Ask for something that is there and for something that is not."""
-    there = {group.category for group in view.groups}
-    absent = [category for category in CATEGORIES if category not in there]
+    """Ask for a category that is present and for one that is absent."""
+    present = {group.category for group in view.groups}
+    absent = [category for category in CATEGORIES if category not in present]
     picked = [view.groups[0].category, absent[int(rng.integers(len(absent)))]]
-    return [Question(f"is there a {category} ?", _yes(category in there)) for category in picked]
+    return [Question(f"is there a {category} ?", _yes(category in present)) for category in picked]
 
 
 def _relation(fact: Fact) -> list[Question]:
@@ -84,7 +84,7 @@ def _relation(fact: Fact) -> list[Question]:
 
 
 def _what(view: View) -> list[Question]:
-    """Ask for what is of some family, where there is one answer."""
+    """Ask for the thing of a family, where the family has only one."""
     families = [FAMILY[group.category] for group in view.groups]
     return [
         Question(f"which {family} is there ?", group.noun)

@@ -1,4 +1,4 @@
-"""One row of a data set: a scene planned, drawn and annotated from its own seeded generator."""
+"""One row per image: a scene laid out, drawn and annotated with the row's own seeded generator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vlbench.data.scenes.proposals import propose
 from vlbench.data.scenes.questions import questions
 from vlbench.data.scenes.world import CATEGORIES, NOUNS, SIDE, VERSION
 
-# Images of one thing, so that each of 40 nouns has as many.
+# Images of one thing. Every split has equally many images of each of the 40 nouns.
 OBJECTS = {"train": 1600, "val": 400, "test": 1000}
 
 # Images of 1, 2, 3 and 4 things. In a tenth of those of several things, two have one noun.
@@ -29,10 +29,10 @@ SCENES = {
 }
 TWINS = 0.1
 
-# Of each thing at least this share is visible.
+# At least this fraction of each thing is visible.
 VISIBLE = 0.5
 
-# The number that each configuration is known by in seeds.
+# A configuration's position is part of its seeds.
 CONFIGURATIONS = ("objects", "scenes")
 
 Row = dict[str, Any]
@@ -44,23 +44,28 @@ def sizes(configuration: str) -> dict[str, int]:
     return OBJECTS if configuration == "objects" else several_each
 
 
+def object_noun(i: int) -> str:
+    """Return the noun of image i of `objects`, which is known without drawing it."""
+    return NOUNS[i % len(NOUNS)]
+
+
 def row(configuration: str, seed: int, i: int) -> tuple[Row, str]:
-    """Return all that is kept of row i, whatever was drawn before, and its pixels' digest."""
+    """Return row i and the digest of its pixels. It does not depend on the other rows."""
     scene, drawn, rng = drawing(configuration, seed, i)
     file, size = BytesIO(), f"{SIDE}x{SIDE}".encode()
     drawn.image.save(file, "PNG", compress_level=4)
-    kept = {"image": file.getvalue(), **_annotations(scene, drawn, rng)}
-    return kept, hashlib.sha256(size + drawn.image.tobytes()).hexdigest()
+    content = {"image": file.getvalue(), **_annotations(scene, drawn, rng)}
+    return content, hashlib.sha256(size + drawn.image.tobytes()).hexdigest()
 
 
 def drawing(configuration: str, seed: int, i: int) -> tuple[Scene, Drawn, Generator]:
-    """Return scene i, drawn, and the generator that goes on to annotate it.
+    """Return scene i, its drawing, and the generator that then draws the annotations.
 
     Its things are moved until enough of each is visible.
     """
     rng = np.random.default_rng([seed, VERSION, CONFIGURATIONS.index(configuration), i])
     if configuration == "objects":
-        scene = single(NOUNS[i % len(NOUNS)], rng)
+        scene = single(object_noun(i), rng)
     else:
         number, first = _numbers(seed)[i], CATEGORIES[i % len(CATEGORIES)]
         twins = number > 1 and bool(rng.random() < TWINS)
@@ -74,7 +79,7 @@ def drawing(configuration: str, seed: int, i: int) -> tuple[Scene, Drawn, Genera
 
 @cache
 def _numbers(seed: int) -> list[int]:
-    """Return how many things each of the scenes has, in a mixed order within each split."""
+    """Return the number of things of each scene, shuffled within each split."""
     numbers: list[int] = []
     for i, counts in enumerate(SCENES.values()):
         rng = np.random.default_rng([seed, VERSION, len(CONFIGURATIONS), i])
@@ -84,7 +89,8 @@ def _numbers(seed: int) -> list[int]:
 
 def _annotations(scene: Scene, drawn: Drawn, rng: Generator) -> Row:
     seen, things = view(scene, drawn), scene.things
-    said, asked, proposals = captions(seen, rng), questions(seen, rng), propose(scene, drawn, rng)
+    sentences, asked = captions(seen, rng), questions(seen, rng)
+    proposals = propose(scene, drawn, rng)
     return {
         "label": CATEGORIES.index(things[0].category),
         "noun": NOUNS.index(things[0].noun),
@@ -97,11 +103,11 @@ def _annotations(scene: Scene, drawn: Drawn, rng: Generator) -> Row:
         "textures": [thing.texture for thing in things],
         "facings": [thing.facing for thing in things],
         "angles": [thing.angle for thing in things],
-        "captions": [sentence.text() for sentence in said],
-        "words": [sentence.words for sentence in said],
-        "tags": [sentence.tags for sentence in said],
-        "arcs": [[arc._asdict() for arc in sentence.arcs] for sentence in said],
-        "phrases": [[phrase._asdict() for phrase in sentence.phrases] for sentence in said],
+        "captions": [sentence.text() for sentence in sentences],
+        "words": [sentence.words for sentence in sentences],
+        "tags": [sentence.tags for sentence in sentences],
+        "arcs": [[arc._asdict() for arc in sentence.arcs] for sentence in sentences],
+        "phrases": [[phrase._asdict() for phrase in sentence.phrases] for sentence in sentences],
         "questions": [question.text for question in asked],
         "answers": [question.answer for question in asked],
         "proposal_boxes": proposals.boxes.tolist(),

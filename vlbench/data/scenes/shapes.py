@@ -1,6 +1,6 @@
-"""How each noun is drawn: polygons in the square -1..1 (y points down), facing right.
+"""The shape of each noun: polygons in the square -1..1 (y points down), facing right.
 
-Parts of tone `body` come first and carry the thing's colour and texture.
+Parts of tone `body` come first; they have the thing's colour and texture.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A contact sheet: images with their boxes and first captions, for a person to look at."""
+"""A contact sheet of images with their boxes and first captions."""
 
 from __future__ import annotations
 
+import tempfile
 import textwrap
 from collections.abc import Mapping
 from io import BytesIO
@@ -12,8 +13,10 @@ import PIL.Image
 from PIL import ImageDraw
 from PIL.Image import Image, Resampling
 
-from vlbench.data.records import Data, Split
-from vlbench.data.scenes.loaders import objects, scenes
+from vlbench.data.records import Split
+from vlbench.data.scenes.loaders import drawn_rows
+from vlbench.data.scenes.rows import sizes
+from vlbench.data.scenes.world import CATEGORIES
 from vlbench.files import write_whole
 
 TILE = 192
@@ -24,32 +27,34 @@ PENS = ("#ff2020", "#20c020", "#3060ff", "#ff9000")
 
 
 def write_sheet(name: str, file: Path) -> dict[str, Any]:
-    """Write the first test images of `objects` or `scenes` as PNG, and return what is shown."""
-    data, content = objects() if name == "objects" else scenes(), BytesIO()
-    contact_sheet(data, "test", COUNT).save(content, "PNG")
+    """Write the first test images of `objects` or `scenes` as PNG and return a summary.
+
+    Only these images are drawn, not the whole world.
+    """
+    content = BytesIO()
+    with tempfile.TemporaryDirectory(prefix="vlbench-") as folder:
+        contact_sheet(drawn_rows(name, "test", COUNT, Path(folder)), COUNT).save(content, "PNG")
     write_whole(file, content.getvalue())
-    sizes = {split: len(rows) for split, rows in data.splits.items()}
-    return {"name": name, "file": str(file), "splits": sizes, "classes": list(data.classes)}
+    return {"name": name, "file": str(file), "splits": sizes(name), "classes": list(CATEGORIES)}
 
 
-def told(shown: Mapping[str, Any]) -> str:
-    """Return in words what a sheet shows."""
+def describe(shown: Mapping[str, Any]) -> str:
+    """Return the summary of `write_sheet` as text."""
     sizes = ", ".join(f"{n} {split}" for split, n in shown["splits"].items())
     return (
         f"{shown['name']}: {sizes} images of {', '.join(shown['classes'])}\n"
         f"wrote {shown['file']}: the first {COUNT} test images, "
-        "gold boxes coloured, proposals grey"
+        "ground truth boxes in colour, proposals in grey"
     )
 
 
-def contact_sheet(data: Data, split: str, count: int) -> Image:
-    """Return the first `count` images of a split, enlarged, with gold boxes and first captions.
+def contact_sheet(rows: Split, count: int) -> Image:
+    """Return the first `count` images of a split, enlarged, with boxes and first captions.
 
-    Proposals are thin and grey. Raises ValueError where fewer than one is asked for.
+    Ground truth boxes are coloured, proposals thin and grey. Raises ValueError for a count below 1.
     """
     if count < 1:
-        raise ValueError(f"{count} images asked of a contact sheet; ask for 1 or more")
-    rows = data.splits[split]
+        raise ValueError(f"a contact sheet of {count} images; ask for 1 or more")
     tiles = [_tile(rows, i) for i in range(min(count, len(rows)))]
     columns = min(COLUMNS, len(tiles))
     height = (len(tiles) + columns - 1) // columns * (TILE + TEXT)

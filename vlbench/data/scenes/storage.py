@@ -1,23 +1,20 @@
-"""Scenes drawn once and kept as Arrow in the cache folder, memory-mapped when read."""
+"""Drawn scenes as an Arrow file in the cache folder: written once, memory-mapped when read."""
 
 from __future__ import annotations
 
-import hashlib
+import fcntl
 import json
 import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from datasets import Dataset, Features
-from datasets.arrow_writer import ArrowWriter
 
-from vlbench.data.tables import Table
+from vlbench.data.tables import BATCH, ColumnDigests, Row
 from vlbench.digests import digest
-from vlbench.errors import OutputError
+from vlbench.errors import DataError, OutputError
 
 ROWS = "rows.arrow"
 DIGESTS = "digests.json"
@@ -31,7 +28,7 @@ _PHRASE = {
     "boxes": pa.list_(pa.int32()),
 }
 
-# What a row holds; of captions, lists of five (of words, arcs, ...).
+# One row per image. Columns of captions (words, arcs, ...) have one list per caption.
 SCHEMA = pa.schema(
     {
         "image": pa.binary(),
@@ -51,57 +48,70 @@ SCHEMA = pa.schema(
     }
 )
 
-Row = Mapping[str, Any]
+
+def read_digests(folder: Path) -> dict[str, str] | None:
+    """Return the digest of each column stored in a folder; None where nothing is stored."""
+    file = folder / DIGESTS
+    if not file.is_file():
+        return None
+    digests: dict[str, str] = json.loads(file.read_text("utf-8"))
+    return digests
 
 
-def kept(folder: Path, rows: Callable[[], Iterable[tuple[Row, str]]]) -> Table:
-    """Return the table in a folder, made first of `rows` (with each image's digest) if absent.
-
-    The folder appears whole or not at all, and of two runs that make it one is kept. Raises
-    OutputError, naming the folder, where the disk or its rights do not allow it.
-    """
-    if not (folder / DIGESTS).is_file():
-        try:
-            _make(folder, rows())
-        except OSError as error:
-            raise OutputError(f"cannot write {folder}: {error.strerror or error}") from error
-    digests = json.loads((folder / DIGESTS).read_text("utf-8"))
-    return Table(Dataset.from_file(str(folder / ROWS)).data, digests)
-
-
-def _make(folder: Path, rows: Iterable[tuple[Row, str]]) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=".part-", dir=folder.parent))
+def open_rows(folder: Path) -> Any:
+    """Return the rows stored in a folder as an Arrow table, memory-mapped. Raises DataError."""
     try:
-        digests = _write(part / ROWS, rows)
+        with pa.memory_map(str(folder / ROWS)) as file:
+            return pa.ipc.open_stream(file).read_all()
+    except (OSError, pa.ArrowInvalid) as error:
+        # Without its path, since a result may quote the message.
+        where = f"{folder.parent.name}/{folder.name} in the cache"
+        kind = type(error).__name__
+        raise DataError(f"{where} cannot be read ({kind}); delete it and run again") from error
+
+
+def write_once(folder: Path, rows: Callable[[], Iterable[tuple[Row, str]]]) -> dict[str, str]:
+    """Store rows, each with the digest of its image, and return the digest of each column.
+
+    A folder that is already stored is left as it is. It appears whole or not at all, and of several
+    processes one writes it while the others wait. Raises OutputError, naming the folder, where the
+    disk or its rights do not allow it.
+    """
+    # Before the lock: a cache shared between users may be read-only.
+    if stored := read_digests(folder):
+        return stored
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with (folder.parent / f".{folder.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return read_digests(folder) or _write_folder(folder, rows())
+    except OSError as error:
+        raise OutputError(f"cannot write {folder}: {error.strerror or error}") from error
+
+
+def _write_folder(folder: Path, rows: Iterable[tuple[Row, str]]) -> dict[str, str]:
+    part = folder.with_name(f".part-{folder.name}")
+    # Left by a process that was killed.
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    try:
+        digests = _write_rows(part / ROWS, rows)
         (part / DIGESTS).write_text(json.dumps(digests, indent=1), "utf-8")
-        _move(part, folder)
+        part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+    return digests
 
 
-def _move(part: Path, folder: Path) -> None:
-    try:
-        # As readable as any folder of a cache, which a temporary one is not.
-        part.chmod(0o755)
-        part.rename(folder)
-    except OSError:
-        # Another run that was faster made the same.
-        if not (folder / DIGESTS).is_file():
-            raise
-
-
-def _write(file: Path, rows: Iterable[tuple[Row, str]]) -> dict[str, str]:
+def _write_rows(file: Path, rows: Iterable[tuple[Row, str]]) -> dict[str, str]:
     """Write rows and return the digest of each column."""
     images: list[str] = []
-    sums = {name: hashlib.sha256() for name in SCHEMA.names if name != "image"}
-    with ArrowWriter(path=str(file), features=Features.from_arrow_schema(SCHEMA)) as writer:
-        left = iter(rows)
-        while batch := list(islice(left, 500)):
-            images += [pixels for _, pixels in batch]
-            for name, sum_ in sums.items():
-                sum_.update(json.dumps([row[name] for row, _ in batch]).encode())
-            writer.write_table(pa.Table.from_pylist([dict(r) for r, _ in batch], SCHEMA))
-        writer.finalize()
-    known = {name: f"sha256:{sum_.hexdigest()}" for name, sum_ in sums.items()}
-    return known | {"image": digest(["images", *images])}
+    digests = ColumnDigests(name for name in SCHEMA.names if name != "image")
+    remaining = iter(rows)
+    with pa.ipc.new_stream(str(file), SCHEMA) as writer:
+        while pairs := list(islice(remaining, BATCH)):
+            images += [pixels for _, pixels in pairs]
+            batch = [dict(row) for row, _ in pairs]
+            digests.update(batch)
+            writer.write_table(pa.Table.from_pylist(batch, SCHEMA))
+    return digests.result() | {"image": digest(["images", *images])}

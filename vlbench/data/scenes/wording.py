@@ -1,4 +1,4 @@
-"""How a fact between two things is put into words."""
+"""Words for the relations between two things: prepositions and verbs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ PREPOSITIONS: dict[str, tuple[tuple[str, ...], ...]] = {
     "behind": (("behind",),),
     "front": (("in", "front", "of"),),
 }
-# third person and participle
+# The third person and the participle of each verb.
 VERBS: dict[str, tuple[tuple[str, str], ...]] = {
     "faces": (("faces", "facing"),),
     "dwarfs": (("dwarfs", "dwarfing"),),
     "front": (("hides", "hiding"), ("covers", "covering")),
 }
-# What an animal does that faces something.
+# Verbs for an animal that faces something.
 WATCHES = (("watches", "watching"), ("faces", "facing"))
 
 
 def prepose(sentence: Sentence, fact: Fact, head: int, rng: Generator) -> None:
-    """Say a preposition, of up to four words, and its object."""
+    """Add a preposition of up to four words, and its object."""
     options = PREPOSITIONS[fact.kind]
     words = options[int(rng.integers(len(options)))]
     preposition = sentence.add(words[0], "ADP", "prep", head)
@@ -42,15 +42,15 @@ def prepose(sentence: Sentence, fact: Fact, head: int, rng: Generator) -> None:
 
 
 def verb_of(fact: Fact, rng: Generator) -> tuple[str, str]:
-    """Return the third person and the participle of a verb for a fact."""
+    """Return the third person and the participle of a verb that states a fact."""
     animal = FAMILY[fact.subject.category] == "animal"
     options = WATCHES if animal and fact.kind == "faces" else VERBS[fact.kind]
     return options[int(rng.integers(len(options)))]
 
 
 def act(sentence: Sentence, fact: Fact, verb: str, rng: Generator) -> int:
-    """Say a verb and its object, and return the verb's index."""
-    # Nothing in this world hides another thing altogether.
+    """Add a verb and its object, and return the verb's index."""
+    # No thing of this world hides another one completely.
     adverb = [sentence.say("partly", "ADV")] if fact.kind == "front" else []
     index = sentence.say(verb, "VERB")
     sentence.hang("advmod", index, *adverb)
@@ -59,7 +59,7 @@ def act(sentence: Sentence, fact: Fact, verb: str, rng: Generator) -> int:
 
 
 def some_fact(view: View, rng: Generator, kinds: Container[str]) -> Fact | None:
-    """Return one of the facts of these kinds, each kind that there is being as likely."""
+    """Return a fact of these kinds, or None; each kind that occurs has the same probability."""
     known = sorted({fact.kind for fact in view.facts if fact.kind in kinds})
     if not known:
         return None

@@ -1,4 +1,4 @@
-"""What there is in `scenes`: kinds of things in a small hierarchy, and how they may look."""
+"""The vocabulary of `scenes`: things in a small hierarchy, and the attributes they may have."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ VERSION = 1
 # Image size in pixels, both sides.
 SIDE = 64
 
-# What kind a model that reads these proposals names in models.yaml.
+# The region kind of this world's proposals: models that read them name it in models.yaml.
 REGION_KIND = "scenes-proposals"
 
 # family -> category -> fine-grained nouns
@@ -45,7 +45,7 @@ CATEGORY = {
 }
 FAMILY = {category: name for name, family in HIERARCHY.items() for category in family}
 
-# Left out of training by the split for unseen objects (VSEP, section 4.3): one a family.
+# Categories of the split for unseen objects (VSEP, section 4.3), one per family: not in training.
 HELD_OUT = ("fish", "boat", "flower", "cup")
 
 COLOURS: dict[str, tuple[int, int, int]] = {
@@ -61,7 +61,7 @@ COLOURS: dict[str, tuple[int, int, int]] = {
     "white": (243, 243, 243),
 }
 
-# The colours that a thing of a category has more often than others.
+# The colours that are more frequent in a category, and the probability of drawing from them alone.
 TYPICAL: dict[str, tuple[str, ...]] = {
     "dog": ("brown", "white", "black"),
     "bird": ("blue", "white"),
@@ -78,28 +78,28 @@ TYPICAL: dict[str, tuple[str, ...]] = {
 }
 HABIT = 0.5
 
-# Half the width of a thing in pixels, in an image of several things; "medium" is never said.
+# Half the width of a thing in pixels, in images of several things. No text says "medium".
 SIZES: dict[str, tuple[float, float]] = {
     "small": (7.5, 9.0),
     "medium": (10.5, 12.0),
     "large": (14.0, 16.0),
 }
 
-# A thing alone in its image is this much larger, and this many pixels from the middle at most.
+# A thing alone in its image is larger by this factor, and at most this many pixels off centre.
 ALONE = 1.75
 OFF_CENTRE = 4.0
 
 TEXTURES = ("plain", "striped", "spotted")
 BACKGROUNDS = ("plain", "cloudy", "striped", "checked")
 
-# Things with a front: drawn facing right, mirrored to face left.
+# Things with a front: their shapes face right, and are mirrored to face left.
 FACING = frozenset({"dog", "bird", "fish", "car", "plane"})
 
 _SAME_IN_PLURAL = frozenset({"fish", "goldfish"})
 
 
 def plural(noun: str) -> str:
-    """Return the plural of a noun of this world."""
+    """Return the English plural of a noun of this world."""
     if noun in _SAME_IN_PLURAL:
         return noun
     if noun.endswith("y") and noun[-2] not in "aeiou":

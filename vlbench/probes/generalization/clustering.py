@@ -1,7 +1,7 @@
 """Class discovery by spectral clustering. arXiv:2104.08313, section 3.2.
 
-`accuracy` names clusters after classes as the paper says, one to one, the largest overlap first;
-`accuracy_code_rule` does as the paper's code, `accuracy_hungarian` as well as can be done.
+`accuracy` assigns clusters to classes as in the paper's text: one to one, the largest overlap
+first. `accuracy_code_rule` assigns them as in the paper's code, `accuracy_hungarian` optimally.
 Departure: k-means and the eigenvectors start from a seed.
 """
 
@@ -12,24 +12,16 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import psutil
-import sklearn
 import torch
 from numpy.typing import NDArray
-from scipy.sparse.linalg import eigsh
-from sklearn.cluster import SpectralClustering, k_means
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
-from sklearn.metrics.pairwise import cosine_similarity
-from sklearn.preprocessing import normalize
-from sklearn.utils import check_random_state
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import Data, labels
 from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows
+from vlbench.metrics.features import all_parallel
 from vlbench.metrics.matching import code_rule, greedy, hungarian, overlaps
-from vlbench.metrics.ranking import TIED
 from vlbench.metrics.statistics import wilson
 from vlbench.results import Outcome, Score
 
@@ -37,56 +29,49 @@ Labels = NDArray[np.int64]
 
 RULES = {"accuracy": greedy, "accuracy_code_rule": code_rule, "accuracy_hungarian": hungarian}
 
-# Labellings that chance, and the floor of shuffled labels, are means of.
+# Random labellings that the chance level, and the floor of shuffled labels, are means over.
 LABELLINGS = 100
 
-# Up to here scikit-learn's path is taken without asking how much memory is free (5 GB).
+# Up to so many images scikit-learn's path is taken whatever memory is free (it needs 5 GB).
 SMALL = 12_000
 
-# Peak bytes for each pair of images, measured: scikit-learn's path, and the one in float32.
+# Peak bytes per pair of images, measured: of scikit-learn's path, and of the float32 path.
 SKLEARN_BYTES = 35.0
 FLOAT32_BYTES = 4.5
 
-ALIKE_NOTE = "all features point the same way: no clustering is better than another, so chance"
+PARALLEL_NOTE = "all features point the same way: no clustering is better than another, so chance"
 FLOAT32_NOTE = "clustered in float32: scikit-learn's own path did not fit into memory"
 
 
 def clustering(model: ImageEncoder, data: Data, engine: Engine, *, seed: int = 0) -> Outcome:
-    """Return how well as many clusters as classes, of the test images' features, are the classes.
+    """Return how well the clusters of the test images' features, one per class, fit the classes.
 
     Where all features point the same way, every score is chance. Raises TooFewRows for fewer
     images than classes, DataError where the affinities do not fit into memory.
     """
+    import psutil  # noqa: PLC0415 - planning a run must not wait for it
+
     test, k = data.splits["test"], len(data.classes)
     if len(test) < k:
         raise TooFewRows(f"the test split has {len(test)} images, {k} clusters asked")
     features, label = engine.features(model.encode_images, test["image"]), labels(test)
-    if alike(features):
+    if all_parallel(features):
         scores = _scores(None, label, k, seed)
         counts = {"n": len(label), "ties": len(label)}
-        return Outcome(scores=scores, counts=counts, notes=[ALIKE_NOTE])
+        return Outcome(scores=scores, counts=counts, notes=[PARALLEL_NOTE])
     key = {"what": "clusters", "features": features, "k": k, "seed": seed}
     found = engine.once(
-        key | {"scikit-learn": sklearn.__version__},
+        key,
         lambda: cluster(features, k, seed=seed, free=psutil.virtual_memory().available),
     )
     scores = _scores(found["labels"].numpy(), label, k, seed)
     return Outcome(scores=scores, counts={"n": len(label), "ties": 0}, notes=found["notes"])
 
 
-def alike(features: Tensor) -> bool:
-    """Return whether all [N, D] features are zero, or point the same or the opposite way.
-
-    So it is where every |cosine| to the first is within 1e-6 of 1: affinities that are tied.
-    """
-    unit = normalize(features.double().numpy(), copy=False)
-    return bool((np.abs(unit @ unit[0]) >= 1 - TIED).all()) or not unit.any()
-
-
 def fits_sklearn(images: int, free: float) -> bool:
-    """Return whether scikit-learn's path fits into `free` bytes, or only the one in float32.
+    """Return whether scikit-learn's path fits into `free` bytes, or only the float32 path.
 
-    Raises DataError, with what is needed and what is free, where neither does.
+    Raises DataError, with the memory needed and the memory free, where neither fits.
     """
     if images <= SMALL or SKLEARN_BYTES * images**2 <= free:
         return True
@@ -100,29 +85,39 @@ def fits_sklearn(images: int, free: float) -> bool:
 def cluster(features: Tensor, k: int, *, seed: int, free: float) -> dict[str, Any]:
     """Return `labels` int64 [N] in 0..k-1 and `notes`, with `free` bytes of memory to use.
 
-    The affinity is |cosine| of float32 [N, D] features, in float64 as scikit-learn computes it.
+    The affinity is |cosine| of float32 [N, D] features, in float64 where scikit-learn computes it.
     """
     path = _by_sklearn if fits_sklearn(len(features), free) else _by_float32
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = path(features, k, seed)
-    said = {str(w.message) for w in caught if issubclass(w.category, (UserWarning, RuntimeWarning))}
+    messages = {
+        str(w.message) for w in caught if issubclass(w.category, (UserWarning, RuntimeWarning))
+    }
     notes = [FLOAT32_NOTE] if path is _by_float32 else []
-    return {"labels": torch.from_numpy(found.astype(np.int64)), "notes": notes + sorted(said)}
+    return {"labels": torch.from_numpy(found.astype(np.int64)), "notes": notes + sorted(messages)}
 
 
 def _by_sklearn(features: Tensor, k: int, seed: int) -> Labels:
+    from sklearn.cluster import SpectralClustering  # noqa: PLC0415 - slow to import
+    from sklearn.metrics.pairwise import cosine_similarity  # noqa: PLC0415
+
     affinity = np.abs(cosine_similarity(features.double().numpy()))
     spectral = SpectralClustering(n_clusters=k, affinity="precomputed", random_state=seed)
     return np.asarray(spectral.fit_predict(affinity))
 
 
 def _by_float32(features: Tensor, k: int, seed: int) -> Labels:
-    """Return what scikit-learn's path returns, up to rounding, with one float32 [N, N] matrix.
+    """Return the labels of scikit-learn's path, up to rounding, with one float32 [N, N] matrix.
 
-    The smallest eigenvectors of the normalised Laplacian are the largest of the affinity divided by
-    the root of both degrees, its diagonal zero: no matrix needs to be factorised.
+    The smallest eigenvectors of the normalised Laplacian are the largest of the affinity with a
+    zero diagonal, divided by the root of both degrees: no matrix needs to be factorised.
     """
+    from scipy.sparse.linalg import eigsh  # noqa: PLC0415 - slow to import
+    from sklearn.cluster import k_means  # noqa: PLC0415
+    from sklearn.preprocessing import normalize  # noqa: PLC0415
+    from sklearn.utils import check_random_state  # noqa: PLC0415
+
     random = check_random_state(seed)
     unit = normalize(features.numpy())
     affinity = unit @ unit.T
@@ -141,14 +136,14 @@ def _by_float32(features: Tensor, k: int, seed: int) -> Labels:
 
 
 def _scores(found: Labels | None, label: Labels, k: int, seed: int) -> list[Score]:
-    """Return the scores of a labelling, or of none, which is chance."""
+    """Return the scores of a labelling; None has the scores of chance."""
     rng = np.random.default_rng(seed)
     random = [rng.integers(k, size=len(label)) for _ in range(LABELLINGS)]
-    chance = _shares(random, label, k)
+    chance = _accuracies(random, label, k)
     value, shuffled = chance, chance
     if found is not None:
-        value = _shares([found], label, k)
-        shuffled = _shares((rng.permutation(found) for _ in range(LABELLINGS)), label, k)
+        value = _accuracies([found], label, k)
+        shuffled = _accuracies((rng.permutation(found) for _ in range(LABELLINGS)), label, k)
     majority = np.bincount(label).max() / len(label)
     accuracies = [
         Score(
@@ -163,7 +158,7 @@ def _scores(found: Labels | None, label: Labels, k: int, seed: int) -> list[Scor
     return accuracies + _agreements(found, label, random)
 
 
-def _shares(labellings: Iterable[Labels], label: Labels, k: int) -> NDArray[np.float64]:
+def _accuracies(labellings: Iterable[Labels], label: Labels, k: int) -> NDArray[np.float64]:
     """Return the mean accuracy of labellings under each rule, [rules]."""
     counts = (overlaps(labelling, label, k) for labelling in labellings)
     right = [[rule(table) for rule in RULES.values()] for table in counts]
@@ -172,6 +167,11 @@ def _shares(labellings: Iterable[Labels], label: Labels, k: int) -> NDArray[np.f
 
 def _agreements(found: Labels | None, label: Labels, random: list[Labels]) -> list[Score]:
     """Return the indices that need no matching; their chance is 0 by definition, or measured."""
+    from sklearn.metrics import (  # noqa: PLC0415 - slow to import
+        adjusted_rand_score,
+        normalized_mutual_info_score,
+    )
+
     by_chance = float(np.mean([normalized_mutual_info_score(label, r) for r in random]))
     rand, information = 0.0, by_chance
     if found is not None:

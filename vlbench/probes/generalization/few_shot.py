@@ -1,9 +1,10 @@
 """Few-shot by nearest class mean. arXiv:2104.08313, section 3.1.
 
-The paper names no distance: `accuracy` is the dot product with the un-normalised mean of normalised
-features, as in the paper's code, which holds a dispersed class's short mean against that class;
-`accuracy_cosine` and `accuracy_euclidean` (Snell et al. 2017, arXiv:1703.05175, eq. 2) do not.
-Departures from the code: every draw is seeded, and the class that comes first does not win ties.
+The paper names no distance. `accuracy` is the dot product with the un-normalised mean of normalised
+features, as in the paper's code: a dispersed class has a short mean, which makes it less likely to
+be chosen. This is not so for `accuracy_cosine` and `accuracy_euclidean` (Snell et al. 2017,
+arXiv:1703.05175, eq. 2). Departures from the code: every draw is seeded, and tied classes share the
+credit, where in the code the first class wins.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from vlbench.results import Outcome, Score
 
 RULES = ("accuracy", "accuracy_cosine", "accuracy_euclidean")
 
-# Scores held at a time: as float32 they stay in a processor's cache, however large the test set.
+# Scores computed at a time: as float32 they stay in a processor's cache.
 BLOCK = 1 << 18
 
 
@@ -38,25 +39,25 @@ def few_shot(
     trials: int = 10,
     seed: int = 0,
 ) -> Outcome:
-    """Return the test accuracy of the means of N train images a class, for each N of `shots`.
+    """Return the test accuracy of the means of N train images per class, for each N of `shots`.
 
     Each trial is one order of the train images, of which the first N of each class are taken: the
     examples of few shots are among those of more. Raises TooFewRows, with the class, where a class
-    has fewer train images than the most shots.
+    has fewer train images than the largest of `shots`.
     """
     if min(shots, default=0) < 1 or trials < 1:
         raise ValueError(f"shots {shots} and trials {trials}: all must be 1 or more")
     train, test = data.splits["train"], data.splits["test"]
     examples = _draw(labels(train), data.classes, max(shots), trials, seed)
-    known = engine.features(model.encode_images, train["image"])
-    asked = _normalised(engine.features(model.encode_images, test["image"]))
+    support = engine.features(model.encode_images, train["image"])
+    queries = _normalised(engine.features(model.encode_images, test["image"]))
     right = torch.from_numpy(labels(test))
     scores, ties = [], 0
     for n in shots:
         credit = np.empty((len(RULES), trials, len(right)))
         for trial, rows in enumerate(examples):
-            means = _normalised(known[rows[:, :n]]).mean(1)
-            credit[:, trial], tied = _judge(asked, means, right)
+            means = _normalised(support[rows[:, :n]]).mean(1)
+            credit[:, trial], tied = _classify(queries, means, right)
             ties += tied
         scores += _scores(credit, n, right, len(data.classes))
     return Outcome(scores=scores, counts={"n": len(right), "ties": ties})
@@ -65,7 +66,7 @@ def few_shot(
 def _draw(
     label: NDArray[np.int64], classes: Sequence[str], shots: int, trials: int, seed: int
 ) -> list[Tensor]:
-    """Return rows of each class's examples, int64 [C, shots], one tensor a trial."""
+    """Return the rows of each class's examples, int64 [C, shots], one tensor per trial."""
     counts = np.bincount(label, minlength=len(classes))
     scarce = int(counts.argmin())
     if counts[scarce] < shots:
@@ -85,23 +86,23 @@ def _normalised(features: Tensor) -> Tensor:
     return features / norm.masked_fill(norm == 0, 1.0).float()
 
 
-def _judge(asked: Tensor, means: Tensor, right: Tensor) -> tuple[NDArray[np.float64], int]:
-    """Return the credit [rules, N] of each test image, and how many `accuracy` leaves tied."""
+def _classify(queries: Tensor, means: Tensor, right: Tensor) -> tuple[NDArray[np.float64], int]:
+    """Return the credit [rules, N] of each test image, and the number of ties of `accuracy`."""
     rows = max(1, BLOCK // len(means))
-    starts = range(0, len(asked), rows)
-    parts = [_choices(asked[i : i + rows], means, right[i : i + rows]) for i in starts]
+    starts = range(0, len(queries), rows)
+    parts = [_choices(queries[i : i + rows], means, right[i : i + rows]) for i in starts]
     credit = np.concatenate([[choice.credit.numpy() for choice in part] for part in parts], axis=1)
     return credit, sum(int(part[0].tied.sum()) for part in parts)
 
 
-def _choices(asked: Tensor, means: Tensor, right: Tensor) -> list[Choice]:
-    """Return the choices by dot product, cosine and Euclidean distance, from one product."""
-    dots = asked @ means.T
-    length = asked.norm(dim=1)
+def _choices(queries: Tensor, means: Tensor, right: Tensor) -> list[Choice]:
+    """Return the choices by dot product, cosine and Euclidean distance, from one matrix product."""
+    dots = queries @ means.T
+    length = queries.norm(dim=1)
     norms = means.norm(dim=1)
     squares = norms.square()
     cosines = dots / norms.masked_fill(norms == 0, 1.0)
-    # |x|^2 is the same for every class: it counts in the scale alone.
+    # |x|^2 is the same for every class, so it matters for the scale alone.
     nearness = (2 * dots).sub_(squares)
     return [
         choose(dots, right, scale=length * norms.amax()),

@@ -1,22 +1,24 @@
 """Robustness to random projected gradient descent. arXiv:2104.08313, section 3.4.
 
-`success` is the share of perturbed images that are taken for another class than the right one
-(untargeted) or for the class `target_offset` further on (targeted), whether or not the image was
-classified rightly before: at epsilon 0 untargeted it is one minus `clean_accuracy`. Its chance is
-what a model scores that cannot tell classes apart: of K classes, 1 - 1/K and 1/K.
-`success_given_correct` is the same among images that were classified rightly and without a tie.
-A tie after the attack counts in part, as everywhere; foolbox's own verdict has no ties.
+`success` is the fraction of perturbed images that are classified as another class than the right
+one (untargeted), or as the class `target_offset` further on (targeted), whether or not the image
+was classified correctly before: at epsilon 0 untargeted it is one minus `clean_accuracy`. Its
+chance is the score of a model that cannot tell classes apart: of K classes, 1 - 1/K and 1/K.
+`success_given_correct` is the same among images that were classified correctly and without a tie.
+A tie after the attack counts in part, as in every score; foolbox's own verdict has no ties.
 
-Epsilon is in units of pixels in [0, 1], of the adapter's own size; normalisation lies inside the
-attacked model. At epsilon 0 nothing can move, so nothing is run. Departures from the paper's code:
-every draw is seeded; the head of a model that has none of its own is trained as in `transfer`, on
-features of images as they are (the paper gives no recipe). `success_early_stop`, off by default, is
-another rule: an image counts as fallen if it falls at any step, not only after the last.
+Epsilon is in units of pixels in [0, 1], at the adapter's own image size; normalisation is part of
+the attacked model. At epsilon 0 nothing can move, so no attack is run. Departures from the paper's
+code: every draw is seeded; a model without a classifier gets a linear head, trained as in
+`transfer` on features of images that are not augmented (the paper gives no settings).
+`success_early_stop`, off by default, is another rule: an attack succeeds on an image if it succeeds
+after any step, not only after the last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,8 +29,15 @@ from vlbench.data.records import Data, Split, labels
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows
 from vlbench.metrics.statistics import wilson
-from vlbench.probes.generalization.attacks.rpgd import ATTACKS, GOALS, Attack, gradient
-from vlbench.probes.generalization.attacks.runs import Batch, Seen, Work, pixels_of
+from vlbench.probes.generalization.attacks.rpgd import (
+    ATTACKS,
+    GOALS,
+    PAPER_DESCENT,
+    Attack,
+    Descent,
+    gradient,
+)
+from vlbench.probes.generalization.attacks.runs import AttackRun, Batch, Predictions, pixels_of
 from vlbench.probes.generalization.attacks.victims import find_victim
 from vlbench.results import Outcome, Score
 
@@ -39,6 +48,17 @@ BLIND_NOTE = (
 NONE_RIGHT_NOTE = "no image was classified rightly: nothing to score given that it was"
 
 
+class Sample(NamedTuple):
+    """So many test images, drawn with a seed."""
+
+    images: int = 1000
+    seed: int = 42
+
+
+# As in the paper's code.
+PAPER_SAMPLE = Sample()
+
+
 def robustness(  # noqa: PLR0913 - the YAML fills all but three
     model: Classifier | ImageEncoder,
     data: Data,
@@ -46,45 +66,42 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     *,
     epsilons: dict[str, list[float]],
     target_offset: int,
-    images: int | None = 1000,
-    images_seed: int = 42,
-    batch_size: int = 10,
-    steps: int = 100,
-    rel_stepsize: float = 0.025,
-    early_stop: bool = False,
+    sample: Sample | None = PAPER_SAMPLE,
+    attack: Descent = PAPER_DESCENT,
     seed: int = 0,
 ) -> Outcome:
     """Return the success of attacks on test images, for each norm, goal and epsilon.
 
-    `epsilons` has ascending sizes under `linf` and `l2`. `images` test images are drawn as in the
-    paper's code, or all are taken. The target of class y is (y + target_offset) mod K. Raises
-    ValueError for what cannot be attacked with, TooFewRows for fewer test images than asked.
+    `epsilons` has ascending sizes under `linf` and `l2`. `sample` test images are drawn as in the
+    paper's code; None takes all. The target of class y is (y + target_offset) mod K. `seed` draws
+    the random starts, and trains a head. Raises ValueError for settings that cannot attack,
+    TooFewRows for fewer test images than the sample.
     """
     classes = len(data.classes)
-    _refuse_sizes(epsilons)
-    _refuse_counts(batch_size, steps, rel_stepsize)
+    _refuse_epsilons(epsilons)
+    _refuse_descent(attack)
     if target_offset % classes == 0:
         raise ValueError(f"target_offset {target_offset} is a multiple of the {classes} classes")
     _refuse_model(model)
-    test = _drawn(data.splits["test"], images, images_seed)
-    target = (labels(test) + target_offset) % classes
-    batches = _cut(test, target, batch_size)
+    test = _drawn(data.splits["test"], sample)
+    label = labels(test)
+    batches = _batches(test, (label + target_offset) % classes, attack.batch_size)
     first = pixels_of(model, batches[0], engine)
     victim = find_victim(model, data, engine, first, seed=seed)
-    slope = gradient(victim.logits, first, batches[0].right.to(engine.device))
-    work = Work(model, victim, batches, engine)
-    clean = work.run(None)
+    has_gradient = gradient(victim.logits, first, batches[0].right.to(engine.device)).any()
+    run = AttackRun(model, victim, batches, engine)
+    clean = run.predictions(None)
     found, ties = {}, int(clean.tied.sum())
     for norm, goal, epsilon in _conditions(epsilons):
-        attack = Attack(norm, goal, epsilon, steps, rel_stepsize, seed, early_stop)
-        found[norm, goal, epsilon] = seen = work.run(attack) if epsilon else clean
-        ties += int(seen.tied.sum()) if epsilon else 0
-    metric = "success_early_stop" if early_stop else "success"
-    scores = [_clean_accuracy(clean, labels(test), classes)]
-    for condition, seen in found.items():
-        scores += _successes(metric, condition, seen, clean, classes)
+        one = Attack(norm, goal, epsilon, attack, seed)
+        found[norm, goal, epsilon] = after = run.predictions(one) if epsilon else clean
+        ties += int(after.tied.sum()) if epsilon else 0
+    metric = "success_early_stop" if attack.early_stop else "success"
+    scores = [_clean_accuracy(clean, label, classes)]
+    for condition, after in found.items():
+        scores += _successes(metric, condition, after, clean, classes)
     notes = [victim.note]
-    notes += [] if slope.any() else [BLIND_NOTE.format(len(first))]
+    notes += [] if has_gradient else [BLIND_NOTE.format(len(first))]
     notes += [] if (clean.right == 1).any() else [NONE_RIGHT_NOTE]
     return Outcome(scores=scores, counts={"n": len(test), "ties": ties}, notes=notes)
 
@@ -95,18 +112,18 @@ def _conditions(epsilons: Mapping[str, Sequence[float]]) -> Iterator[tuple[str, 
         yield from ((norm, goal, float(size)) for goal in GOALS for size in sizes)
 
 
-def _drawn(test: Split, images: int | None, seed: int) -> Split:
-    """Return so many test images in the order drawn, or all as they are."""
-    if images is None:
+def _drawn(test: Split, sample: Sample | None) -> Split:
+    """Return the sample in the order drawn, or all test images in their own order."""
+    if sample is None:
         return test
-    if not 1 <= images <= len(test):
-        raise TooFewRows(f"the test split has {len(test)} images, {images} asked")
+    if not 1 <= sample.images <= len(test):
+        raise TooFewRows(f"the test split has {len(test)} images, {sample.images} asked")
     # The paper's code draws from NumPy's older generator.
-    order = np.random.RandomState(seed).permutation(len(test))
-    return test.select(order[:images].tolist())
+    order = np.random.RandomState(sample.seed).permutation(len(test))
+    return test.select(order[: sample.images].tolist())
 
 
-def _cut(test: Split, target: NDArray[np.int64], size: int) -> list[Batch]:
+def _batches(test: Split, target: NDArray[np.int64], size: int) -> list[Batch]:
     right = labels(test)
     return [
         Batch(
@@ -119,7 +136,7 @@ def _cut(test: Split, target: NDArray[np.int64], size: int) -> list[Batch]:
     ]
 
 
-def _clean_accuracy(clean: Seen, right: NDArray[np.int64], classes: int) -> Score:
+def _clean_accuracy(clean: Predictions, right: NDArray[np.int64], classes: int) -> Score:
     n = len(right)
     return Score(
         metric="clean_accuracy",
@@ -131,14 +148,18 @@ def _clean_accuracy(clean: Seen, right: NDArray[np.int64], classes: int) -> Scor
 
 
 def _successes(
-    metric: str, condition: tuple[str, str, float], seen: Seen, clean: Seen, classes: int
+    metric: str,
+    condition: tuple[str, str, float],
+    after: Predictions,
+    clean: Predictions,
+    classes: int,
 ) -> list[Score]:
-    """Return the success on all images, and, if there are any, on those classified rightly."""
+    """Return the success on all images, and, if there are any, on those classified correctly."""
     norm, goal, epsilon = condition
     untargeted = goal == "untargeted"
-    fallen = 1 - seen.right if untargeted else seen.target
+    success = 1 - after.right if untargeted else after.target
     chance = {metric: 1 - 1 / classes if untargeted else 1 / classes}
-    parts = {metric: fallen, f"{metric}_given_correct": fallen[clean.right == 1]}
+    parts = {metric: success, f"{metric}_given_correct": success[clean.right == 1]}
     return [
         Score(
             metric=name,
@@ -153,7 +174,7 @@ def _successes(
     ]
 
 
-def _refuse_sizes(epsilons: Mapping[str, Sequence[float]]) -> None:
+def _refuse_epsilons(epsilons: Mapping[str, Sequence[float]]) -> None:
     for norm, sizes in epsilons.items():
         if norm not in ATTACKS:
             raise ValueError(f"no norm is named '{norm}'; there are {', '.join(ATTACKS)}")
@@ -164,7 +185,8 @@ def _refuse_sizes(epsilons: Mapping[str, Sequence[float]]) -> None:
         raise ValueError(f"no epsilons; give some under {' or '.join(ATTACKS)}")
 
 
-def _refuse_counts(batch_size: int, steps: int, rel_stepsize: float) -> None:
+def _refuse_descent(descent: Descent) -> None:
+    steps, rel_stepsize, batch_size, _ = descent
     if min(batch_size, steps) < 1 or not 0 < rel_stepsize < np.inf:
         given = f"batch_size {batch_size}, steps {steps}, rel_stepsize {rel_stepsize}"
         raise ValueError(f"{given}: the first two must be 1 or more, the last above 0")

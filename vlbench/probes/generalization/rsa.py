@@ -1,12 +1,12 @@
 """Representational similarity: a model's matrix of distances between classes. arXiv:2104.08313, 4.
 
-Here each model stands alone: is its matrix reliable? `vlbench leaderboard build` compares models.
-`rsa` takes the mean feature of a class's test images, `rsa_text` the vector of its name in one
-sentence. The matrix is kept as the artifact `rdm`, condensed, beside the `classes` it is over.
-Departures: neither score is the paper's, which shows no model's own noise: `reliability` is the
-correlation between the matrices of two halves of each class's images, `prompt_reliability` that
-between two sentences. The paper also divides distances of one model by deviations of each dimension
-and of the others by one number: here a task has one rule for all.
+The probe scores how reliable the matrix of one model is; `vlbench leaderboard build` compares the
+matrices of models. `rsa` takes the mean feature of a class's test images, `rsa_text` the vector of
+its name in a sentence. The condensed matrix is the artifact `rdm`, its classes the artifact
+`classes`. Departures: the paper does not report the noise of a model's own matrix. `reliability` is
+the correlation between the matrices of two halves of each class's images, `prompt_reliability` the
+correlation between the matrices of two sentences. The paper divides the distances of one model by
+deviations per dimension, and those of the others by one number; here a task has one rule for all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -34,13 +33,13 @@ from vlbench.metrics.rdm_correlation import (
     redrawn,
     standardised,
 )
-from vlbench.probes.generalization.words.class_vectors import is_asked_whole
+from vlbench.probes.generalization.words.class_vectors import encodes_whole_texts
 from vlbench.results import Outcome, Score
 
 ClassRule = Literal["scalar", "per_dimension", "cosine", "correlation"]
 VectorRule = Literal["euclidean", "cosine", "correlation"]
 
-# With fewer there is one distance at most, which correlates with nothing.
+# Two classes have one distance, which has no correlation.
 FEWEST_CLASSES = 3
 
 CONSTANT_NOTE = "all distances are the same: the matrix tells no classes apart, so chance"
@@ -55,11 +54,11 @@ def rsa(
     trials: int = 10,
     seed: int = 0,
 ) -> Outcome:
-    """Return the reliability of the matrix of class means of test images, and keep the matrix.
+    """Return the split-half reliability of the matrix of test images' class means, and the matrix.
 
-    Each trial cuts every class's images into halves, the first the smaller where they are odd.
-    Raises TooFewRows, with the class, where one has fewer than two images, or than four where each
-    half must have a deviation of its own.
+    Each trial splits the images of every class into halves; of an odd number, the first half is the
+    smaller. Raises TooFewRows, with the class, for a class of fewer than two images, or fewer than
+    four under `per_dimension`, which needs a deviation of each half.
     """
     if trials < 1:
         raise ValueError(f"{trials} trials; wanted 1 or more")
@@ -89,16 +88,16 @@ def rsa_text(  # noqa: PLR0913 - the YAML fills all but three
     rdm: VectorRule = "euclidean",
     seed: int = 0,
 ) -> Outcome:
-    """Return how much of the matrix of class names stays under another prompt, and keep the matrix.
+    """Return the correlation of the matrices of class names in two prompts, and the first matrix.
 
-    {} is the first `synonyms` of a class's names, in lower case, joined by a comma. Its vector is
-    that of its first token, or the mean over its tokens; where the model has vectors of whole texts
-    alone, or compares them with images as CLIP does, the sentence's. Raises CannotDo, with the
-    class, where no token of its name has a vector.
+    {} stands for the first `synonyms` of a class's names, in lower case, joined by a comma. The
+    vector of a class is that of the first token of these names, or the mean over their tokens. A
+    model that only encodes whole texts, or compares them with images as CLIP does, gives the vector
+    of the sentence. Raises CannotDo, with the class, where no token of its name has a vector.
     """
     _require_classes(data.classes)
     names = [", ".join(name.split(", ")[:synonyms]).lower() for name in data.classes]
-    vectors = [_sentences(model, engine, names, p, tokens) for p in (prompt, other_prompt)]
+    vectors = [_name_vectors(model, engine, names, p, tokens) for p in (prompt, other_prompt)]
     pair = [rdm_of_vectors(v, data.classes, rdm) for v in vectors]
     score = _reliability("prompt_reliability", [pair], len(names), seed)
     return _outcome(score, pair[0], data.classes, {"n": len(names)})
@@ -121,42 +120,42 @@ def _rows(label: NDArray[np.int64], names: Sequence[str], least: int) -> list[Te
 
 
 def _halves(rows: Sequence[Tensor], rng: np.random.Generator) -> list[list[Tensor]]:
-    """Return one half of each class's rows, and the other."""
-    mixed = [row[torch.from_numpy(rng.permutation(len(row)))] for row in rows]
-    return [[row[: len(row) // 2] for row in mixed], [row[len(row) // 2 :] for row in mixed]]
+    """Return the first halves of the rows of all classes, and the second halves."""
+    shuffled = [row[torch.from_numpy(rng.permutation(len(row)))] for row in rows]
+    return [[row[: len(row) // 2] for row in shuffled], [row[len(row) // 2 :] for row in shuffled]]
 
 
-def _sentences(
+def _name_vectors(
     model: TokenEncoder | TextEncoder,
     engine: Engine,
     names: Sequence[str],
     prompt: str,
     tokens: str,
 ) -> Tensor:
-    """Return the vector of each name put into a prompt, float32 [C, D]."""
+    """Return the vector of each name in a prompt, float32 [C, D]."""
     if prompt.count("{}") != 1:
         raise ValueError(f"prompt '{prompt}' must have one {{}} for the class's name")
     start = prompt.index("{}")
     texts = value_column([prompt.replace("{}", name) for name in names], "text")
-    if is_asked_whole(model):
+    if encodes_whole_texts(model):
         return engine.features(model.encode_texts, texts)
     assert isinstance(model, TokenEncoder)
 
     def of_names(texts: Sequence[str], ends: Sequence[int]) -> list[Tensor]:
         found = model.encode_tokens(texts)
         inside = [tokens_at(f.spans, start, end) for f, end in zip(found, ends, strict=True)]
-        for text, end, kept in zip(texts, ends, inside, strict=True):
-            if not kept:
+        for text, end, rows in zip(texts, ends, inside, strict=True):
+            if not rows:
                 raise CannotDo(f"the model has no vector for '{text[start:end]}'")
         last = 1 if tokens == "first" else None
-        return [f.vectors[kept[:last]].mean(0).cpu() for f, kept in zip(found, inside, strict=True)]
+        return [f.vectors[rows[:last]].mean(0).cpu() for f, rows in zip(found, inside, strict=True)]
 
     ends = value_column([start + len(name) for name in names])
     return torch.stack(engine.map(of_names, texts, ends))
 
 
 def _reliability(metric: str, pairs: Sequence[Sequence[Tensor]], classes: int, seed: int) -> Score:
-    """Return the mean correlation of pairs of matrices, with all that it takes to judge it."""
+    """Return the mean correlation of pairs of matrices, its interval and its floor."""
     draws = class_draws(classes, seed=seed)
     arrays = [np.stack([matrix.numpy() for matrix in pair]) for pair in pairs]
     values = [float(correlations(pair)[0, 1]) for pair in arrays]
@@ -174,6 +173,8 @@ def _reliability(metric: str, pairs: Sequence[Sequence[Tensor]], classes: int, s
 
 
 def _outcome(score: Score, matrix: Tensor, names: Sequence[str], counts: dict[str, int]) -> Outcome:
+    import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
+
     zeros = int((matrix == 0).sum())
     others: list[Any] = [
         Score("zero_distances", zeros, len(matrix), unit="pairs", higher_is_better=False),

@@ -1,16 +1,18 @@
-"""Skip-gram whose visual words stay where a model sees them. arXiv:2104.08313, section 5.
+"""Skip-gram around visual words, whose vectors are frozen. arXiv:2104.08313, section 5.
 
-The word of a class stands at the mean of its images' features (of length one), reduced by PCA; the
-other words learn around it (Mikolov et al. 2013, arXiv:1310.4546). `..._unconstrained` is the same
-training with no word held: the paper's baseline, no floor, since it was the best of all.
-By default as in the code that made the paper's figures, where the two differ: the learning rate
-falls from 0.025 to 0.0001; each word counts once (a visual word among the frequent ones, twice), so
-that negative samples are uniform and nothing is sub-sampled; PCA is fitted on all images. Tokens
-are gensim's `simple_preprocess`, as in its reader of Wikipedia: lower case, 2 to 15 letters.
-Departures from the code: the models are in evaluation mode, and the last visual word is kept.
-`visual_word_accuracy` is the paper's check that the held vectors tell images apart: the very images
-that they are means of, so the floor `shuffled_labels` shows what that alone brings. Departures:
-features are normalised before PCA, and all errors count.
+The vector of a visual word is the mean of its images' features (of length one), reduced by PCA; the
+other words are trained around it (Mikolov et al. 2013, arXiv:1310.4546). `..._unconstrained` is the
+same training with no word frozen: the paper's baseline. It is not a floor, since it was the best of
+all in the paper.
+Where the paper and the code that made its figures differ, the default follows the code: the
+learning rate falls from 0.025 to 0.0001; each word counts once (a visual word among the frequent
+ones, twice), so that negative samples are uniform and no word is sub-sampled; PCA is fitted on all
+images. Tokens are those of gensim's `simple_preprocess`, as in its reader of Wikipedia: lower case,
+2 to 15 letters. Departures from the code: the models are in evaluation mode, and the last visual
+word is used.
+`visual_word_accuracy` is the paper's check that the frozen vectors tell images apart. It is on the
+same images that the vectors are means of, so the floor `shuffled_labels` shows how much of it is
+due to that alone. Departures: features are normalised before PCA, and all errors count.
 """
 
 from __future__ import annotations
@@ -28,26 +30,33 @@ from vlbench.data.word_files import read_pairs, read_questions
 from vlbench.engine import Engine
 from vlbench.metrics.ranking import Choice
 from vlbench.metrics.statistics import wilson
-from vlbench.metrics.word_vectors import (
+from vlbench.probes.generalization.words.evaluation import (
     FEWEST_PAIRS,
     Agreement,
     Answers,
     analogies,
-    keyed,
+    keyed_vectors,
     similarity,
 )
 from vlbench.probes.generalization.words.skip_gram import (
-    Recipe,
+    DEFAULT_SKIP_GRAM,
+    Frozen,
+    SkipGram,
     Vocabulary,
     read_vocabulary,
     word_vectors,
 )
-from vlbench.probes.generalization.words.visual_words import Seen, see, tell, tell_dealt
+from vlbench.probes.generalization.words.visual_words import (
+    VisualWords,
+    nearest_words,
+    nearest_words_of_shuffled_labels,
+    visual_words,
+)
 from vlbench.results import Outcome, Score
 
 KINDS = ("semantic", "morphology")
 
-# Fewer questions or pairs than this are noted in the row.
+# A note of the row names tests with fewer questions or pairs.
 FEW = 100
 
 
@@ -56,103 +65,111 @@ def word_space(  # noqa: PLR0913 - the YAML fills all but three
     data: Data,
     engine: Engine,
     *,
-    vector_size: int = 300,
+    skip_gram: SkipGram = DEFAULT_SKIP_GRAM,
     vocabulary: int = 20_000,
-    epochs: int = 5,
-    window: int = 5,
-    negative: int = 5,
-    learning_rate: float = 0.025,
     counts: Literal["one", "true"] = "one",
     pca: Literal["images", "classes"] = "images",
-    corpus_share: float = 1.0,
-    workers: int = 1,
+    corpus_fraction: float = 1.0,
     seed: int = 0,
 ) -> Outcome:
-    """Return how well words answer analogies and fit judged pairs, with visual words held and free.
+    """Return how well words answer analogies and fit judged pairs, with and without frozen words.
 
     `vocabulary` is the number of most frequent words, to which the visual words are added. Raises
-    DataError for a corpus that has none of the visual words, and what `see` raises.
+    DataError for a corpus without any visual word, and the errors of `visual_words`.
     """
-    _refuse(vector_size, vocabulary, epochs, corpus_share)
-    recipe = Recipe(vector_size, epochs, window, negative, learning_rate, workers, seed)
+    _refuse(skip_gram, vocabulary, corpus_fraction)
     test, documents = data.splits["test"], data.splits["corpus"]["documents"]
-    tests = _tests(data)
+    tests = _word_tests(data)
     features = engine.features(model.encode_images, test["image"])
     label, word = torch.from_numpy(labels(test)), list(test["word"])
-    seen = see(features, label, word, size=vector_size, fitted_on=pca)
-    found = read_vocabulary(engine, documents, seen.words, vocabulary, corpus_share)
-    counted = found._replace(counts=_counts(found, seen.words, vocabulary, counts))
-    held = word_vectors(engine, documents, counted, recipe, seen.words, seen.vectors)
-    free = word_vectors(engine, documents, counted, recipe)
-    scores, notes = _judge(keyed(found.words, held), tests, "")
-    scores += _judge(keyed(found.words, free), tests, "_unconstrained")[0]
-    known = dict(zip(found.words, found.counts, strict=True))
-    here = sum(known[one] > 0 for one in seen.words)
-    told = tell(seen.images, seen.vectors, seen.right)
-    scores.append(_told(told, tell_dealt(seen, seed), seen))
-    size = f"{found.documents} documents, {found.tokens} words"
-    notes = [f"corpus of {size}: it has {here} of {len(seen.words)} visual words", *notes]
-    sizes = {
-        "documents": found.documents,
-        "tokens": found.tokens,
-        "vocabulary": len(found.words),
-        "visual_words": len(seen.words),
-        "visual_words_in_corpus": here,
+    visual = visual_words(features, label, word, size=skip_gram.vector_size, fitted_on=pca)
+    found = read_vocabulary(engine, documents, visual.words, vocabulary, corpus_fraction)
+    counted = found._replace(counts=_counts(found, visual.words, vocabulary, counts))
+    frozen = Frozen(visual.words, visual.vectors)
+    around = word_vectors(engine, documents, counted, skip_gram, seed, frozen)
+    unconstrained = word_vectors(engine, documents, counted, skip_gram, seed)
+    scores, notes = _evaluate(keyed_vectors(found.words, around), tests, "")
+    scores += _evaluate(keyed_vectors(found.words, unconstrained), tests, "_unconstrained")[0]
+    choice = nearest_words(visual.images, visual.vectors, visual.right)
+    shuffled = nearest_words_of_shuffled_labels(visual, seed)
+    scores.append(_visual_word_accuracy(choice, shuffled, visual))
+    sizes = _sizes(found, visual) | {
         "classes_without_word": len(
             {y for y, one in zip(label.tolist(), word, strict=True) if not one}
         ),
-        "ties": int(told.tied.sum()),
+        "ties": int(choice.tied.sum()),
     }
-    return Outcome(scores=scores, counts=sizes | _sizes(tests), notes=notes)
+    notes = [_corpus_note(sizes), *notes]
+    return Outcome(scores=scores, counts=sizes | _test_sizes(tests), notes=notes)
 
 
-class _Tests(NamedTuple):
-    """The files of questions and pairs, and how many there are of each."""
+class _WordTests(NamedTuple):
+    """The file of questions and their number per kind, and the files of pairs with their sizes."""
 
-    questions: Path
-    asked: Mapping[str, int]
+    file: Path
+    questions: Mapping[str, int]
     pairs: Mapping[Path, int]
 
 
-def _refuse(size: int, vocabulary: int, epochs: int, share: float) -> None:
-    if min(size, vocabulary, epochs) < 1 or not 0 < share <= 1:
+def _refuse(settings: SkipGram, vocabulary: int, fraction: float) -> None:
+    size, epochs = settings.vector_size, settings.epochs
+    if min(size, vocabulary, epochs) < 1 or not 0 < fraction <= 1:
         given = f"vector_size {size}, vocabulary {vocabulary}, epochs {epochs}"
-        raise ValueError(f"{given}: all must be 1 or more; corpus_share {share}: above 0, up to 1")
+        wanted = f"all must be 1 or more; corpus_fraction {fraction}: above 0, up to 1"
+        raise ValueError(f"{given}: {wanted}")
 
 
-def _tests(data: Data) -> _Tests:
-    questions = data.splits["analogies"]["file"][0]
-    asked = Counter(_kind(question.section) for question in read_questions(questions))
+def _word_tests(data: Data) -> _WordTests:
+    file = data.splits["analogies"]["file"][0]
+    questions = Counter(_kind(question.section) for question in read_questions(file))
     pairs = {path: len(read_pairs(path)) for path in data.splits["word_pairs"]["file"]}
-    return _Tests(questions, {kind: asked[kind] for kind in KINDS}, pairs)
+    return _WordTests(file, {kind: questions[kind] for kind in KINDS}, pairs)
 
 
-def _sizes(tests: _Tests) -> dict[str, int]:
-    questions = {f"questions_{kind}": n for kind, n in tests.asked.items()}
+def _test_sizes(tests: _WordTests) -> dict[str, int]:
+    questions = {f"questions_{kind}": n for kind, n in tests.questions.items()}
     return questions | {f"pairs_{path.stem}": n for path, n in tests.pairs.items()}
+
+
+def _sizes(found: Vocabulary, visual: VisualWords) -> dict[str, int]:
+    """Return the sizes of the corpus and of the vocabulary, for a row's counts."""
+    count = dict(zip(found.words, found.counts, strict=True))
+    return {
+        "documents": found.documents,
+        "tokens": found.tokens,
+        "vocabulary": len(found.words),
+        "visual_words": len(visual.words),
+        "visual_words_in_corpus": sum(count[one] > 0 for one in visual.words),
+    }
+
+
+def _corpus_note(sizes: Mapping[str, int]) -> str:
+    size = f"{sizes['documents']} documents, {sizes['tokens']} words"
+    words = f"{sizes['visual_words_in_corpus']} of {sizes['visual_words']} visual words"
+    return f"corpus of {size}: it has {words}"
 
 
 def _kind(section: str) -> str:
     return "morphology" if section.startswith("gram") else "semantic"
 
 
-def _counts(found: Vocabulary, held: Sequence[str], size: int, counts: str) -> list[int]:
-    """Return how often each word counts: a word that never occurs must count for something."""
+def _counts(found: Vocabulary, visual: Sequence[str], size: int, counts: str) -> list[int]:
+    """Return the count of each word in training; a word that never occurs counts at least once."""
     if counts == "true":
         return [max(n, 1) for n in found.counts]
     frequent = {word for word, n in zip(found.words[:size], found.counts, strict=False) if n}
-    twice = frequent.intersection(held)
+    twice = frequent.intersection(visual)
     return [1 + (word in twice) for word in found.words]
 
 
-def _judge(vectors: Any, tests: _Tests, suffix: str) -> tuple[list[Score], list[str]]:
-    """Return the scores of word vectors, and a note for each test of which few or none is left."""
+def _evaluate(vectors: Any, tests: _WordTests, suffix: str) -> tuple[list[Score], list[str]]:
+    """Return the scores of word vectors, and a note for each test with few usable items."""
     scores, notes = [], []
-    answers = analogies(vectors, tests.questions)
-    for kind, total in tests.asked.items():
-        right, asked = (sum(n) for n in zip(Answers(0, 0), *_of(kind, answers), strict=True))
-        notes += _few(f"{asked} of {total} {kind} questions", asked, 1)
-        scores += [_analogy(right, asked, len(vectors), suffix, kind)] if asked else []
+    answers = analogies(vectors, tests.file)
+    for kind, total in tests.questions.items():
+        right, n = (sum(values) for values in zip(Answers(0, 0), *_of(kind, answers), strict=True))
+        notes += _few(f"{n} of {total} {kind} questions", n, 1)
+        scores += [_analogy(right, n, len(vectors), suffix, kind)] if n else []
     for path, total in tests.pairs.items():
         agreement = similarity(vectors, path)
         notes += _few(
@@ -171,14 +188,14 @@ def _of(kind: str, answers: Mapping[str, Answers]) -> list[Answers]:
     return [found for section, found in answers.items() if _kind(section) == kind]
 
 
-def _analogy(right: int, asked: int, words: int, suffix: str, kind: str) -> Score:
-    # The three words of a question are no candidates.
+def _analogy(right: int, n: int, words: int, suffix: str, kind: str) -> Score:
+    # The three words of a question are not candidates.
     return Score(
         metric=f"analogy_accuracy{suffix}",
         at={"section": kind},
-        n=asked,
+        n=n,
         chance=1 / (words - 3),
-        **wilson(right, asked)._asdict(),
+        **wilson(right, n)._asdict(),
     )
 
 
@@ -198,15 +215,15 @@ def _agreement(found: Agreement, suffix: str, pairs: str) -> list[Score]:
     ]
 
 
-def _told(told: Choice, dealt: Choice, seen: Seen) -> Score:
-    n = len(seen.right)
+def _visual_word_accuracy(choice: Choice, shuffled: Choice, visual: VisualWords) -> Score:
+    n = len(visual.right)
     return Score(
         metric="visual_word_accuracy",
         n=n,
-        chance=1 / len(seen.words),
+        chance=1 / len(visual.words),
         floors={
-            "majority_word": int(seen.right.bincount().amax()) / n,
-            "shuffled_labels": float(dealt.credit.mean()),
+            "majority_word": int(visual.right.bincount().amax()) / n,
+            "shuffled_labels": float(shuffled.credit.mean()),
         },
-        **wilson(float(told.credit.sum()), n)._asdict(),
+        **wilson(float(choice.credit.sum()), n)._asdict(),
     )

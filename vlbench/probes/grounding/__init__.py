@@ -1,1 +1,1 @@
-"""How attention heads are judged: what is asked of them, what they see, and what is told of it."""
+"""Probes of attention heads: queries of words, attention, scores and pictures."""

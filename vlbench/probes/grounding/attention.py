@@ -1,7 +1,7 @@
-"""What words look at: the attention of every head, judged and summed inside the batch.
+"""Attention of every head from queried words to regions, scored and summed inside the batch.
 
-What `entity_grounding` and `syntactic_grounding` share: a query asks whether a word of a caption
-looks at its target, any of some gold boxes, and belongs to a group whose scores are kept apart.
+`entity_grounding` and `syntactic_grounding` share it: a query asks whether a word of a caption
+looks at its target, any of some gold boxes.
 """
 
 from __future__ import annotations
@@ -19,153 +19,155 @@ from torch.nn.functional import pad
 from vlbench.capabilities import Detector, JointAttender, JointAttention, Picture
 from vlbench.data.records import Column
 from vlbench.data.words import last_token
-from vlbench.digests import source_digest
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo
-from vlbench.metrics.boxes import iou
 from vlbench.metrics.ranking import choose_any
+from vlbench.probes.grounding.queries import ImageQueries, Query
 from vlbench.probes.grounding.targets import STATS, Geometry, geometry
 
 # What is summed over the queries of each head.
 MEASURES = ("accuracy", "pointing_accuracy", "attention_on_gold", "attention", "ties")
 
-# What is counted of the queries, beside what targets know of themselves.
+# What is counted over the queries, beside the statistics of their targets.
 COUNTED = ("n", "read", "without_regions")
 
 
-class Query(NamedTuple):
-    """The word at these characters of a caption should look at this target."""
-
-    group: int
-    start: int
-    stop: int
-    target: int
-
-
-# Of one image: `texts`, `queries` (a list for each text) and `targets` (lists of xyxy boxes).
-Asked = Mapping[str, Any]
-
-
-class Tally(NamedTuple):
+class HeadSums(NamedTuple):
     """Sums over the queries of each image: float32 [images, groups, layers, heads, MEASURES].
 
-    `stats` are float64 [images, groups, COUNTED + STATS]. `whole` says that the softmax ran over
-    the whole input, `own` that columns are the model's own patches, `confident` that all regions
-    have scores.
+    `stats` are float64 [images, groups, COUNTED + STATS]. `whole` says that the softmax runs over
+    the whole input, `own_patches` that columns are the model's own patches, `has_scores` that all
+    regions have scores.
     """
 
     heads: NDArray[np.float32]
     stats: NDArray[np.float64]
     whole: bool
-    own: bool
-    confident: bool
+    own_patches: bool
+    has_scores: bool
 
 
-class Look(NamedTuple):
-    """What Q queries of one caption see: weights [Q, L, H, R], and scores of P regions."""
+class QueryAttention(NamedTuple):
+    """Attention of Q queries of one caption: weights [Q, L, H, R], and scores of P regions.
+
+    `right` [Q, P] and `inside` [Q, R] are bool, `gold` [Q, R] is the fraction of a column that is
+    of the target.
+    """
 
     weights: Tensor
     scores: Tensor
-    right: Tensor  # bool [Q, P]
-    inside: Tensor  # bool [Q, R]
-    gold: Tensor  # [Q, R], the share of a column that is of the target
+    right: Tensor
+    inside: Tensor
+    gold: Tensor
 
 
-def tally(reader: Reader, pictures: Column, asked: Column, engine: Engine) -> Tally:
-    """Return the sums over all queries, image by image: one caption a forward row.
+def head_sums(
+    reader: AttentionReader, pictures: Column, queries: Column, engine: Engine
+) -> HeadSums:
+    """Return the sums over all queries of each image, one caption per row of a forward pass.
 
     A query is wrong where its image has no regions, or its word no token. Raises CannotDo where no
     image has regions, and ValueError for attention that does not fit its spans and boxes.
     """
-    code = [source_digest(function) for function in (geometry, choose_any, iou, last_token)]
-    key = {"what": "attention of heads", "code": code} | vars(reader)
-    known = all(engine.knows(model) for model in (reader.model, reader.detector) if model)
-    rows = engine.map(reader.look, pictures, asked, key=key if known else None)
-    seen = [row for row in rows if row["heads"] is not None]
-    if not seen:
+    key = {"what": "attention of heads"} | vars(reader)
+    rows = engine.map(reader.read, pictures, queries, key=key)
+    with_regions = [row for row in rows if row["heads"] is not None]
+    if not with_regions:
         raise CannotDo("no picture has regions among which the model could choose")
-    heads = np.zeros((len(rows), *seen[0]["heads"].shape), np.float32)
+    heads = np.zeros((len(rows), *with_regions[0]["heads"].shape), np.float32)
     for i, row in enumerate(rows):
         if row["heads"] is not None:
             heads[i] = row["heads"].numpy()
-    return Tally(
+    return HeadSums(
         heads=heads,
         stats=np.stack([row["stats"].numpy() for row in rows]),
-        whole=all(row["whole"] for row in seen),
-        own=any(row["own"] for row in seen),
-        confident=all(row["confident"] for row in seen),
+        whole=all(row["whole"] for row in with_regions),
+        own_patches=any(row["own_patches"] for row in with_regions),
+        has_scores=all(row["has_scores"] for row in with_regions),
     )
 
 
 @dataclass(frozen=True)
-class Reader:
-    """Reads a model's attention, and keeps of it what is summed over an image's queries."""
+class AttentionReader:
+    """Reads a model's attention, and returns its sums over the queries of an image.
+
+    A detector proposes regions for pictures without any.
+    """
 
     model: JointAttender
     groups: int
-    detector: Detector | None = None  # proposes regions for pictures without
+    detector: Detector | None = None
 
-    def look(self, pictures: Sequence[Picture], asked: Sequence[Asked]) -> list[dict[str, Any]]:
-        """Return each image's sums; as many captions at a time as there are images in the batch."""
-        pictures = proposed(pictures, self.detector)
+    def read(
+        self, pictures: Sequence[Picture], queries: Sequence[ImageQueries]
+    ) -> list[dict[str, Any]]:
+        """Return the sums of each image; a batch has as many captions as there are images."""
+        pictures = with_proposals(pictures, self.detector)
         cells = len(pictures) * self.groups
         stats = torch.zeros(cells, len(COUNTED) + len(STATS), dtype=torch.float64)
         sums: Tensor | None = None
-        known: dict[int, Geometry] = {}
+        geometries: dict[int, Geometry] = {}
         whole: dict[int, bool] = {}
-        for chunk in self._captions(pictures, asked):
-            looks, places = [], []
-            for i, j, attention in self._attended(chunk, pictures, asked):
-                if i not in known:
+        for batch in self._batches(pictures, queries):
+            parts, places = [], []
+            for i, j, attention in self._attend(batch, pictures, queries):
+                if i not in geometries:
                     regions = pictures[i].regions
                     assert regions
-                    known[i] = geometry(regions, attention.boxes, asked[i]["targets"])
+                    geometries[i] = geometry(regions, attention.boxes, queries[i]["targets"])
                 whole[i] = attention.whole
-                look, found = look_of(attention, known[i], asked[i]["queries"][j])
-                looks.append(look)
+                part, found = query_attention(attention, geometries[i], queries[i]["queries"][j])
+                parts.append(part)
                 places += [i * self.groups + query.group for query in found]
-            found_at = torch.tensor(places, dtype=torch.int64)
-            measured = measure(looks)
+            cell = torch.tensor(places, dtype=torch.int64)
+            measured = measure(parts)
             if sums is None:
                 sums = torch.zeros(cells, *measured.shape[1:], dtype=torch.float64)
-            sums.index_add_(0, found_at, measured)
-            stats[:, COUNTED.index("read")] += torch.bincount(found_at, minlength=cells)
-        self._count(stats, asked, known)
-        return [self._row(i, stats, sums, known.get(i), whole.get(i)) for i in range(len(pictures))]
+            sums.index_add_(0, cell, measured)
+            stats[:, COUNTED.index("read")] += torch.bincount(cell, minlength=cells)
+        self._count(stats, queries, geometries)
+        return [
+            self._row(i, stats, sums, geometries.get(i), whole.get(i)) for i in range(len(pictures))
+        ]
 
-    def _captions(
-        self, pictures: Sequence[Picture], asked: Sequence[Asked]
+    def _batches(
+        self, pictures: Sequence[Picture], queries: Sequence[ImageQueries]
     ) -> Iterator[list[tuple[int, int]]]:
-        """Yield image and caption numbers of what is asked, a batch at a time."""
-        there = [bool(p.regions is not None and len(p.regions.boxes)) for p in pictures]
+        """Yield the numbers of images and of their queried captions, a batch at a time."""
+        has_regions = [bool(p.regions is not None and len(p.regions.boxes)) for p in pictures]
         pairs = [
             (i, j)
-            for i, one in enumerate(asked)
-            for j, queries in enumerate(one["queries"])
-            if queries and there[i]
+            for i, one in enumerate(queries)
+            for j, of_caption in enumerate(one["queries"])
+            if of_caption and has_regions[i]
         ]
         size = len(pictures)
         return (pairs[start : start + size] for start in range(0, len(pairs), size))
 
-    def _attended(
-        self, chunk: Sequence[tuple[int, int]], pictures: Sequence[Picture], asked: Sequence[Asked]
+    def _attend(
+        self,
+        batch: Sequence[tuple[int, int]],
+        pictures: Sequence[Picture],
+        queries: Sequence[ImageQueries],
     ) -> Iterator[tuple[int, int, JointAttention]]:
-        given = [pictures[i] for i, _ in chunk]
-        attentions = self.model.attend(given, [asked[i]["texts"][j] for i, j in chunk])
-        for (i, j), attention in zip(chunk, attentions, strict=True):
+        texts = [queries[i]["texts"][j] for i, j in batch]
+        attentions = self.model.attend([pictures[i] for i, _ in batch], texts)
+        for (i, j), attention in zip(batch, attentions, strict=True):
             yield i, j, attention
 
-    def _count(self, stats: Tensor, asked: Sequence[Asked], known: Mapping[int, Geometry]) -> None:
-        """Add what is known of all queries, read or not."""
-        for i, one in enumerate(asked):
-            queries = [query for queries in one["queries"] for query in queries]
-            if not queries:
+    def _count(
+        self, stats: Tensor, queries: Sequence[ImageQueries], geometries: Mapping[int, Geometry]
+    ) -> None:
+        """Add the counts and target statistics of all queries, whether or not they were read."""
+        for i, one in enumerate(queries):
+            of_image = [query for of_caption in one["queries"] for query in of_caption]
+            if not of_image:
                 continue
-            cells = torch.tensor([i * self.groups + query[0] for query in queries])
-            rows = torch.zeros(len(queries), stats.shape[1], dtype=torch.float64)
+            cells = torch.tensor([i * self.groups + query[0] for query in of_image])
+            rows = torch.zeros(len(of_image), stats.shape[1], dtype=torch.float64)
             rows[:, COUNTED.index("n")] = 1
-            if i in known:
-                rows[:, len(COUNTED) :] = known[i].stats[[query[3] for query in queries]]
+            if i in geometries:
+                rows[:, len(COUNTED) :] = geometries[i].stats[[query[3] for query in of_image]]
             else:
                 rows[:, COUNTED.index("without_regions")] = 1
             stats.index_add_(0, cells, rows)
@@ -175,68 +177,66 @@ class Reader:
         i: int,
         stats: Tensor,
         sums: Tensor | None,
-        known: Geometry | None,
+        found: Geometry | None,
         whole: bool | None,
     ) -> dict[str, Any]:
-        mine = slice(i * self.groups, (i + 1) * self.groups)
-        heads = sums[mine].float() if sums is not None and known else None
+        cells = slice(i * self.groups, (i + 1) * self.groups)
         return {
-            "heads": heads,
-            "stats": stats[mine],
+            "heads": sums[cells].float() if sums is not None and found else None,
+            "stats": stats[cells],
             "whole": whole,
-            "own": known.own if known else None,
-            "confident": known.confident if known else None,
+            "own_patches": found.own_patches if found else None,
+            "has_scores": found.has_scores if found else None,
         }
 
 
-def proposed(pictures: Sequence[Picture], detector: Detector | None) -> list[Picture]:
-    """Return pictures with the regions that a detector finds where they have none of their own."""
+def with_proposals(pictures: Sequence[Picture], detector: Detector | None) -> list[Picture]:
+    """Return pictures where a detector has proposed regions for those without any."""
     bare = [i for i, p in enumerate(pictures) if p.regions is None and p.image is not None]
-    given = list(pictures)
+    found = list(pictures)
     if detector is not None and bare:
         for i, regions in zip(bare, detector.detect([pictures[i] for i in bare]), strict=True):
-            given[i] = pictures[i]._replace(regions=regions)
-    return given
+            found[i] = pictures[i]._replace(regions=regions)
+    return found
 
 
-def look_of(
-    attention: JointAttention, seen: Geometry, queries: Sequence[Query]
-) -> tuple[Look, list[Query]]:
-    """Return what the queries see whose word has a token, and these queries.
+def query_attention(
+    attention: JointAttention, found: Geometry, queries: Sequence[Query]
+) -> tuple[QueryAttention, list[Query]]:
+    """Return the attention of the queries whose word has a token, and these queries.
 
-    A word looks with its last sub-word.
+    The attention of a word is that of its last sub-word.
     """
     _refuse_misfit(attention)
     named = [Query(*query) for query in queries]
     tokens = [last_token(attention.spans, query.start, query.stop) for query in named]
-    found = [query for query, token in zip(named, tokens, strict=True) if token is not None]
+    read = [query for query, token in zip(named, tokens, strict=True) if token is not None]
     rows = torch.tensor([t for t in tokens if t is not None], dtype=torch.int64)
     weights = attention.weights[:, :, rows.to(attention.weights.device)].permute(2, 0, 1, 3)
-    targets = [query.target for query in found]
-    scores = weights if seen.shares is None else weights @ seen.shares.to(weights)
-    parts = (part[targets].to(weights.device) for part in (seen.right, seen.inside, seen.gold))
-    return Look(weights, scores, *parts), found
+    targets = [query.target for query in read]
+    scores = weights if found.coverage is None else weights @ found.coverage.to(weights)
+    parts = (part[targets].to(weights.device) for part in (found.right, found.inside, found.gold))
+    return QueryAttention(weights, scores, *parts), read
 
 
-def measure(looks: Sequence[Look]) -> Tensor:
-    """Return what each head of each query earns, float64 [Q, layers, heads, MEASURES], CPU."""
-    weights = _joined([look.weights for look in looks], 0.0)
-    reaching = _joined([look.weights for look in looks], -torch.inf)
-    scores = _joined([look.scores for look in looks], -torch.inf)
-    right, inside = (
-        _joined([look[part] for look in looks], value=False)[:, None, None] for part in (2, 3)
-    )
-    gold = _joined([look.gold for look in looks], 0.0)[:, None, None].to(weights)
+def measure(parts: Sequence[QueryAttention]) -> Tensor:
+    """Return the measures of each head, float64 [Q, layers, heads, MEASURES], on the CPU."""
+    weights = _joined([part.weights for part in parts], 0.0)
+    candidates = _joined([part.weights for part in parts], -torch.inf)
+    scores = _joined([part.scores for part in parts], -torch.inf)
+    right = _joined([part.right for part in parts], value=False)[:, None, None]
+    inside = _joined([part.inside for part in parts], value=False)[:, None, None]
+    gold = _joined([part.gold for part in parts], 0.0)[:, None, None].to(weights)
     chosen = choose_any(scores, right)
     total = weights.sum(-1)
     on_gold = (weights * gold).sum(-1) / total.masked_fill(total == 0, 1.0)
-    pointed = choose_any(reaching, inside).credit
-    parts = (chosen.credit, pointed, on_gold, total, chosen.tied)
-    return torch.stack([part.double() for part in parts], -1).cpu()
+    pointed = choose_any(candidates, inside).credit
+    measures = (chosen.credit, pointed, on_gold, total, chosen.tied)
+    return torch.stack([one.double() for one in measures], -1).cpu()
 
 
 def _joined(parts: Sequence[Tensor], value: float) -> Tensor:
-    """Return [Q_i, ..., R_i] as [sum of Q, ..., the largest R], filled up with a value."""
+    """Return [Q_i, ..., R_i] as [sum of Q, ..., the largest R], padded with a value."""
     width = max(part.shape[-1] for part in parts)
     return torch.cat([pad(part, (0, width - part.shape[-1]), value=value) for part in parts])
 

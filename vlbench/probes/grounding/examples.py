@@ -1,4 +1,4 @@
-"""Pictures of chosen examples: an image, its boxes, and where the best head looks from a word."""
+"""Pictures of examples: an image, its boxes, and the attention of the best head from a word."""
 
 from __future__ import annotations
 
@@ -18,32 +18,34 @@ from vlbench.data.records import Column, value_column
 from vlbench.data.words import last_token
 from vlbench.engine import Engine
 from vlbench.metrics.boxes import iou
-from vlbench.probes.grounding.attention import Query, Reader, proposed
+from vlbench.probes.grounding.attention import AttentionReader, with_proposals
+from vlbench.probes.grounding.queries import ImageQueries, Query
 from vlbench.probes.grounding.scores import Group
-from vlbench.probes.grounding.targets import OVERLAP, column_shares
+from vlbench.probes.grounding.targets import OVERLAP, column_coverage
 
-GOLD, RIGHT, WRONG, LOOK = "#ffffff", "#1a9850", "#d73027", "#fdae61"
+GOLD, RIGHT, WRONG, ATTENTION = "#ffffff", "#1a9850", "#d73027", "#fdae61"
 LEGEND = "dashed: gold; orange: regions, the stronger the more attention; green or red: the choice"
 
 
 @dataclass(frozen=True)
-class Pointer:
-    """Reads where one head looks from one word."""
+class ExampleReader:
+    """Reads the attention of one head from one word."""
 
-    reader: Reader
+    reader: AttentionReader
 
-    def point(
+    def read(
         self, pictures: Sequence[Picture], examples: Sequence[Mapping[str, Any]]
     ) -> list[dict[str, Tensor] | None]:
-        """Return what each example's word sees; None where it has no token, or nothing to see.
+        """Return each example's attention; None where its word has no token, or there is no region.
 
-        That is the `weights` [P] of the `boxes` [P, 4] that the head chooses from, and the `total`
-        of its attention to the image: regions have of a model's own patches what they cover.
+        It has the `weights` [P] of the `boxes` [P, 4] that the head chooses from, and the `total`
+        of its attention to the image. The weight of a region over a model's own patches is that of
+        the parts of patches that it covers.
         """
-        given = proposed(pictures, self.reader.detector)
-        return [self._seen(*pair) for pair in zip(given, examples, strict=True)]
+        given = with_proposals(pictures, self.reader.detector)
+        return [self._read(*pair) for pair in zip(given, examples, strict=True)]
 
-    def _seen(self, picture: Picture, example: Mapping[str, Any]) -> dict[str, Tensor] | None:
+    def _read(self, picture: Picture, example: Mapping[str, Any]) -> dict[str, Tensor] | None:
         if picture.regions is None or not len(picture.regions.boxes):
             return None
         (attention,) = self.reader.model.attend([picture], [example["text"]])
@@ -51,50 +53,52 @@ class Pointer:
         if token is None:
             return None
         weights = attention.weights.flatten(0, 1)[example["head"], token].cpu().double()
-        seen = {"weights": weights, "boxes": attention.boxes.cpu(), "total": weights.sum()}
+        found = {"weights": weights, "boxes": attention.boxes.cpu(), "total": weights.sum()}
         regions = picture.regions.boxes.cpu()
-        shares = column_shares(seen["boxes"], regions)
-        return seen if shares is None else seen | {"weights": weights @ shares, "boxes": regions}
+        coverage = column_coverage(found["boxes"], regions)
+        if coverage is None:
+            return found
+        return found | {"weights": weights @ coverage, "boxes": regions}
 
 
-def drawn(
-    reader: Reader,
+def example_picture(
+    reader: AttentionReader,
     pictures: Column,
-    asked: Column,
+    queries: Column,
     engine: Engine,
     *,
     groups: Sequence[Group],
     examples: int,
 ) -> dict[str, Path]:
-    """Return a picture of so many examples, drawn by the main process; nothing for none.
+    """Return a picture of so many examples, drawn by the main process; empty for no examples.
 
-    They are chosen before anything is known of them: evenly among the images, one of each group in
-    turn, the first word that is asked.
+    They do not depend on the results: they are spread evenly among the images, one of each group in
+    turn, and show the first query of their image.
     """
-    chosen = choose_examples(asked, groups, examples)
+    chosen = choose_examples(queries, groups, examples)
     if not chosen:
         return {}
     shown = pictures.select([example["image"] for example in chosen])
-    looks = engine.map(Pointer(reader).point, shown, value_column(chosen))
+    attention = engine.map(ExampleReader(reader).read, shown, value_column(chosen))
     if not engine.is_main:
         return {}
-    return {"examples": draw(list(shown), chosen, looks)}
+    return {"examples": draw(list(shown), chosen, attention)}
 
 
 def choose_examples(
-    asked: Sequence[Mapping[str, Any]] | Column, groups: Sequence[Group], examples: int
+    queries: Sequence[ImageQueries] | Column, groups: Sequence[Group], examples: int
 ) -> list[dict[str, Any]]:
-    """Return so many words that are asked for, as plain values, each with its group's best head."""
+    """Return so many queried words, as plain values, each with the best head of its group."""
     chosen = []
     for k in range(examples):
         group = groups[k % len(groups)]
         images = np.flatnonzero(group.sizes)
         image = int(images[k * len(images) // examples])
-        one = asked[image]
+        one = queries[image]
         j, query = next(
             (j, Query(*query))
-            for j, queries in enumerate(one["queries"])
-            for query in queries
+            for j, of_caption in enumerate(one["queries"])
+            for query in of_caption
             if query[0] == group.number
         )
         chosen.append(
@@ -113,7 +117,7 @@ def choose_examples(
 def draw(
     pictures: Sequence[Picture],
     examples: Sequence[Mapping[str, Any]],
-    looks: Sequence[Mapping[str, Tensor] | None],
+    attention: Sequence[Mapping[str, Tensor] | None],
 ) -> Path:
     """Return a new PNG of the examples, one panel each."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - slow to import
@@ -127,8 +131,11 @@ def draw(
     panels = figure.subplots(down, across, squeeze=False).flat
     for panel in panels:
         panel.axis("off")
-    for panel, picture, example, look in zip(figure.axes, pictures, examples, looks, strict=False):
-        _panel(panel, picture, example, look)
+    # The last row may have more panels than there are examples left.
+    for panel, picture, example, one in zip(
+        figure.axes, pictures, examples, attention, strict=False
+    ):
+        _panel(panel, picture, example, one)
     with tempfile.NamedTemporaryFile(suffix=".png", delete=False) as file:
         figure.savefig(file, format="png", dpi=110, bbox_inches="tight")
     return Path(file.name)
@@ -138,38 +145,41 @@ def _panel(
     panel: Any,
     picture: Picture,
     example: Mapping[str, Any],
-    look: Mapping[str, Tensor] | None,
+    attention: Mapping[str, Tensor] | None,
 ) -> None:
-    known = picture.regions or picture.image
-    assert known
-    width, height = known.size
+    sized = picture.regions or picture.image
+    assert sized
+    width, height = sized.size
     if picture.image is not None:
         panel.imshow(picture.image, extent=(0, width, height, 0))
     panel.set(xlim=(0, width), ylim=(height, 0), aspect="equal")
     start, stop = example["span"]
     marked = f"{example['text'][:start]}[{example['text'][start:stop]}]{example['text'][stop:]}"
     lines = [*wrap(marked, 46), example["title"]]
-    # A caption's dollars are no formula.
+    # Dollar signs of a caption are no formula.
     panel.set_title("\n".join(lines), fontsize=7, parse_math=False)
-    if look is not None:
-        _attention(panel, look, example["gold"])
+    if attention is not None:
+        _attention(panel, attention, example["gold"])
     for box in example["gold"]:
         _frame(panel, box, "black", 2.8)
         _frame(panel, box, GOLD, 1.4, linestyle="--")
 
 
-def _attention(panel: Any, look: Mapping[str, Tensor], gold: Sequence[Sequence[float]]) -> None:
-    """Frame every box, the stronger the more it is attended to, and the first of the most."""
-    weights, boxes = look["weights"], look["boxes"]
-    shares = (weights / weights.max().clamp(min=1e-12)).tolist()
-    for box, share in sorted(zip(boxes.tolist(), shares, strict=True), key=lambda pair: pair[1]):
-        _frame(panel, box, LOOK, 1.2, alpha=0.15 + 0.85 * share)
-        _fill(panel, box, share)
+def _attention(
+    panel: Any, attention: Mapping[str, Tensor], gold: Sequence[Sequence[float]]
+) -> None:
+    """Frame every box, the stronger the more attention it has, and the first with the most."""
+    weights, boxes = attention["weights"], attention["boxes"]
+    strengths = (weights / weights.max().clamp(min=1e-12)).tolist()
+    pairs = zip(boxes.tolist(), strengths, strict=True)
+    for box, strength in sorted(pairs, key=lambda pair: pair[1]):
+        _frame(panel, box, ATTENTION, 1.2, alpha=0.15 + 0.85 * strength)
+        _fill(panel, box, strength)
     best = boxes[int(weights.argmax())]
     right = bool((iou(best[None], torch.tensor(gold)) >= OVERLAP).any())
     _frame(panel, best.tolist(), RIGHT if right else WRONG, 2.6)
-    share = float(weights.max() / look["total"].clamp(min=1e-12))
-    label = f"{share:.0%} of the attention to the image"
+    fraction = float(weights.max() / attention["total"].clamp(min=1e-12))
+    label = f"{fraction:.0%} of the attention to the image"
     panel.text(0.5, -0.03, label, transform=panel.transAxes, ha="center", va="top", fontsize=7)
 
 
@@ -179,6 +189,6 @@ def _frame(panel: Any, box: Sequence[float], colour: str, width: float, **style:
     panel.plot(*outline, color=colour, linewidth=width, clip_on=False, **style)
 
 
-def _fill(panel: Any, box: Sequence[float], share: float) -> None:
+def _fill(panel: Any, box: Sequence[float], strength: float) -> None:
     left, top, right, bottom = box
-    panel.fill_between([left, right], top, bottom, color=LOOK, alpha=0.45 * share, lw=0)
+    panel.fill_between([left, right], top, bottom, color=ATTENTION, alpha=0.45 * strength, lw=0)

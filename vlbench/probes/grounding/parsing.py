@@ -1,4 +1,4 @@
-"""Dependencies of captions that come without, from a spaCy pipeline where one is installed."""
+"""Dependencies of captions without any, parsed by a spaCy pipeline where one is installed."""
 
 from __future__ import annotations
 
@@ -10,29 +10,28 @@ from vlbench.data.annotations import Arc
 from vlbench.data.dependencies import Token, word_arcs
 from vlbench.data.records import Split
 from vlbench.data.words import word_spans
-from vlbench.digests import source_digest
 from vlbench.engine import Engine
 from vlbench.errors import DataAbsent, DataError
 
 
 def parsed(rows: Split, parser: str | None, engine: Engine) -> list[list[list[Arc]]]:
-    """Return Stanford's arcs of every caption of every image, as a pipeline parses them.
+    """Return Stanford's arcs of every caption of every image, parsed by the named pipeline.
 
-    Raises DataError where there is no parser's name, DataAbsent where it is not installed.
+    Raises DataError where `parser` is None, DataAbsent where it is not installed.
     """
     if parser is None:
         raise DataError("the captions have no arcs; give `parser`, the name of a spaCy pipeline")
     texts = [text for captions in rows["captions"] for text in captions]
     spans = [
         word_spans(text, words)
-        for captions, said in zip(rows["captions"], rows["words"], strict=True)
-        for text, words in zip(captions, said, strict=True)
+        for captions, splits in zip(rows["captions"], rows["words"], strict=True)
+        for text, words in zip(captions, splits, strict=True)
     ]
     spacy, pipeline = _pipeline(parser)
+    # The identity of the pipeline, as of a model: spaCy is optional, and imported by its name.
     key = {
         "what": "arcs",
         "parser": [parser, str(pipeline.meta.get("version")), str(spacy.__version__)],
-        "code": source_digest(word_arcs),
         "texts": texts,
         "spans": spans,
     }

@@ -1,16 +1,16 @@
-"""What a grounding probe returns: scores, the table of all heads, notes, and pictures."""
+"""The outcome of a grounding probe: scores, the table of all heads, notes, and pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from vlbench.capabilities import count_truncated
 from vlbench.data.records import Column
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.probes.generalization.zero_shot import truncated
-from vlbench.probes.grounding.attention import Reader, Tally, tally
-from vlbench.probes.grounding.examples import drawn
+from vlbench.probes.grounding.attention import AttentionReader, HeadSums, head_sums
+from vlbench.probes.grounding.examples import example_picture
 from vlbench.probes.grounding.scores import ACTIVE, Group, groups_of, head_table, scores_of
 from vlbench.results import Outcome
 
@@ -25,44 +25,56 @@ IMAGE_ALONE = (
 NO_CONFIDENCE = "regions have no scores: there is no baseline of the most confident region"
 
 
-def report(  # noqa: PLR0913 - what two probes have ready
-    reader: Reader,
+class Queries(NamedTuple):
+    """The queries of each image, the conditions `at` of each group, and counts of the data."""
+
+    images: Column
+    conditions: Sequence[Mapping[str, str]]
+    counts: Mapping[str, int]
+
+
+def report(
+    reader: AttentionReader,
     pictures: Column,
-    asked: Column,
+    queries: Queries,
     engine: Engine,
     *,
-    conditions: Sequence[Mapping[str, str]],
-    counts: Mapping[str, int],
     examples: int,
     seed: int,
 ) -> Outcome:
-    """Return the outcome of what is asked, its groups told apart by `conditions`."""
-    held = sum(any(one["queries"]) for one in asked)
-    if held < 2:
-        raise TooFewRows(f"{held} images have a word to ask for; two halves need two")
-    seen = tally(reader, pictures, asked, engine)
-    groups = groups_of(seen, conditions, seed)
-    picture = drawn(reader, pictures, asked, engine, groups=groups, examples=examples)
-    texts = [text for one in asked for text in one["texts"]]
+    """Return the outcome of queries, each group with its own scores.
+
+    Raises TooFewRows where fewer than two images have a query.
+    """
+    images = sum(any(one["queries"]) for one in queries.images)
+    if images < 2:
+        raise TooFewRows(f"{images} images have a word to ask for; two halves need two")
+    sums = head_sums(reader, pictures, queries.images, engine)
+    groups = groups_of(sums, queries.conditions, seed)
+    picture = example_picture(
+        reader, pictures, queries.images, engine, groups=groups, examples=examples
+    )
+    texts = [text for one in queries.images for text in one["texts"]]
+    counts = _counts(groups) | {"clusters": images} | dict(queries.counts)
     return Outcome(
         scores=scores_of(groups),
-        counts=_counts(groups) | {"clusters": held} | dict(counts) | truncated(reader.model, texts),
+        counts=counts | count_truncated(reader.model, texts),
         artifacts={"heads": head_table(groups), **picture},
-        notes=[_best(groups), *_notes(seen), *_inactive(groups)],
+        notes=[_best(groups), *_notes(sums), *_inactive(groups)],
     )
 
 
 def _counts(groups: Sequence[Group]) -> dict[str, int]:
-    """Return how much was asked, how much of it in vain, and the ties of each best head."""
-    asked, read, bare = (
+    """Return the numbers of queries, of those not read, and of the best heads' ties."""
+    n, read, bare = (
         sum(round(float(group.stats[name].sum())) for group in groups)
         for name in ("n", "read", "without_regions")
     )
     ties = sum(group.measures["ties"][:, group.best].sum() for group in groups)
     return {
-        "asked": asked,
+        "asked": n,
         "without_regions": bare,
-        "without_token": asked - read - bare,
+        "without_token": n - read - bare,
         "ties": round(float(ties)),
     }
 
@@ -72,17 +84,17 @@ def _best(groups: Sequence[Group]) -> str:
     return f"best head, chosen where it is tested, layer-head from 0: {named}"
 
 
-def _notes(seen: Tally) -> list[str]:
-    said: dict[str, Any] = {
-        OWN_PATCHES: seen.own,
-        IMAGE_ALONE: not seen.whole,
-        NO_CONFIDENCE: not seen.confident,
+def _notes(sums: HeadSums) -> list[str]:
+    holds: dict[str, Any] = {
+        OWN_PATCHES: sums.own_patches,
+        IMAGE_ALONE: not sums.whole,
+        NO_CONFIDENCE: not sums.has_scores,
     }
-    return [note for note, holds in said.items() if holds]
+    return [note for note, true in holds.items() if true]
 
 
 def _inactive(groups: Sequence[Group]) -> list[str]:
-    """Return what has no best active head, though attention could tell."""
+    """Return a note of the groups whose heads are all inactive, where attention can tell."""
     idle = [g for g in groups if g.active is not None and not g.active.any()]
     names = ", ".join("".join(g.at.values()) for g in idle).strip(", ")
     where = f" for {names}" if names else ""

@@ -1,4 +1,4 @@
-"""Scores of heads: the best of all, of those that look at the image, of each layer, and each."""
+"""Scores of heads: the best of all, the best active one, the best of each layer, and every head."""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from vlbench.metrics.heads import best_heads, split_half
-from vlbench.metrics.statistics import Estimate, bootstrap_shares
-from vlbench.probes.grounding.attention import COUNTED, MEASURES, Tally
+from vlbench.metrics.statistics import Estimate, bootstrap_fractions
+from vlbench.probes.grounding.attention import COUNTED, MEASURES, HeadSums
 from vlbench.probes.grounding.targets import STATS
 from vlbench.results import Score
 
 Floats = NDArray[np.float64]
 
-# A head looks at the image where more than this of its attention goes there, on average.
+# A head is active where more than this fraction of its attention, on average, goes to the image.
 ACTIVE = 0.2
 
-# More scores than these go to the table of all heads alone.
+# With more scores than this, those of layers or heads are in the table alone.
 MOST_SCORES = 200
 
 COLUMNS = (*COUNTED, *STATS)
 
-# Choices that look at no word: what a working head should beat.
+# Choices that look at no word: a working head should beat them.
 FLOORS = ("random_region", "largest_region", "most_confident_region")
 
-# The chance level of each measure: a random region, a random column, even attention.
+# The chance level of each measure: a random region, a random column, and even attention.
 CHANCE = {
     "accuracy": "random_region",
     "pointing_accuracy": "random_pointing",
@@ -40,7 +39,7 @@ CHANCE = {
 
 @dataclass(frozen=True)
 class Group:
-    """The heads of one group of queries, their sums by image, and what is said of each."""
+    """The sums of one group of queries, per image, and the conditions `at` of its scores."""
 
     number: int
     at: Mapping[str, str]
@@ -48,7 +47,7 @@ class Group:
     stats: Mapping[str, Floats]  # [images]
     shape: tuple[int, int]  # layers, heads
     whole: bool
-    confident: bool
+    has_scores: bool
     seed: int
 
     @property
@@ -61,34 +60,34 @@ class Group:
         """The number of queries."""
         return round(float(self.sizes.sum()))
 
-    def share(self, name: str) -> float:
-        """Return the mean over all queries of a statistic."""
+    def mean(self, name: str) -> float:
+        """Return the mean of a statistic over all queries."""
         return float(self.stats[name].sum() / self.sizes.sum())
 
     @cached_property
     def accuracies(self) -> list[Estimate]:
-        """Each head's share of right choices."""
-        return bootstrap_shares(self.measures["accuracy"], self.sizes, seed=self.seed)
+        """Each head's fraction of right choices."""
+        return bootstrap_fractions(self.measures["accuracy"], self.sizes, seed=self.seed)
 
     @property
     def attention(self) -> Floats:
-        """Each head's mean attention to the image, over the words that have a token."""
+        """Each head's mean attention to the image, over words with a token."""
         mean: Floats = self.measures["attention"].sum(0) / max(self.stats["read"].sum(), 1)
         return mean
 
     @property
     def active(self) -> NDArray[np.bool_] | None:
-        """Which heads look at the image; None where the attention cannot tell."""
+        """Which heads are active; None where the attention cannot tell."""
         return self.attention > ACTIVE if self.whole else None
 
     @property
     def best(self) -> int:
-        """The lowest of the heads that are right most often."""
+        """The first of the heads that are right most often."""
         return best_heads(self.measures["accuracy"].sum(0))[0]
 
     @property
     def best_active(self) -> int | None:
-        """The lowest of the best active heads; None where there are none, or none is known."""
+        """The first of the best active heads; None where no head is active, or this is unknown."""
         if self.active is None or not self.active.any():
             return None
         right = np.where(self.active, self.measures["accuracy"].sum(0), -np.inf)
@@ -99,30 +98,30 @@ class Group:
         return "{}-{}".format(*divmod(head, self.shape[1]))
 
 
-def groups_of(seen: Tally, conditions: Sequence[Mapping[str, str]], seed: int) -> list[Group]:
-    """Return the groups that have queries, with the conditions of their scores."""
-    layers, heads = seen.heads.shape[2:4]
+def groups_of(sums: HeadSums, conditions: Sequence[Mapping[str, str]], seed: int) -> list[Group]:
+    """Return the groups that have queries, each with the conditions of its scores."""
+    layers, heads = sums.heads.shape[2:4]
     return [
         Group(
             number=g,
             at=at,
             measures={
-                name: seen.heads[:, g, :, :, m].astype(np.float64).reshape(len(seen.heads), -1)
+                name: sums.heads[:, g, :, :, m].astype(np.float64).reshape(len(sums.heads), -1)
                 for m, name in enumerate(MEASURES)
             },
-            stats={name: seen.stats[:, g, c] for c, name in enumerate(COLUMNS)},
+            stats={name: sums.stats[:, g, c] for c, name in enumerate(COLUMNS)},
             shape=(layers, heads),
-            whole=seen.whole,
-            confident=seen.confident,
+            whole=sums.whole,
+            has_scores=sums.has_scores,
             seed=seed,
         )
         for g, at in enumerate(conditions)
-        if seen.stats[:, g, 0].any()
+        if sums.stats[:, g, 0].any()
     ]
 
 
 def scores_of(groups: Sequence[Group]) -> list[Score]:
-    """Return the scores of all groups: those of layers, then of heads, as far as 200 allow."""
+    """Return the scores of all groups; those of layers, then of heads, if they are not over 200."""
     found = [score for group in groups for score in _summary(group)]
     for detail in (_layers, _heads):
         more = [score for group in groups for score in detail(group)]
@@ -130,28 +129,32 @@ def scores_of(groups: Sequence[Group]) -> list[Score]:
     return found
 
 
-def head_table(groups: Sequence[Group]) -> pa.Table:
-    """Return every head of every group: a row each."""
+def head_table(groups: Sequence[Group]) -> Any:
+    """Return a table with a row for every head of every group."""
+    import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
+
     return pa.Table.from_pylist([row for group in groups for row in _rows(group)])
 
 
 def _summary(group: Group) -> Iterable[Score]:
-    """Yield the scores that need no layer."""
+    """Yield the scores over all layers."""
     if np.count_nonzero(group.sizes) > 1:
-        # Better than the best head of all images: what is chosen on other images is no luck.
+        # A head chosen on the other images, unlike the best of all, is not chosen by luck.
         for name, measure in (
             ("split_half_accuracy", "accuracy"),
             ("pointing_accuracy", "pointing_accuracy"),
             ("attention_on_gold", "attention_on_gold"),
         ):
             earned = split_half(group.measures[measure], group.sizes, seed=group.seed).credit
-            (found,) = bootstrap_shares(earned[:, None], group.sizes, seed=group.seed)
+            (found,) = bootstrap_fractions(earned[:, None], group.sizes, seed=group.seed)
             yield _score(group, name, found, measure)
     right = group.accuracies
     yield _score(group, "best_head_accuracy", right[group.best])
     if group.best_active is not None:
         yield _score(group, "best_active_head_accuracy", right[group.best_active])
-    (bound,) = bootstrap_shares(group.stats["upper_bound"][:, None], group.sizes, seed=group.seed)
+    (bound,) = bootstrap_fractions(
+        group.stats["upper_bound"][:, None], group.sizes, seed=group.seed
+    )
     yield Score(metric="upper_bound", at=dict(group.at), n=group.n, **bound._asdict())
 
 
@@ -172,9 +175,9 @@ def _heads(group: Group) -> Iterable[Score]:
 def _score(
     group: Group, metric: str, found: Estimate, measure: str = "accuracy", **at: int
 ) -> Score:
-    known = [name for name in FLOORS if group.confident or name != "most_confident_region"]
-    floors = {name: group.share(name) for name in known} if measure == "accuracy" else {}
-    chance = group.share(CHANCE[measure])
+    names = [name for name in FLOORS if group.has_scores or name != "most_confident_region"]
+    floors = {name: group.mean(name) for name in names} if measure == "accuracy" else {}
+    chance = group.mean(CHANCE[measure])
     return Score(
         metric=metric,
         at={**group.at, **at},

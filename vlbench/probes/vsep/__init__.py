@@ -1,1 +1,1 @@
-"""What the three probes of word vectors share: objects with names, and choices among them."""
+"""Probes of word vectors by visual semantic embeddings. arXiv:2107.12021."""

@@ -1,9 +1,9 @@
-"""What the probes of visual semantic embeddings share: sets of objects, networks, choices, scores.
+"""Alignment of regions with words: sets of objects, networks, choices and scores.
 
-arXiv:2107.12021, sections 3 and 4. Networks learn on images of one object, and are asked about
-images of two and more: which of the image's own words does a region fit best? A region chooses
-among the words, not a word among the regions, and several may choose the same (only so do the
-paper's tables 2, 4 and 5 agree with each other).
+arXiv:2107.12021, sections 3 and 4, for the three probes of this family. Networks are trained on
+images of one object, and tested on images of two and more: does a region fit its own word best
+among the words of its image? Regions choose among words, not words among regions, and several
+regions may choose the same word: only then do the paper's tables 2, 4 and 5 agree with each other.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from vlbench.capabilities import count_truncated
 from vlbench.data.annotations import Named
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows
 from vlbench.metrics.ranking import TIED, Choice, choose
-from vlbench.metrics.statistics import bootstrap_share
-from vlbench.nets.vsep import Recipe, Trained, directions, train
-from vlbench.probes.generalization.zero_shot import truncated
-from vlbench.probes.vsep.named_objects import NamedObjects, Sides, find_objects
+from vlbench.metrics.statistics import bootstrap_fraction
+from vlbench.nets.vsep import Pairs, TrainedVsep, VsepTraining, directions, train
+from vlbench.probes.vsep.named_objects import NamedObjects, ObjectEncoders, find_objects
 from vlbench.results import Score
 
 # Images compared at a time.
 BLOCK = 1 << 12
 
 
-class Setting(NamedTuple):
-    """Which images are asked, and how networks are trained."""
+class Splits(NamedTuple):
+    """The splits whose images of one object train, and those whose other images test."""
 
-    objects: Sequence[int]
-    train: Sequence[str]
-    test: Sequence[str]
-    recipe: Recipe
+    train: Sequence[str] = ("train",)
+    test: Sequence[str] = ("test",)
+
+
+TRAIN_AND_TEST = Splits()
 
 
 class Objects(NamedTuple):
@@ -47,54 +48,64 @@ class Objects(NamedTuple):
     named: list[list[Named]]
 
     def select(self, rows: Sequence[int]) -> Objects:
-        """Return these of the images."""
+        """Return the objects of some of the images."""
         return Objects(self.regions[rows], self.words[rows], [self.named[i] for i in rows])
 
 
-class Sets(NamedTuple):
-    """Images of one object to learn from, and images by their number of objects to ask about."""
+class ObjectSets(NamedTuple):
+    """Train images of one object, test images by their number of objects, and counts."""
 
     train: Objects
     tests: dict[int, Objects]
     counts: dict[str, int]
 
 
-def gather(sides: Sides, data: Data, engine: Engine, setting: Setting) -> Sets:
-    """Return the sets of images: one object of the train splits, several of the test splits.
+def gather(
+    encoders: ObjectEncoders, data: Data, engine: Engine, objects: Sequence[int], splits: Splits
+) -> ObjectSets:
+    """Return the train images of one object, and the test images of each number of `objects`.
 
-    An image with a word that has no vector is left out and counted. Counted are also the captions
-    that the model cuts: a word behind the cut has no vector either. Raises TooFewRows where a set
-    has no image, CannotDo where the model has no vector for any word.
+    An image with a word that has no vector is left out and counted. Captions that the model cuts
+    are counted, too: a word behind the cut has no vector. Raises TooFewRows where a set has no
+    image, CannotDo where the model has no vector for any word.
     """
-    if min(setting.objects, default=0) < 2:
-        raise ValueError(f"objects {list(setting.objects)}: wanted numbers of 2 or more")
-    names = dict.fromkeys([*setting.train, *setting.test])
-    found = {name: find_objects(sides, data.splits[name], engine) for name in names}
-    pooled = [[image for name in part for image in found[name]] for part in setting[1:3]]
-    wanted = [(1, pooled[0]), *((n, pooled[1]) for n in setting.objects)]
+    if min(objects, default=0) < 2:
+        raise ValueError(f"objects {list(objects)}: wanted numbers of 2 or more")
+    names = dict.fromkeys([*splits.train, *splits.test])
+    found = {name: find_objects(encoders, data.splits[name], engine) for name in names}
+    pooled = [[image for name in part for image in found[name]] for part in splits]
+    wanted = [(1, pooled[0]), *((n, pooled[1]) for n in objects)]
     chosen = [[image for image in images if len(image.named) == n] for n, images in wanted]
-    _refuse_mute(chosen)
+    _require_vectors(chosen)
     kept = [[i for i in images if all(w is not None for w in i.words)] for images in chosen]
     sets = {n: _stack(n, images) for (n, _), images in zip(wanted, kept, strict=True)}
-    counts = {f"images_{n}": len(objects.named) for n, objects in sets.items()}
-    counts["clusters"] = counts[f"images_{setting.objects[0]}"]
+    counts = {f"images_{n}": len(found.named) for n, found in sets.items()}
+    counts["clusters"] = counts[f"images_{objects[0]}"]
     counts["oov_words"] = sum(w is None for images in chosen for i in images for w in i.words)
     counts["oov_images"] = sum(map(len, chosen)) - sum(map(len, kept))
-    counts |= truncated(sides.words, [text for n in names for text in data.splits[n]["caption"]])
-    return Sets(sets.pop(1), sets, counts)
+    captions = [text for name in names for text in data.splits[name]["caption"]]
+    counts |= count_truncated(encoders.words, captions)
+    return ObjectSets(sets.pop(1), sets, counts)
 
 
-def learn(objects: Objects, engine: Engine, recipe: Recipe, *, shuffled: bool = False) -> Trained:
-    """Return a network trained on images of one object, each with its own or another's word."""
+def train_on(
+    objects: Objects,
+    engine: Engine,
+    training: VsepTraining,
+    *,
+    shuffled: bool = False,
+    layer_normed: bool = True,
+) -> TrainedVsep:
+    """Return a network trained on images of one object; with `shuffled`, on shuffled words."""
     regions, words = objects.regions[:, 0], objects.words[:, 0]
     if shuffled:
-        rng = torch.Generator().manual_seed(recipe.seed)
+        rng = torch.Generator().manual_seed(training.seed)
         words = words[torch.randperm(len(words), generator=rng)]
-    return train(engine, regions, words, recipe)
+    return train(engine, Pairs(regions, words), training, layer_normed=layer_normed)
 
 
 @torch.no_grad()
-def similarities(net: Trained, regions: Tensor, words: Tensor) -> Tensor:
+def similarities(net: TrainedVsep, regions: Tensor, words: Tensor) -> Tensor:
     """Return the cosine of each region of an image with each of its words, float64 [I, n, n]."""
     parts = []
     for x, y in zip(torch.split(regions, BLOCK), torch.split(words, BLOCK), strict=True):
@@ -104,7 +115,7 @@ def similarities(net: Trained, regions: Tensor, words: Tensor) -> Tensor:
 
 
 def chosen_words(cosines: Tensor) -> Choice:
-    """Return the credit [I, n] of each region's choice of the word that it fits best."""
+    """Return the credit [I, n] of choosing, for each region, the word that it fits best."""
     images, n, _ = cosines.shape
     right = torch.arange(n).repeat(images)
     rows = cosines.flatten(0, 1)
@@ -113,10 +124,9 @@ def chosen_words(cosines: Tensor) -> Choice:
 
 
 def assigned_words(cosines: Tensor) -> Tensor:
-    """Return the credit [I, n] where each word goes to one region and the sum of cosines is most.
+    """Return the credit [I, n] of the one-to-one assignment with the largest sum of cosines.
 
-    Of assignments whose sums are tied, each is as likely: a region earns the share of those that
-    give it its own word.
+    Where assignments are tied, a region earns the fraction of them that give it its own word.
     """
     n = cosines.shape[1]
     orders = torch.tensor(list(permutations(range(n))))
@@ -126,22 +136,24 @@ def assigned_words(cosines: Tensor) -> Tensor:
     return best @ right / best.sum(1, keepdim=True)
 
 
-def share(metric: str, credit: Tensor, at: int, floors: dict[str, float], seed: int) -> Score:
-    """Return the score of credits [I, n] of regions that share images, at so many objects."""
+def region_score(
+    metric: str, credit: Tensor, objects: int, floors: dict[str, float], seed: int
+) -> Score:
+    """Return the score of credits [I, n] of regions in images of so many objects."""
     n = credit.shape[1]
     return Score(
         metric=metric,
-        at={"objects": at},
+        at={"objects": objects},
         n=credit.numel(),
         chance=1 / n,
         floors=floors,
-        **bootstrap_share(
+        **bootstrap_fraction(
             credit.sum(1).numpy(), torch.full((len(credit),), n).numpy(), seed=seed
         )._asdict(),
     )
 
 
-def _refuse_mute(chosen: Sequence[Sequence[NamedObjects]]) -> None:
+def _require_vectors(chosen: Sequence[Sequence[NamedObjects]]) -> None:
     words = [word for images in chosen for image in images for word in image.words]
     if words and all(word is None for word in words):
         raise CannotDo(f"the model has no vector for any of {len(words)} words that name objects")
@@ -149,9 +161,9 @@ def _refuse_mute(chosen: Sequence[Sequence[NamedObjects]]) -> None:
 
 def _stack(n: int, images: Sequence[NamedObjects]) -> Objects:
     if not images:
-        known = "1 object" if n == 1 else f"{n} objects"
+        number = "1 object" if n == 1 else f"{n} objects"
         role = "train" if n == 1 else "test"
-        raise TooFewRows(f"no {role} image has {known} that a region shows and the caption names")
+        raise TooFewRows(f"no {role} image has {number} that a region shows and the caption names")
     words = [torch.stack([w for w in image.words if w is not None]) for image in images]
     regions = torch.stack([image.regions for image in images])
     return Objects(regions, torch.stack(words), [image.named for image in images])

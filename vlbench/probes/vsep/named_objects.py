@@ -1,8 +1,8 @@
-"""Objects that an image shows and its caption names: a region vector and a word vector of each.
+"""Objects that an image shows and its caption names, each with a region and a word vector.
 
-An object of an image is a category that its caption names (the column `named`, one word of each
-category) and that has a region. Its region is the surest one with that label where regions are
-detected, and the largest gold box of that category where a model encodes gold boxes. Its word
+An object of an image is a category that its caption names (the column `named`, one word per
+category) and that has a region. Its region is the most confident one with that label where regions
+are detected, and the largest gold box of that category where a model encodes gold boxes. Its word
 vector is the mean over the tokens that overlap the naming words.
 """
 
@@ -25,43 +25,51 @@ from vlbench.capabilities import (
 from vlbench.data.annotations import Named
 from vlbench.data.records import Column, Split
 from vlbench.data.words import tokens_at
-from vlbench.digests import source_digest
 from vlbench.engine import Engine
 from vlbench.errors import DataError
 
-# What may be put into `boxes`: where a region encoder looks.
-BOXES = ("gold", "detected")
+# The values of `source`: the boxes that a region encoder encodes.
+SOURCES = ("gold", "detected")
 
 
-class Sides(NamedTuple):
-    """Where vectors come from: words, and regions (None: those of the data).
+class Boxes(NamedTuple):
+    """Which boxes count: `source` is "gold" or "detected", for a model that encodes boxes.
 
-    `boxes` are the gold ones or the data's own detected ones, for a model that encodes boxes;
-    detected regions less sure than `confidence` do not count.
+    Detected regions of lower confidence are left out.
     """
+
+    source: str = "gold"
+    confidence: float = 0.0
+
+
+ALL_BOXES = Boxes()
+
+
+class ObjectEncoders(NamedTuple):
+    """What encodes words, and what encodes regions; None: the data have region vectors."""
 
     words: TokenEncoder
     regions: Detector | RegionEncoder | None
-    boxes: str = "gold"
-    confidence: float = 0.0
+    boxes: Boxes = ALL_BOXES
 
     @property
     def note(self) -> str:
-        """Return what a row says of the regions."""
-        surest = f"the surest with a category's label, from confidence {self.confidence:g}"
+        """Return a row's note on the regions."""
+        confidence = self.boxes.confidence
+        detected = f"the surest with a category's label, from confidence {confidence:g}"
         if self.regions is None:
-            return f"regions: those of the data, {surest}"
+            return f"regions: those of the data, {detected}"
         if isinstance(self.regions, Detector):
-            return f"regions: those that the model detects, {surest}"
-        if self.boxes == "gold":
+            return f"regions: those that the model detects, {detected}"
+        if self.boxes.source == "gold":
             return "regions: the largest gold box of a category, encoded by the model"
-        return f"regions: boxes of the data, {surest}, encoded by the model"
+        return f"regions: boxes of the data, {detected}, encoded by the model"
 
 
 class NamedObjects(NamedTuple):
-    """The objects of one image: names, vectors [k, D] of regions, vectors of words.
+    """The objects of one image: names, region vectors [k, D], and word vectors.
 
-    A word that the model has no vector for has None.
+    The vector is None for a word that the model has no vector for.
     """
 
     named: list[Named]
@@ -69,24 +77,27 @@ class NamedObjects(NamedTuple):
     words: list[Tensor | None]
 
 
-def find_objects(sides: Sides, split: Split, engine: Engine) -> list[NamedObjects]:
+def find_objects(encoders: ObjectEncoders, split: Split, engine: Engine) -> list[NamedObjects]:
     """Return the objects of each image of a split.
 
-    Raises ValueError for unknown `boxes`, DataError where regions lack what is asked of them.
+    Raises ValueError for an unknown source of boxes, DataError for regions without labels or
+    vectors.
     """
-    if sides.boxes not in BOXES:
-        raise ValueError(f"boxes '{sides.boxes}'; there are {', '.join(BOXES)}")
-    seen = region_vectors(sides, split, engine)
-    said = word_vectors(sides.words, split["caption"], split["named"], engine)
-    rows = zip(split["named"], seen, said, strict=True)
+    if encoders.boxes.source not in SOURCES:
+        raise ValueError(f"boxes '{encoders.boxes.source}'; there are {', '.join(SOURCES)}")
+    regions = region_vectors(encoders, split, engine)
+    words = word_vectors(encoders.words, split["caption"], split["named"], engine)
+    rows = zip(split["named"], regions, words, strict=True)
     return [_objects(named, *found, vectors) for named, found, vectors in rows]
 
 
-def region_vectors(sides: Sides, split: Split, engine: Engine) -> list[tuple[list[str], Tensor]]:
-    """Return the named categories of each image that have a region, and [K, D] of those."""
-    if sides.regions is None or isinstance(sides.regions, Detector):
-        return _detected(sides.regions, sides.confidence, split, engine)
-    return _encoded(sides.regions, sides, split, engine)
+def region_vectors(
+    encoders: ObjectEncoders, split: Split, engine: Engine
+) -> list[tuple[list[str], Tensor]]:
+    """Return the named categories of each image that have a region, and their vectors [K, D]."""
+    if encoders.regions is None or isinstance(encoders.regions, Detector):
+        return _detected(encoders.regions, encoders.boxes.confidence, split, engine)
+    return _encoded(encoders.regions, encoders.boxes, split, engine)
 
 
 def word_vectors(
@@ -99,8 +110,7 @@ def word_vectors(
         pairs = zip(encoded, named, strict=True)
         return [[mean_over(found, n.start, n.end) for n in names] for found, names in pairs]
 
-    key = {"what": "vectors of names", "model": words, "code": source_digest(tokens_at)}
-    return engine.map(means, texts, named, key=key)
+    return engine.map(means, texts, named, key={"what": "vectors of names", "model": words})
 
 
 def mean_over(found: TokenVectors, start: int, end: int) -> Tensor | None:
@@ -109,8 +119,10 @@ def mean_over(found: TokenVectors, start: int, end: int) -> Tensor | None:
     return found.vectors[rows].float().mean(0).cpu() if rows else None
 
 
-def surest(regions: Regions | None, wanted: Sequence[str], confidence: float) -> dict[str, int]:
-    """Return the number of the surest region of each wanted label that is there."""
+def most_confident(
+    regions: Regions | None, wanted: Sequence[str], confidence: float
+) -> dict[str, int]:
+    """Return the number of the most confident region of each wanted label that has one."""
     if regions is None or regions.labels is None:
         raise DataError("a picture has no labelled regions; name a detector as companion")
     scores = torch.ones(len(regions.boxes)) if regions.scores is None else regions.scores
@@ -122,7 +134,7 @@ def surest(regions: Regions | None, wanted: Sequence[str], confidence: float) ->
 
 
 def largest(boxes: Tensor, categories: Sequence[str], wanted: Sequence[str]) -> dict[str, int]:
-    """Return the number of the largest of [n, 4] boxes of each wanted category that is there."""
+    """Return the number of the largest of [n, 4] boxes of each wanted category that has one."""
     best: dict[str, int] = {}
     for i in (boxes[:, 2:] - boxes[:, :2]).prod(1).argsort(descending=True, stable=True).tolist():
         if categories[i] in wanted:
@@ -145,15 +157,17 @@ def _categories(named: Sequence[Named]) -> list[str]:
 def _detected(
     detector: Detector | None, confidence: float, split: Split, engine: Engine
 ) -> list[tuple[list[str], Tensor]]:
-    """Return categories and vectors of the surest regions; without a detector, of the data's."""
+    """Return categories and vectors of the most confident regions, detected or of the data."""
 
     def best(pictures: Sequence[Picture], named: Sequence[Sequence[Named]]) -> list[Any]:
-        own = [picture.regions for picture in pictures]
-        regions = detector.detect(pictures) if detector else own
-        pairs = zip(regions, named, strict=True)
-        return [_vectors(r, surest(r, _categories(names), confidence)) for r, names in pairs]
+        given = [picture.regions for picture in pictures]
+        regions = detector.detect(pictures) if detector else given
+        return [
+            _vectors(one, most_confident(one, _categories(names), confidence))
+            for one, names in zip(regions, named, strict=True)
+        ]
 
-    key = {"what": "surest region of a category", "confidence": confidence, "model": detector}
+    key = {"what": "most confident region", "confidence": confidence, "model": detector}
     return engine.map(best, split["picture"], split["named"], key=key)
 
 
@@ -164,33 +178,32 @@ def _vectors(regions: Regions | None, best: Mapping[str, int]) -> tuple[list[str
 
 
 def _encoded(
-    encoder: RegionEncoder, sides: Sides, split: Split, engine: Engine
+    encoder: RegionEncoder, which: Boxes, split: Split, engine: Engine
 ) -> list[tuple[list[str], Tensor]]:
     """Return categories and vectors of the boxes that a region encoder is given."""
 
     def encode(pictures: Sequence[Picture], *truth: Sequence[Any]) -> list[Any]:
         rows = zip(pictures, *truth, strict=True)
-        return _encode(encoder, pictures, [_chosen(sides, *row) for row in rows])
+        return _encode(encoder, pictures, [_chosen(which, *row) for row in rows])
 
     columns = [split[name] for name in ("picture", "named", "boxes", "categories")]
     key = {"what": "chosen box of a category", "model": encoder}
-    place = {"boxes": sides.boxes, "confidence": sides.confidence}
-    return engine.map(encode, *columns, key=key | place)
+    return engine.map(encode, *columns, key=key | which._asdict())
 
 
 def _chosen(
-    sides: Sides,
+    which: Boxes,
     picture: Picture,
     named: Sequence[Named],
     boxes: Tensor,
     categories: Sequence[str],
 ) -> tuple[list[str], Tensor]:
-    """Return the categories of one image that a region encoder is asked for, and their boxes."""
+    """Return the categories of one image that have a box, and the box of each."""
     wanted = _categories(named)
-    if sides.boxes == "gold":
+    if which.source == "gold":
         best = largest(boxes, categories, wanted)
     else:
-        best = surest(picture.regions, wanted, sides.confidence)
+        best = most_confident(picture.regions, wanted, which.confidence)
         assert picture.regions
         boxes = picture.regions.boxes
     return list(best), boxes[list(best.values())]
@@ -199,12 +212,12 @@ def _chosen(
 def _encode(
     encoder: RegionEncoder, pictures: Sequence[Picture], chosen: Sequence[tuple[list[str], Tensor]]
 ) -> list[tuple[list[str], Tensor]]:
-    """Return categories and vectors of each picture; the model sees only those with a box."""
-    asked = [i for i, (categories, _) in enumerate(chosen) if categories]
+    """Return categories and vectors of each picture; the model encodes those with a box."""
+    boxed = [i for i, (categories, _) in enumerate(chosen) if categories]
     found = [(categories, torch.empty(0, 0)) for categories, _ in chosen]
-    if asked:
-        boxes = [chosen[i][1] for i in asked]
-        encoded = encoder.encode_regions([pictures[i] for i in asked], boxes)
-        for i, vectors in zip(asked, encoded, strict=True):
+    if boxed:
+        boxes = [chosen[i][1] for i in boxed]
+        encoded = encoder.encode_regions([pictures[i] for i in boxed], boxes)
+        for i, vectors in zip(boxed, encoded, strict=True):
             found[i] = (chosen[i][0], vectors.float().cpu())
     return found

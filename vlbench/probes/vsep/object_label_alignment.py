@@ -1,13 +1,13 @@
 """Object-label alignment: does a region fit the word that names it? arXiv:2107.12021, 4.1, 4.2.
 
-`accuracy` is the share of regions that fit their own word best among the words of their image.
-Variants: `accuracy_hungarian` gives each word to one region, `accuracy_no_layer_norm` leaves layer
+`accuracy` is the fraction of regions that fit their own word best among the words of their image.
+`accuracy_hungarian` gives each word to one region, `accuracy_no_layer_norm` leaves layer
 normalisation out (table 1), `accuracy_template` has the word in "A photo of a {label}" in place of
-the caption, and `template_drop` is what that costs (table 3). The paper is silent on the word's
-form: here it is as the data name it, in COCO as the caption does, plurals and capitals too. A
-static encoder (one that gives words the same vectors in any text) has in the prompt the mean over
-all its words, as in the paper: over the label alone nothing could drop. The floor `shuffled_words`
-learned from pairs whose words were shuffled.
+the caption, and `template_drop` is the accuracy lost by that (table 3). The paper does not say
+which form the word has there: here it is as the data name it, in COCO as in the caption, plurals
+and capitals included. A static encoder (one that gives words the same vectors in any text) has in
+the prompt the mean over all words of the prompt, as in the paper: over the label alone nothing
+could drop. The floor `shuffled_words` is a network trained on pairs whose words were shuffled.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from torch import Tensor
 
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.data.records import Data, value_column
-from vlbench.data.words import tokens_at
-from vlbench.digests import source_digest
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.metrics.ranking import TIED
 from vlbench.metrics.statistics import bootstrap_ratio
-from vlbench.nets.vsep import Recipe
+from vlbench.nets.vsep import PAPER_TRAINING, VsepTraining
 from vlbench.probes.vsep.alignment import (
+    TRAIN_AND_TEST,
     Objects,
-    Setting,
+    ObjectSets,
+    Splits,
     assigned_words,
     chosen_words,
     gather,
-    learn,
-    share,
+    region_score,
     similarities,
+    train_on,
 )
-from vlbench.probes.vsep.named_objects import Sides, mean_over
+from vlbench.probes.vsep.named_objects import ALL_BOXES, Boxes, ObjectEncoders, mean_over
 from vlbench.results import Outcome, Score
 
 TEMPLATE = "A photo of a {label}"
@@ -49,26 +49,21 @@ def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
     engine: Engine,
     *,
     regions: Detector | RegionEncoder | None = None,
-    boxes: str = "gold",
-    confidence: float = 0.0,
+    boxes: Boxes = ALL_BOXES,
     objects: Sequence[int] = (2, 3, 4),
-    train: Sequence[str] = ("train",),
-    test: Sequence[str] = ("test",),
-    epochs: int = 200,
-    batch_size: int = 512,
-    seed: int = 0,
+    splits: Splits = TRAIN_AND_TEST,
+    training: VsepTraining = PAPER_TRAINING,
 ) -> Outcome:
-    """Return how often a region fits its own word best, in images of so many objects.
+    """Return how often a region fits its own word best, in images of so many `objects`.
 
-    `regions` is what sees (None: the data's own region vectors); a region encoder is given the
-    gold `boxes` or the data's detected ones. Networks learn on one-object images of the `train`
-    splits and are asked about the others of the `test` splits. Raises TooFewRows where a set of
-    images is empty, CannotDo where the model has no vector for any word.
+    `regions` encodes regions (None: the data have region vectors); a region encoder is given the
+    gold or the detected `boxes` of the data. Networks are trained on images of one object, and
+    tested on the others. Raises TooFewRows where a set of images is empty, CannotDo where the model
+    has no vector for any word.
     """
-    sides = Sides(model, regions, boxes, confidence)
-    return _align(
-        sides, data, engine, Setting(objects, train, test, Recipe(epochs, batch_size, seed))
-    )
+    encoders = ObjectEncoders(model, regions, boxes)
+    sets = gather(encoders, data, engine, objects, splits)
+    return _align(encoders, sets, engine, training)
 
 
 def object_label_alignment_regions(  # noqa: PLR0913 - the YAML fills all but three
@@ -77,47 +72,43 @@ def object_label_alignment_regions(  # noqa: PLR0913 - the YAML fills all but th
     engine: Engine,
     *,
     words: TokenEncoder,
-    boxes: str = "gold",
-    confidence: float = 0.0,
+    boxes: Boxes = ALL_BOXES,
     objects: Sequence[int] = (2, 3, 4),
-    train: Sequence[str] = ("train",),
-    test: Sequence[str] = ("test",),
-    epochs: int = 200,
-    batch_size: int = 512,
-    seed: int = 0,
+    splits: Splits = TRAIN_AND_TEST,
+    training: VsepTraining = PAPER_TRAINING,
 ) -> Outcome:
     """Return the same with the region encoder under test, and a word encoder as companion."""
-    sides = Sides(words, model, boxes, confidence)
-    return _align(
-        sides, data, engine, Setting(objects, train, test, Recipe(epochs, batch_size, seed))
-    )
+    encoders = ObjectEncoders(words, model, boxes)
+    sets = gather(encoders, data, engine, objects, splits)
+    return _align(encoders, sets, engine, training)
 
 
-def _align(sides: Sides, data: Data, engine: Engine, setting: Setting) -> Outcome:
-    sets, recipe = gather(sides, data, engine, setting), setting.recipe
-    net = learn(sets.train, engine, recipe)
-    bare = learn(sets.train, engine, recipe._replace(layer_norm=False))
-    blind = learn(sets.train, engine, recipe, shuffled=True)
-    prompts = template_vectors(sides.words, _labels(sets.tests.values()), engine)
+def _align(
+    encoders: ObjectEncoders, sets: ObjectSets, engine: Engine, training: VsepTraining
+) -> Outcome:
+    net = train_on(sets.train, engine, training)
+    unnormed = train_on(sets.train, engine, training, layer_normed=False)
+    shuffled = train_on(sets.train, engine, training, shuffled=True)
+    prompts = template_vectors(encoders.words, _labels(sets.tests.values()), engine)
     scores: list[Score] = []
     counts = {"ties": 0, "oov_template_images": 0}
     for n, objects in sets.tests.items():
         cosines = similarities(net, objects.regions, objects.words)
         choice = chosen_words(cosines)
-        floor = chosen_words(similarities(blind, objects.regions, objects.words)).credit.mean()
-        plain = chosen_words(similarities(bare, objects.regions, objects.words)).credit
+        floor = chosen_words(similarities(shuffled, objects.regions, objects.words)).credit.mean()
+        plain = chosen_words(similarities(unnormed, objects.regions, objects.words)).credit
         floors = {"shuffled_words": float(floor)}
         scores += [
-            share("accuracy", choice.credit, n, floors, recipe.seed),
-            share("accuracy_hungarian", assigned_words(cosines), n, {}, recipe.seed),
-            share("accuracy_no_layer_norm", plain, n, {}, recipe.seed),
+            region_score("accuracy", choice.credit, n, floors, training.seed),
+            region_score("accuracy_hungarian", assigned_words(cosines), n, {}, training.seed),
+            region_score("accuracy_no_layer_norm", plain, n, {}, training.seed),
         ]
         rows, words = _in_prompts(objects, prompts)
         counts["oov_template_images"] += len(choice.credit) - len(rows)
         credit = chosen_words(similarities(net, objects.regions[rows], words)).credit
-        scores += _template_scores(choice.credit[rows], credit, n, recipe.seed)
+        scores += _template_scores(choice.credit[rows], credit, n, training.seed)
         counts["ties"] += int(choice.tied.sum())
-    return Outcome(scores=scores, counts=sets.counts | counts, notes=[sides.note])
+    return Outcome(scores=scores, counts=sets.counts | counts, notes=[encoders.note])
 
 
 def template_vectors(
@@ -125,11 +116,9 @@ def template_vectors(
 ) -> dict[str, Tensor | None]:
     """Return the vector [W] of each label in the prompt, or None where it has none.
 
-    Of a static encoder it is the mean over all words of the prompt.
+    For a static encoder it is the mean over all words of the prompt.
     """
     start = TEMPLATE.index("{label}")
-    code = [source_digest(mean_over), source_digest(tokens_at)]
-    key = {"what": "labels in a prompt", "model": words, "code": code}
 
     def both(labels: Sequence[str]) -> list[Any]:
         prompts = words.encode_tokens([TEMPLATE.format(label=label) for label in labels])
@@ -143,9 +132,10 @@ def template_vectors(
             for label, prompt, by_itself in zip(labels, prompts, alone, strict=True)
         ]
 
+    key = {"what": "labels in a prompt", "model": words}
     found = engine.map(both, value_column(labels, "text"), key=key)
-    known = [row for row in found if row[0] is not None]
-    static = all(torch.allclose(own, alone, TIED, TIED) for own, _, alone in known)
+    in_both = [row for row in found if row[0] is not None]
+    static = all(torch.allclose(inside, alone, TIED, TIED) for inside, _, alone in in_both)
     vectors = [row[1 if static else 0] if row[0] is not None else None for row in found]
     return dict(zip(labels, vectors, strict=True))
 
@@ -166,11 +156,11 @@ def _in_prompts(objects: Objects, prompts: dict[str, Tensor | None]) -> tuple[li
 
 
 def _template_scores(caption: Tensor, prompt: Tensor, n: int, seed: int) -> list[Score]:
-    """Return the accuracy with prompts, and what it lost of that with captions, paired."""
+    """Return the accuracy with prompts, and its paired difference from that with captions."""
     lost = (caption - prompt).sum(1).numpy()
     drop = bootstrap_ratio(lost, torch.full((len(lost),), n).numpy(), seed=seed)
     return [
-        share("accuracy_template", prompt, n, {}, seed),
+        region_score("accuracy_template", prompt, n, {}, seed),
         Score(
             metric="template_drop",
             at={"objects": n},

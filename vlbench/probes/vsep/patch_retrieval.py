@@ -1,14 +1,13 @@
 """Image patch retrieval within a category: whose word is it? arXiv:2107.12021, section 4.4.
 
-Of the images of two objects, up to 100 with one of a category are drawn; the word of each, in its
-caption, ranks all their regions of that category. IR@k
-(`retrieval`) is how often its own is among the first k:
-the mean over categories, then over draws. `n` is the number of categories, and the standard error
-counts draws and categories as varying. A category with fewer images uses all that it has (the
-counts say how many do), which is in the chance k / images; one with a single image has nothing to
-rank, and is left out. A static encoder, whose words are the same in all captions, can only score
-chance but for the different words of a category (man, woman).
-Regions that fit alike share their ranks.
+Of the images of two objects, up to 100 with one of a category are drawn. The word of each, in its
+caption, ranks the regions of that category of all of them. IR@k (`retrieval`) is how often its own
+region is among the first k: the mean over categories, then over draws. `n` is the number of
+categories; the standard error treats draws and categories as varying. A category with fewer images
+uses all of them (the counts say how many do), which enters the chance k / images; a category with a
+single image has nothing to rank, and is left out. A static encoder, whose words are the same in all
+captions, can only score chance but for the different words of a category (man, woman).
+Tied regions share their ranks.
 """
 
 from __future__ import annotations
@@ -26,24 +25,26 @@ from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
+from vlbench.metrics.ranking import credit_among
 from vlbench.metrics.statistics import mean_of_trials
-from vlbench.nets.vsep import Recipe, Trained, directions
-from vlbench.probes.generalization.zero_shot import credit_among
-from vlbench.probes.vsep.alignment import Objects, Setting, gather, learn
-from vlbench.probes.vsep.named_objects import Sides
+from vlbench.nets.vsep import PAPER_TRAINING, TrainedVsep, VsepTraining, directions
+from vlbench.probes.vsep.alignment import TRAIN_AND_TEST, Objects, Splits, gather, train_on
+from vlbench.probes.vsep.named_objects import ALL_BOXES, Boxes, ObjectEncoders
 from vlbench.results import Outcome, Score
 
-# Images have as many objects as this.
+# The number of objects of a test image.
 OBJECTS = 2
 
 
 class Pools(NamedTuple):
-    """How many images are drawn of a category, how often, and how many first regions count."""
+    """Up to `size` images are drawn of each category, `draws` times; `k` first regions count."""
 
-    pool: int
-    draws: int
-    k: Sequence[int]
-    seed: int
+    k: Sequence[int] = (1, 5)
+    size: int = 100
+    draws: int = 5
+
+
+PAPER_POOLS = Pools()
 
 
 def patch_retrieval(  # noqa: PLR0913 - the YAML fills all but three
@@ -52,25 +53,18 @@ def patch_retrieval(  # noqa: PLR0913 - the YAML fills all but three
     engine: Engine,
     *,
     regions: Detector | RegionEncoder | None = None,
-    boxes: str = "gold",
-    confidence: float = 0.0,
-    k: Sequence[int] = (1, 5),
-    pool: int = 100,
-    draws: int = 5,
-    train: Sequence[str] = ("train",),
-    test: Sequence[str] = ("test",),
-    epochs: int = 200,
-    batch_size: int = 512,
-    seed: int = 0,
+    boxes: Boxes = ALL_BOXES,
+    pools: Pools = PAPER_POOLS,
+    splits: Splits = TRAIN_AND_TEST,
+    training: VsepTraining = PAPER_TRAINING,
 ) -> Outcome:
-    """Return how often a word's own region is among the first k of its category's.
+    """Return how often a word's own region is among the first k of its category.
 
-    The other arguments are those of `object_label_alignment`, whose network this uses. Raises
-    TooFewRows where no category has two images of two objects.
+    The other arguments, and the network, are those of `object_label_alignment`; the seed of the
+    training draws the pools, too. Raises TooFewRows where no category has two images of two
+    objects.
     """
-    sides, recipe = Sides(model, regions, boxes, confidence), Recipe(epochs, batch_size, seed)
-    setting = Setting((OBJECTS,), train, test, recipe)
-    return _retrieve(sides, data, engine, setting, Pools(pool, draws, k, seed))
+    return _retrieve(ObjectEncoders(model, regions, boxes), data, engine, pools, splits, training)
 
 
 def patch_retrieval_regions(  # noqa: PLR0913 - the YAML fills all but three
@@ -79,60 +73,60 @@ def patch_retrieval_regions(  # noqa: PLR0913 - the YAML fills all but three
     engine: Engine,
     *,
     words: TokenEncoder,
-    boxes: str = "gold",
-    confidence: float = 0.0,
-    k: Sequence[int] = (1, 5),
-    pool: int = 100,
-    draws: int = 5,
-    train: Sequence[str] = ("train",),
-    test: Sequence[str] = ("test",),
-    epochs: int = 200,
-    batch_size: int = 512,
-    seed: int = 0,
+    boxes: Boxes = ALL_BOXES,
+    pools: Pools = PAPER_POOLS,
+    splits: Splits = TRAIN_AND_TEST,
+    training: VsepTraining = PAPER_TRAINING,
 ) -> Outcome:
     """Return the same with the region encoder under test, and a word encoder as companion."""
-    sides, recipe = Sides(words, model, boxes, confidence), Recipe(epochs, batch_size, seed)
-    setting = Setting((OBJECTS,), train, test, recipe)
-    return _retrieve(sides, data, engine, setting, Pools(pool, draws, k, seed))
+    return _retrieve(ObjectEncoders(words, model, boxes), data, engine, pools, splits, training)
 
 
-def _retrieve(sides: Sides, data: Data, engine: Engine, setting: Setting, pools: Pools) -> Outcome:
-    if min(pools.pool - 1, pools.draws, *pools.k) < 1:
+def _retrieve(
+    encoders: ObjectEncoders,
+    data: Data,
+    engine: Engine,
+    pools: Pools,
+    splits: Splits,
+    training: VsepTraining,
+) -> Outcome:
+    if min(pools.size - 1, pools.draws, *pools.k) < 1:
         raise ValueError(f"{pools}: wanted a pool of 2 or more, draws and k of 1 or more")
-    sets = gather(sides, data, engine, setting)
-    drawn = draw(sets.tests[OBJECTS], pools)
-    nets = [learn(sets.train, engine, setting.recipe, shuffled=blind) for blind in (False, True)]
-    credit, floor = (retrieve(net, sets.tests[OBJECTS], drawn, pools.k) for net in nets)
+    sets = gather(encoders, data, engine, (OBJECTS,), splits)
+    objects = sets.tests[OBJECTS]
+    drawn = draw(objects, pools, training.seed)
+    nets = [train_on(sets.train, engine, training, shuffled=shuffled) for shuffled in (False, True)]
+    credit, floor = (retrieve(net, objects, drawn, pools.k) for net in nets)
     sizes = [len(rows) for rows in drawn[0]]
     scores = [_score(k, credit[i], floor[i], sizes) for i, k in enumerate(pools.k)]
     counts = {
         "categories": len(sizes),
-        "categories_short": sum(size < pools.pool for size in sizes),
+        "categories_short": sum(size < pools.size for size in sizes),
         "smallest_pool": min(sizes),
     }
-    return Outcome(scores=scores, counts=sets.counts | counts, notes=[sides.note])
+    return Outcome(scores=scores, counts=sets.counts | counts, notes=[encoders.note])
 
 
-def draw(objects: Objects, pools: Pools) -> list[list[Tensor]]:
-    """Return for each draw and each category the objects drawn, numbered through all images."""
+def draw(objects: Objects, pools: Pools, seed: int) -> list[list[Tensor]]:
+    """Return the objects of each draw and each category, numbered through all images."""
     places: dict[str, list[int]] = {}
     for place, name in enumerate(chain(*objects.named)):
         places.setdefault(name.category, []).append(place)
     rows = [np.array(found) for _, found in sorted(places.items()) if len(found) > 1]
     if not rows:
         raise TooFewRows(f"no category has two images of {OBJECTS} objects to tell apart")
-    rng = np.random.default_rng(pools.seed)
+    rng = np.random.default_rng(seed)
     return [
-        [torch.from_numpy(rng.permutation(found)[: pools.pool]) for found in rows]
+        [torch.from_numpy(rng.permutation(found)[: pools.size]) for found in rows]
         for _ in range(pools.draws)
     ]
 
 
 def retrieve(
-    net: Trained, objects: Objects, drawn: Sequence[Sequence[Tensor]], k: Sequence[int]
+    net: TrainedVsep, objects: Objects, drawn: Sequence[Sequence[Tensor]], k: Sequence[int]
 ) -> NDArray[np.float64]:
     """Return IR@k of each draw and category, [k, draws, categories]."""
-    # Only what is drawn is mapped, once.
+    # Each object that is drawn is mapped once.
     used, places = torch.unique(torch.cat([*chain(*drawn)]), return_inverse=True)
     regions = net.directions(objects.regions.flatten(0, 1)[used])
     words = directions(objects.words.flatten(0, 1)[used].double(), layer_normed=net.layer_norm)

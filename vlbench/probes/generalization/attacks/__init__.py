@@ -1,1 +1,1 @@
-"""What attacks are made of: the descent, what it is made on, and how its batches are run."""
+"""Attacks on classifiers: the descent, the classifier under attack, and runs batch by batch."""

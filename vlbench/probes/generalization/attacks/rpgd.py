@@ -1,8 +1,9 @@
 """Random projected gradient descent on images. Madry et al. 2018, arXiv:1706.06083, section 2.1.
 
-foolbox takes the steps: from a random point within epsilon of the image, `steps` times
-`rel_stepsize` x epsilon along the sign of the gradient (linf) or along the gradient at length one
-(l2) of the summed cross-entropy, each time back to within epsilon and into [0, 1].
+foolbox takes the steps. From a random point within epsilon of the image, each of `steps` steps goes
+`rel_stepsize` x epsilon along the gradient of the summed cross-entropy: along its sign (linf), or
+along the gradient scaled to length one (l2). After each step the image is projected back to within
+epsilon and into [0, 1].
 """
 
 from __future__ import annotations
@@ -19,51 +20,66 @@ from torch.nn.functional import cross_entropy
 from vlbench.digests import digest
 from vlbench.metrics.ranking import choose
 
-# foolbox's name for the attack under each norm.
+# foolbox's name of the attack under each norm.
 ATTACKS = {"linf": "LinfPGD", "l2": "L2PGD"}
 GOALS = ("untargeted", "targeted")
 
 Logits = Callable[[Tensor], Tensor]
 
 
+class Descent(NamedTuple):
+    """How images are attacked: the steps, and how many images share a random start.
+
+    With `early_stop`, an image stays where it is first misclassified (or takes the target class).
+    """
+
+    steps: int = 100
+    rel_stepsize: float = 0.025
+    batch_size: int = 10
+    early_stop: bool = False
+
+
+# As in arXiv:2104.08313.
+PAPER_DESCENT = Descent()
+
+
 class Attack(NamedTuple):
-    """An attack: of which norm and size (in units of [0, 1]), to what goal, in which steps."""
+    """An attack under one norm, to one goal, of one size epsilon, in units of [0, 1]."""
 
     norm: str
     goal: str
     epsilon: float
-    steps: int
-    rel_stepsize: float
+    descent: Descent
     seed: int
-    early_stop: bool = False
 
 
 def perturb(logits: Logits, pixels: Tensor, label: Tensor, attack: Attack, number: int) -> Tensor:
     """Return pixels [N, 3, H, W] in [0, 1], moved by at most epsilon.
 
-    Away from classes `label` [N], which are right, or, targeted, towards those wanted. The random
-    start depends on seed, norm, goal, epsilon and `number`, that of the batch, alone; torch's
-    generators are left as they were. With `early_stop`, an image stays where it first falls.
+    They move away from classes `label` [N], the right ones, or, targeted, towards them. The random
+    start depends on seed, norm, goal, epsilon and the batch's `number` alone; torch's generators
+    are left as they were.
     """
     foolbox = _foolbox()
-    made = getattr(foolbox.attacks, ATTACKS[attack.norm])(
-        rel_stepsize=attack.rel_stepsize, steps=attack.steps, random_start=True
+    descent = attack.descent
+    steps = getattr(foolbox.attacks, ATTACKS[attack.norm])(
+        rel_stepsize=descent.rel_stepsize, steps=descent.steps, random_start=True
     )
     with _seeded(pixels.device, attack, number), torch.enable_grad():
-        if attack.early_stop:
-            return _until_fallen(made, logits, pixels, label, attack)
-        net = foolbox.PyTorchModel(Net(logits).eval(), bounds=(0, 1), device=pixels.device)
+        if descent.early_stop:
+            return _until_success(steps, logits, pixels, label, attack)
+        net = foolbox.PyTorchModel(LogitsModule(logits).eval(), bounds=(0, 1), device=pixels.device)
         criterion = {
             "untargeted": foolbox.criteria.Misclassification,
             "targeted": foolbox.criteria.TargetedMisclassification,
         }[attack.goal]
-        _, moved, _ = made(net, pixels, criterion(label), epsilons=attack.epsilon)
+        _, moved, _ = steps(net, pixels, criterion(label), epsilons=attack.epsilon)
     result: Tensor = moved.detach()
     return result
 
 
-class Net(nn.Module):
-    """A function from pixels to logits, as foolbox wants it."""
+class LogitsModule(nn.Module):
+    """A function from pixels to logits as a module, which foolbox asks for."""
 
     def __init__(self, logits: Logits) -> None:
         super().__init__()
@@ -73,12 +89,12 @@ class Net(nn.Module):
 def gradient(logits: Logits, pixels: Tensor, label: Tensor) -> Tensor:
     """Return the gradient of the attacked loss with respect to pixels, [N, 3, H, W].
 
-    Raises ValueError where none reaches the pixels, and where it is not finite.
+    Raises ValueError where no gradient reaches the pixels, and where it is not finite.
     """
     with torch.enable_grad():
         moving = pixels.clone().requires_grad_()
         loss = cross_entropy(logits(moving), label, reduction="sum")
-        found = _slope(loss, moving) if loss.requires_grad else None
+        found = _gradient_of(loss, moving) if loss.requires_grad else None
     if found is None:
         raise ValueError(
             "no gradient reaches the pixels: the logits do not depend on them in a way that "
@@ -89,41 +105,43 @@ def gradient(logits: Logits, pixels: Tensor, label: Tensor) -> Tensor:
     return found
 
 
-def _slope(loss: Tensor, moving: Tensor) -> Tensor | None:
+def _gradient_of(loss: Tensor, moving: Tensor) -> Tensor | None:
     return torch.autograd.grad(loss, moving, allow_unused=True)[0]
 
 
-def _until_fallen(
-    made: Any, logits: Logits, pixels: Tensor, label: Tensor, attack: Attack
+def _until_success(
+    steps: Any, logits: Logits, pixels: Tensor, label: Tensor, attack: Attack
 ) -> Tensor:
-    """Return where each image is when it first falls, or after the last step.
+    """Return each image where the attack first succeeds on it, or after the last step.
 
-    The steps are foolbox's own; images that have fallen, without a tie, take no further part.
+    The steps are foolbox's own. Images on which the attack has succeeded, without a tie, take no
+    further part.
     """
     from eagerpy.astensor import astensor  # noqa: PLC0415 - as late as foolbox, which needs it
 
-    sign, fallen_at = (1.0, 0.0) if attack.goal == "untargeted" else (-1.0, 1.0)
-    moved: Tensor = made.get_random_start(astensor(pixels), attack.epsilon).raw.clamp(0, 1)
-    standing = torch.arange(len(pixels), device=pixels.device)
-    for _ in range(attack.steps):
-        x = moved[standing].requires_grad_()
+    sign, successful = (1.0, 0.0) if attack.goal == "untargeted" else (-1.0, 1.0)
+    size = attack.descent.rel_stepsize * attack.epsilon
+    moved: Tensor = steps.get_random_start(astensor(pixels), attack.epsilon).raw.clamp(0, 1)
+    active = torch.arange(len(pixels), device=pixels.device)
+    for _ in range(attack.descent.steps):
+        x = moved[active].requires_grad_()
         scores = logits(x)
-        loss = cross_entropy(scores, label[standing], reduction="sum")
-        slope = astensor(torch.autograd.grad(loss, x)[0])
-        stands = choose(scores.detach(), label[standing]).credit != fallen_at
-        along = made.normalize(slope, x=astensor(x.detach()), bounds=(0, 1)).raw
-        x = x.detach() + sign * attack.rel_stepsize * attack.epsilon * along
-        x = made.project(astensor(x), astensor(pixels[standing]), attack.epsilon).raw.clamp(0, 1)
-        standing, x = standing[stands], x[stands]
-        moved[standing] = x
-        if not len(standing):
+        loss = cross_entropy(scores, label[active], reduction="sum")
+        found = astensor(torch.autograd.grad(loss, x)[0])
+        go_on = choose(scores.detach(), label[active]).credit != successful
+        direction = steps.normalize(found, x=astensor(x.detach()), bounds=(0, 1)).raw
+        x = x.detach() + sign * size * direction
+        x = steps.project(astensor(x), astensor(pixels[active]), attack.epsilon).raw.clamp(0, 1)
+        active, x = active[go_on], x[go_on]
+        moved[active] = x
+        if not len(active):
             break
     return moved
 
 
 @contextmanager
 def _seeded(device: torch.device, attack: Attack, number: int) -> Iterator[None]:
-    """Seed torch's generators for one call, and put them back."""
+    """Seed torch's generators for one call, and restore them."""
     parts = [attack.seed, attack.norm, attack.goal, float(attack.epsilon), number]
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(int(digest(parts).removeprefix("sha256:")[:15], 16))
@@ -132,7 +150,7 @@ def _seeded(device: torch.device, attack: Attack, number: int) -> Iterator[None]
 
 def _foolbox() -> Any:
     with warnings.catch_warnings():
-        # It asks SciPy for something by an old name.
+        # It imports a SciPy function by a deprecated name.
         warnings.simplefilter("ignore", DeprecationWarning)
         import foolbox  # noqa: PLC0415 - planning a run must not wait for it
     return foolbox

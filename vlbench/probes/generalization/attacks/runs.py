@@ -1,10 +1,9 @@
-"""Attacks run batch by batch, so that a killed run goes on and processes share the work."""
+"""Attacks run batch by batch, so that a killed run resumes and processes share the work."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import NamedTuple
 
 import torch
@@ -12,14 +11,14 @@ from torch import Tensor
 
 from vlbench.capabilities import Classifier, ImageEncoder
 from vlbench.data.records import Column
-from vlbench.digests import digest, source_digest
+from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.probes.generalization.attacks.rpgd import Attack, perturb
 from vlbench.probes.generalization.attacks.victims import Victim
 
 
 class Batch(NamedTuple):
-    """Images that are attacked together, by their place among the images drawn."""
+    """Images that are attacked together, numbered in the order drawn, and their classes."""
 
     number: int
     images: Column
@@ -27,10 +26,10 @@ class Batch(NamedTuple):
     target: Tensor
 
 
-class Seen(NamedTuple):
-    """What a classifier's choices earn on N images, float64 [N], and which were tied, bool [N].
+class Predictions(NamedTuple):
+    """Credit of a classifier's choices on N images, float64 [N], and which were tied, bool [N].
 
-    `right` is the credit where the right class is wanted, `target` where the target is.
+    `right` is the credit where the right class is correct, `target` where the target class is.
     """
 
     right: Tensor
@@ -39,50 +38,47 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Work:
-    """Attacks that are run batch by batch: each is stored as soon as it is done."""
+class AttackRun:
+    """Attacks on the same batches; the result of a batch is stored as soon as it is known."""
 
     model: Classifier | ImageEncoder
     victim: Victim
     batches: Sequence[Batch]
     engine: Engine
 
-    def run(self, attack: Attack | None) -> Seen:
-        """Return what the classifier sees after an attack; None: of the images as they are."""
+    def predictions(self, attack: Attack | None) -> Predictions:
+        """Return the predictions after an attack, or, without one, on the images as they are."""
 
         def attacked(batches: Sequence[Batch]) -> list[Tensor]:
             return [self._one(batch, attack) for batch in batches]
 
         if attack:
             attacked.__name__ = f"{attack.norm} {attack.goal} {attack.epsilon:g}"
-        code = [source_digest(perturb), source_digest(Victim)]
-        libraries = {name: version(name) for name in ("eagerpy", "foolbox", "torch")}
         key = {
+            "what": "attack",
             "model": self.model,
             "head": self.victim.head,
             "attack": attack and attack._asdict(),
-            "code": code,
-            "libraries": libraries,
             "device": self.engine.device.type,
         }
-        known = [[b.number, b.images.key, b.images.rows, b.right, b.target] for b in self.batches]
-        column = Column(digest(known), "value", self.batches, range(len(self.batches)))
+        content = [[b.number, b.images.key, b.images.rows, b.right, b.target] for b in self.batches]
+        column = Column(digest(content), "value", self.batches, range(len(self.batches)))
         parts = self.engine.map(attacked, column, key=key, one_by_one=True)
         right, target, tied = torch.cat(parts, dim=1)
-        return Seen(right, target, tied.bool())
+        return Predictions(right, target, tied.bool())
 
     def _one(self, batch: Batch, attack: Attack | None) -> Tensor:
         """Return the credit of the right class and of the target, and ties, float64 [3, N]."""
         pixels = pixels_of(self.model, batch, self.engine)
         right, target = (label.to(self.engine.device) for label in (batch.right, batch.target))
         if attack:
-            aim = right if attack.goal == "untargeted" else target
-            pixels = perturb(self.victim.logits, pixels, aim, attack, batch.number)
+            label = right if attack.goal == "untargeted" else target
+            pixels = perturb(self.victim.logits, pixels, label, attack, batch.number)
         for_right, for_target = self.victim.choices(pixels, right, target)
         rows = [for_right.credit, for_target.credit, for_right.tied.double()]
         return torch.stack(rows).cpu()
 
 
 def pixels_of(model: Classifier | ImageEncoder, batch: Batch, engine: Engine) -> Tensor:
-    """Return float32 [N, 3, H, W] in [0, 1], where the engine computes."""
+    """Return float32 [N, 3, H, W] in [0, 1], on the engine's device."""
     return torch.stack([model.preprocess(image) for image in batch.images]).to(engine.device)

@@ -1,8 +1,9 @@
-"""What an attack is made on: a model's own classifier, or a linear head trained on its features.
+"""The classifier under attack: a model's own, or a linear head trained on its features.
 
-A model's own classifier is taken where its classes are the data's: as many logits as classes, and,
-where both have names in letters, at least one class that shares a word with the data's class at
-the same place. One with other classes is not attacked, and gets no head in its stead.
+A model's own classifier is attacked where its classes are those of the data: as many logits as
+classes, and, where both have names in letters, at least one class that shares a word with the
+data's class of the same number. A classifier of other classes is not attacked, nor replaced by a
+head.
 """
 
 from __future__ import annotations
@@ -18,18 +19,16 @@ from vlbench.capabilities import Classifier, ImageEncoder
 from vlbench.data.records import Data, labels
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo
+from vlbench.metrics.features import all_equal
 from vlbench.metrics.ranking import Choice, choose
-from vlbench.probes.generalization.transfer import (
-    Recipe,
-    alike,
-    blank,
-    fit_once,
-    judge,
-    refuse_unseen,
+from vlbench.nets.linear import (
+    PAPER_TRAINING,
+    LinearProbe,
+    classify,
+    require_train_images,
+    train_linear_probe_once,
+    zero_probe,
 )
-
-# How the transfer probe's tasks train.
-EPOCHS, BATCH_SIZE, LEARNING_RATE, WEIGHT_DECAY = 20, 60, 1e-3, 5e-4
 
 OWN_NOTE = "the model's own classifier is attacked"
 HEAD_NOTE = (
@@ -40,10 +39,10 @@ HEAD_NOTE = (
 
 @dataclass(frozen=True, eq=False)
 class Victim:
-    """A differentiable classifier: logits, or features [N, D] that `head` makes logits of."""
+    """A differentiable classifier: `encode` returns logits, or features [N, D] for the `head`."""
 
     encode: Callable[[Tensor], Tensor]
-    head: dict[str, Tensor] | None
+    head: LinearProbe | None
     note: str
 
     def logits(self, pixels: Tensor) -> Tensor:
@@ -51,13 +50,13 @@ class Victim:
         out = self.encode(pixels).float()
         return torch.addmm(self.head["bias"], out, self.head["weight"].T) if self.head else out
 
-    def choices(self, pixels: Tensor, *wanted: Tensor) -> list[Choice]:
-        """Return, for each of some `wanted` classes [N], what the classifier's choice earns."""
+    def choices(self, pixels: Tensor, *labels: Tensor) -> list[Choice]:
+        """Return the classifier's choices, judged by each of several labels [N]."""
         with torch.no_grad():
             out = self.encode(pixels).float()
         if self.head:
-            return [judge(self.head, out, label) for label in wanted]
-        return [choose(out, label) for label in wanted]
+            return [classify(self.head, out, label) for label in labels]
+        return [choose(out, label) for label in labels]
 
 
 def find_victim(
@@ -67,7 +66,7 @@ def find_victim(
 
     `sample` are pixels to try it on. Raises CannotDo where the model's classes are not the data's,
     and where there is neither a classifier nor anything to train one from; ValueError for logits
-    that are not [N, C]; TooFewRows for a class that a head would have no train image of.
+    that are not [N, C]; TooFewRows for a class without a train image for the head.
     """
     reason = ""
     if isinstance(model, Classifier):
@@ -88,17 +87,20 @@ def find_victim(
 
 
 def _trained(model: ImageEncoder, data: Data, engine: Engine, seed: int) -> Victim:
-    """Return a head trained as the transfer probe does; features all alike give a blank one."""
+    """Return a head trained as in the transfer probe; it is zero where all features are equal."""
     train = data.splits["train"]
     label = torch.from_numpy(labels(train))
-    refuse_unseen(label, torch.from_numpy(labels(data.splits["test"])), data.classes)
-    known = engine.features(model.encode_images, train["image"])
-    size = (len(data.classes), known.shape[1])
-    recipe = Recipe(BATCH_SIZE, LEARNING_RATE, WEIGHT_DECAY, seed)
-    head = blank(*size) if alike(known) else fit_once(engine, known, label, size, EPOCHS, recipe)
-    note = HEAD_NOTE.format(len(label), EPOCHS, LEARNING_RATE, WEIGHT_DECAY, BATCH_SIZE)
-    there = {name: value.to(engine.device) for name, value in head.items()}
-    return Victim(model.encode_images, there, note)
+    require_train_images(label, torch.from_numpy(labels(data.splits["test"])), data.classes)
+    features = engine.features(model.encode_images, train["image"])
+    size, training = (len(data.classes), features.shape[1]), PAPER_TRAINING._replace(seed=seed)
+    if all_equal(features):
+        head = zero_probe(*size)
+    else:
+        head = train_linear_probe_once(engine, features, label, size, training)
+    epochs, batch_size, learning_rate, weight_decay, _ = training
+    note = HEAD_NOTE.format(len(label), epochs, learning_rate, weight_decay, batch_size)
+    on_device = {name: value.to(engine.device) for name, value in head.items()}
+    return Victim(model.encode_images, on_device, note)
 
 
 def _refuse_other_classes(model: Classifier, logits: Tensor, classes: Sequence[str]) -> None:
@@ -109,11 +111,11 @@ def _refuse_other_classes(model: Classifier, logits: Tensor, classes: Sequence[s
         raise CannotDo(f"the model's own classifier has {count} classes, the data {len(classes)}")
     try:
         names = model.class_names()
-    except CannotDo:  # a checkpoint whose names nobody knows: their number has to do
+    except CannotDo:  # the checkpoint's names are unknown, so only their number is compared
         return
     pairs = [(_words(a), _words(b)) for a, b in zip(names, classes, strict=False)]
-    told = [(a, b) for a, b in pairs if a and b]
-    if told and not any(a & b for a, b in told):
+    in_letters = [(a, b) for a, b in pairs if a and b]
+    if in_letters and not any(a & b for a, b in in_letters):
         first = f"its first is '{names[0]}', the data's '{classes[0]}'"
         raise CannotDo(f"the classes of the model's own classifier are not the data's: {first}")
 

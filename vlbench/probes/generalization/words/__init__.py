@@ -1,1 +1,1 @@
-"""Vectors of words: of classes, around what a model sees, and learnt from a corpus."""
+"""Word vectors: of class names, of visual words, trained on a corpus, and their evaluation."""

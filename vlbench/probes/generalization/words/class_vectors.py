@@ -1,4 +1,4 @@
-"""Where a language model puts the names of classes."""
+"""Vectors of class names from a language model."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ def class_vectors(
 ) -> Tensor:
     """Return the vector of each name's first token in a prompt, or of the prompt, float32 [K, D].
 
-    The prompt, for a model that is asked for whole texts. Raises CannotDo for a name without a
-    token that has a vector.
+    It is the vector of the prompt where the model encodes whole texts. Raises CannotDo for a name
+    of which no token has a vector.
     """
-    before, hole, _ = prompt.partition("{}")
-    if not hole:
+    before, place, _ = prompt.partition("{}")
+    if not place:
         raise ValueError(f"prompt '{prompt}' has no {{}} for the class's name")
     texts = value_column([prompt.replace("{}", name) for name in names], "text")
-    if is_asked_whole(words):
+    if encodes_whole_texts(words):
         return engine.features(words.encode_texts, texts)
     assert isinstance(words, TokenEncoder)
 
-    def first_tokens(batch: Sequence[str], of: Sequence[str]) -> list[Tensor]:
+    def first_tokens(batch: Sequence[str], batch_names: Sequence[str]) -> list[Tensor]:
         encoded = words.encode_tokens(batch)
         return [
             tokens.vectors[_first(tokens.spans, len(before), name)].float().cpu()
-            for name, tokens in zip(of, encoded, strict=True)
+            for name, tokens in zip(batch_names, encoded, strict=True)
         ]
 
     return torch.stack(engine.map(first_tokens, texts, value_column(names, "text")))
 
 
-def is_asked_whole(model: TokenEncoder | TextEncoder) -> TypeGuard[TextEncoder]:
-    """Return whether a model is asked for whole texts, and not for the vectors of their tokens.
+def encodes_whole_texts(model: TokenEncoder | TextEncoder) -> TypeGuard[TextEncoder]:
+    """Return whether a model gives the vectors of whole texts here, and not of their tokens.
 
-    One that compares texts with images, as CLIP does, has its meaning in the whole text.
+    A model that compares texts with images, as CLIP does, is trained on whole texts.
     """
     return isinstance(model, DualEncoder) or not isinstance(model, TokenEncoder)
 
 
 def _first(spans: Sequence[tuple[int, int]], start: int, name: str) -> int:
-    """Return the first of the tokens at `spans` that a name has which begins at `start`."""
+    """Return the number of the first token, by its span, of a name that begins at `start`."""
     inside = tokens_at(spans, start, start + len(name))
     if not inside:
         raise CannotDo(f"the word encoder has no vector for the class '{name}'")

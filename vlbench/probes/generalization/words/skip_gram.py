@@ -1,4 +1,7 @@
-"""Skip-gram with negative sampling, some of whose vectors are held (gensim's Word2Vec)."""
+"""Skip-gram with negative sampling, some of whose vectors are frozen (gensim's Word2Vec).
+
+Mikolov et al. 2013, arXiv:1310.4546.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -18,27 +20,30 @@ from vlbench.data.records import Column
 from vlbench.engine import Engine
 from vlbench.errors import DataError
 
-# gensim passes over what a text has beyond so many words: longer ones come in pieces.
+# gensim ignores the words of a text beyond this number, so longer texts are split.
 PIECE = 10_000
 
 # The learning rate at the end of training, gensim's own.
 LAST_RATE = 0.0001
 
 
-class Recipe(NamedTuple):
-    """How word vectors are trained."""
+class SkipGram(NamedTuple):
+    """The settings of gensim's Word2Vec; several workers are faster, but not repeatable."""
 
-    vector_size: int
-    epochs: int
-    window: int
-    negative: int
-    learning_rate: float
-    workers: int
-    seed: int
+    vector_size: int = 300
+    epochs: int = 5
+    window: int = 5
+    negative: int = 5
+    learning_rate: float = 0.025
+    workers: int = 1
+
+
+# gensim's defaults, with the vectors of arXiv:2104.08313.
+DEFAULT_SKIP_GRAM = SkipGram()
 
 
 class Vocabulary(NamedTuple):
-    """Words with how often each occurs; of how many documents, pieces of these, and words."""
+    """Words and their counts, and the numbers of documents, pieces and tokens of the corpus."""
 
     words: list[str]
     counts: list[int]
@@ -47,12 +52,19 @@ class Vocabulary(NamedTuple):
     tokens: int
 
 
+class Frozen(NamedTuple):
+    """Words whose vectors float32 [H, D] do not change in training."""
+
+    words: Sequence[str]
+    vectors: Tensor
+
+
 @dataclass(frozen=True)
 class Pieces:
-    """The first `taken` documents of a corpus as lists of words, read anew each time."""
+    """The first `n_documents` of a corpus as lists of at most 10,000 words, read anew each time."""
 
     corpus: Iterable[str]
-    taken: int
+    n_documents: int
     engine: Engine
     what: str
 
@@ -60,23 +72,26 @@ class Pieces:
         """Yield pieces of at most 10,000 words."""
         from gensim.utils import simple_preprocess  # noqa: PLC0415 - half a second, for one probe
 
-        for text in self.engine.watched(self.what, islice(self.corpus, self.taken), self.taken):
+        documents = islice(self.corpus, self.n_documents)
+        for text in self.engine.watched(self.what, documents, self.n_documents):
             words = simple_preprocess(text)
             for start in range(0, len(words), PIECE):
                 yield words[start : start + PIECE]
 
 
 def read_vocabulary(
-    engine: Engine, documents: Column, held: Sequence[str], size: int, share: float
+    engine: Engine, documents: Column, visual_words: Sequence[str], size: int, fraction: float
 ) -> Vocabulary:
-    """Return the most frequent words of a corpus, then those to be held that are not among them.
+    """Return the `size` most frequent words of a corpus, then the visual words not among them.
 
-    A word to be held that never occurs counts 0. `share` is how much of the documents is read, from
-    the first on. Raises DataError for a corpus without words, and where none of those occurs.
+    A visual word that never occurs has the count 0. The first `fraction` of the documents is read.
+    Raises DataError for a corpus without words, and for one without any visual word.
     """
-    key = {"what": "vocabulary", "corpus": documents.key, "gensim": version("gensim")}
-    setting = {"held": list(held), "size": size, "share": share}
-    found = engine.once(key | setting, lambda: list(_count(engine, documents, held, size, share)))
+    key = {"what": "vocabulary", "corpus": documents.key, "size": size, "fraction": fraction}
+    found = engine.once(
+        key | {"visual words": list(visual_words)},
+        lambda: list(_count(engine, documents, visual_words, size, fraction)),
+    )
     return Vocabulary(*found)
 
 
@@ -84,88 +99,92 @@ def word_vectors(
     engine: Engine,
     documents: Column,
     vocabulary: Vocabulary,
-    recipe: Recipe,
-    held: Sequence[str] = (),
-    places: Tensor | None = None,
+    settings: SkipGram,
+    seed: int,
+    frozen: Frozen | None = None,
 ) -> Tensor:
-    """Return vectors float32 [V, D] trained on a corpus, those of `held` words at `places` [H, D].
+    """Return vectors float32 [V, D] trained on a corpus, those of `frozen` words as given.
 
-    The counts say how often each word is drawn and left out: they need not be the corpus's own.
-    Several workers are quicker, but the vectors then differ from run to run.
+    The counts of the vocabulary say how often a word is drawn as a negative sample, or left out:
+    they need not be those of the corpus.
     """
-    key = {"what": "skip-gram", "corpus": documents.key, "gensim": version("gensim")}
-    setting = vocabulary._asdict() | recipe._asdict() | {"held": list(held), "places": places}
-    what = "skip-gram, held" if held else "skip-gram"
+    key = {"what": "skip-gram", "corpus": documents.key, "seed": seed}
+    key |= vocabulary._asdict() | settings._asdict()
+    key["frozen"] = frozen and [list(frozen.words), frozen.vectors]
+    what = "skip-gram, frozen words" if frozen else "skip-gram"
     pieces = Pieces(documents[0], vocabulary.documents, engine, what)
-    found: Tensor = engine.once(
-        key | setting, lambda: train(pieces, vocabulary, recipe, held, places)
-    )
+    found: Tensor = engine.once(key, lambda: train(pieces, vocabulary, settings, seed, frozen))
     return found
 
 
 def train(
     pieces: Iterable[list[str]],
     vocabulary: Vocabulary,
-    recipe: Recipe,
-    held: Sequence[str] = (),
-    places: Tensor | None = None,
+    settings: SkipGram,
+    seed: int,
+    frozen: Frozen | None,
 ) -> Tensor:
-    """Return the vectors of `word_vectors`, without a store."""
-    model = untrained(vocabulary, recipe)
-    rows = [model.wv.key_to_index[word] for word in held]
-    if places is not None:
-        model.wv.vectors[rows] = places.numpy()
-    # In float64, or shorter than the vocabulary, it would hold others: gensim checks neither.
+    """Return the vectors of `word_vectors`, trained anew."""
+    model = untrained(vocabulary, settings, seed)
+    words = list(frozen.words) if frozen else []
+    rows = [model.wv.key_to_index[word] for word in words]
+    if frozen:
+        model.wv.vectors[rows] = frozen.vectors.numpy()
+    # gensim would freeze other words if this were float64, or shorter than the vocabulary: it
+    # checks neither.
     model.wv.vectors_lockf = np.ones(len(model.wv), dtype=np.float32)
     model.wv.vectors_lockf[rows] = 0
     before = model.wv.vectors[rows]
-    model.train(pieces, total_examples=vocabulary.pieces, epochs=recipe.epochs)
-    refuse_moved(before, model.wv.vectors[rows], held)
+    model.train(pieces, total_examples=vocabulary.pieces, epochs=settings.epochs)
+    require_unmoved(before, model.wv.vectors[rows], words)
     return torch.from_numpy(model.wv[vocabulary.words])
 
 
-def untrained(vocabulary: Vocabulary, recipe: Recipe) -> Any:
-    """Return gensim's model with the vectors that it draws."""
+def untrained(vocabulary: Vocabulary, settings: SkipGram, seed: int) -> Any:
+    """Return gensim's model with its initial vectors."""
     from gensim.models import Word2Vec  # noqa: PLC0415 - half a second, for one probe
 
     model = Word2Vec(
         sg=1,
-        vector_size=recipe.vector_size,
-        window=recipe.window,
-        negative=recipe.negative,
+        vector_size=settings.vector_size,
+        window=settings.window,
+        negative=settings.negative,
         ns_exponent=0.75,
-        alpha=recipe.learning_rate,
-        min_alpha=min(LAST_RATE, recipe.learning_rate),
+        alpha=settings.learning_rate,
+        min_alpha=min(LAST_RATE, settings.learning_rate),
         min_count=1,
-        workers=recipe.workers,
-        seed=recipe.seed,
+        workers=settings.workers,
+        seed=seed,
     )
     model.build_vocab_from_freq(dict(zip(vocabulary.words, vocabulary.counts, strict=True)))
     return model
 
 
-def refuse_moved(before: Any, after: Any, words: Sequence[str]) -> None:
-    """Raise RuntimeError where a row of [N, D] is not the same to the last bit."""
+def require_unmoved(before: Any, after: Any, words: Sequence[str]) -> None:
+    """Raise RuntimeError where a row of [N, D] differs in any bit."""
     moved = (before != after).any(1).nonzero()[0]
     if len(moved):
-        raise RuntimeError(f"the vector of '{words[moved[0]]}' was to be held, and moved")
+        raise RuntimeError(f"the vector of '{words[moved[0]]}' was to be frozen, and moved")
 
 
 def _count(
-    engine: Engine, documents: Column, held: Sequence[str], size: int, share: float
+    engine: Engine, documents: Column, visual_words: Sequence[str], size: int, fraction: float
 ) -> Vocabulary:
     corpus = documents[0]
-    taken = math.ceil(share * sum(1 for _ in corpus))
+    n_documents = math.ceil(fraction * sum(1 for _ in corpus))
     counts: Counter[str] = Counter()
     n_pieces = 0
-    for words in Pieces(corpus, taken, engine, "words of the corpus"):
+    for words in Pieces(corpus, n_documents, engine, "words of the corpus"):
         counts.update(words)
         n_pieces += 1
     if not counts:
-        raise DataError(f"the corpus has no words, in {taken} documents")
-    if not any(word in counts for word in held):
-        some = ", ".join(held[:3])
-        raise DataError(f"none of the {len(held)} visual words ({some}, ...) is in the corpus")
-    frequent = dict.fromkeys([word for word, _ in counts.most_common(size)] + list(held))
-    found = [counts[word] for word in frequent]
-    return Vocabulary(list(frequent), found, taken, n_pieces, counts.total())
+        raise DataError(f"the corpus has no words, in {n_documents} documents")
+    if not any(word in counts for word in visual_words):
+        some = ", ".join(visual_words[:3])
+        raise DataError(
+            f"none of the {len(visual_words)} visual words ({some}, ...) is in the corpus"
+        )
+    frequent = [word for word, _ in counts.most_common(size)]
+    words = list(dict.fromkeys([*frequent, *visual_words]))
+    found = [counts[word] for word in words]
+    return Vocabulary(words, found, n_documents, n_pieces, counts.total())

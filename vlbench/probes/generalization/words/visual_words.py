@@ -1,4 +1,7 @@
-"""Words at the place where a model sees what they name: means of features, reduced by PCA."""
+"""Visual words: the vector of a word is the mean of its images' features, reduced by PCA.
+
+arXiv:2104.08313, section 5. Departure: features are normalised before PCA.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +14,24 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vlbench.errors import CannotDo, TooFewRows
-from vlbench.metrics.ranking import Choice, choose
-from vlbench.probes.generalization.transfer import alike
+from vlbench.metrics.features import all_equal
+from vlbench.metrics.ranking import Choice, choose, join_choices
 
-# Rows in float64 at a time, and scores held at a time.
+# Rows converted to float64, or compared with words, at a time.
 BLOCK = 4096
 
 
-class Axes(NamedTuple):
-    """A reduction by PCA: the mean [D], and the directions of most variance [D, d]; float64."""
+class Components(NamedTuple):
+    """A PCA: the mean [D], and the directions of most variance [D, d]; float64."""
 
     mean: Tensor
     directions: Tensor
 
 
-class Seen(NamedTuple):
-    """Words with vectors float32 [W, d], and what has one of them: images float32 [N, d].
+class VisualWords(NamedTuple):
+    """Words with vectors float32 [W, d], and the reduced features float32 [N, d] of their images.
 
-    `label` [N] is an image's class, `right` [N] the number of its word.
+    `label` [N] is the class of an image, `right` [N] the number of its word.
     """
 
     words: list[str]
@@ -38,52 +41,56 @@ class Seen(NamedTuple):
     right: Tensor
 
 
-def see(
+def visual_words(
     features: Tensor,
     label: Tensor,
     word: Sequence[str],
     *,
     size: int,
     fitted_on: Literal["images", "classes"] = "images",
-) -> Seen:
-    """Return where the words of images stand that have features [N, D], a label [N] and a word.
+) -> VisualWords:
+    """Return the visual words of images with features [N, D], a label [N] and a word each.
 
-    A word's vector is the mean of its classes' means; an image whose word is "" counts for PCA
-    alone. Raises TooFewRows for fewer than two words, or for fewer images or words than dimensions,
-    and CannotDo where the features have fewer.
+    A word's vector is the mean of its classes' means, in `size` dimensions. An image whose word is
+    "" counts for PCA alone. Raises TooFewRows for fewer than two words, or for fewer images or
+    classes than dimensions, and CannotDo for features of fewer dimensions.
     """
     words = sorted(set(word) - {""})
     if len(words) < 2:
         raise TooFewRows(f"the images have {len(words)} visual words; 2 or more are wanted")
     named = torch.tensor([bool(one) for one in word])
     right = torch.from_numpy(np.searchsorted(words, [one for one in word if one]))
-    # What is left of features that are all the same is nothing, not its rounding.
-    same = alike(features)
-    unit = torch.zeros_like(features) if same else normalize(features.double(), dim=1).float()
+    # PCA of equal features would be PCA of their rounding.
+    equal = all_equal(features)
+    unit = torch.zeros_like(features) if equal else normalize(features.double(), dim=1).float()
     points = unit if fitted_on == "images" else _means(unit[named], label[named], right)
-    images = _reduced(unit[named], _axes(points, size, fitted_on))
-    return Seen(words, _means(images, label[named], right).float(), images, label[named], right)
+    images = _reduced(unit[named], _components(points, size, fitted_on))
+    return VisualWords(
+        words, _means(images, label[named], right).float(), images, label[named], right
+    )
 
 
-def tell(images: Tensor, vectors: Tensor, right: Tensor) -> Choice:
+def nearest_words(images: Tensor, vectors: Tensor, right: Tensor) -> Choice:
     """Return the choice of the word with the highest cosine for each of [N, d] images."""
-    nearest, ones = normalize(vectors, dim=1), torch.ones(BLOCK)
-    choices = [
-        choose(normalize(x, dim=1) @ nearest.T, y, scale=ones[: len(x)])
-        for x, y in zip(torch.split(images, BLOCK), torch.split(right, BLOCK), strict=True)
-    ]
-    return Choice(torch.cat([c.credit for c in choices]), torch.cat([c.tied for c in choices]))
+    directions, ones = normalize(vectors, dim=1), torch.ones(BLOCK)
+    return join_choices(
+        [
+            choose(normalize(x, dim=1) @ directions.T, y, scale=ones[: len(x)])
+            for x, y in zip(torch.split(images, BLOCK), torch.split(right, BLOCK), strict=True)
+        ]
+    )
 
 
-def tell_dealt(seen: Seen, seed: int) -> Choice:
-    """Return the choices of `tell` if the images had been dealt out among the labels."""
-    order = torch.randperm(len(seen.images), generator=torch.Generator().manual_seed(seed))
-    dealt = seen.images[order]
-    return tell(dealt, _means(dealt, seen.label, seen.right).float(), seen.right)
+def nearest_words_of_shuffled_labels(visual: VisualWords, seed: int) -> Choice:
+    """Return the choices of `nearest_words` if the labels of the images had been shuffled."""
+    order = torch.randperm(len(visual.images), generator=torch.Generator().manual_seed(seed))
+    images = visual.images[order]
+    vectors = _means(images, visual.label, visual.right).float()
+    return nearest_words(images, vectors, visual.right)
 
 
 def _means(features: Tensor, label: Tensor, word: Tensor) -> Tensor:
-    """Return the mean of each word's class means, float64 [W, D]."""
+    """Return the mean over each word's classes of the class means, float64 [W, D]."""
     classes, places = np.unique(label.numpy(), return_inverse=True)
     place = torch.from_numpy(places)
     of_class = torch.empty(len(classes), dtype=torch.int64).index_copy_(0, place, word)
@@ -96,8 +103,8 @@ def _means(features: Tensor, label: Tensor, word: Tensor) -> Tensor:
     return totals.index_add_(0, of_class, means) / of_class.bincount().unsqueeze(1)
 
 
-def _axes(points: Tensor, size: int, what: str) -> Axes:
-    """Return the PCA of [N, D] points: of their covariance, or of few points by themselves."""
+def _components(points: Tensor, size: int, what: str) -> Components:
+    """Return the PCA of [N, D] points: by their covariance, or, for few points, by an SVD."""
     n, width = points.shape
     if width < size:
         raise CannotDo(f"features of {width} dimensions cannot be reduced to {size}")
@@ -106,14 +113,16 @@ def _axes(points: Tensor, size: int, what: str) -> Axes:
     mean = torch.stack([x.double().sum(0) for x in torch.split(points, BLOCK)]).sum(0) / n
     if n <= width:
         _, _, rows = torch.linalg.svd(points.double() - mean, full_matrices=False)
-        return Axes(mean, rows[:size].T)
+        return Components(mean, rows[:size].T)
     covariance = torch.zeros(width, width, dtype=torch.float64)
     for x in torch.split(points, BLOCK):
         centred = x.double() - mean
         covariance += centred.T @ centred
-    return Axes(mean, torch.linalg.eigh(covariance).eigenvectors[:, -size:].flip(1))
+    return Components(mean, torch.linalg.eigh(covariance).eigenvectors[:, -size:].flip(1))
 
 
-def _reduced(points: Tensor, axes: Axes) -> Tensor:
-    parts = [(x.double() - axes.mean) @ axes.directions for x in torch.split(points, BLOCK)]
+def _reduced(points: Tensor, components: Components) -> Tensor:
+    parts = [
+        (x.double() - components.mean) @ components.directions for x in torch.split(points, BLOCK)
+    ]
     return torch.cat(parts).float()

@@ -1,0 +1,100 @@
+import pytest
+import torch
+import transformers
+from tiny_joint import CPU, TINY, WORDS, write_words
+from tokenizers import ByteLevelBPETokenizer
+
+from vlbench.adapter_kit.text import TextReader, token_span, token_vectors
+from vlbench.errors import CannotDo
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("words")
+    transformers.BertConfig(**TINY).save_pretrained(folder)
+    return transformers.AutoTokenizer.from_pretrained(write_words(folder))
+
+
+@pytest.fixture(scope="module")
+def without_special_tokens(tmp_path_factory):
+    """A tokenizer of GPT-2, which adds no special tokens to a text."""
+    folder = tmp_path_factory.mktemp("bpe")
+    bpe = ByteLevelBPETokenizer()
+    bpe.train_from_iterator(["a cat"] * 2, special_tokens=["<|endoftext|>"], vocab_size=270)
+    bpe.save_model(str(folder))
+    transformers.GPT2Config(vocab_size=270).save_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
+    tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def test_texts_become_a_padded_batch_with_the_span_of_each_token(words):
+    batch, spans = TextReader(words, 16, CPU).read(["two dogs", "A cat!"])
+    assert batch["input_ids"].tolist() == [[2, 11, 13, 3, 0], [2, 5, 6, 15, 3]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 0], [1] * 5]
+    assert spans[0] == [None, (0, 3), (4, 8), None, None]
+    assert spans[1] == [None, (0, 1), (2, 5), (5, 6), None]
+    assert "offset_mapping" not in batch
+
+
+def test_a_text_is_cut_to_the_limit_and_counted_whole(words):
+    reader = TextReader(words, 5, CPU)
+    assert reader.limit == 5
+    assert reader.tokens(["cat " * 9])["input_ids"].tolist() == [[2, 6, 6, 6, 3]]
+    assert reader.count(["cat " * 9, "cat", ""]) == [11, 3, 2]
+
+
+def test_the_tokenizers_own_limit_counts_where_it_is_lower(words):
+    assert TextReader(words, 10**40, CPU).limit == words.model_max_length
+
+
+def test_texts_can_be_padded_to_the_limit_without_a_forced_mask(words, monkeypatch):
+    monkeypatch.setattr(words, "model_input_names", ["input_ids"])
+    batch = TextReader(words, 6, CPU, pad_to_limit=True).tokens(["two dogs"])
+    assert {name: ids.tolist() for name, ids in batch.items()} == {
+        "input_ids": [[2, 11, 13, 3, 0, 0]]
+    }
+
+
+def test_an_empty_text_has_its_special_tokens(words):
+    batch, spans = TextReader(words, 16, CPU).read([""])
+    assert batch["input_ids"].tolist() == [[2, 3]]
+    assert spans == [[None, None]]
+
+
+def test_an_empty_text_is_the_end_of_a_text_where_there_are_no_special_tokens(
+    without_special_tokens,
+):
+    batch, spans = TextReader(without_special_tokens, 16, CPU).read(["", "cat"])
+    assert batch["input_ids"][0, 0] == without_special_tokens.eos_token_id
+    assert set(spans[0]) == {None}
+    assert TextReader(without_special_tokens, 16, CPU).count([""]) == [0]
+
+
+def test_a_tokenizer_without_spans_still_makes_batches(words, monkeypatch):
+    reader = TextReader(words, 16, CPU)
+    monkeypatch.setattr(type(words), "is_fast", False)
+    assert reader.tokens(["a cat"])["input_ids"].tolist() == [[2, 5, 6, 3]]
+    with pytest.raises(CannotDo, match="no fast tokenizer, so its tokens have no spans"):
+        reader.read(["a cat"])
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "span"),
+    [(0, 1, (0, 1)), (1, 5, (2, 5)), (1, 2, (1, 2)), (4, 6, (4, 5)), (0, 0, None), (5, 9, None)],
+)
+def test_a_span_leaves_out_white_space_unless_it_is_all_there_is(start, end, span):
+    assert token_span("a cat ", start, end) == span
+
+
+def test_vectors_are_those_of_the_tokens_with_a_span():
+    states = torch.arange(12.0).view(2, 3, 2)
+    found = token_vectors(states, [[None, (0, 3), (4, 8)], [None, None, None]])
+    assert found[0].spans == [(0, 3), (4, 8)]
+    assert found[0].vectors.tolist() == [[2, 3], [4, 5]]
+    assert found[1].spans == []
+    assert found[1].vectors.shape == (0, 2)
+
+
+def test_the_vocabulary_of_these_tests_is_read(words):
+    assert words.convert_ids_to_tokens([2, 11, 13]) == [WORDS[i] for i in (2, 11, 13)]

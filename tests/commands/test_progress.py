@@ -1,0 +1,32 @@
+from io import StringIO
+
+from rich.console import Console
+
+from vlbench.commands.progress import Bar
+from vlbench.results import Result
+
+DONE = Result(
+    task="few_shot", version=1, paper="", primary={"metric": "accuracy", "at": {}}, model="a[b=c]",
+    status="failed", reason="class 'x' has 1 example", run={"seconds": 2.345},
+)  # fmt: skip
+
+
+def shown(*, terminal):
+    text = StringIO()
+    with Bar(Console(file=text, force_terminal=terminal, width=200)) as bar:
+        bar.begin("a[b=c]", "few_shot")
+        bar.start("encode_images on images", 10)
+        bar.advance(4)
+        bar.done(DONE)
+    return text.getvalue()
+
+
+def test_off_a_terminal_a_result_is_one_line_and_a_pass_none():
+    line = "a[b=c] · few_shot: failed in 2.3 s: class 'x' has 1 example\n"
+    assert shown(terminal=False).strip() == line.strip()
+
+
+def test_on_a_terminal_a_pass_is_a_bar_with_how_much_is_done():
+    text = shown(terminal=True)
+    assert "encode_images on images" in text
+    assert "4/10" in text

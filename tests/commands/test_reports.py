@@ -1,0 +1,36 @@
+from io import StringIO
+
+import pytest
+from rich.console import Console
+from runs import planned, ran
+from sources import TASK, make_source, write
+
+from vlbench.commands.reports import print_plan, print_report
+
+
+@pytest.fixture
+def source(tmp_path):
+    return make_source(tmp_path / "ours")
+
+
+def printed(report, *values):
+    console = Console(file=StringIO(), width=200)
+    report(console, *values)
+    return console.file.getvalue()
+
+
+def test_the_plan_tells_absent_data_once_with_all_tasks_that_lack_them(source):
+    for name in ("b", "c"):
+        write(source / "tasks" / f"{name}.yaml", TASK.replace("../images", "../nowhere"))
+    text = printed(print_plan, planned(["mean-colour", "words"], ["ours"], include_path=[source]))
+    assert text.count("nowhere") == 1
+    assert "unavailable: b, c:" in text
+    assert "words" in text
+
+
+def test_the_report_has_a_table_for_each_task_that_scored(source):
+    models, where = ["mean-colour", "fails"], {"include_path": [source]}
+    plan = planned(models, ["few_shot_colours"], **where)
+    text = printed(print_report, plan, ran(models, ["few_shot_colours"], **where))
+    assert "100.0 %" in text
+    assert "fails" not in text

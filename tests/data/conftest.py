@@ -1,0 +1,36 @@
+"""A process that has imported nothing before: one for all tests that need one."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from drawn_sample import SAMPLE
+
+CODE = f"""
+import importlib, json, pkgutil, sys
+import vlbench.data
+for module in pkgutil.walk_packages(vlbench.data.__path__, "vlbench.data."):
+    importlib.import_module(module.name)
+from vlbench.data.corpora import objects_and_corpus
+from vlbench.data.scenes import objects, pinned, scenes
+from vlbench.data.scenes.rows import row
+# Whatever is installed here, the digests are pinned.
+versions = json.loads(pinned.FILE.read_text())["drawn_with"]
+pinned.drawn_with = lambda: versions
+counts = [len(data.splits["test"]) for data in (objects(), scenes(), objects_and_corpus())]
+modules = sorted(sys.modules)
+rows = [repr(row(name, 0, i)) for name, i in {SAMPLE[::15]}]
+print(json.dumps({{"counts": counts, "modules": modules, "rows": rows}}))
+"""
+
+
+@pytest.fixture(scope="session")
+def fresh_process(tmp_path_factory):
+    """What a new process imports for vlbench.data, and draws, on an empty cache."""
+    cache = tmp_path_factory.mktemp("fresh")
+    environment = os.environ | {"PYTHONHASHSEED": "7", "XDG_CACHE_HOME": str(cache)}
+    run = [sys.executable, "-c", CODE]
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout) | {"cached": list(cache.iterdir())}

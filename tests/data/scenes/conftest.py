@@ -1,0 +1,51 @@
+"""Drawings that the tests of this folder share: a sample, and the whole world where it is slow."""
+
+import pytest
+from drawn_sample import FEW_OBJECTS, FEW_SCENES, pin, sample_table
+
+from vlbench.data.scenes import loaders, pinned, rows
+
+WHOLE = [pytest.param(name, marks=pytest.mark.slow) for name in ("objects", "scenes")]
+
+
+@pytest.fixture(scope="session")
+def sample(scenes_cache):
+    return sample_table(scenes_cache / "sample")
+
+
+@pytest.fixture(scope="session")
+def sample_rows(sample):
+    """Every row of the sample, columns by name."""
+    return {name: column.stored for name, column in loaders._columns(sample).items()}
+
+
+@pytest.fixture(scope="session")
+def world(scenes_cache):
+    """Both configurations, drawn once for all tests: a minute."""
+    cache = scenes_cache / "vlbench"
+    return {
+        "objects": loaders.objects(cache_dir=cache),
+        "scenes": loaders.scenes(cache_dir=cache),
+        "fine": loaders.objects(fine=True, cache_dir=cache),
+    }
+
+
+@pytest.fixture(scope="session", params=["sample", *WHOLE], name="rows")
+def rows_of_each(request):
+    """Every row of the sample, and of each whole configuration; columns by name."""
+    if request.param == "sample":
+        return request.getfixturevalue("sample_rows")
+    split = request.getfixturevalue("world")[request.param].splits["train"]
+    return {name: column.stored for name, column in split.columns.items()}
+
+
+@pytest.fixture
+def small_world(monkeypatch, tmp_path):
+    """Configurations of 6 images each, of which none is pinned; the file that can pin them."""
+    monkeypatch.setattr(rows, "OBJECTS", FEW_OBJECTS)
+    monkeypatch.setattr(rows, "SCENES", FEW_SCENES)
+    monkeypatch.setattr(pinned, "FILE", tmp_path / "pinned.json")
+    rows._numbers.cache_clear()
+    pin(pinned.FILE, {})
+    yield pinned.FILE
+    rows._numbers.cache_clear()

@@ -1,0 +1,114 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from vlbench.capabilities import Picture
+from vlbench.data.records import labels
+from vlbench.data.scenes import objects, scenes
+from vlbench.data.scenes.loaders import _columns
+from vlbench.data.scenes.world import plural
+
+# A change of the generator, or of Pillow's drawing, needs another VERSION.
+PINNED = {
+    "objects": "sha256:931804fecf5009507a00893dacbf1750ed0f339016c0a87d3d725946b8978a3c",
+    "scenes": "sha256:fb70dec39316facc1edd26719a55b4a7a6aad7df0ad5c7dd98876248dbc8a8e2",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["objects", "scenes"])
+def test_a_changed_generator_needs_a_new_version(world, name):
+    assert world[name].digest() == PINNED[name]
+
+
+@pytest.mark.slow
+def test_the_splits_of_objects_hold_every_noun_as_often(world):
+    counts = {name: Counter(labels(split)) for name, split in world["fine"].splits.items()}
+    assert {name: set(c.values()) for name, c in counts.items()} == {
+        "train": {40},
+        "val": {10},
+        "test": {25},
+    }
+    assert {len(c) for c in counts.values()} == {40}
+
+
+@pytest.mark.slow
+def test_a_label_of_objects_is_the_only_thing_there(world):
+    for name, nouns in (("objects", "categories"), ("fine", "nouns")):
+        data = world[name]
+        test = data.splits["test"]
+        assert [[data.classes[label]] for label in test["label"]] == list(test[nouns])
+
+
+@pytest.mark.slow
+def test_enough_test_images_have_2_3_and_4_things_of_different_categories(world):
+    test = world["scenes"].splits["test"]
+    sizes = Counter(len(c) for c in test["categories"] if len(set(c)) == len(c))
+    assert min(sizes[2], sizes[3], sizes[4]) >= 400
+    pairs = Counter(
+        c for kinds in test["categories"] if len(set(kinds)) == 2 == len(kinds) for c in kinds
+    )
+    assert len(pairs) == 12
+    assert min(pairs.values()) >= 60
+
+
+@pytest.mark.slow
+def test_some_scenes_have_twins_and_all_splits_have_rows(world):
+    splits = world["scenes"].splits
+    assert {name: len(split) for name, split in splits.items()} == {
+        "train": 3600,
+        "val": 550,
+        "test": 1850,
+    }
+    twins = [len(set(nouns)) < len(nouns) for nouns in splits["test"]["nouns"]]
+    assert 0.05 < np.mean(twins) < 0.15
+
+
+@pytest.mark.usefixtures("small_world")
+def test_both_kinds_of_label_share_the_images_and_name_the_only_thing(tmp_path):
+    coarse, fine = objects(cache_dir=tmp_path), objects(fine=True, cache_dir=tmp_path)
+    for data, nouns in ((coarse, "categories"), (fine, "nouns")):
+        for split in data.splits.values():
+            assert [[data.classes[label]] for label in split["label"]] == list(split[nouns])
+    keys = [data.splits["test"]["image"].key for data in (coarse, fine)]
+    assert keys[0] == keys[1]
+    assert coarse.digest() != fine.digest()
+
+
+@pytest.mark.usefixtures("small_world")
+def test_splits_follow_each_other(tmp_path):
+    data = scenes(cache_dir=tmp_path)
+    assert {name: list(split["image"].rows) for name, split in data.splits.items()} == {
+        "train": [0, 1],
+        "val": [2],
+        "test": [3, 4, 5],
+    }
+
+
+def test_each_category_is_named_once_at_its_noun(rows):
+    for named, caption, categories, nouns in zip(
+        rows["named"], rows["caption"], rows["categories"], rows["nouns"], strict=True
+    ):
+        assert sorted(name.category for name in named) == sorted(set(categories))
+        for category, word, start, end in named:
+            assert caption[start:end] in {word, plural(word)}
+            assert (category, word) in set(zip(categories, nouns, strict=True))
+
+
+def test_a_picture_is_the_image_with_its_proposals(sample_rows):
+    picture = sample_rows["picture"][3]
+    assert isinstance(picture, Picture)
+    assert (picture.image.mode, picture.image.size) == ("RGB", (64, 64))
+    assert picture.regions.size == (64, 64)
+    assert np.array_equal(picture.regions.vectors, sample_rows["regions"][3].vectors)
+
+
+def test_columns_of_other_content_have_other_keys(sample):
+    keys = [column.key for column in _columns(sample).values()]
+    assert len(set(keys)) == len(keys)
+
+
+def test_regions_of_another_kind_are_refused():
+    with pytest.raises(ValueError, match="regions of kind scenes-proposals, not butd-36"):
+        scenes(regions="butd-36")

@@ -1,0 +1,106 @@
+import json
+import pickle
+import re
+from itertools import islice
+
+import pytest
+import torch
+from drawn_sample import pin
+from torch.utils.data import DataLoader
+
+from vlbench.data.scenes import objects, table
+from vlbench.data.scenes.table import draw_rows, world_table
+from vlbench.errors import DataError
+
+FOLDER = "scenes/1-0-objects"
+
+
+@pytest.fixture
+def pinned_objects(small_world, tmp_path):
+    """The digests of six objects, pinned."""
+    digests = dict(world_table("objects", 0, tmp_path / "elsewhere").digests)
+    pin(small_world, {"objects": digests})
+    return digests
+
+
+@pytest.mark.usefixtures("small_world")
+def test_what_is_not_pinned_is_drawn_at_once(tmp_path):
+    world = world_table("objects", 0, tmp_path)
+    assert json.loads((tmp_path / FOLDER / "digests.json").read_text()) == world.digests
+    assert len(world.values("nouns")) == world.length == 6
+
+
+def test_what_is_pinned_is_drawn_when_the_first_value_is_read(tmp_path, pinned_objects):
+    world = world_table("objects", 0, tmp_path)
+    assert world.digests == pinned_objects
+    assert not (tmp_path / "scenes").exists()
+    assert world.values("nouns")[:2] == [["puppy"], ["hound"]]
+    assert (tmp_path / FOLDER / "rows.arrow").is_file()
+
+
+@pytest.mark.usefixtures("pinned_objects")
+def test_other_seeds_are_drawn_at_once(tmp_path):
+    world_table("objects", 1, tmp_path)
+    assert (tmp_path / "scenes/1-1-objects").is_dir()
+
+
+def test_stored_digests_hold_whatever_is_pinned(tmp_path, small_world):
+    stored = world_table("objects", 0, tmp_path).digests
+    pin(small_world, {"objects": stored | {"image": "sha256:0"}})
+    world = world_table("objects", 0, tmp_path)
+    assert world.digests == stored
+    assert len(world.values("image")) == 6
+
+
+def test_a_drawing_that_differs_is_refused_once_with_its_columns(
+    tmp_path, small_world, pinned_objects
+):
+    pin(small_world, {"objects": pinned_objects | {"image": "sha256:0", "boxes": "sha256:0"}})
+    world = world_table("objects", 0, tmp_path)
+    message = r"^scenes/1-0-objects: .*(image, boxes|boxes, image) drawn with numpy .*run the comm"
+    with pytest.raises(DataError, match=message):
+        world.values("nouns")
+    again = world_table("objects", 0, tmp_path)
+    assert again.digests == pinned_objects
+    assert len(again.values("nouns")) == 6
+
+
+@pytest.mark.usefixtures("pinned_objects")
+def test_without_a_folder_the_default_cache_is_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    world_table("objects", 0).values("label")
+    assert (tmp_path / "home/vlbench" / FOLDER).is_dir()
+
+
+@pytest.mark.usefixtures("pinned_objects")
+def test_an_undrawn_column_travels_to_another_process_and_is_drawn_there(tmp_path):
+    column = objects(cache_dir=tmp_path).splits["test"]["nouns"]
+    copy = pickle.loads(pickle.dumps(column))  # noqa: S301 - our own
+    assert not (tmp_path / "scenes").exists()
+    assert list(copy) == list(column) == [["owl"], ["parrot"]]
+    assert len(pickle.dumps(column)) < 5000
+
+
+@pytest.mark.usefixtures("pinned_objects")
+def test_workers_of_a_loader_draw_one_world(tmp_path, monkeypatch):
+    counted = tmp_path / "counted"
+
+    def count_and_draw(*arguments):
+        with counted.open("a") as file:
+            file.write("once\n")
+        return draw_rows(*arguments)
+
+    monkeypatch.setattr(table, "draw_rows", count_and_draw)
+    rows = objects(cache_dir=tmp_path).splits["train"]["boxes"]
+    batches = DataLoader(rows, batch_size=1, num_workers=2, multiprocessing_context="fork")
+    assert [boxes.shape for boxes in batches] == [torch.Size([1, 1, 4])] * 3
+    assert counted.read_text() == "once\n"
+
+
+def test_drawing_logs_its_progress(monkeypatch, caplog):
+    monkeypatch.setattr(table, "REPORT_EVERY", 2)
+    caplog.set_level("INFO", logger="vlbench")
+    assert len(list(islice(draw_rows("objects", 0), 4))) == 4
+    first, then = caplog.messages
+    assert first == "drawing objects, once: 0 of 3000 images"
+    assert re.fullmatch(r"drawing objects, once: 2 of 3000 images, \d+ s left", then)

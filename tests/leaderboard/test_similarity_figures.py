@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+from planted_matrices import CLASSES, matrix
+from scipy.cluster.hierarchy import linkage
+from sklearn.manifold import TSNE
+
+from vlbench.leaderboard import similarity_figures
+from vlbench.leaderboard.members import Member
+from vlbench.leaderboard.similarity_figures import (
+    correlation_figure,
+    dendrogram_figure,
+    draw_similarities,
+    map_figure,
+)
+
+MEMBERS = [Member(name, matrix(i).numpy(), CLASSES, "a") for i, name in enumerate("abc")]
+
+
+def test_two_models_or_more_have_three_figures_and_fewer_have_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(similarity_figures, "STARTS", 1)
+    files = draw_similarities(tmp_path, "rsa", MEMBERS)
+    assert [file.name for file in files] == [
+        f"rsa_{figure}.{kind}"
+        for figure in ("correlations", "dendrogram", "map")
+        for kind in ("svg", "png")
+    ]
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+    assert draw_similarities(tmp_path, "rsa", MEMBERS[:1]) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_correlations_are_told_in_two_digits():
+    axes = correlation_figure(np.array([[1.0, 0.126], [0.126, 1.0]]), ["a", "b"]).axes[0]
+    assert [text.get_text() for text in axes.texts] == ["1.00", "0.13", "0.13", "1.00"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
+
+
+def test_the_dendrogram_puts_the_nearest_models_beside_each_other():
+    tree = linkage([1.0, 0.1, 1.0], "average")  # a and c are near
+    axes = dendrogram_figure(tree, ["a", "b", "c"]).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["b", "a", "c"]
+    assert max(line.get_xdata().max() for line in axes.lines) == 1.0
+
+
+@pytest.fixture(scope="module")
+def square():
+    distances = np.full((6, 6), 1.0)
+    distances[:3, :3] = distances[3:, 3:] = 0.05
+    np.fill_diagonal(distances, 0)
+    return distances
+
+
+def test_the_map_is_the_best_of_ten_starts_of_distances_that_are_not_squared(square, monkeypatch):
+    fit, taken = TSNE.fit, []
+
+    def squaring(self, given):
+        found = fit(self, given)  # squares in place
+        taken.append((given, self.random_state, self.kl_divergence_, self.embedding_))
+        return found
+
+    monkeypatch.setattr(TSNE, "fit", squaring)
+    places = map_figure(square, list("abcdef")).axes[0].collections[0].get_offsets()
+    np.testing.assert_allclose(taken[0][0], square)
+    assert [seed for _, seed, _, _ in taken] == list(range(10))
+    np.testing.assert_allclose(places, min(taken, key=lambda start: start[2])[3])
+    first, second = places[:3], places[3:]
+    apart = np.linalg.norm(first.mean(0) - second.mean(0))
+    assert apart > max(np.ptp(first, axis=0).max(), np.ptp(second, axis=0).max())

@@ -1,0 +1,84 @@
+import pytest
+from runs import evaluate
+from sources import TASK, make_source, write
+
+from vlbench.errors import SpecError
+
+
+@pytest.fixture
+def source(tmp_path):
+    return make_source(tmp_path / "ours")
+
+
+REGIONS = """\
+import torch
+from vlbench.capabilities import Picture, Regions
+from vlbench.data.records import Column, Data, Split, value_column
+
+
+def load(*, regions: str | None = None) -> Data:
+    boxes = torch.zeros(1, 4)
+    known = Regions(boxes, torch.zeros(1, int(regions or 0)), None, None, (8, 8))
+    pictures = Column(f"pictures {regions}", "picture", [Picture(None, known)] * 2, range(2))
+    return Data(splits={"test": Split({"picture": pictures, "label": value_column([0, 1])})})
+
+
+def width(model, data, engine):
+    from vlbench.results import Outcome, Score
+    seen = data.splits["test"]["picture"][0].regions.vectors.shape[1]
+    return Outcome(scores=[Score(metric="width", value=float(seen), n=2, unit="wide")])
+"""
+
+
+REGION_TASK = """\
+version: 1
+probe: "theirs:width"
+data: {loader: "theirs:load", regions: {narrow: "3", wide: "5"}}
+primary: {metric: width}
+"""
+
+
+@pytest.fixture
+def regional(tmp_path):
+    folder = make_source(tmp_path / "regional", widths=REGION_TASK)
+    write(folder / "tasks" / "theirs.py", REGIONS)
+    lines = {"a": "narrow, width: 3", "b": "wide, width: 5", "c": "wide, width: 7", "d": "odd"}
+    models = [
+        f"{k}: {{adapter: 'colours:Words', regions: {{kind: {v}}}}}" for k, v in lines.items()
+    ]
+    write(folder / "model_adapters" / "models.yaml", "\n".join(models))
+    return folder
+
+
+def test_a_model_gets_the_regions_of_its_kind(regional):
+    found = [evaluate(regional, model, "widths")[0] for model in ("a", "b")]
+    assert [result.scores[0].value for result in found] == [3.0, 5.0]
+    assert found[0].comparable != found[1].comparable
+
+
+def test_a_model_whose_kind_of_regions_a_task_lacks_is_skipped(regional):
+    (result,) = evaluate(regional, "d", "widths")
+    assert result.status == "skipped"
+    assert result.reason == "the model reads regions of kind odd; the task has narrow, wide"
+
+
+def test_regions_of_another_width_are_an_error_that_names_both(regional):
+    with pytest.raises(SpecError, match="region vectors are 5 wide, c reads 7"):
+        evaluate(regional, "c", "widths")
+
+
+def test_a_loader_that_raises_fails_its_own_tasks_alone(source):
+    write(source / "tasks" / "theirs.py", "def load():\n    raise ValueError('no such year')\n")
+    write(source / "tasks" / "b.yaml", TASK.replace(LOADER, '"theirs:load"'))
+    results = evaluate(source, tasks="few_shot_colours,b")
+    assert {r.task: r.status for r in results} == {"few_shot_colours": "ok", "b": "failed"}
+
+
+def test_a_loader_that_returns_no_data_is_an_error_of_the_file(source):
+    write(source / "tasks" / "theirs.py", "def load():\n    return {}\n")
+    write(source / "tasks" / "b.yaml", TASK.replace(LOADER, '"theirs:load"'))
+    with pytest.raises(SpecError, match="theirs:load returned a dict, not Data"):
+        evaluate(source, tasks="b")
+
+
+LOADER = '"vlbench.data.image_folder:image_folder", root: ../images'

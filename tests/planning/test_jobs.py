@@ -1,0 +1,74 @@
+import json
+
+import pytest
+from fakes import Reader
+from runs import board, evaluate, planned, ran
+from sources import make_source
+
+
+@pytest.fixture
+def source(tmp_path):
+    return make_source(tmp_path / "ours")
+
+
+def test_a_row_of_the_same_request_is_kept_and_no_model_loads(source, tmp_path):
+    where = {"include_path": [source], "output": tmp_path / "boards"}
+    wanted = ["mean-colour"], ["few_shot_colours"]
+    ran(*wanted, **where)
+    assert [job.status for job in planned(*wanted, **where).jobs] == ["kept"]
+    (before,) = board(tmp_path / "boards")["rows"]
+    (result,) = ran(*wanted, **where).results
+    assert json.loads(json.dumps(result.row())) == before
+
+
+def test_overwrite_runs_what_a_board_holds(source, tmp_path):
+    evaluate(source, output=tmp_path)
+    assert [r.status for r in evaluate(source, output=tmp_path, overwrite=True)] == ["ok"]
+
+
+def test_a_model_that_cannot_is_skipped_before_it_loads(source, tmp_path):
+    (result,) = evaluate(source, model="words", output=tmp_path)
+    assert (result.status, result.reason) == ("skipped", "the model has no ImageEncoder")
+    assert board(tmp_path)["rows"][0]["status"] == "skipped"
+
+
+def test_without_takes_a_capability_away(source):
+    models = source / "model_adapters" / "models.yaml"
+    models.write_text('blind: {adapter: "colours:MeanColour", without: [ImageEncoder]}')
+    (result,) = evaluate(source, model="blind")
+    assert result.reason == "the model has no ImageEncoder"
+
+
+class Signed(Reader):
+    """Multiplies the pixels by a sign that is no weight."""
+
+    def __init__(self, sign):
+        self.sign = sign
+
+    def encode_images(self, pixels):
+        return self.sign * pixels.flatten(1)
+
+
+def test_an_object_that_differs_in_a_plain_attribute_is_not_kept_for_another(tmp_path):
+    where = {"output": tmp_path / "boards", "cache_dir": tmp_path / "cache"}
+    ran([Signed(1.0)], ["few_shot_digits"], **where)
+    plans = [planned([Signed(sign)], ["few_shot_digits"], **where) for sign in (1.0, 0.0)]
+    assert [plan.jobs[0].status for plan in plans] == ["kept", "run"]
+
+
+def test_an_object_that_nothing_vouches_for_is_never_kept(tmp_path):
+    model = Signed(1.0)
+    model.clean = lambda text: text
+    ran([model], ["few_shot_digits"], output=tmp_path / "boards")
+    again = planned([model], ["few_shot_digits"], output=tmp_path / "boards")
+    assert again.jobs[0].status == "run"
+
+
+def test_a_changed_checkpoint_of_a_bare_name_is_not_kept(source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = {"include_path": [source], "model_args": {"weights": "ck"}, "output": tmp_path / "b"}
+    requests = []
+    for content in ("one", "other"):
+        (tmp_path / "ck").write_text(content)
+        requests.append(planned(["mean-colour"], ["few_shot_colours"], **options).jobs[0].request)
+    assert requests[0] != requests[1]

@@ -1,0 +1,37 @@
+import pytest
+from runs import board, evaluate
+from sources import make_source
+
+from vlbench.errors import SpecError, UnknownNameError
+
+
+@pytest.fixture
+def source(tmp_path):
+    return make_source(tmp_path / "ours")
+
+
+def test_overrides_are_part_of_the_name(source):
+    (result,) = evaluate(source, model_args={"weights": "2.0", "shift": 1})
+    assert result.model == "mean-colour[shift=1,weights=2.0]"
+
+
+def test_an_override_that_the_adapter_lacks_is_refused(source):
+    with pytest.raises(SpecError, match="unknown 'wieghts'; did you mean 'weights'"):
+        evaluate(source, model_args={"wieghts": "2.0"})
+
+
+def test_a_model_that_is_unavailable_says_why(source):
+    with pytest.raises(UnknownNameError, match="gone is unavailable: its weights were withdrawn"):
+        evaluate(source, model="gone")
+
+
+def test_a_model_name_with_one_letter_wrong_gets_a_suggestion(source):
+    with pytest.raises(UnknownNameError, match="did you mean mean-colour"):
+        evaluate(source, model="mean-color")
+
+
+def test_another_dtype_is_part_of_the_name(source, tmp_path):
+    evaluate(source, output=tmp_path / "boards")
+    (result,) = evaluate(source, output=tmp_path / "boards", dtype="bfloat16")
+    assert result.model == "mean-colour[dtype=bfloat16]"
+    assert len(board(tmp_path / "boards")["rows"]) == 2

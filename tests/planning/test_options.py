@@ -1,0 +1,51 @@
+import pytest
+from runs import evaluate
+from sources import TASK, make_source, write
+
+import vlbench
+from vlbench.errors import UnknownNameError, VlbenchError
+
+
+@pytest.fixture
+def source(tmp_path):
+    return make_source(tmp_path / "ours")
+
+
+def test_data_dir_says_where_data_lie(source, monkeypatch):
+    monkeypatch.delenv("VLBENCH_DATA", raising=False)
+    write(source / "tasks" / "b.yaml", TASK.replace("../images", "$VLBENCH_DATA/images"))
+    for where in ({"": source}, {"image_folder": source / "images"}, {"b": source / "images"}):
+        assert [r.status for r in evaluate(source, tasks="b", data_dir=where)] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "gpu"}, "no device 'gpu' here"),
+        ({"dtype": "int8"}, "no dtype is named 'int8'"),
+    ],
+)
+def test_a_device_or_dtype_that_is_none_is_refused(source, options, message):
+    with pytest.raises(VlbenchError, match=message):
+        evaluate(source, **options)
+
+
+def test_evaluate_takes_folders_as_texts_and_auto(source, tmp_path):
+    options = {"output": str(tmp_path / "boards"), "cache_dir": str(tmp_path / "cache")}
+    words = {"include_path": str(source), "data_dir": str(source), "batch_size": "auto"}
+    (result,) = vlbench.evaluate("mean-colour", "few_shot_colours", **options, **words)
+    assert result.status == "ok"
+    assert result.run["batch_size"] in {8, 16, 32, 64, 128, 256}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"limt": 5}, "no option is named 'limt'; did you mean limit"),
+        ({"limit": 0}, "limit must be 1 or more, not 0"),
+        ({"batch_size": -1}, "batch_size must be 1 or more, not -1"),
+    ],
+)
+def test_an_option_that_is_none_or_makes_no_sense_is_refused(source, options, message):
+    with pytest.raises(UnknownNameError, match=message):
+        evaluate(source, **options)

@@ -1,0 +1,90 @@
+import pytest
+from runs import evaluate
+from sources import TASK, make_source, write
+
+from vlbench.errors import SpecError
+
+
+@pytest.fixture
+def source(tmp_path):
+    return make_source(tmp_path / "ours")
+
+
+def test_a_parameter_of_the_wrong_type_names_file_and_line(source):
+    write(source / "tasks" / "b.yaml", TASK.replace("trials: 2", "trials: two"))
+    with pytest.raises(SpecError, match=r"b\.yaml:6: 'trials' must be int, not 'two'"):
+        evaluate(source, tasks="b")
+
+
+def test_a_loader_or_probe_of_a_sources_own_is_found_beside_its_task(source):
+    write(
+        source / "tasks" / "mine.py",
+        "from vlbench.results import Outcome, Score\n"
+        "def half(model, data, engine, *, value: float = 0.5):\n"
+        "    return Outcome(scores=[Score(metric='half', value=value, n=1)])\n",
+    )
+    text = TASK.replace("probe: few_shot", 'probe: "mine:half"').replace(
+        "{shots: [1], trials: 2}", "{value: 1}"
+    )
+    write(
+        source / "tasks" / "b.yaml",
+        text.replace("{metric: accuracy, at: {shots: 1}}", "{metric: half}"),
+    )
+    (result,) = evaluate(source, tasks="b")
+    assert [score.value for score in result.scores] == [1.0]
+
+
+PARTNERS = """\
+from vlbench.capabilities import TextEncoder
+from vlbench.results import Outcome, Score
+
+
+def count(model, data, engine, *, one: TextEncoder, more: list[TextEncoder]) -> Outcome:
+    made = [type(partner).__name__ for partner in (one, *more)]
+    return Outcome(scores=[Score(metric="partners", value=float(made.count("Words")), n=3)])
+"""
+
+
+PARTNER_TASK = """\
+version: 1
+probe: "partners:count"
+data: {loader: "vlbench.data.image_folder:image_folder", root: ../images}
+params: {one: words, more: [words, words]}
+primary: {metric: partners}
+"""
+
+
+def test_companions_are_named_in_yaml_and_come_as_adapters(source):
+    write(source / "tasks" / "partners.py", PARTNERS)
+    write(source / "tasks" / "three.yaml", PARTNER_TASK)
+    (result,) = evaluate(source, tasks="three")
+    assert result.scores[0].value == 3.0
+    assert list(result.provenance["companions"]) == ["words"]
+
+
+def test_a_companion_that_cannot_is_an_error_of_the_file(source):
+    write(source / "tasks" / "partners.py", PARTNERS)
+    write(source / "tasks" / "three.yaml", PARTNER_TASK.replace("one: words", "one: mean-colour"))
+    with pytest.raises(SpecError, match=r"three\.yaml:4: mean-colour has no TextEncoder"):
+        evaluate(source, tasks="three")
+
+
+def test_a_companion_of_other_arguments_is_not_comparable(source):
+    write(source / "tasks" / "partners.py", PARTNERS.replace("TextEncoder", "ImageEncoder"))
+    task = PARTNER_TASK.replace("one: words, more: [words, words]", "one: a, more: [a]")
+    write(source / "tasks" / "three.yaml", task)
+    found = []
+    for shift in (1, 2):
+        line = f"a: {{adapter: 'colours:MeanColour', params: {{shift: {shift}}}}}\n"
+        write(source / "model_adapters" / "models.yaml", line)
+        (result,) = evaluate(source, model="a", tasks="three")
+        found.append(result.comparable)
+    assert found[0] != found[1]
+
+
+def test_a_probe_that_lacks_an_argument_is_an_error_of_the_file(source):
+    write(source / "tasks" / "theirs.py", "def probe(data, engine):\n    return None\n")
+    text = TASK.replace("probe: few_shot", 'probe: "theirs:probe"')
+    write(source / "tasks" / "b.yaml", text.replace("{shots: [1], trials: 2}", "{}"))
+    with pytest.raises(SpecError, match=r"b\.yaml:2: a probe takes model, data, engine"):
+        evaluate(source, tasks="b")

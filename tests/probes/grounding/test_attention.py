@@ -1,0 +1,202 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import grounding_fakes
+import pytest
+import torch
+from grounding_fakes import REGIONS, Constant, Planted, data_of, picture_of, spans_of, two_things
+from sources import write
+
+from vlbench.capabilities import JointAttention
+from vlbench.data.records import Split, value_column
+from vlbench.engine import Engine
+from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.store import Store
+from vlbench.errors import CannotDo
+from vlbench.probes.grounding.attention import (
+    COUNTED,
+    MEASURES,
+    AttentionReader,
+    head_sums,
+    measure,
+    query_attention,
+    with_proposals,
+)
+from vlbench.probes.grounding.queries import Query
+from vlbench.probes.grounding.targets import geometry
+
+TEXT = "a thing0 sees"
+PICTURE = picture_of(two_things(0, 0, 1), confident=True)
+FOUND = geometry(PICTURE.regions, PICTURE.regions.boxes, [[REGIONS[0]], [REGIONS[1]]])
+
+
+def attention_of(weights):
+    """Return attention of one layer and head from every token of TEXT to four regions."""
+    spans = spans_of(TEXT)
+    rows = torch.tensor(weights).expand(1, 1, len(spans), -1)
+    return JointAttention(spans, rows, PICTURE.regions.boxes, whole=True)
+
+
+def measures(weights, target):
+    part, _ = query_attention(attention_of(weights), FOUND, [Query(0, 2, 8, target)])
+    return dict(zip(MEASURES, measure([part])[0, 0, 0].tolist(), strict=True))
+
+
+def test_a_query_is_scored_by_the_region_with_most_attention():
+    found = measures([0.4, 0.1, 0.1, 0.0], 0)
+    assert found == pytest.approx(
+        {"accuracy": 1, "pointing_accuracy": 1, "attention_on_gold": 4 / 6, "attention": 0.6,
+         "ties": 0}
+    )  # fmt: skip
+    assert measures([0.4, 0.1, 0.1, 0.0], 1)["accuracy"] == 0
+
+
+def test_tied_regions_share_the_choice():
+    found = measures([0.2, 0.2, 0.1, 0.1], 1)
+    assert (found["accuracy"], found["ties"]) == (0.5, 1)
+
+
+def test_a_word_without_a_token_is_left_out():
+    attention = attention_of([0.25] * 4)
+    part, read = query_attention(attention, FOUND, [Query(0, 2, 8, 0), Query(0, 90, 95, 0)])
+    assert len(part.weights) == 1
+    assert read == [Query(0, 2, 8, 0)]
+
+
+def test_images_with_different_numbers_of_regions_are_scored_together():
+    part, _ = query_attention(attention_of([0.4, 0.1, 0.1, 0.0]), FOUND, [Query(0, 2, 8, 0)])
+    narrow = part._replace(
+        weights=part.weights[..., :2], scores=part.scores[..., :2], right=part.right[:, :2],
+        inside=part.inside[:, :2], gold=part.gold[:, :2],
+    )  # fmt: skip
+    both = measure([part, narrow])
+    assert torch.equal(both[0], measure([part])[0])
+    assert torch.equal(both[1], measure([narrow])[0])
+
+
+class Proposes:
+    """Finds one region in every picture."""
+
+    def detect(self, pictures):
+        return [p.regions or PICTURE.regions._replace(labels=["found"]) for p in pictures]
+
+
+def test_a_detector_proposes_regions_only_where_there_are_none():
+    bare = PICTURE._replace(regions=None)
+    kept, found = with_proposals([PICTURE, bare], Proposes())
+    assert kept is PICTURE
+    assert found.regions.labels == ["found"]
+    assert with_proposals([bare], None) == [bare]
+
+
+def scenes(n=6):
+    """Return the pictures and the queries of so many scenes: `thing<i>` should look at region i."""
+    made = [two_things(i, i % 4, (i + 1) % 4) for i in range(n)]
+    split = data_of(made).splits["test"]
+    return split["picture"], value_column([queries_of(split, i) for i in range(n)])
+
+
+def queries_of(split: Split, i):
+    (text,) = split["captions"][i]
+    start = text.index("thing")
+    target = REGIONS[int(text[start + 5])]
+    return {"texts": [text], "targets": [[target]], "queries": [[Query(0, start, start + 6, 0)]]}
+
+
+def test_sums_have_a_row_per_image_whatever_the_batch():
+    pictures, queries = scenes()
+    found = [
+        head_sums(
+            AttentionReader(Planted(), 1),
+            pictures,
+            queries,
+            Engine(ComputeSettings(torch.device("cpu"), batch_size=size)),
+        )
+        for size in (1, 4)
+    ]
+    accuracy = found[0].heads[..., MEASURES.index("accuracy")]
+    assert accuracy.shape == (6, 1, 2, 3)
+    assert accuracy[:, 0, 1, 2].tolist() == [1] * 6
+    assert (found[0].heads == found[1].heads).all()
+    assert found[0].stats[:, 0, COUNTED.index("read")].tolist() == [1] * 6
+
+
+def test_attention_that_a_known_model_gave_is_stored(tmp_path):
+    pictures, queries = scenes()
+    model = Planted()
+    engine = Engine(
+        ComputeSettings(torch.device("cpu")),
+        store=Store(tmp_path),
+        identities={id(model): "a fake"},
+    )
+    before = head_sums(AttentionReader(model, 1), pictures, queries, engine)
+    model.attend = None
+    after = head_sums(AttentionReader(model, 1), pictures, queries, engine)
+    assert (before.heads == after.heads).all()
+
+
+@pytest.mark.parametrize("detector", [None, Proposes()])
+def test_attention_of_a_model_or_detector_without_an_identity_is_not_stored(tmp_path, detector):
+    pictures, queries = scenes()
+    model = Planted()
+    known = {id(model): "a fake" if detector else "", id(detector): ""}
+    engine = Engine(ComputeSettings(torch.device("cpu")), store=Store(tmp_path), identities=known)
+    reader = AttentionReader(model, 1, detector)
+    before = head_sums(reader, pictures, queries, engine)
+    model.plans = {(0, 0): model.plans[1, 2]}
+    after = head_sums(reader, pictures, queries, engine)
+    assert (before.heads != after.heads).any()
+
+
+def test_no_image_with_regions_is_what_the_model_cannot_do():
+    split = data_of([two_things(0, 0, 1)._replace(regions=[])]).splits["test"]
+    queries = value_column([queries_of(split, 0)])
+    with pytest.raises(CannotDo, match="no picture has regions"):
+        head_sums(AttentionReader(Constant(), 1), split["picture"], queries, Engine.for_tests())
+
+
+TASK = """\
+version: 1
+probe: entity_grounding
+paper: "a paper"
+tags: [ours]
+data: {loader: "grounding_fakes:many_scenes"}
+params: {examples: 2}
+primary: {metric: split_half_accuracy}
+"""
+
+MODELS = 'planted: {adapter: "grounding_fakes:Noisy"}\n'
+LAUNCH = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "-m", "vlbench"]
+
+
+def run(source, output, launch):
+    words = ["--model", "planted", "--tasks", "planted_grounding", "--no-cache"]
+    where = ["--include-path", str(source), "--output", str(output)]
+    paths = os.pathsep.join(
+        [str(Path(grounding_fakes.__file__).parent), os.environ.get("PYTHONPATH", "")]
+    )
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    done = subprocess.run(
+        [sys.executable, *launch, *where, *words],
+        capture_output=True, text=True, env=environment | {"PYTHONPATH": paths}, timeout=200,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads((output / "planted_grounding.json").read_text())["rows"]
+    return row
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_same_table_as_one(tmp_path):
+    source = tmp_path / "ours"
+    write(source / "tasks" / "planted_grounding.yaml", TASK)
+    write(source / "model_adapters" / "models.yaml", MODELS)
+    one = run(source, tmp_path / "one", ["-m", "vlbench"])
+    two = run(source, tmp_path / "two", LAUNCH)
+    assert (one.pop("run")["processes"], two.pop("run")["processes"]) == (1, 2)
+    # The rows have the digests of the table and of the picture.
+    assert json.dumps(one) == json.dumps(two)
+    assert set(one["artifacts"]) == {"heads", "examples"}

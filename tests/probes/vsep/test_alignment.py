@@ -1,0 +1,119 @@
+import pytest
+import torch
+from named_world import StaticWords, world
+
+from vlbench.data.annotations import Named
+from vlbench.engine import Engine
+from vlbench.errors import CannotDo, TooFewRows
+from vlbench.nets.vsep import VsepTraining
+from vlbench.probes.vsep.alignment import (
+    Objects,
+    Splits,
+    assigned_words,
+    chosen_words,
+    gather,
+    region_score,
+    similarities,
+    train_on,
+)
+from vlbench.probes.vsep.named_objects import ObjectEncoders
+
+WORDS = StaticWords({name: torch.randn(3) for name in "abc"})
+ONE, TWO = [("a", "a")], [("a", "a"), ("b", "b")]
+
+
+def sets_of(train, test, objects=(2,), words=WORDS, splits=Splits()):  # noqa: B008 - a tuple
+    data = world(train, test, torch.randn(sum(map(len, [*train, *test])), 4))
+    return gather(ObjectEncoders(words, None), data, Engine.for_tests(), objects, splits)
+
+
+def test_images_are_sorted_by_split_and_number_of_objects():
+    sets = sets_of([ONE, TWO, ONE], [TWO, ONE, TWO, TWO])
+    assert (len(sets.train.named), len(sets.tests[2].named)) == (2, 3)
+    assert (sets.counts["images_1"], sets.counts["clusters"]) == (2, 3)
+    assert sets.tests[2].regions.shape == (3, 2, 4)
+
+
+def test_splits_may_be_pooled():
+    both = Splits(["train", "test"], ["train", "test"])
+    sets = sets_of([ONE, TWO, ONE], [TWO, ONE, TWO, TWO], splits=both)
+    assert (len(sets.train.named), len(sets.tests[2].named)) == (3, 4)
+
+
+def test_an_image_with_a_word_without_a_vector_is_left_out_and_counted():
+    sets = sets_of([ONE], [TWO, [("a", "a"), ("b", "blurb")]])
+    assert (sets.counts["images_2"], sets.counts["oov_words"], sets.counts["oov_images"]) == (
+        1,
+        1,
+        1,
+    )
+
+
+def test_a_model_without_any_of_the_words_cannot():
+    with pytest.raises(CannotDo, match="no vector for any of 3 words"):
+        sets_of([ONE], [TWO], words=StaticWords({}))
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "message"),
+    [([TWO], [TWO], "no train image has 1 object"), ([ONE], [ONE], "no test image has 2 objects")],
+)
+def test_a_set_without_images_is_refused(train, test, message):
+    with pytest.raises(TooFewRows, match=message):
+        sets_of(train, test)
+
+
+@pytest.mark.parametrize("objects", [(), (1, 2)])
+def test_fewer_than_two_objects_are_nothing_to_choose_from(objects):
+    with pytest.raises(ValueError, match="wanted numbers of 2 or more"):
+        sets_of([ONE], [TWO], objects)
+
+
+def test_a_region_chooses_its_most_similar_word():
+    cosines = torch.tensor([[[0.9, 0.1], [0.8, 0.2]], [[0.5, 0.5], [0.1, 0.3]]]).double()
+    choice = chosen_words(cosines)
+    assert choice.credit.tolist() == [[1.0, 0.0], [0.5, 1.0]]
+    assert choice.tied.tolist() == [[False, False], [True, False]]
+
+
+def test_an_assignment_gives_each_word_to_one_region():
+    # 0.9 + 0.2 < 0.1 + 1.1: the second image's regions swap their words.
+    cosines = torch.tensor([[[0.9, 0.1], [0.8, 0.2]], [[0.9, 0.1], [1.1, 0.2]]]).double()
+    assert assigned_words(cosines).tolist() == [[1.0, 1.0], [0.0, 0.0]]
+
+
+def test_tied_assignments_share_the_credit():
+    assert assigned_words(torch.ones(1, 3, 3).double()).tolist()[0] == pytest.approx([1 / 3] * 3)
+
+
+def test_similarities_are_the_cosines_of_mapped_regions_and_words(monkeypatch):
+    sets = sets_of([ONE, [("b", "b")]] * 3, [TWO] * 5)
+    net = train_on(sets.train, Engine.for_tests(), VsepTraining(1, 4), layer_normed=False)
+    objects = sets.tests[2]
+    found = similarities(net, objects.regions, objects.words)
+    mapped = net.directions(objects.regions[3])
+    words = torch.nn.functional.normalize(objects.words[3].double(), dim=-1)
+    assert torch.allclose(found[3], mapped @ words.T)
+    monkeypatch.setattr("vlbench.probes.vsep.alignment.BLOCK", 2)
+    assert torch.allclose(similarities(net, objects.regions, objects.words), found)
+
+
+def test_shuffled_training_pairs_regions_with_words_of_other_images():
+    sets = sets_of([ONE, [("b", "b")], [("c", "c")]] * 4, [TWO])
+    engine, training = Engine.for_tests(), VsepTraining(2, 4)
+    nets = [train_on(sets.train, engine, training, shuffled=s) for s in (False, True)]
+    assert not torch.equal(nets[0].weights["out.bias"], nets[1].weights["out.bias"])
+
+
+def test_a_selection_keeps_regions_words_and_names_together():
+    names = [[Named("a", "a", i, i + 1)] for i in range(3)]
+    objects = Objects(torch.arange(3.0).view(3, 1, 1), torch.zeros(3, 1, 2), names)
+    found = objects.select([2, 0])
+    assert found.regions.flatten().tolist() == [2, 0]
+    assert [row[0].start for row in found.named] == [2, 0]
+
+
+def test_a_score_counts_regions_and_has_the_chance_of_its_number_of_objects():
+    credit = torch.tensor([[1.0, 0.0], [1.0, 1.0]]).double()
+    score = region_score("accuracy", credit, 2, {"shuffled_words": 0.5}, 0)
+    assert (score.value, score.n, score.chance, score.at) == (0.75, 4, 0.5, {"objects": 2})

@@ -1,0 +1,121 @@
+import pytest
+import torch
+from named_world import Detects, ReadsRegions, StaticWords, world
+
+from vlbench.capabilities import Regions, TokenVectors
+from vlbench.engine import Engine
+from vlbench.errors import DataError
+from vlbench.probes.vsep.named_objects import (
+    Boxes,
+    ObjectEncoders,
+    find_objects,
+    largest,
+    mean_over,
+    most_confident,
+)
+
+WORDS = StaticWords({"dog": torch.tensor([1.0, 0.0]), "cat": torch.tensor([0.0, 1.0])})
+
+
+def regions(scores, labels):
+    boxes = torch.tensor([[i, 0.0, i + 1.0, 1.0] for i in range(len(labels))])
+    return Regions(boxes, torch.eye(len(labels)), torch.tensor(scores), labels, (9, 9))
+
+
+def split_of(*images):
+    vectors = torch.arange(2.0 * sum(map(len, images))).view(-1, 2)
+    return world([], images, vectors).splits["test"]
+
+
+def objects(split, encoders):
+    return find_objects(encoders, split, Engine.for_tests())
+
+
+def test_the_most_confident_region_of_a_label_counts_and_the_first_of_equal_ones():
+    found = regions([0.5, 0.9, 0.9, 0.3], ["dog", "dog", "dog", "cat"])
+    assert most_confident(found, ["dog", "cat"], 0.0) == {"dog": 1, "cat": 3}
+    assert most_confident(found, ["dog", "cat"], 0.5) == {"dog": 1}
+    assert most_confident(found, ["eel"], 0.0) == {}
+
+
+def test_regions_without_scores_are_as_confident_as_can_be():
+    bare = regions([0.5, 0.9], ["dog", "dog"])._replace(scores=None)
+    assert most_confident(bare, ["dog"], 0.99) == {"dog": 0}
+
+
+@pytest.mark.parametrize("found", [None, regions([0.5], ["dog"])._replace(labels=None)])
+def test_pictures_without_labelled_regions_ask_for_a_companion(found):
+    with pytest.raises(DataError, match="no labelled regions; name a detector as companion"):
+        most_confident(found, ["dog"], 0.0)
+
+
+def test_the_largest_box_of_a_category_counts():
+    boxes = torch.tensor([[0, 0, 2, 2], [0, 0, 3, 3], [0, 0, 9, 9], [5, 5, 8, 8]]).float()
+    assert largest(boxes, ["dog", "dog", "cat", "dog"], ["dog"]) == {"dog": 1}
+
+
+def test_a_word_vector_is_the_mean_over_tokens_that_overlap_the_word():
+    tokens = TokenVectors([(0, 2), (2, 5), (6, 9)], torch.tensor([[1.0], [3.0], [9.0]]))
+    assert mean_over(tokens, 1, 5).tolist() == [2.0]
+    assert mean_over(tokens, 5, 6) is None
+
+
+def test_objects_have_their_own_regions_and_words():
+    split = split_of([("dog", "dog"), ("cat", "cat")], [("cat", "cat")])
+    first, second = objects(split, ObjectEncoders(WORDS, None))
+    assert [name.category for name in first.named] == ["dog", "cat"]
+    assert first.regions.tolist() == [[0, 1], [2, 3]]
+    assert [word.tolist() for word in first.words] == [[1, 0], [0, 1]]
+    assert second.regions.tolist() == [[4, 5]]
+
+
+def test_a_word_without_a_vector_has_none():
+    (found,) = objects(split_of([("dog", "hound")]), ObjectEncoders(WORDS, None))
+    assert found.words == [None]
+
+
+def test_a_category_without_a_confident_region_is_no_object():
+    split = split_of([("dog", "dog"), ("cat", "cat")])
+    half = Detects(lambda r: r._replace(scores=torch.tensor([0.9, 0.4])))
+    (found,) = objects(split, ObjectEncoders(WORDS, half, Boxes(confidence=0.5)))
+    assert [name.category for name in found.named] == ["dog"]
+    assert found.regions.tolist() == [[0, 1]]
+
+
+@pytest.mark.parametrize("source", ["gold", "detected"])
+def test_a_region_encoder_encodes_one_box_of_each_category(source):
+    encoder = ReadsRegions()
+    split = split_of([("dog", "dog"), ("cat", "cat")])
+    (found,) = objects(split, ObjectEncoders(WORDS, encoder, Boxes(source)))
+    assert [len(boxes) for boxes in encoder.encoded] == [2]
+    assert found.regions.tolist() == [[0, 1], [2, 3]]
+
+
+def test_a_region_encoder_is_not_given_pictures_without_a_box():
+    encoder = ReadsRegions()
+    split = split_of([("dog", "dog")], [("cat", "cat")])
+    uncertain = Boxes("detected", confidence=1.1)
+    found = objects(split, ObjectEncoders(WORDS, encoder, uncertain))
+    assert encoder.encoded == []
+    assert [one.named for one in found] == [[], []]
+
+
+def test_another_source_of_boxes_is_refused():
+    with pytest.raises(ValueError, match="boxes 'silver'; there are gold, detected"):
+        objects(split_of([("dog", "dog")]), ObjectEncoders(WORDS, None, Boxes("silver")))
+
+
+DETECTED = "the surest with a category's label, from confidence 0.7"
+
+
+@pytest.mark.parametrize(
+    ("encoder", "source", "note"),
+    [
+        (None, "gold", f"those of the data, {DETECTED}"),
+        (Detects(None), "gold", f"those that the model detects, {DETECTED}"),
+        (ReadsRegions(), "gold", "the largest gold box of a category, encoded by the model"),
+        (ReadsRegions(), "detected", f"boxes of the data, {DETECTED}, encoded by the model"),
+    ],
+)
+def test_a_row_notes_where_its_regions_come_from(encoder, source, note):
+    assert ObjectEncoders(WORDS, encoder, Boxes(source, 0.7)).note == f"regions: {note}"

@@ -1,0 +1,41 @@
+import pytest
+from runs import board, evaluate
+from sources import make_source
+
+
+@pytest.fixture
+def source(tmp_path):
+    return make_source(tmp_path / "ours")
+
+
+def test_every_key_of_a_row_is_there(source, tmp_path):
+    evaluate(source, output=tmp_path / "boards")
+    (row,) = board(tmp_path / "boards")["rows"]
+    assert set(row) == {
+        *("model", "status", "reason", "comparable", "request", "scores", "counts"),
+        *("artifacts", "notes", "provenance", "run"),
+    }
+    assert row["counts"] == {"n": 9, "expected": 9, "ties": 0, "truncated_texts": 0, "clusters": 9}
+
+
+def test_all_but_run_is_the_same_on_a_rerun(source, tmp_path):
+    rows = []
+    for name in ("one", "two"):
+        evaluate(source, output=tmp_path / name, cache_dir=tmp_path / f"cache of {name}")
+        rows.append(board(tmp_path / name)["rows"][0] | {"run": {}})
+    assert rows[0] == rows[1]
+
+
+def test_no_local_path_enters_a_row(source, tmp_path):
+    evaluate(source, output=tmp_path / "boards")
+    assert str(tmp_path) not in (tmp_path / "boards" / "few_shot_colours.json").read_text()
+
+
+def test_no_folder_of_this_machine_enters_a_reason(source, tmp_path):
+    adapters = source / "model_adapters" / "colours.py"
+    message = "raise RuntimeError('no file /home/alice/secret/weights.bin')"
+    adapters.write_text(
+        adapters.read_text().replace('raise RuntimeError("the model broke")', message)
+    )
+    (result,) = evaluate(source, model="fails", output=tmp_path / "boards")
+    assert result.reason.startswith("RuntimeError: no file weights.bin (colours.py:")

@@ -1,0 +1,55 @@
+import shutil
+
+import pytest
+from runs import evaluate, ran
+from sources import TASK, make_source, write
+
+
+@pytest.fixture
+def source(tmp_path):
+    return make_source(tmp_path / "ours")
+
+
+def test_a_probe_that_raises_is_a_failed_row_with_the_line(source, tmp_path):
+    (result,) = evaluate(source, model="fails", output=tmp_path)
+    assert result.status == "failed"
+    assert result.reason.startswith("RuntimeError: the model broke (colours.py:")
+
+
+def test_a_model_that_does_not_load_has_failed_results_and_no_row(source, tmp_path):
+    (result,) = evaluate(source, model="will-not-load", output=tmp_path / "boards")
+    assert (result.status, "no weights here" in result.reason) == ("failed", True)
+    assert not (tmp_path / "boards" / "few_shot_colours.json").exists()
+
+
+def test_too_few_rows_because_of_limit_are_skipped_not_failed(source):
+    write(
+        source / "tasks" / "b.yaml",
+        TASK.replace("shots: [1]", "shots: [3]").replace("shots: 1", "shots: 3"),
+    )
+    (result,) = evaluate(source, tasks="b", limit=6)
+    assert (result.status, result.reason) == ("skipped", "limit")
+
+
+def test_too_few_examples_fail_and_name_the_class(source):
+    write(source / "tasks" / "b.yaml", TASK.replace("shots: [1]", "shots: [1, 4]"))
+    (result,) = evaluate(source, tasks="b")
+    assert (result.status, result.reason) == (
+        "failed",
+        "class 'blue' has 3 examples, 4 shots asked",
+    )
+
+
+def test_a_truncated_image_fails_the_task_and_is_named(source):
+    image = source / "images" / "test" / "red" / "0.png"
+    image.write_bytes(image.read_bytes()[:-30])
+    (result,) = evaluate(source)
+    assert result.status == "failed"
+    assert "test/red/0.png" in result.reason
+
+
+def test_a_split_that_a_task_asks_for_in_vain_is_absent_data_not_a_failure(source):
+    shutil.rmtree(source / "images" / "train")
+    report = ran(["mean-colour"], ["few_shot_colours"], include_path=[source])
+    assert report.results == []
+    assert "the split 'train' (there is test) is absent" in report.absent["few_shot_colours"]

@@ -1,0 +1,86 @@
+import hashlib
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+from vlbench.boards import save_artifacts
+from vlbench.errors import OutputError
+
+
+def test_a_tensor_becomes_safetensors(tmp_path):
+    tensor = torch.arange(6.0).reshape(2, 3).T.requires_grad_()
+    saved = save_artifacts(tmp_path, "t", "m", {"heads": tensor})
+    file = tmp_path / "artifacts" / "t" / "m" / "heads.safetensors"
+    checksum = "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()
+    assert saved == {
+        "heads": {"file": "artifacts/t/m/heads.safetensors", "sha256": checksum},
+    }
+    (loaded,) = load_file(file).values()
+    assert torch.equal(loaded, tensor.detach())
+
+
+def test_a_table_becomes_parquet(tmp_path):
+    table = pa.table({"layer": [1, 2], "score": [0.5, 0.25]})
+    saved = save_artifacts(tmp_path, "t", "m", {"scores": table})
+    file = tmp_path / saved["scores"]["file"]
+    assert saved["scores"]["sha256"] == "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()
+    assert (file.suffix, pq.read_table(file).equals(table)) == (".parquet", True)
+
+
+def test_a_picture_is_moved(tmp_path):
+    picture = tmp_path / "drawn.png"
+    Image.new("RGB", (4, 4), "red").save(picture)
+    content = picture.read_bytes()
+    saved = save_artifacts(tmp_path / "out", "t", "m", {"map": picture})
+    assert saved["map"]["file"] == "artifacts/t/m/map.png"
+    assert saved["map"]["sha256"] == "sha256:" + hashlib.sha256(content).hexdigest()
+    assert (tmp_path / "out" / saved["map"]["file"]).read_bytes() == content
+    assert not picture.exists()
+
+
+def test_no_artifacts_write_nothing(tmp_path):
+    assert save_artifacts(tmp_path, "t", "m", {}) == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("model", ["../../up", "a/b", "clip[weights=x.pt]", "a b:c"])
+def test_the_name_of_a_model_never_leaves_its_folder(tmp_path, model):
+    saved = save_artifacts(tmp_path, "t", model, {"heads": torch.zeros(1)})
+    file = tmp_path / saved["heads"]["file"]
+    assert file.resolve().parents[1] == (tmp_path / "artifacts" / "t").resolve()
+    assert file.is_file()
+
+
+def test_a_model_of_dots_never_leaves_its_folder(tmp_path):
+    saved = save_artifacts(tmp_path, "t", "..", {"heads": torch.zeros(1)})
+    file = (tmp_path / saved["heads"]["file"]).resolve()
+    assert file.is_relative_to((tmp_path / "artifacts" / "t").resolve())
+
+
+def test_the_name_of_an_artifact_never_leaves_its_folder(tmp_path):
+    saved = save_artifacts(tmp_path, "t", "m", {"../../../up": torch.zeros(1)})
+    (entry,) = saved.values()
+    assert (tmp_path / entry["file"]).resolve().is_relative_to(tmp_path / "artifacts")
+
+
+def test_the_artifacts_of_two_models_are_kept_apart(tmp_path):
+    one, two = (save_artifacts(tmp_path, "t", m, {"h": torch.zeros(1)}) for m in ("a b", "a_b"))
+    assert one["h"]["file"] != two["h"]["file"]
+
+
+def test_a_picture_that_cannot_be_moved_stays(tmp_path):
+    (tmp_path / "out").write_text("in the way")
+    (tmp_path / "drawn.png").write_bytes(b"picture")
+    with pytest.raises(OutputError, match="cannot write"):
+        save_artifacts(tmp_path / "out", "t", "m", {"map": tmp_path / "drawn.png"})
+    assert (tmp_path / "drawn.png").read_bytes() == b"picture"
+
+
+def test_an_artifact_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "artifacts").write_text("in the way")
+    with pytest.raises(OutputError, match=r"cannot write .*heads\.safetensors"):
+        save_artifacts(tmp_path, "t", "m", {"heads": torch.zeros(1)})

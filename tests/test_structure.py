@@ -1,0 +1,95 @@
+"""The shape of the source: sizes, floors, and a test file for each module."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from importlinter import cli
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "vlbench"
+FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "model_adapters").glob("*.py")])
+MODULES = [file for file in FILES if file.name not in {"__init__.py", "__main__.py"}]
+
+MOST_FILES, MOST_LINES, LONGEST, MOST_PARAMETERS = 14, 250, 40, 6
+
+# What a task's YAML or the command line fills does not count; it comes after these.
+FILLED_BY_VLBENCH = {"model", "data", "engine"}
+
+
+def label(file):
+    return file.relative_to(ROOT).as_posix()
+
+
+def functions(file):
+    tree = ast.parse(file.read_text("utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def length(function):
+    """Return the lines of a function without its docstring."""
+    first = function.body[0]
+    has_docstring = ast.get_docstring(function) is not None
+    docstring = first.end_lineno - first.lineno + 1 if has_docstring else 0
+    return function.end_lineno - function.lineno + 1 - docstring
+
+
+def counted_parameters(file, function):
+    """Return the parameters of a function, less self and what YAML fills."""
+    given = function.args
+    names = [arg.arg for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    fills_keywords = is_probe(names) or is_adapter(file, function) or is_loader(function)
+    keywords = {arg.arg for arg in given.kwonlyargs} if fills_keywords else set()
+    return [name for name in names if name not in {"self", "cls"} | keywords]
+
+
+def is_probe(names):
+    return set(names[:3]) == FILLED_BY_VLBENCH
+
+
+def is_adapter(file, function):
+    return file.parent.name == "model_adapters" and function.name == "__init__"
+
+
+def is_loader(function):
+    return function.returns is not None and ast.unparse(function.returns) == "Data"
+
+
+def test_the_top_of_the_package_can_be_taken_in_at_a_glance():
+    assert len(list(PACKAGE.glob("*.py"))) <= MOST_FILES
+
+
+@pytest.mark.parametrize("file", FILES, ids=label)
+def test_a_file_is_short(file):
+    assert len(file.read_text("utf-8").splitlines()) <= MOST_LINES
+
+
+@pytest.mark.parametrize("file", FILES, ids=label)
+def test_functions_are_short_and_take_few_parameters(file):
+    for function in functions(file):
+        assert length(function) <= LONGEST, function.name
+        assert len(counted_parameters(file, function)) <= MOST_PARAMETERS, function.name
+
+
+def test_a_probe_has_at_most_seven_keys_in_params():
+    many = {
+        function.name: len(function.args.kwonlyargs)
+        for file in (PACKAGE / "probes").rglob("*.py")
+        for function in functions(file)
+        if is_probe([arg.arg for arg in function.args.args])
+    }
+    assert {name: count for name, count in many.items() if count > 7} == {}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=label)
+def test_every_module_has_its_test_file(module):
+    top = PACKAGE if module.is_relative_to(PACKAGE) else ROOT
+    relative = module.relative_to(top)
+    assert (ROOT / "tests" / relative.with_name(f"test_{relative.name}")).is_file()
+
+
+def test_imports_run_down_the_floors_without_a_circle(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    assert cli.lint_imports(no_cache=True, is_debug_mode=False) == 0, capsys.readouterr().out

@@ -1,0 +1,53 @@
+"""Models of the library torchvision: with published weights, or with random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from vlbench import hub
+from vlbench.adapter_kit.weights import UNREADABLE, not_downloaded, seeded
+from vlbench.errors import unknown
+
+
+def torchvision_models() -> Any:
+    """Return the module torchvision.models."""
+    from torchvision import models  # noqa: PLC0415 - takes seconds, for models that load alone
+
+    return models
+
+
+def published_tags(architecture: str, known: Iterable[str], kind: str) -> Any:
+    """Return torchvision's enumeration of the published weights of an architecture.
+
+    Raises UnknownNameError, which calls the architecture a `kind`, where it is none of `known`.
+    """
+    names = list(known)
+    if architecture not in names:
+        raise unknown(f"{kind} of torchvision", architecture, names)
+    return torchvision_models().get_model_weights(architecture)
+
+
+def open_torchvision(architecture: str, tag: Any, seed: int, **options: Any) -> nn.Module:
+    """Return a model with the weights of a published tag; None draws them from a seed.
+
+    Raises WeightsError for weights that are not in torch's cache and cannot be downloaded.
+    """
+    get = torchvision_models().get_model
+    if tag is None:
+        with seeded(seed):
+            drawn: nn.Module = get(architecture, weights=None, **options)
+        return drawn
+    what = f"the weights {tag}"
+    cached = Path(torch.hub.get_dir(), "checkpoints", tag.url.rpartition("/")[2])
+    if hub.is_offline() and not cached.is_file():
+        raise not_downloaded(what, tag.url, "this run is offline")
+    try:
+        model: nn.Module = get(architecture, weights=tag, **options)
+    except UNREADABLE as error:
+        raise not_downloaded(what, tag.url, error) from error
+    return model

@@ -1,0 +1,66 @@
+"""The table of a configuration: its digests known at once, its rows drawn when first read."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from vlbench.data.scenes.pinned import drawn_with, pinned_digests
+from vlbench.data.scenes.rows import row, sizes
+from vlbench.data.scenes.storage import open_rows, read_digests, write_once
+from vlbench.data.scenes.world import VERSION
+from vlbench.data.tables import Row, Table
+from vlbench.errors import DataError
+from vlbench.files import default_cache
+
+LOGGER = logging.getLogger(__name__)
+
+# The number of images between two progress messages.
+REPORT_EVERY = 500
+
+Draw = Callable[[], Iterable[tuple[Row, str]]]
+
+
+def world_table(configuration: str, seed: int, cache_dir: Path | None = None) -> Table:
+    """Return the table of `objects` or `scenes`, stored in a cache folder (None: the default).
+
+    The digests are those of the stored table. Where none is stored, they are the pinned ones, and
+    the rows are drawn when the first value is read; what is not pinned is drawn at once.
+    """
+    folder = (cache_dir or default_cache()) / "scenes" / f"{VERSION}-{seed}-{configuration}"
+    draw = partial(draw_rows, configuration, seed)
+    digests = read_digests(folder) or pinned_digests(configuration, seed)
+    digests = digests or write_once(folder, draw)
+    length = sum(sizes(configuration).values())
+    return Table(partial(_drawn_as_promised, folder, draw, digests), length, digests)
+
+
+def draw_rows(configuration: str, seed: int) -> Iterator[tuple[Row, str]]:
+    """Yield every row with the digest of its image, and log the progress."""
+    count, start = sum(sizes(configuration).values()), time.monotonic()
+    for i in range(count):
+        if i % REPORT_EVERY == 0:
+            left = f", {(time.monotonic() - start) / i * (count - i):.0f} s left" if i else ""
+            LOGGER.info("drawing %s, once: %d of %d images%s", configuration, i, count, left)
+        yield row(configuration, seed, i)
+
+
+def _drawn_as_promised(folder: Path, draw: Draw, promised: Mapping[str, str]) -> Any:
+    """Return the rows of a folder, drawn first if absent.
+
+    Raises DataError where their digests are not the promised ones. The rows stay in the cache, so
+    that the next run takes their own digests.
+    """
+    digests = write_once(folder, draw)
+    different = [name for name, promise in promised.items() if digests.get(name) != promise]
+    if different:
+        versions = ", ".join(f"{name} {version}" for name, version in drawn_with().items())
+        raise DataError(
+            f"scenes/{folder.name}: {', '.join(different)} drawn with {versions} differ from the "
+            "pinned digests; run the command again, which takes the digests of what was drawn"
+        )
+    return open_rows(folder)

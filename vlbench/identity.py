@@ -1,0 +1,249 @@
+"""Identity of code: one digest of all code that a function or a class can reach by its imports.
+
+Files of vlbench, of a source, and any others that are not installed as libraries are read as text;
+imports inside functions count, and nothing is executed. Docstrings, comments and layout do not
+count, nor do `errors.py` and the engine's `progress.py`, which change no value. Libraries count by
+their versions.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import inspect
+import json
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from vlbench import plugins
+from vlbench.digests import bytes_digest, digest, file_digests
+
+PACKAGE = Path(__file__).resolve().parent
+
+# Nothing in these files changes a value. The package's own `__init__.py` has only the version.
+IGNORED = frozenset(PACKAGE / name for name in ("__init__.py", "errors.py", "engine/progress.py"))
+
+# Any value depends on these, whether its code imports them or not.
+ALWAYS = ("torch", "numpy", "PIL")
+
+# `ast.dump` writes the same code differently in other versions of Python.
+HOW = f"code {sys.version_info.major}.{sys.version_info.minor}"
+
+
+_distributions = functools.cache(importlib.metadata.packages_distributions)
+
+# How many folders up an import starts (0: an absolute name), and the module's name.
+Import = tuple[int, str]
+
+
+# The files that code reaches, each with its digest, and the libraries that they import.
+Reached = tuple[dict[Path, str], set[str]]
+
+
+def code_digest(thing: Any) -> str | None:
+    """Return the digest of all code that a function, method, class or callable object reaches.
+
+    Versions of libraries are part of it. None: no file defines it (a notebook, a prompt).
+    """
+    found = reached(thing)
+    return found and digest([sorted(set(found[0].values())), _versions(found[1])])
+
+
+def source_digest(thing: Any) -> str | None:
+    """Return the digest of the files that are reached outside vlbench's own package.
+
+    Of an adapter these are its own file and the files of the same source that it imports.
+    """
+    found = reached(thing)
+    return found and digest(sorted({d for f, d in found[0].items() if not _is_of_vlbench(f)}))
+
+
+def library_versions(things: Iterable[Any]) -> dict[str, str]:
+    """Return the version of each installed library that things reach, and of torch."""
+    found = [reached(thing) for thing in things]
+    return _versions(set().union(*(one[1] for one in found if one)))
+
+
+def reached(thing: Any) -> Reached | None:
+    """Return the files and libraries that a function or class reaches; None: no file defines it."""
+    starts, libraries = [], set()
+    for part in _parts(thing):
+        (file, folder), top = _start(part), (part.__module__ or "").partition(".")[0]
+        if file and (plugins.folder_of(part.__module__) or not _is_installed(file)):
+            starts.append((file, folder))
+        elif file or _place(top)[1]:
+            libraries.add(top)
+        else:
+            return None
+    return _walked(starts, libraries)
+
+
+def _parts(thing: Any) -> list[Any]:
+    """Return the functions and classes that make up a callable, less those of Python itself."""
+    if isinstance(thing, functools.partial):
+        return _parts(thing.func)
+    if inspect.ismethod(thing):
+        return [thing.__func__, *_parts(thing.__self__)]
+    if not isinstance(thing, type) and not inspect.isroutine(thing):
+        return _parts(type(thing))
+    kinds = thing.__mro__ if isinstance(thing, type) else [thing]
+    standard = sys.stdlib_module_names - {"__main__"}
+    return [kind for kind in kinds if (kind.__module__ or "").partition(".")[0] not in standard]
+
+
+def _start(thing: Any) -> tuple[Path | None, Path]:
+    """Return the file that defines a thing, and the folder that its absolute imports may mean."""
+    try:
+        file = Path(inspect.getsourcefile(thing) or "").resolve()
+    except (TypeError, OSError):
+        return None, Path()
+    folder = plugins.folder_of(thing.__module__ or "") or file.parent
+    return (file if file.is_file() else None), folder
+
+
+def _walked(starts: Sequence[tuple[Path, Path]], libraries: set[str]) -> Reached:
+    """Return all that is reached from files, each with its folder, and from libraries."""
+    files: dict[Path, str] = {}
+    waiting = [*starts]
+    while waiting:
+        file, folder = waiting.pop()
+        if file in files or file in IGNORED:
+            continue
+        stat = file.stat()
+        files[file], found, others = _read(file, folder, stat.st_size, stat.st_mtime_ns)
+        waiting += [(target, folder) for target in found]
+        libraries |= others
+    return files, libraries
+
+
+@functools.cache
+def _read(file: Path, folder: Path, *_: int) -> tuple[str, set[Path], set[str]]:
+    """Return the digest of a file's code, and what it imports; size and time are of the key."""
+    (text,) = file_digests([file], HOW, _parsed)
+    code, imports = json.loads(text)
+    found = [_resolved((level, name), file, folder) for level, name in imports]
+    files = {target for targets, _ in found for target in targets}
+    return code, files, {library for _, library in found if library}
+
+
+def _parsed(file: Path) -> str:
+    """Return a file's digest and imports as JSON; one that is no Python counts byte by byte."""
+    try:
+        tree = ast.parse(file.read_bytes(), str(file))
+    except (SyntaxError, ValueError):
+        return json.dumps([bytes_digest(file), []])
+    imports = sorted(set(_imports(tree)))
+    _drop_docstrings(tree)
+    return json.dumps([hashlib.sha256(ast.dump(tree).encode()).hexdigest(), imports])
+
+
+def _drop_docstrings(tree: ast.Module) -> None:
+    """Remove every docstring; other expressions stay."""
+    for node in ast.walk(tree):
+        documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        if isinstance(node, documented) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+
+
+def _imports(node: ast.AST) -> Iterator[Import]:
+    """Yield every import below a node but those for type checkers alone."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            for other in child.orelse:
+                yield from _imports(other)
+            continue
+        yield from _named(child)
+        yield from _imports(child)
+
+
+def _named(node: ast.AST) -> Iterator[Import]:
+    """Yield what one statement or call imports; a name imported from a module may be a module."""
+    if isinstance(node, ast.Import):
+        yield from ((0, alias.name) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        yield node.level, base
+        yield from ((node.level, f"{base}.{a.name}".lstrip(".")) for a in node.names)
+    elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        named = node.args[0] if node.args else None
+        if isinstance(named, ast.Constant) and isinstance(named.value, str):
+            yield 0, named.value
+
+
+def _resolved(one: Import, file: Path, folder: Path) -> tuple[list[Path], str]:
+    """Return the files that an import executes, and the library that it names, if any."""
+    level, name = one
+    names = name.split(".") if name else []
+    if level:
+        return _along(file.parents[level - 1], names), ""
+    top = names[0]
+    if top in sys.stdlib_module_names:
+        return [], ""
+    root, library = _place(top)
+    if library:
+        return [], top
+    return _along(root or folder, names), ""
+
+
+def _along(root: Path, names: Sequence[str]) -> list[Path]:
+    """Return the file of a module below a folder, and those of the packages that it lies in."""
+    steps = [plugins.file_in(root, names[: i + 1]) for i in range(len(names))]
+    return [step for step in steps if step]
+
+
+@functools.cache
+def _place(top: str) -> tuple[Path | None, bool]:
+    """Return the folder that a top-level name lies in, and whether it is an installed library."""
+    if top == PACKAGE.name:
+        return PACKAGE.parent, False
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None:
+        return None, False
+    found = Path(spec.origin or next(iter(spec.submodule_search_locations or ()), "")).resolve()
+    if _is_installed(found):
+        return None, True
+    package = spec.submodule_search_locations is not None and found.name == "__init__.py"
+    return (found.parent.parent if package else found.parent), False
+
+
+@functools.cache
+def _library_folders() -> tuple[Path, ...]:
+    paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    sites = [*site.getsitepackages(), site.getusersitepackages()]
+    return tuple(Path(path).resolve() for path in [*paths, *sites])
+
+
+def _is_installed(file: Path) -> bool:
+    """Return whether a file belongs to an installed library or to Python itself."""
+    ours = file.is_relative_to(PACKAGE)
+    return not ours and any(file.is_relative_to(folder) for folder in _library_folders())
+
+
+def _is_of_vlbench(file: Path) -> bool:
+    """Return whether a file is vlbench's own; shipped adapters are a source, in a wheel too."""
+    return file.is_relative_to(PACKAGE) and not file.is_relative_to(PACKAGE / "model_adapters")
+
+
+def _versions(libraries: Iterable[str]) -> dict[str, str]:
+    found = {name: _version(name) for name in sorted({*libraries, *ALWAYS})}
+    return {name: version for name, version in found.items() if version}
+
+
+@functools.cache
+def _version(package: str) -> str:
+    """Return the version of the distribution that a top-level package comes from, or nothing."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        distributions = _distributions().get(package, [])
+    return importlib.metadata.version(distributions[0]) if distributions else ""

@@ -1,0 +1,82 @@
+"""The matrices of dissimilarities that rows keep, and which of them can be compared.
+
+Rows of several boards are compared with each other. A model that stands on two of the boards has
+its plain name for the first board. For the other, the words follow that only that task's name has:
+`clip-rn50 (text)`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from safetensors.numpy import load
+
+from vlbench.boards import Board
+from vlbench.leaderboard.rows import publishable
+from vlbench.results import Result
+
+# A rerun keeps the row, even where its files are gone or have changed.
+AGAIN = "run the task again with --overwrite"
+
+
+class Member(NamedTuple):
+    """One model in a comparison: its condensed matrix, float32 [P], and the classes it is over."""
+
+    name: str
+    matrix: NDArray[np.float32]
+    classes: list[str]
+    comparable: str
+
+
+def joined(output: Path, boards: Sequence[Board]) -> tuple[list[Member], dict[str, str]]:
+    """Return the models that can be compared, and for each other publishable row why it cannot.
+
+    On each board, the rows with the most frequent `comparable` are taken. All matrices must be over
+    the same classes as the first.
+    """
+    members: list[Member] = []
+    left_out: dict[str, str] = {}
+    for board in boards:
+        rows = sorted(publishable(board.results).items())
+        common = Counter(row.comparable for _, row in rows).most_common(1)
+        for model, row in rows:
+            name = _name(model, board.task, [*(m.name for m in members), *left_out], boards[0].task)
+            found = _member(output, name, row)
+            if isinstance(found, str):
+                left_out[name] = found
+            elif row.comparable != common[0][0]:
+                left_out[name] = f"not comparable with the most rows of {board.task}"
+            elif members and found.classes != members[0].classes:
+                left_out[name] = f"its matrix is over other classes than that of {members[0].name}"
+            else:
+                members.append(found)
+    return members, left_out
+
+
+def _name(model: str, task: str, taken: Sequence[str], first: str) -> str:
+    others = [word for word in task.split("_") if word not in first.split("_")]
+    return f"{model} ({' '.join(others) or task})" if model in taken else model
+
+
+def _member(output: Path, name: str, row: Result) -> Member | str:
+    """Return a row's matrix and classes, or why they cannot be read."""
+    parts = {}
+    for part in ("rdm", "classes"):
+        if part not in row.artifacts:
+            return f"its row keeps no {part}"
+        file, sha256 = row.artifacts[part]["file"], row.artifacts[part]["sha256"]
+        if not (output / file).is_file():
+            return f"{file} is absent; {AGAIN}"
+        parts[part] = (output / file).read_bytes()
+        if sha256 != "sha256:" + hashlib.sha256(parts[part]).hexdigest():
+            return f"{file} is not the file that its row was written with; {AGAIN}"
+    classes = pq.read_table(BytesIO(parts["classes"]))["name"].to_pylist()
+    return Member(name, load(parts["rdm"])["data"], classes, row.comparable)

@@ -1,0 +1,24 @@
+"""The rows of a board that summaries and figures use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vlbench.results import Result
+
+
+def publishable(results: Sequence[Result]) -> dict[str, Result]:
+    """Return the complete ok rows of models with trained weights, by model.
+
+    A model with two such rows has none here: their data or parameters differ, so that they may not
+    be compared, and nothing says which one to take.
+    """
+    good = [
+        row
+        for row in results
+        if row.status == "ok"
+        and not row.is_partial
+        and not str(row.provenance.get("weights", "")).startswith("random:")
+    ]
+    models = [row.model for row in good]
+    return {row.model: row for row in good if models.count(row.model) == 1}

@@ -1,0 +1,68 @@
+"""Data sets loaded while planning: each once, however many tasks and models use it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vlbench.data.records import Data
+from vlbench.errors import CannotDo, SpecError
+from vlbench.planning.models import Model
+from vlbench.planning.tasks import Task
+
+
+class DataSets:
+    """Loads data sets, of `limit` rows per split where there is a limit, and keeps them."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self._loaded: dict[str, Data] = {}
+
+    def load(self, task: Task, model: Model) -> Data:
+        """Return the task's data, with the regions that the model reads.
+
+        Raises CannotDo where the task has no regions of the model's kind, SpecError for a loader
+        that returns no Data, DataAbsent, and whatever else a loader raises.
+        """
+        arguments = {**task.loader_arguments, **_regions(task, model)}
+        key = repr((task.loader, sorted(arguments.items())))
+        if key not in self._loaded:
+            self._loaded[key] = self._load(task, arguments)
+        return self._loaded[key]
+
+    def _load(self, task: Task, arguments: Mapping[str, Any]) -> Data:
+        data = task.loader(**arguments)
+        if not isinstance(data, Data):
+            found = type(data).__name__
+            raise SpecError(f"{task.spec.data['loader']} returned a {found}, not Data")
+        return data if self._limit is None else data.limited(self._limit)
+
+
+def _regions(task: Task, model: Model) -> dict[str, Any]:
+    """Return the loader's argument for the regions that a model reads, if the task has regions."""
+    kind = model.spec.regions.get("kind")
+    if not task.regions:
+        return {}
+    if kind is not None and kind not in task.regions:
+        known = ", ".join(task.regions)
+        raise CannotDo(f"the model reads regions of kind {kind}; the task has {known}")
+    return {"regions": task.regions[kind] if kind else None}
+
+
+def require_region_width(data: Data, task: Task, model: Model) -> None:
+    """Raise SpecError where region vectors are not as wide as the model reads them.
+
+    This reads a picture, which a world that is not drawn yet must be drawn for.
+    """
+    wanted = model.spec.regions.get("width")
+    for split in data.splits.values():
+        if not (task.regions and wanted and "picture" in split.columns and len(split)):
+            continue
+        regions = split["picture"][0].regions
+        if regions is None or regions.vectors is None or regions.vectors.shape[1] == wanted:
+            continue
+        found = regions.vectors.shape[1]
+        raise SpecError(
+            f"{task.spec.document.where('data', 'regions')}: region vectors are {found} wide, "
+            f"{model.spec.name} reads {wanted}"
+        )

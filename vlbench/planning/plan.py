@@ -1,0 +1,101 @@
+"""The plan: every model against every task, decided before any weights load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from vlbench.catalog.catalog import Catalog, load_catalog
+from vlbench.errors import DataError, SpecError, UnknownNameError, VlbenchError, unknown
+from vlbench.planning.datasets import DataSets
+from vlbench.planning.jobs import Job, judge
+from vlbench.planning.models import Model, resolve_model
+from vlbench.planning.options import Options
+from vlbench.planning.tasks import Task, resolve_task
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """All jobs, models in the order given, with the options that they are planned for."""
+
+    jobs: Sequence[Job]
+    options: Options
+
+
+def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
+    """Return what would run. Models are names, FILE:Class, or adapter objects.
+
+    Raises SpecError and UnknownNameError with all problems in one message, and DataError where
+    data of a task that the user named are absent.
+    """
+    catalog = load_catalog(options.include_path)
+    problems = _Problems()
+    resolved_tasks = _resolved_tasks(catalog, tasks, options, problems)
+    resolved_models = [
+        model for name in models for model in problems.of(resolve_model, catalog, name, options)
+    ]
+    pairs = [
+        (problems.of(model.for_task, task.spec), task)
+        for model in resolved_models
+        for task in resolved_tasks
+    ]
+    problems.require_none()
+    _refuse_names(resolved_models, resolved_tasks, options)
+    datasets = DataSets(options.limit)
+    jobs = [judge(model, task, datasets, options) for (model,), task in pairs]
+    absent = [job for job in jobs if job.status == "unavailable" and job.task.named]
+    if absent:
+        lines = dict.fromkeys(f"{job.task.spec.name}: {job.reason}" for job in absent)
+        raise DataError("\n".join(lines))
+    return Plan(jobs=jobs, options=options)
+
+
+@dataclass(frozen=True)
+class _Problems:
+    """Collects errors in files and names, so that one message tells all of them."""
+
+    found: list[VlbenchError] = field(default_factory=list)
+
+    def of(self, function: Callable[..., Found], *arguments: Any) -> list[Found]:
+        """Return what a function returns, or nothing, with its error kept."""
+        try:
+            return [function(*arguments)]
+        except (SpecError, UnknownNameError) as error:
+            self.found.append(error)
+            return []
+
+    def require_none(self) -> None:
+        """Raise all errors as one."""
+        if self.found:
+            kinds = {type(problem) for problem in self.found}
+            kind = UnknownNameError if kinds == {UnknownNameError} else SpecError
+            raise kind("\n".join(dict.fromkeys(str(problem) for problem in self.found)))
+
+
+def _resolved_tasks(
+    catalog: Catalog, tasks: Sequence[str], options: Options, problems: _Problems
+) -> list[Task]:
+    return [
+        task
+        for name, named in catalog.task_names(tasks).items()
+        for task in problems.of(resolve_task, catalog, name, named, options)
+    ]
+
+
+def _refuse_names(models: Sequence[Model], tasks: Sequence[Task], options: Options) -> None:
+    """Raise UnknownNameError for names that two models share, or that no data have."""
+    if options.name and len(models) != 1:
+        raise UnknownNameError(f"--name is for one model, not {len(models)}")
+    names = [model.name for model in models]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UnknownNameError(
+            f"two models would have rows named {', '.join(twice)}; run them apart"
+        )
+    known = {task.spec.name for task in tasks} | {task.loader.__name__ for task in tasks}
+    for name in options.data_dir:
+        if name and name not in known:
+            raise unknown("selected task, or loader of one,", name, known)

@@ -1,0 +1,85 @@
+"""Evaluation of word vectors by gensim: analogies and the similarity of word pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from vlbench.data.word_files import read_pairs
+from vlbench.metrics.statistics import Z95, Estimate
+
+# The fewest pairs for which Fisher's interval exists.
+FEWEST_PAIRS = 4
+
+# The variance of Fisher's z of a Spearman coefficient, as a multiple of Pearson's.
+SPEARMAN = 1.06
+
+
+class Answers(NamedTuple):
+    """The number of correct answers, and of questions whose words all have vectors."""
+
+    right: int
+    total: int
+
+
+class Agreement(NamedTuple):
+    """Correlations of cosines with human judgements, over pairs whose words both have vectors.
+
+    They are None for fewer than 4 pairs.
+    """
+
+    pearson: Estimate | None
+    spearman: Estimate | None
+    pairs: int
+
+
+def keyed_vectors(words: Sequence[str], vectors: Tensor) -> Any:
+    """Return vectors [N, D] of words as gensim's KeyedVectors; a zero vector has cosine 0."""
+    from gensim.models import KeyedVectors  # noqa: PLC0415 - half a second, for one probe
+
+    found = KeyedVectors(vectors.shape[1])
+    found.add_vectors(list(words), vectors.numpy())
+    found.fill_norms(force=True)
+    # gensim would divide by zero.
+    found.norms[found.norms == 0] = 1
+    return found
+
+
+def analogies(vectors: Any, questions: Path) -> dict[str, Answers]:
+    """Return the answers of 3CosAdd (Mikolov et al. 2013) per section, ignoring case."""
+    _, sections = vectors.evaluate_word_analogies(str(questions), restrict_vocab=len(vectors))
+    # The last section is the total.
+    return {
+        s["section"]: Answers(len(s["correct"]), len(s["correct"]) + len(s["incorrect"]))
+        for s in sections[:-1]
+    }
+
+
+def similarity(vectors: Any, pairs: Path) -> Agreement:
+    """Return the agreement of cosines with the judgements in a file of pairs, ignoring case."""
+    vocabulary = {word.upper() for word in vectors.index_to_key}
+    used = sum(a.upper() in vocabulary and b.upper() in vocabulary for a, b in read_pairs(pairs))
+    if used < FEWEST_PAIRS:
+        return Agreement(None, None, used)
+    found = vectors.evaluate_word_pairs(str(pairs), restrict_vocab=len(vectors))
+    pearson, spearman = (float(result[0]) for result in found[:2])
+    return Agreement(fisher(pearson, used), fisher(spearman, used, spread=SPEARMAN), used)
+
+
+def fisher(correlation: float, n: int, *, spread: float = 1.0) -> Estimate:
+    """Return a correlation of n >= 4 independent pairs with the interval of Fisher's z.
+
+    `spread` multiplies the variance of z. Raises ValueError for fewer pairs, and for NaN, the
+    correlation of values that do not vary.
+    """
+    if n < FEWEST_PAIRS or math.isnan(correlation):
+        raise ValueError(f"correlation {correlation} of {n} pairs: wanted 4 or more that vary")
+    error = math.sqrt(spread / (n - 3))
+    z = math.atanh(float(np.clip(correlation, -1 + 1e-12, 1 - 1e-12)))
+    interval = (math.tanh(z - Z95 * error), math.tanh(z + Z95 * error))
+    return Estimate(correlation, (1 - correlation**2) * error, interval)

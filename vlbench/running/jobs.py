@@ -1,0 +1,72 @@
+"""One job run: its probe on its live model, and what the run took."""
+
+from __future__ import annotations
+
+import datetime as dt
+import resource
+import time
+from typing import Any, NamedTuple
+
+import torch
+
+from vlbench.engine import Engine, Progress
+from vlbench.engine.processes import Processes
+from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.store import Store
+from vlbench.planning.jobs import Job
+from vlbench.results import Outcome, require_primary
+from vlbench.running.models import LiveModels
+
+
+class Machine(NamedTuple):
+    """What all jobs of a run share."""
+
+    settings: ComputeSettings
+    store: Store
+    progress: Progress
+    processes: Processes
+
+
+def run_job(job: Job, models: LiveModels, machine: Machine) -> tuple[Outcome, dict[str, Any]]:
+    """Return what the job's probe finds, and the facts of this run.
+
+    Raises SpecError where the task's primary score is not exactly one of those that the probe
+    gave, and whatever the probe and the adapter raise.
+    """
+    assert job.data
+    task, live = job.task, models.companions(job.task)
+    settings = models.settings(job.model, job.data)
+    engine = Engine(
+        settings,
+        store=machine.store,
+        identities=models.identities(),
+        progress=machine.progress,
+        processes=machine.processes,
+    )
+    companions = {
+        key: task.as_annotated(key, [one.adapter for one in several])
+        for key, several in live.items()
+    }
+    start = time.perf_counter()
+    adapter = models.get(job.model).adapter
+    outcome: Outcome = task.probe(adapter, job.data, engine, **task.arguments, **companions)
+    seconds = time.perf_counter() - start
+    where = task.spec.document.where("primary").rpartition("/")[2]
+    require_primary(outcome, task.spec.primary_score, where)
+    return outcome, _facts(settings, machine.processes.size, seconds)
+
+
+def _facts(settings: ComputeSettings, processes: int, seconds: float) -> dict[str, Any]:
+    """Return what may differ from one run to the next."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if settings.device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated(settings.device) / 2**20
+    return {
+        "finished": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 3),
+        "device": str(settings.device),
+        "processes": processes,
+        "peak_memory_mb": round(peak),
+        "batch_size": settings.batch_size,
+        "channels_last": settings.channels_last,
+    }

@@ -1,0 +1,98 @@
+"""Live models: loaded once for all jobs that use them, and freed together."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from inspect import signature
+from typing import Any
+
+import torch
+
+from vlbench.capabilities import ImageEncoder
+from vlbench.data.records import Column, Data
+from vlbench.engine.fingerprints import LiveModel, contents, identified
+from vlbench.engine.processes import Processes
+from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.tuning import tuned
+from vlbench.planning.models import Model
+from vlbench.planning.tasks import Task
+from vlbench.resolve import parameters
+
+
+class LiveModels:
+    """The model under test and its companions, until `free` is called."""
+
+    def __init__(self, settings: ComputeSettings, processes: Processes) -> None:
+        self._settings = settings
+        self._processes = processes
+        self._live: dict[str, LiveModel] = {}
+        self._tuned: dict[str, ComputeSettings] = {}
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype that adapters compute in."""
+        return self._settings.dtype
+
+    def get(self, model: Model) -> LiveModel:
+        """Return a model, loaded at its first call, after the companions that it is made from."""
+        if model.key not in self._live:
+            self._live[model.key] = self._load(model)
+        return self._live[model.key]
+
+    def companions(self, task: Task) -> dict[str, list[LiveModel]]:
+        """Return the companions of a task, by parameter."""
+        return {key: [self.get(one) for one in several] for key, several in task.companions.items()}
+
+    def identities(self) -> dict[int, str]:
+        """Return what each live adapter is known by, under its `id`."""
+        return {id(live.adapter): live.identity for live in self._live.values()}
+
+    def settings(self, model: Model, data: Data) -> ComputeSettings:
+        """Return how a model computes on data: its batch size measured, once, where that is asked.
+
+        A batch size is measured for models that encode images, on the first image of the data.
+        """
+        images = _images(data)
+        adapter: Any = self.get(model).adapter
+        if self._settings.batch_size or images is None or not isinstance(adapter, ImageEncoder):
+            return self._settings
+        if model.key not in self._tuned:
+            (self._tuned[model.key], *_) = self._processes.attempt(
+                lambda: tuned(self._settings, adapter.encode_images, images)
+            )
+        return self._tuned[model.key]
+
+    def free(self) -> None:
+        """Forget all models, and give their memory back."""
+        self._live.clear()
+        self._tuned.clear()
+        gc.collect()
+        if self._settings.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _load(self, model: Model) -> LiveModel:
+        device, dtype = self._settings.device, self._settings.dtype
+        if model.instance is not None:
+            return identified(model.instance, None, device, dtype)
+        companions = {name: self.get(one) for name, one in model.companions.items()}
+        adapters = {name: live.adapter for name, live in companions.items()}
+        filled = _filled(model.adapter, {"device": device, "dtype": dtype})
+        adapter = model.adapter(**filled, **{**model.arguments, **adapters})
+        made_of = {name: live.identity for name, live in companions.items()}
+        return identified(adapter, contents(model.arguments) | made_of, device, dtype)
+
+
+def _filled(adapter: type, given: dict[str, Any]) -> dict[str, Any]:
+    """Return what vlbench itself gives an adapter, as far as its signature takes it."""
+    known = parameters(adapter)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in signature(adapter).parameters.values())
+    return {name: value for name, value in given.items() if takes_any or name in known}
+
+
+def _images(data: Data) -> Column | None:
+    """Return the first column of images that has any."""
+    columns: Sequence[Column] = [
+        split["image"] for split in data.splits.values() if "image" in split.columns
+    ]
+    return next((column for column in columns if len(column)), None)

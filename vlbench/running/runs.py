@@ -1,0 +1,110 @@
+"""All jobs of one model: it is loaded, its jobs are run one after the other, and it is freed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from vlbench.engine.processes import Ended, EndedElsewhere, Processes, verdict
+from vlbench.errors import IdentityClash, OutputError
+from vlbench.planning.jobs import Job
+from vlbench.results import Result
+from vlbench.running import rows
+from vlbench.running.jobs import Machine, run_job
+from vlbench.running.models import LiveModels
+from vlbench.running.report import Report
+from vlbench.running.writer import RowWriter
+
+
+def grouped(jobs: Iterable[Job], by: Callable[[Job], str]) -> list[list[Job]]:
+    """Return jobs in groups of the same key, in the order in which the keys first come."""
+    groups: dict[str, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(by(job), []).append(job)
+    return list(groups.values())
+
+
+def run_model(
+    jobs: Sequence[Job], machine: Machine, writer: RowWriter, report: Report
+) -> Iterator[Result]:
+    """Yield the results of one model's jobs; kept results go to the report straight away.
+
+    The model is loaded once for each set of arguments that tasks ask for, freed before the next.
+    """
+    report.results.extend(job.result for job in jobs if job.result)
+    for job in jobs:
+        if job.status in {"skipped", "failed"}:
+            yield writer.write(rows.without_scores(job, job.status, job.reason))
+    for same in grouped((j for j in jobs if j.status == "run"), by=lambda job: job.model.key):
+        models = LiveModels(machine.settings, machine.processes)
+        try:
+            yield from _run_loaded(same, models, machine, writer, report)
+        finally:
+            models.free()
+
+
+def _run_loaded(
+    jobs: Sequence[Job], models: LiveModels, machine: Machine, writer: RowWriter, report: Report
+) -> Iterator[Result]:
+    """Load a model and yield the results of its jobs, which fail where it does not load."""
+    model = jobs[0].model
+    machine.progress.begin(model.name, jobs[0].task.spec.name)
+    loaded = ended_alike(partial(models.get, model), machine.processes)
+    if loaded.status == "skipped":
+        yield from (writer.write(rows.without_scores(job, *loaded)) for job in jobs)
+    elif loaded.status != "ok":
+        report.not_loaded[model.name] = loaded.value
+        report.results.extend(rows.without_scores(job, "failed", loaded.value) for job in jobs)
+    else:
+        for job in jobs:
+            yield from _run_one(job, models, machine, writer, report)
+
+
+def _run_one(
+    job: Job, models: LiveModels, machine: Machine, writer: RowWriter, report: Report
+) -> Iterator[Result]:
+    """Yield the result of a job whose model is loaded; none where its data are absent."""
+    machine.progress.begin(job.model.name, job.task.spec.name)
+    ended = ended_alike(partial(_probed, job, models, machine, writer), machine.processes)
+    if ended.status == "unavailable":
+        report.absent[job.task.spec.name] = ended.value
+    elif ended.status == "ok":
+        row, outcome, run = ended.value
+        artifacts = writer.save_artifacts(row, outcome)
+        yield writer.write(rows.finished(row, job, outcome, run, artifacts))
+    elif ended.status == "too few" and job.limited:
+        yield writer.write(rows.without_scores(job, "skipped", "limit"))
+    else:
+        status = "skipped" if ended.status == "skipped" else "failed"
+        yield writer.write(rows.without_scores(job, status, ended.value))
+
+
+def _probed(job: Job, models: LiveModels, machine: Machine, writer: RowWriter) -> Any:
+    """Return the begun row of a job, its outcome and the facts of the run.
+
+    Raises IdentityClash where the board has this name with other weights.
+    """
+    row = rows.begun(job, models)
+    writer.refuse_clash(row)
+    return row, *run_job(job, models, machine)
+
+
+def ended_alike(work: Callable[[], Any], processes: Processes) -> Ended:
+    """Return how work ended, the same in every process; an ok value is this process's own.
+
+    What stops a run passes through: boards that cannot be written, names that clash.
+    """
+    try:
+        ended = Ended("ok", work())
+    except (OutputError, IdentityClash):
+        raise
+    except EndedElsewhere as error:
+        return error.ended
+    except Exception as error:  # noqa: BLE001 - somebody's probe or adapter: any error is a result
+        ended = verdict(error)
+    try:
+        processes.exchange(Ended(ended.status, None if ended.status == "ok" else ended.value))
+    except EndedElsewhere as error:
+        return error.ended
+    return ended
