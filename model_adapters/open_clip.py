@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vlbench.adapter_kit.images import pixels_of
+from vlbench.adapter_kit.torch_files import is_torchscript
 from vlbench.adapter_kit.weights import (
+    UNREADABLE,
     hub_obstacle,
-    is_torchscript,
     load_weights,
     not_downloaded,
     read_state_dict,
@@ -231,7 +232,10 @@ def _load(model: Any, state: Mapping[str, Any], file: Path) -> None:
     from open_clip.convert import convert_state_dict  # noqa: PLC0415 - as in _library
     from open_clip.model import convert_to_custom_text_state_dict  # noqa: PLC0415
 
-    state = convert_state_dict(model, {k: v for k, v in state.items() if k not in NOT_WEIGHTS})
-    if "positional_embedding" in state and not hasattr(model, "positional_embedding"):
-        state = convert_to_custom_text_state_dict(state)
+    try:
+        state = convert_state_dict(model, {k: v for k, v in state.items() if k not in NOT_WEIGHTS})
+        if "positional_embedding" in state and not hasattr(model, "positional_embedding"):
+            state = convert_to_custom_text_state_dict(state)
+    except UNREADABLE as error:
+        raise WeightsError(f"{file} cannot be converted for open_clip: {error}") from error
     load_weights(model, state, file)

@@ -11,6 +11,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from vlbench.adapter_kit.archives import open_zip
 from vlbench.adapter_kit.images import resizing
 from vlbench.adapter_kit.weights import (
     UNREADABLE,
@@ -19,6 +20,7 @@ from vlbench.adapter_kit.weights import (
     not_downloaded,
     read_state_dict,
     seeded,
+    unreadable,
     weights_file,
 )
 from vlbench.errors import CannotDo, WeightsError, unknown
@@ -189,7 +191,8 @@ def _load(recipe: Recipe, file: Path) -> Any:
         return _load_npz(recipe, file)
     state = read_state_dict(file)
     head = state.get(f"{_timm().get_pretrained_cfg(recipe.name).classifier}.weight")
-    model = _build(recipe, 0, num_classes=0 if head is None else len(head))
+    has_head = isinstance(head, Tensor) and head.ndim > 0
+    model = _build(recipe, 0, num_classes=len(head) if has_head else 0)
     load_weights(model, state, file)
     return model
 
@@ -197,12 +200,16 @@ def _load(recipe: Recipe, file: Path) -> Any:
 def _load_npz(recipe: Recipe, file: Path) -> Any:
     """Return a model with Google's weights, which timm converts. Raises WeightsError."""
     try:
+        with open_zip(file):
+            pass
         with np.load(file, allow_pickle=False) as archive:
             sizes = {name: archive[name].shape for name in archive.files}
-        classes = sizes.get(NPZ_HEAD, (0,))[-1]
-        model = _build(recipe, 0, num_classes=classes)
+    except UNREADABLE as error:
+        raise unreadable(file, error) from error
+    try:
+        model = _build(recipe, 0, num_classes=sizes.get(NPZ_HEAD, (0,))[-1])
         model.load_pretrained(str(file))
-    except (*UNREADABLE, AttributeError) as error:
+    except UNREADABLE as error:
         raise WeightsError(f"{file} does not fit {recipe.name}: {error}") from error
     # timm ignores arrays that the model has no place for.
     held = sum(int(np.prod(shape)) for shape in sizes.values())

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from PIL.Image import Image
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from vlbench.adapter_kit.images import IMAGENET, resizing
@@ -22,7 +21,7 @@ from vlbench.adapter_kit.torchvision_models import (
     published_tags,
     torchvision_models,
 )
-from vlbench.adapter_kit.weights import UNREADABLE, load_weights, read_past_pickles, weights_file
+from vlbench.adapter_kit.weights import load_weights, read_past_pickles, weights_file
 from vlbench.errors import CannotDo, SpecError, WeightsError
 
 # Published files have the state dict under one of these keys; `cnn` is the key of ICMLM.
@@ -127,13 +126,17 @@ def _load(file: Path, model: nn.Module, head: str) -> Tensor:
     weight = state.get(f"{head}.weight")
     if not any(key.startswith(f"{head}.") for key in state):
         model.set_submodule(head, nn.Identity())
-    elif weight is not None and len(weight) != len(wanted[f"{head}.weight"]):
+    elif weight is not None and weight.ndim and len(weight) != len(wanted[f"{head}.weight"]):
         width = wanted[f"{head}.weight"].shape[1]
         model.set_submodule(head, nn.Linear(width, len(weight), bias=f"{head}.bias" in wanted))
     load_weights(model, state, file)
     beside = f"{prefix.removesuffix('model.')}normalizer.new_"
-    own = [stored[f"{beside}{k}"].view(3) for k in ("mean", "std") if f"{beside}{k}" in stored]
-    return torch.stack(own).float() if len(own) == 2 else torch.tensor(IMAGENET)
+    own = [stored[f"{beside}{k}"] for k in ("mean", "std") if f"{beside}{k}" in stored]
+    if any(part.numel() != 3 for part in own):
+        raise WeightsError(f"{file} has a normaliser of other than three channels")
+    return (
+        torch.stack([p.view(3).float() for p in own]) if len(own) == 2 else torch.tensor(IMAGENET)
+    )
 
 
 def _own(stored: Mapping[str, Any], prefix: str, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -158,12 +161,7 @@ def _prefix(stored: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
 
 def _open(file: Path) -> dict[str, Tensor]:
     """Return the state dict in a file, also from under one of the keys in ENVELOPES."""
-    try:
-        content = load_file(file) if file.suffix == ".safetensors" else read_past_pickles(file)
-    except (*UNREADABLE, AttributeError, TypeError, IndexError) as error:
-        raise WeightsError(f"{file} cannot be read as weights: {error}") from error
-    if not isinstance(content, Mapping):
-        raise WeightsError(f"{file} holds a {type(content).__name__}, not a state dict")
+    content = read_past_pickles(file)
     inner = [content[e] for e in ENVELOPES if isinstance(content.get(e), Mapping)]
     state = inner[0] if inner else content
     return {str(key): value for key, value in state.items() if isinstance(value, Tensor)}

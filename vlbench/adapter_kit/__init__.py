@@ -3,7 +3,9 @@
 `hugging_face` opens a model of transformers and its tokenizer. `text` reads texts into tokens with
 spans and counts. `regions` makes batches of ready-made regions and describes their boxes. `images`
 turns pictures into pixels. `attention` returns the attention from text to image. `weights` reads
-files of weights and fills modules with them. `torchvision_models` opens a model of torchvision.
+files of weights and fills modules with them, by `torch_files`, `pickles` and `archives`, which run
+nothing of a file and bound what it unpacks to. `vector_files` reads word vectors.
+`torchvision_models` opens a model of torchvision.
 
 No module imports transformers or torchvision when it is imported: a run reads every adapter's file
 before it loads a model, and those libraries take seconds.

@@ -17,7 +17,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from vlbench.adapter_kit.weights import hub_obstacle, not_downloaded, read_state_dict, seeded
+from vlbench.adapter_kit.weights import (
+    UNREADABLE,
+    hub_obstacle,
+    not_downloaded,
+    read_state_dict,
+    seeded,
+)
 from vlbench.errors import CannotDo, WeightsError
 
 # Only eager attention returns its weights. The library merely warns of weights that do not fit.
@@ -94,7 +100,7 @@ class Checkpoint:
                     trust_remote_code=False,
                     **options,
                 )
-        except (OSError, ValueError, RuntimeError, ImportError, KeyError) as error:
+        except UNREADABLE as error:
             raise self._refusal(error) from error
 
     def open(
@@ -140,9 +146,7 @@ class Checkpoint:
         if self.seed is not None:
             return _draw(kind, config, self.seed), []
         if self.file and self._rename:
-            state = dict(self._rename(read_state_dict(self.file)))
-            cls = transformers_object(kind)
-            model, report = cls.from_pretrained(None, config=config, state_dict=state, **LOADING)
+            model, report = self._read(self.file, self._rename, kind, config)
         else:
             model, report = self.load(kind, config=config, **LOADING)
         misfits = [f"{key} {[*has]}, not {[*due]}" for key, has, due in report["mismatched_keys"]]
@@ -151,6 +155,20 @@ class Checkpoint:
             found = f"{len(misfits)} weights of another shape: {listed}"
             raise WeightsError(f"{self.name} cannot be loaded: {found}")
         return model, sorted(report["missing_keys"])
+
+    @staticmethod
+    def _read(file: Path, rename: Rename, kind: str, config: Any) -> tuple[Any, Any]:
+        """Return a model with a file's weights, and the library's report. Raises WeightsError."""
+        held = read_state_dict(file)
+        cls = transformers_object(kind)
+        try:
+            state = dict(rename(held))
+            found: tuple[Any, Any] = cls.from_pretrained(
+                None, config=config, state_dict=state, **LOADING
+            )
+        except UNREADABLE as error:
+            raise WeightsError(f"{file} does not fit {kind}: {error}") from error
+        return found
 
     @cached_property
     def _obstacle(self) -> str:

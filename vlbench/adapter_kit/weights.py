@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pickle
-import warnings
+import struct
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -16,22 +17,17 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from vlbench import hub
+from vlbench.adapter_kit.pickles import FindOther, Inert, refuse
+from vlbench.adapter_kit.torch_files import read_torch_file
 from vlbench.errors import WeightsError
 
-# What torch and safetensors raise for a file that is cut short or of another format.
+# What readers raise for a file that is cut short, of another format, or made to look like one.
 UNREADABLE = (
-    *(OSError, EOFError, RuntimeError, KeyError, ValueError),
-    *(pickle.UnpicklingError, SafetensorError),
+    *(OSError, EOFError, RuntimeError, LookupError, ValueError, TypeError, AttributeError),
+    *(ArithmeticError, AssertionError, ImportError, MemoryError, SyntaxError),
+    *(pickle.UnpicklingError, SafetensorError, struct.error, tokenize.TokenError),
+    *(zipfile.BadZipFile, zlib.error),
 )
-
-# The classes and functions of a state dict. Torch itself finds its storages, by their names.
-REBUILT = {
-    ("collections", "OrderedDict"),
-    ("torch", "Size"),
-    ("torch._utils", "_rebuild_parameter"),
-    ("torch._utils", "_rebuild_tensor"),
-    ("torch._utils", "_rebuild_tensor_v2"),
-}
 
 
 def weights_file(path: str, hint: str = "") -> Path:
@@ -67,30 +63,49 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
+def unreadable(file: Path, error: BaseException, kind: str = "weights") -> WeightsError:
+    """Return the error for a file that cannot be read as what it should be."""
+    why = "it is empty" if file.stat().st_size == 0 else str(error) or type(error).__name__
+    return WeightsError(f"{file} cannot be read as {kind}: {why}")
+
+
+def read_weights(file: Path, other: FindOther = refuse) -> Mapping[Any, Any]:
+    """Return what a .safetensors file, a torch file or a TorchScript archive holds, by its keys.
+
+    `other` gives what takes the place of pickled objects, which are never run. Raises WeightsError.
+    """
+    try:
+        is_safe = file.suffix == ".safetensors"
+        content = load_file(file) if is_safe else read_torch_file(file, other)
+    except UNREADABLE as error:
+        raise unreadable(file, error) from error
+    if not isinstance(content, Mapping):
+        raise WeightsError(f"{file} holds a {type(content).__name__}, not a state dict")
+    return content
+
+
+def read_past_pickles(file: Path) -> Mapping[Any, Any]:
+    """Return what a file of weights holds, with `Inert` in place of pickled objects.
+
+    The checkpoints of MadryLab have objects of the training program beside the weights. Raises
+    WeightsError.
+    """
+    return read_weights(file, lambda *_: Inert)
+
+
 def read_state_dict(file: Path) -> dict[str, Any]:
     """Return the state dict in a .safetensors file, a torch file or a TorchScript archive.
 
     A dict under the key `state_dict` is taken out. The prefix `module.` is dropped where all keys
-    have it. Raises WeightsError, also for pickled objects, which are never run.
+    have it. Raises WeightsError, also for pickled objects.
     """
-    try:
-        content = _content(file)
-    except UNREADABLE as error:
-        raise WeightsError(f"{file} cannot be read as weights: {error}") from error
-    state = content.get("state_dict", content) if isinstance(content, Mapping) else content
+    content = read_weights(file)
+    state = content.get("state_dict", content)
     if not isinstance(state, Mapping):
         raise WeightsError(f"{file} holds a {type(state).__name__}, not a state dict")
     keys = [str(key) for key in state]
     prefix = "module." if all(key.startswith("module.") for key in keys) else ""
     return dict(zip([key.removeprefix(prefix) for key in keys], state.values(), strict=True))
-
-
-def is_torchscript(file: Path) -> bool:
-    """Return whether a file is a TorchScript archive, as OpenAI published its models."""
-    if not zipfile.is_zipfile(file):
-        return False
-    with zipfile.ZipFile(file) as archive:
-        return any(Path(name).name == "constants.pkl" for name in archive.namelist())
 
 
 def load_weights(module: torch.nn.Module, state: Mapping[str, Any], file: Path) -> None:
@@ -114,58 +129,3 @@ def load_weights(module: torch.nn.Module, state: Mapping[str, Any], file: Path) 
     if listed:
         raise WeightsError(f"{file} does not fit {type(module).__name__}; {'; '.join(listed)}")
     module.load_state_dict(state)
-
-
-def read_past_pickles(file: Path) -> Any:
-    """Return the content of a torch file; pickled objects become `Inert`, and no code of them runs.
-
-    The checkpoints of MadryLab have objects of the training program beside the weights.
-    """
-    try:
-        return torch.load(file, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
-        return torch.load(file, map_location="cpu", weights_only=False, pickle_module=HARMLESS)
-
-
-def _content(file: Path) -> Any:
-    if file.suffix == ".safetensors":
-        return load_file(file)
-    if not is_torchscript(file):
-        return torch.load(file, map_location="cpu", weights_only=True)
-    # torch deprecates this function, but has no other that reads TorchScript.
-    with warnings.catch_warnings(action="ignore"):
-        return torch.jit.load(file, map_location="cpu").state_dict()  # type: ignore[no-untyped-call]
-
-
-class _AnyAttribute(type):
-    """Makes a class the value of all its own attributes; setting an item does nothing."""
-
-    def __getattr__(cls, name: str) -> Any:
-        return cls
-
-    def __setitem__(cls, key: object, value: object) -> None:
-        """Do nothing."""
-
-
-class Inert(metaclass=_AnyAttribute):
-    """Takes the place of every class and function that is no part of a tensor.
-
-    Calling it returns the class itself, so whatever a pickle does with it runs no code.
-    """
-
-    def __new__(cls, *_: object, **__: object) -> Any:
-        """Return the class itself."""
-        return cls
-
-
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        return super().find_class(module, name) if (module, name) in REBUILT else Inert
-
-
-# What torch.load needs of a pickle module.
-HARMLESS = SimpleNamespace(
-    __name__="harmless",
-    Unpickler=_Unpickler,
-    load=lambda file, **options: _Unpickler(file, **options).load(),
-)

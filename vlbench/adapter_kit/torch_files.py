@@ -1,0 +1,192 @@
+"""Files of torch, read without torch.load, which trusts the sizes that a file states.
+
+Three formats: the zip archive of torch.save, the TorchScript archive, and the stream of pickles
+and storages that torch.save wrote before version 1.6. Nothing of a file runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import pickle
+import re
+import zipfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from torch import Tensor
+
+from vlbench.adapter_kit.archives import open_zip
+from vlbench.adapter_kit.pickles import FindOther, Inert, Part, read_pickle
+
+# The first two pickles of a file older than the zip archives.
+OLD_HEAD = [0x1950A86A20F9469CFC6C, 1001]
+
+# More attributes, and longer names, than any model has: the parts of a made-up archive may contain
+# each other.
+MOST_ATTRIBUTES = 100_000
+LONGEST_NAME = 10_000
+
+# Where a class of TorchScript names its parameters and its buffers.
+NAMED = re.compile(r"^  __(?:parameters|buffers)__ = (\[.*\])$", re.MULTILINE)
+
+
+def is_torchscript(file: Path) -> bool:
+    """Return whether a file is a TorchScript archive, as OpenAI published its models."""
+    if not zipfile.is_zipfile(file):
+        return False
+    with zipfile.ZipFile(file) as archive:
+        return any(Path(name).name == "constants.pkl" for name in archive.namelist())
+
+
+def read_torch_file(file: Path, other: FindOther) -> Any:
+    """Return the content of a file of torch, on the CPU.
+
+    Of a TorchScript archive this is the state dict. In other files `other` gives what takes the
+    place of a class that is no part of a tensor. Raises what the broken parts of a file raise.
+    """
+    if not zipfile.is_zipfile(file):
+        with file.open("rb") as stream:
+            if stream.peek(2)[:2] == b"PK":
+                raise ValueError("it is an archive that is cut short or broken")
+            return _read_old(stream, file.stat().st_size, other)
+    # Torch compresses nothing but code.
+    with open_zip(file, times=10) as archive:
+        top = _top(archive)
+        content = io.BytesIO(archive.read(f"{top}/data.pkl"))
+        storage = _Storages(partial(_member, archive, top)).find
+        if f"{top}/constants.pkl" not in archive.namelist():
+            return read_pickle(content, storage, other)
+        root = read_pickle(content, storage, _part)
+        return _state_dict(root, _Code(archive, top))
+
+
+def _top(archive: zipfile.ZipFile) -> str:
+    """Return the folder of everything in an archive of torch. Raises ValueError."""
+    names = archive.namelist()
+    found = [name.partition("/")[0] for name in names if re.fullmatch(r"[^/]+/data\.pkl", name)]
+    if len(found) != 1:
+        raise ValueError("it is an archive without the data.pkl of torch")
+    order = f"{found[0]}/byteorder"
+    if order in names and archive.read(order) != b"little":
+        raise ValueError("it was written on a machine of another byte order")
+    return found[0]
+
+
+def _member(archive: zipfile.ZipFile, top: str, key: str, _: int) -> Tensor:
+    """Return the bytes of a storage in an archive, uint8 [n]."""
+    held = bytearray(archive.read(f"{top}/data/{key}"))
+    return torch.frombuffer(held, dtype=torch.uint8) if held else torch.empty(0, dtype=torch.uint8)
+
+
+class _Storages:
+    """Storages by their keys, each read once; `read` returns the bytes of one, uint8 [n]."""
+
+    def __init__(self, read: Callable[[str, int], Tensor]) -> None:
+        self.read = read
+        self.known: dict[str, Tensor] = {}
+
+    def find(self, described: Sequence[Any]) -> Tensor:
+        """Return a storage as a flat tensor, or the piece that an old file asks for."""
+        what, dtype, key, _, count, *piece = described
+        if what != "storage" or not isinstance(dtype, torch.dtype):
+            raise ValueError(f"{described!r} describes no storage")
+        if key not in self.known:
+            self.known[key] = self.read(key, count * dtype.itemsize)
+        flat = self.known[key].view(dtype)
+        if flat.numel() != count:
+            raise ValueError(f"storage {key} has {flat.numel()} numbers, {count} are expected")
+        return flat.narrow(0, *piece[0][1:]) if piece and piece[0] else flat
+
+
+def _read_old(stream: IO[bytes], size: int, other: FindOther) -> Any:
+    """Return the content of a file of torch that is no archive; its storages stand at its end."""
+    head = [read_pickle(stream) for _ in range(3)]
+    if head[:2] != OLD_HEAD or head[2].get("little_endian") is not True:
+        raise ValueError("it is no file of torch")
+    left = size
+
+    def reserve(_: str, count: int) -> Tensor:
+        nonlocal left
+        if not 0 <= count <= left:
+            raise ValueError(f"its storages need more than its {size} bytes")
+        left -= count
+        return torch.empty(count, dtype=torch.uint8)
+
+    storages = _Storages(reserve)
+    content = read_pickle(stream, storages.find, other)
+    keys = read_pickle(stream)
+    if sorted(keys) != sorted(storages.known):
+        raise ValueError("the storages at its end are not those of its tensors")
+    for key in keys:
+        _fill(storages.known[key], stream)
+    return content
+
+
+def _fill(storage: Tensor, stream: IO[bytes]) -> None:
+    """Fill a storage, uint8 [n], with what follows in a stream: a count of numbers, and these."""
+    count = int.from_bytes(stream.read(8), "little")
+    if len(storage) % (count or 1) or bool(count) != bool(len(storage)):
+        raise ValueError(f"a storage of {len(storage)} bytes has {count} numbers")
+    held = stream.read(len(storage))
+    if len(held) < len(storage):
+        raise EOFError("it ends inside a storage")
+    if held:
+        storage.copy_(torch.frombuffer(bytearray(held), dtype=torch.uint8))
+
+
+def _part(module: str, name: str) -> Any:
+    """Return what takes the place of a class in a TorchScript archive."""
+    if module.partition(".")[0] != "__torch__":
+        return Inert
+    return type(name, (Part,), {"kind": f"{module}.{name}"})
+
+
+class _Code:
+    """The code of a TorchScript archive as text: it names the weights of each class."""
+
+    def __init__(self, archive: zipfile.ZipFile, top: str) -> None:
+        self._archive = archive
+        self._folder = f"{top}/code/"
+        self._known: dict[str, set[str] | None] = {}
+
+    def weights(self, kind: str) -> set[str] | None:
+        """Return the names of a class's parameters and buffers; None where it names none."""
+        if kind not in self._known:
+            self._known[kind] = self._read(kind)
+        return self._known[kind]
+
+    def _read(self, kind: str) -> set[str] | None:
+        module, _, name = kind.rpartition(".")
+        file = f"{self._folder}{module.replace('.', '/')}.py"
+        if file not in self._archive.namelist():
+            return None
+        text = self._archive.read(file).decode()
+        body = re.search(rf"^class {re.escape(name)}\(Module\):\n((?:  .*\n)*)", text, re.MULTILINE)
+        listed = NAMED.findall(body[1]) if body else []
+        if len(listed) != 2:
+            return None
+        return {one for names in listed for one in ast.literal_eval(names)}
+
+
+def _state_dict(root: Any, code: _Code) -> dict[str, Tensor]:
+    """Return the parameters and buffers of a module and its parts."""
+    if not isinstance(root, Part):
+        raise pickle.UnpicklingError("it is a TorchScript archive without a module")
+    found: dict[str, Tensor] = {}
+    waiting, seen = [("", root)], 0
+    while waiting:
+        prefix, part = waiting.pop()
+        weights = code.weights(part.kind)
+        seen += 1 + len(part.attributes)
+        if seen > MOST_ATTRIBUTES or len(prefix) > LONGEST_NAME:
+            raise ValueError("its modules have too many attributes, or contain each other")
+        for name, value in part.attributes.items():
+            if isinstance(value, Tensor) and (weights is None or name in weights):
+                found[f"{prefix}{name}"] = value
+            elif isinstance(value, Part):
+                waiting.append((f"{prefix}{name}.", value))
+    return found
