@@ -12,7 +12,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from vlbench.adapter_kit.archives import open_zip
-from vlbench.adapter_kit.images import resizing
+from vlbench.adapter_kit.images import Interpolation, resizing
 from vlbench.adapter_kit.weights import (
     UNREADABLE,
     hub_obstacle,
@@ -49,8 +49,8 @@ class TimmCnn:
     state dict, or the .npz in which Google published BiT), or "random" (drawn with `init_seed`). A
     file without a classification head gives features alone.
 
-    `resize` is the length of the shorter side, bicubic, or of both sides with `squash`. `crop` is
-    the side of the square cut from the centre; None means as large as `resize`.
+    `resize` is the length of the shorter side, or of both sides with `squash`; `interpolation` says
+    how. `crop` is the side of the square cut from the centre; None means as large as `resize`.
     """
 
     def __init__(  # noqa: PLR0913 - models.yaml and tasks fill them by name
@@ -64,9 +64,10 @@ class TimmCnn:
         resize: int = 256,
         crop: int | None = None,
         squash: bool = False,
+        interpolation: Interpolation = "bicubic",
         init_seed: int = 0,
     ) -> None:
-        self._steps = resizing(resize, crop, squash=squash)
+        self._steps = resizing(resize, crop, squash=squash, interpolation=interpolation)
         recipe = _read(architecture)
         if weights == "random":
             model = _build(recipe, init_seed)

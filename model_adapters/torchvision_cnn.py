@@ -15,7 +15,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor, nn
 
-from vlbench.adapter_kit.images import IMAGENET, resizing
+from vlbench.adapter_kit.images import IMAGENET, Interpolation, resizing
 from vlbench.adapter_kit.torchvision_models import (
     open_torchvision,
     published_tags,
@@ -35,8 +35,8 @@ class TorchvisionCnn:
     above), or "random" (drawn with `init_seed`). `source` says where the file can be downloaded. A
     file without a classification head gives features alone. A file with a normaliser keeps it.
 
-    `resize` is the length of the shorter side, bicubic, or of both sides with `squash`. `crop` is
-    the side of the square cut from the centre; None means as large as `resize`.
+    `resize` is the length of the shorter side, or of both sides with `squash`; `interpolation` says
+    how. `crop` is the side of the square cut from the centre; None means as large as `resize`.
     """
 
     def __init__(  # noqa: PLR0913 - models.yaml and tasks fill them by name
@@ -50,9 +50,10 @@ class TorchvisionCnn:
         resize: int = 256,
         crop: int | None = None,
         squash: bool = False,
+        interpolation: Interpolation = "bicubic",
         init_seed: int = 0,
     ) -> None:
-        self._steps = resizing(resize, crop, squash=squash)
+        self._steps = resizing(resize, crop, squash=squash, interpolation=interpolation)
         models = torchvision_models()
         known = models.list_models(module=models)
         tags = published_tags(architecture, known, "architecture")

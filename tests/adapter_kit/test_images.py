@@ -47,6 +47,14 @@ def test_a_squashed_image_is_whole(photo):
     np.testing.assert_array_equal(as_bytes(resizing(32, squash=True)(photo)), np.asarray(expected))
 
 
+@pytest.mark.parametrize("name", ["bicubic", "bilinear", "nearest"])
+def test_an_image_is_resized_by_the_interpolation_asked_for(photo, name):
+    expected = photo.resize((48, 32), Image.Resampling[name.upper()]).crop((8, 0, 40, 32))
+    np.testing.assert_array_equal(
+        as_bytes(resizing(32, interpolation=name)(photo)), np.asarray(expected)
+    )
+
+
 def test_without_a_crop_the_square_is_as_large_as_the_shorter_side(photo):
     assert resizing(40)(photo).shape == (3, 40, 40)
 

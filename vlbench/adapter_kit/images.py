@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import torch
 from PIL.Image import Image
@@ -15,6 +16,9 @@ from vlbench.errors import DataError, SpecError
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
 
+# How the pixels of a resized image are computed.
+Interpolation = Literal["bicubic", "bilinear", "nearest"]
+
 
 def to_pixels(image: Image) -> Tensor:
     """Return an RGB image as float32 [3, H, W] in [0, 1]."""
@@ -25,9 +29,13 @@ def to_pixels(image: Image) -> Tensor:
 
 
 def resizing(
-    resize: int, crop: int | None = None, *, squash: bool = False
+    resize: int,
+    crop: int | None = None,
+    *,
+    squash: bool = False,
+    interpolation: Interpolation = "bicubic",
 ) -> Callable[[Image], Tensor]:
-    """Return a function that makes float32 [3, crop, crop] in [0, 1] of an image, bicubic.
+    """Return a function that makes float32 [3, crop, crop] in [0, 1] of an image.
 
     `resize` is the length of the shorter side, or of both with `squash`. `crop` is the side of the
     square cut from the centre; None means as large as `resize`. Raises SpecError for a larger one.
@@ -40,7 +48,7 @@ def resizing(
     size = (resize, resize) if squash else resize
     steps: Callable[[Image], Tensor] = transforms.Compose(
         [
-            transforms.Resize(size, transforms.InterpolationMode.BICUBIC),
+            transforms.Resize(size, transforms.InterpolationMode(interpolation)),
             transforms.CenterCrop(crop),
             transforms.ToTensor(),
         ]
