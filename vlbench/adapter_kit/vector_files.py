@@ -1,0 +1,190 @@
+"""Files of word vectors: the text format of GloVe, and the text and binary formats of word2vec."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from vlbench.adapter_kit.archives import most_bytes, open_gzip, open_zip
+from vlbench.adapter_kit.weights import UNREADABLE, unreadable
+from vlbench.errors import WeightsError
+
+# Words and float32 [words, D].
+Table = tuple[list[str], Any]
+
+# More numbers than a vector has, and more bytes than the line of one.
+MOST_NUMBERS = 1 << 14
+LONGEST_LINE = 1 << 20
+
+# Bytes of the binary format that are read at a time.
+BLOCK = 1 << 24
+
+
+def read_vectors(file: Path, member: str = "") -> Table:
+    """Return the words and vectors of a file, of the format that its name says.
+
+    A name with .bin has the binary format of word2vec, any other the text format of GloVe, with or
+    without word2vec's first line of two counts; .gz and .zip are unpacked, `member` being the name
+    of the file in an archive of several. Raises WeightsError, with the line where it is known.
+    """
+    is_binary = ".bin" in file.suffixes
+    kind = "word2vec's binary format" if is_binary else "word vectors"
+    try:
+        words, matrix = _read_binary(file) if is_binary else _read_text(file, member)
+    except UNREADABLE as error:
+        raise unreadable(file, error, kind) from error
+    if len(bad := np.flatnonzero(~np.isfinite([matrix.min(1), matrix.max(1)]).all(0))):
+        raise WeightsError(f"{file}: the vector of '{words[bad[0]]}' is not finite")
+    return words, matrix
+
+
+def _read_binary(file: Path) -> Table:
+    """Return the vectors of a file that says how many it has, and has so many."""
+    stream = open_gzip(file) if file.suffix == ".gz" else file.open("rb")
+    with stream:
+        count, width = _counts(stream.readline(LONGEST_LINE))
+        if count * (4 * width + 1) > most_bytes(file, 100 if file.suffix == ".gz" else 1):
+            raise ValueError(f"it is too small for the {count} x {width} numbers that it declares")
+        words: list[str] = []
+        matrix = np.empty((count, width), np.float32)
+        held, at, size = b"", 0, 4 * width
+        for row in matrix:
+            end = held.find(b" ", at) + 1
+            while end == 0 or len(held) < end + size:
+                more = stream.read(BLOCK)
+                if not more or (end == 0 and len(held) - at > LONGEST_LINE):
+                    raise EOFError(f"it ends after {len(words)} of {count} vectors")
+                held, at = held[at:] + more, 0
+                end = held.find(b" ") + 1
+            words.append(held[at : end - 1].decode().lstrip("\n"))
+            row[:] = np.frombuffer(held, "<f4", width, end)
+            at = end + size
+        if (held[at:] + stream.read(BLOCK)).strip():
+            raise ValueError(f"it goes on after the {count} vectors that it declares")
+    return words, matrix
+
+
+def _counts(line: bytes) -> tuple[int, int]:
+    """Return the two counts, of words and of numbers, in the first line of word2vec's formats."""
+    count, width = (int(field) for field in line.split())
+    if count < 1 or not 1 <= width <= MOST_NUMBERS:
+        raise ValueError(f"it declares {count} vectors of {width} numbers")
+    return count, width
+
+
+def _read_text(file: Path, member: str) -> Table:
+    """Return the vectors of a text. Raises WeightsError that names the wrong line."""
+    with _opened(file, member) as lines:
+        first, second = lines.readline(LONGEST_LINE).split(), lines.readline(LONGEST_LINE).split()
+    header = len(first) == 2 and all(field.isdigit() for field in first)
+    count, width = _counts(b" ".join(first)) if header else (0, len(first) - 1)
+    if width < 1 or (header and width >= max(len(second), 1)):
+        raise WeightsError(f"{file} begins with no word vector")
+    if width > MOST_NUMBERS:
+        raise WeightsError(f"{file}, line 1: a vector of {width} numbers; {MOST_NUMBERS} at most")
+    with _opened(file, member) as lines:
+        if header:
+            lines.readline()
+        text: IO[bytes] = io.BufferedReader(_Utf8(lines))
+        words, matrix = _parse(text, width, str(file), 1 + header)
+    if header and len(words) != count:
+        raise WeightsError(f"{file} has {len(words)} vectors; its first line declares {count}")
+    return words, matrix
+
+
+class _Utf8(io.RawIOBase):
+    """The bytes of a stream. Reading raises UnicodeDecodeError where they are not UTF-8.
+
+    pyarrow cannot hand such a line to Python, and says so only on the standard error.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def readable(self) -> bool:
+        """Return True, which tells BufferedReader that it can read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer, and return how many bytes were read."""
+        held = self._stream.read(len(buffer))
+        self._decoder.decode(held, final=not held)
+        buffer[: len(held)] = held
+        return len(held)
+
+
+@contextmanager
+def _opened(file: Path, member: str) -> Iterator[IO[bytes]]:
+    if file.suffix == ".gz":
+        with open_gzip(file) as lines:
+            yield lines
+    elif file.suffix == ".zip":
+        with open_zip(file) as archive, archive.open(_member(archive, member)) as lines:
+            yield lines
+    else:
+        with file.open("rb") as lines:
+            yield lines
+
+
+def _member(archive: zipfile.ZipFile, member: str) -> str:
+    names = archive.namelist()
+    if member in names:
+        return member
+    if len(names) == 1 and not member:
+        return names[0]
+    raise WeightsError(
+        f"{archive.filename} holds {', '.join(names)}; member={member or '...'} must name one"
+    )
+
+
+def _parse(lines: IO[bytes], width: int, name: str, start: int) -> Table:
+    """Return the words and vectors of the lines of a text; the first line has number `start`."""
+    import pyarrow as pa  # noqa: PLC0415 - only a file of text needs it
+    from pyarrow import csv  # noqa: PLC0415
+
+    spaced: list[list[str]] = []
+
+    def odd(row: Any) -> str:
+        """Keep a word that contains spaces, as some of GloVe's do; any other line is an error."""
+        word, *numbers = row.text.rsplit(" ", width)
+        if len(numbers) < width or any(map(_is_number, word.split(" ")[1:])):
+            return "error"
+        spaced.append([word, *numbers])
+        return "skip"
+
+    names = [str(i) for i in range(width + 1)]
+    kinds = {names[0]: pa.string(), **dict.fromkeys(names[1:], pa.float32())}
+    words, blocks = [], []
+    try:
+        for batch in csv.open_csv(
+            lines,
+            csv.ReadOptions(column_names=names, use_threads=False),
+            csv.ParseOptions(delimiter=" ", quote_char=False, invalid_row_handler=odd),
+            csv.ConvertOptions(column_types=kinds, null_values=[]),
+        ):
+            words += batch.column(0).to_pylist()
+            blocks.append(np.stack([column.to_numpy() for column in batch.columns[1:]], 1))
+        blocks += [np.array([row[1:]], dtype=np.float32) for row in spaced]
+    except (pa.ArrowException, ValueError) as error:
+        raise WeightsError(f"{name}{_place(str(error), start)}: {error}") from error
+    words, matrix = [*words, *(row[0] for row in spaced)], np.concatenate(blocks)
+    return words, matrix
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", text) is not None
+
+
+def _place(message: str, start: int) -> str:
+    """Return the line that a message of pyarrow is about; pyarrow counts rows from 1."""
+    row = re.search(r"Row #(\d+)", message)
+    return f", line {int(row[1]) + start - 1}" if row else ""
