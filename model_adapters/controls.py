@@ -1,0 +1,181 @@
+"""Control models, which know nothing of their inputs: a probe must give them chance.
+
+Their outputs do not change where pixels change a little, so that no true gradient reaches the
+pixels. A stand-in does, of which the value is exactly zero: attacks run on them, and get nowhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from PIL.Image import Image, Resampling
+from torch import Tensor
+from torch.nn import functional
+
+from vlbench.adapter_kit.hugging_face import Checkpoint
+from vlbench.adapter_kit.images import to_pixels
+from vlbench.capabilities import JointAttention, Picture, Regions, TokenVectors
+
+WORD = re.compile(r"\w+|[^\w\s]")
+
+# The side of an image as pixels.
+SIDE = 16
+
+# Layers and heads of attention.
+LAYERS, HEADS = 2, 3
+
+
+class Control:
+    """Has every capability: the same answer for every input, or, with `noise`, random numbers.
+
+    The noise is drawn with `init_seed` and the content of the input: the same input has the same
+    output in any batch and any run. A word has other noise in another text, and in another place.
+    `classes` is the number of classes of the classifier, whose names are numbers, and `width` is
+    the width of vectors. In each picture it detects one region per name in `labels`, the whole
+    picture. Attention is to the regions of the data, or to the whole picture where there are none.
+    The masked language model has the tokenizer and the configuration of `words`, and random or zero
+    weights.
+    """
+
+    def __init__(  # noqa: PLR0913 - models.yaml fills them by name
+        self,
+        *,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+        noise: bool = False,
+        classes: int = 10,
+        width: int = 32,
+        labels: Sequence[str] = ("thing",),
+        words: str = "bert-base-uncased",
+        init_seed: int = 0,
+    ) -> None:
+        self._device = device
+        self._dtype = dtype
+        self._noise = noise
+        self._classes = classes
+        self._width = width
+        self._labels = list(labels)
+        self._words = words
+        self._seed = init_seed
+
+    def preprocess(self, image: Image) -> Tensor:
+        """Return float32 [3, 16, 16] in [0, 1]; the aspect ratio is lost."""
+        return to_pixels(image.convert("RGB").resize((SIDE, SIDE), Resampling.BILINEAR))
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """Return float32 [N, D]."""
+        return self._of_pixels(pixels, self._width)
+
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """Return float32 [N, D]."""
+        return torch.cat([self._each([text], [""], self._width) for text in texts])
+
+    def similarity(self, images: Tensor, texts: Tensor) -> Tensor:
+        """Return the cosine of each image with each text, [N, M], -1..1."""
+        return functional.normalize(images, dim=1) @ functional.normalize(texts, dim=1).T
+
+    def class_names(self) -> list[str]:
+        """Return numbers."""
+        return [str(i) for i in range(self._classes)]
+
+    def logits(self, pixels: Tensor) -> Tensor:
+        """Return float32 [N, C]."""
+        return self._of_pixels(pixels, self._classes)
+
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+        """Return a vector per word and per punctuation mark."""
+        found = []
+        for text in texts:
+            spans = _spans(text)
+            found.append(TokenVectors(spans, self._each([text], spans, self._width)))
+        return found
+
+    def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
+        """Return float32 [R_i, D] for the boxes of each picture."""
+        pairs = zip(pictures, boxes, strict=True)
+        return [self._each(_seen(one), own.tolist(), self._width) for one, own in pairs]
+
+    def detect(self, pictures: Sequence[Picture]) -> list[Regions]:
+        """Return one region per label, each the whole picture."""
+        found = []
+        for picture in pictures:
+            size, count = _size(picture), len(self._labels)
+            boxes = torch.tensor([[0.0, 0.0, *size]]).expand(count, 4)
+            vectors = self._each(_seen(picture), self._labels, self._width)
+            found.append(Regions(boxes, vectors, torch.ones(count), self._labels, size))
+        return found
+
+    def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
+        """Return float32 [N]."""
+        pairs = zip(pictures, texts, strict=True)
+        return torch.cat([self._each(_seen(picture), [text], 1)[:, 0] for picture, text in pairs])
+
+    def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
+        """Return the attention of each word to each region; the softmax is over the regions."""
+        return [self._attention(*pair) for pair in zip(pictures, texts, strict=True)]
+
+    def masked_lm(self) -> tuple[Any, Any]:
+        """Return a tokenizer and a BERT."""
+        checkpoint = Checkpoint(self._words, "random", seed=self._seed)
+        module = checkpoint.open("BertForMaskedLM", self._device, self._dtype).model
+        for weight in module.parameters() if not self._noise else ():
+            weight.zero_()
+        return checkpoint.tokenizer(), module
+
+    def _attention(self, picture: Picture, text: str) -> JointAttention:
+        boxes, spans = _boxes(picture), _spans(text)
+        numbers = self._each([*_seen(picture), text], spans, LAYERS * HEADS * len(boxes))
+        weights = numbers.view(len(spans), LAYERS, HEADS, len(boxes)).softmax(-1)
+        return JointAttention(spans, weights.permute(1, 2, 0, 3), boxes, whole=False)
+
+    def _of_pixels(self, pixels: Tensor, width: int) -> Tensor:
+        """Return numbers for each image, float32 [N, width], through which a gradient flows."""
+        held = pixels.detach().float().cpu().numpy()
+        numbers = torch.cat([self._each([one.tobytes()], [""], width) for one in held])
+        level = pixels.float().flatten(1).mean(1, keepdim=True)
+        # Zero, with a gradient that differs between outputs: a softmax would cancel equal ones.
+        return numbers + (level - level.detach()) * torch.arange(1.0, width + 1).to(level)
+
+    def _each(self, shared: Sequence[str | bytes], own: Sequence[Any], width: int) -> Tensor:
+        """Return numbers for each of several things in what they share, float32 [n, width]."""
+        if not self._noise:
+            return torch.ones(len(own), width, device=self._device)
+        whole = hashlib.sha256(str(self._seed).encode())
+        for part in shared:
+            whole.update(hashlib.sha256(part.encode() if isinstance(part, str) else part).digest())
+        drawn = [_draw(whole.digest() + repr(one).encode(), width) for one in own]
+        return torch.stack(drawn).to(self._device) if drawn else torch.empty(0, width)
+
+
+def _draw(content: bytes, width: int) -> Tensor:
+    known = int.from_bytes(hashlib.sha256(content).digest()[:7], "big")
+    return torch.randn(width, generator=torch.Generator().manual_seed(known))
+
+
+def _spans(text: str) -> list[tuple[int, int]]:
+    return [match.span() for match in WORD.finditer(text)]
+
+
+def _size(picture: Picture) -> tuple[int, int]:
+    if picture.image is not None:
+        return picture.image.size
+    return picture.regions.size if picture.regions else (1, 1)
+
+
+def _boxes(picture: Picture) -> Tensor:
+    """Return the boxes of a picture's regions; the whole picture where it has none."""
+    if picture.regions is not None and len(picture.regions.boxes):
+        return picture.regions.boxes
+    return torch.tensor([[0.0, 0.0, *_size(picture)]])
+
+
+def _seen(picture: Picture) -> list[bytes]:
+    """Return what a picture shows, as bytes."""
+    image = b"" if picture.image is None else picture.image.tobytes()
+    vectors = None if picture.regions is None else picture.regions.vectors
+    held = b"" if vectors is None else vectors.float().cpu().numpy().tobytes()
+    return [image, held]
