@@ -60,6 +60,13 @@ def test_downloaded_weights_are_found_offline(torch_cache):
     assert all(torch.equal(found[key], state[key]) for key in state)
 
 
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"<html>"])
+def test_a_broken_file_in_the_cache_is_named(torch_cache, content):
+    (torch_cache / "resnet18-f37072fd.pth").write_bytes(content)
+    with pytest.raises(WeightsError, match=r"/resnet18-f37072fd\.pth cannot be read as weights: "):
+        open_torchvision("resnet18", TAG, 0)
+
+
 @pytest.mark.usefixtures("torch_cache")
 def test_offline_names_the_download_and_the_way_around_it():
     message = r"weights ResNet18_\S+ cannot .*: this run is offline; .* --model-args weights=PATH$"

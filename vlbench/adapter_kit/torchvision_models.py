@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from vlbench import hub
-from vlbench.adapter_kit.weights import UNREADABLE, not_downloaded, seeded
+from vlbench.adapter_kit.weights import UNREADABLE, not_downloaded, seeded, unreadable
 from vlbench.errors import unknown
 
 
@@ -35,7 +35,8 @@ def published_tags(architecture: str, known: Iterable[str], kind: str) -> Any:
 def open_torchvision(architecture: str, tag: Any, seed: int, **options: Any) -> nn.Module:
     """Return a model with the weights of a published tag; None draws them from a seed.
 
-    Raises WeightsError for weights that are not in torch's cache and cannot be downloaded.
+    Raises WeightsError for weights that are not in torch's cache and cannot be downloaded, and for
+    a broken file in the cache.
     """
     get = torchvision_models().get_model
     if tag is None:
@@ -49,5 +50,7 @@ def open_torchvision(architecture: str, tag: Any, seed: int, **options: Any) -> 
     try:
         model: nn.Module = get(architecture, weights=tag, **options)
     except UNREADABLE as error:
+        if cached.is_file():
+            raise unreadable(cached, error) from error
         raise not_downloaded(what, tag.url, error) from error
     return model
