@@ -113,6 +113,15 @@ def test_a_file_that_does_not_fit_is_named(tmp_path, files, message):
         load(put(tmp_path, **files))
 
 
+def test_an_image_of_another_size_than_its_list_says_is_named(tmp_path):
+    Image.new("RGB", (30, 20)).save(put(tmp_path) / "val2017/000000000007.jpg")
+    message = (
+        r"^000000000007\.jpg is 30x20 pixels, but 20x30 in instances_val2017\.json; fetch both"
+    )
+    with pytest.raises(DataError, match=message):
+        load(tmp_path)
+
+
 def test_a_file_cut_short_is_named(tmp_path):
     file = put(tmp_path) / "annotations/instances_val2017.json"
     file.write_bytes(file.read_bytes()[:-9])

@@ -19,8 +19,8 @@ DOG = CAT | {"id": 1, "category_id": 18, "bbox": [30, 20, 11, 11]}
 CAPTIONS = [{"id": 9, "image_id": 139, "caption": "b"}, {"id": 5, "image_id": 139, "caption": "a"}]
 
 
-def put(root, things=(CAT, DOG), captions=CAPTIONS):
-    content = {"images": IMAGES, "annotations": list(things), "categories": CATEGORIES}
+def put(root, things=(CAT, DOG), captions=CAPTIONS, images=IMAGES, categories=CATEGORIES):
+    content = {"images": images, "annotations": list(things), "categories": categories}
     (root / "instances.json").write_text(json.dumps(content))
     (root / "captions.json").write_text(json.dumps({"annotations": captions}))
     return root / "instances.json", root / "captions.json"
@@ -39,8 +39,8 @@ def test_things_and_captions_are_ordered_by_their_annotation(tmp_path):
 
 
 def test_crowds_and_boxes_without_area_are_left_out(tmp_path):
-    outside = CAT | {"bbox": [40, 5, 3, 3]}
-    (image,) = read(tmp_path, things=[CAT | {"iscrowd": 1}, CAT | {"bbox": [5, 5, 0, 9]}, outside])
+    flat, outside = DOG | {"bbox": [5, 5, 0, 9]}, CAT | {"id": 3, "bbox": [40, 5, 3, 3]}
+    (image,) = read(tmp_path, things=[CAT | {"iscrowd": 1}, flat, outside])
     assert image.things == []
 
 
@@ -48,6 +48,52 @@ def test_outlines_are_not_kept(tmp_path):
     instances = read_instances(put(tmp_path)[0])
     assert [set(thing) for thing in instances.things[139]] == [set(CAT) - {"segmentation"}] * 2
     assert instances.categories == {18: "dog", 17: "cat"}
+
+
+@pytest.mark.parametrize(
+    "box", [[1, 2, float("nan"), 4], [1, 2, float("inf"), 4], [1, 2, -3, 4], [5, 5, 3, -0.5]]
+)
+def test_a_box_that_is_not_finite_or_has_a_negative_side_is_named(tmp_path, box):
+    message = r"^instances\.json is not COCO's, .*the box .* of annotation 2 is no box\)$"
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, things=[CAT | {"bbox": box}])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            {"things": (CAT, DOG, CAT)},
+            r"^instances\.json .*the id 2 stands twice among its annotat",
+        ),
+        ({"captions": [*CAPTIONS, CAPTIONS[0]]}, r"^captions\.json .*id 9 stands twice among its"),
+        ({"images": IMAGES * 2}, r"^instances\.json .*id 139 stands twice among its images\)$"),
+        (
+            {"categories": CATEGORIES * 2},
+            r"^instances\.json .*the id 18 stands twice among its cat",
+        ),
+        ({"images": [IMAGES[0] | {"id": 10**30}]}, r"^instances\.json .* is no id\)$"),
+        (
+            {"images": [IMAGES[0] | {"width": 0}]},
+            r"^instances\.json .*an image side of 0 pixels\)$",
+        ),
+        ({"images": [IMAGES[0] | {"file_name": None}]}, r"^instances\.json .*None is no text\)$"),
+        (
+            {"captions": [CAPTIONS[0] | {"caption": "\ud800"}]},
+            r"^captions\.json .*UnicodeEncodeError",
+        ),
+        ({"captions": ["a"]}, r"^captions\.json is not COCO's, or not whole \(TypeError"),
+    ],
+)
+def test_what_does_not_identify_or_fit_is_named(tmp_path, content, message):
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, **content)
+
+
+def test_json_that_is_nested_without_end_is_named(tmp_path):
+    (tmp_path / "instances.json").write_text("[" * 100_000)
+    with pytest.raises(DataError, match=r"^instances\.json is not .*RecursionError"):
+        read_instances(tmp_path / "instances.json")
 
 
 def test_a_file_that_is_not_whole_and_an_image_without_captions_are_named(tmp_path):

@@ -73,6 +73,12 @@ def test_an_absent_image_is_named(tmp_path):
         ({"train_test_split": "1 1\n2 x\n10 1\n"}, r"train_test_split\.txt: 'x' is not a number"),
         ({"train_test_split": "1 1\n2 2\n10 1\n"}, "image 2 is neither 1"),
         ({"image_class_labels": "1 1\n2 1\n10 3\n"}, r"label 2 is not in 0\.\.1"),
+        (
+            {"images": LISTS["images.txt"] * 2},
+            r"^images\.txt has two lines of id 1; fetch it again",
+        ),
+        ({"train_test_split": "1 1\n2 0\n10 1\n2 1\n"}, "split.txt has two lines of id 2"),
+        ({"image_class_labels": f"1 1\n2 1\n10 {'9' * 5000}\n"}, r"labels\.txt: '9+' is not a num"),
         ({"images": "1\n"}, r"images\.txt, line 1: not an id and a value"),
         ({"classes": "0 a\n1 b\n"}, r"classes\.txt does not count from 1"),
     ],

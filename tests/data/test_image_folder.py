@@ -48,6 +48,23 @@ def test_what_is_hidden_or_no_image_is_passed_over(tmp_path):
     assert (data.classes, len(data.splits["test"])) == (["cat"], 2)
 
 
+def test_linked_folders_are_followed(tmp_path):
+    put(tmp_path, "test/cat/a.png", "elsewhere/b.png", "elsewhere/deep/c.png")
+    (tmp_path / "test/cat/more").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "test/dog").symlink_to(tmp_path / "elsewhere")
+    split = image_folder(root=tmp_path).splits["test"]
+    assert labels(split).tolist() == [0, 0, 0, 1, 1]
+    assert [image.getpixel((0, 0))[0] for image in split["image"]] == [0, 1, 2, 1, 2]
+
+
+def test_a_link_to_a_folder_that_holds_it_is_named(tmp_path):
+    put(tmp_path, "test/cat/a.png")
+    (tmp_path / "test/cat/again").symlink_to(tmp_path / "test")
+    message = "'test/cat/again' links to a folder that holds it; remove the link"
+    with pytest.raises(DataError, match=message):
+        image_folder(root=tmp_path)
+
+
 def test_two_copies_of_a_folder_are_the_same_data(tmp_path):
     put(tmp_path / "one", "test/cat/a.jpg", "test/dog/b.png")
     put(tmp_path / "two", "test/cat/c.jpg", "test/dog/d.png")

@@ -13,6 +13,7 @@ from vlbench.data.images import (
     file_images,
     labelled,
     read_image,
+    require_sizes,
 )
 from vlbench.errors import DataError
 
@@ -112,6 +113,22 @@ def test_postscript_is_never_run():
         decode_image(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 1 1\n", "a.png")
 
 
+def test_more_pixels_than_memory_holds_are_refused(monkeypatch):
+    monkeypatch.setattr("vlbench.data.images.MOST_PIXELS", 19)
+    with pytest.raises(DataError, match=r"^a\.png cannot be decoded as an image \(ValueError\)"):
+        decode_image(encoded(COLOUR[0], "PNG"), "a.png")
+
+
+def test_an_image_of_another_size_is_named(tmp_path):
+    names = saved(tmp_path, COLOUR[:2], ".png")
+    require_sizes(tmp_path, names, [(4, 5), [4, 5]], "a.json")
+    with pytest.raises(DataError, match=r"^1\.png is 4x5 pixels, but 5x4 in a\.json; fetch both"):
+        require_sizes(tmp_path, names, [(4, 5), (5, 4)], "a.json")
+    (tmp_path / "0.png").write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"^0\.png cannot be decoded"):
+        require_sizes(tmp_path, names, [(4, 5), (4, 5)], "a.json")
+
+
 def test_sixteen_bits_are_refused_not_clipped():
     with pytest.raises(DataError, match=r"a\.png has pixels of mode I;16; save it with 8 bits"):
         decode_image(encoded(COLOUR[0, :, :, 0].astype(np.uint16) * 256, "PNG"), "a.png")
@@ -129,6 +146,8 @@ def test_an_absent_file_is_named_with_how_many(tmp_path):
     saved(tmp_path, COLOUR[:1], ".png")
     with pytest.raises(DataError, match=r"^1\.png is absent \(2 of 3 images are\)"):
         file_images(tmp_path, ["0.png", "1.png", "2.png"])
+    with pytest.raises(DataError, match=r"^1\.png is absent \(2 of 3 images in a\.txt are\)"):
+        file_images(tmp_path, ["0.png", "1.png", "2.png"], listed="a.txt")
 
 
 def test_a_file_that_vanished_is_named_without_its_root(tmp_path):

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from vlbench.data.annotations import Named
 from vlbench.data.coco_files import AnnotatedImage, annotated_images, read_instances
-from vlbench.data.images import file_images
+from vlbench.data.images import file_images, require_sizes
 from vlbench.data.naming import ClassNames, read_class_names
 from vlbench.data.pictures import pictures
-from vlbench.data.records import Data, Split
+from vlbench.data.records import Column, Data, Split
 from vlbench.data.regions import region_features
-from vlbench.data.tables import column_from, in_memory
+from vlbench.data.tables import Table, column_from, in_memory
 from vlbench.errors import DataAbsent
 
 HOME = "cocodataset.org/#download"
@@ -117,7 +117,7 @@ def _rows(images: Iterable[AnnotatedImage], names: ClassNames) -> Iterator[Row]:
 def _split(rows: Iterator[Row], folder: Path, regions: Path | None) -> Split:
     table = in_memory(rows, SCHEMA)
     column, files = partial(column_from, table), table.values("file")
-    images = file_images(folder, files) if folder.is_dir() else None
+    images = _images(folder, table, f"instances_{folder.name}.json") if folder.is_dir() else None
     sizes = {name: (w, h) for name, (w, h) in zip(files, table.values("size"), strict=True)}
     features = region_features(regions, sizes) if regions else None
     return Split(
@@ -131,6 +131,14 @@ def _split(rows: Iterator[Row], folder: Path, regions: Path | None) -> Split:
             "named": column(["named"], _named),
         }
     )
+
+
+def _images(folder: Path, table: Table, listed: str) -> Column:
+    """Return the images of a folder, which must have the sizes in their list."""
+    files = table.values("file")
+    images = file_images(folder, files, listed=listed)
+    require_sizes(folder, files, table.values("size"), listed)
+    return images
 
 
 def _boxes(boxes: Sequence[Sequence[float]]) -> Tensor:

@@ -1,16 +1,29 @@
-"""The files of COCO: instances_*.json and captions_*.json, image by image."""
+"""The files of COCO: instances_*.json and captions_*.json, image by image.
+
+An id that occurs twice is an error, and so are boxes that are not finite or have a negative side.
+The original files have boxes of height 0 (of images 200365 and 550395 in train2017, for example),
+boxes that end beyond the image, and crowds. They are no errors: the loader says what it leaves out.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vlbench.data.texts import MOST_DIGITS, first_repeated
 from vlbench.errors import DataError
 
 Record = dict[str, Any]
+
+# The longest side that JPEG allows.
+MOST_PIXELS = 65_535
+
+# What Python raises for JSON that is cut short, nested too deep, or of other types.
+MISFITS = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
 class Thing(NamedTuple):
@@ -43,9 +56,9 @@ def read_instances(file: Path) -> Instances:
     """Return the content of an instances file. Raises DataError where it is not complete."""
     with _naming_file(file):
         content = _read(file)
-        categories = {int(c["id"]): str(c["name"]) for c in content["categories"]}
-        images = {int(image["id"]): image for image in content["images"]}
-        return Instances(file, categories, images, _by_image(content["annotations"]))
+        categories = {i: str(c["name"]) for i, c in _by_id(content, "categories").items()}
+        images = _by_id(content, "images")
+        return Instances(file, categories, images, _by_image(content))
 
 
 def annotated_images(instances: Instances, texts: Path) -> Iterator[AnnotatedImage]:
@@ -55,17 +68,18 @@ def annotated_images(instances: Instances, texts: Path) -> Iterator[AnnotatedIma
     for an incomplete file and for an image without captions.
     """
     with _naming_file(texts):
-        captions = _by_image(_read(texts)["annotations"])
+        captions = _by_image(_read(texts))
     for number, image in sorted(instances.images.items()):
         with _naming_file(instances.file):
-            size = [int(image["width"]), int(image["height"])]
+            size = [_side(image["width"]), _side(image["height"])]
             things = [_thing(t, size, instances) for t in instances.things.get(number, [])]
+            file = _text(image["file_name"])
         with _naming_file(texts):
-            own = [str(caption["caption"]) for caption in captions.get(number, [])]
+            own = [_text(caption["caption"]) for caption in captions.get(number, [])]
         if not own:
             raise DataError(f"{texts.name} has no caption of image {number}")
         boxed = [thing for thing in things if thing is not None]
-        yield AnnotatedImage(number, str(image["file_name"]), size, boxed, own)
+        yield AnnotatedImage(number, file, size, boxed, own)
 
 
 @contextmanager
@@ -73,9 +87,11 @@ def _naming_file(file: Path) -> Iterator[None]:
     """Turn errors from missing or wrong content into a DataError that names the file."""
     try:
         yield
-    except (KeyError, TypeError, ValueError) as error:
-        kind = type(error).__name__
-        raise DataError(f"{file.name} is not COCO's, or not whole ({kind}: {error})") from error
+    except OSError as error:
+        raise DataError(f"{file.name} cannot be read ({error.strerror})") from error
+    except MISFITS as error:
+        why = f"{type(error).__name__}: {error}"
+        raise DataError(f"{file.name} is not COCO's, or not whole ({why:.200})") from error
 
 
 def _read(file: Path) -> Any:
@@ -88,18 +104,51 @@ def _without_outline(record: Record) -> Record:
     return record
 
 
-def _by_image(annotations: list[Record]) -> Mapping[int, list[Record]]:
+def _by_id(content: Record, kind: str) -> dict[int, Record]:
+    """Return the records of a kind by their id. Raises ValueError for an id that occurs twice."""
+    ids = [_number(record["id"]) for record in content[kind]]
+    repeated = first_repeated(ids)
+    if repeated is not None:
+        raise ValueError(f"the id {repeated} stands twice among its {kind}")
+    return dict(zip(ids, content[kind], strict=True))
+
+
+def _by_image(content: Record) -> Mapping[int, list[Record]]:
     found: dict[int, list[Record]] = {}
-    for annotation in sorted(annotations, key=lambda annotation: int(annotation["id"])):
-        found.setdefault(int(annotation["image_id"]), []).append(annotation)
+    for _, annotation in sorted(_by_id(content, "annotations").items()):
+        found.setdefault(_number(annotation["image_id"]), []).append(annotation)
     return found
 
 
-def _thing(record: Record, size: list[int], instances: Instances) -> Thing | None:
+def _thing(record: Record, size: Sequence[int], instances: Instances) -> Thing | None:
     """Return a thing with its box cut to the image; None for a crowd or a box without area."""
-    x, y, width, height = record["bbox"]
+    x, y, width, height = (float(side) for side in record["bbox"])
+    if not all(map(math.isfinite, (x, y, width, height))) or min(width, height) < 0:
+        raise ValueError(f"the box {record['bbox']} of annotation {record['id']} is no box")
     corners = zip((x, y, x + width, y + height), (*size, *size), strict=True)
-    box = [float(min(max(value, 0), limit)) for value, limit in corners]
+    box = [min(max(value, 0.0), float(limit)) for value, limit in corners]
     category = instances.categories[int(record["category_id"])]
     is_one = not record["iscrowd"] and box[0] < box[2] and box[1] < box[3]
     return Thing(box, category) if is_one else None
+
+
+def _number(value: Any) -> int:
+    """Return an id as a whole number."""
+    number = int(value)
+    if number != value or abs(number) >= 10 ** (2 * MOST_DIGITS):
+        raise ValueError(f"{value!r:.40} is no id")
+    return number
+
+
+def _side(value: Any) -> int:
+    if not 1 <= int(value) <= MOST_PIXELS:
+        raise ValueError(f"an image side of {value!r:.40} pixels")
+    return int(value)
+
+
+def _text(value: Any) -> str:
+    """Return a text that UTF-8 can hold."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no text")
+    value.encode("utf-8")
+    return value

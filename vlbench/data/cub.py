@@ -5,6 +5,7 @@ from pathlib import Path
 
 from vlbench.data.images import file_images, labelled
 from vlbench.data.records import Data, Split
+from vlbench.data.texts import first_repeated, is_number, read_text
 from vlbench.errors import DataAbsent, DataError
 
 LISTS = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt")
@@ -40,7 +41,7 @@ def cub(*, root: Path) -> Data:
 
 def _split(folder: Path, names: list[str], labels: list[int], classes: int) -> Split:
     """Return a split of images whose labels count from 1."""
-    images = file_images(folder, [f"images/{name}" for name in names])
+    images = file_images(folder, [f"images/{name}" for name in names], listed=LISTS[0])
     from_zero = [label - 1 for label in labels]
     return labelled(images, from_zero, classes=classes, where="image_class_labels.txt, from 0")
 
@@ -51,16 +52,19 @@ def _numbers(folder: Path, name: str, images: dict[int, str]) -> dict[int, int]:
     missing = sorted(images.keys() - table.keys())
     if missing:
         raise DataError(f"{name} lacks image {missing[0]} of images.txt")
-    wrong = [value for value in table.values() if not value.isdecimal()]
+    wrong = [value for value in table.values() if not is_number(value)]
     if wrong:
         raise DataError(f"{name}: '{wrong[0]}' is not a number")
     return {i: int(value) for i, value in table.items()}
 
 
 def _table(folder: Path, name: str) -> dict[int, str]:
-    """Return the value of each id: a line is an id, a blank and the value."""
-    lines = [line.split(maxsplit=1) for line in (folder / name).read_text("utf-8").splitlines()]
-    wrong = [i for i, line in enumerate(lines, 1) if len(line) != 2 or not line[0].isdecimal()]
+    """Return the value of each id: a line is an id, a blank and the value. Raises DataError."""
+    lines = [line.split(maxsplit=1) for line in read_text(folder / name).splitlines()]
+    wrong = [i for i, line in enumerate(lines, 1) if len(line) != 2 or not is_number(line[0])]
     if wrong:
         raise DataError(f"{name}, line {wrong[0]}: not an id and a value")
+    repeated = first_repeated(int(key) for key, _ in lines)
+    if repeated is not None:
+        raise DataError(f"{name} has two lines of id {repeated}; fetch it again")
     return {int(key): value.strip() for key, value in lines}

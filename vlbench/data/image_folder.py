@@ -1,5 +1,6 @@
 """A user's own images, one folder per class: `root/train/<class>/*` and `root/test/<class>/*`."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,8 @@ def image_folder(*, root: Path, train: str = "train", test: str = "test") -> Dat
 
     Without a folder `train` there is only a test split. Classes are the sorted names of the
     folders of train, or of test where train is absent; test may lack some. Hidden files and files
-    without an image suffix are ignored; folders inside a class folder belong to the class.
+    without an image suffix are ignored; folders inside a class folder belong to the class, and
+    linked ones are followed.
     """
     if not root.is_dir():
         raise DataAbsent("image folder", "your own images", f"{root / test}/<class>/<image>")
@@ -50,10 +52,25 @@ def _folders(folder: Path) -> list[str]:
 
 
 def _images(root: Path, folder: str) -> list[str]:
-    """Return the images under a folder, sorted, relative to the root."""
-    inside = [path.relative_to(root / folder) for path in (root / folder).rglob("*")]
-    return sorted(
-        f"{folder}/{path.as_posix()}"
-        for path in inside
-        if path.suffix.lower() in SUFFIXES and not any(part.startswith(".") for part in path.parts)
-    )
+    """Return the images under a folder and under folders linked there, relative to the root."""
+    found = []
+    for parent, folders, names in os.walk(root / folder, onerror=_refuse, followlinks=True):
+        place = Path(parent)
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        looped = [
+            name for name in folders if place.resolve().is_relative_to((place / name).resolve())
+        ]
+        if looped:
+            link = (place / looped[0]).relative_to(root).as_posix()
+            raise DataError(f"'{link}' links to a folder that holds it; remove the link")
+        found += [place / n for n in names if not n.startswith(".") and _is_image(n)]
+    inside = sorted(path.relative_to(root / folder).as_posix() for path in found)
+    return [f"{folder}/{name}" for name in inside]
+
+
+def _is_image(name: str) -> bool:
+    return Path(name).suffix.lower() in SUFFIXES
+
+
+def _refuse(error: OSError) -> None:
+    raise DataError(f"{Path(error.filename).name} cannot be read ({error.strerror})") from error

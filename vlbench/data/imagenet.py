@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from vlbench.data.images import SUFFIXES, file_images, labelled
 from vlbench.data.records import Data, Split, value_column
+from vlbench.data.texts import read_text
 from vlbench.errors import DataAbsent, DataError
 
 HOME = "image-net.org (ILSVRC 2012) or its Kaggle challenge 'ImageNet Object Localization'"
@@ -71,7 +72,7 @@ def _split(root: Path, names: list[str], synsets: Mapping[str, str]) -> Split:
 
 def _synsets(path: Path) -> dict[str, str]:
     """Return the synonyms of each of the 1,000 wnids, sorted by wnid as in every classifier."""
-    words = dict(re.findall(r"^(n\d{8})(?: :)? (.*\S)", path.read_text("utf-8"), re.MULTILINE))
+    words = dict(re.findall(r"^(n\d{8})(?: :)? (.*\S)", read_text(path), re.MULTILINE))
     if len(words) != 1000:
         raise DataError(f"{path.name} has {len(words)} wnids, not 1,000; fetch it again")
     return dict(sorted(words.items()))
@@ -94,9 +95,9 @@ def _listed(root: Path) -> dict[str, str]:
     solution, labels = (root / name for name in LABELS)
     if solution.is_file():
         rows = r"^(ILSVRC2012_val_\d{8}),\W?(n\d{8})\b"
-        return dict(re.findall(rows, solution.read_text("utf-8"), re.MULTILINE))
+        return dict(re.findall(rows, read_text(solution), re.MULTILINE))
     if labels.is_file():
-        lines = labels.read_text("utf-8").splitlines()
+        lines = read_text(labels).splitlines()
         return {f"ILSVRC2012_val_{i:08d}": wnid.strip() for i, wnid in enumerate(lines, 1)}
     what = "the list of labels of ImageNet's validation images"
     raise DataAbsent(what, HOME, f"{root / LABELS[0]} (or {LABELS[1]})")

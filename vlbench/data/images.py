@@ -30,14 +30,13 @@ FORMATS = ("JPEG", "PNG", "BMP", "PPM", "TIFF", "GIF", "WEBP")
 
 # What Pillow raises for truncated files and for files that are not images.
 UNDECODABLE = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    EOFError,
-    struct.error,
-    zlib.error,
-    PIL.Image.DecompressionBombError,
+    *(OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, MemoryError),
+    *(TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError),
+    *(PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning),
 )
+
+# As many pixels take 700 MB while they are decoded; Pillow itself would only warn.
+MOST_PIXELS = 89_478_485
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -62,22 +61,38 @@ class DecodedImages(Sequence[Any]):
         return self.decode(self.source[i])
 
 
-def file_images(root: Path, names: Sequence[str]) -> Column:
+def file_images(root: Path, names: Sequence[str], *, listed: str = "") -> Column:
     """Return the images of files, named relative to `root` with slashes.
+
+    `listed` names the file that has the names, for errors.
 
     A missing file raises DataError now; one that cannot be decoded does so at the latest when the
     image is read. Both errors name the file relative to `root`, since a result may quote them.
     """
     absent = [name for name in names if not (root / name).is_file()]
     if absent:
-        message = f"{absent[0]} is absent ({len(absent)} of {len(names)} images are); fetch them"
-        raise DataError(message)
+        which = f"{len(absent)} of {len(names)} images{listed and f' in {listed}'} are"
+        raise DataError(f"{absent[0]} is absent ({which}); fetch them")
     pixels = [name for name in names if is_lossless(name)]
     encoded = [name for name in names if not is_lossless(name)]
     known = _file_digests(root, pixels, "rgb pixels", partial(_file_pixels_digest, root))
-    known |= _file_digests(root, encoded, "bytes", bytes_digest)
+    known |= _file_digests(root, encoded, "bytes", partial(_file_bytes_digest, root))
     stored = DecodedImages(list(names), partial(read_image, root))
     return _column(stored, [known[name] for name in names])
+
+
+def require_sizes(
+    root: Path, names: Sequence[str], sizes: Sequence[Sequence[int]], where: str
+) -> None:
+    """Raise DataError for the first file of an image whose (W, H) is not the one in `where`.
+
+    Only the headers of files are read, and sizes are remembered like digests.
+    """
+    known = _file_digests(root, names, "size", partial(_file_size, root))
+    for name, (width, height) in zip(names, sizes, strict=True):
+        if known[name] != f"{width}x{height}":
+            message = f"{name} is {known[name]} pixels, but {width}x{height} in {where}"
+            raise DataError(f"{message}; fetch both again")
 
 
 def encoded_images(blobs: Sequence[bytes], names: Sequence[str]) -> Column:
@@ -126,12 +141,18 @@ def decode_image(encoded: bytes, name: str) -> Image:
     """Return the image of encoded bytes, RGB: the first frame, without alpha channel."""
     try:
         with PIL.Image.open(BytesIO(encoded), formats=FORMATS) as image:
+            if image.width * image.height > MOST_PIXELS:
+                raise ValueError(f"{image.width}x{image.height} pixels")
             image.load()
             return _rgb(image, name)
     except UNDECODABLE as error:
-        # Pillow's own message may contain a path or a memory address, which change between runs.
-        kind = type(error).__name__
-        raise DataError(f"{name} cannot be decoded as an image ({kind}); fetch it again") from error
+        raise _undecodable(name, error) from error
+
+
+def _undecodable(name: str, error: Exception) -> DataError:
+    # Pillow's own message may contain a path or a memory address, which change between runs.
+    kind = type(error).__name__
+    return DataError(f"{name} cannot be decoded as an image ({kind}); fetch it again")
 
 
 def _rgb(image: Image, name: str) -> Image:
@@ -154,8 +175,24 @@ def _file_digests(
     return dict(zip(names, found, strict=True))
 
 
+def _file_size(root: Path, path: Path) -> str:
+    try:
+        with PIL.Image.open(path, formats=FORMATS) as image:
+            return f"{image.width}x{image.height}"
+    except UNDECODABLE as error:
+        raise _undecodable(path.relative_to(root).as_posix(), error) from error
+
+
 def _file_pixels_digest(root: Path, path: Path) -> str:
     return _pixels_digest(read_image(root, path.relative_to(root).as_posix()))
+
+
+def _file_bytes_digest(root: Path, path: Path) -> str:
+    try:
+        return bytes_digest(path)
+    except OSError as error:
+        name = path.relative_to(root).as_posix()
+        raise DataError(f"{name} cannot be read ({error.strerror})") from error
 
 
 def _encoded_digest(encoded: bytes, name: str) -> str:

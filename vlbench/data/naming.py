@@ -28,6 +28,7 @@ from vlbench.data.compounds import (
     KINDS_OF,
     OPEN,
 )
+from vlbench.data.texts import read_text
 from vlbench.errors import DataError
 
 IRREGULAR = {
@@ -105,7 +106,7 @@ def read_class_names(file: Path, categories: Sequence[str]) -> ClassNames:
     Blanks around names are removed. A name on several lines belongs to the last of them: `recliner`
     is a couch.
     """
-    lines = file.read_text("utf-8").rstrip("\n").split("\n")
+    lines = read_text(file).rstrip("\n").split("\n")
     names: dict[str, str] = {}
     listed: list[str] = []
     for number, line in enumerate(lines, 1):

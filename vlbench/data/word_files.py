@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from vlbench.data.texts import read_text
 from vlbench.errors import DataError
 
 
@@ -57,11 +58,7 @@ def read_pairs(path: Path) -> list[tuple[str, str]]:
 
 
 def _lines(path: Path) -> list[str]:
-    """Return the lines of a small file of words. Raises DataError where it is not UTF-8."""
-    try:
-        return path.read_text("utf-8").rstrip("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path.name} is no UTF-8: byte {error.start}") from error
+    return read_text(path).rstrip("\n").split("\n")
 
 
 def _is_number(text: str) -> bool:

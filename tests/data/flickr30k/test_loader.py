@@ -15,6 +15,8 @@ from vlbench.errors import DataAbsent, DataError
 SENTENCES = """[/EN#1/people A man] and [/EN#2/people/other two dogs] in [/EN#3/scene the park] .
 [/EN#0/notvisual It] is [/EN#4/clothing a hat]
 Nobody
+Somebody
+Anybody
 """
 CORNERS = "<bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax><ymax>{}</ymax></bndbox>"
 BOX = f"<object>{{}}{CORNERS}</object>"
@@ -68,7 +70,7 @@ def test_words_between_blanks_are_the_caption(tmp_path):
 
 
 def test_a_phrase_has_all_boxes_of_its_chain_and_a_box_may_be_of_two(tmp_path):
-    first, second, third = load(put(tmp_path))["phrases"][0]
+    first, second, third, *_ = load(put(tmp_path))["phrases"][0]
     assert first[:2] == [Phrase(0, 2, (1,)), Phrase(3, 5, (0, 1))]
     assert third == []
     assert second[1] == Phrase(2, 4, ())
@@ -78,7 +80,7 @@ def test_a_scene_and_what_is_not_visual_have_no_boxes(tmp_path):
     rows = load(put(tmp_path))
     assert rows["phrases"][0][0][2] == Phrase(6, 8, ())
     assert rows["phrases"][0][1][0] == Phrase(0, 1, ())
-    assert rows["chains"][0] == [[1, 2, 3], [0, 4], []]
+    assert rows["chains"][0] == [[1, 2, 3], [0, 4], [], [], []]
     assert rows["types"][0][0] == [["people"], ["people", "other"], ["scene"]]
     assert rows["types"][0][1] == [["notvisual"], ["clothing"]]
 
@@ -99,8 +101,8 @@ def test_unrelated_captions_are_left_out(tmp_path):
     put(tmp_path)
     (tmp_path / "UNRELATED_CAPTIONS").write_text("# format: <imageID> <sentence number>\n7 1\n9 2")
     rows = load(tmp_path)
-    assert rows["captions"][0] == ["It is a hat", "Nobody"]
-    assert rows["chains"][0] == [[0, 4], []]
+    assert rows["captions"][0] == ["It is a hat", "Nobody", "Somebody", "Anybody"]
+    assert rows["chains"][0] == [[0, 4], [], [], []]
 
 
 @pytest.mark.parametrize("folder", ["flickr30k_images/flickr30k_images", "images", "elsewhere"])
@@ -146,6 +148,19 @@ def test_columns_are_known_by_what_they_hold_and_not_by_where(tmp_path):
         ({"annotation": xml(*THINGS)[:-20]}, r"^Annotations/7\.xml is not a complete XML file \("),
         ({"sentences": "A\n\nB\n"}, r"^Sentences/7\.txt, line 2: a caption without words"),
         (
+            {"sentences": "A\nB\nC\nD\n"},
+            r"^Sentences/7\.txt has 4 captions, not 5; fetch it again$",
+        ),
+        (
+            {"annotation": xml(*THINGS).replace("7.jpg", "8.jpg")},
+            r"^Annotations/7\.xml is of the image '8\.jpg'; fetch it again$",
+        ),
+        (
+            {"annotation": xml().replace("40", "41")},
+            r"^7\.jpg is 40x30 pixels, but 41x30 in its XML file in Annotations; fetch both again$",
+        ),
+        ({"ids": ("7", "7")}, r"^val\.txt has image 7 twice; fetch it again$"),
+        (
             {"ids": ("7", "8")},
             r"^Sentences/8\.txt cannot be read \(No such file or directory\), but",
         ),
@@ -163,7 +178,7 @@ def test_an_absent_annotation_an_image_or_regions_of_it_are_named(tmp_path):
     ):
         load(tmp_path, regions=put_regions(tmp_path / "8.npz"))
     (tmp_path / "flickr30k-images/7.jpg").unlink()
-    with pytest.raises(DataError, match=r"^7\.jpg is absent \(1 of 1 images are\)"):
+    with pytest.raises(DataError, match=r"^7\.jpg is absent \(1 of 1 images in val\.txt are\)"):
         load(tmp_path)
     (tmp_path / "Annotations/7.xml").unlink()
     with pytest.raises(DataError, match=r"^Annotations/7\.xml cannot be read"):
@@ -185,6 +200,21 @@ def test_a_list_of_unrelated_captions_that_is_none_is_named(tmp_path):
     put(tmp_path)
     (tmp_path / "UNRELATED_CAPTIONS").write_text("7 first\n")
     with pytest.raises(DataError, match="UNRELATED_CAPTIONS: not an image and a number: 7 first"):
+        load(tmp_path)
+
+
+def test_an_image_whose_captions_are_all_unrelated_is_named(tmp_path):
+    put(tmp_path)
+    (tmp_path / "UNRELATED_CAPTIONS").write_text("".join(f"7 {i}\n" for i in range(1, 6)))
+    with pytest.raises(DataError, match=r"^UNRELATED_CAPTIONS lists all captions of image 7"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["val.txt", "UNRELATED_CAPTIONS", "Sentences/7.txt"])
+def test_a_list_that_is_no_utf_8_is_named(tmp_path, name):
+    put(tmp_path)
+    (tmp_path / name).write_bytes(b"7 \xff\n")
+    with pytest.raises(DataError, match=rf"^{name} is no UTF-8: byte 2$"):
         load(tmp_path)
 
 

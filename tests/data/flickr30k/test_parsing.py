@@ -20,7 +20,7 @@ def thing(*chains, box=(5, 6, 40, 30)):
 
 
 def xml(*things):
-    return f"<annotation>{SIZE}{''.join(things)}</annotation>".encode()
+    return f"<annotation><filename>7.jpg</filename>{SIZE}{''.join(things)}</annotation>".encode()
 
 
 def test_a_caption_is_its_words_and_the_phrases_of_chains():
@@ -39,6 +39,7 @@ def test_a_caption_is_its_words_and_the_phrases_of_chains():
     [
         ("A\n[/EN#1/people A man", r"^7\.txt, line 2: the markup of a phrase does not close"),
         ("A [/EN#1/people B [/EN#2/other C]]", "line 1: the markup of a phrase does"),
+        ("[/EN#1234567890/people A man]", "line 1: a phrase's chain is not a number: '1234567890'"),
         ("A\n\nB\n", r"^7\.txt, line 2: a caption without words"),
     ],
 )
@@ -50,7 +51,7 @@ def test_a_line_that_is_no_caption_is_named(text, message):
 def test_a_box_may_be_of_several_chains_and_a_scene_has_none():
     found = parse_annotation(xml(thing(2, box=(1, 1, 9, 9)), thing(1, 2), SCENE), "7.xml")
     boxes = [[1, 1, 9, 9], [5, 6, 40, 30]]
-    assert found == Annotation((40, 30), boxes, {2: [0, 1], 1: [1], 3: []})
+    assert found == Annotation("7.jpg", (40, 30), boxes, {2: [0, 1], 1: [1], 3: []})
 
 
 @pytest.mark.parametrize(
@@ -59,6 +60,8 @@ def test_a_box_may_be_of_several_chains_and_a_scene_has_none():
         (xml(thing(1))[:-20], r"^7\.xml is not a complete XML file \("),
         (b"<annotation/>", r"^7\.xml: size/width is not a number: None"),
         (xml(thing(1, box=(1, "x", 3, 4))), "ymin is not a number: 'x'"),
+        (b"<?xml version='1.0' encoding='utf-7'?><annotation/>", r"^7\.xml is not a complete XML"),
+        (xml(thing(9**99)), r"7\.xml is not a number: '"),
         (xml(thing("A")), r"7\.xml is not a number: 'A'"),
         (xml(thing(1, box=(5, 5, 5, 9))), r"7\.xml: box \[5, 5, 5, 9\] has no area"),
         (xml(thing(1, box=(5, 5, 41, 9))), r"leaves the image of \(40, 30\)"),

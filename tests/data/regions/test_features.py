@@ -73,6 +73,15 @@ def test_a_region_that_is_no_box_or_no_vector_is_named_with_its_image(tmp_path, 
     [
         ({"x": VECTORS, "boxes": BOXES[:1]}, r"^42\.npz: 1 boxes, but 2 vectors$"),
         ({"x": VECTORS[:0], "boxes": BOXES[:0]}, r"^42\.npz has no regions$"),
+        ({"x": VECTORS, "boxes": BOXES[:, :3]}, r"^42\.npz: boxes of \[2, 3\], not \[N, 4\]$"),
+        (
+            {"x": VECTORS, "boxes": BOXES, "conf": np.array([0.5])},
+            r"^42\.npz: not one finite score per region$",
+        ),
+        (
+            {"x": VECTORS, "boxes": BOXES, "conf": np.array([0.5, np.nan])},
+            r"^42\.npz: not one finite score per region$",
+        ),
     ],
 )
 def test_regions_that_do_not_fit_each_other_are_named(tmp_path, arrays, message):

@@ -13,16 +13,18 @@ from torch import Tensor
 
 from vlbench.data.annotations import Phrase
 from vlbench.data.flickr30k.parsing import Caption, parse_annotation, parse_sentences
-from vlbench.data.images import file_images
+from vlbench.data.images import file_images, require_sizes
 from vlbench.data.pictures import pictures
-from vlbench.data.records import Data, Split
+from vlbench.data.records import Column, Data, Split
 from vlbench.data.regions import region_features
-from vlbench.data.tables import column_from, in_memory
+from vlbench.data.tables import Table, column_from, in_memory
+from vlbench.data.texts import first_repeated, is_number, read_text
 from vlbench.errors import DataAbsent, DataError
 
 HOME = "github.com/BryanPlummer/flickr30k_entities"
 IMAGES_HOME = "shannon.cs.illinois.edu/DenotationGraph"
 EXPECTED = {"train": 29_783, "val": 1_000, "test": 1_000}
+CAPTIONS = 5
 SPLITS = tuple(EXPECTED)
 
 # Folders of images, in this order of preference: the original one, and those of common archives.
@@ -81,10 +83,8 @@ def flickr30k(
     unrelated = _unrelated(root / "UNRELATED_CAPTIONS")
     return Data(
         splits={
-            name: _split(
-                read_rows(root, ids.read_text().split(), unrelated, origin), folder, regions
-            )
-            for name, ids in lists.items()
+            name: _split(read_rows(root, _ids(file), unrelated, origin), folder, regions, file.name)
+            for name, file in lists.items()
         },
         expected={name: EXPECTED[name] for name in splits},
     )
@@ -95,12 +95,20 @@ def _image_folder(root: Path, images: Path | None) -> Path | None:
     return next((folder for folder in folders if folder.is_dir()), None)
 
 
+def _ids(file: Path) -> list[str]:
+    """Return the images that a list names. Raises DataError for an image that it has twice."""
+    ids = read_text(file).split()
+    if repeated := first_repeated(ids):
+        raise DataError(f"{file.name} has image {repeated} twice; fetch it again")
+    return ids
+
+
 def _unrelated(file: Path) -> set[tuple[str, int]]:
     """Return the image and the number (from 1) of each caption unrelated to its image."""
     if not file.is_file():
         return set()
-    rows = [line.split() for line in file.read_text("utf-8").splitlines() if line[:1] != "#"]
-    if wrong := [row for row in rows if len(row) != 2 or not row[1].isdecimal()]:
+    rows = [line.split() for line in read_text(file).splitlines() if line[:1] != "#"]
+    if wrong := [row for row in rows if len(row) != 2 or not is_number(row[1])]:
         raise DataError(f"{file.name}: not an image and a number: {' '.join(wrong[0])}")
     return {(image, int(number)) for image, number in rows}
 
@@ -108,14 +116,21 @@ def _unrelated(file: Path) -> set[tuple[str, int]]:
 def read_rows(
     root: Path, ids: Sequence[str], unrelated: Collection[tuple[str, int]] = (), origin: int = 1
 ) -> Iterator[Row]:
-    """Yield a row of SCHEMA per image, read from its files. Raises DataError."""
+    """Yield a row of SCHEMA per image, read from its files.
+
+    Raises DataError, also for an image without its five captions or with the XML of another image.
+    """
     for name in ids:
-        captions = parse_sentences(
-            _read(root, f"Sentences/{name}.txt").decode("utf-8"), f"Sentences/{name}.txt"
-        )
+        captions = _captions_of(root, name)
         related = [c for i, c in enumerate(captions, 1) if (name, i) not in unrelated]
+        if not related:
+            raise DataError(
+                f"UNRELATED_CAPTIONS lists all captions of image {name}; fetch it again"
+            )
         file = f"Annotations/{name}.xml"
-        size, boxes, chains = parse_annotation(_read(root, file), file)
+        image, size, boxes, chains = parse_annotation(_read(root, file), file)
+        if image != f"{name}.jpg":
+            raise DataError(f"{file} is of the image '{image:.40}'; fetch it again")
         yield {
             "id": name,
             "size": list(size),
@@ -125,6 +140,17 @@ def read_rows(
         }
 
 
+def _captions_of(root: Path, name: str) -> list[Caption]:
+    file = f"Sentences/{name}.txt"
+    try:
+        captions = parse_sentences(_read(root, file).decode("utf-8"), file)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is no UTF-8: byte {error.start}") from error
+    if len(captions) != CAPTIONS:
+        raise DataError(f"{file} has {len(captions)} captions, not {CAPTIONS}; fetch it again")
+    return captions
+
+
 def _phrases(caption: Caption, chains: Mapping[int, list[int]]) -> list[Row]:
     return [{**m._asdict(), "boxes": chains.get(m.chain, [])} for m in caption.mentions]
 
@@ -132,16 +158,16 @@ def _phrases(caption: Caption, chains: Mapping[int, list[int]]) -> list[Row]:
 def _read(root: Path, name: str) -> bytes:
     try:
         return (root / name).read_bytes()
-    except OSError as error:
-        raise DataError(
-            f"{name} cannot be read ({error.strerror}), but the list of its split names it"
-        ) from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", error)
+        message = f"{name} cannot be read ({why}), but the list of its split names it"
+        raise DataError(message) from error
 
 
-def _split(rows: Iterator[Row], folder: Path | None, regions: Path | None) -> Split:
+def _split(rows: Iterator[Row], folder: Path | None, regions: Path | None, listed: str) -> Split:
     table = in_memory(rows, SCHEMA)
     names, column = table.values("id"), partial(column_from, table)
-    images = None if folder is None else file_images(folder, [f"{name}.jpg" for name in names])
+    images = None if folder is None else _images(folder, table, listed)
     sizes = {name: (w, h) for name, (w, h) in zip(names, table.values("size"), strict=True)}
     features = region_features(regions, sizes) if regions else None
     return Split(
@@ -157,6 +183,14 @@ def _split(rows: Iterator[Row], folder: Path | None, regions: Path | None) -> Sp
             "types": column(["phrases"], partial(_each, "types")),
         }
     )
+
+
+def _images(folder: Path, table: Table, listed: str) -> Column:
+    """Return the images of a folder, which must have the sizes in the annotations."""
+    files = [f"{name}.jpg" for name in table.values("id")]
+    images = file_images(folder, files, listed=listed)
+    require_sizes(folder, files, table.values("size"), "its XML file in Annotations")
+    return images
 
 
 def _boxes(boxes: Sequence[Sequence[float]]) -> Tensor:

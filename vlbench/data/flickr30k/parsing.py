@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
+from vlbench.data.texts import is_number
 from vlbench.errors import DataError
 
 # `[/EN#197/people/other A man]`: the chain, its types, the words.
@@ -31,8 +32,12 @@ class Caption(NamedTuple):
 
 
 class Annotation(NamedTuple):
-    """An image's (W, H), its boxes (xyxy pixels as written), and the box indices of each chain."""
+    """The file and (W, H) of an image, its boxes (xyxy pixels), and the box indices of each chain.
 
+    Boxes are as written: pixels count from 1.
+    """
+
+    image: str
     size: tuple[int, int]
     boxes: list[list[int]]
     chains: dict[int, list[int]]
@@ -52,8 +57,9 @@ def parse_annotation(content: bytes, name: str) -> Annotation:
     """
     try:
         root = ET.fromstring(content)  # noqa: S314 - expat itself refuses exponential expansion
-    except ET.ParseError as error:
+    except (ET.ParseError, ValueError, LookupError) as error:
         raise DataError(f"{name} is not a complete XML file ({error}); fetch it again") from error
+    image = (root.findtext("filename") or "").strip()
     size = _number(root, "size/width", name), _number(root, "size/height", name)
     boxes: list[list[int]] = []
     chains: dict[int, list[int]] = {}
@@ -68,7 +74,7 @@ def parse_annotation(content: bytes, name: str) -> Annotation:
         for chain in named:
             chain.append(len(boxes))
         boxes.append(box)
-    return Annotation(size, boxes, chains)
+    return Annotation(image, size, boxes, chains)
 
 
 def _caption(line: str, where: str) -> Caption:
@@ -81,7 +87,8 @@ def _caption(line: str, where: str) -> Caption:
         start = len(words)
         words += phrase.split()
         if chain:
-            mentions.append(Mention(start, len(words), int(chain), types.split("/")[1:]))
+            number = _whole(chain, f"{where}: a phrase's chain")
+            mentions.append(Mention(start, len(words), number, types.split("/")[1:]))
     if not words:
         raise DataError(f"{where}: a caption without words")
     return Caption(words, mentions)
@@ -101,6 +108,6 @@ def _number(element: ET.Element, path: str, name: str) -> int:
 
 def _whole(text: str | None, where: str) -> int:
     """Return the integer that a text spells."""
-    if text is None or not text.strip().isdecimal():
-        raise DataError(f"{where} is not a number: {text!r}")
+    if text is None or not is_number(text.strip()):
+        raise DataError(f"{where} is not a number: {text!r:.40}")
     return int(text)

@@ -14,6 +14,7 @@ from pathlib import Path
 from vlbench.capabilities import Regions
 from vlbench.data.regions import hdf5, npz, tsv
 from vlbench.data.regions.records import Reader, StoredRegions
+from vlbench.data.texts import read_text
 from vlbench.digests import digest, file_digests
 from vlbench.errors import DataAbsent, DataError
 
@@ -73,7 +74,7 @@ def region_features(path: Path, sizes: Mapping[str, Size] | None = None) -> Regi
             f"{path.name} has another format; region features are read from {', '.join(KINDS)}"
         )
     vocabulary = files[0].parent / VOCABULARY
-    words = vocabulary.read_text("utf-8").splitlines() if vocabulary.is_file() else []
+    words = read_text(vocabulary).splitlines() if vocabulary.is_file() else []
     readers: dict[str, Reader] = {}
     for file in files:
         for name, reader in KINDS[file.suffix](file).items():
@@ -117,11 +118,8 @@ def _checked(stored: StoredRegions, size: Size | None, known: Size | None) -> Re
         raise DataError(f"{stored.where} has no image size, nor has the data set")
     if known not in {None, size}:
         raise DataError(f"{stored.where} is of an image of {size}, the data set's is {known}")
+    _require_shapes(stored)
     boxes = stored.boxes
-    if len(boxes) == 0:
-        raise DataError(f"{stored.where} has no regions")
-    if len(boxes) != len(stored.vectors):
-        raise DataError(f"{stored.where}: {len(boxes)} boxes, but {len(stored.vectors)} vectors")
     ordered = (boxes[:, :2] <= boxes[:, 2:]).all(1)
     sound = ordered & boxes.isfinite().all(1) & stored.vectors.isfinite().all(1)
     if not sound.all():
@@ -133,3 +131,15 @@ def _checked(stored: StoredRegions, size: Size | None, known: Size | None) -> Re
     if stored.is_relative:
         boxes = boxes * boxes.new_tensor([*size, *size])
     return Regions(boxes, stored.vectors, stored.scores, stored.labels, size)
+
+
+def _require_shapes(stored: StoredRegions) -> None:
+    boxes, scores = stored.boxes, stored.scores
+    if len(boxes) == 0:
+        raise DataError(f"{stored.where} has no regions")
+    if len(boxes) != len(stored.vectors):
+        raise DataError(f"{stored.where}: {len(boxes)} boxes, but {len(stored.vectors)} vectors")
+    if boxes.shape[1:] != (4,):
+        raise DataError(f"{stored.where}: boxes of {list(boxes.shape)}, not [N, 4]")
+    if scores is not None and not (len(scores) == len(boxes) and scores.isfinite().all()):
+        raise DataError(f"{stored.where}: not one finite score per region")
