@@ -2,8 +2,11 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from drawn_sample import SAMPLE
@@ -34,3 +37,21 @@ def fresh_process(tmp_path_factory):
     run = [sys.executable, "-c", CODE]
     done = subprocess.run(run, env=environment, capture_output=True, text=True, check=True)
     return json.loads(done.stdout) | {"cached": list(cache.iterdir())}
+
+
+@pytest.fixture
+def little_memory():
+    """A context in which this process gets at most 256 MiB of address space more than it has."""
+
+    @contextmanager
+    def limited():
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        most = pages * resource.getpagesize() + (256 << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+
+    return limited

@@ -132,6 +132,7 @@ def test_numpy_gives_no_other_function_away(tmp_path):
         python2_pickle(PLANES, [0, 0, 1, 1])[:5000],
         b"",
         b"<html>404</html>",
+        b"\x80\x02}r\xff\xff\xff\x7f.",
         pickle.dumps([1, 2], 2),
         pickle.dumps({b"labels": [0]}, 2),
         pickle.dumps({b"data": PLANES, b"labels": [0.5] * 4}, 2),

@@ -36,6 +36,15 @@ def test_a_corpus_is_a_document_a_line_packed_or_not(tmp_path, name, pack):
     assert [line.strip() for line in corpus] == found
 
 
+def test_a_line_without_end_is_named_before_memory_is_full(tmp_path, little_memory):
+    (tmp_path / "corpus.gz").write_bytes(gzip.compress(b"a" + bytes(400 << 20), 1))
+    with (
+        little_memory(),
+        pytest.raises(DataError, match=r"^corpus\.gz, line 1, is longer than 128"),
+    ):
+        list(Corpus(tmp_path / "corpus.gz"))
+
+
 def test_a_corpus_is_read_a_line_at_a_time(tmp_path):
     (tmp_path / "a").write_bytes(b"first\n\xff\n")
     assert next(iter(Corpus(tmp_path / "a"))) == "first\n"

@@ -64,7 +64,11 @@ def test_absent_files_say_where_to_get_them(tmp_path, load, name):
         (b"", "begins with , not 00000803"),
         (IMAGES[:9], "is cut off in its header"),
         (IMAGES[:-1], r"holds 2351 bytes, not the 2352 of \(3, 28, 28\)"),
-        (IMAGES + b"x", "holds 2353 bytes"),
+        (IMAGES + b"xx", r"holds more than 2352 bytes, not the 2352 of \(3, 28, 28\)"),
+        (
+            struct.pack(">iiii", 2051, 60_001, 28, 28),
+            "announces 60001 items, but the set has at most 60000",
+        ),
         (struct.pack(">iiii", 2051, 3, 2, 2) + bytes(12), r"images of \(2, 2\) pixels, not 28x28"),
     ],
 )
@@ -79,6 +83,15 @@ def test_a_packed_file_that_is_cut_off_is_named(tmp_path, content):
         tmp_path / "t10k-images-idx3-ubyte.gz"
     )
     with pytest.raises(DataError, match=r"^t10k-images-idx3-ubyte\.gz cannot be unpacked"):
+        mnist(root=tmp_path)
+
+
+def test_a_packed_file_is_unpacked_no_further_than_its_header_says(tmp_path, little_memory):
+    packed = gzip.compress(IMAGES + bytes(400 << 20), 1)
+    (put(tmp_path, packed) / "t10k-images-idx3-ubyte").rename(
+        tmp_path / "t10k-images-idx3-ubyte.gz"
+    )
+    with little_memory(), pytest.raises(DataError, match=r"ubyte\.gz holds more than 2352 bytes"):
         mnist(root=tmp_path)
 
 

@@ -1,5 +1,7 @@
 import os
+import struct
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from PIL import Image
 from scipy.io import loadmat, savemat
 
+from vlbench.data import svhn as svhn_module
 from vlbench.data.records import labels
 from vlbench.data.svhn import svhn, svhn_numbers
 from vlbench.errors import DataAbsent, DataError
@@ -69,6 +72,20 @@ def test_a_file_that_is_cut_off_is_named(tmp_path, keep):
         svhn(root=tmp_path)
 
 
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused(tmp_path, little_memory):
+    part = zlib.compress(bytes(300 << 20))
+    content = bytes(124) + b"\x00\x01IM" + struct.pack("<II", 15, len(part)) + part
+    (tmp_path / "test_32x32.mat").write_bytes(content)
+    with little_memory(), pytest.raises(DataError, match=r"^test_32x32\.mat .*\(ValueError\)"):
+        svhn(root=tmp_path)
+
+
+def test_more_digits_than_the_set_has_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setitem(svhn_module.CROPS, "train", 2)
+    with pytest.raises(DataError, match=r"^test_32x32\.mat announces over 2 digits"):
+        svhn(root=put(tmp_path))
+
+
 def test_a_file_without_labels_is_named(tmp_path):
     savemat(tmp_path / "test_32x32.mat", {"X": X})
     with pytest.raises(DataError, match=r"not a file of SVHN \(KeyError\)"):
@@ -119,6 +136,20 @@ def test_full_numbers_give_boxes_and_labels(tmp_path):
     assert list(split["boxes"]) == [[[2, 3, 7, 12]], [[0, 1, 6, 5], [6, 1, 12, 6]]]
     assert list(split["labels"]) == [[0], [1, 9]]
     assert [image.size for image in split["image"]] == [(20, 15), (12, 10)]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("label", np.zeros((1000, 1))), ("left", [[np.nan]]), ("top", [["a"]])]
+)
+def test_a_digit_struct_of_other_values_is_named(tmp_path, field, value):
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    (tmp_path / "test").mkdir()
+    digit_struct(tmp_path / "test/digitStruct.mat", FIELDS)
+    with h5py.File(tmp_path / "test/digitStruct.mat", "a") as file:
+        del file["box1"][field]
+        file["box1"][field] = value
+    with pytest.raises(DataError, match=r"^test/digitStruct\.mat is not a file of SVHN"):
+        svhn_numbers(root=tmp_path)
 
 
 def test_a_digit_struct_that_is_none_is_named(tmp_path):

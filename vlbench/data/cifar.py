@@ -13,22 +13,12 @@ import numpy as np
 
 from vlbench.data import hub_sets
 from vlbench.data.images import Pixels, array_images, labelled
+from vlbench.data.pickles import UNREADABLE, Allowed, read_pickle, unreadable
 from vlbench.data.records import Data, Split
 from vlbench.errors import DataAbsent, DataError
 
 HOME = "www.cs.toronto.edu/~kriz/cifar.html (python version)"
-
-# What unpickling and reading raise for files that are not batches of CIFAR.
-UNREADABLE = (
-    pickle.UnpicklingError,
-    EOFError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    LookupError,
-    OverflowError,
-    MemoryError,
-)
+WHAT = "a batch of CIFAR"
 
 
 class _Layout(NamedTuple):
@@ -110,7 +100,7 @@ def _class_names(meta: Path, key: str) -> list[str]:
     try:
         return [name.decode("ascii").replace("_", " ") for name in _unpickle(meta)[key]]
     except UNREADABLE as error:
-        raise _unreadable(meta, error) from error
+        raise unreadable(meta.name, WHAT, error) from error
 
 
 def _split(paths: Sequence[Path], labels_key: str, classes: int) -> Split:
@@ -128,23 +118,15 @@ def _batch(path: Path, labels_key: str) -> tuple[Pixels, list[int]]:
         planes = batch["data"].pixels.reshape(-1, 3, 32, 32)
         labels = [label.__index__() for label in batch[labels_key]]
     except UNREADABLE as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path.name, WHAT, error) from error
     if len(planes) != len(labels):
         raise DataError(f"{path.name}: {len(planes)} images, but {len(labels)} labels")
     return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), labels
 
 
-def _unreadable(path: Path, error: Exception) -> DataError:
-    message = (
-        f"{path.name} is not a batch of CIFAR ({type(error).__name__}: {error}); fetch it again"
-    )
-    return DataError(message)
-
-
 def _unpickle(path: Path) -> dict[str, Any]:
     """Return the pickled dictionary of a file. Python 2 wrote all strings, keys too, as bytes."""
-    with path.open("rb") as file:
-        content = _Unpickler(file, encoding="bytes").load()
+    content = read_pickle(path, ALLOWED)
     return {k.decode("ascii") if isinstance(k, bytes) else k: v for k, v in content.items()}
 
 
@@ -180,17 +162,10 @@ def _encode(text: str, _: object) -> bytes:
     return text.encode("latin-1")
 
 
-ALLOWED = {
+ALLOWED: Allowed = {
     ("numpy", "ndarray"): _Array,
     ("numpy", "dtype"): _Dtype,
     ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
     ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
     ("_codecs", "encode"): _encode,
 }
-
-
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {f'{module}.{name}'!r}")
-        return ALLOWED[module, name]

@@ -11,6 +11,7 @@ import importlib.util
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,9 @@ from vlbench.data.scenes import objects
 from vlbench.data.word_files import read_visual_words
 from vlbench.digests import digest, path_digest
 from vlbench.errors import DataAbsent, DataError
+
+# The longest document: over a hundred times the longest article of Wikipedia, and all of text8.
+MOST_BYTES = 1 << 27
 
 OPENERS: Mapping[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 
@@ -43,19 +47,23 @@ class Corpus:
     def __iter__(self) -> Iterator[str]:
         """Yield the documents, without blank lines.
 
-        Raises DataError with the line that is not UTF-8, or after which the file is damaged.
+        Raises DataError with the line that is not UTF-8 or too long, or after which the file is
+        damaged.
         """
         number = 0
         try:
             with OPENERS.get(self.path.suffix, open)(self.path, "rb") as lines:
-                for number, line in enumerate(lines, 1):  # noqa: B007 - the errors name it
+                # No more of a line is unpacked than this: a small file may hold gigabytes.
+                for number, line in enumerate(iter(partial(lines.readline, MOST_BYTES), b""), 1):
+                    if len(line) == MOST_BYTES:
+                        raise DataError(f"{self.path.name}, line {number}, is longer than 128 MiB")
                     text = line.decode("utf-8")
                     if text.strip():
                         yield text
         except UnicodeDecodeError as error:
             why = f"{error.reason} at byte {error.start}"
             raise DataError(f"{self.path.name}, line {number}, is no UTF-8: {why}") from error
-        except (EOFError, OSError, zlib.error) as error:
+        except (EOFError, OSError, ValueError, zlib.error) as error:
             raise DataError(f"{self.path.name} breaks off after line {number}: {error}") from error
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from vlbench.data.archives import DAMAGED
 from vlbench.data.images import DIGITS, array_images, labelled
 from vlbench.data.records import Data
-from vlbench.errors import DataAbsent
+from vlbench.errors import DataAbsent, DataError
 
 FILE = "datasets/data/digits.csv.gz"
 PINNED = Path(__file__).with_name("digits_split.json")
@@ -25,7 +26,7 @@ def digits(*, test_share: float = 0.5, seed: int = 0) -> Data:
     `test_share` is the fraction of test images. The split is stratified by class. Both splits
     select from one stored column, so that its features are computed once for any split.
     """
-    table = np.loadtxt(_file(), delimiter=",")
+    table = _table(_file())
     images, label = table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(int).tolist()
     pixels = np.round(images * 255 / 16).astype(np.uint8)
     whole = labelled(array_images(pixels), label, classes=10, where="digits")
@@ -42,6 +43,19 @@ def _file() -> Path:
     if not file.is_file():
         raise DataAbsent("scikit-learn's digits", "`pip install scikit-learn`", str(file))
     return file
+
+
+def _table(file: Path) -> Any:
+    """Return the 64 pixels and the label of each image, float64 [N, 65]. Raises DataError."""
+    try:
+        table = np.loadtxt(file, delimiter=",", ndmin=2)
+    except DAMAGED as error:
+        raise DataError(
+            f"{file.name} cannot be read ({error}); install scikit-learn again"
+        ) from error
+    if table.shape[1:] != (65,) or not ((table >= 0) & (table <= 16)).all():
+        raise DataError(f"{file.name} is not 65 numbers in 0..16 per line")
+    return table
 
 
 def _test_rows(label: list[int], share: float, seed: int) -> list[int]:

@@ -5,7 +5,7 @@ import math
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ GARMENTS = (
 )
 PREFIXES = {"train": "train", "test": "t10k"}
 EXPECTED = {"train": 60_000, "test": 10_000}
+MOST = max(EXPECTED.values())
 
 
 class _Source(NamedTuple):
@@ -93,36 +94,48 @@ def _find(root: Path, stem: str) -> Path | None:
 
 
 def _split(images: Path, labels: Path, classes: int) -> Split:
-    pixels = read_idx(images, dimensions=3)
-    if pixels.shape[1:] != (28, 28):
-        raise DataError(f"{images.name}: images of {pixels.shape[1:]} pixels, not 28x28")
-    values = read_idx(labels, dimensions=1).tolist()
+    pixels, values = read_idx(images, (28, 28)), read_idx(labels).tolist()
     where = f"{images.name} + {labels.name}"
     return labelled(array_images(pixels), values, classes=classes, where=where)
 
 
-def read_idx(path: Path, *, dimensions: int) -> Pixels:
-    """Return the array of an idx file of bytes. Raises DataError for another type or length."""
-    content = _unpacked(path)
-    magic = bytes([0, 0, 8, dimensions])
-    if content[:4] != magic:
-        raise DataError(f"{path.name} begins with {content[:4].hex()}, not {magic.hex()}")
-    header = 4 + 4 * dimensions
-    if len(content) < header:
-        raise DataError(f"{path.name} is cut off in its header; fetch it again")
-    shape = tuple(np.frombuffer(content, ">u4", dimensions, 4).tolist())
-    size = math.prod(shape)
-    if len(content) - header != size:
-        message = f"{path.name} holds {len(content) - header} bytes, not the {size} of {shape}"
-        raise DataError(f"{message}; fetch it again")
-    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
+def read_idx(path: Path, item: tuple[int, ...] = ()) -> Pixels:
+    """Return the array of an idx file of bytes, up to 60,000 items of this shape.
 
-
-def _unpacked(path: Path) -> bytes:
-    if path.suffix != ".gz":
-        return path.read_bytes()
+    Raises DataError for another type, shape or length. No more is unpacked than the header says.
+    """
     try:
-        with gzip.open(path) as file:
-            return file.read()
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path.name} cannot be unpacked ({error}); fetch it again") from error
+        with _opened(path) as file:
+            shape = _shape(file, path.name, item)
+            size = math.prod(shape)
+            content = file.read(size + 1)
+    except (EOFError, zlib.error, OSError) as error:
+        message = f"{path.name} cannot be unpacked ({type(error).__name__}: {error})"
+        raise DataError(f"{message}; fetch it again") from error
+    if len(content) != size:
+        held = f"more than {size}" if len(content) > size else len(content)
+        message = f"{path.name} holds {held} bytes, not the {size} of {shape}"
+        raise DataError(f"{message}; fetch it again")
+    return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+def _opened(path: Path) -> Any:
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+
+
+def _shape(file: IO[Any], name: str, item: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape in the header of an idx file."""
+    dimensions = 1 + len(item)
+    magic, found = bytes([0, 0, 8, dimensions]), file.read(4)
+    if found != magic:
+        raise DataError(f"{name} begins with {found.hex()}, not {magic.hex()}")
+    header = file.read(4 * dimensions)
+    if len(header) < 4 * dimensions:
+        raise DataError(f"{name} is cut off in its header; fetch it again")
+    shape = tuple(np.frombuffer(header, ">u4").tolist())
+    if shape[1:] != item:
+        wanted = "x".join(map(str, item))
+        raise DataError(f"{name}: images of {shape[1:]} pixels, not {wanted}")
+    if shape[0] > MOST:
+        raise DataError(f"{name} announces {shape[0]} items, but the set has at most {MOST}")
+    return shape

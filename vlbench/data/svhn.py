@@ -3,14 +3,15 @@
 Netzer et al. 2011, Reading Digits in Natural Images with Unsupervised Feature Learning.
 """
 
-import struct
-import zlib
+import math
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from vlbench.data import hub_sets
+from vlbench.data.archives import CHUNK, DAMAGED, require_bounded_mat
 from vlbench.data.images import DIGITS, array_images, file_images, labelled
 from vlbench.data.records import Data, Split, value_column
 from vlbench.errors import DataAbsent, DataError
@@ -19,19 +20,8 @@ HOME = "ufldl.stanford.edu/housenumbers"
 CROPS = {"train": 73_257, "test": 26_032}
 NUMBERS = {"train": 33_402, "test": 13_068}
 
-# What scipy (beside its MatReadError) and h5py raise for truncated files and other formats.
-UNREADABLE = (
-    OSError,
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    NotImplementedError,
-    RuntimeError,
-    EOFError,
-    struct.error,
-    zlib.error,
-)
+# The most digits of a number and letters of a file's name; the files have 6 and 9.
+MOST_DIGITS, MOST_LETTERS = 100, 255
 
 
 class _Number(NamedTuple):
@@ -78,17 +68,23 @@ def svhn_numbers(*, root: Path) -> Data:
 
 def _crops(path: Path) -> Split:
     """Return a split of X, uint8 [32, 32, 3, N], and y, [N, 1], in which 10 means the digit 0."""
-    from scipy.io import loadmat  # noqa: PLC0415 - takes a second, other loaders need none
+    from scipy.io import loadmat, whosmat  # noqa: PLC0415 - takes a second, others need none
     from scipy.io.matlab import MatReadError  # noqa: PLC0415 - see above
 
+    most = CROPS["train"]
     try:
+        # A pixel takes one byte, and a label up to eight.
+        require_bounded_mat(path, most * (32 * 32 * 3 + 8) + CHUNK)
+        held = {name: (shape, kind) for name, shape, kind in whosmat(path)}
+        (shape, kind), labels_shape = held["X"], held["y"][0]
+        if kind != "uint8" or shape[:-1] != (32, 32, 3):
+            raise DataError(f"{path.name}: X is {kind} {shape}, not uint8 [32, 32, 3, N]")
+        if max(shape[-1], math.prod(labels_shape)) > most:
+            raise DataError(f"{path.name} announces over {most} digits, more than the set has")
         content = loadmat(path, variable_names=["X", "y"])
         pixels, labels = content["X"], content["y"].ravel().tolist()
-    except (MatReadError, *UNREADABLE) as error:
+    except (MatReadError, *DAMAGED) as error:
         raise _unreadable(path.name, error) from error
-    if pixels.dtype != np.uint8 or pixels.shape[:-1] != (32, 32, 3):
-        message = f"X is {pixels.dtype} {pixels.shape}, not uint8 [32, 32, 3, N]"
-        raise DataError(f"{path.name}: {message}")
     # One image's pixels side by side: reading them across the array misses the cache each time.
     images = array_images(np.ascontiguousarray(pixels.transpose(3, 0, 1, 2)))
     return labelled(images, _digits(path.name, labels), classes=10, where=path.name)
@@ -115,9 +111,11 @@ def _digit_struct(path: Path) -> list[_Number]:
     try:
         with h5py.File(path) as file:
             table = file["digitStruct"]
+            if max(table["name"].size, table["bbox"].size) > max(NUMBERS.values()):
+                raise ValueError("more pictures than the set has")
             names, boxes = table["name"][:, 0], table["bbox"][:, 0]
             return [_number(file, *both, where) for both in zip(names, boxes, strict=True)]
-    except UNREADABLE as error:
+    except DAMAGED as error:
         raise _unreadable(where, error) from error
 
 
@@ -125,13 +123,22 @@ def _number(file: Any, name: Any, bbox: Any, where: str) -> _Number:
     fields = {key: _values(file, file[bbox][key]) for key in ("left", "top", "width", "height")}
     boxes = [[x, y, x + w, y + h] for x, y, w, h in zip(*fields.values(), strict=True)]
     labels = _digits(where, _values(file, file[bbox]["label"]))
-    return _Number("".join(chr(code) for code in file[name][:].ravel()), boxes, labels)
+    if not all(map(math.isfinite, chain(*boxes))):
+        raise ValueError("a box that is not finite")
+    return _Number("".join(map(chr, _read(file[name], MOST_LETTERS))), boxes, labels)
 
 
 def _values(file: Any, field: Any) -> list[float]:
     """Return a field's numbers: MATLAB stores a single one as it is and several as references."""
-    stored = field[:].ravel()
-    return [float(v if len(stored) == 1 else file[v][0, 0]) for v in stored]
+    stored = _read(field, MOST_DIGITS)
+    return [float(v if len(stored) == 1 else _read(file[v], 1)[0]) for v in stored]
+
+
+def _read(dataset: Any, most: int) -> Any:
+    """Return the values of a dataset, flat. Raises ValueError where it announces more."""
+    if dataset.size > most:
+        raise ValueError(f"{dataset.size} values where {most} are expected at most")
+    return dataset[:].ravel()
 
 
 def _digits(where: str, labels: list[float]) -> list[int]:

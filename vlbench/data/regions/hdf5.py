@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import math
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,25 +10,23 @@ from typing import Any
 import numpy as np
 import torch
 
+from vlbench.data.archives import DAMAGED, MOST_BYTES, Array
+from vlbench.data.pickles import UNREADABLE, read_pickle, unreadable
 from vlbench.data.regions.records import Reader, StoredRegions
 from vlbench.errors import DataAbsent, DataError
 
 NEEDED = ("image_features", "image_bb", "spatial_features")
 
 
-class _PlainUnpickler(pickle.Unpickler):
-    """Unpickles dicts, strings and numbers, and refuses everything else."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-
-
 def index(file: Path) -> dict[str, Reader]:
     """Return a reader per image, by its name. Raises DataAbsent without the pickle."""
-    with _open(file) as content:
-        if missing := [name for name in NEEDED if name not in content]:
-            raise DataError(f"{file.name} has no {missing[0]}; it has {', '.join(content)}")
-        rows = len(content["pos_boxes" if "pos_boxes" in content else "image_features"])
+    try:
+        with _open(file) as content:
+            if missing := [name for name in NEEDED if name not in content]:
+                raise DataError(f"{file.name} has no {missing[0]}; it has {', '.join(content)}")
+            rows = len(content["pos_boxes" if "pos_boxes" in content else "image_features"])
+    except DAMAGED as error:
+        raise _damaged(file, error) from error
     numbers = _numbers(index_file(file))
     if wrong := [name for name, row in numbers.items() if not 0 <= row < rows]:
         raise DataError(f"{file.name} has {rows} images: no row {numbers[wrong[0]]} ({wrong[0]})")
@@ -45,29 +43,54 @@ def _numbers(file: Path) -> dict[str, int]:
     if not file.is_file():
         raise DataAbsent("the index of region features", "whoever made them", str(file))
     try:
-        with file.open("rb") as content:
-            numbers = _PlainUnpickler(content, encoding="latin1").load()
-    except (pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError) as error:
-        raise DataError(f"{file.name} is not a plain pickle of numbers ({error})") from error
+        numbers = read_pickle(file, encoding="latin1")
+    except UNREADABLE as error:
+        raise unreadable(file.name, "a plain pickle of numbers", error) from error
     if not isinstance(numbers, dict) or not all(type(row) is int for row in numbers.values()):
         raise DataError(f"{file.name} does not give each image the number of a row")
-    return {str(name): row for name, row in numbers.items()}
+    if not all(isinstance(name, str | int) for name in numbers):
+        raise DataError(f"{file.name} names an image neither by a text nor by a number")
+    return {f"{name}": row for name, row in numbers.items()}
 
 
 def _read(file: Path, row: int, name: str) -> StoredRegions:
-    with _open(file) as content:
-        # Either one start and end per image, or a first axis of images.
-        slots = content["pos_boxes"][row] if "pos_boxes" in content else None
-        which = row if slots is None else slice(int(slots[0]), int(slots[1]))
-        vectors, boxes, fractions = (np.asarray(content[key][which], np.float32) for key in NEEDED)
     where = f"{file.name}, image {name}"
-    if len(boxes) == 0:
-        raise DataError(f"{where} has no regions")
-    # x1/W, y1/H, x2/W, y2/H, w/W, h/H: the largest values give the most exact size.
-    right, bottom = boxes[:, 2].argmax(), boxes[:, 3].argmax()
-    width, height = boxes[right, 2] / fractions[right, 2], boxes[bottom, 3] / fractions[bottom, 3]
-    size = round(float(width)), round(float(height))
+    try:
+        with _open(file) as content:
+            # Either one start and end per image, or a first axis of images.
+            slots = content["pos_boxes"][row] if "pos_boxes" in content else None
+            which = row if slots is None else slice(int(slots[0]), int(slots[1]))
+            vectors, boxes, fractions = (_rows(content[key], which) for key in NEEDED)
+        if len(boxes) == 0:
+            raise DataError(f"{where} has no regions")
+        size = _size(boxes, fractions)
+    except DAMAGED as error:
+        raise _damaged(file, error) from error
     return StoredRegions(where, torch.from_numpy(boxes), torch.from_numpy(vectors), size)
+
+
+def _rows(dataset: Any, which: int | slice) -> Array:
+    """Return float32 [n, D], of a file that may announce more than memory holds."""
+    if isinstance(which, slice):
+        shape = (len(range(*which.indices(dataset.shape[0]))), *dataset.shape[1:])
+    else:
+        shape = dataset.shape[1:]
+    if len(shape) != 2 or math.prod(shape) * dataset.dtype.itemsize > MOST_BYTES:
+        raise ValueError(f"{dataset.name} has rows of {shape}")
+    return np.asarray(dataset[which], np.float32)
+
+
+def _size(boxes: Array, fractions: Array) -> tuple[int, int]:
+    """Return the (W, H) of the image: x1/W, y1/H, x2/W, y2/H, w/W, h/H are its fractions."""
+    # The largest values give the most exact size.
+    right, bottom = boxes[:, 2].argmax(), boxes[:, 3].argmax()
+    width = float(boxes[right, 2]) / float(fractions[right, 2])
+    return round(width), round(float(boxes[bottom, 3]) / float(fractions[bottom, 3]))
+
+
+def _damaged(file: Path, error: Exception) -> DataError:
+    why = f"{type(error).__name__}: {error}"
+    return DataError(f"{file.name} does not hold what BAN's files do ({why:.200}); fetch it again")
 
 
 def _open(file: Path) -> Any:

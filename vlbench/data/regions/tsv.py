@@ -39,7 +39,7 @@ def index(file: Path) -> dict[str, Reader]:
             row_width = _width(row, where)
             if width not in {0, row_width}:
                 raise DataError(f"{where}: vectors {row_width} wide, those above are {width} wide")
-            name = row["img_id"].decode()
+            name = _name(row, where)
             if name in readers:
                 raise DataError(f"{where}: a second row of image {name}")
             readers[name] = partial(_read, file, offset, where)
@@ -52,9 +52,16 @@ def _columns(line: bytes, where: str) -> Row:
     if len(values) not in COLUMNS:
         raise DataError(f"{where}: {len(values)} columns, not 6 or 10: the row is cut short")
     row = dict(zip(COLUMNS[len(values)], values, strict=True))
-    if wrong := [name for name in INTEGERS if not row[name].isdigit()]:
+    if wrong := [name for name in INTEGERS if not row[name].isdigit() or len(row[name]) > 9]:
         raise DataError(f"{where}: {wrong[0]} is not a number")
     return row
+
+
+def _name(row: Row, where: str) -> str:
+    try:
+        return row["img_id"].decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{where}: img_id is no UTF-8") from error
 
 
 def _width(row: Row, where: str) -> int:
@@ -72,10 +79,13 @@ def _read(file: Path, offset: int, where: str) -> StoredRegions:
         row = _columns(lines.readline(), where)
     boxes = int(row["num_boxes"])
     has_objects = "objects_id" in row
+    features = _floats(row, "features", where)
+    if not boxes or not len(features) or len(features) % boxes:
+        raise DataError(f"{where}: {len(features)} features of {boxes} boxes")
     return StoredRegions(
         where,
         _floats(row, "boxes", where).reshape(boxes, -1),
-        _floats(row, "features", where).reshape(boxes, -1),
+        features.reshape(boxes, -1),
         (int(row["img_w"]), int(row["img_h"])),
         _floats(row, "objects_conf", where) if has_objects else None,
         _array(row, "objects_id", np.int64, where).tolist() if has_objects else None,

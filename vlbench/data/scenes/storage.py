@@ -54,7 +54,12 @@ def read_digests(folder: Path) -> dict[str, str] | None:
     file = folder / DIGESTS
     if not file.is_file():
         return None
-    digests: dict[str, str] = json.loads(file.read_text("utf-8"))
+    try:
+        digests = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise damaged(folder, error) from error
+    if not isinstance(digests, dict) or set(digests) != set(SCHEMA.names):
+        raise damaged(folder, KeyError(DIGESTS))
     return digests
 
 
@@ -62,12 +67,21 @@ def open_rows(folder: Path) -> Any:
     """Return the rows stored in a folder as an Arrow table, memory-mapped. Raises DataError."""
     try:
         with pa.memory_map(str(folder / ROWS)) as file:
-            return pa.ipc.open_stream(file).read_all()
-    except (OSError, pa.ArrowInvalid) as error:
-        # Without its path, since a result may quote the message.
-        where = f"{folder.parent.name}/{folder.name} in the cache"
-        kind = type(error).__name__
-        raise DataError(f"{where} cannot be read ({kind}); delete it and run again") from error
+            rows = pa.ipc.open_stream(file).read_all()
+        # Of another schema, it raises; and Arrow follows damaged offsets to anywhere.
+        rows = rows.cast(SCHEMA)
+        rows.validate(full=True)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise damaged(folder, error) from error
+    return rows
+
+
+def damaged(folder: Path, error: Exception) -> DataError:
+    """Return the error for a stored folder that cannot be read."""
+    # Without its path, since a result may quote the message.
+    where = f"{folder.parent.name}/{folder.name} in the cache"
+    kind = type(error).__name__
+    return DataError(f"{where} cannot be read ({kind}); delete it and run again")
 
 
 def write_once(folder: Path, rows: Callable[[], Iterable[tuple[Row, str]]]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from vlbench.data.scenes.pinned import drawn_with, pinned_digests
 from vlbench.data.scenes.rows import row, sizes
-from vlbench.data.scenes.storage import open_rows, read_digests, write_once
+from vlbench.data.scenes.storage import damaged, open_rows, read_digests, write_once
 from vlbench.data.scenes.world import VERSION
 from vlbench.data.tables import Row, Table
 from vlbench.errors import DataError
@@ -36,7 +36,7 @@ def world_table(configuration: str, seed: int, cache_dir: Path | None = None) ->
     digests = read_digests(folder) or pinned_digests(configuration, seed)
     digests = digests or write_once(folder, draw)
     length = sum(sizes(configuration).values())
-    return Table(partial(_drawn_as_promised, folder, draw, digests), length, digests)
+    return Table(partial(_drawn_as_promised, folder, draw, digests, length), length, digests)
 
 
 def draw_rows(configuration: str, seed: int) -> Iterator[tuple[Row, str]]:
@@ -49,7 +49,7 @@ def draw_rows(configuration: str, seed: int) -> Iterator[tuple[Row, str]]:
         yield row(configuration, seed, i)
 
 
-def _drawn_as_promised(folder: Path, draw: Draw, promised: Mapping[str, str]) -> Any:
+def _drawn_as_promised(folder: Path, draw: Draw, promised: Mapping[str, str], length: int) -> Any:
     """Return the rows of a folder, drawn first if absent.
 
     Raises DataError where their digests are not the promised ones. The rows stay in the cache, so
@@ -63,4 +63,8 @@ def _drawn_as_promised(folder: Path, draw: Draw, promised: Mapping[str, str]) ->
             f"scenes/{folder.name}: {', '.join(different)} drawn with {versions} differ from the "
             "pinned digests; run the command again, which takes the digests of what was drawn"
         )
-    return open_rows(folder)
+    rows = open_rows(folder)
+    if rows.num_rows != length:
+        # A file that is cut between two batches is whole to Arrow.
+        raise damaged(folder, IndexError(length))
+    return rows

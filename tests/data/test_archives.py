@@ -1,0 +1,97 @@
+import io
+import struct
+import zipfile
+import zlib
+
+import numpy as np
+import pytest
+
+from vlbench.data.archives import DAMAGED, read_npz, require_bounded_mat
+
+ARRAYS = {"a": np.arange(6.0).reshape(2, 3), "b": np.array(7, ">i2"), "c": np.zeros((0, 4))}
+
+
+def npy(shape, descr="<f4", content=b""):
+    """Return a file whose header announces an array of this shape."""
+    file = io.BytesIO()
+    header = {"descr": descr, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue() + content
+
+
+def put_zip(folder, content, kind=zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(folder / "a.npz", "w", kind) as archive:
+        archive.writestr("x.npy", content)
+    return folder / "a.npz"
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_arrays_are_those_that_numpy_saved(tmp_path, save):
+    save(tmp_path / "a.npz", **ARRAYS, f=np.asfortranarray(ARRAYS["a"]))
+    found = read_npz(tmp_path / "a.npz", [*ARRAYS, "f", "no"])
+    assert list(found) == ["a", "b", "c", "f"]
+    for name, array in (ARRAYS | {"f": ARRAYS["a"]}).items():
+        assert np.array_equal(found[name], array)
+        assert found[name].dtype == array.dtype
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        npy((1 << 40,)),
+        npy((1, 1), "<V1073741824"),
+        npy((-1,), content=bytes(8)),
+        npy((2,), "|O", bytes(16)),
+        npy((2, 3), content=bytes(20)),
+        b"\x93NUMPY\x01\x00\xff\xff" + b"(" * 65_535,
+        b"\x93NUMPY\x02\x00\xff\xff\xff\x7f{",
+        b"\x93NUMPY\x09\x00",
+        b"",
+    ],
+    ids=range(9),
+)
+def test_an_array_of_another_size_than_its_header_says_is_refused(tmp_path, content, little_memory):
+    file = put_zip(tmp_path, content)
+    with little_memory(), pytest.raises(DAMAGED):
+        read_npz(file, ["x"])
+
+
+def test_a_small_archive_of_gigabytes_is_refused(tmp_path, little_memory):
+    file = put_zip(tmp_path, npy((64 << 20,), "|u1") + bytes(64 << 20))
+    assert file.stat().st_size < 100_000
+    with (
+        little_memory(),
+        pytest.raises(ValueError, match=r"^x\.npy holds 6\d+ bytes, over 67108864$"),
+    ):
+        read_npz(file, ["x"])
+
+
+def test_an_archive_that_hides_its_size_is_read_no_further(tmp_path, little_memory):
+    file = put_zip(tmp_path, npy((300 << 20,), "|u1") + bytes(300 << 20))
+    content = bytearray(file.read_bytes())
+    directory = content.rindex(b"PK\x01\x02")
+    content[directory + 24 : directory + 28] = struct.pack("<I", 500)
+    file.write_bytes(content)
+    with little_memory(), pytest.raises(DAMAGED):
+        read_npz(file, ["x"])
+
+
+def test_an_archive_that_is_packed_otherwise_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"^x\.npy is compressed in another way than NumPy's$"):
+        read_npz(put_zip(tmp_path, npy((0,)), zipfile.ZIP_BZIP2), ["x"])
+
+
+@pytest.mark.parametrize(("order", "mark"), [("<", b"\x00\x01IM"), (">", b"\x01\x00MI")])
+def test_a_mat_file_may_unpack_to_so_much_and_no_more(tmp_path, order, mark):
+    parts = [zlib.compress(bytes(3 << 20)), zlib.compress(bytes(1 << 20))]
+    tagged = [struct.pack(f"{order}II", 15, len(part)) + part for part in parts]
+    plain = struct.pack(f"{order}II", 14, 16) + bytes(16)
+    (tmp_path / "a.mat").write_bytes(bytes(124) + mark + plain + b"".join(tagged))
+    require_bounded_mat(tmp_path / "a.mat", 4 << 20)
+    with pytest.raises(ValueError, match="it unpacks to more than 4194303 bytes"):
+        require_bounded_mat(tmp_path / "a.mat", (4 << 20) - 1)
+
+
+def test_other_mat_files_are_left_to_their_reader(tmp_path):
+    (tmp_path / "a.mat").write_bytes(b"MATLAB 7.3" + bytes(200))
+    require_bounded_mat(tmp_path / "a.mat", 0)

@@ -1,0 +1,93 @@
+"""Compressed files, unpacked no further than they may reach: small ones may hold gigabytes."""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+# What reading compressed files and arrays raises where they are damaged or of another format.
+DAMAGED = (
+    *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError),
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, SyntaxError),
+    *(RuntimeError, MemoryError),
+)
+
+# The region features of an image take a hundredth of this.
+MOST_BYTES = 64 << 20
+
+CHUNK = 1 << 20
+
+# The last bytes of the header of a MATLAB 5 file, and the type of its compressed parts.
+BYTE_ORDERS = {b"\x00\x01IM": "<II", b"\x01\x00MI": ">II"}
+COMPRESSED = 15
+
+Array = np.ndarray[Any, Any]
+
+
+def read_npz(path: Path, names: Sequence[str], *, most: int = MOST_BYTES) -> dict[str, Array]:
+    """Return those of the arrays that a file has, each of at most `most` bytes.
+
+    Raises one of DAMAGED for other files, among them arrays of Python objects.
+    """
+    with zipfile.ZipFile(path) as archive:
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        return {n: _npy(_unzipped(archive, members[n], most)) for n in names if n in members}
+
+
+def require_bounded_mat(path: Path, most: int) -> None:
+    """Raise ValueError where the compressed parts of a MATLAB 5 file unpack to more bytes."""
+    with path.open("rb") as file:
+        layout = BYTE_ORDERS.get(file.read(128)[124:])
+        total = 0
+        while layout and len(tag := file.read(8)) == 8:
+            kind, size = struct.unpack(layout, tag)
+            if kind != COMPRESSED:
+                file.seek(size, io.SEEK_CUR)
+                continue
+            total += _inflated(file, size, most - total)
+            if total > most:
+                raise ValueError(f"it unpacks to more than {most} bytes")
+
+
+def _inflated(file: IO[bytes], size: int, most: int) -> int:
+    """Return to how many bytes the next `size` ones unpack, counted little beyond `most`."""
+    stream, total = zlib.decompressobj(), 0
+    while size > 0 and total <= most and (packed := file.read(min(CHUNK, size))):
+        size -= len(packed)
+        while packed and total <= most:
+            total += len(stream.decompress(packed, CHUNK))
+            packed = stream.unconsumed_tail
+    return total
+
+
+def _unzipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> bytes:
+    # Only these two are unpacked piece by piece.
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{member.filename} is compressed in another way than NumPy's")
+    if member.file_size > most:
+        raise ValueError(f"{member.filename} holds {member.file_size} bytes, over {most}")
+    with archive.open(member) as file:
+        return file.read(member.file_size)
+
+
+def _npy(content: bytes) -> Array:
+    """Return the array in the bytes of a .npy file, which NumPy would allocate as announced."""
+    file = io.BytesIO(content)
+    version = np.lib.format.read_magic(file)
+    header = np.lib.format.read_array_header_1_0
+    if version != (1, 0):
+        header = np.lib.format.read_array_header_2_0
+    shape, is_fortran, dtype = header(file)
+    if dtype.hasobject or min(shape, default=0) < 0:
+        raise ValueError(f"an array of {dtype} {shape}")
+    flat: Array = np.frombuffer(content, dtype, math.prod(shape), file.tell())
+    return flat.reshape(shape, order="F" if is_fortran else "C")
