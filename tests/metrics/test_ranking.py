@@ -51,10 +51,6 @@ def test_all_zero_scores_are_tied():
     assert credit_of([[0.0, 0.0]], [1]) == [0.5]
 
 
-def test_minus_infinity_is_no_candidate():
-    assert credit_of([[1.0, 0.5, -torch.inf], [1.0, 1.0, -torch.inf]], [0, 1]) == [1.0, 0.5]
-
-
 def test_half_precision_is_widened_before_it_is_compared():
     scores = torch.tensor([[1.0, 0.999]], dtype=torch.float16)
     assert choose(scores, torch.tensor([0])).credit.tolist() == [1.0]
@@ -69,15 +65,30 @@ def test_no_rows_earn_no_credit():
     assert choose(torch.empty(0, 3), torch.empty(0, dtype=torch.int64)).credit.tolist() == []
 
 
-@pytest.mark.parametrize("row", [[0.0, torch.nan], [torch.nan, 1.0], [torch.inf, 0.0]])
-def test_a_score_that_is_no_number_is_refused_with_its_row(row):
-    with pytest.raises(ValueError, match="the best score of row 1 is"):
-        credit_of([[0.0, 1.0], row], [0, 0])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_score_that_is_not_finite_is_refused_with_its_row_by_every_function(value, place):
+    scores, right = torch.tensor([[0.2, 0.5, 0.1]] * 4), torch.arange(4) % 3
+    scores[2, place] = value
+    several = torch.nn.functional.one_hot(right, 3).bool()
+    message = f"a score is not finite: row 2 has {value}"
+    with pytest.raises(ValueError, match=message):
+        choose(scores, right)
+    with pytest.raises(ValueError, match=message):
+        choose(scores, right, scale=torch.ones(4))
+    with pytest.raises(ValueError, match=message):
+        credit_among(scores, right, 1)
+    with pytest.raises(ValueError, match=message):
+        choose_any(scores, several)
+    with pytest.raises(ValueError, match=message):
+        choose_any(scores, several, candidates=torch.ones(3, dtype=torch.bool))
 
 
-def test_nothing_to_choose_from_is_refused():
-    with pytest.raises(ValueError, match="the best score of row 0 is -inf; wanted a finite"):
-        credit_of([[-torch.inf, -torch.inf]], [0])
+def test_words_without_a_number_win_nothing():
+    # Four words of NaN would each be first among the regions of their category.
+    cosines = torch.full((4, 4), torch.nan, dtype=torch.float64)
+    with pytest.raises(ValueError, match="a score is not finite: row 0 has nan"):
+        credit_among(cosines, torch.arange(4), torch.tensor([[1], [5]]))
 
 
 def test_a_scale_that_is_no_number_is_refused():
@@ -86,11 +97,27 @@ def test_a_scale_that_is_no_number_is_refused():
 
 
 def test_tied_choices_share_the_credit_of_those_that_are_right():
-    scores = torch.tensor([[0.5, 0.5 - 1e-9, 0.5, -torch.inf], [0.1, 0.4, 0.2, 0.3]])
+    scores = torch.tensor([[0.5, 0.5 - 1e-9, 0.5, 0.2], [0.1, 0.4, 0.2, 0.3]])
     right = torch.tensor([[True, True, False, True], [False, True, True, False]])
     credit, tied = choose_any(scores, right)
     assert credit.tolist() == pytest.approx([2 / 3, 1.0])
     assert tied.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("padding", [0.0, 9.0, -9.0, torch.nan, torch.inf, -torch.inf])
+def test_what_is_no_candidate_does_not_count_whatever_stands_there(padding):
+    scores = torch.tensor([[-0.5, -0.5, -0.7, padding], [-0.1, padding, padding, padding]])
+    right = torch.tensor([[True, False, False, True], [True, True, False, True]])
+    candidates = torch.tensor([[True, True, True, False], [True, False, False, False]])
+    credit, tied = choose_any(scores, right, candidates=candidates)
+    assert credit.tolist() == [0.5, 1.0]
+    assert tied.tolist() == [True, False]
+
+
+def test_a_row_without_candidates_is_named():
+    candidates = torch.tensor([[[True, True], [False, False]]])
+    with pytest.raises(ValueError, match="row 0, 1 has no candidate to choose"):
+        choose_any(torch.zeros(1, 2, 2), candidates, candidates=candidates)
 
 
 def test_choosing_among_several_right_ones_is_choose_where_one_is_right():
@@ -98,12 +125,6 @@ def test_choosing_among_several_right_ones_is_choose_where_one_is_right():
     right = torch.arange(50) % 6
     several = choose_any(scores, torch.nn.functional.one_hot(right, 6).bool())
     assert all(torch.equal(a, b) for a, b in zip(several, choose(scores, right), strict=True))
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_nothing_to_choose_among_several_is_refused(value):
-    with pytest.raises(ValueError, match="a score is not finite, or there is nothing to choose"):
-        choose_any(torch.full((1, 2), value), torch.ones(1, 2, dtype=torch.bool))
 
 
 def test_credit_among_guesses_is_the_mean_over_every_order_of_tied_ones():

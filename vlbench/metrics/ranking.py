@@ -1,7 +1,12 @@
-"""Choices among scores. Tied candidates share the credit, whatever their order."""
+"""Choices among scores. Tied candidates share the credit, whatever their order.
+
+A score that is not finite is refused: no comparison with NaN is true, so that it would count as a
+clear win or a clear loss.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -26,33 +31,28 @@ def choose(scores: Tensor, right: Tensor, *, scale: Tensor | None = None) -> Cho
     Where several are tied for the highest, the credit is 1 / (number tied) if the right one is
     among them, otherwise 0. `scale` [N] is the largest
     magnitude that entered a row's scores before it cancelled, such as |x|^2 + max |p|^2 for squared
-    distances; by default the largest |score| of the row. A score of -inf is no candidate.
-    Scores narrower than float32 are widened. Raises ValueError for NaN, +inf or nothing to choose.
+    distances; by default the largest |score| of the row. Scores narrower than float32 are widened.
+    Raises ValueError, with the row, for a score or a scale that is not finite.
     """
-    scores = scores if scores.dtype == torch.float64 else scores.float()
-    best = scores.amax(1)
-    _refuse("the best score", best)
-    if scale is None:
-        scale = scores.abs().masked_fill(scores == -torch.inf, 0.0).amax(1)
-    _refuse("the scale", scale)
-    near = scores >= (best - TIED * scale).unsqueeze(1)
+    rows = _rows(scores)
+    if scale is not None:
+        _refuse_scale(scale)
+        rows = rows._replace(scale=scale.unsqueeze(1))
+    near = _tied_for_best(rows)
     tied = near.sum(1, dtype=torch.int32)
     hit = near.gather(1, right.unsqueeze(1)).squeeze(1)
     return Choice(hit / tied.double(), tied > 1)
 
 
-def choose_any(scores: Tensor, right: Tensor) -> Choice:
+def choose_any(scores: Tensor, right: Tensor, *, candidates: Tensor | None = None) -> Choice:
     """Return the credit of choosing the highest of [..., C] scores where several may be right.
 
     `right` is bool [..., C]. The credit, float64 [...], is the fraction of the candidates tied for
-    the highest, as for `choose`, that are right. A score of -inf is no candidate.
-    Raises ValueError for NaN, +inf or nothing to choose.
+    the highest, as for `choose`, that are right. `candidates`, bool and broadcast to [..., C], says
+    which scores count, by default all; what stands in the others, as padding does, may be anything.
+    Raises ValueError, with the row, for a candidate whose score is not finite, and for none.
     """
-    best = scores.amax(-1, keepdim=True)
-    if not best.isfinite().all():
-        raise ValueError("a score is not finite, or there is nothing to choose")
-    scale = scores.abs().masked_fill(scores == -torch.inf, 0.0).amax(-1, keepdim=True)
-    near = scores >= best - TIED * scale
+    near = _tied_for_best(_rows(scores, candidates))
     tied = near.sum(-1)
     return Choice((near & right).sum(-1) / tied.double(), tied > 1)
 
@@ -61,12 +61,14 @@ def credit_among(scores: Tensor, right: Tensor, guesses: int | Tensor) -> Tensor
     """Return how likely the right one [N] is among so many highest of [N, C] scores, float64 [N].
 
     Scores within 1e-6 of the row's largest |score| are tied, and their order is chance. Several
-    numbers of guesses, [K, 1], give [K, N].
+    numbers of guesses, [K, 1], give [K, N]. Raises ValueError, with the row, for a score that is
+    not finite.
     """
-    own = scores.gather(1, right.unsqueeze(1))
-    margin = TIED * scores.abs().amax(1, keepdim=True)
-    better = (scores > own + margin).sum(1)
-    tied = ((scores - own).abs() <= margin).sum(1)
+    rows = _rows(scores)
+    own = rows.scores.gather(1, right.unsqueeze(1))
+    margin = TIED * rows.scale
+    better = (rows.scores > own + margin).sum(1)
+    tied = ((rows.scores - own).abs() <= margin).sum(1)
     return ((guesses - better).double() / tied).clamp(0, 1)
 
 
@@ -75,9 +77,46 @@ def join_choices(parts: Sequence[Choice]) -> Choice:
     return Choice(torch.cat([c.credit for c in parts]), torch.cat([c.tied for c in parts]))
 
 
-def _refuse(what: str, values: Tensor) -> None:
-    """Raise for values that are not finite; NaN anywhere in a row makes the row's best NaN."""
-    bad = (~values.isfinite()).nonzero()
+class _Rows(NamedTuple):
+    """Scores [..., C], and of each row the highest and the largest magnitude, [..., 1]."""
+
+    scores: Tensor
+    best: Tensor
+    scale: Tensor
+
+
+def _rows(scores: Tensor, candidates: Tensor | None = None) -> _Rows:
+    """Return rows of scores, whose candidates are finite; what is no candidate becomes -inf."""
+    scores = scores if scores.dtype == torch.float64 else scores.float()
+    high = low = scores
+    if candidates is not None:
+        high, low = (scores.masked_fill(~candidates, x) for x in (-torch.inf, torch.inf))
+    best, least = high.amax(-1, keepdim=True), low.amin(-1, keepdim=True)
+    # NaN anywhere in a row makes both NaN.
+    _refuse(best, least)
+    return _Rows(high, best, torch.maximum(best.abs(), least.abs()))
+
+
+def _tied_for_best(rows: _Rows) -> Tensor:
+    """Return which scores of a row are tied for its highest, bool [..., C]."""
+    return rows.scores >= rows.best - TIED * rows.scale
+
+
+def _refuse(best: Tensor, least: Tensor) -> None:
+    bad = (~(best.isfinite() & least.isfinite())).squeeze(-1).nonzero()
+    if not len(bad):
+        return
+    place = tuple(bad[0].tolist())
+    row = ", ".join(map(str, place))
+    high, low = float(best[place]), float(least[place])
+    if high < low:
+        raise ValueError(f"row {row} has no candidate to choose")
+    value = low if math.isfinite(high) else high
+    raise ValueError(f"a score is not finite: row {row} has {value}")
+
+
+def _refuse_scale(scale: Tensor) -> None:
+    bad = (~scale.isfinite()).nonzero()
     if len(bad):
         row = int(bad[0])
-        raise ValueError(f"{what} of row {row} is {float(values[row])}; wanted a finite number")
+        raise ValueError(f"the scale of row {row} is {float(scale[row])}; wanted a finite number")

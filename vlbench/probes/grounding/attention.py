@@ -222,15 +222,17 @@ def query_attention(
 def measure(parts: Sequence[QueryAttention]) -> Tensor:
     """Return the measures of each head, float64 [Q, layers, heads, MEASURES], on the CPU."""
     weights = _joined([part.weights for part in parts], 0.0)
-    candidates = _joined([part.weights for part in parts], -torch.inf)
-    scores = _joined([part.scores for part in parts], -torch.inf)
+    scores = _joined([part.scores for part in parts], 0.0)
     right = _joined([part.right for part in parts], value=False)[:, None, None]
     inside = _joined([part.inside for part in parts], value=False)[:, None, None]
     gold = _joined([part.gold for part in parts], 0.0)[:, None, None].to(weights)
-    chosen = choose_any(scores, right)
+    # What pads a row is no candidate.
+    regions = _joined([torch.ones_like(part.right) for part in parts], value=False)[:, None, None]
+    columns = _joined([torch.ones_like(part.inside) for part in parts], value=False)[:, None, None]
+    chosen = choose_any(scores, right, candidates=regions)
     total = weights.sum(-1)
     on_gold = (weights * gold).sum(-1) / total.masked_fill(total == 0, 1.0)
-    pointed = choose_any(candidates, inside).credit
+    pointed = choose_any(weights, inside, candidates=columns).credit
     measures = (chosen.credit, pointed, on_gold, total, chosen.tied)
     return torch.stack([one.double() for one in measures], -1).cpu()
 
