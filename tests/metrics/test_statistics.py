@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, bootstrap
+from scipy.stats import binomtest, bootstrap, ttest_ind
 
 from vlbench.metrics.statistics import (
     bootstrap_fraction,
@@ -47,10 +47,42 @@ def test_trials_and_items_both_add_to_the_standard_error():
     assert estimate.stderr == pytest.approx(math.sqrt(1 / 16 + 1 / 24))
 
 
-def test_the_interval_is_1_96_standard_errors_to_each_side():
-    # 50 of 100 items: variance 25/99, over 100 items: stderr 0.0502519
+def test_the_interval_is_that_of_welchs_t_test_of_trial_means_and_item_means():
+    credit = np.random.default_rng(0).random((10, 40)) ** 2
+    found = mean_of_trials(credit)
+    welch = ttest_ind(credit.mean(1), credit.mean(0), equal_var=False).confidence_interval()
+    assert found.ci95 == pytest.approx((found.value + welch.low, found.value + welch.high))
+
+
+def test_one_trial_has_students_interval_with_the_degrees_of_freedom_of_its_items():
+    # 50 of 100 items: variance 25/99, over 100 items: stderr 0.0502519; t of 99 degrees: 1.984217
     estimate = mean_of_trials(np.array([[1, 0] * 50]))
-    assert estimate.ci95 == pytest.approx((0.4015081, 0.5984919), abs=1e-6)
+    assert estimate.ci95 == pytest.approx((0.4002893, 0.5997107), abs=1e-6)
+
+
+def test_trials_that_all_agree_have_the_degrees_of_freedom_of_the_items():
+    assert mean_of_trials(np.array([[1, 0] * 50] * 10)) == mean_of_trials(np.array([[1, 0] * 50]))
+
+
+def few_shot_credit(shots, trials, rng, classes=5, width=8, items=200):
+    """Return credits [trials, items] of nearest class means among planted normal classes."""
+    centres = 1.5 * np.eye(classes, width)
+    noise = rng.normal(size=(trials, classes, width)) / shots**0.5
+    label = rng.integers(classes, size=items)
+    queries = centres[label] + rng.normal(size=(items, width))
+    means = centres + noise
+    nearness = 2 * queries @ means.transpose(0, 2, 1) - (means**2).sum(2)[:, None]
+    return nearness.argmax(2) == label
+
+
+# With 1.96 standard errors, 96, 95 and 91 %.
+@pytest.mark.parametrize(("shots", "trials"), [(1, 10), (5, 10), (1, 3)])
+def test_the_interval_of_trials_covers_the_truth_as_often_as_it_says(shots, trials):
+    rng = np.random.default_rng(shots)
+    found = [mean_of_trials(few_shot_credit(shots, trials, rng)) for _ in range(1500)]
+    truth = np.mean([one.value for one in found])
+    covered = np.mean([one.ci95[0] <= truth <= one.ci95[1] for one in found])
+    assert 0.93 <= covered <= 0.97
 
 
 def test_the_interval_stays_between_nothing_and_everything():

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+Floats = NDArray[np.float64]
+
 # Standard normal quantile of 97.5 %.
 Z95 = 1.959963984540054
 
@@ -48,24 +50,38 @@ def wilson(successes: float, n: int) -> Estimate:
 def mean_of_trials(credit: NDArray[Any]) -> Estimate:
     """Return the mean of [trials, items] credits in [0, 1], where trials share their items.
 
-    Trials and items both vary: stderr^2 = var(trial means) / trials + var(item means) / items,
-    variances with ddof 1; the interval is +-1.96 stderr, cut to [0, 1]. One trial has the second
-    part alone. Where nothing varies, or there is one item, both are Wilson's with n = items.
-    Raises ValueError where there are no trials or no items.
+    Error and interval are those of `varying_trials`. Raises ValueError where there are no trials or
+    no items.
     """
     if credit.ndim != 2 or credit.size == 0:
         raise ValueError(
             f"credit has shape {list(credit.shape)}; wanted [trials, items], not empty"
         )
-    items = credit.shape[1]
-    value = float(credit.mean(dtype=np.float64))
-    by_item = credit.mean(0, dtype=np.float64)
-    by_trial = credit.mean(1, dtype=np.float64)
-    stderr = math.sqrt(_variance_of_mean(by_trial) + _variance_of_mean(by_item))
+    by_trial, by_item = (credit.mean(axis, dtype=np.float64) for axis in (1, 0))
+    return varying_trials(float(credit.mean(dtype=np.float64)), by_trial, by_item)
+
+
+def varying_trials(value: float, by_trial: Floats, by_item: Floats) -> Estimate:
+    """Return a mean in [0, 1] over trials and items, given its mean of each trial and each item.
+
+    Trials and items both vary: stderr^2 = var(by_trial) / trials + var(by_item) / items, variances
+    with ddof 1. The interval is +-t stderr, cut to [0, 1]: t is the 97.5 % quantile of Student's
+    distribution with the degrees of freedom of Welch (1947) and Satterthwaite (1946). One trial has
+    the second part alone. Where nothing varies, or there is one item, both are Wilson's with n =
+    items.
+    """
+    from scipy.special import stdtrit  # noqa: PLC0415 - planning a run must not wait for it
+
+    items = len(by_item)
+    parts = [_variance_of_mean(by_trial), _variance_of_mean(by_item)]
+    stderr = math.sqrt(sum(parts))
     if items == 1 or stderr < ROUNDING:
         return wilson(value * items, items)
-    interval = (max(value - Z95 * stderr, 0.0), min(value + Z95 * stderr, 1.0))
-    return Estimate(value, stderr, interval)
+    # A part that does not vary has no say, nor has one of a single value.
+    terms = zip(parts, (len(by_trial), items), strict=True)
+    freedom = sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in terms if part)
+    half = float(stdtrit(freedom, 0.975)) * stderr
+    return Estimate(value, stderr, (max(value - half, 0.0), min(value + half, 1.0)))
 
 
 def bootstrap_fractions(
@@ -121,6 +137,6 @@ def bootstrap_ratio(parts: NDArray[Any], wholes: NDArray[Any], *, seed: int = 0)
     return Estimate(float(parts.sum() / wholes.sum()), float(ratios.std(ddof=1)), (low, high))
 
 
-def _variance_of_mean(values: NDArray[np.float64]) -> float:
+def _variance_of_mean(values: Floats) -> float:
     """Return var / n, ddof 1; 0 for a single value, which cannot vary."""
     return float(values.var(ddof=1)) / len(values) if len(values) > 1 else 0.0

@@ -12,7 +12,6 @@ where each class has the vector of another one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -27,7 +26,7 @@ from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.metrics.features import all_equal
 from vlbench.metrics.ranking import choose
-from vlbench.metrics.statistics import ROUNDING, Z95, Estimate, wilson
+from vlbench.metrics.statistics import Estimate, varying_trials
 from vlbench.nets.projection import (
     CODE_TRAINING,
     LabelledFeatures,
@@ -201,13 +200,9 @@ def _score(credit: Tensor, floor: Tensor, label: Tensor, drawn: Sequence[Trial])
 def mean_of_partial_trials(credit: Tensor) -> Estimate:
     """Return the mean over trials of their mean credit [T, N], each trial on some of the items.
 
-    As `mean_of_trials`, with NaN for items that a trial leaves out; each item counts once.
+    Error and interval are those of `mean_of_trials`, with NaN for items that a trial leaves out;
+    each item counts once.
     """
     of_trials = credit.nanmean(1)
     of_items = credit[:, (~credit.isnan()).any(0)].nanmean(0)
-    n, value = len(of_items), float(of_trials.mean())
-    parts = [float(x.var()) / len(x) if len(x) > 1 else 0.0 for x in (of_trials, of_items)]
-    stderr = math.sqrt(sum(parts))
-    if n == 1 or stderr < ROUNDING:
-        return wilson(value * n, n)
-    return Estimate(value, stderr, (max(value - Z95 * stderr, 0.0), min(value + Z95 * stderr, 1.0)))
+    return varying_trials(float(of_trials.mean()), of_trials.numpy(), of_items.numpy())
