@@ -9,8 +9,9 @@ from vlbench.engine import Engine
 from vlbench.errors import UnknownNameError
 from vlbench.probes.generalization.zero_shot import zero_shot
 
-METRICS = ["accuracy", "accuracy_raw_prompt_mean"]
-RAW = "accuracy_raw_prompt_mean"
+RAW, NORMALISED = "accuracy_raw_prompt_mean", "accuracy_normalised_texts"
+METRICS = ["accuracy", NORMALISED, RAW]
+CHANCE = dict.fromkeys(METRICS, 1 / 7) | {"accuracy_top5": 5 / 7}  # of seven classes
 
 
 class PlantedTowers(PlantedFeatures):
@@ -32,6 +33,13 @@ class Contrary(PlantedTowers):
 
     def similarity(self, images, texts):
         return -super().similarity(images, texts)
+
+
+class DotProduct(PlantedTowers):
+    """Compares by the dot product, to which the length of a text counts."""
+
+    def similarity(self, images, texts):
+        return images @ texts.T
 
 
 class Listener(PlantedTowers):
@@ -95,7 +103,7 @@ def by_numpy(images, texts, right, normalised):
 def test_a_model_that_knows_every_name_is_always_right():
     data = animals(3, 1, 4, 2, 2, 5, 3)
     found = values(probe(reading(data), data))
-    assert found == {"accuracy": 1.0, RAW: 1.0, "accuracy_top5": 1.0}
+    assert found == dict.fromkeys([*METRICS, "accuracy_top5"], 1.0)
 
 
 def test_a_model_that_takes_cats_for_dogs_is_right_on_the_rest():
@@ -113,8 +121,8 @@ def test_a_constant_model_scores_chance_by_every_metric(counts, vector):
     same, other = torch.tensor(vector), torch.tensor((0.3, -0.7, 0.1))
     images = same.expand(7 + sum(counts), -1)
     outcome = probe(PlantedTowers(images, texts_of(data, [other] * 7)), data)
-    assert values(outcome) == pytest.approx({"accuracy": 1 / 7, RAW: 1 / 7, "accuracy_top5": 5 / 7})
-    assert [s.chance for s in outcome.scores] == pytest.approx([1 / 7, 1 / 7, 5 / 7])
+    assert values(outcome) == pytest.approx(CHANCE)
+    assert [s.chance for s in outcome.scores] == pytest.approx([*CHANCE.values()])
     assert outcome.counts == {"n": 28, "ties": 28}
     assert "the vectors of all images are the same" in outcome.notes[0]
 
@@ -132,7 +140,7 @@ def test_texts_that_are_all_the_same_score_chance_whatever_the_images():
     images = torch.randn(117, 64, generator=rng)
     images -= (images @ text).outer(text) / text.square().sum()
     outcome = probe(PlantedTowers(images, texts_of(data, [text] * 7)), data)
-    assert values(outcome) == pytest.approx({"accuracy": 1 / 7, RAW: 1 / 7, "accuracy_top5": 5 / 7})
+    assert values(outcome) == pytest.approx(CHANCE)
     assert outcome.notes == []
 
 
@@ -174,6 +182,38 @@ def test_the_models_own_similarity_decides():
     knows = reading(data)
     model = Contrary(knows.features, knows.texts)
     assert values(probe(model, data))["accuracy"] == 0.0
+
+
+def test_one_prompt_is_compared_as_the_model_made_it():
+    # The long dog is nearest to every image by the dot product, and to its own by the direction.
+    data = animals(1, 1, 2)
+    knows = reading(data)
+    images = knows.features + 0.5
+    texts = texts_of(data, torch.eye(3) * torch.tensor([1.0, 9.0, 1.0]))
+    assert values(probe(DotProduct(images, texts), data)) == {
+        "accuracy": 1 / 4, NORMALISED: 1.0, RAW: 1.0
+    }  # fmt: skip
+
+
+def test_several_prompts_are_compared_as_a_mean_of_length_one():
+    data, prompts = animals(1, 1, 2), ["a {}", "the {}"]
+    knows = reading(data)
+    vectors = torch.eye(3) * torch.tensor([1.0, 9.0, 1.0])
+    texts = texts_of(data, vectors, "a {}") | texts_of(data, vectors, "the {}")
+    found = values(probe(DotProduct(knows.features + 0.5, texts), data, prompts=prompts))
+    assert found == {"accuracy": 1.0, RAW: 1.0}
+
+
+def test_the_lengths_of_texts_do_not_matter_to_a_cosine():
+    data, rng = animals(*[30] * 7), torch.Generator().manual_seed(5)
+    images, texts = torch.randn(217, 6, generator=rng), torch.randn(7, 6, generator=rng)
+    long = texts * torch.logspace(-9, 9, 7)[:, None]
+    found, scaled = (
+        values(probe(PlantedTowers(images, texts_of(data, one)), data)) for one in (texts, long)
+    )
+    assert found == scaled
+    assert found["accuracy"] == found[NORMALISED]
+    assert 0 < found["accuracy"] < 1
 
 
 def test_many_images_are_compared_in_blocks_alike(monkeypatch):

@@ -1,8 +1,11 @@
 """Zero-shot classification by class names in prompts. Radford et al. 2021, arXiv:2103.00020, 3.1.
 
-The vector of a class is the mean of its prompts' normalised text vectors, normalised again.
+The vector of a class is that of its prompt, as the model returns it: whether the length of a text
+vector counts is for the model's own `similarity` to say. With several prompts it is the mean of
+their normalised text vectors, normalised again. `accuracy_normalised_texts` normalises the vector
+of a single prompt, too; for a cosine it is `accuracy` up to rounding.
 `accuracy_raw_prompt_mean` is the rule in the code of arXiv:2104.08313: the mean of the text vectors
-as the model returns them, so that long vectors count more.
+as the model returns them, so that long vectors count more, and normalised only then.
 """
 
 from __future__ import annotations
@@ -58,17 +61,13 @@ def zero_shot(
     templates = _prompts(prompts)
     texts = [prompt.replace("{}", name) for name in names for prompt in templates]
     vectors = engine.features(model.encode_texts, value_column(texts, "text"))
-    vectors = vectors.view(len(names), -1, vectors.shape[1])
-    means = {
-        "accuracy": normalize(vectors, dim=2).mean(1),
-        "accuracy_raw_prompt_mean": vectors.mean(1),
-    }
+    by_rule = vectors_by_rule(vectors.view(len(names), len(templates), -1))
     images = engine.features(model.encode_images, test["image"])
     equal, right = all_equal(images), torch.from_numpy(labels(test))
     ranked = {}
-    for metric, mean in means.items():
-        classes = normalize(mean[:1].expand_as(mean) if equal else mean, dim=1)
-        ranked[metric] = rank(model, images, classes, right, engine.device)
+    for metric, classes in by_rule.items():
+        told_apart = classes[:1].expand_as(classes) if equal else classes
+        ranked[metric] = rank(model, images, told_apart, right, engine.device)
     scores = [
         _score(metric, found.first.credit, right, len(names)) for metric, found in ranked.items()
     ]
@@ -78,6 +77,15 @@ def zero_shot(
     ties = int(ranked["accuracy"].first.tied.sum())
     counts = {"n": len(right), "ties": ties} | count_truncated(model, texts)
     return Outcome(scores=scores, counts=counts, notes=[EQUAL_VECTORS_NOTE] if equal else [])
+
+
+def vectors_by_rule(vectors: Tensor) -> dict[str, Tensor]:
+    """Return the class vectors [C, D] of each rule from those of P prompts per class, [C, P, D]."""
+    mean = normalize(normalize(vectors, dim=2).mean(1), dim=1)
+    raw = {"accuracy_raw_prompt_mean": normalize(vectors.mean(1), dim=1)}
+    if vectors.shape[1] > 1:
+        return {"accuracy": mean} | raw
+    return {"accuracy": vectors[:, 0], "accuracy_normalised_texts": mean} | raw
 
 
 class Ranking(NamedTuple):
@@ -106,10 +114,12 @@ def rank(
 def _first_equal(classes: Tensor) -> Tensor:
     """Return for each of [C, D] vectors the first that equals it within 1e-6, int64 [C].
 
-    The similarities alone would not show such ties: a cosine near zero is all rounding.
+    It is 1e-6 of the largest |x| of both: vectors need not be of one length. The similarities alone
+    would not show such ties: a cosine near zero is all rounding.
     """
     gaps = torch.cdist(classes, classes, p=torch.inf)
-    return (gaps <= TIED * classes.abs().amax()).int().argmax(1)
+    largest = classes.abs().amax(1)
+    return (gaps <= TIED * torch.maximum(largest[:, None], largest)).int().argmax(1)
 
 
 def _prompts(given: list[str] | str) -> list[str]:
