@@ -57,8 +57,26 @@ def test_crops_show_8_to_100_percent_of_the_image_and_half_are_mirrored():
 
 
 def test_crops_are_taken_from_an_image_20_pixels_larger(monkeypatch):
-    monkeypatch.setattr(v2, "RandomResizedCrop", lambda _: v2.Identity())
+    monkeypatch.setattr(v2, "RandomResizedCrop", lambda *_, **__: v2.Identity())
     assert augmented(gradient_images(1), (24, 40), seed=0, epoch=0)[0].size == (44, 44)
+
+
+@pytest.mark.parametrize("left_out", ["Resize", "RandomResizedCrop"])
+def test_images_are_resized_and_cropped_with_bicubic_interpolation(left_out, monkeypatch):
+    # Beside an edge bicubic interpolation overshoots the values of both sides, bilinear never does.
+    edge = np.where(np.arange(16) < 8, 60, 190).astype(np.uint8)
+    image = Image.fromarray(np.broadcast_to(edge[None, :, None], (16, 16, 3)).copy())
+    column = Column("edge", "image", [image] * 20, range(20))
+    monkeypatch.setattr(v2, left_out, lambda *_, **__: v2.Identity())
+    seen = np.array([np.array(one) for one in augmented(column, (64, 64), seed=0, epoch=0)])
+    assert seen.min() < 60
+    assert seen.max() > 190
+
+
+def test_the_interpolation_is_part_of_the_key(monkeypatch):
+    before = augmented(gradient_images(1), (64, 64), seed=0, epoch=0).key
+    monkeypatch.setattr(module, "INTERPOLATION", "bilinear")
+    assert augmented(gradient_images(1), (64, 64), seed=0, epoch=0).key != before
 
 
 def test_augmented_images_have_the_size_of_the_adapters_pixels():

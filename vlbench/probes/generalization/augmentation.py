@@ -1,7 +1,7 @@
 """Augmented train images of the transfer probe. arXiv:2104.08313, section 3.3.
 
-Resize(size + 20), RandomResizedCrop(size), RandomHorizontalFlip. Departure from the code: every
-draw is seeded.
+Resize(size + 20), RandomResizedCrop(size), both bicubic as in the code, and RandomHorizontalFlip.
+Departure from the code: every draw is seeded.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from vlbench.engine import Engine
 # Pixels that the shorter side is resized to beyond the size of the crop.
 MARGIN = 20
 
+# How both are interpolated; torchvision's own default is bilinear.
+INTERPOLATION = "bicubic"
+
 
 def augmented_features(
     model: ImageEncoder, images: Column, engine: Engine, *, epochs: int, seed: int
@@ -42,7 +45,8 @@ def augmented(images: Column, size: tuple[int, int], *, seed: int, epoch: int) -
     The augmentation of an image depends on the seed, the epoch and its row, not on earlier reads.
     """
     # The engine knows a column by its key alone, so the library's version belongs in it.
-    key = digest(["augmented", images.key, size, seed, epoch, MARGIN, version("torchvision")])
+    how = [MARGIN, INTERPOLATION, version("torchvision")]
+    key = digest(["augmented", images.key, size, seed, epoch, *how])
     return Column(key, images.kind, AugmentedImages(images.stored, size, seed, epoch), images.rows)
 
 
@@ -63,10 +67,11 @@ class AugmentedImages(Sequence[Any]):
         """Return the augmented image of one row."""
         from torchvision.transforms import v2  # noqa: PLC0415 - slow to import, for one option
 
+        how = v2.InterpolationMode(INTERPOLATION)
         change = v2.Compose(
             [
-                v2.Resize(min(self.size) + MARGIN),
-                v2.RandomResizedCrop(self.size),
+                v2.Resize(min(self.size) + MARGIN, how),
+                v2.RandomResizedCrop(self.size, interpolation=how),
                 v2.RandomHorizontalFlip(),
             ]
         )

@@ -3,9 +3,10 @@
 As in the paper: raw features, cross-entropy, Adam with L2 weight decay on weights and bias alike,
 the accuracy after the last epoch. `accuracy` departs from it: features are extracted once, from
 images that are not augmented. `accuracy_augmented` follows it: each epoch sees every train image
-through Resize(size + 20), RandomResizedCrop(size), RandomHorizontalFlip, where `size` is that of
-the adapter's own pixels. An adapter that crops to the size that it resizes to, as the paper's do,
-then leaves these images as they are; one that resizes further cuts off the border of each crop.
+through Resize(size + 20) and RandomResizedCrop(size), both bicubic as in the code, and
+RandomHorizontalFlip, where `size` is that of the adapter's own pixels. An adapter that crops to the
+size that it resizes to, as the paper's do, then leaves these images as they are; one that resizes
+further cuts off the border of each crop.
 Departure from the code: every draw is seeded.
 """
 
