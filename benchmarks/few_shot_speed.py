@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
-from vlbench.data.records import Data, Split, value_column
+from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.probes.generalization.few_shot import few_shot
 
 IMAGES, WIDTH, CLASSES, SHOTS, TRIALS = 10_000, 2_048, 100, [1, 5, 10], 10
@@ -19,15 +19,16 @@ ROUNDS = 5
 
 
 class InMemory:
-    """An engine that has every column's features already."""
+    """An engine that has the features of every stored row already."""
 
     def __init__(self, features: Tensor) -> None:
         self._features = features
 
-    def features(self, encode: object, column: object) -> Tensor:
-        """Return the features, whatever is asked."""
-        del encode, column
-        return self._features
+    def features(self, encode: object, column: Column) -> Tensor:
+        """Return the features of a column's rows."""
+        del encode
+        whole = len(column) == len(self._features)
+        return self._features if whole else self._features[torch.tensor(column.rows)]
 
 
 def seconds(job: Callable[[], object]) -> float:

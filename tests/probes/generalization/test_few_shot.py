@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from fakes import ConstantModel, PlantedFeatures, ReadsTheLabel, labelled_images
+from fakes import ConstantModel, PlantedFeatures, ReadsTheLabel, labelled_images, numbers_in
 from sklearn.neighbors import NearestCentroid
 
 from vlbench.data.records import labels
@@ -72,11 +72,12 @@ def by_numpy(features, data, shots, trials, seed):
     unit = features.astype(np.float64)
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     rng = np.random.default_rng(seed)
+    n_classes = len(data.classes)
     hits = {(rule, n): 0 for n in shots for rule in RULES}
     for _ in range(trials):
         order = rng.permutation(len(label))
         for n in shots:
-            chosen = [[i for i in order if label[i] == c][:n] for c in range(3)]
+            chosen = [[i for i in order if label[i] == c][:n] for c in range(n_classes)]
             means = np.stack([unit[rows].mean(0) for rows in chosen])
             queries = unit[len(label) :]
             dots = queries @ means.T
@@ -110,6 +111,29 @@ def test_more_shots_than_asked_alone_draw_the_same_examples():
     model = PlantedFeatures(random_features(data))
     both = values(probe(model, data, shots=[2, 6]))
     assert values(probe(model, data, shots=[2])).items() <= both.items()
+
+
+class CountsImages(PlantedFeatures):
+    """Remembers the numbers of the images that it has seen."""
+
+    def __init__(self, features):
+        super().__init__(features)
+        self.seen = []
+
+    def encode_images(self, pixels):
+        self.seen += numbers_in(pixels).tolist()
+        return super().encode_images(pixels)
+
+
+def test_only_train_images_that_a_trial_draws_pass_through_the_model():
+    data = labelled_images(90, 120, test=[4, 6])
+    model = CountsImages(random_features(data))
+    outcome = probe(model, data, shots=[1, 3], trials=2, seed=5)
+    rng, label = np.random.default_rng(5), labels(data.splits["train"])
+    orders = [rng.permutation(210) for _ in range(2)]
+    drawn = {i for order in orders for c in (0, 1) for i in order[label[order] == c][:3].tolist()}
+    assert sorted(model.seen) == sorted(drawn) + list(range(210, 220))
+    assert values(outcome) == by_numpy(model.features.numpy(), data, [1, 3], 2, 5)
 
 
 def test_another_seed_draws_other_examples():

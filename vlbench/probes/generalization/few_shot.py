@@ -3,8 +3,10 @@
 The paper names no distance. `accuracy` is the dot product with the un-normalised mean of normalised
 features, as in the paper's code: a dispersed class has a short mean, which makes it less likely to
 be chosen. This is not so for `accuracy_cosine` and `accuracy_euclidean` (Snell et al. 2017,
-arXiv:1703.05175, eq. 2). Departures from the code: every draw is seeded, and tied classes share the
-credit, where in the code the first class wins.
+arXiv:1703.05175, eq. 2). `draws` are the accuracies of the trials, whose deviation (ddof 0) is the
+error bar of the code. Departures from the code: every draw is seeded; a trial has one order of the
+train images for all N, where the code draws anew for each N; tied classes share the credit, where
+in the code the first class wins.
 """
 
 from __future__ import annotations
@@ -43,13 +45,16 @@ def few_shot(
 
     Each trial is one order of the train images, of which the first N of each class are taken: the
     examples of few shots are among those of more. Raises TooFewRows, with the class, where a class
-    has fewer train images than the largest of `shots`.
+    has fewer train images than the largest of `shots`. Train images that no trial draws do not pass
+    through the model.
     """
     if min(shots, default=0) < 1 or trials < 1:
         raise ValueError(f"shots {shots} and trials {trials}: all must be 1 or more")
     train, test = data.splits["train"], data.splits["test"]
-    examples = _draw(labels(train), data.classes, max(shots), trials, seed)
-    support = engine.features(model.encode_images, train["image"])
+    drawn = _draw(labels(train), data.classes, max(shots), trials, seed)
+    used, places = np.unique(drawn, return_inverse=True)
+    examples = torch.from_numpy(places.reshape(drawn.shape))
+    support = engine.features(model.encode_images, train["image"].select(used.tolist()))
     queries = _normalised(engine.features(model.encode_images, test["image"]))
     right = torch.from_numpy(labels(test))
     scores, ties = [], 0
@@ -65,8 +70,8 @@ def few_shot(
 
 def _draw(
     label: NDArray[np.int64], classes: Sequence[str], shots: int, trials: int, seed: int
-) -> list[Tensor]:
-    """Return the rows of each class's examples, int64 [C, shots], one tensor per trial."""
+) -> NDArray[np.int64]:
+    """Return the rows of each class's examples in each trial, int64 [trials, C, shots]."""
     counts = np.bincount(label, minlength=len(classes))
     scarce = int(counts.argmin())
     if counts[scarce] < shots:
@@ -76,7 +81,7 @@ def _draw(
     first = np.cumsum(counts) - counts
     places = first[:, None] + np.arange(shots)
     orders = [rng.permutation(len(label)) for _ in range(trials)]
-    return [torch.from_numpy(o[np.argsort(label[o], kind="stable")][places]) for o in orders]
+    return np.stack([o[np.argsort(label[o], kind="stable")][places] for o in orders])
 
 
 def _normalised(features: Tensor) -> Tensor:
