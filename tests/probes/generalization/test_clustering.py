@@ -94,10 +94,19 @@ def test_each_accuracy_has_the_floors_of_guessing():
     assert all(floor["shuffled_labels"] < scores["accuracy"].value for floor in floors)
 
 
-def test_indices_have_no_interval_and_accuracies_have():
-    scores = by_metric(probe(ReadsTheLabel(), labelled_images(9, 9)))
-    assert scores["adjusted_rand"].ci95 is None
-    assert scores["accuracy"].ci95[1] == 1.0
+def test_every_score_has_an_interval_around_it():
+    data, features = blobs(60, 30, 30)
+    for score in probe(PlantedFeatures(features), data).scores:
+        assert score.ci95[0] < score.value < score.ci95[1]
+        assert score.stderr > 0
+
+
+def test_an_interval_of_an_index_narrows_with_the_images():
+    few, many = (
+        by_metric(probe(PlantedFeatures(features), data))["adjusted_rand"]
+        for data, features in (blobs(20, 20, 20), blobs(180, 180, 180))
+    )
+    assert few.stderr / many.stderr == pytest.approx(3, rel=0.5)
 
 
 def test_what_scikit_learn_warns_of_is_a_note():

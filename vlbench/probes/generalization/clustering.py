@@ -2,7 +2,8 @@
 
 `accuracy` assigns clusters to classes as in the paper's text: one to one, the largest overlap
 first. `accuracy_code_rule` assigns them as in the paper's code, `accuracy_hungarian` optimally.
-Departure: k-means and the eigenvectors start from a seed.
+Departure: k-means and the eigenvectors start from a seed. All intervals are those of the clustering
+as it was found: of what other images would have changed in it, they say nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import Data, labels
 from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows
+from vlbench.metrics.agreement import agreement
 from vlbench.metrics.features import all_parallel
 from vlbench.metrics.matching import code_rule, greedy, hungarian, overlaps
 from vlbench.metrics.statistics import wilson
@@ -166,25 +168,25 @@ def _accuracies(labellings: Iterable[Labels], label: Labels, k: int) -> NDArray[
 
 
 def _agreements(found: Labels | None, label: Labels, random: list[Labels]) -> list[Score]:
-    """Return the indices that need no matching; their chance is 0 by definition, or measured."""
+    """Return the indices that need no matching; their chance is 0 by definition, or measured.
+
+    Without clusters they are chance, and have no interval.
+    """
     from sklearn.metrics import (  # noqa: PLC0415 - slow to import
         adjusted_rand_score,
         normalized_mutual_info_score,
     )
 
     by_chance = float(np.mean([normalized_mutual_info_score(label, r) for r in random]))
-    rand, information = 0.0, by_chance
-    if found is not None:
-        rand = float(adjusted_rand_score(label, found))
-        information = float(normalized_mutual_info_score(label, found))
-    n = len(label)
-    return [
-        Score(metric="adjusted_rand", value=rand, n=n, chance=0.0, unit="index"),
-        Score(
-            metric="normalized_mutual_information",
-            value=information,
-            n=n,
-            chance=by_chance,
-            unit="index",
-        ),
-    ]
+    rules = {
+        "adjusted_rand": (adjusted_rand_score, 0.0),
+        "normalized_mutual_information": (normalized_mutual_info_score, by_chance),
+    }
+    estimates = {} if found is None else agreement(found, label)
+    scores = []
+    for metric, (index, chance) in rules.items():
+        value = chance if found is None else float(index(label, found))
+        bounds = estimates[metric]._asdict() if found is not None else {}
+        parts = bounds | {"value": value}
+        scores.append(Score(metric=metric, n=len(label), chance=chance, unit="index", **parts))
+    return scores
