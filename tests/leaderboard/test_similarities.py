@@ -39,6 +39,14 @@ def test_each_correlation_says_what_it_takes_to_judge_it(tmp_path):
     assert 0 < score["floors"]["class_permutations"] < score["value"]
 
 
+@pytest.mark.parametrize("metric", ["rdm_correlation", "rdm_spearman", "rdm_kendall"])
+def test_each_correlation_has_an_interval_from_draws_of_the_classes(metric, tmp_path):
+    score = scores(compared(tmp_path), "clip")[metric, "rn50"]
+    low, high = score["ci95"]
+    assert -1 <= low < score["value"] < high <= 1
+    assert score["stderr"] > 0
+
+
 def test_the_primary_score_is_the_mean_over_the_other_models(tmp_path):
     found = scores(compared(tmp_path), "rn50")
     others = [found["rdm_correlation", name]["value"] for name in ("clip", "bert", "clip (text)")]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau, rankdata
 
 from vlbench.leaderboard.members import Member
+from vlbench.metrics.rank_correlation import kendall_deviations, spearman_deviations
 from vlbench.metrics.rdm_correlation import (
     class_draws,
     correlations,
@@ -38,19 +39,17 @@ SEED = 0
 def similarity_rows(members: Sequence[Member]) -> list[dict[str, Any]]:
     """Return a row for each of two or more models: its correlation with each other, and their mean.
 
-    `rdm_correlation` is Pearson's r. Its interval is from 1,000 bootstrap draws of the classes. Its
-    floor is the 95th percentile of r under 100 permutations of the classes of one matrix, and 100
-    of the other. `rdm_spearman` and `rdm_kendall` (tau b) have neither.
+    `rdm_correlation` is Pearson's r, beside it stand `rdm_spearman` and `rdm_kendall` (tau b). All
+    intervals are from the same 1,000 bootstrap draws of the classes, those of the rank correlations
+    to first order. The floor of r is its 95th percentile under 100 permutations of the classes of
+    one matrix, and 100 of the other; the rank correlations have none.
     """
     matrices = np.stack([member.matrix for member in members])
     classes = len(members[0].classes)
     values = correlations(matrices)
-    draws = redrawn(matrices, class_draws(classes, seed=SEED))
-    floors = permuted(matrices, seed=SEED)
-    ranked = {
-        "rdm_spearman": correlations(rankdata(matrices, axis=1)),
-        "rdm_kendall": _kendall(matrices),
-    }
+    drawn = class_draws(classes, seed=SEED)
+    draws, floors = redrawn(matrices, drawn), permuted(matrices, seed=SEED)
+    ranked = _ranked(matrices, drawn)
     keys = json.dumps(sorted({member.comparable for member in members}))
     comparable = "sha256:" + hashlib.sha256(keys.encode()).hexdigest()
     rows = []
@@ -64,7 +63,10 @@ def similarity_rows(members: Sequence[Member]) -> list[dict[str, Any]]:
             scores.append(
                 _score("rdm_correlation", float(values[i, j]), classes, draws[i, j], at, floor)
             )
-            scores += [_score(m, float(v[i, j]), classes, at=at) for m, v in ranked.items()]
+            scores += [
+                _score(metric, float(value[i, j]), classes, around[i, j], at)
+                for metric, (value, around) in ranked.items()
+            ]
         rows.append(_row(member.name, scores, classes, comparable))
     return rows
 
@@ -75,6 +77,18 @@ def left_out_rows(left_out: Mapping[str, str]) -> list[dict[str, Any]]:
         _row(name, [], 0, "") | {"status": "skipped", "reason": reason}
         for name, reason in left_out.items()
     ]
+
+
+def _ranked(matrices: NDArray[Any], drawn: Floats) -> dict[str, tuple[Floats, Floats]]:
+    """Return each rank correlation [K, K], and what it is in each draw, [K, K, draws]."""
+    values = {
+        "rdm_spearman": (correlations(rankdata(matrices, axis=1)), spearman_deviations),
+        "rdm_kendall": (_kendall(matrices), kendall_deviations),
+    }
+    return {
+        metric: (value, np.clip(value[..., None] + deviations(matrices, drawn), -1.0, 1.0))
+        for metric, (value, deviations) in values.items()
+    }
 
 
 def _kendall(matrices: NDArray[Any]) -> Floats:
@@ -91,11 +105,10 @@ def _score(
     metric: str,
     value: float,
     classes: int,
-    draws: Floats | None = None,
+    draws: Floats,
     at: Mapping[str, str] | None = None,
     floors: Mapping[str, float] | None = None,
 ) -> Score:
-    bounds = {} if draws is None else interval(draws)._asdict()
     return Score(
         metric,
         value,
@@ -104,7 +117,7 @@ def _score(
         chance=0.0,
         floors=floors or {},
         unit="correlation",
-        **bounds,
+        **interval(draws)._asdict(),
     )
 
 

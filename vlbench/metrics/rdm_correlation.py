@@ -50,25 +50,29 @@ def class_draws(classes: int, *, seed: int, draws: int = DRAWS) -> Floats:
     return rng.multinomial(classes, np.full(classes, 1 / classes), size=draws).astype(np.float64)
 
 
-def redrawn(matrices: NDArray[Any], draws: Floats) -> Floats:
-    """Return the [K, K] correlations in each draw of [draws, C] classes, [K, K, draws].
+def drawn_mean(values: Floats, draws: Floats) -> Floats:
+    """Return the mean of [P] values of pairs of classes in each of [draws, C] draws, [draws].
 
     A pair counts as often as both its classes occur in the draw; a class with itself is no pair.
     """
     from scipy.spatial.distance import squareform  # noqa: PLC0415 - slow to import
 
-    z = standardised(matrices)
     pairs = np.maximum(draws.sum(1) ** 2 - (draws**2).sum(1), 1.0)
+    # A weighted sum over pairs is a quadratic form: one matrix product for all draws.
+    total = ((draws @ squareform(values, checks=False)) * draws).sum(1)
+    return np.asarray(total / pairs)
 
-    def mean(values: Floats) -> Floats:
-        # A weighted sum over pairs is a quadratic form: one matrix product for all draws.
-        total = ((draws @ squareform(values, checks=False)) * draws).sum(1)
-        return np.asarray(total / pairs)
 
-    means = np.array([mean(row) for row in z])
+def redrawn(matrices: NDArray[Any], draws: Floats) -> Floats:
+    """Return the [K, K] correlations in each draw of [draws, C] classes, [K, K, draws].
+
+    They are means over pairs as `drawn_mean` takes them.
+    """
+    z = standardised(matrices)
+    means = np.array([drawn_mean(row, draws) for row in z])
     products = np.empty((len(z), len(z), len(draws)))
     for i, j in combinations_with_replacement(range(len(z)), 2):
-        products[i, j] = products[j, i] = mean(z[i] * z[j])
+        products[i, j] = products[j, i] = drawn_mean(z[i] * z[j], draws)
     squares = np.einsum("iid->id", products)
     spread = squares - means**2
     spread = np.where(spread <= TIED**2 * squares, 0.0, spread)
