@@ -75,6 +75,17 @@ def test_the_baseline_scores_what_gensim_says(tmp_path, vocabulary):
     assert values(found)["analogy_accuracy_unconstrained", "semantic"] == score
 
 
+def test_an_analogy_has_the_floor_of_its_most_frequent_answer(tmp_path):
+    given = data(tmp_path)
+    asked = QUESTIONS.replace("DOG", "DOG\nbee ape cow doe")
+    (tmp_path / "questions.txt").write_text(asked)
+    found = {(s.metric, *s.at.values()): s for s in probe(ConstantModel(), given).scores}
+    for metric in ("analogy_accuracy", "analogy_accuracy_unconstrained"):
+        # doe twice and dog once; eel is no word of the corpus
+        assert found[metric, "semantic"].n == 3
+        assert found[metric, "semantic"].floors == {"majority_answer": pytest.approx(2 / 3)}
+
+
 def test_words_may_count_as_often_as_they_occur(tmp_path):
     found = probe(ConstantModel(), data(tmp_path), counts="true")
     text = (tmp_path / "corpus.txt").read_text().split()

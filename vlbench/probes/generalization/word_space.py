@@ -167,9 +167,9 @@ def _evaluate(vectors: Any, tests: _WordTests, suffix: str) -> tuple[list[Score]
     scores, notes = [], []
     answers = analogies(vectors, tests.file)
     for kind, total in tests.questions.items():
-        right, n = (sum(values) for values in zip(Answers(0, 0), *_of(kind, answers), strict=True))
-        notes += _few(f"{n} of {total} {kind} questions", n, 1)
-        scores += [_analogy(right, n, len(vectors), suffix, kind)] if n else []
+        found = _pooled(kind, answers)
+        notes += _few(f"{found.total} of {total} {kind} questions", found.total, 1)
+        scores += [_analogy(found, len(vectors), suffix, kind)] if found.total else []
     for path, total in tests.pairs.items():
         agreement = similarity(vectors, path)
         notes += _few(
@@ -184,18 +184,21 @@ def _few(what: str, n: int, least: int) -> list[str]:
     return [f"only {what} have all words in the vocabulary{without}"] if n < FEW else []
 
 
-def _of(kind: str, answers: Mapping[str, Answers]) -> list[Answers]:
-    return [found for section, found in answers.items() if _kind(section) == kind]
+def _pooled(kind: str, answers: Mapping[str, Answers]) -> Answers:
+    parts = [found for section, found in answers.items() if _kind(section) == kind]
+    wanted: Counter[str] = sum((part.wanted for part in parts), Counter())
+    return Answers(sum(part.right for part in parts), wanted)
 
 
-def _analogy(right: int, n: int, words: int, suffix: str, kind: str) -> Score:
+def _analogy(found: Answers, words: int, suffix: str, kind: str) -> Score:
     # The three words of a question are not candidates.
     return Score(
         metric=f"analogy_accuracy{suffix}",
         at={"section": kind},
-        n=n,
+        n=found.total,
         chance=1 / (words - 3),
-        **wilson(right, n)._asdict(),
+        floors={"majority_answer": max(found.wanted.values()) / found.total},
+        **wilson(found.right, found.total)._asdict(),
     )
 
 

@@ -1,3 +1,4 @@
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -85,7 +86,14 @@ def test_the_difference_of_two_words_carries_over(tmp_path):
     found = analogies(
         keyed_vectors(list(places), torch.tensor(list(places.values())).float()), questions
     )
-    assert found == {"gram1": Answers(1, 1)}
+    assert found == {"gram1": Answers(1, Counter(QUEEN=1))}
+
+
+def test_what_is_asked_for_is_counted_whether_or_not_it_is_found(tmp_path):
+    words = ["a", "b", "c", "d"]
+    questions = put(tmp_path, ": s", "a b c d", "b a c d", "a b d c", "a b c unknown")
+    found = analogies(keyed_vectors(words, random_vectors(words)), questions)["s"]
+    assert (found.wanted, found.total) == (Counter(D=2, C=1), 3)
 
 
 def test_a_word_at_zero_is_like_no_other(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,10 +22,18 @@ SPEARMAN = 1.06
 
 
 class Answers(NamedTuple):
-    """The number of correct answers, and of questions whose words all have vectors."""
+    """The number of correct answers, over questions whose words all have vectors.
+
+    `wanted` counts how often each word is the answer to one of these questions.
+    """
 
     right: int
-    total: int
+    wanted: Counter[str]
+
+    @property
+    def total(self) -> int:
+        """The number of questions."""
+        return self.wanted.total()
 
 
 class Agreement(NamedTuple):
@@ -55,7 +64,9 @@ def analogies(vectors: Any, questions: Path) -> dict[str, Answers]:
     _, sections = vectors.evaluate_word_analogies(str(questions), restrict_vocab=len(vectors))
     # The last section is the total.
     return {
-        s["section"]: Answers(len(s["correct"]), len(s["correct"]) + len(s["incorrect"]))
+        s["section"]: Answers(
+            len(s["correct"]), Counter(words[-1] for words in s["correct"] + s["incorrect"])
+        )
         for s in sections[:-1]
     }
 
