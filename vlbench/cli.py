@@ -95,7 +95,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 
     given = vars(arguments)
     names = ("name", "download", "include_path", "output", "batch_size", "device", "dtype")
-    picked = {name: given[name] for name in (*names, "limit", "offline", "overwrite")}
+    picked = {name: given[name] for name in (*names, "limit", "offline", "overwrite", "trust")}
     cache = None if arguments.no_cache else arguments.cache_dir or default_cache()
     return Options(
         model_args=model_args(arguments.model_args),
@@ -159,7 +159,7 @@ def _show_drawn(arguments: argparse.Namespace) -> int:
 def _validate(arguments: argparse.Namespace) -> int:
     from vlbench.commands.validation import validate
 
-    found = validate(arguments.paths)
+    found = validate(arguments.paths, arguments.include_path, trust=arguments.trust)
     for file, problem in found.items():
         print(problem or f"{file}: ok", file=sys.stderr if problem else sys.stdout)
     return USAGE if any(found.values()) else 0
@@ -176,6 +176,7 @@ def _check(arguments: argparse.Namespace) -> int:
         device=arguments.device,
         dtype=arguments.dtype,
         offline=arguments.offline,
+        trust=arguments.trust,
     )
     with set_up(options) as (complete, _):
         findings = check_model(arguments.model, complete)

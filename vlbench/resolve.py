@@ -54,14 +54,6 @@ def load_object(name: str, folders: Sequence[Path]) -> Any:
     return getattr(module, attribute)
 
 
-def find_object(where: str, name: str, folders: Sequence[Path], package: str = "") -> Any:
-    """Return the object that a file names, from the file's own source or else from `package`."""
-    module = name.partition(":")[0]
-    beside = any((folder / f"{module}.py").is_file() for folder in folders)
-    with blamed_on(where):
-        return load_object(name if beside or "." in module else package + name, folders)
-
-
 @contextmanager
 def blamed_on(where: str) -> Iterator[None]:
     """Put file and line before the message of a SpecError."""

@@ -23,6 +23,12 @@ def shipped_source() -> Path:
     return PACKAGE if (PACKAGE / "tasks").is_dir() else PACKAGE.parent
 
 
+def trusted_packages() -> set[str]:
+    """Return the packages whose functions any file may name: vlbench's and those of sources."""
+    points = importlib.metadata.entry_points(group=ENTRY_POINTS)
+    return {PACKAGE.name, *(point.module.partition(".")[0] for point in points)}
+
+
 def find_sources(include: Sequence[Path] = ()) -> list[Path]:
     """Return every source: shipped, of entry points, and included. Raises SpecError."""
     found = [shipped_source()]

@@ -71,8 +71,8 @@ class ModelSpec:
 
     @property
     def folders(self) -> list[Path]:
-        """Where its adapter is looked up before it is imported."""
-        return [self.file.parent]
+        """Where its adapter is looked up before it is imported: its own source, then vlbench's."""
+        return [self.file.parent, shipped_source() / "model_adapters"]
 
 
 TASK_KEYS: dict[str, tuple[type, ...]] = {

@@ -49,6 +49,7 @@ def parser_of(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         listing.add_argument("--json", action="store_true", help="print JSON")
     check = _add(words, "validate", "check task files and models.yaml", commands["validate"])
     check.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+    _add_trust(check)
     check = _add(words, "check", "check that an adapter keeps the contract", commands["check"])
     check.add_argument("model", metavar="MODEL")
     _add_model_options(check)
@@ -82,6 +83,15 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
     parser.add_argument("--dtype", default="float32", help="what adapters compute in")
     parser.add_argument("--offline", action="store_true", help="do not even try to reach the hub")
+    _add_trust(parser)
+
+
+def _add_trust(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="let files name functions of any package, which are imported and called",
+    )
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:

@@ -14,47 +14,53 @@ from vlbench.planning.options import Options
 from vlbench.planning.tasks import resolve_task
 
 
-def validate(paths: Sequence[Path]) -> dict[Path, str]:
+def validate(
+    paths: Sequence[Path], include: Sequence[Path] = (), *, trust: bool = False
+) -> dict[Path, str]:
     """Return every file below the paths with what is wrong with it; empty where nothing is.
 
-    Imports what the files name, but loads no weights and no data. Raises UnknownNameError for a
-    path that is not there.
+    Imports what the files name, as far as it is trusted, but calls none of it, and loads no weights
+    and no data. `include` are further sources that the files may refer to. Raises UnknownNameError
+    for a path that is not there.
     """
     found: dict[Path, str] = {}
+    options = Options(include_path=include, trust=trust)
     for path in paths:
         if not path.exists():
             raise UnknownNameError(f"no file or folder {path}")
         files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
-        found |= {file: _problem(file.resolve()) for file in files}
+        found |= {file: _problem(file.resolve(), options) for file in files}
     return found
 
 
-def _problem(file: Path) -> str:
+def _problem(file: Path, options: Options) -> str:
     source = _source(file)
     problems: list[str] = []
     try:
+        known, _ = read_catalog([*options.include_path, *_others(source)])
         if file.name == "models.yaml":
             models = {spec.name: spec for spec in load_models(file, source)}
-            known, _ = read_catalog(_others(source))
-            _check_models(Catalog({}, {**known.models, **models}), list(models), problems)
+            catalog = Catalog({}, {**known.models, **models})
+            _check_models(catalog, list(models), options, problems)
         else:
-            _check_task(file, source)
+            _check_task(file, source, known, options)
     except (SpecError, UnknownNameError) as error:
         problems.append(str(error))
     return "\n".join(problems)
 
 
-def _check_models(catalog: Catalog, names: Sequence[str], problems: list[str]) -> None:
+def _check_models(
+    catalog: Catalog, names: Sequence[str], options: Options, problems: list[str]
+) -> None:
     for name in names:
         try:
             if not catalog.models[name].unavailable:
-                resolve_model(catalog, name, Options())
+                resolve_model(catalog, name, options)
         except (SpecError, UnknownNameError) as error:
             problems.append(str(error))
 
 
-def _check_task(file: Path, source: Path) -> None:
-    known, _ = read_catalog(_others(source))
+def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> None:
     for task in load_task(file, source):
         namesake = known.tasks.get(task.name)
         if namesake and namesake.file != file:
@@ -64,7 +70,7 @@ def _check_task(file: Path, source: Path) -> None:
         if problems:
             raise SpecError("\n".join(problems))
         if not task.group:
-            resolve_task(catalog, task.name, named=True, options=Options())
+            resolve_task(catalog, task.name, named=True, options=options)
 
 
 def _source(file: Path) -> Path:

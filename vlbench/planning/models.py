@@ -16,7 +16,8 @@ from vlbench.catalog.strict_yaml import Document
 from vlbench.digests import digest
 from vlbench.errors import SpecError, UnknownNameError
 from vlbench.planning.options import Options
-from vlbench.resolve import check_arguments, find_object, hints, parameters
+from vlbench.planning.trust import find_object
+from vlbench.resolve import check_arguments, hints, parameters
 
 # What vlbench itself gives an adapter.
 FILLED = ("device", "dtype")
@@ -80,7 +81,7 @@ def resolve_model(
         raise UnknownNameError(f"{spec.name} is unavailable: {spec.unavailable}")
     if spec.name in above:
         raise SpecError(f"{spec.document.where(spec.name)}: {spec.name} is made from itself")
-    adapter = find_object(spec.document.where(spec.name), spec.adapter, spec.folders)
+    adapter = _find_adapter(spec, options)
     given = {**spec.params, **options.model_args}
     wanted = hints(adapter)
     named = {key: value for key, value in given.items() if value and is_capability(wanted.get(key))}
@@ -91,10 +92,19 @@ def resolve_model(
         arguments=_arguments(spec, adapter, given, options.model_args),
         overrides=options.model_args,
         companions={
-            key: resolve_model(catalog, name, Options(), above=(*above, spec.name))
+            key: resolve_model(catalog, name, options.of_companion(), above=(*above, spec.name))
             for key, name in named.items()
         },
     )
+
+
+def _find_adapter(spec: ModelSpec, options: Options) -> type:
+    """Return the adapter's class. Raises SpecError for anything but a class."""
+    where = spec.document.where(spec.name)
+    found = find_object(where, spec.adapter, spec.folders, trusted=options.trusted())
+    if not isinstance(found, type):
+        raise SpecError(f"{where}: an adapter is a class; '{spec.adapter}' is {found!r}")
+    return found
 
 
 def _of_object(model: Any, options: Options) -> Model:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from vlbench.catalog.sources import trusted_packages
 from vlbench.catalog.strict_yaml import scalar
 from vlbench.engine.processes import local_device
 from vlbench.engine.settings import ComputeSettings, loader_workers
@@ -45,6 +46,7 @@ class Options:
     limit: int | None = None
     offline: bool = False
     overwrite: bool = False
+    trust: bool = False
 
     def __post_init__(self) -> None:
         """Refuse numbers that make no sense."""
@@ -75,6 +77,14 @@ class Options:
         if words.get("batch_size") == "auto":
             words["batch_size"] = None
         return cls(**words)
+
+    def trusted(self) -> set[str] | None:
+        """Return the packages whose functions a file may name; None: all."""
+        return None if self.trust else trusted_packages()
+
+    def of_companion(self) -> Options:
+        """Return the options for a model that another model or a task is made from."""
+        return Options(trust=self.trust)
 
     def expand(self, value: Any) -> Any:
         """Return a value of `data:` with $VLBENCH_DATA replaced where it is known."""

@@ -16,12 +16,12 @@ from vlbench.data.records import Data
 from vlbench.errors import SpecError, UnknownNameError
 from vlbench.planning.models import Model, resolve_model
 from vlbench.planning.options import DATA_VARIABLE, Options
+from vlbench.planning.trust import find_object
 from vlbench.resolve import (
     Problem,
     blamed_on,
     check_arguments,
     convert,
-    find_object,
     hints,
     parameters,
 )
@@ -81,12 +81,13 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
     Raises SpecError with every problem of the task.
     """
     spec = catalog.tasks[name]
-    probe, loader = _find_probe(spec), _find_loader(spec)
+    probe, loader = _find_probe(spec, options), _find_loader(spec, options)
     lines: list[str] = []
     with blamed_on(spec.document.where("probe")):
         arguments, problems = check_arguments(probe, spec.params, filled=PROBE_FILLED)
     lines += _told(spec, "params", problems)
-    companions = _companions(catalog, spec, hints(probe), arguments, lines)
+    named = _named_models(spec, hints(probe), arguments)
+    companions = _companions(catalog, named, hints(probe), options, lines)
     with blamed_on(spec.document.where("data", "loader")):
         data, problems = _check_data(spec, loader, options)
     lines += _told(spec, "data", problems)
@@ -105,14 +106,14 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
     )
 
 
-def _find_probe(spec: TaskSpec) -> Callable[..., Any]:
+def _find_probe(spec: TaskSpec, options: Options) -> Callable[..., Any]:
     """Return the probe: of the task's own source, of a shipped family, or of a module named."""
     where, name = spec.document.where("probe"), spec.probe
     name = name if ":" in name else f"{name}:{name}"
     module = name.partition(":")[0]
     family = next((file.parent.name for file in FAMILIES.glob(f"*/{module}.py")), "")
     package = f"vlbench.probes.{family}." if family else "vlbench.probes."
-    probe = find_object(where, name, spec.folders, package)
+    probe = find_object(where, name, spec.folders, package=package, trusted=options.trusted())
     with blamed_on(where):
         lacking_names = [filled for filled in PROBE_FILLED if filled not in parameters(probe)]
         if lacking_names:
@@ -120,11 +121,18 @@ def _find_probe(spec: TaskSpec) -> Callable[..., Any]:
     return probe  # type: ignore[no-any-return]
 
 
-def _find_loader(spec: TaskSpec) -> Callable[..., Data]:
-    """Return the loader. Raises SpecError where the task has regions and the loader takes none."""
+def _find_loader(spec: TaskSpec, options: Options) -> Callable[..., Data]:
+    """Return the loader.
+
+    Raises SpecError for what is no loader by its annotation, since a plan calls it, and where the
+    task has regions and the loader takes none.
+    """
     where = spec.document.where("data", "loader")
-    loader = find_object(where, spec.data["loader"], spec.folders)
+    loader = find_object(where, spec.data["loader"], spec.folders, trusted=options.trusted())
     with blamed_on(where):
+        returned = loader if isinstance(loader, type) else hints(loader).get("return", Data)
+        if returned not in (Data, Any):
+            raise SpecError(f"a loader returns Data; {spec.data['loader']} returns {returned!r}")
         takes_regions = "regions" in parameters(loader)
     if "regions" in spec.data and not takes_regions:
         where = spec.document.where("data", "regions")
@@ -167,26 +175,36 @@ def _check_regions(
     return found
 
 
+def _named_models(
+    spec: TaskSpec, annotations: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> list[tuple[str, str, str]]:
+    """Return key, file:line and name of each model that a task names beside the one under test."""
+    return [
+        (key, spec.document.where("params", key), name)
+        for key, names in arguments.items()
+        if is_capability(annotations[key])
+        for name in _names(names)
+    ]
+
+
 def _companions(
     catalog: Catalog,
-    spec: TaskSpec,
+    named: Sequence[tuple[str, str, str]],
     annotations: Mapping[str, Any],
-    arguments: Mapping[str, Any],
+    options: Options,
     lines: list[str],
 ) -> dict[str, list[Model]]:
-    """Return the models that a task names beside the one under test; notes every problem."""
+    """Return the models that are named, by key; notes every problem."""
     found: dict[str, list[Model]] = {}
-    for key, names in arguments.items():
-        wanted, where = annotations[key], spec.document.where("params", key)
-        for name in _names(names) if is_capability(wanted) else []:
-            try:
-                companion = resolve_model(catalog, name, Options())
-            except UnknownNameError as error:
-                lines.append(f"{where}: {error}")
-                continue
-            gap = lacking(companion.adapter, wanted, companion.spec.without)
-            lines += [f"{where}: {name} has no {gap}"] if gap else []
-            found.setdefault(key, []).append(companion)
+    for key, where, name in named:
+        try:
+            companion = resolve_model(catalog, name, options.of_companion())
+        except UnknownNameError as error:
+            lines.append(f"{where}: {error}")
+            continue
+        gap = lacking(companion.adapter, annotations[key], companion.spec.without)
+        lines += [f"{where}: {name} has no {gap}"] if gap else []
+        found.setdefault(key, []).append(companion)
     return found
 
 

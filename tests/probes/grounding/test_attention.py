@@ -173,7 +173,7 @@ LAUNCH = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "-m", "vlbench
 
 
 def run(source, output, launch):
-    words = ["--model", "planted", "--tasks", "planted_grounding", "--no-cache"]
+    words = ["--model", "planted", "--tasks", "planted_grounding", "--no-cache", "--trust"]
     where = ["--include-path", str(source), "--output", str(output)]
     paths = os.pathsep.join(
         [str(Path(grounding_fakes.__file__).parent), os.environ.get("PYTHONPATH", "")]

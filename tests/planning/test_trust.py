@@ -1,0 +1,136 @@
+import importlib.metadata
+import sys
+
+import pytest
+from runs import evaluate, planned
+from sources import MODELS, TASK, make_source, write
+
+from vlbench.catalog.sources import ENTRY_POINTS, trusted_packages
+from vlbench.cli import main
+from vlbench.errors import SpecError
+from vlbench.planning.trust import find_object
+
+LOADER = '"vlbench.data.image_folder:image_folder", root: ../images'
+TELLS = "def evil(**_):\n    raise SystemExit('called')\nraise SystemExit('imported')\n"
+
+
+def find(name, folders=(), trusted=frozenset({"vlbench"})):
+    return find_object("t.yaml:5", name, folders, trusted=trusted)
+
+
+@pytest.fixture
+def source(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return make_source(tmp_path / "ours")
+
+
+@pytest.fixture
+def stranger(tmp_path, monkeypatch):
+    """A package on the path of Python that nobody registered; importing it ends the test."""
+    write(tmp_path / "site" / "zz_stranger" / "__init__.py", TELLS)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+
+
+def loads_with(source, name):
+    return write(source / "tasks" / "b.yaml", TASK.replace(LOADER, f'"{name}"'))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "os:system",
+        "subprocess:run",
+        "builtins:exec",
+        "__main__:main",
+        "zz_stranger:evil",
+        "zz_stranger.deeper:evil",
+        "../outside/zz:evil",
+        "vlbench.plugins.2f746d70.zz:evil",
+        "vlbench.hub:urlsplit",
+        "vlbench.hub:os",
+        "vlbench.errors:get_close_matches",
+    ],
+)
+@pytest.mark.usefixtures("stranger")
+def test_what_is_of_no_trusted_package_is_refused_and_not_imported(name):
+    with pytest.raises(SpecError, match=r"^t\.yaml:5: '.*' is not trusted: .*; .* pass --trust$"):
+        find(name)
+    assert "zz_stranger" not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["zz", "../outside/zz", "{folder}/outside/zz"])
+def test_a_file_outside_the_source_is_refused(tmp_path, name):
+    (tmp_path / "tasks").mkdir()
+    write(tmp_path / "outside" / "zz.py", TELLS)
+    with pytest.raises(SpecError, match=r"not trusted|cannot be imported: ModuleNotFoundError"):
+        find(f"{name}:evil".format(folder=tmp_path), [tmp_path / "tasks"])
+
+
+def test_a_file_of_the_source_and_functions_of_vlbench_are_found(tmp_path):
+    write(tmp_path / "zz.py", "from os import system as call\n")
+    assert callable(find("zz:call", [tmp_path]))
+    assert find("vlbench.data.digits:digits").__name__ == "digits"
+
+
+def test_whoever_trusts_gets_anything():
+    assert find("os:system", trusted=None) is __import__("os").system
+
+
+def test_packages_that_registered_as_sources_are_trusted(monkeypatch):
+    point = importlib.metadata.EntryPoint("theirs", "zz_theirs.more", ENTRY_POINTS)
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: [point])
+    assert trusted_packages() == {"vlbench", "zz_theirs"}
+
+
+@pytest.mark.parametrize("words", [["--dry-run"], []])
+def test_a_run_calls_no_foreign_loader(source, capsys, words):
+    loads_with(source, "os:abort")
+    told = ["--model", "mean-colour", "--tasks", "b", "--include-path", str(source)]
+    assert main([*told, *words]) == 2
+    assert "b.yaml:5: 'os:abort' is not trusted" in capsys.readouterr().err
+
+
+def test_validate_names_foreign_functions_and_trust_lets_them_pass(source, capsys):
+    file = str(loads_with(source, "time:sleep"))
+    assert main(["validate", file]) == 2
+    assert "b.yaml:5: 'time:sleep' is not trusted" in capsys.readouterr().err
+    write(source / "tasks" / "b.yaml", TASK.replace("few_shot\n", '"doctest:run"\n'))
+    assert main(["validate", file]) == 2
+
+
+@pytest.mark.parametrize("name", ["leaderboard.charts:erase", "boards:write_result"])
+def test_a_function_of_vlbench_that_is_no_loader_is_never_called(source, name):
+    loads_with(source, f"vlbench.{name}")
+    with pytest.raises(SpecError, match=r"b\.yaml:5: a loader returns Data; vlbench\..* returns"):
+        planned(["mean-colour"], ["b"], include_path=[source])
+
+
+def test_a_foreign_adapter_is_refused_with_its_line(source):
+    foreign = "theirs: {adapter: 'collections:Counter'}\n"
+    write(source / "model_adapters" / "models.yaml", MODELS + foreign)
+    with pytest.raises(SpecError, match=r"models\.yaml:6: 'collections:Counter' is not trusted"):
+        evaluate(source, model="theirs")
+    with pytest.raises(SpecError, match="unknown 'nothing'; there are none"):
+        evaluate(source, model="theirs", trust=True, model_args={"nothing": 1})
+
+
+def test_an_adapter_that_is_no_class_is_refused(source):
+    line = "theirs: {adapter: 'vlbench.leaderboard.charts:erase'}\n"
+    write(source / "model_adapters" / "models.yaml", MODELS + line)
+    with pytest.raises(SpecError, match=r"models\.yaml:6: an adapter is a class; '.*erase' is"):
+        evaluate(source, model="theirs")
+
+
+def test_a_source_may_name_adapters_of_vlbench(source):
+    line = "pixels: {adapter: 'raw_pixels:RawPixels'}\n"
+    write(source / "model_adapters" / "models.yaml", MODELS + line)
+    (result,) = evaluate(source, model="pixels")
+    assert result.status == "ok"
+
+
+@pytest.mark.parametrize("command", [["run", "--model=m", "--tasks=t"], ["validate", "."]])
+def test_the_commands_that_import_take_trust(command):
+    from vlbench.cli import COMMANDS
+    from vlbench.commands.parser import parser_of
+
+    assert parser_of(COMMANDS).parse_args([*command, "--trust"]).trust
