@@ -86,8 +86,8 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
     with blamed_on(spec.document.where("probe")):
         arguments, problems = check_arguments(probe, spec.params, filled=PROBE_FILLED)
     lines += _told(spec, "params", problems)
-    named = _named_models(spec, hints(probe), arguments)
-    companions = _companions(catalog, named, hints(probe), options, lines)
+    others = _named_models(spec, hints(probe), arguments)
+    companions = _companions(catalog, others, hints(probe), options, lines)
     with blamed_on(spec.document.where("data", "loader")):
         data, problems = _check_data(spec, loader, options)
     lines += _told(spec, "data", problems)
