@@ -74,6 +74,9 @@ def test_a_summary_is_a_board_whose_rows_lack_what_a_mean_has_not():
     [
         (("task",), GONE, "task: is absent"),
         (("task",), 5, "task: wanted a text, not 5"),
+        (("task",), "../../escaped", "task: wanted a name without separators, not '../../escaped'"),
+        (("task",), "", "task: wanted a name without separators, not ''"),
+        (("task",), "a\x1b", "task: wanted a name without separators"),
         (("version",), "1", "version: wanted a whole number, not '1'"),
         (("version",), True, "version: wanted a whole number, not true"),
         (("paper",), None, "paper: wanted a text, not null"),
@@ -119,6 +122,9 @@ def test_a_summary_is_a_board_whose_rows_lack_what_a_mean_has_not():
             "/etc/passwd",
             "wanted a path below the board",
         ),
+        (("rows", OK, "artifacts", "heads", "file"), "a\\..\\b", "wanted a path below the board"),
+        (("rows", OK, "artifacts", "heads", "file"), "a\x00b", "wanted a path below the board's"),
+        (("rows", OK, "artifacts", "heads", "file"), "", "wanted a path below the board's folder"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_file_and_key(tmp_path, key, value, why):

@@ -208,6 +208,30 @@ def test_the_same_weights_and_adapter_do_not_clash(tmp_path):
     assert len(read_board(tmp_path / "t.json").results) == 1
 
 
+@pytest.mark.parametrize("task", ["../../escaped", "a/b", "a\\b", "", ".", "..", ".t", "a\nb"])
+def test_the_name_of_a_task_never_leads_out_of_the_folder(tmp_path, task):
+    for use in (write_result, refuse_clash):
+        with pytest.raises(SpecError, match="is no file's name; it would lead out of the folder"):
+            use(tmp_path / "a" / "boards", result(task=task))
+    with pytest.raises(SpecError, match="is no file's name"):
+        save_artifacts(tmp_path, task, "m", {"heads": torch.zeros(1)})
+    assert {file.name for file in tmp_path.rglob("*")} <= {"a", "boards", ".lock"}
+
+
+def test_a_row_that_another_run_wrote_meanwhile_is_not_lost(tmp_path):
+    new = result(provenance={"weights": "w2", "adapter": "a1"})
+    refuse_clash(tmp_path, new)
+    write_result(tmp_path, result())
+    with pytest.raises(IdentityClash, match="'m' stands there with other weights; give this one a"):
+        write_result(tmp_path, new, {"heads": torch.zeros(2)})
+    assert read_board(tmp_path / "t.json").results[0].provenance["weights"] == "w1"
+    assert not (tmp_path / "artifacts").exists()
+    saved = write_result(tmp_path, new, {"heads": torch.zeros(2)}, overwrite=True)
+    (row,) = read_board(tmp_path / "t.json").results
+    assert (row.provenance, row.artifacts) == (saved.provenance, saved.artifacts)
+    assert (tmp_path / saved.artifacts["heads"]["file"]).is_file()
+
+
 def test_nothing_clashes_with_no_board(tmp_path):
     refuse_clash(tmp_path, result())
     assert list(tmp_path.iterdir()) == []

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vlbench.errors import IdentityClash, OutputError, SpecError
-from vlbench.files import Key, misfit, read_as, read_object, safe_name, spelled, write_whole
+from vlbench import files
+from vlbench.errors import IdentityClash, SpecError
+from vlbench.files import Key
 from vlbench.results import Artifact, At, Result
 
 SCHEMA = 1
@@ -75,6 +74,11 @@ def read_board(file: Path) -> Board | None:
         raise SpecError(f"{file}: {error}") from error
 
 
+def board_file(output: Path, task: str) -> Path:
+    """Return the file of a task's board. Raises SpecError for a name that is no file's."""
+    return output / f"{files.file_name(task)}.json"
+
+
 def kept_result(output: Path | None, task: str, model: str, request: str) -> Result | None:
     """Return the ok row of a model with this request, or None; also None for an empty request."""
     rows = [r for r in _results(output, task) if r.status == "ok" and r.model == model]
@@ -86,31 +90,44 @@ def refuse_clash(output: Path, result: Result) -> None:
     for row in _results(output, result.task):
         standing = row.status == "ok" and _identity(row) == _identity(result)
         for part in ("weights", "adapter"):
-            if standing and row.provenance.get(part) != result.provenance[part]:
+            if standing and row.provenance.get(part) != result.provenance.get(part):
                 raise IdentityClash(
-                    f"{output / result.task}.json: '{result.model}' stands there with other "
+                    f"{board_file(output, result.task)}: '{result.model}' stands there with other "
                     f"{part}; give this one a --name of its own, or --overwrite"
                 )
 
 
-def write_result(output: Path, result: Result) -> None:
-    """Put a result on its task's board. Raises OutputError where it cannot be written.
+def write_result(
+    output: Path,
+    result: Result,
+    artifacts: Mapping[str, Artifact] | None = None,
+    *,
+    overwrite: bool = False,
+) -> Result:
+    """Put a result on its task's board, save its artifacts, and return it with their places.
 
     It replaces the row of the same identity, but a failed or skipped result never replaces an ok
-    row. Rows of an older version of the task move to the archive.
+    row. Rows of an older version of the task move to the archive. Raises OutputError where it
+    cannot be written, and IdentityClash as `refuse_clash` does, unless it may `overwrite`.
     """
-    file = output / f"{result.task}.json"
-    with _locked(output):
+    file = board_file(output, result.task)
+    with files.locked(output, "boards"):
+        if result.status == "ok" and not overwrite:
+            # Again: another run may have written since this one looked.
+            refuse_clash(output, result)
+        saved = save_artifacts(output, result.task, result.model, artifacts or {})
+        result = replace(result, artifacts={**result.artifacts, **saved})
         board = read_board(file)
         head = {key: getattr(result, key) for key in ("task", "version", "paper", "primary")}
         new = Board(**head, results=[result])
         if board and board.version > result.version:
             _archive(output, result.task, new)
-            return
+            return result
         if board and board.version < result.version:
             _archive(output, result.task, board)
             board = None
         _write(file, replace(new, results=_merged(board.results if board else [], result)))
+        return result
 
 
 def save_artifacts(
@@ -118,10 +135,11 @@ def save_artifacts(
 ) -> dict[str, dict[str, str]]:
     """Save artifacts, and return the file of each, relative to the boards, and its sha256."""
     saved = {}
+    folder = Path("artifacts") / files.file_name(task) / files.safe_name(model)
     for name, artifact in artifacts.items():
         suffix, content = _content(artifact)
-        relative = Path("artifacts") / task / safe_name(model) / f"{safe_name(name)}{suffix}"
-        write_whole(output / relative, content)
+        relative = folder / f"{files.safe_name(name)}{suffix}"
+        files.write_whole(output / relative, content)
         if isinstance(artifact, Path):
             artifact.unlink()
         checksum = "sha256:" + hashlib.sha256(content).hexdigest()
@@ -131,42 +149,44 @@ def save_artifacts(
 
 def require_writable(output: Path) -> None:
     """Raise OutputError where boards cannot be written; called before anything is computed."""
-    with _locked(output):
-        write_whole(output / ".writable", b"")
+    with files.locked(output, "boards"):
+        files.write_whole(output / ".writable", b"")
         (output / ".writable").unlink()
 
 
 def _board(content: Mapping[str, Any]) -> Board:
     """Return the board that a file's JSON describes."""
     whole = {key: value for key, value in content.items() if key != "rows"}
-    read_as(_Head, whole, ())
+    files.read_as(_Head, whole, ())
+    if not files.is_file_name(whole["task"]):
+        raise files.misfit("a name without separators", whole["task"], ("task",))
     head = {key: whole.get(key, "") for key in ("task", "version", "paper", "primary")}
     rows = content.get("rows")
     if not isinstance(rows, list):
-        raise misfit("a list", rows, ("rows",))
+        raise files.misfit("a list", rows, ("rows",))
     return Board(**head, results=[_result(row, head, ("rows", i)) for i, row in enumerate(rows)])
 
 
 def _result(row: Any, head: Mapping[str, Any], key: Key) -> Result:
     """Return a row as a result. `head` holds what all rows share, `key` is the row's own place."""
-    result: Result = read_object(Result, row, key, given=head)
+    result: Result = files.read_object(Result, row, key, given=head)
     for name in ("comparable", "scores", "counts"):
         if name not in row:
-            raise SpecError(f"{spelled((*key, name))}: is absent")
+            raise SpecError(f"{files.spelled((*key, name))}: is absent")
     if result.status not in {"ok", "skipped", "failed"}:
-        raise misfit("ok, skipped or failed", result.status, (*key, "status"))
+        raise files.misfit("ok, skipped or failed", result.status, (*key, "status"))
     for name, artifact in result.artifacts.items():
         place = (*key, "artifacts", name)
-        saved = read_as(_Saved, artifact, place)
-        if saved.file.startswith("/") or ".." in saved.file.split("/"):
-            raise misfit("a path below the board's folder", saved.file, (*place, "file"))
+        saved = files.read_as(_Saved, artifact, place)
+        if not all(map(files.is_file_name, saved.file.split("/"))):
+            raise files.misfit("a path below the board's folder", saved.file, (*place, "file"))
     for name in ("weights", "adapter"):
-        read_as(str, result.provenance.get(name, ""), (*key, "provenance", name))
+        files.read_as(str, result.provenance.get(name, ""), (*key, "provenance", name))
     return result
 
 
 def _results(output: Path | None, task: str) -> Sequence[Result]:
-    board = read_board(output / f"{task}.json") if output else None
+    board = read_board(board_file(output, task)) if output else None
     return board.results if board else []
 
 
@@ -198,7 +218,7 @@ def _write(file: Path, board: Board) -> None:
     rows = [result.row() for result in board.results]
     content = {"schema": SCHEMA, **head, "primary": board.primary, "rows": rows}
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-    write_whole(file, (text + "\n").encode())
+    files.write_whole(file, (text + "\n").encode())
 
 
 def _content(artifact: Any) -> tuple[str, bytes]:
@@ -215,16 +235,3 @@ def _content(artifact: Any) -> tuple[str, bytes]:
     sink = pa.BufferOutputStream()
     pq.write_table(artifact, sink)
     return ".parquet", sink.getvalue().to_pybytes()
-
-
-@contextmanager
-def _locked(output: Path) -> Iterator[None]:
-    """Hold the lock of a folder of boards."""
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        lock = (output / ".lock").open("w")
-    except OSError as error:
-        raise OutputError(f"cannot write boards to {output}: {error.strerror}") from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -1,22 +1,27 @@
-"""Files written whole or not at all, JSON read as dataclasses, and the default cache folder."""
+"""Files written whole or not at all, locks, JSON read as dataclasses, and the cache folder."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from vlbench.errors import OutputError, SpecError
+
+if TYPE_CHECKING:  # importing it takes a fifth of the time of `vlbench --help`
+    from filelock import BaseFileLock
 
 # Where a value stands in a file: ("rows", 3, "scores", 0, "ci95").
 Key: TypeAlias = tuple[str | int, ...]
@@ -38,8 +43,22 @@ WORDS: Mapping[Any, str] = {
 # The types that objects and lists are read as where any JSON is allowed.
 PLAIN: Mapping[Any, Any] = {dict: Mapping[str, Any], list: Sequence[Any]}
 
+# What models may be called.
+LONGEST_NAME = 200
+WANTED_NAME = f"is no name for a model; wanted are 1 to {LONGEST_NAME} printable characters"
+
 # The longest key allowed: Python's recursion limit would stop the copying of deeper JSON.
 DEEPEST = 50
+
+
+# What a file system without locks answers; there, a lock lapses when its holder has been silent for
+# so many seconds.
+NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK})
+LAPSE = 60.0
+
+# What a run that was killed while it wrote leaves behind, and how old it is before it is swept.
+PART = ".part-"
+DAY = 86_400.0
 
 
 def default_cache() -> Path:
@@ -55,7 +74,7 @@ def write_whole(file: Path, content: bytes) -> None:
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".part-", dir=file.parent)
+        handle, name = tempfile.mkstemp(prefix=PART, dir=file.parent)
     except OSError as error:
         raise OutputError(f"cannot write {file}: {error.strerror}") from error
     try:
@@ -71,10 +90,72 @@ def write_whole(file: Path, content: bytes) -> None:
         Path(name).unlink(missing_ok=True)
 
 
+def take_lock(file: Path, *, seconds: float = -1) -> BaseFileLock | None:
+    """Return the lock of a file, held, or None where others hold it for so long; -1: no limit.
+
+    It is free again when its holder releases it or ends, however it ends. Raises OSError where the
+    file cannot be made.
+    """
+    from filelock import FileLock, SoftFileLease, Timeout  # noqa: PLC0415 - see above
+
+    lock: BaseFileLock = FileLock(file, fallback_to_soft=False, thread_local=False)
+    try:
+        lock.acquire(timeout=seconds)
+    except Timeout:
+        return None
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        lock = SoftFileLease(f"{file}.lease", lease_duration=LAPSE, thread_local=False)
+        with suppress(Timeout):
+            lock.acquire(timeout=seconds)
+    return lock if lock.is_locked else None
+
+
+@contextmanager
+def locked(folder: Path, what: str) -> Iterator[None]:
+    """Hold the lock of a folder. Raises OutputError, naming `what` is written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = take_lock(folder / ".lock")
+    except OSError as error:
+        raise OutputError(f"cannot write {what} to {folder}: {error.strerror}") from error
+    assert lock
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def sweep(folder: Path) -> None:
+    """Remove the parts of files, below a folder, that runs were killed over more than a day ago."""
+    for part in folder.rglob(f"{PART}*"):
+        with suppress(OSError):  # another run may sweep too
+            if time.time() - part.stat().st_mtime > DAY:
+                part.unlink()
+
+
 def safe_name(name: str) -> str:
     """Return a name that is safe for a file; a changed name ends in a digest of the original."""
     safe = re.sub(r"[^\w.=,\[\]-]", "_", name).lstrip(".")
     return safe if safe == name else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def is_model_name(name: str) -> bool:
+    """Return whether a text can name a model: 1 to 200 printable characters."""
+    return name.isprintable() and 0 < len(name) <= LONGEST_NAME
+
+
+def is_file_name(name: str) -> bool:
+    """Return whether a text can be a file's name in any folder, and never leads out of it."""
+    return name.isprintable() and bool(name) and name[0] != "." and not set(name) & set("/\\")
+
+
+def file_name(name: str) -> str:
+    """Return the name of what has a file of its own. Raises SpecError for one that is no file's."""
+    if not is_file_name(name):
+        raise SpecError(f"{name!r} is no file's name; it would lead out of the folder")
+    return name
 
 
 def read_as(kind: Any, value: Any, key: Key) -> Any:

@@ -1,12 +1,16 @@
+import logging
+from dataclasses import replace
+
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from planted_boards import board, result, score, write
 
+from vlbench.boards import save_artifacts
 from vlbench.cli import main
 from vlbench.leaderboard.head_figures import draw_heads, head_figure
 
 FLOORS = {"random_region": 0.25, "largest_region": 0.2, "most_confident_region": 0.3}
+GONE = {"file": "artifacts/grounding/m.1/heads.parquet", "sha256": ""}
 SIX = ("det", "nsubj", "dobj", "prep", "pobj", "num")
 
 
@@ -15,8 +19,7 @@ def row(*relations, **floors):
         score(0.5, "best_head_accuracy", at={"relation": name} if name else {}, floors=floors)
         for name in relations or [""]
     ]
-    kept = {"file": "artifacts/grounding/m.1/heads.parquet", "sha256": ""}
-    return result("m.1", *scores, task="grounding", artifacts={"heads": kept})
+    return result("m.1", *scores, task="grounding", artifacts={"heads": GONE})
 
 
 def heads(*relations, active=(True, False)):
@@ -29,12 +32,11 @@ def heads(*relations, active=(True, False)):
     ]
 
 
-def planted(folder):
+def planted(folder, table=None):
     """Write a board of one row and its table of heads."""
-    table = folder / "artifacts" / "grounding" / "m.1" / "heads.parquet"
-    table.parent.mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(heads()), table)
-    return write(folder, board(row(**FLOORS), task="grounding"))
+    tables = {"heads": pa.Table.from_pylist(heads()) if table is None else table}
+    saved = save_artifacts(folder, "grounding", "m.1", tables)
+    return write(folder, board(replace(row(**FLOORS), artifacts=saved), task="grounding"))
 
 
 def legend(figure):
@@ -84,6 +86,20 @@ def test_the_floors_of_a_row_are_drawn(floors, drawn):
 
 def test_a_row_whose_table_is_elsewhere_has_no_figure(tmp_path):
     assert draw_heads(write(tmp_path, board(row(**FLOORS), task="grounding"))) == []
+
+
+def test_a_table_that_is_not_its_rows_has_no_figure_and_is_named(tmp_path, caplog):
+    planted(tmp_path)
+    save_artifacts(tmp_path, "grounding", "m.1", {"heads": pa.table({"layer": [1]})})
+    with caplog.at_level(logging.WARNING, "vlbench"):
+        assert draw_heads(tmp_path) == []
+    assert "heads.parquet is not the file that its row was written with; run" in caplog.text
+
+
+def test_a_table_without_heads_or_without_their_columns_has_no_figure(tmp_path, caplog):
+    assert draw_heads(planted(tmp_path, pa.Table.from_pylist(heads()).slice(0, 0))) == []
+    assert draw_heads(planted(tmp_path, pa.table({"layer": [1]}))) == []
+    assert "has no column accuracy, active, head" in caplog.text
 
 
 def test_leaderboard_build_writes_the_figures(tmp_path, capsys):

@@ -1,4 +1,5 @@
 import pytest
+from fakes import ConstantModel
 from runs import board, evaluate
 from sources import make_source
 
@@ -41,3 +42,15 @@ def test_an_output_that_cannot_be_written_is_found_before_anything_runs(source, 
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot write boards to"):
         evaluate(source, model="will-not-load", output=tmp_path / "file")
+
+
+def test_of_two_versions_started_together_the_second_is_refused(source, tmp_path):
+    class Rival(ConstantModel):
+        def encode_images(self, pixels):
+            evaluate(source, name="mine", output=tmp_path / "boards")
+            return super().encode_images(pixels)
+
+    with pytest.raises(IdentityClash, match="'mine' stands there with other"):
+        evaluate(source, model=Rival(), name="mine", output=tmp_path / "boards")
+    (row,) = board(tmp_path / "boards")["rows"]
+    assert row["provenance"]["adapter"].startswith("MeanColour")

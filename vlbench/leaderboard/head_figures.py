@@ -5,20 +5,26 @@ A row with a table of heads has a figure, with a panel per relation where the ta
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from vlbench.boards import read_board
+from vlbench.errors import DataError
+from vlbench.files import safe_name
+from vlbench.leaderboard.artifacts import read_table
 from vlbench.leaderboard.charts import save
+from vlbench.leaderboard.texts import drawn
 from vlbench.results import Result, Score, matching
 
 # A row of the table of heads.
 Head = Mapping[str, Any]
+
+COLUMNS = ("layer", "head", "accuracy", "active")
 
 # The paper's baseline is drawn where regions have scores, otherwise that of the largest region.
 BASELINES = ("most_confident_region", "largest_region")
@@ -34,22 +40,30 @@ UNKNOWN = {"s": 34, "color": "#08519c", "label": "head"}
 def draw_heads(output: Path) -> list[Path]:
     """Write `figures/<task>/<model>.svg` and `.png` for each ok row with a table of heads.
 
-    A row whose table is not in the folder has no figure. Returns the files.
+    A row whose table is not in the folder, or is not the one that the row was written with, has no
+    figure; why is logged. Returns the files.
     """
     written = []
     for file in sorted(output.glob("*.json")):
         board = read_board(file)
         for row in board.results if board else ():
-            artifact = row.artifacts.get("heads")
-            table = output / artifact["file"] if artifact else None
-            if row.status == "ok" and table and table.is_file():
-                written += _draw(output / "figures" / file.stem / table.parent.name, row, table)
+            if row.status == "ok" and "heads" in row.artifacts:
+                written += _draw_row(output, file.stem, row)
     return written
 
 
-def _draw(stem: Path, row: Result, table: Path) -> list[Path]:
+def _draw_row(output: Path, task: str, row: Result) -> list[Path]:
+    """Write the figure of one row, if its table can be read."""
+    try:
+        heads = read_table(output, row, "heads", COLUMNS)
+    except DataError as error:
+        logging.getLogger(__name__).warning("%s: no figure of %s: %s", task, row.model, error)
+        return []
+    return _draw(output / "figures" / task / safe_name(row.model), row, heads) if heads else []
+
+
+def _draw(stem: Path, row: Result, heads: Sequence[Head]) -> list[Path]:
     """Write the figure of one row; the same row gives the same bytes."""
-    heads = pq.read_table(table).to_pylist()
     with rc_context({"svg.hashsalt": "vlbench"}):
         return save(head_figure(row, heads, f"{stem.parent.name}: {row.model}"), stem, dpi=130)
 
@@ -67,14 +81,14 @@ def head_figure(row: Result, heads: Sequence[Head], title: str) -> Figure:
         at = {"relation": name} if name else {}
         for score in matching(row.scores, {"metric": "best_head_accuracy", "at": at}):
             _levels(panel, score)
-        panel.set_title(name, fontsize=9)
+        panel.set_title(drawn(name), fontsize=9)
     for panel in panels.flat[len(names) :]:
         panel.axis("off")
     # The legend is made of all panels: one may have no active heads, another no inactive ones.
     known = [zip(*panel.get_legend_handles_labels()[::-1], strict=True) for panel in panels.flat]
     handles = dict(sorted({label: handle for pairs in known for label, handle in pairs}.items()))
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize=7)
-    figure.suptitle(title, fontsize=9)
+    figure.suptitle(drawn(title), fontsize=9)
     for panel in panels[-1]:
         panel.set_xlabel("layer, from 0", fontsize=8)
     figure.supylabel("accuracy", fontsize=8)
@@ -104,5 +118,5 @@ def _levels(panel: Any, score: Score) -> None:
     name = next((name for name in BASELINES if name in score.floors), "")
     for level, style in ((name, "--"), ("random_region", ":")):
         if level in score.floors:
-            place, label = score.floors[level], level.replace("_", " ")
+            place, label = score.floors[level], drawn(level.replace("_", " "))
             panel.axhline(place, color="#cb181d", linestyle=style, linewidth=1, label=label)

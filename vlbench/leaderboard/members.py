@@ -7,24 +7,19 @@ its plain name for the first board. For the other, the words follow that only th
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from safetensors.numpy import load
 
 from vlbench.boards import Board
+from vlbench.errors import DataError
+from vlbench.leaderboard.artifacts import read_table, read_tensor
 from vlbench.leaderboard.rows import publishable
 from vlbench.results import Result
-
-# A rerun keeps the row, even where its files are gone or have changed.
-AGAIN = "run the task again with --overwrite"
 
 
 class Member(NamedTuple):
@@ -68,15 +63,11 @@ def _name(model: str, task: str, taken: Sequence[str], first: str) -> str:
 
 def _member(output: Path, name: str, row: Result) -> Member | str:
     """Return a row's matrix and classes, or why they cannot be read."""
-    parts = {}
-    for part in ("rdm", "classes"):
-        if part not in row.artifacts:
-            return f"its row keeps no {part}"
-        file, sha256 = row.artifacts[part]["file"], row.artifacts[part]["sha256"]
-        if not (output / file).is_file():
-            return f"{file} is absent; {AGAIN}"
-        parts[part] = (output / file).read_bytes()
-        if sha256 != "sha256:" + hashlib.sha256(parts[part]).hexdigest():
-            return f"{file} is not the file that its row was written with; {AGAIN}"
-    classes = pq.read_table(BytesIO(parts["classes"]))["name"].to_pylist()
-    return Member(name, load(parts["rdm"])["data"], classes, row.comparable)
+    try:
+        matrix = read_tensor(output, row, "rdm")
+        classes = [one["name"] for one in read_table(output, row, "classes", ["name"])]
+    except DataError as error:
+        return str(error)
+    if matrix.shape != (len(classes) * (len(classes) - 1) // 2,):
+        return f"its matrix of shape {list(matrix.shape)} is not that of {len(classes)} classes"
+    return Member(name, matrix, classes, row.comparable)

@@ -54,8 +54,9 @@ def _run_loaded(
     if loaded.status == "skipped":
         yield from (writer.write(rows.without_scores(job, *loaded)) for job in jobs)
     elif loaded.status != "ok":
-        report.not_loaded[model.name] = loaded.value
-        report.results.extend(rows.without_scores(job, "failed", loaded.value) for job in jobs)
+        failed = [rows.without_scores(job, "failed", loaded.value) for job in jobs]
+        report.not_loaded[model.name] = failed[0].reason
+        report.results.extend(failed)
     else:
         for job in jobs:
             yield from _run_one(job, models, machine, writer, report)
@@ -71,8 +72,7 @@ def _run_one(
         report.absent[job.task.spec.name] = ended.value
     elif ended.status == "ok":
         row, outcome, run = ended.value
-        artifacts = writer.save_artifacts(row, outcome)
-        yield writer.write(rows.finished(row, job, outcome, run, artifacts))
+        yield writer.write(rows.finished(row, job, outcome, run), outcome)
     elif ended.status == "too few" and job.limited:
         yield writer.write(rows.without_scores(job, "skipped", "limit"))
     else:

@@ -27,14 +27,12 @@ class RowWriter:
         if self._output and not self._overwrite:
             boards.refuse_clash(self._output, row)
 
-    def save_artifacts(self, row: Result, outcome: Outcome) -> dict[str, dict[str, str]]:
-        """Return where each artifact was saved, and its checksum; nothing where nothing is."""
-        if not self._output:
-            return {}
-        return boards.save_artifacts(self._output, row.task, row.model, outcome.artifacts)
+    def write(self, row: Result, outcome: Outcome | None = None) -> Result:
+        """Put a row on its task's board, with the artifacts of its outcome, and return it.
 
-    def write(self, row: Result) -> Result:
-        """Put a row on its task's board, and return it."""
-        if self._output:
-            boards.write_result(self._output, row)
-        return row
+        Raises IdentityClash where another run has put other weights there under the same name.
+        """
+        if not self._output:
+            return row
+        artifacts = outcome.artifacts if outcome else {}
+        return boards.write_result(self._output, row, artifacts, overwrite=self._overwrite)

@@ -1,0 +1,63 @@
+"""Artifacts of rows, read only where they are the files that the rows were written with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load
+
+from vlbench.errors import DataError
+from vlbench.results import Result
+
+# A rerun keeps the row, even where its files are gone or have changed.
+AGAIN = "run the task again with --overwrite"
+
+
+def read_table(
+    output: Path, row: Result, name: str, columns: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the rows of a table that a board's row keeps.
+
+    Raises DataError where it is absent, outside the boards' folder, not the file that the row was
+    written with, or no table with these columns.
+    """
+    try:
+        table = pq.read_table(BytesIO(_read(output, row, name)))
+    except pa.ArrowException as error:
+        raise DataError(f"{row.artifacts[name]['file']} is no table; {AGAIN}") from error
+    absent = set(columns) - set(table.column_names)
+    if absent:
+        raise DataError(f"{row.artifacts[name]['file']} has no column {', '.join(sorted(absent))}")
+    return table.to_pylist()  # type: ignore[no-any-return]
+
+
+def read_tensor(output: Path, row: Result, name: str) -> NDArray[Any]:
+    """Return the tensor that a board's row keeps. Raises DataError as `read_table` does."""
+    try:
+        return np.asarray(load(_read(output, row, name))["data"])
+    except (SafetensorError, KeyError) as error:
+        raise DataError(f"{row.artifacts[name]['file']} is no tensor; {AGAIN}") from error
+
+
+def _read(output: Path, row: Result, name: str) -> bytes:
+    if name not in row.artifacts:
+        raise DataError(f"its row keeps no {name}")
+    file = row.artifacts[name]["file"]
+    place = (output / file).resolve()
+    if not place.is_relative_to(output.resolve()):
+        raise DataError(f"{file} is a link out of the boards' folder")
+    if not place.is_file():
+        raise DataError(f"{file} is absent; {AGAIN}")
+    content = place.read_bytes()
+    if row.artifacts[name]["sha256"] != "sha256:" + hashlib.sha256(content).hexdigest():
+        raise DataError(f"{file} is not the file that its row was written with; {AGAIN}")
+    return content
