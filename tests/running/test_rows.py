@@ -1,6 +1,7 @@
 import pytest
+from fakes import ConstantModel
 from runs import board, evaluate
-from sources import make_source
+from sources import TASK, make_source, write
 
 
 @pytest.fixture
@@ -39,3 +40,28 @@ def test_no_folder_of_this_machine_enters_a_reason(source, tmp_path):
     )
     (result,) = evaluate(source, model="fails", output=tmp_path / "boards")
     assert result.reason.startswith("RuntimeError: no file weights.bin (colours.py:")
+
+
+def test_what_an_adapter_does_not_take_of_a_task_is_noted(source):
+    write(source / "tasks" / "b.yaml", TASK + "model: {resize: 8, shift: 1, crop: 8}\n")
+    (result,) = evaluate(source, tasks="b")
+    assert list(result.notes) == [
+        "the adapter has no `resize`: its own preprocessing holds",
+        "the adapter has no `crop`: its own preprocessing holds",
+    ]
+
+
+def test_an_adapter_object_takes_nothing_of_a_task_and_the_row_notes_it(source):
+    write(source / "tasks" / "b.yaml", TASK + "model: {crop: 8}\n")
+    (result,) = evaluate(source, model=ConstantModel(), tasks="b")
+    assert list(result.notes) == [
+        "the adapter came as an object, without `crop`: its own preprocessing holds"
+    ]
+
+
+def test_a_lone_surrogate_in_a_note_or_a_reason_loses_no_row(source, tmp_path):
+    adapters = source / "model_adapters" / "colours.py"
+    adapters.write_text(adapters.read_text().replace("the model broke", "broke \\ud800"))
+    evaluate(source, model="fails", output=tmp_path / "boards")
+    (row,) = board(tmp_path / "boards")["rows"]
+    assert row["reason"].startswith("RuntimeError: broke \ufffd (colours.py:")

@@ -16,6 +16,7 @@ from vlbench.catalog.strict_yaml import Document
 from vlbench.digests import digest
 from vlbench.errors import SpecError, UnknownNameError
 from vlbench.planning.options import Options
+from vlbench.planning.privacy import shown
 from vlbench.planning.trust import find_object
 from vlbench.resolve import check_arguments, hints, parameters
 
@@ -86,7 +87,7 @@ def resolve_model(
     wanted = hints(adapter)
     named = {key: value for key, value in given.items() if value and is_capability(wanted.get(key))}
     return Model(
-        name=options.name or spec.name + _shown(options),
+        name=spec.name + _shown(options) if options.name is None else options.name,
         spec=spec,
         adapter=adapter,
         arguments=_arguments(spec, adapter, given, options.model_args),
@@ -112,7 +113,7 @@ def _of_object(model: Any, options: Options) -> Model:
         raise UnknownNameError(
             f"{model!r}: give a model's name with its arguments, or an object made with them"
         )
-    name = options.name or type(model).__name__
+    name = type(model).__name__ if options.name is None else options.name
     spec = ModelSpec(name, Path(), Document(Path(name), {}, {}))
     return Model(name=name, spec=spec, adapter=type(model), instance=model)
 
@@ -154,7 +155,7 @@ def _shown(options: Options) -> str:
     """Return `[k=v,...]` of what the user overrode, paths as file names."""
     usual = options.dtype == Options().dtype
     overrides = dict(options.model_args) | ({} if usual else {"dtype": options.dtype})
-    pairs = [f"{key}={_word(value)}" for key, value in sorted(overrides.items())]
+    pairs = [f"{key}={_word(shown(value, key))}" for key, value in sorted(overrides.items())]
     return f"[{','.join(pairs)}]" if pairs else ""
 
 

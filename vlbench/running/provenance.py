@@ -13,6 +13,7 @@ from vlbench.digests import digest
 from vlbench.engine.fingerprints import as_path, each_value
 from vlbench.identity import library_versions
 from vlbench.planning.jobs import Job
+from vlbench.planning.privacy import shown
 from vlbench.resolve import parameters
 from vlbench.running.models import LiveModels
 
@@ -54,8 +55,8 @@ def comparable_of(job: Job, models: LiveModels) -> str:
 
 
 def shown_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments as a row shows them: of local paths only the file's name."""
-    return {key: each_value(_shown, value) for key, value in arguments.items()}
+    """Return arguments as a row shows them: of local paths only the file's name, no secrets."""
+    return {key: shown(each_value(as_path, value), key) for key, value in arguments.items()}
 
 
 def shown_weights(arguments: Mapping[str, Any], weights: str) -> str:
@@ -75,12 +76,6 @@ def code_version() -> str:
     except (OSError, subprocess.CalledProcessError):
         return f"{vlbench.__version__}+unknown"
     return f"{vlbench.__version__}+{commit}{'.dirty' if changed else ''}"
-
-
-def _shown(value: Any) -> Any:
-    local = isinstance(value, str) and (Path(value).is_absolute() or value[:1] in {"~", "."})
-    written = local or isinstance(value, Path) or isinstance(as_path(value), Path)
-    return Path(value).name if written else value
 
 
 def _with_defaults(adapter: type, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from vlbench.planning.jobs import Job
+from vlbench.planning.privacy import cleaned, secrets_in
+from vlbench.resolve import parameters
 from vlbench.results import Outcome, Result, counts_of
 from vlbench.running.models import LiveModels
 from vlbench.running.provenance import comparable_of, provenance_of
 
-# The folders of an absolute path: of somebody's machine, which no row may tell of.
-LOCAL_PATH = re.compile(r"(?<![\w:/.])/(?:[^\s'\"/]+/)+")
-
 
 def without_scores(job: Job, status: str, reason: str) -> Result:
     """Return the row of a job that was skipped or failed, with the reason."""
-    return replace(_head(job), status=status, reason=LOCAL_PATH.sub("", reason))
+    return replace(_head(job), status=status, reason=_told(job, reason))
 
 
 def begun(job: Job, models: LiveModels) -> Result:
@@ -30,9 +28,7 @@ def begun(job: Job, models: LiveModels) -> Result:
     )
 
 
-def finished(
-    row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any], artifacts: Mapping[str, Any]
-) -> Result:
+def finished(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) -> Result:
     """Return a row that was begun with what the job's probe found."""
     assert job.data
     missing = job.data.missing_rows()
@@ -44,10 +40,22 @@ def finished(
         row,
         scores=outcome.scores,
         counts=counts_of(outcome, row.primary, sum(missing.values())),
-        artifacts=artifacts,
-        notes=[*notes, *outcome.notes],
+        notes=[*notes, *_dropped(job), *(_told(job, note) for note in outcome.notes)],
         run=run,
     )
+
+
+def _dropped(job: Job) -> list[str]:
+    """Return a note for each argument that the task has for adapters and this one lacks."""
+    asked, made = job.task.spec.model, job.model.instance is None
+    known = parameters(job.model.adapter) if made else {}
+    why = "the adapter has no `{}`" if made else "the adapter came as an object, without `{}`"
+    return [f"{why.format(key)}: its own preprocessing holds" for key in asked if key not in known]
+
+
+def _told(job: Job, text: str) -> str:
+    """Return a message as a row may hold it."""
+    return cleaned(text, [s for one in job.model.parts() for s in secrets_in(one.arguments)])
 
 
 def _head(job: Job) -> Result:
