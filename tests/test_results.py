@@ -131,3 +131,11 @@ def test_two_scores_of_one_name_match_twice():
 def test_an_outcome_needs_only_scores():
     outcome = Outcome(scores=[])
     assert (outcome.counts, outcome.artifacts, list(outcome.notes)) == ({}, {}, [])
+
+
+def test_a_text_that_utf8_cannot_hold_is_refused_but_in_notes():
+    with pytest.raises(ValueError, match="is no text that UTF-8 can hold"):
+        Score("a\ud800", 0.5, 1)
+    with pytest.raises(ValueError, match="is no text that UTF-8 can hold"):
+        Score("a", 0.5, 1, {"k": "\ud800"})
+    assert Outcome([], notes=["a \ud800"]).notes == ["a \ud800"]

@@ -53,7 +53,8 @@ class Score:
         _require_types(numbers, int, float)
         _require_types([self.n], int)
         _require_types([self.higher_is_better], bool)
-        _require_texts([self.metric, self.unit, *self.at, *self.floors])
+        words = [x for x in self.at.values() if isinstance(x, str)]
+        _require_texts([self.metric, self.unit, *self.at, *words, *self.floors])
         if self.ci95 is not None and len(self.ci95) != 2:
             message = f"{self.metric} at {dict(self.at)} has a ci95 of {len(self.ci95)} numbers"
             raise ValueError(message)
@@ -74,7 +75,8 @@ class Outcome:
     def __post_init__(self) -> None:
         """Refuse what a board cannot hold."""
         _require_types(list(self.counts.values()), int)
-        _require_texts([*self.counts, *self.artifacts, *self.notes])
+        _require_texts([*self.counts, *self.artifacts])
+        _require_types(self.notes, str)
         for name, artifact in self.artifacts.items():
             module = type(artifact).__module__.partition(".")[0]
             if not isinstance(artifact, Path) and module not in {"torch", "pyarrow"}:
@@ -142,6 +144,8 @@ def _require_texts(values: Sequence[Any]) -> None:
     for value in values:
         if not isinstance(value, str):
             raise TypeError(f"{value!r} is of type {type(value).__name__}; give str")
+        if value != value.encode("utf-8", "ignore").decode():
+            raise ValueError(f"{value!r} is no text that UTF-8 can hold")
 
 
 def matching(scores: Sequence[Score], primary: Mapping[str, Any]) -> list[Score]:

@@ -34,3 +34,11 @@ def test_the_report_has_a_table_for_each_task_that_scored(source):
     text = printed(print_report, plan, ran(models, ["few_shot_colours"], **where))
     assert "100.0 %" in text
     assert "fails" not in text
+
+
+def test_a_limited_run_prints_numbers_and_that_no_board_was_written(source):
+    options = {"include_path": [source], "limit": 6}
+    plan = planned(["mean-colour"], ["few_shot_colours"], **options)
+    text = printed(print_report, plan, ran(["mean-colour"], ["few_shot_colours"], **options))
+    assert "100.0 %" in text
+    assert text.rstrip().endswith("no board was written because of --limit 6")

@@ -35,3 +35,23 @@ def test_another_dtype_is_part_of_the_name(source, tmp_path):
     (result,) = evaluate(source, output=tmp_path / "boards", dtype="bfloat16")
     assert result.model == "mean-colour[dtype=bfloat16]"
     assert len(board(tmp_path / "boards")["rows"]) == 2
+
+
+@pytest.mark.parametrize("name", ["a\x1b[31m", "a\nb", "\ud800", "x" * 201, ""])
+def test_a_name_that_cannot_be_printed_is_refused(source, name):
+    with pytest.raises(
+        UnknownNameError, match=r"is no name for a model; wanted are 1 to 200 print"
+    ):
+        evaluate(source, name=name)
+
+
+def test_overrides_that_make_no_name_ask_for_one(source):
+    with pytest.raises(
+        UnknownNameError, match="1 to 200 printable characters; give another --name"
+    ):
+        evaluate(source, model_args={"weights": "1" * 200})
+
+
+def test_a_name_may_look_like_a_formula(source, tmp_path):
+    evaluate(source, name=r"$\frac{$", output=tmp_path / "boards")
+    assert board(tmp_path / "boards")["rows"][0]["model"] == r"$\frac{$"

@@ -15,6 +15,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 
+from vlbench.leaderboard.texts import printed
 from vlbench.results import Result
 
 
@@ -24,7 +25,7 @@ class Bar:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._bars = Bars(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -65,9 +66,9 @@ class Bar:
         seconds = f" in {result.run['seconds']:.1f} s" if result.run else ""
         reason = f": {result.reason}" if result.reason else ""
         line = f"{result.model} · {result.task}: {result.status}{seconds}{reason}"
-        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(printed(line), highlight=False, markup=False, soft_wrap=True)
 
     def _show(self, what: str, total: int | None) -> None:
         if self._current is not None:
             self._bars.remove_task(self._current)
-        self._current = self._bars.add_task(f"{self._cell}: {what}", total=total)
+        self._current = self._bars.add_task(printed(f"{self._cell}: {what}"), total=total)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from rich.console import Console
 
 from vlbench.leaderboard.tables import plain_table, score_table
+from vlbench.leaderboard.texts import printed
 from vlbench.planning.plan import Plan
 from vlbench.running.report import Report
 
@@ -28,6 +29,8 @@ def print_report(console: Console, planned: Plan, report: Report) -> None:
         found = [result for result in ok if result.task == task]
         if found:
             console.print(score_table(task, primaries[task], found))
+    if ok and planned.options.limit is not None:
+        console.print(f"no board was written because of --limit {planned.options.limit}")
     _print_absent(console, report.absent)
 
 
@@ -37,4 +40,4 @@ def _print_absent(console: Console, reasons: Mapping[str, str]) -> None:
         tasks.setdefault(reason, []).append(task)
     for reason, names in tasks.items():
         line = f"unavailable: {', '.join(names)}: {reason}"
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(printed(line), markup=False, highlight=False, soft_wrap=True)

@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from vlbench.files import write_whole
+from vlbench.leaderboard.texts import drawn
 
 # Colours that colour-blind readers can tell apart (Okabe and Ito 2008); marks tell further models
 # of the same colour apart.
@@ -68,11 +69,11 @@ def chart(title: str, panels: Sequence[Panel]) -> Figure:
     height = max(PANEL[1], 0.8 + 0.25 * len(names)) if not lines else PANEL[1]
     figure = Figure(figsize=(PANEL[0] * columns + 2.0 * lines, height * rows + 0.4))
     figure.set_layout_engine("constrained")
-    figure.suptitle(title, fontsize=11)
+    figure.suptitle(drawn(title), fontsize=11)
     grid = figure.subplots(rows, columns, squeeze=False).flatten()
     for axes, panel in zip(grid, panels, strict=False):
         (_draw_lines if panel.x else _draw_dots)(axes, panel, names)
-        axes.set_title(panel.title, fontsize=9)
+        axes.set_title(drawn(panel.title), fontsize=9)
         axes.tick_params(labelsize=8)
         axes.spines[["top", "right"]].set_visible(False)
     for axes in grid[len(panels) :]:
@@ -131,7 +132,13 @@ def _draw_lines(axes: Axes, panel: Panel, names: Sequence[str]) -> None:
         if points:
             xs, ys = [p.x for p in points], [p.y for p in points]
             axes.errorbar(
-                xs, ys, yerr=_bars(points), label=name, lw=1.2, capsize=2, **look(name, names)
+                xs,
+                ys,
+                yerr=_bars(points),
+                label=drawn(name),
+                lw=1.2,
+                capsize=2,
+                **look(name, names),
             )
     if panel.chance:
         axes.plot(*zip(*sorted(panel.chance), strict=True), "--", c="grey", lw=1, label="chance")
@@ -141,8 +148,8 @@ def _draw_lines(axes: Axes, panel: Panel, names: Sequence[str]) -> None:
         axes.set_xscale("symlog", linthresh=positive[0])
     if len(numbers) <= FEW_TICKS:
         axes.set_xticks(numbers, [f"{x:.2g}" for x in numbers])
-    axes.set_xlabel(panel.x, fontsize=8)
-    axes.set_ylabel(panel.y, fontsize=8)
+    axes.set_xlabel(drawn(panel.x), fontsize=8)
+    axes.set_ylabel(drawn(panel.y), fontsize=8)
 
 
 def _draw_dots(axes: Axes, panel: Panel, names: Sequence[str]) -> None:
@@ -156,9 +163,9 @@ def _draw_dots(axes: Axes, panel: Panel, names: Sequence[str]) -> None:
         axes.axvline(panel.chance[0][1], ls="--", c="grey", lw=1)
         place = axes.get_xaxis_transform()
         axes.text(panel.chance[0][1], 0.01, " chance", transform=place, fontsize=7, c="grey")
-    axes.set_yticks(range(len(ranked)), ranked)
+    axes.set_yticks(range(len(ranked)), [drawn(name) for name in ranked])
     axes.set_ylim(-0.6, len(ranked) - 0.4)
-    axes.set_xlabel(panel.y, fontsize=8)
+    axes.set_xlabel(drawn(panel.y), fontsize=8)
 
 
 def _bars(points: Sequence[Point]) -> list[list[float]]:

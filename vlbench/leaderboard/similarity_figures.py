@@ -19,6 +19,7 @@ from sklearn.manifold import TSNE
 
 from vlbench.leaderboard.charts import COLOURS, blank, erase, save, styled
 from vlbench.leaderboard.members import Member
+from vlbench.leaderboard.texts import drawn
 from vlbench.metrics.rdm_correlation import correlations
 
 Floats = NDArray[np.float64]
@@ -36,19 +37,19 @@ def draw_similarities(folder: Path, group: str, members: Sequence[Member]) -> li
         for figure in FIGURES:
             erase(folder / f"{group}_{figure}")
         return []
-    names = [member.name for member in members]
+    names = [drawn(member.name) for member in members]
     values = correlations(np.stack([member.matrix for member in members]))
     distances = np.clip(1 - values, 0, None)
     np.fill_diagonal(distances, 0)
     tree = linkage(squareform(distances, checks=False), "average")
     order = dendrogram(tree, no_plot=True)["leaves"]
     with styled():
-        drawn = (
+        figures = (
             correlation_figure(values[np.ix_(order, order)], [names[i] for i in order]),
             dendrogram_figure(tree, names),
             map_figure(distances, names),
         )
-        files = [save(f, folder / f"{group}_{n}") for f, n in zip(drawn, FIGURES, strict=True)]
+        files = [save(f, folder / f"{group}_{n}") for f, n in zip(figures, FIGURES, strict=True)]
     return [file for pair in files for file in pair]
 
 

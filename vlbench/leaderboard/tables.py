@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vlbench.boards import Board
+from vlbench.leaderboard.texts import printed
 from vlbench.results import Result, Score, matching
 
 Primary = Mapping[str, Any]
@@ -39,7 +40,7 @@ def score_table(title: str, primary: Primary, results: Sequence[Result]) -> Tabl
     columns = ["model", _name(primary), "95 % interval", "chance", "highest floor", "n"]
     table = _table(title, columns)
     for name in variants:
-        table.add_column(spaced(name), justify="right", overflow="fold")
+        table.add_column(Text(printed(spaced(name))), justify="right", overflow="fold")
     found = [(result, matching(result.scores, primary)) for result in results]
     scored = [(result, scores[0]) for result, scores in found if scores]
     for result, score in sorted(scored, key=lambda pair: _rank(pair[1])):
@@ -94,18 +95,24 @@ def spaced(name: str) -> str:
 
 def _table(title: str, columns: Sequence[str], *, numbers: bool = True) -> Table:
     table = Table(
-        title=title or None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+        title=Text(printed(title), "table.title") if title else None,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
     )
     for i, column in enumerate(columns):
         table.add_column(
-            column, justify="right" if numbers and i else "left", overflow="fold", no_wrap=not i
+            Text(printed(column)),
+            justify="right" if numbers and i else "left",
+            overflow="fold",
+            no_wrap=not i,
         )
     return table
 
 
 def _add_row(table: Table, cells: Sequence[str]) -> None:
     """Add texts as they are: the brackets in a model's name are no markup of rich."""
-    table.add_row(*(Text(cell) for cell in cells))
+    table.add_row(*(Text(printed(cell)) for cell in cells))
 
 
 def _name(primary: Primary) -> str:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.errors import DataError, SpecError, UnknownNameError, VlbenchError, unknown
+from vlbench.files import WANTED_NAME, is_model_name
 from vlbench.planning.datasets import DataSets
 from vlbench.planning.jobs import Job, judge
 from vlbench.planning.models import Model, resolve_model
@@ -90,6 +91,9 @@ def _refuse_names(models: Sequence[Model], tasks: Sequence[Task], options: Optio
     if options.name and len(models) != 1:
         raise UnknownNameError(f"--name is for one model, not {len(models)}")
     names = [model.name for model in models]
+    for name in names:
+        if not is_model_name(name):
+            raise UnknownNameError(f"{name!r} {WANTED_NAME}; give another --name")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UnknownNameError(

@@ -1,0 +1,17 @@
+import pytest
+
+from vlbench.leaderboard.charts import Panel, Point, chart, save, styled
+from vlbench.leaderboard.texts import printed
+
+
+def test_control_characters_are_spelled_out_for_a_terminal():
+    assert printed("a\x1b[31mb\x07\ud800\u202e") == r"a\x1b[31mb\x07\ud800\u202e"
+    assert printed("naïve 猫 [x]\nsecond line") == "naïve 猫 [x]\nsecond line"
+
+
+@pytest.mark.parametrize("name", [r"$\frac{$", "$x$", r"\$", "$", "a\x01b"])
+def test_a_name_is_drawn_as_it_is(tmp_path, name):
+    panels = [Panel(title=name, x=x, y=name, models={name: [Point(1, 1, None)]}) for x in ("", "k")]
+    with styled():
+        file, _ = save(chart(name, panels), tmp_path / "figure")
+    assert printed(name) in file.read_text().replace("&lt;", "<")

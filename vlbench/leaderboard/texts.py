@@ -1,0 +1,13 @@
+"""Texts of boards, which anybody may have written, for a terminal and for figures."""
+
+from __future__ import annotations
+
+
+def printed(text: str) -> str:
+    """Return a text for a terminal: control characters are spelled out, but for line breaks."""
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
+def drawn(text: str) -> str:
+    """Return a text for a figure, as it is: a dollar starts no formula."""
+    return printed(text).replace("$", r"\$")
