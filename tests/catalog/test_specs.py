@@ -15,7 +15,7 @@ data: {loader: "a:b", root: x}
 model: {resize: 8}
 params: {shots: [1]}
 primary: {metric: accuracy, at: {shots: 1}}
-reference: [{model: m, metric: accuracy, value: 0.5}]
+reference: [{model: m, metric: accuracy, value: 0.5, where: "Table 1"}]
 x-note: {any: thing}
 """
 
@@ -220,3 +220,35 @@ def test_all_problems_of_a_models_file_stand_in_one_message(models):
     assert second.endswith("models.yaml:2: 'b' needs an adapter")
     assert third.endswith("models.yaml:5: unknown 'parms'; did you mean 'params'?")
     assert fourth.endswith("models.yaml:6: 'training_images' must be int or float, not True")
+
+
+def test_a_model_whose_name_cannot_be_printed_is_told_with_its_line(models):
+    with pytest.raises(SpecError, match=r"models\.yaml:1: 'a\\x1b' is no name for a model; wanted"):
+        models('"a\\e": {adapter: "x:Y"}\n')
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("version: 2", "version: -3", r"yaml:1: 'version' must be 1 or more, not -3"),
+        ("version: 2", "version: 0", r"yaml:1: 'version' must be 1 or more, not 0"),
+        ("version: 2", "version: " + "9" * 5000, r"yaml:1: no number: 9{20}\.\.\. is too large"),
+        ("[one, two]", "[one, all]", r"yaml:5: 'all' selects every task; it is no tag"),
+        ("reference: [", "reference: [5, ", r"yaml:10: a reference is {model: "),
+        ("value: 0.5", "value: high", r"yaml:10: a reference is {model: "),
+        ("value: 0.5, ", "", r"yaml:10: a reference is {model: "),
+        ("value: 0.5", "value: 0.5, at: 3", r"yaml:10: a reference is {model: "),
+        ("value: 0.5", "value: 0.5, page: 3", r"yaml:10: a reference is {model: "),
+    ],
+)
+def test_what_no_task_may_say_is_told_with_its_line(task, old, new, message):
+    assert old in TASK
+    with pytest.raises(SpecError, match=message):
+        task(TASK.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("name", ["all", ".hidden", "a\\b", "a\x1bb"])
+def test_a_task_has_a_name_that_a_board_can_have(tmp_path, name):
+    file = write(tmp_path / f"{name}.yaml", TASK)
+    with pytest.raises(SpecError, match="is no name for a task; rename the file"):
+        load_task(file, tmp_path)

@@ -111,8 +111,32 @@ def test_a_file_that_is_no_yaml_is_told(source):
     assert "not YAML" in told(source, "a: [\n")
 
 
-def test_a_folder_without_yaml_files_finds_nothing(tmp_path):
-    assert validate([tmp_path]) == {}
+def test_a_folder_without_yaml_files_is_told(tmp_path):
+    with pytest.raises(UnknownNameError, match=r"has no file that ends in \.yaml"):
+        validate([tmp_path])
+
+
+def test_a_folder_that_cannot_be_read_is_told(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("os.scandir", refuse)
+    with pytest.raises(UnknownNameError, match=r"cannot be read: Permission denied"):
+        validate([tmp_path])
+
+
+def test_a_file_that_ends_in_yml_is_told(source):
+    file = write(source / "tasks" / "other.yml", TASK)
+    assert validate([source])[file] == f"{file}: is read by nothing; rename it other.yaml"
+
+
+def test_a_reference_to_a_model_that_nobody_lists_is_told_with_its_line(source):
+    published = "reference:\n- {model: mean-colour, metric: m, value: 1, where: here}\n"
+    published += "- {model: gone, metric: m, value: 1, where: here}\n"
+    published += "- {model: mean-color, metric: m, value: 1, where: here}\n"
+    problem = told(source, TASK + published)
+    (line,) = problem.splitlines()
+    assert "few_shot_colours.yaml:11: no model is named 'mean-color'; did you mean mean-c" in line
 
 
 def test_a_companion_that_no_source_has_is_told(source):

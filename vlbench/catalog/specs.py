@@ -11,6 +11,7 @@ from typing import Any
 from vlbench.catalog.sources import capability_files, shipped_source
 from vlbench.catalog.strict_yaml import Document, load_yaml
 from vlbench.errors import SpecError, unknown
+from vlbench.files import WANTED_NAME, is_file_name, is_model_name
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,9 @@ class ModelSpec:
         return [self.file.parent, shipped_source() / "model_adapters"]
 
 
+# The word that selects every task.
+EVERY = "all"
+
 TASK_KEYS: dict[str, tuple[type, ...]] = {
     "version": (int,),
     "probe": (str,),
@@ -105,10 +109,44 @@ def load_task(file: Path, source: Path) -> list[TaskSpec]:
     document = load_yaml(file)
     values, problems = _checked(document, document.values, TASK_KEYS, ())
     problems += _group_problems(document) if "group" in values else _probe_problems(document)
-    problems += _text_problems(document, "tags", "a tag")
+    problems += _text_problems(document, "tags", "a tag") + _name_problems(document)
+    problems += _reference_problems(document)
     if problems:
         raise SpecError("\n".join(problems))
     return [TaskSpec(file.stem, source, document, **values)]
+
+
+def _name_problems(document: Document) -> list[str]:
+    """Return what is wrong with the name of a task, its version, and its tags."""
+    name, version, tags = document.file.stem, *map(document.values.get, ("version", "tags"))
+    problems = []
+    if not is_file_name(name) or name == EVERY:
+        problems.append(f"{document.file}: {name!r} is no name for a task; rename the file")
+    if type(version) is int and version < 1:
+        problems.append(f"{document.where('version')}: 'version' must be 1 or more, not {version}")
+    if isinstance(tags, list) and EVERY in tags:
+        problems.append(f"{document.where('tags')}: '{EVERY}' selects every task; it is no tag")
+    return problems
+
+
+def _reference_problems(document: Document) -> list[str]:
+    """Return each published number without its model, metric, value or source."""
+    given = document.values.get("reference")
+    return [
+        f"{document.where('reference', str(i))}: a reference is "
+        "{model: ..., metric: ..., value: a number, where: ...} and perhaps at: {...}"
+        for i, one in enumerate(given if isinstance(given, list) else [])
+        if not _is_reference(one)
+    ]
+
+
+def _is_reference(one: Any) -> bool:
+    if not isinstance(one, dict):
+        return False
+    texts = [one.get(key) for key in ("model", "metric", "where")]
+    known = set(one) <= {"model", "metric", "at", "value", "where"}
+    number = type(one.get("value")) in {int, float}
+    return known and number and all(isinstance(t, str) for t in texts) and _is_at(one.get("at", {}))
 
 
 def _group_problems(document: Document) -> list[str]:
@@ -142,9 +180,12 @@ def _probe_problems(document: Document) -> list[str]:
 
 def _is_primary(primary: Mapping[str, Any]) -> bool:
     named = isinstance(primary.get("metric"), str) and set(primary) <= {"metric", "at"}
-    at = primary.get("at", {})
+    return named and _is_at(primary.get("at", {}))
+
+
+def _is_at(at: Any) -> bool:
     pairs = at.items() if isinstance(at, dict) else [(None, at)]
-    return named and all(isinstance(k, str) and isinstance(v, str | int | float) for k, v in pairs)
+    return all(isinstance(k, str) and isinstance(v, str | int | float) for k, v in pairs)
 
 
 def load_models(file: Path, source: Path) -> list[ModelSpec]:
@@ -159,6 +200,8 @@ def load_models(file: Path, source: Path) -> list[ModelSpec]:
             problems.append(f"{document.where(str(name))}: '{name}' needs an adapter")
             continue
         values, wrong = _checked(document, entry, MODEL_KEYS, (str(name),))
+        if not is_model_name(str(name)):
+            problems.append(f"{document.where(str(name))}: {name!r} {WANTED_NAME}")
         problems += wrong + _without_problems(document, source, str(name), entry.get("without"))
         if not wrong:
             found.append(ModelSpec(str(name), source, document, **values))

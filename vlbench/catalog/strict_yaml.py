@@ -35,12 +35,17 @@ _resolve("int", r"^[-+]?[0-9]+$", "-+0123456789")
 _resolve("float", r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$", "-+.0123456789")
 
 
+LARGEST = 2**64 - 1
+
 # How deep lists and mappings may lie in each other.
 DEEPEST = 100
 
 
 class Document(NamedTuple):
-    """A file's values, and the line of each key under its path, such as `("params", "shots")`."""
+    """A file's values, and the line of each key under its path, such as `("params", "shots")`.
+
+    The parts of a list are keys too: `("reference", "0", "model")`.
+    """
 
     file: Path
     values: dict[str, Any]
@@ -99,7 +104,9 @@ def _construct(
     if isinstance(node, yaml.MappingNode):
         return _mapping(file, node, path, lines)
     if isinstance(node, yaml.SequenceNode):
-        return [_construct(file, item, path, lines) for item in node.value]
+        places = [(*path, str(i)) for i in range(len(node.value))]
+        lines |= {p: n.start_mark.line + 1 for p, n in zip(places, node.value, strict=True)}
+        return [_construct(file, n, p, lines) for p, n in zip(places, node.value, strict=True)]
     return _scalar(file, node) if node else None
 
 
@@ -133,10 +140,17 @@ def _value(tag: str, text: str) -> Any:
         case "null":
             return None
         case "int":
-            return int(text)
+            return _whole(text)
         case "float":
             number = float(text)
             if not math.isfinite(number):
                 raise ValueError(f"{text} is too large")
             return number
     return text
+
+
+def _whole(text: str) -> int:
+    """Return a whole number of up to 64 bits. Raises ValueError for a larger one."""
+    if len(text.lstrip("+-0")) > len(str(LARGEST)) or abs(int(text)) > LARGEST:
+        raise ValueError(f"{text:.20}... is too large")
+    return int(text)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from vlbench.catalog.catalog import Catalog, group_problems, read_catalog
 from vlbench.catalog.sources import shipped_source
-from vlbench.catalog.specs import load_models, load_task
-from vlbench.errors import SpecError, UnknownNameError
+from vlbench.catalog.specs import TaskSpec, load_models, load_task
+from vlbench.errors import SpecError, UnknownNameError, unknown
 from vlbench.planning.models import resolve_model
 from vlbench.planning.options import Options
 from vlbench.planning.tasks import resolve_task
@@ -28,12 +29,31 @@ def validate(
     for path in paths:
         if not path.exists():
             raise UnknownNameError(f"no file or folder {path}")
-        files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
-        found |= {file: _problem(file.resolve(), options) for file in files}
+        found |= {file: _problem(file.resolve(), options) for file in _files(path)}
     return found
 
 
+def _files(path: Path) -> list[Path]:
+    """Return a YAML file, or those below a folder. Raises UnknownNameError where there are none."""
+    if path.is_file():
+        return [path]
+    names = [
+        Path(folder, name) for folder, _, names in os.walk(path, onerror=_refuse) for name in names
+    ]
+    files = sorted(name for name in names if name.suffix == ".yaml")
+    other = sorted(name for name in names if name.suffix == ".yml")
+    if not files and not other:
+        raise UnknownNameError(f"{path}: has no file that ends in .yaml")
+    return [*files, *other]
+
+
+def _refuse(error: OSError) -> None:
+    raise UnknownNameError(f"{error.filename}: cannot be read: {error.strerror}") from error
+
+
 def _problem(file: Path, options: Options) -> str:
+    if file.suffix == ".yml":
+        return f"{file}: is read by nothing; rename it {file.stem}.yaml"
     source = _source(file)
     problems: list[str] = []
     try:
@@ -66,11 +86,21 @@ def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> N
         if namesake and namesake.file != file:
             raise SpecError(f"task '{task.name}' is in {namesake.file} and {file}")
         catalog = Catalog({**known.tasks, task.name: task}, known.models)
-        problems = group_problems(task, catalog.tasks)
+        problems = group_problems(task, catalog.tasks) + _reference_problems(task, catalog)
         if problems:
             raise SpecError("\n".join(problems))
         if not task.group:
             resolve_task(catalog, task.name, named=True, options=options)
+
+
+def _reference_problems(task: TaskSpec, catalog: Catalog) -> list[str]:
+    """Return each published number of a model that no models.yaml lists, unavailable ones too."""
+    return [
+        f"{task.document.where('reference', str(i), 'model')}: "
+        f"{unknown('model', one['model'], catalog.models)}"
+        for i, one in enumerate(task.reference)
+        if one["model"] not in catalog.models
+    ]
 
 
 def _source(file: Path) -> Path:

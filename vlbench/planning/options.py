@@ -26,7 +26,10 @@ def model_args(text: str) -> dict[str, Any]:
     for key, equals, _ in pairs:
         if not equals:
             raise UnknownNameError(f"--model-args wants k=v,...; '{key}' has no '='")
-    return {key.strip(): scalar(value) for key, _, value in pairs}
+    try:
+        return {key.strip(): scalar(value) for key, _, value in pairs}
+    except ValueError as error:
+        raise UnknownNameError(f"--model-args: {error}") from error
 
 
 @dataclass(frozen=True, kw_only=True)
