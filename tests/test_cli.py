@@ -265,3 +265,71 @@ def test_what_takes_long_before_a_run_says_so_on_stderr(capsys, monkeypatch):
     assert main(["ls", "tasks"]) == 0
     assert "vlbench: drawing, 3 s left" in capsys.readouterr().err
     assert logging.getLogger("vlbench").handlers == []
+
+
+LONG, DIGITS = "x" * 300, "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["validate", LONG], 1),
+        (["ls", "tasks", "--include-path", LONG], 1),
+        (["leaderboard", "show", "--output", LONG], 1),
+        (["--model", "raw-pixels", "--tasks", "few_shot_digits", "--output", LONG], 1),
+        (["--model", f"{LONG}.py:Model", "--tasks", "few_shot_digits"], 1),
+        (["--model", "tiny-clip", "--tasks", "few_shot_digits", "--model-args", f"x={DIGITS}"], 2),
+    ],
+)
+@pytest.mark.usefixtures("source")
+def test_long_paths_and_numbers_end_with_a_message(capsys, words, code):
+    assert main(words) == code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("vlbench: ")
+
+
+@pytest.mark.parametrize("limit", [DIGITS, "²"])
+def test_a_limit_of_odd_digits_exits_with_2(source, capsys, limit):
+    with pytest.raises(SystemExit, match="2"):
+        run(source, "--limit", limit)
+    assert f"must be a whole number from 1, not '{limit:.20}'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("size", "code"), [("abc", 2), ("-1", 2)])
+def test_processes_that_nobody_launched_exit_with_2(source, capsys, monkeypatch, size, code):
+    monkeypatch.setenv("WORLD_SIZE", size)
+    assert run(source, "--device", "cpu") == code
+    assert capsys.readouterr().err.startswith("vlbench: WORLD_SIZE ")
+
+
+def test_a_user_without_a_home_is_told_what_to_pass(source, capsys, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr("pathlib.Path.home", lambda: "".join(raises()))
+    assert run(source) == 2
+    assert "no home for the cache; pass --cache-dir DIR or --no-cache" in capsys.readouterr().err
+    assert run(source, "--no-cache") == 0
+
+
+def raises():
+    raise RuntimeError("Could not determine home directory.")
+    yield ""
+
+
+@pytest.mark.parametrize("file", ["few_shot_colours.json", "archive/few_shot_colours.v0.json"])
+def test_a_malformed_board_ends_a_run_before_anything_is_computed(source, tmp_path, capsys, file):
+    write(tmp_path / "leaderboards" / file, '{"schema": 1, "task": 5}')
+    assert run(source, model="will-not-load") == 2
+    assert f"{file}: version: is absent" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["leaderboard", "show"], ["leaderboard", "build"]])
+@pytest.mark.parametrize("file", ["zz.json", "summaries/zz.json"])
+def test_a_malformed_board_or_summary_ends_before_anything_is_shown(
+    source, tmp_path, capsys, words, file
+):
+    run(source)
+    capsys.readouterr()
+    write(tmp_path / "leaderboards" / file, '{"schema": 1, "task": "zz", "version": 1}')
+    assert main(words) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, f"{file}: primary: is absent" in printed.err) == ("", True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from vlbench.errors import OutputError, SpecError
-from vlbench.files import read_as, safe_name, spelled, write_whole
+from vlbench.files import is_model_name, read_as, safe_name, spelled, take_lock, write_whole
 
 
 @dataclass(frozen=True)
@@ -135,3 +135,31 @@ def test_json_that_does_not_fit_is_refused_by_key(given, why):
     with pytest.raises(SpecError) as caught:
         read_as(Trial, given, ("trial",))
     assert str(caught.value) == why
+
+
+def test_a_lock_is_held_by_one_and_free_again_when_released(tmp_path):
+    lock = take_lock(tmp_path / "lock")
+    assert take_lock(tmp_path / "lock", seconds=0) is None
+    lock.release()
+    assert take_lock(tmp_path / "lock", seconds=0) is not None
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK])
+def test_a_file_system_without_locks_gets_a_file_with_a_lifetime(tmp_path, monkeypatch, number):
+    def without_locks(*_):
+        raise OSError(number, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", without_locks)
+    lock = take_lock(tmp_path / "lock")
+    assert (tmp_path / "lock.lease").exists()
+    assert take_lock(tmp_path / "lock", seconds=0) is None
+    lock.release()
+    assert take_lock(tmp_path / "lock", seconds=0) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [("a b", True), ("$x$", True), ("", False), ("a\n", False), ("x" * 201, False)],
+)
+def test_a_model_is_named_by_printable_characters(name, fits):
+    assert is_model_name(name) == fits

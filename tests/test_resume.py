@@ -12,7 +12,7 @@ from fakes import Reader
 from sources import TASK, make_images, make_source, write
 
 import vlbench
-from vlbench.engine.engine import SHARD
+from vlbench.engine.shards import SHARD
 from vlbench.errors import OutputError
 
 # Forked, so that twenty runs need not import torch twenty times.

@@ -18,6 +18,7 @@ from vlbench.planning.options import Options
 from vlbench.planning.plan import Plan, plan
 from vlbench.results import Result
 from vlbench.running.jobs import Machine
+from vlbench.running.leftovers import sweep
 from vlbench.running.report import Report
 from vlbench.running.runs import grouped, run_model
 from vlbench.running.writer import RowWriter
@@ -83,6 +84,9 @@ def run(planned: Plan, processes: Processes, progress: Progress | None = None) -
             require_region_width(job.data, job.task, job.model)
     devices.set_up(settings.device)
     store = Store(options.cache_dir / "features")
+    if processes.is_main:
+        for folder in filter(None, (store.root, options.output)):
+            sweep(folder)
     machine = Machine(settings, store, progress or NoProgress(), processes)
     report = Report()
     for jobs in grouped(planned.jobs, by=lambda job: job.model.name):

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,12 @@ def require_writable(output: Path) -> None:
     with files.locked(output, "boards"):
         files.write_whole(output / ".writable", b"")
         (output / ".writable").unlink()
+
+
+def require_readable(output: Path, task: str) -> None:
+    """Raise SpecError for a malformed board of a task, archived ones too."""
+    for file in [board_file(output, task), *sorted(output.glob(f"archive/{escape(task)}.v*.json"))]:
+        read_board(file)
 
 
 def _board(content: Mapping[str, Any]) -> Board:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlbench.commands.parser import data_dirs, parser_of, spelled
+from vlbench.commands.streams import drain, is_of_reader, news, settle_streams
 from vlbench.errors import OutputError, UnknownNameError, VlbenchError, WeightsError
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from vlbench.planning.plan import Plan
     from vlbench.running.report import Report
 
-FAILED, USAGE = 1, 2
+FAILED, USAGE, STOPPED = 1, 2, 130
 
 # What `vlbench show` draws a sheet of.
 DRAWN = ("objects", "scenes")
@@ -32,37 +31,36 @@ DRAWN = ("objects", "scenes")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    if sys.stdout is None:
+        return _failed("standard output is closed; open it, or send it to /dev/null")
+    settle_streams()
     arguments = parser_of(COMMANDS).parse_args(spelled(sys.argv[1:] if argv is None else argv))
     try:
-        with _news():
+        with news():
             code: int = arguments.command(arguments)
-    except (OutputError, WeightsError) as error:
-        print(f"vlbench: {error}", file=sys.stderr)
-        return FAILED
-    except VlbenchError as error:
-        print(f"vlbench: {error}", file=sys.stderr)
-        return USAGE
-    except KeyboardInterrupt:
-        print(
-            "vlbench: stopped; what is done is kept, and the same command goes on", file=sys.stderr
-        )
-        return 130
+        sys.stdout.flush()
+    except (VlbenchError, OSError, KeyboardInterrupt, SystemExit) as error:
+        return _ended(error)
+    finally:
+        drain()
     return code
 
 
-@contextmanager
-def _news() -> Iterator[None]:
-    """Let what takes long before a run starts say so on stderr."""
-    logger, handler = logging.getLogger("vlbench"), logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("vlbench: %(message)s"))
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
+def _ended(error: BaseException) -> int:
+    """Say why a command ended early, and return its exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        return _failed("stopped; what is done is kept, and the same command goes on", STOPPED)
+    if is_of_reader(error):
+        return _failed("nobody reads standard output any more; what is done is kept")
+    if isinstance(error, SystemExit):
+        raise error
+    of_machine = isinstance(error, OSError | OutputError | WeightsError)
+    return _failed(error, FAILED if of_machine else USAGE)
+
+
+def _failed(why: object, code: int = FAILED) -> int:
+    print(f"vlbench: {why}", file=sys.stderr)
+    return code
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -197,8 +195,8 @@ def _leaderboard_show(arguments: argparse.Namespace) -> int:
     if absent or not there:
         raise UnknownNameError(f"no board {', '.join(absent) or 'at all'} in {arguments.output}")
     console = _console()
-    for name in arguments.tasks or there:
-        board = read_board(there[name])
+    # All are read before any is printed, so that a malformed one is not found halfway.
+    for board in [read_board(there[name]) for name in arguments.tasks or there]:
         for table in board_tables(board) if board else ():
             console.print(table)
     return 0

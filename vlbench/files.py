@@ -9,7 +9,6 @@ import os
 import re
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields, is_dataclass
@@ -18,7 +17,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin, get_type_hints
 
-from vlbench.errors import OutputError, SpecError
+from vlbench.errors import OutputError, SpecError, UnknownNameError
 
 if TYPE_CHECKING:  # importing it takes a fifth of the time of `vlbench --help`
     from filelock import BaseFileLock
@@ -56,14 +55,21 @@ DEEPEST = 50
 NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK})
 LAPSE = 60.0
 
-# What a run that was killed while it wrote leaves behind, and how old it is before it is swept.
+# How the names of files begin that are being written, and that killed runs leave behind.
 PART = ".part-"
-DAY = 86_400.0
 
 
 def default_cache() -> Path:
-    """Return where features and digests are kept unless the user says otherwise."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    """Return where features and digests are kept unless the user says otherwise.
+
+    Raises UnknownNameError for a user without a home.
+    """
+    try:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError as error:
+        raise UnknownNameError(
+            "no home for the cache; pass --cache-dir DIR or --no-cache"
+        ) from error
     return Path(home) / "vlbench"
 
 
@@ -125,14 +131,6 @@ def locked(folder: Path, what: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def sweep(folder: Path) -> None:
-    """Remove the parts of files, below a folder, that runs were killed over more than a day ago."""
-    for part in folder.rglob(f"{PART}*"):
-        with suppress(OSError):  # another run may sweep too
-            if time.time() - part.stat().st_mtime > DAY:
-                part.unlink()
 
 
 def safe_name(name: str) -> str:

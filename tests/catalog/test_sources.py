@@ -54,3 +54,12 @@ def test_vlbenchs_own_capabilities_are_found_as_text():
     assert file.name == "capabilities.py"
     assert {"ImageEncoder", "MaskedLanguageModel"} <= set(names)
     assert "DualEncoder" not in names
+
+
+def test_an_entry_point_that_raises_is_named(tmp_path, monkeypatch):
+    write(tmp_path / "zz_raises" / "__init__.py", "class Odd(Exception): ...\nraise Odd('why')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    point = importlib.metadata.EntryPoint("theirs", "zz_raises.inner", ENTRY_POINTS)
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: [point])
+    with pytest.raises(SpecError, match=r"'theirs': 'zz_raises\.inner' is not a package: Odd: why"):
+        find_sources()

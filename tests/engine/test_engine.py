@@ -9,8 +9,8 @@ from torch import Tensor
 from vlbench.capabilities import Picture, Regions
 from vlbench.data.records import Column, value_column
 from vlbench.engine import Engine
-from vlbench.engine.engine import SHARD
 from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.shards import SHARD
 from vlbench.engine.store import Store
 from vlbench.errors import DataError
 

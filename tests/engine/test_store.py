@@ -113,3 +113,25 @@ def test_what_cannot_be_read_back_is_not_saved(store, value):
 def test_a_row_of_a_batch_is_stored_without_the_batch(store):
     store.save(KEY, "0", {"values": [torch.zeros(100_000)[:2]]})
     assert only_file(store).stat().st_size < 10_000
+
+
+def test_a_claim_is_for_one_until_it_is_given_back(store):
+    give_back = store.claim(KEY, "0")
+    assert Store(store.root).claim(KEY, "0") is None
+    assert store.claim(KEY, "1") is not None
+    give_back()
+    assert list(store.root.rglob("0.claim")) == []
+    assert store.claim(KEY, "0") is not None
+
+
+def test_whoever_waits_too_long_for_a_claim_goes_on_without(store):
+    give_back = store.claim(KEY, "0")
+    with store.claimed(KEY, "0", seconds=0.1):
+        assert store.claim(KEY, "0") is None
+    give_back()
+
+
+def test_a_store_that_takes_no_claim_is_told(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OutputError, match=r"cannot write .*0\.claim"):
+        Store(tmp_path / "file").claim(KEY, "0")

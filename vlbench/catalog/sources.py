@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import importlib.util
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -26,19 +27,20 @@ def shipped_source() -> Path:
 def trusted_packages() -> set[str]:
     """Return the packages whose functions any file may name: vlbench's and those of sources."""
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)
-    return {PACKAGE.name, *(point.module.partition(".")[0] for point in points)}
+    return {PACKAGE.name, *(re.split(r"[.:\s]", point.value)[0] for point in points)}
 
 
 def find_sources(include: Sequence[Path] = ()) -> list[Path]:
     """Return every source: shipped, of entry points, and included. Raises SpecError."""
     found = [shipped_source()]
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        where, why = f"entry point '{point.name}'", ""
         try:
             spec = importlib.util.find_spec(point.module)
-        except ModuleNotFoundError:
-            spec = None
+        except Exception as error:  # noqa: BLE001 - somebody's package, imported if it has a dot
+            spec, why = None, f": {type(error).__name__}: {error}"
         if spec is None or not spec.submodule_search_locations:
-            raise SpecError(f"entry point '{point.name}': '{point.value}' is not a package")
+            raise SpecError(f"{where}: '{point.value}' is not a package{why}")
         found.append(Path(spec.submodule_search_locations[0]))
     for folder in include:
         if not any((folder / part).is_dir() for part in ("tasks", "model_adapters")):

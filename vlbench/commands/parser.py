@@ -11,6 +11,9 @@ import vlbench
 
 Command = Callable[[argparse.Namespace], int]
 
+# Of numbers on the command line.
+MOST_DIGITS = 18
+
 EXIT_CODES = """exit codes:
   0  everything that could run ran
   1  something failed, or nothing ran
@@ -142,8 +145,8 @@ def _add_run(words: Any, command: Command) -> None:
 
 
 def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1, not '{text}'")
+    if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1, not '{text:.20}'")
     return int(text)
 
 

@@ -16,13 +16,8 @@ from vlbench.engine.passes import Apply, Compute, Encode
 from vlbench.engine.processes import Processes
 from vlbench.engine.progress import NoProgress, Progress
 from vlbench.engine.settings import ComputeSettings
-from vlbench.engine.store import Store, owned
-
-# Rows that are computed and stored together: what a killed run loses at most.
-SHARD = 256
-
-# Batches of rows with their outputs, as they are computed.
-Stream = Iterator[tuple[list[int], Sequence[Any]]]
+from vlbench.engine.shards import PATIENCE, SHARD, Parts, each_shard
+from vlbench.engine.store import Store
 
 Module = TypeVar("Module", bound=torch.nn.Module)
 Item = TypeVar("Item")
@@ -124,10 +119,13 @@ class Engine:
         def load_or_build() -> Any:
             if not self.is_main:
                 return None
-            found = self._store.load(stored, "once") if self._store and stored else None
-            if found is None:
-                found = {"value": build()}
-                if self._store and stored:
+            if not self._store or not stored:
+                return {"value": build()}
+            # Runs that are started together wait for the first of them, as long as makes sense.
+            with self._store.claimed(stored, "once", seconds=PATIENCE):
+                found = self._store.load(stored, "once")
+                if found is None:
+                    found = {"value": build()}
                     self._store.save(stored, "once", found)
             return found
 
@@ -152,76 +150,20 @@ class Engine:
         for place, row in enumerate(rows):
             places.setdefault(row // shard, []).append(place)
         numbers, size = sorted(places), self._processes.size
-        wanted = {n: [rows[place] for place in places[n]] for n in numbers}
-        mine = numbers[self._processes.rank :: size]
-        missing = {n: self._missing(key, n, wanted[n]) for n in mine}
-        # One stream for the whole pass, so that loader workers start once and run ahead.
-        stream = iter(
-            compute([b for n in mine for b in batches(missing[n], self.settings.rows_per_batch)])
-        )
-        for first in range(0, len(numbers), size):
-            turn = numbers[first : first + size]
-            work = partial(self._share, key, turn, wanted, missing, stream)
-            outputs = self._processes.attempt(work)
-            for number, values in zip(turn, outputs, strict=False):
+        mine = {n: [rows[p] for p in places[n]] for n in numbers[self._processes.rank :: size]}
+        store, batch_size = self._store if key else None, self.settings.rows_per_batch
+        parts = Parts(store, key or "", shard, compute, batch_size, self._advance)
+        found = each_shard(parts, mine)
+        for _ in range(0, len(numbers), size):
+            for one in self._processes.attempt(partial(next, found, None)):
+                if one is None:
+                    continue
+                number, values = one
                 if size > 1:
                     self._progress.advance(len(places[number]))
                 yield places[number], list(values)
-
-    def _share(
-        self,
-        key: str | None,
-        turn: Sequence[int],
-        wanted: Mapping[int, list[int]],
-        missing: Mapping[int, list[int]],
-        stream: Stream,
-    ) -> Any:
-        """Return the outputs of this process's shard of a turn, or None where it has none."""
-        if self._processes.rank >= len(turn):
-            return None
-        number = turn[self._processes.rank]
-        outputs = self._shard(key, number, missing[number], stream)
-        self._advance(len(wanted[number]) - len(missing[number]))
-        return pack([outputs[row] for row in wanted[number]])
-
-    def _shard(
-        self, key: str | None, number: int, missing: list[int], stream: Stream
-    ) -> dict[int, Any]:
-        """Return the outputs of one shard by row: what is stored, and from the stream the rest."""
-        outputs = self._stored(key, number)
-        for _ in batches(missing, self.settings.rows_per_batch):
-            rows, values = next(stream)
-            outputs.update(zip(rows, values, strict=True))
-            self._advance(len(rows))
-        if missing and self._store and key:
-            ordered = sorted(outputs)
-            content = {"rows": ordered, "values": pack([outputs[row] for row in ordered])}
-            self._store.save(key, f"{number:06d}", content)
-        return outputs
-
-    def _missing(self, key: str | None, number: int, wanted: Sequence[int]) -> list[int]:
-        return sorted(set(wanted) - set(self._stored(key, number)))
-
-    def _stored(self, key: str | None, number: int) -> dict[int, Any]:
-        saved = self._store.load(key, f"{number:06d}") if self._store and key else None
-        return dict(zip(saved["rows"], saved["values"], strict=True)) if saved else {}
 
     def _advance(self, rows: int) -> None:
         """Count rows; of several processes, the main one counts for all as shards come in."""
         if self._processes.size == 1:
             self._progress.advance(rows)
-
-
-def batches(rows: Sequence[int], size: int) -> list[list[int]]:
-    """Cut rows into batches at multiples of `size` within a shard."""
-    groups: dict[int, list[int]] = {}
-    for row in rows:
-        groups.setdefault(row % SHARD // size, []).append(row)
-    return list(groups.values())
-
-
-def pack(values: list[Any]) -> Any:
-    """Return tensors of one shape as one tensor, anything else as a list of its own tensors."""
-    if all(isinstance(v, Tensor) and v.shape == values[0].shape for v in values):
-        return torch.stack(values)
-    return [owned(value) for value in values]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -18,10 +19,17 @@ from vlbench.errors import VlbenchError
 DECODED = frozenset({"image", "picture"})
 
 
+class Batches(Protocol):
+    """Batches of row numbers, at most `len` of them: some turn out to be done when it is time."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[list[int]]: ...
+
+
 class Compute(Protocol):
     """Turns batches of row numbers into outputs, one per row."""
 
-    def __call__(self, batches: list[list[int]]) -> Iterator[tuple[list[int], Sequence[Any]]]:
+    def __call__(self, batches: Batches) -> Iterator[tuple[list[int], Sequence[Any]]]:
         """Yield each batch's rows with their outputs."""
         ...
 
@@ -40,7 +48,7 @@ class Encode:
         self._rows = _Preprocessed(column, prepare)
 
     @torch.no_grad()
-    def __call__(self, batches: list[list[int]]) -> Iterator[tuple[list[int], Sequence[Any]]]:
+    def __call__(self, batches: Batches) -> Iterator[tuple[list[int], Sequence[Any]]]:
         """Yield each batch's rows with their outputs, float32 on the CPU, checked."""
         on_gpu = self._settings.device.type == "cuda"
         for rows, values in _loaded(self._rows, batches, self._settings.workers, pinned=on_gpu):
@@ -100,7 +108,7 @@ class Apply:
         self._settings = settings
 
     @torch.no_grad()
-    def __call__(self, batches: list[list[int]]) -> Iterator[tuple[list[int], Sequence[Any]]]:
+    def __call__(self, batches: Batches) -> Iterator[tuple[list[int], Sequence[Any]]]:
         """Yield each batch's rows with what the function returned for them."""
         workers = self._settings.workers if self._rows.columns else 0
         for rows, packed in _loaded(self._rows, batches, workers):
@@ -116,21 +124,28 @@ class Apply:
 
 
 def _loaded(
-    rows: Dataset[Any], batches: list[list[int]], workers: int, *, pinned: bool = False
+    rows: Dataset[Any], batches: Batches, workers: int, *, pinned: bool = False
 ) -> Iterator[tuple[list[int], Any]]:
     """Yield each batch's rows with their loaded values; `workers` processes load them."""
+    asked: deque[list[int]] = deque()
+
+    def remembered() -> Iterator[list[int]]:
+        for batch in batches:
+            asked.append(batch)
+            yield batch
+
     loader = DataLoader(
         rows,
         batch_size=None,
-        sampler=batches,
+        sampler=remembered(),
         num_workers=min(workers, len(batches)),
         pin_memory=pinned,
         generator=torch.Generator(),  # its own: torch's global one must stay as it is
     )
-    for batch, values in zip(batches, loader, strict=True):
+    for values in loader:
         if isinstance(values, Exception):
             raise values
-        yield batch, values
+        yield asked.popleft(), values
 
 
 class _Preprocessed(Dataset[Any]):

@@ -13,10 +13,14 @@ from typing import Any, NamedTuple
 
 import torch
 
-from vlbench.errors import CannotDo, DataAbsent, TooFewRows, VlbenchError
+from vlbench.errors import CannotDo, DataAbsent, TooFewRows, UnknownNameError, VlbenchError
 
 # A process may wait this long for what the main process builds once.
 PATIENCE = timedelta(days=7)
+
+
+# Of the numbers that a launcher sets.
+MOST_DIGITS = 9
 
 
 class Ended(NamedTuple):
@@ -40,11 +44,16 @@ class Processes:
     def __init__(self, *, cpu: bool) -> None:
         self.rank, self.size = 0, 1
         self._state: Any = None
-        wanted = int(os.environ.get("WORLD_SIZE", "1"))
+        wanted = _number("WORLD_SIZE", 1)
         if wanted > 1:
             from accelerate import PartialState  # noqa: PLC0415 - one process needs none of it
 
-            self._state = PartialState(cpu=cpu, timeout=PATIENCE)
+            try:
+                self._state = PartialState(cpu=cpu, timeout=PATIENCE)
+            except (ValueError, RuntimeError) as error:
+                raise UnknownNameError(
+                    f"WORLD_SIZE is {wanted}, but no launcher started the processes: {error}"
+                ) from error
             self.rank, self.size = self._state.process_index, self._state.num_processes
             if self.size != wanted:
                 raise RuntimeError(
@@ -120,5 +129,13 @@ def local_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     device = torch.device(name)
     if device.type == "cuda" and device.index is None:
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        device = torch.device("cuda", _number("LOCAL_RANK", 0))
     return device
+
+
+def _number(variable: str, default: int) -> int:
+    """Return the whole number in a variable of the environment. Raises UnknownNameError."""
+    text = os.environ.get(variable, str(default))
+    if not text.isdecimal() or len(text) > MOST_DIGITS:
+        raise UnknownNameError(f"{variable} must be a whole number, not '{text:.20}'")
+    return int(text)

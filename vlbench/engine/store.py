@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vlbench.files import write_whole
+from vlbench.errors import OutputError
+from vlbench.files import take_lock, write_whole
+
+if TYPE_CHECKING:  # imported by the first claim
+    from filelock import BaseFileLock
 
 CHECKSUM_BYTES = 32
 
@@ -47,9 +53,38 @@ class Store:
         body = buffer.getvalue()
         write_whole(self._file(key, part), hashlib.sha256(body).digest() + body)
 
+    def claim(self, key: str, part: str, *, seconds: float = 0) -> Callable[[], None] | None:
+        """Return what gives back the claim to compute a value, or None where another run has it.
+
+        A run that ends, however it ends, has no claims any more. None is also returned where others
+        have the claim for so many seconds. Raises OutputError where the disk does not take it.
+        """
+        file = self._file(key, part).with_suffix(".claim")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            lock = take_lock(file, seconds=seconds)
+        except OSError as error:
+            raise OutputError(f"cannot write {file}: {error.strerror}") from error
+        return partial(_give_back, file, lock) if lock else None
+
+    @contextmanager
+    def claimed(self, key: str, part: str, *, seconds: float) -> Iterator[None]:
+        """Hold the claim to compute a value; where others have it for so long, go on without."""
+        give_back = self.claim(key, part, seconds=seconds)
+        try:
+            yield
+        finally:
+            if give_back:
+                give_back()
+
     def _file(self, key: str, part: str) -> Path:
         name = key.removeprefix("sha256:")
         return self.root / name[:2] / name / f"{part}.pt"
+
+
+def _give_back(file: Path, lock: BaseFileLock) -> None:
+    file.unlink(missing_ok=True)
+    lock.release()
 
 
 def owned(value: Any) -> Any:

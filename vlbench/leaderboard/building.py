@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from vlbench.boards import read_board
 from vlbench.catalog.catalog import Catalog
 from vlbench.leaderboard.figures import draw_figures
 from vlbench.leaderboard.head_figures import draw_heads
@@ -12,7 +13,12 @@ from vlbench.leaderboard.summaries import build_summaries
 
 
 def build(output: Path, catalog: Catalog) -> list[Path]:
-    """Write the summaries and figures of a folder of boards, and return the files."""
+    """Write the summaries and figures of a folder of boards, and return the files.
+
+    Raises SpecError for a malformed board or summary before anything is computed or written.
+    """
+    for file in sorted([*output.glob("*.json"), *output.glob("summaries/*.json")]):
+        read_board(file)
     groups = {name: task.group for name, task in catalog.tasks.items() if task.group}
     seen = {name: model.training_images or 0 for name, model in catalog.models.items()}
     written = build_summaries(output, groups)

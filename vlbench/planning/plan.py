@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from vlbench.boards import require_readable
 from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.errors import DataError, SpecError, UnknownNameError, VlbenchError, unknown
 from vlbench.files import WANTED_NAME, is_model_name
@@ -29,8 +30,8 @@ class Plan:
 def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
     """Return what would run. Models are names, FILE:Class, or adapter objects.
 
-    Raises SpecError and UnknownNameError with all problems in one message, and DataError where
-    data of a task that the user named are absent.
+    Raises SpecError and UnknownNameError with all problems in one message, SpecError for a board
+    that is malformed, and DataError where data of a task that the user named are absent.
     """
     catalog = load_catalog(options.include_path)
     problems = _Problems()
@@ -45,6 +46,9 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
     ]
     problems.require_none()
     _refuse_names(resolved_models, resolved_tasks, options)
+    if options.output:
+        for task in resolved_tasks:
+            require_readable(options.output, task.spec.name)
     datasets = DataSets(options.limit)
     jobs = [judge(model, task, datasets, options) for (model,), task in pairs]
     absent = [job for job in jobs if job.status == "unavailable" and job.task.named]

@@ -1,0 +1,65 @@
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+from sources import make_source
+
+from vlbench.commands.streams import drain, is_of_reader, settle_streams
+
+
+def run(*words, redirect="", **environment):
+    """Run vlbench in a shell with its streams redirected."""
+    command = f"{sys.executable} -m vlbench {' '.join(words)} {redirect}"
+    return subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False,
+        env=os.environ | environment,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("redirect", "why"),
+    [
+        (">&-", "standard output is closed; open it, or send it to /dev/null"),
+        ("> /dev/full", "No space left on device"),
+    ],
+)
+def test_a_standard_output_that_takes_nothing_is_told(redirect, why):
+    done = run("ls", "tasks", redirect=redirect)
+    assert (done.returncode, done.stderr.count("\n"), why in done.stderr) == (1, 1, True)
+
+
+@pytest.mark.parametrize("words", [["ls", "tasks"], ["ls", "tasks", "--json"]])
+def test_a_reader_that_leaves_is_no_traceback(words):
+    done = run(*words, redirect="| true; exit ${PIPESTATUS[0]}")
+    assert done.returncode in {0, 1}
+    assert set(done.stderr.splitlines()) <= {
+        "vlbench: nobody reads standard output any more; what is done is kept"
+    }
+
+
+def test_ascii_only_output_spells_out_the_rest(tmp_path):
+    source = make_source(tmp_path / "ours")
+    words = ["--model", "mean-colour", "--tasks", "few_shot_colours", "--include-path", str(source)]
+    where = ["--output", str(tmp_path / "boards"), "--no-cache"]
+    done = run(*words, *where, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"mean-colour \xb7 few_shot_colours: ok in" in done.stdout
+
+
+def test_streams_spell_out_what_their_encoding_lacks(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr("sys.stdout", stream)
+    settle_streams()
+    stream.write("é")
+    drain()
+    assert stream.buffer.getvalue() == rb"\xe9"
+
+
+def test_an_end_for_want_of_a_reader_is_known():
+    ended = SystemExit(1)
+    ended.__context__ = BrokenPipeError()
+    assert is_of_reader(ended)
+    assert is_of_reader(BrokenPipeError())
+    assert not is_of_reader(SystemExit(1))

@@ -1,0 +1,121 @@
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+import torch
+
+from vlbench.data.records import value_column
+from vlbench.engine import Engine, shards
+from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.shards import SHARD, batches, pack
+from vlbench.engine.store import Store
+
+# Forked, so that runs need not import torch again.
+fork = multiprocessing.get_context("fork")
+COLUMN = value_column(list(range(6 * SHARD)))
+KEY = {"what": "squares"}
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store")
+
+
+def computed(store, log, *, seconds=0.01, column=COLUMN):
+    """Return squares, slowly; every number that is computed is written down."""
+
+    def square(numbers):
+        with open(log, "a") as file:  # noqa: PTH123 - one write, so that no line is torn
+            file.write("".join(f"{n}\n" for n in numbers))
+        time.sleep(seconds)
+        return [n * n for n in numbers]
+
+    engine = Engine(ComputeSettings(torch.device("cpu")), store=store)
+    return engine.map(square, column, key=KEY)
+
+
+def started(*arguments, **options):
+    run = fork.Process(target=computed, args=arguments, kwargs=options)
+    run.start()
+    return run
+
+
+def test_four_runs_at_once_compute_each_shard_about_once(store, tmp_path):
+    log = tmp_path / "log"
+    runs = [started(store, log) for _ in range(4)]
+    for run in runs:
+        run.join()
+    assert [run.exitcode for run in runs] == [0] * 4
+    passed = log.read_text().split()
+    assert len(set(passed)) == len(COLUMN)
+    assert len(passed) <= len(COLUMN) + SHARD
+    assert computed(store, log) == [n * n for n in range(len(COLUMN))]
+    assert len(log.read_text().split()) == len(passed)
+    assert not list(store.root.rglob("*.claim"))
+
+
+def test_a_run_that_was_killed_holds_no_shard_back(store, tmp_path):
+    run = started(store, tmp_path / "log", seconds=60)
+    while not (tmp_path / "log").exists():
+        time.sleep(0.01)
+    os.kill(run.pid, signal.SIGKILL)
+    run.join()
+    assert list(store.root.rglob("*.claim"))
+    start = time.monotonic()
+    assert computed(store, tmp_path / "log", seconds=0)[:3] == [0, 1, 4]
+    assert time.monotonic() - start < 5
+
+
+def claimed_by_another(store, tmp_path):
+    """Return a run that has claimed the first shard, and its claim, and does nothing with it."""
+    run = started(store, tmp_path / "other log", seconds=600)
+    while not (tmp_path / "other log").exists():
+        time.sleep(0.01)
+    return run
+
+
+def test_a_shard_that_another_run_never_ends_is_computed_in_the_end(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "PATIENCE", 0.5)
+    other = claimed_by_another(store, tmp_path)
+    assert computed(store, tmp_path / "log", seconds=0) == [n * n for n in range(len(COLUMN))]
+    assert (tmp_path / "log").read_text().split()[0] == str(SHARD)
+    other.kill()
+    other.join()
+
+
+def test_a_claim_is_given_back_when_the_work_fails(store):
+    engine = Engine(ComputeSettings(torch.device("cpu")), store=store)
+    with pytest.raises(ZeroDivisionError):
+        engine.map(lambda numbers: [1 / n for n in numbers], COLUMN, key=KEY)
+    assert not list(store.root.rglob("*.claim"))
+
+
+def test_what_is_built_once_is_built_by_one_of_two_runs(store, tmp_path):
+    def build():
+        (tmp_path / f"built by {os.getpid()}").touch()
+        time.sleep(0.3)
+        return 5
+
+    def once():
+        engine = Engine(ComputeSettings(torch.device("cpu")), store=store)
+        assert engine.once(KEY, build) == 5
+
+    runs = [fork.Process(target=once) for _ in range(3)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert [run.exitcode for run in runs] == [0] * 3
+    assert len(list(tmp_path.glob("built by *"))) == 1
+
+
+def test_rows_are_cut_at_multiples_of_the_batch_size_within_a_shard():
+    assert batches([0, 1, 5, 6, SHARD, SHARD + 4], 4) == [[0, 1, SHARD], [5, 6, SHARD + 4]]
+
+
+def test_tensors_of_one_shape_are_packed_and_others_own_their_memory():
+    assert pack([torch.zeros(2), torch.ones(2)]).tolist() == [[0, 0], [1, 1]]
+    ragged = pack([torch.zeros(100)[:1], torch.ones(2)])
+    assert [len(part.untyped_storage()) for part in ragged] == [4, 8]

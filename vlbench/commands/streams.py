@@ -1,0 +1,46 @@
+"""Standard output and standard error: what they cannot show, who no longer reads them, and news."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
+
+
+def settle_streams() -> None:
+    """Let both streams spell out what their encoding lacks, such as all but ASCII."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def drain() -> None:
+    """Flush standard output; where it takes nothing more, let Python end without a complaint."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def is_of_reader(error: BaseException) -> bool:
+    """Return whether standard output has no reader any more; rich ends the process for that."""
+    return isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError)
+
+
+@contextmanager
+def news() -> Iterator[None]:
+    """Let what takes long before a run starts say so on stderr."""
+    logger, handler = logging.getLogger("vlbench"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("vlbench: %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)

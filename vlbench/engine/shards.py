@@ -1,0 +1,163 @@
+"""Shards of a pass: read where they are stored, computed where no other run computes them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from vlbench.engine.passes import Compute
+from vlbench.engine.store import Store, owned
+
+# Rows that are computed and stored together: what a killed run loses at most.
+SHARD = 256
+
+# How often to look whether another run has stored a shard, and how long to wait for one that stores
+# nothing before its shards are computed here too, in seconds.
+PAUSE = 0.2
+PATIENCE = 600.0
+
+Outputs = dict[int, Any]
+
+
+class Parts(NamedTuple):
+    """Where the shards of a pass are stored, how many rows each has, and how they are computed."""
+
+    store: Store | None
+    key: str
+    rows: int
+    compute: Compute
+    batch_size: int
+    advance: Callable[[int], None]
+
+    def stored(self, number: int) -> Outputs:
+        """Return the outputs of a shard that are stored, by row."""
+        saved = self.store.load(self.key, f"{number:06d}") if self.store else None
+        return dict(zip(saved["rows"], saved["values"], strict=True)) if saved else {}
+
+    def claim(self, number: int) -> Callable[[], None] | None:
+        """Return what gives a claim to a shard back, or None where another run has claimed it."""
+        return self.store.claim(self.key, f"{number:06d}") if self.store else lambda: None
+
+    def save(self, number: int, outputs: Outputs) -> None:
+        """Store the outputs of a shard."""
+        if self.store:
+            rows = sorted(outputs)
+            content = {"rows": rows, "values": pack([outputs[row] for row in rows])}
+            self.store.save(self.key, f"{number:06d}", content)
+
+
+def each_shard(parts: Parts, wanted: Mapping[int, Sequence[int]]) -> Iterator[tuple[int, Any]]:
+    """Yield the number of each shard, as soon as it is ready, and the outputs of its wanted rows.
+
+    Shards that other runs compute come last. A run that dies gives its claims back; one that stores
+    nothing for long is waited for no longer.
+    """
+    left, waited = dict(wanted), 0.0
+    while left:
+        before = len(left)
+        for number, outputs in _ready(parts, dict(left), alone=waited > PATIENCE):
+            yield number, pack([outputs[row] for row in left.pop(number)])
+        if left and not waited:
+            logging.getLogger(__name__).info("waiting for a run that computes the same")
+        waited = PAUSE if len(left) < before else waited + PAUSE
+        time.sleep(PAUSE if left else 0)
+
+
+def _ready(
+    parts: Parts, wanted: Mapping[int, Sequence[int]], *, alone: bool
+) -> Iterator[tuple[int, Outputs]]:
+    """Yield shards that are stored, then those computed here; `alone` computes claimed ones too."""
+    lacking = {}
+    for number, rows in wanted.items():
+        outputs = parts.stored(number)
+        if outputs.keys() >= set(rows):
+            parts.advance(len(rows))
+            yield number, outputs
+        else:
+            lacking[number] = rows
+    work = _Work(parts, lacking, alone=alone)
+    try:
+        # One stream for all shards, so that loader workers start once and run ahead.
+        for rows, values in parts.compute(work) if lacking else ():
+            parts.advance(len(rows))
+            yield from work.put(rows, values)
+        yield from work.found
+    finally:
+        work.give_back()
+
+
+class _Open(NamedTuple):
+    """A shard being computed: outputs so far, rows that it still lacks, and its claim's end."""
+
+    outputs: Outputs
+    missing: set[int]
+    give_back: Callable[[], None]
+
+
+class _Work:
+    """Batches of shards, each claimed when its first batch is asked for; `found` were stored."""
+
+    def __init__(self, parts: Parts, wanted: Mapping[int, Sequence[int]], *, alone: bool) -> None:
+        self.found: list[tuple[int, Outputs]] = []
+        self._parts = parts
+        self._wanted = wanted
+        self._alone = alone
+        self._open: dict[int, _Open] = {}
+
+    def __len__(self) -> int:
+        """Return how many batches there are at most."""
+        return sum(len(batches(rows, self._parts.batch_size)) for rows in self._wanted.values())
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield the batches of one shard after the other that no other run has claimed."""
+        for number, rows in self._wanted.items():
+            give_back = self._parts.claim(number)
+            if give_back is None and not self._alone:
+                continue
+            # Again: another run may have stored it before it gave its claim back.
+            outputs = self._parts.stored(number)
+            missing = set(rows) - outputs.keys()
+            self._parts.advance(len(set(rows) & outputs.keys()))
+            opened = _Open(outputs, missing, give_back or (lambda: None))
+            if missing:
+                self._open[number] = opened
+                yield from batches(sorted(missing), self._parts.batch_size)
+            else:
+                opened.give_back()
+                self.found.append((number, outputs))
+
+    def put(self, rows: Sequence[int], values: Sequence[Any]) -> Iterator[tuple[int, Outputs]]:
+        """Add the outputs of a batch, and yield its shard, stored, if that was its last."""
+        number = rows[0] // self._parts.rows
+        shard = self._open[number]
+        shard.outputs.update(zip(rows, values, strict=True))
+        shard.missing.difference_update(rows)
+        if not shard.missing:
+            self._parts.save(number, shard.outputs)
+            self._open.pop(number).give_back()
+            yield number, shard.outputs
+
+    def give_back(self) -> None:
+        """Give back the claims to shards that were not ended."""
+        for shard in self._open.values():
+            shard.give_back()
+
+
+def batches(rows: Sequence[int], size: int) -> list[list[int]]:
+    """Cut rows into batches at multiples of `size` within a shard."""
+    groups: dict[int, list[int]] = {}
+    for row in rows:
+        groups.setdefault(row % SHARD // size, []).append(row)
+    return list(groups.values())
+
+
+def pack(values: list[Any]) -> Any:
+    """Return tensors of one shape as one tensor, anything else as a list of its own tensors."""
+    if all(isinstance(v, Tensor) and v.shape == values[0].shape for v in values):
+        return torch.stack(values)
+    return [owned(value) for value in values]
