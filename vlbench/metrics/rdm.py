@@ -13,7 +13,7 @@ The distance of vectors closer than 1e-6 of their length is 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -26,6 +26,9 @@ VECTOR_RULES = ("euclidean", "cosine", "correlation")
 
 # Added to the deviation of each dimension, as in the paper's code: some dimensions never vary.
 DEVIATION_FLOOR = 1e-6
+
+# Rows of the matrix computed at a time.
+ROWS = 128
 
 
 def rdm_of_classes(
@@ -44,11 +47,9 @@ def rdm_of_classes(
         if len(row) < least:
             raise TooFewRows(f"class '{name}' has {len(row)} images, {least} needed for '{rule}'")
     by_dimension = rule == "per_dimension"
-    moments = [_moments(features[row], by_dimension=by_dimension) for row in rows]
-    means = torch.stack([mean for mean, _ in moments])
+    means, errors = _moments(features, rows, by_dimension=by_dimension)
     if rule in {"cosine", "correlation"}:
-        return _condensed(_angles(means, names, rule, 1.0))
-    errors = torch.stack([error for _, error in moments])
+        return _angles(means, names, rule, 1.0)
     squares = squared_distances(means, 1.0)
     return (
         _by_dimension(means, errors, squares) if by_dimension else _by_class(squares, errors, names)
@@ -64,50 +65,79 @@ def rdm_of_vectors(vectors: Tensor, names: Sequence[str], rule: str) -> Tensor:
     points = vectors.double()
     scale = float(points.square().sum(1).amax())
     if rule == "euclidean":
-        return _condensed(squared_distances(points, scale).sqrt_())
-    return _condensed(_angles(points, names, rule, scale**0.5))
+        return squared_distances(points, scale).sqrt_()
+    return _angles(points, names, rule, scale**0.5)
 
 
 def squared_distances(points: Tensor, scale: float) -> Tensor:
-    """Return |p_i - p_j|^2 of [C, D] points, float64 [C, C], symmetric with a zero diagonal.
+    """Return |p_i - p_j|^2 of [C, D] points as a condensed matrix, float64.
 
-    Below 1e-12 of `scale`, the largest |v|^2 of the vectors behind the points, they are 0.
+    They come from |p_i|^2 + |p_j|^2 - 2 p_i p_j of centred points, which rounds by about 1e-16 of
+    the largest |p|^2; how rows are blocked is part of that rounding. Below 1e-12 of `scale`, the
+    largest |v|^2 of the vectors behind the points, they are 0.
     """
     # Centred points lose no digits but those that the points themselves have in common.
     centred = points - points.mean(0)
-    products = centred @ centred.T
-    lengths = products.diagonal()
-    squares = torch.add(lengths[:, None], lengths).sub_(products, alpha=2)
-    squares[squares <= TIED**2 * scale] = 0.0
-    above = squares.triu_(1)
-    return above + above.T
+    lengths = torch.linalg.vector_norm(centred, dim=1).square_()
+    above: list[Tensor] = []
+    # Only what lies above the diagonal is multiplied, but for the blocks that it crosses.
+    for first in range(0, len(centred), ROWS):
+        rows = slice(first, first + ROWS)
+        block = torch.addmm(lengths[first:], centred[rows], centred[first:].T, alpha=-2)
+        block += lengths[rows, None]
+        above += [row[i:] for i, row in enumerate(block, 1)]
+    squares = torch.cat(above)
+    return squares.masked_fill_(squares <= TIED**2 * scale, 0.0)
 
 
-def _moments(block: Tensor, *, by_dimension: bool) -> tuple[Tensor, Tensor]:
-    """Return the mean [D] of a class's [n, D] images, and s^2 / n, once or per dimension."""
-    block = block.double()
-    norms = torch.linalg.vector_norm(block, dim=1)
-    inverse = norms.reciprocal().masked_fill_(norms == 0, 0.0)
+def _moments(
+    features: Tensor, rows: Sequence[Tensor], *, by_dimension: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the means [C, D] of classes, and s^2 / n, once [C] or per dimension [C, D]."""
+    size, counts = (len(rows), features.shape[1]), torch.tensor([len(row) for row in rows])
+    means = torch.empty(size, dtype=torch.float64)
+    errors = torch.empty(size if by_dimension else 0, dtype=torch.float64)
+    norms = torch.zeros(len(rows), int(counts.amax()), dtype=torch.float64)
+    for i, block in enumerate(_blocks(features, rows)):
+        norm = torch.linalg.vector_norm(block, dim=1, out=norms[i, : len(block)])
+        inverse = norm.reciprocal().masked_fill_(norm == 0, 0.0)
+        if by_dimension:
+            block.mul_(inverse[:, None])
+            means[i] = block.mean(0)
+            errors[i] = (block.std(0, correction=0) + DEVIATION_FLOOR).square_() / len(block)
+        else:
+            torch.mv(block.T, inverse, out=means[i])
     if by_dimension:
-        block *= inverse[:, None]
-        return block.mean(0), (block.std(0, correction=0) + DEVIATION_FLOOR).square_() / len(block)
-    mean = (inverse @ block) / len(block)
+        return means, errors
+    means /= counts[:, None]
     # The squares of a vector of length one sum to one, so a second pass over them is not needed.
-    square = (norms > 0).sum().double() / block.numel()
-    variance = square - mean.mean().square()
-    return mean, variance.masked_fill(variance <= TIED**2 * square, 0.0) / len(block)
+    square = norms.count_nonzero(1) / (counts * size[1]).double()
+    variance = square - means.mean(1).square()
+    return means, variance.masked_fill(variance <= TIED**2 * square, 0.0) / counts
+
+
+def _blocks(features: Tensor, rows: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Yield the features of each class, float64 [n, D], all in the same memory: it stays cached."""
+    most = max(map(len, rows))
+    drawn = features.new_empty((most, features.shape[1]))
+    block = torch.empty_like(drawn, dtype=torch.float64)
+    for row in rows:
+        torch.index_select(features, 0, row, out=drawn[: len(row)])
+        yield block[: len(row)].copy_(drawn[: len(row)])
 
 
 def _by_class(squares: Tensor, errors: Tensor, names: Sequence[str]) -> Tensor:
-    errors = errors[:, None] + errors
-    undefined = ((errors == 0) & (squares > 0)).nonzero()
-    if len(undefined):
-        i, j = undefined[0].tolist()
-        raise ValueError(
-            f"classes '{names[i]}' and '{names[j]}' differ and have no deviation to divide by; "
-            "take the rule 'cosine'"
-        )
-    return _condensed(squares.div_(errors.masked_fill_(squares == 0, 1.0)).sqrt_())
+    sums = torch.cat([errors[i + 1 :] + error for i, error in enumerate(errors)])
+    if (errors == 0).any():
+        undefined = ((sums == 0) & (squares > 0)).nonzero()
+        if len(undefined):
+            i, j = torch.triu_indices(len(errors), len(errors), 1)[:, int(undefined[0])].tolist()
+            raise ValueError(
+                f"classes '{names[i]}' and '{names[j]}' differ and have no deviation to divide by; "
+                "take the rule 'cosine'"
+            )
+        sums.masked_fill_(squares == 0, 1.0)
+    return squares.div_(sums).sqrt_()
 
 
 def _by_dimension(means: Tensor, errors: Tensor, squares: Tensor) -> Tensor:
@@ -116,22 +146,17 @@ def _by_dimension(means: Tensor, errors: Tensor, squares: Tensor) -> Tensor:
         (means[i + 1 :] - means[i]).square_().div_(errors[i + 1 :] + errors[i]).sum(1).sqrt_()
         for i in range(len(means))
     ]
-    return torch.cat(above).masked_fill_(_condensed(squares) == 0, 0.0)
+    return torch.cat(above).masked_fill_(squares == 0, 0.0)
 
 
 def _angles(points: Tensor, names: Sequence[str], rule: str, scale: float) -> Tensor:
-    """Return 1 - cosine, or 1 - r, [C, C]: half the squared distance of vectors of length one."""
+    """Return 1 - cosine, or 1 - r, of pairs: half the squared distance of vectors of length one."""
     points = points - points.mean(1, keepdim=True) if rule == "correlation" else points
     norms = points.norm(dim=1, keepdim=True)
     short = (norms[:, 0] <= TIED * scale).nonzero()
     if len(short):
         raise ValueError(f"class '{names[int(short[0])]}' has a vector without a {rule}")
     return squared_distances(points / norms, 1.0).div_(2)
-
-
-def _condensed(matrix: Tensor) -> Tensor:
-    i, j = torch.triu_indices(len(matrix), len(matrix), 1)
-    return matrix[i, j]
 
 
 def _refuse(rule: str, rules: Sequence[str]) -> None:
