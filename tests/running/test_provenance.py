@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from runs import board, evaluate
 from sources import make_source
@@ -22,6 +24,10 @@ def test_a_row_shows_no_path_within_a_mapping(tmp_path):
 
 def test_a_row_shows_no_path_to_what_is_not_there(tmp_path):
     assert str(tmp_path) not in repr(shown_arguments({"weights": str(tmp_path / "gone.pt")}))
+
+
+def test_a_row_shows_no_folder_of_a_relative_path_to_what_is_not_there():
+    assert shown_arguments({"weights": Path("alice/gone.pt")}) == {"weights": "gone.pt"}
 
 
 def test_random_weights_are_shown_with_their_seed():

@@ -56,7 +56,7 @@ def comparable_of(job: Job, models: LiveModels) -> str:
 
 def shown_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as a row shows them: of local paths only the file's name, no secrets."""
-    return {key: shown(each_value(as_path, value), key) for key, value in arguments.items()}
+    return {key: shown(each_value(_as_path, value), key) for key, value in arguments.items()}
 
 
 def shown_weights(arguments: Mapping[str, Any], weights: str) -> str:
@@ -76,6 +76,11 @@ def code_version() -> str:
     except (OSError, subprocess.CalledProcessError):
         return f"{vlbench.__version__}+unknown"
     return f"{vlbench.__version__}+{commit}{'.dirty' if changed else ''}"
+
+
+def _as_path(value: Any) -> Any:
+    """Return a text that names a file here as a path; a path stays one, file or not."""
+    return value if isinstance(value, Path) else as_path(value)
 
 
 def _with_defaults(adapter: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
