@@ -1,12 +1,11 @@
 import io
 import struct
 import zipfile
-import zlib
 
 import numpy as np
 import pytest
 
-from vlbench.data.archives import DAMAGED, read_npz, require_bounded_mat
+from vlbench.data.archives import DAMAGED, read_npz
 
 ARRAYS = {"a": np.arange(6.0).reshape(2, 3), "b": np.array(7, ">i2"), "c": np.zeros((0, 4))}
 
@@ -79,19 +78,3 @@ def test_an_archive_that_hides_its_size_is_read_no_further(tmp_path, little_memo
 def test_an_archive_that_is_packed_otherwise_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"^x\.npy is compressed in another way than NumPy's$"):
         read_npz(put_zip(tmp_path, npy((0,)), zipfile.ZIP_BZIP2), ["x"])
-
-
-@pytest.mark.parametrize(("order", "mark"), [("<", b"\x00\x01IM"), (">", b"\x01\x00MI")])
-def test_a_mat_file_may_unpack_to_so_much_and_no_more(tmp_path, order, mark):
-    parts = [zlib.compress(bytes(3 << 20)), zlib.compress(bytes(1 << 20))]
-    tagged = [struct.pack(f"{order}II", 15, len(part)) + part for part in parts]
-    plain = struct.pack(f"{order}II", 14, 16) + bytes(16)
-    (tmp_path / "a.mat").write_bytes(bytes(124) + mark + plain + b"".join(tagged))
-    require_bounded_mat(tmp_path / "a.mat", 4 << 20)
-    with pytest.raises(ValueError, match="it unpacks to more than 4194303 bytes"):
-        require_bounded_mat(tmp_path / "a.mat", (4 << 20) - 1)
-
-
-def test_other_mat_files_are_left_to_their_reader(tmp_path):
-    (tmp_path / "a.mat").write_bytes(b"MATLAB 7.3" + bytes(200))
-    require_bounded_mat(tmp_path / "a.mat", 0)

@@ -177,3 +177,9 @@ def test_images_travel_to_other_processes(tmp_path):
 
 def test_a_slice_is_a_list_of_images():
     assert [image.size for image in array_images(GREY).stored[1:]] == [(4, 5), (4, 5)]
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "\ud800"])
+def test_what_can_be_no_name_of_a_file_is_absent(tmp_path, name):
+    with pytest.raises(DataError, match=r"is absent \(1 of 1 images in a\.txt are\)"):
+        file_images(tmp_path, [name], listed="a.txt")

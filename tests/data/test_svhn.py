@@ -82,7 +82,7 @@ def test_a_small_file_that_unpacks_to_gigabytes_is_refused(tmp_path, little_memo
 
 def test_more_digits_than_the_set_has_are_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(svhn_module.CROPS, "train", 2)
-    with pytest.raises(DataError, match=r"^test_32x32\.mat announces over 2 digits"):
+    with pytest.raises(DataError, match=r"^test_32x32\.mat holds 3 digits, the set at most 2"):
         svhn(root=put(tmp_path))
 
 

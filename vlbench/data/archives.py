@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,11 +24,8 @@ DAMAGED = (
 # The region features of an image take a hundredth of this.
 MOST_BYTES = 64 << 20
 
+# Bytes read at a time.
 CHUNK = 1 << 20
-
-# The last bytes of the header of a MATLAB 5 file, and the type of its compressed parts.
-BYTE_ORDERS = {b"\x00\x01IM": "<II", b"\x01\x00MI": ">II"}
-COMPRESSED = 15
 
 Array = np.ndarray[Any, Any]
 
@@ -41,32 +38,6 @@ def read_npz(path: Path, names: Sequence[str], *, most: int = MOST_BYTES) -> dic
     with zipfile.ZipFile(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         return {n: _npy(_unzipped(archive, members[n], most)) for n in names if n in members}
-
-
-def require_bounded_mat(path: Path, most: int) -> None:
-    """Raise ValueError where the compressed parts of a MATLAB 5 file unpack to more bytes."""
-    with path.open("rb") as file:
-        layout = BYTE_ORDERS.get(file.read(128)[124:])
-        total = 0
-        while layout and len(tag := file.read(8)) == 8:
-            kind, size = struct.unpack(layout, tag)
-            if kind != COMPRESSED:
-                file.seek(size, io.SEEK_CUR)
-                continue
-            total += _inflated(file, size, most - total)
-            if total > most:
-                raise ValueError(f"it unpacks to more than {most} bytes")
-
-
-def _inflated(file: IO[bytes], size: int, most: int) -> int:
-    """Return to how many bytes the next `size` ones unpack, counted little beyond `most`."""
-    stream, total = zlib.decompressobj(), 0
-    while size > 0 and total <= most and (packed := file.read(min(CHUNK, size))):
-        size -= len(packed)
-        while packed and total <= most:
-            total += len(stream.decompress(packed, CHUNK))
-            packed = stream.unconsumed_tail
-    return total
 
 
 def _unzipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> bytes:

@@ -5,6 +5,7 @@ have one key, and encoded bytes otherwise. EXIF rotation is ignored, as in torch
 """
 
 import hashlib
+import os
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -69,10 +70,11 @@ def file_images(root: Path, names: Sequence[str], *, listed: str = "") -> Column
     A missing file raises DataError now; one that cannot be decoded does so at the latest when the
     image is read. Both errors name the file relative to `root`, since a result may quote them.
     """
-    absent = [name for name in names if not (root / name).is_file()]
+    # Unlike Path.is_file, it also says no to what can be no name of a file.
+    absent = [name for name in names if not os.path.isfile(root / name)]  # noqa: PTH113
     if absent:
         which = f"{len(absent)} of {len(names)} images{listed and f' in {listed}'} are"
-        raise DataError(f"{absent[0]} is absent ({which}); fetch them")
+        raise DataError(f"{absent[0]:.200} is absent ({which}); fetch them")
     pixels = [name for name in names if is_lossless(name)]
     encoded = [name for name in names if not is_lossless(name)]
     known = _file_digests(root, pixels, "rgb pixels", partial(_file_pixels_digest, root))

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vlbench.data import hub_sets
-from vlbench.data.archives import CHUNK, DAMAGED, require_bounded_mat
+from vlbench.data.archives import CHUNK, DAMAGED
 from vlbench.data.images import DIGITS, array_images, file_images, labelled
+from vlbench.data.mat_files import read_mat
 from vlbench.data.records import Data, Split, value_column
 from vlbench.errors import DataAbsent, DataError
 
@@ -68,23 +69,17 @@ def svhn_numbers(*, root: Path) -> Data:
 
 def _crops(path: Path) -> Split:
     """Return a split of X, uint8 [32, 32, 3, N], and y, [N, 1], in which 10 means the digit 0."""
-    from scipy.io import loadmat, whosmat  # noqa: PLC0415 - takes a second, others need none
-    from scipy.io.matlab import MatReadError  # noqa: PLC0415 - see above
-
     most = CROPS["train"]
     try:
-        # A pixel takes one byte, and a label up to eight.
-        require_bounded_mat(path, most * (32 * 32 * 3 + 8) + CHUNK)
-        held = {name: (shape, kind) for name, shape, kind in whosmat(path)}
-        (shape, kind), labels_shape = held["X"], held["y"][0]
-        if kind != "uint8" or shape[:-1] != (32, 32, 3):
-            raise DataError(f"{path.name}: X is {kind} {shape}, not uint8 [32, 32, 3, N]")
-        if max(shape[-1], math.prod(labels_shape)) > most:
-            raise DataError(f"{path.name} announces over {most} digits, more than the set has")
-        content = loadmat(path, variable_names=["X", "y"])
+        content = read_mat(path, ("X", "y"), most=most * 32 * 32 * 3 + CHUNK)
         pixels, labels = content["X"], content["y"].ravel().tolist()
-    except (MatReadError, *DAMAGED) as error:
+    except DAMAGED as error:
         raise _unreadable(path.name, error) from error
+    if pixels.dtype != np.uint8 or pixels.shape[:-1] != (32, 32, 3):
+        message = f"X is {pixels.dtype} {pixels.shape}, not uint8 [32, 32, 3, N]"
+        raise DataError(f"{path.name}: {message}")
+    if pixels.shape[-1] > most:
+        raise DataError(f"{path.name} holds {pixels.shape[-1]} digits, the set at most {most}")
     # One image's pixels side by side: reading them across the array misses the cache each time.
     images = array_images(np.ascontiguousarray(pixels.transpose(3, 0, 1, 2)))
     return labelled(images, _digits(path.name, labels), classes=10, where=path.name)
@@ -94,7 +89,9 @@ def _numbers(folder: Path) -> Split:
     numbers = _digit_struct(folder / "digitStruct.mat")
     return Split(
         {
-            "image": file_images(folder, [number.name for number in numbers]),
+            "image": file_images(
+                folder, [number.name for number in numbers], listed="digitStruct.mat"
+            ),
             "boxes": value_column([number.boxes for number in numbers]),
             "labels": value_column([number.labels for number in numbers]),
         }

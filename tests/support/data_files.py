@@ -1,0 +1,319 @@
+"""Small right sets of files in every format that vlbench.data reads, and real ones."""
+
+import bz2
+import gzip
+import io
+import json
+import pickle
+import shutil
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+from PIL import Image
+from region_files import BOXES, VECTORS, butd, lxmert, put_ban, put_tsv
+from scipy.io import savemat
+
+from vlbench.data.cifar import cifar10, cifar100
+from vlbench.data.coco import coco
+from vlbench.data.corpora import Corpus
+from vlbench.data.cub import cub
+from vlbench.data.flickr30k import flickr30k
+from vlbench.data.image_folder import image_folder
+from vlbench.data.imagenet import imagenet
+from vlbench.data.mnist import mnist
+from vlbench.data.regions import region_features
+from vlbench.data.scenes.rows import row
+from vlbench.data.scenes.storage import open_rows, read_digests, write_once
+from vlbench.data.svhn import svhn, svhn_numbers
+from vlbench.data.word_files import read_pairs, read_questions, read_visual_words
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), np.uint8)
+
+
+class Format(NamedTuple):
+    """How a set is written into a folder, which of its files are broken, and how it is loaded."""
+
+    put: Callable[[Path], object]
+    files: Sequence[str]
+    load: Callable[[Path], object]
+
+
+def repacked(name: str, content: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """Return a packed file whose unpacked content is changed."""
+    if name.endswith(".gz"):
+        return gzip.compress(change(gzip.decompress(content)), 1)
+    if name.endswith(".bz2"):
+        return bz2.compress(change(bz2.decompress(content)))
+    if name.endswith(".npz"):
+        return _rezipped(content, change)
+    return change(content)
+
+
+def _rezipped(content: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    odd = min(members, key=lambda name: len(change(name.encode())))
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, member in members.items():
+            archive.writestr(name, change(member) if name == odd else member)
+    return packed.getvalue()
+
+
+def _read_all(data) -> None:
+    for split in data.splits.values():
+        for column in split.columns.values():
+            for _ in column:
+                pass
+
+
+def _read_regions(file: Path) -> None:
+    features = region_features(file, {"42": (40, 30)})
+    for name in features:
+        features[name]
+
+
+def _picture(file: Path, size=(40, 30)) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(1).integers(0, 256, (size[1], size[0], 3), np.uint8)
+    Image.fromarray(pixels).save(file)
+
+
+def _cifar(folder: Path, key: str = "label_names", batch: str = "test_batch") -> None:
+    planes = PIXELS.transpose(0, 3, 1, 2).reshape(4, 3072)
+    labels = {b"labels": [0, 1, 2, 0], b"fine_labels": [0, 1, 2, 0]}
+    meta = "batches.meta" if key == "label_names" else "meta"
+    (folder / meta).write_bytes(pickle.dumps({key.encode(): [b"a", b"b", b"c_d"]}, 2))
+    (folder / batch).write_bytes(pickle.dumps({b"data": planes, **labels}, 4))
+
+
+def _mnist(folder: Path, suffix: str = "") -> None:
+    pixels = PIXELS[:3, :28, :28, 0].tobytes()
+    images = b"\0\0\x08\x03" + np.array([3, 28, 28], ">u4").tobytes() + pixels
+    labels = b"\0\0\x08\x01" + np.array([3], ">u4").tobytes() + bytes([1, 2, 9])
+    pack = gzip.compress if suffix else bytes
+    (folder / f"t10k-images-idx3-ubyte{suffix}").write_bytes(pack(images))
+    (folder / f"t10k-labels-idx1-ubyte{suffix}").write_bytes(pack(labels))
+
+
+def _svhn(folder: Path, *, packed: bool = False) -> None:
+    content = {"X": PIXELS.transpose(1, 2, 3, 0), "y": np.array([[10], [1], [2], [3]], np.uint8)}
+    savemat(folder / "test_32x32.mat", content, do_compression=packed)
+
+
+def _numbers(folder: Path) -> None:
+    _picture(folder / "test/1.png")
+    with h5py.File(folder / "test/digitStruct.mat", "w") as file:
+        for key in ("height", "label", "left", "top", "width"):
+            parts = [file.create_dataset(f"{key}{i}", data=[[3.0]]) for i in range(2)]
+            file[f"box/{key}"] = np.array([[part.ref] for part in parts], h5py.ref_dtype)
+        name = file.create_dataset("name1", data=np.array([[ord(c)] for c in "1.png"], "u2"))
+        file["digitStruct/name"] = np.array([[name.ref]], h5py.ref_dtype)
+        file["digitStruct/bbox"] = np.array([[file["box"].ref]], h5py.ref_dtype)
+
+
+def _cub(folder: Path) -> None:
+    for name in ("A/A_1.jpg", "B/B_2.jpg"):
+        _picture(folder / "images" / name)
+    (folder / "images.txt").write_text("1 A/A_1.jpg\n2 B/B_2.jpg\n")
+    (folder / "image_class_labels.txt").write_text("1 1\n2 2\n")
+    (folder / "train_test_split.txt").write_text("1 1\n2 0\n")
+    (folder / "classes.txt").write_text("1 001.A\n2 002.B\n")
+
+
+def _imagenet(folder: Path) -> None:
+    names = "".join(f"n{i:08d} word{i}, other word\n" for i in range(1000))
+    (folder / "LOC_synset_mapping.txt").write_text(names)
+    rows = "".join(f"ILSVRC2012_val_{i:08d},n{i:08d} 1 2 3 4\n" for i in (1, 2))
+    (folder / "LOC_val_solution.csv").write_text("ImageId,PredictionString\n" + rows)
+    for i in (1, 2):
+        _picture(folder / f"val/ILSVRC2012_val_{i:08d}.jpg")
+
+
+def _coco(folder: Path) -> None:
+    names = ("000000000007.jpg", "000000000139.jpg")
+    images = [
+        {"id": int(name[:12]), "file_name": name, "width": 40, "height": 30} for name in names
+    ]
+    things = [
+        {"id": i, "image_id": 139, "category_id": 17 + i, "bbox": [i, 2, 3, 4.5], "iscrowd": 0}
+        for i in range(2)
+    ]
+    captions = [
+        {"id": i, "image_id": (7, 139)[i % 2], "caption": "Two dogs near a cat"} for i in range(4)
+    ]
+    categories = [{"id": 17, "name": "dog"}, {"id": 18, "name": "cat"}]
+    content = {"images": images, "annotations": things, "categories": categories}
+    (folder / "annotations").mkdir()
+    (folder / "annotations/instances_val2017.json").write_text(json.dumps(content))
+    texts = {"images": images, "annotations": captions}
+    (folder / "annotations/captions_val2017.json").write_text(json.dumps(texts))
+    (folder / "coco_class_name.txt").write_text("dog, puppy\ncat, kitten\n")
+    for name in names:
+        _picture(folder / "val2017" / name)
+
+
+def _flickr(folder: Path) -> None:
+    corners = "<xmin>1</xmin><ymin>2</ymin><xmax>11</xmax><ymax>21</ymax>"
+    thing = f"<object><name>1</name><bndbox>{corners}</bndbox></object>"
+    size = "<size><width>40</width><height>30</height><depth>3</depth></size>"
+    for name in ("7", "8"):
+        text = "[/EN#1/people A man] and [/EN#2/other a dog] .\n" * 5
+        xml = f"<annotation><filename>{name}.jpg</filename>{size}{thing * 2}</annotation>"
+        for kind, content in (("Sentences/7.txt", text), ("Annotations/7.xml", xml)):
+            file = folder / kind.replace("7", name)
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(content)
+        _picture(folder / f"flickr30k-images/{name}.jpg")
+    (folder / "val.txt").write_text("7\n8\n")
+    (folder / "UNRELATED_CAPTIONS").write_text("# format\n7 1\n8 3\n")
+
+
+def _tsv(folder: Path) -> None:
+    put_tsv(folder, butd("41"), lxmert())
+    (folder / "objects_vocab.txt").write_text("tree\ndog,puppy\n")
+
+
+def _npz(folder: Path) -> None:
+    arrays = {"x": VECTORS, "boxes": BOXES, "image_w": 40, "image_h": 30, "conf": np.ones(2)}
+    np.savez(folder / "42.npz", **arrays)
+
+
+def _scenes(folder: Path) -> None:
+    write_once(folder / "scenes" / "rows", lambda: (row("objects", 0, i) for i in range(3)))
+
+
+def _read_scenes(folder: Path) -> None:
+    read_digests(folder / "scenes/rows")
+    open_rows(folder / "scenes/rows").to_pylist()
+
+
+def _image(suffix: str) -> Format:
+    file = f"test/cat/a{suffix}"
+    return Format(
+        lambda folder: _picture(folder / file),
+        [file],
+        lambda folder: _read_all(image_folder(root=folder)),
+    )
+
+
+def _text(name: str, text: str, read: Callable[[Path], object], pack=bytes) -> Format:
+    return Format(
+        lambda folder: (folder / name).write_bytes(pack(text.encode())),
+        [name],
+        lambda folder: list(read(folder / name)),
+    )
+
+
+def _whole(load: Callable[..., object], **options) -> Callable[[Path], None]:
+    return lambda folder: _read_all(load(root=folder, **options))
+
+
+ANNOTATIONS = ["annotations/instances_val2017.json", "annotations/captions_val2017.json"]
+IDX = ["t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]
+LISTS = ["images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt"]
+LINES = "a line of caf\u00e9s\n\nanother one\n" * 5
+FLICKR = ["val.txt", "UNRELATED_CAPTIONS", "Sentences/7.txt", "Annotations/7.xml"]
+
+MADE: Mapping[str, Format] = {
+    "cifar10": Format(_cifar, ["batches.meta", "test_batch"], _whole(cifar10)),
+    "cifar100": Format(
+        lambda folder: _cifar(folder, "fine_label_names", "test"),
+        ["meta", "test"],
+        _whole(cifar100),
+    ),
+    "idx": Format(_mnist, IDX, _whole(mnist)),
+    "idx.gz": Format(lambda folder: _mnist(folder, ".gz"), [f"{n}.gz" for n in IDX], _whole(mnist)),
+    "mat": Format(_svhn, ["test_32x32.mat"], _whole(svhn)),
+    "mat, packed": Format(
+        lambda folder: _svhn(folder, packed=True), ["test_32x32.mat"], _whole(svhn)
+    ),
+    "digitStruct": Format(_numbers, ["test/digitStruct.mat"], _whole(svhn_numbers)),
+    "cub": Format(_cub, LISTS, _whole(cub)),
+    "imagenet": Format(
+        _imagenet, ["LOC_synset_mapping.txt", "LOC_val_solution.csv"], _whole(imagenet)
+    ),
+    "coco": Format(_coco, [*ANNOTATIONS, "coco_class_name.txt"], _whole(coco, splits=["val"])),
+    "flickr30k": Format(_flickr, FLICKR, _whole(flickr30k, splits=["val"])),
+    "tsv": Format(_tsv, ["features.tsv", "objects_vocab.txt"], _read_regions),
+    "npz": Format(_npz, ["42.npz"], _read_regions),
+    "hdf5": Format(put_ban, ["val.hdf5", "val_imgid2idx.pkl"], _read_regions),
+    "scenes": Format(_scenes, ["scenes/rows/rows.arrow", "scenes/rows/digests.json"], _read_scenes),
+    "questions": _text("a.txt", ": b\nc d e f\ng h i j\n: k\nl m n o\n", read_questions),
+    "pairs": _text("a.txt", "# w\tw\tn\ntiger\tcat\t7.35\ncar\tbus\t2\n", read_pairs),
+    "visual words": _text("a.txt", "n01440764\tTench\nn02012849\tcrane\n", read_visual_words),
+    "corpus": _text("a.txt", LINES, Corpus),
+    "corpus.gz": _text("a.gz", LINES, Corpus, gzip.compress),
+    "corpus.bz2": _text("a.bz2", LINES, Corpus, bz2.compress),
+    **{s: _image(s) for s in (".jpg", ".png", ".bmp", ".ppm", ".tiff", ".gif", ".webp")},
+}
+
+
+def _copies(*files: str) -> Callable[[Path], None]:
+    """Return what copies real files, named relative to the folder of real records."""
+
+    def put(folder: Path, real: Path) -> None:
+        for file in files:
+            source = real / file
+            for found in sorted(source.rglob("*")) if source.is_dir() else [source]:
+                if found.is_file():
+                    place = folder / found.relative_to(source.parent)
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(found, place)
+
+    return put
+
+
+def _few_coco(folder: Path, real: Path) -> None:
+    """Copy the first three of the real images of val2017 and their annotations."""
+    source = real / "coco_mini"
+    (folder / "annotations").mkdir()
+    for kind in ("instances", "captions"):
+        content = json.loads((source / f"annotations/{kind}_val2017.json").read_text())
+        content["images"] = sorted(content["images"], key=lambda image: image["id"])[:3]
+        kept = {image["id"] for image in content["images"]}
+        content["annotations"] = [a for a in content["annotations"] if a["image_id"] in kept]
+        (folder / f"annotations/{kind}_val2017.json").write_text(json.dumps(content))
+    shutil.copy(source / "coco_class_name.txt", folder)
+    (folder / "val2017").mkdir()
+    for image in content["images"]:
+        shutil.copy(source / "val2017" / image["file_name"], folder / "val2017")
+
+
+FLICKR_SAMPLE = "flickr30k_entities/sample"
+REAL: Mapping[str, Format] = {
+    "coco": Format(_few_coco, [*ANNOTATIONS, "coco_class_name.txt"], _whole(coco, splits=["val"])),
+    "flickr30k": Format(
+        _copies(
+            *(f"{FLICKR_SAMPLE}/{n}" for n in ("Sentences", "Annotations", "flickr30k-images")),
+            f"{FLICKR_SAMPLE}/test.txt",
+        ),
+        ["test.txt", "Sentences/7162685234.txt", "Annotations/7162685234.xml"],
+        _whole(flickr30k, splits=["test"]),
+    ),
+    "svhn": Format(_copies("svhn/format1/test"), ["test/digitStruct.mat"], _whole(svhn_numbers)),
+    "npz": Format(
+        _copies("bottom_up_features/rosita_npz/features/COCO_val2014_000000058350.jpg.npz"),
+        ["COCO_val2014_000000058350.jpg.npz"],
+        _read_regions,
+    ),
+    "tsv": Format(
+        _copies("bottom_up_features/lxmert_tsv/train2014_obj36.tsv"),
+        ["train2014_obj36.tsv"],
+        _read_regions,
+    ),
+    "questions": Format(
+        _copies("text/questions-words.txt"),
+        ["questions-words.txt"],
+        lambda folder: read_questions(folder / "questions-words.txt"),
+    ),
+    "pairs": Format(
+        _copies("text/word-sim/EN-WS-353-ALL.txt"),
+        ["EN-WS-353-ALL.txt"],
+        lambda folder: read_pairs(folder / "EN-WS-353-ALL.txt"),
+    ),
+}
