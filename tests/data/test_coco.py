@@ -69,7 +69,15 @@ def test_rows_are_ordered_by_image_and_captions_by_annotation(tmp_path):
 def test_the_caption_that_names_most_is_chosen_and_of_several_the_first(tmp_path):
     rows = load(put(tmp_path))
     assert rows["caption"][1] == "Dogs near a cat"
-    assert rows["named"][1] == [Named("dog", "Dogs", 0, 4), Named("cat", "cat", 12, 15)]
+    assert rows["named"][1] == [Named("dog", "dog", 0, 4), Named("cat", "cat", 12, 15)]
+
+
+def test_fine_grained_classes_count_and_not_categories(tmp_path):
+    texts = ("A dog near a cat", "A dog, a puppy and a cat", "A cat, a puppy and two dogs")
+    captions = [{"id": i, "image_id": 139, "caption": text} for i, text in enumerate(texts)]
+    rows = load(put(tmp_path, captions=[*captions, CAPTIONS[3]]))
+    assert rows["caption"][1] == texts[1]
+    assert rows["named"][1] == [Named("dog", "dog", 2, 5), Named("cat", "cat", 21, 24)]
 
 
 def test_a_caption_that_names_no_class_names_nothing(tmp_path):

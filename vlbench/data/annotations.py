@@ -22,8 +22,8 @@ class Phrase(NamedTuple):
 class Named(NamedTuple):
     """A category and the characters start..end (end excluded) of a caption that name it.
 
-    `word` is the name for prompts: the word as written in the caption (`Men` in COCO), or the
-    singular noun where the data set has it (`pine` for `pines` in scenes).
+    `word` is its fine-grained class, a noun in the singular: `man` for `Men` in COCO, `pine` for
+    `pines` in scenes. The caption has its own form between the characters.
     """
 
     category: str

@@ -64,10 +64,11 @@ def coco(
 
     `boxes` are ground truth, float32 [n, 4] xyxy pixels cut to the image, and `categories` their
     names: one per annotation, without crowds (which are not single things) and boxes without area.
-    `captions` are ordered by annotation id. `caption` is the one that names most categories (of
-    several, the first). `named` has one `Named` per category in `caption`, for the first word that
-    names it, in the caption's order. `class_names` is the list of names, by default
-    coco_class_name.txt in `root`. `regions` are region features (see `vlbench.data.regions`); with
+    `captions` are ordered by annotation id. `caption` is the one that names most fine-grained
+    classes (of several, the first): `a man, a woman and a child` names three. `named` has one
+    `Named` per category in `caption`, for the first word that names it, in the caption's order.
+    `class_names` is the list of fine-grained classes, by default coco_class_name.txt in `root`.
+    `regions` are region features (see `vlbench.data.regions`); with
     them, the images may be absent.
     """
     if unknown := [name for name in splits if name not in SPLITS]:
@@ -100,8 +101,7 @@ def coco(
 
 def _rows(images: Iterable[AnnotatedImage], names: ClassNames) -> Iterator[Row]:
     for image in images:
-        named = [names.named(caption) for caption in image.captions]
-        best = max(range(len(named)), key=lambda i: len(named[i]))
+        best = max(image.captions, key=names.count)
         yield {
             "id": image.number,
             "file": image.file,
@@ -109,8 +109,8 @@ def _rows(images: Iterable[AnnotatedImage], names: ClassNames) -> Iterator[Row]:
             "boxes": [thing.box for thing in image.things],
             "categories": [thing.category for thing in image.things],
             "captions": image.captions,
-            "caption": image.captions[best],
-            "named": [word._asdict() for word in named[best]],
+            "caption": best,
+            "named": [word._asdict() for word in names.named(best)],
         }
 
 

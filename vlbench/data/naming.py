@@ -56,7 +56,10 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassNames:
-    """The categories in the order of the list, and the category of each name (one or two words)."""
+    """The categories in the order of the list, and the category of each name (one or two words).
+
+    The names are the fine-grained classes.
+    """
 
     categories: Sequence[str]
     names: Mapping[str, str]
@@ -68,6 +71,10 @@ class ClassNames:
             found.setdefault(mention.category, mention)
         return sorted(found.values(), key=lambda mention: mention.start)
 
+    def count(self, caption: str) -> int:
+        """Return how many fine-grained classes a caption names: `a man and a woman` names 2."""
+        return len({mention.word for mention in self._mentions(caption)})
+
     def _mentions(self, caption: str) -> Iterator[Named]:
         tokens = [Token(m[0].lower(), *m.span()) for m in LETTERS.finditer(caption)]
         used: set[int] = set()
@@ -76,28 +83,29 @@ class ClassNames:
             is_apart = caption[one.end : two.start].strip(" -") != ""
             if is_apart or i in used:
                 continue
-            category = self._category_of_two(pair)
-            if category is not None:
+            name = self._name_of_two(pair)
+            if name is not None:
                 used |= {i, i + 1}
-            if category:
-                yield Named(category, caption[one.start : two.end], one.start, two.end)
+            if name and name in self.names:
+                yield Named(self.names[name], name, one.start, two.end)
         for i, token in enumerate(tokens):
-            category = None if i in used else self._category(token.word)
-            if category and not _modifies_next_word(tokens, i, category):
-                yield Named(category, caption[token.start : token.end], token.start, token.end)
+            name = None if i in used else self._name(token.word)
+            if name and not _modifies_next_word(tokens, i, self.names[name]):
+                yield Named(self.names[name], name, token.start, token.end)
 
-    def _category_of_two(self, pair: str) -> str | None:
-        """Return the category that two words name together; None where they are not a name.
+    def _name_of_two(self, pair: str) -> str | None:
+        """Return the name that two words are together; None where they are none.
 
-        Empty for a compound that names no category (`stuffed bear`). `air plane` also matches
-        `airplane` in the list.
+        Empty for a compound that names nothing (`stuffed bear`). `air plane` also matches
+        `airplane` in the list, and `soccer ball` is the category `sports ball`.
         """
         blocked = next((COMPOUNDS[s] for s in singulars(pair) if s in COMPOUNDS), None)
-        known = self._category(pair)
-        return known or (self._category(pair.replace(" ", "")) if blocked is None else blocked)
+        known = self._name(pair)
+        return known or (self._name(pair.replace(" ", "")) if blocked is None else blocked)
 
-    def _category(self, word: str) -> str | None:
-        return next((self.names[s] for s in singulars(word) if s in self.names), None)
+    def _name(self, word: str) -> str | None:
+        """Return the name in the list that a word is, in the singular or in the plural."""
+        return next((s for s in singulars(word) if s in self.names), None)
 
 
 def read_class_names(file: Path, categories: Sequence[str]) -> ClassNames:
