@@ -1,8 +1,9 @@
 import pytest
 import torch
-from named_world import Detects, ReadsRegions, StaticWords, world
+from named_world import Detects, PlantedWords, ReadsRegions, StaticWords, world
 
-from vlbench.capabilities import Regions, TokenVectors
+from vlbench.capabilities import Regions
+from vlbench.data.records import Split, value_column
 from vlbench.engine import Engine
 from vlbench.errors import DataError
 from vlbench.probes.vsep.named_objects import (
@@ -10,9 +11,9 @@ from vlbench.probes.vsep.named_objects import (
     ObjectEncoders,
     find_objects,
     largest,
-    mean_over,
     most_confident,
 )
+from vlbench.probes.vsep.word_forms import name_vectors
 
 WORDS = StaticWords({"dog": torch.tensor([1.0, 0.0]), "cat": torch.tensor([0.0, 1.0])})
 
@@ -28,7 +29,9 @@ def split_of(*images):
 
 
 def objects(split, encoders):
-    return find_objects(encoders, split, Engine.for_tests())
+    engine = Engine.for_tests()
+    names = sorted({name.word for row in split["named"] for name in row})
+    return find_objects(encoders, split, engine, name_vectors(encoders.words, names, engine))
 
 
 def test_the_most_confident_region_of_a_label_counts_and_the_first_of_equal_ones():
@@ -54,12 +57,6 @@ def test_the_largest_box_of_a_category_counts():
     assert largest(boxes, ["dog", "dog", "cat", "dog"], ["dog"]) == {"dog": 1}
 
 
-def test_a_word_vector_is_the_mean_over_tokens_that_overlap_the_word():
-    tokens = TokenVectors([(0, 2), (2, 5), (6, 9)], torch.tensor([[1.0], [3.0], [9.0]]))
-    assert mean_over(tokens, 1, 5).tolist() == [2.0]
-    assert mean_over(tokens, 5, 6) is None
-
-
 def test_objects_have_their_own_regions_and_words():
     split = split_of([("dog", "dog"), ("cat", "cat")], [("cat", "cat")])
     first, second = objects(split, ObjectEncoders(WORDS, None))
@@ -67,6 +64,23 @@ def test_objects_have_their_own_regions_and_words():
     assert first.regions.tolist() == [[0, 1], [2, 3]]
     assert [word.tolist() for word in first.words] == [[1, 0], [0, 1]]
     assert second.regions.tolist() == [[4, 5]]
+
+
+def test_static_words_are_those_of_the_class_and_not_of_the_captions_form():
+    words = StaticWords({"dog": torch.tensor([1.0, 0.0]), "puppies": torch.tensor([0.0, 1.0])})
+    split = world([], [[("dog", "puppies")]], torch.ones(1, 2)).splits["test"]
+    named = [[name._replace(word="dog") for name in row] for row in split["named"]]
+    split = Split({**split.columns, "named": value_column(named)})
+    (found,) = objects(split, ObjectEncoders(words, None))
+    assert [word.tolist() for word in found.words] == [[1, 0]]
+    assert [form.tolist() for form in found.forms] == [[0, 1]]
+
+
+def test_words_in_context_are_those_of_the_caption():
+    words = PlantedWords(lambda text, _: torch.tensor([float(len(text))]))
+    (found,) = objects(split_of([("dog", "dog"), ("cat", "cat")]), ObjectEncoders(words, None))
+    assert [word.tolist() for word in found.words] == [[10], [10]]
+    assert found.forms is found.words
 
 
 def test_a_word_without_a_vector_has_none():

@@ -1,3 +1,4 @@
+import re
 from zlib import crc32
 
 import pytest
@@ -6,16 +7,14 @@ from named_world import Detects, PlantedWords, ReadsRegions, StaticWords, world
 from torch.nn.functional import normalize
 
 from vlbench.capabilities import Regions
+from vlbench.data.records import Data, Split, value_column
 from vlbench.engine import Engine
-from vlbench.engine.settings import ComputeSettings
-from vlbench.engine.store import Store
 from vlbench.errors import DataError, TooFewRows
 from vlbench.nets.vsep import VsepTraining
 from vlbench.probes.vsep.named_objects import Boxes
 from vlbench.probes.vsep.object_label_alignment import (
     object_label_alignment,
     object_label_alignment_regions,
-    template_vectors,
 )
 
 WIDTH = 16
@@ -124,7 +123,10 @@ def test_both_ways_round_it_is_the_same_probe():
     other = object_label_alignment_regions(regions, data, engine, words=words, training=training)
     assert one == other
     assert one.scores == probe(words, data, epochs=3, batch_size=16).scores
-    assert one.notes == ["regions: the largest gold box of a category, encoded by the model"]
+    assert one.notes == [
+        "regions: the largest gold box of a category, encoded by the model",
+        "words: the vectors of class names, since they are the same in any text",
+    ]
 
 
 def test_a_region_encoder_may_be_given_the_boxes_of_the_data():
@@ -198,20 +200,57 @@ def test_regions_without_vectors_ask_for_a_companion():
         probe(rotated(directions), data, regions=bare)
 
 
-def test_prompts_that_a_known_model_encoded_are_stored(tmp_path):
-    words = StaticWords({"dog": torch.ones(2)})
-    place, store = ComputeSettings(torch.device("cpu")), Store(tmp_path)
-    engine = Engine(place, store=store, identities={id(words): "a fake"})
-    before = template_vectors(words, ["dog"], engine)
-    words.look_up = lambda *_: torch.zeros(2)
-    after = template_vectors(words, ["dog"], engine)
-    assert before["dog"].tolist() == after["dog"].tolist() == [1, 1]
+def plurals(data, names):
+    """Return the data with captions that write some of the things in the plural."""
+    splits = {}
+    for part, split in data.splits.items():
+        captions = list(split["caption"])
+        for name in names:
+            captions = [re.sub(rf"\b{name}\b", f"{name}s", text) for text in captions]
+        named = [
+            [
+                n._replace(start=m.start(), end=m.end())
+                for n in row
+                for m in [re.search(rf"\b{n.word}s?\b", text)]
+            ]
+            for text, row in zip(captions, split["named"], strict=True)
+        ]
+        changed = {"caption": value_column(captions, "text"), "named": value_column(named)}
+        splits[part] = Split(split.columns | changed)
+    return Data(splits=splits, classes=data.classes)
 
 
-def test_prompts_of_a_model_without_an_identity_are_not_stored(tmp_path):
-    words = StaticWords({"dog": torch.ones(2)})
-    place, store = ComputeSettings(torch.device("cpu")), Store(tmp_path)
-    engine = Engine(place, store=store, identities={id(words): ""})
-    template_vectors(words, ["dog"], engine)
-    words.look_up = lambda *_: torch.zeros(2)
-    assert template_vectors(words, ["dog"], engine)["dog"].tolist() == [0, 0]
+def test_a_static_encoders_words_are_class_names_whatever_the_captions_form():
+    data, directions = planted((300, 60, 40, 30))
+    words, odd = rotated(directions), plurals(data, NAMES[::2])
+    plain, found = probe(words, data), probe(words, odd)
+    assert values(found)["accuracy"] == values(plain)["accuracy"] == 1
+    assert values(plain)["accuracy_caption_form"] == 1
+    assert found.counts["oov_words"] == 0
+
+
+def test_the_captions_own_form_is_a_metric_of_its_own():
+    # In the plural, any two things have one vector.
+    data, directions = planted((300, 60, 40, 30))
+    table = rotated(directions).look_up
+    words = StaticWords(
+        {n: table("", n) for n in NAMES}
+        | dict.fromkeys([f"{n}s" for n in NAMES], torch.ones(WIDTH))
+    )
+    found = values(probe(words, plurals(data, NAMES)))
+    assert (found["accuracy"], found["accuracy_caption_form"]) == (1, 0.5)
+
+
+def test_captions_whose_forms_have_no_vector_leave_that_metric_out():
+    data, directions = planted((100, 20, 20, 20))
+    found = values(probe(rotated(directions), plurals(data, NAMES), epochs=2))
+    assert "accuracy" in found
+    assert "accuracy_caption_form" not in found
+
+
+def test_an_encoder_in_context_has_no_other_form():
+    data, _ = planted((60, 20, 20, 20))
+    words = PlantedWords(lambda text, word: torch.full((4,), float(len(text) + len(word))))
+    outcome = probe(words, data, epochs=1)
+    assert "accuracy_caption_form" not in values(outcome)
+    assert outcome.notes[1] == "words: their vectors in the caption"

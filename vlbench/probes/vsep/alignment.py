@@ -24,6 +24,7 @@ from vlbench.metrics.ranking import TIED, Choice, choose
 from vlbench.metrics.statistics import bootstrap_fraction
 from vlbench.nets.vsep import Pairs, TrainedVsep, VsepTraining, directions, train
 from vlbench.probes.vsep.named_objects import NamedObjects, ObjectEncoders, find_objects
+from vlbench.probes.vsep.word_forms import NameVectors, name_vectors
 from vlbench.results import Score
 
 # Images compared at a time.
@@ -40,24 +41,50 @@ class Splits(NamedTuple):
 TRAIN_AND_TEST = Splits()
 
 
+Forms = Sequence[Sequence[Tensor | None]]
+
+
 class Objects(NamedTuple):
-    """Objects of I images with n each: regions [I, n, D], words [I, n, W], names [I][n]."""
+    """Objects of I images with n each: regions [I, n, D], words [I, n, W], names [I][n].
+
+    `forms` [I][n] are the vectors of the words as the caption writes them, where it has any.
+    """
 
     regions: Tensor
     words: Tensor
     named: list[list[Named]]
+    forms: Forms = ()
 
     def select(self, rows: Sequence[int]) -> Objects:
         """Return the objects of some of the images."""
-        return Objects(self.regions[rows], self.words[rows], [self.named[i] for i in rows])
+        forms = [self.forms[i] for i in rows] if self.forms else ()
+        return Objects(self.regions[rows], self.words[rows], [self.named[i] for i in rows], forms)
+
+    def with_words(self, vectors: Forms) -> Objects:
+        """Return the images whose objects all have one of other word vectors [I][n], with those."""
+        rows = complete(vectors)
+        if not rows:
+            n = self.regions.shape[1]
+            raise TooFewRows(f"no image has {n} objects whose words all have a vector")
+        words = [torch.stack([v for v in vectors[i] if v is not None]) for i in rows]
+        return self.select(rows)._replace(words=torch.stack(words))
+
+
+def complete(vectors: Forms) -> list[int]:
+    """Return the images whose objects all have a vector."""
+    return [i for i, row in enumerate(vectors) if all(v is not None for v in row)]
 
 
 class ObjectSets(NamedTuple):
-    """Train images of one object, test images by their number of objects, and counts."""
+    """Train images of one object, test images by their number of objects, and counts.
+
+    `names` are the vectors of the names of the objects' fine-grained classes.
+    """
 
     train: Objects
     tests: dict[int, Objects]
     counts: dict[str, int]
+    names: NameVectors
 
 
 def gather(
@@ -72,7 +99,9 @@ def gather(
     if min(objects, default=0) < 2:
         raise ValueError(f"objects {list(objects)}: wanted numbers of 2 or more")
     names = dict.fromkeys([*splits.train, *splits.test])
-    found = {name: find_objects(encoders, data.splits[name], engine) for name in names}
+    classes = sorted({n.word for name in names for row in data.splits[name]["named"] for n in row})
+    vectors = name_vectors(encoders.words, classes, engine)
+    found = {name: find_objects(encoders, data.splits[name], engine, vectors) for name in names}
     pooled = [[image for name in part for image in found[name]] for part in splits]
     wanted = [(1, pooled[0]), *((n, pooled[1]) for n in objects)]
     chosen = [[image for image in images if len(image.named) == n] for n, images in wanted]
@@ -85,7 +114,7 @@ def gather(
     counts["oov_images"] = sum(map(len, chosen)) - sum(map(len, kept))
     captions = [text for name in names for text in data.splits[name]["caption"]]
     counts |= count_truncated(encoders.words, captions)
-    return ObjectSets(sets.pop(1), sets, counts)
+    return ObjectSets(sets.pop(1), sets, counts, vectors)
 
 
 def train_on(
@@ -166,4 +195,5 @@ def _stack(n: int, images: Sequence[NamedObjects]) -> Objects:
         raise TooFewRows(f"no {role} image has {number} that a region shows and the caption names")
     words = [torch.stack([w for w in image.words if w is not None]) for image in images]
     regions = torch.stack([image.regions for image in images])
-    return Objects(regions, torch.stack(words), [image.named for image in images])
+    named, forms = [image.named for image in images], [image.forms for image in images]
+    return Objects(regions, torch.stack(words), named, forms)

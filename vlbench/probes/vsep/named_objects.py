@@ -3,7 +3,8 @@
 An object of an image is a category that its caption names (the column `named`, one word per
 category) and that has a region. Its region is the most confident one with that label where regions
 are detected, and the largest gold box of that category where a model encodes gold boxes. Its word
-vector is the mean over the tokens that overlap the naming words.
+vector is the mean over the tokens of the caption that overlap the naming words; of a static encoder
+it is the vector of the fine-grained class (see `word_forms`).
 """
 
 from __future__ import annotations
@@ -20,13 +21,12 @@ from vlbench.capabilities import (
     RegionEncoder,
     Regions,
     TokenEncoder,
-    TokenVectors,
 )
 from vlbench.data.annotations import Named
-from vlbench.data.records import Column, Split
-from vlbench.data.words import tokens_at
+from vlbench.data.records import Split
 from vlbench.engine import Engine
 from vlbench.errors import DataError
+from vlbench.probes.vsep.word_forms import NameVectors, caption_vectors
 
 # The values of `source`: the boxes that a region encoder encodes.
 SOURCES = ("gold", "detected")
@@ -69,16 +69,20 @@ class ObjectEncoders(NamedTuple):
 class NamedObjects(NamedTuple):
     """The objects of one image: names, region vectors [k, D], and word vectors.
 
-    The vector is None for a word that the model has no vector for.
+    `forms` are the vectors of the words as the caption writes them; of an encoder in context, they
+    are `words`. The vector is None for a word that the model has no vector for.
     """
 
     named: list[Named]
     regions: Tensor
     words: list[Tensor | None]
+    forms: list[Tensor | None]
 
 
-def find_objects(encoders: ObjectEncoders, split: Split, engine: Engine) -> list[NamedObjects]:
-    """Return the objects of each image of a split.
+def find_objects(
+    encoders: ObjectEncoders, split: Split, engine: Engine, names: NameVectors
+) -> list[NamedObjects]:
+    """Return the objects of each image of a split; `names` has the vectors of all their classes.
 
     Raises ValueError for an unknown source of boxes, DataError for regions without labels or
     vectors.
@@ -86,9 +90,9 @@ def find_objects(encoders: ObjectEncoders, split: Split, engine: Engine) -> list
     if encoders.boxes.source not in SOURCES:
         raise ValueError(f"boxes '{encoders.boxes.source}'; there are {', '.join(SOURCES)}")
     regions = region_vectors(encoders, split, engine)
-    words = word_vectors(encoders.words, split["caption"], split["named"], engine)
-    rows = zip(split["named"], regions, words, strict=True)
-    return [_objects(named, *found, vectors) for named, found, vectors in rows]
+    forms = caption_vectors(encoders.words, split["caption"], split["named"], engine)
+    rows = zip(split["named"], regions, forms, strict=True)
+    return [_objects(named, found, vectors, names) for named, found, vectors in rows]
 
 
 def region_vectors(
@@ -98,25 +102,6 @@ def region_vectors(
     if encoders.regions is None or isinstance(encoders.regions, Detector):
         return _detected(encoders.regions, encoders.boxes.confidence, split, engine)
     return _encoded(encoders.regions, encoders.boxes, split, engine)
-
-
-def word_vectors(
-    words: TokenEncoder, texts: Column, named: Column, engine: Engine
-) -> list[list[Tensor | None]]:
-    """Return the vector [W] of each name in each text, or None where it has none."""
-
-    def means(texts: Sequence[str], named: Sequence[Sequence[Named]]) -> list[Any]:
-        encoded = words.encode_tokens(texts)
-        pairs = zip(encoded, named, strict=True)
-        return [[mean_over(found, n.start, n.end) for n in names] for found, names in pairs]
-
-    return engine.map(means, texts, named, key={"what": "vectors of names", "model": words})
-
-
-def mean_over(found: TokenVectors, start: int, end: int) -> Tensor | None:
-    """Return the mean vector, float32 [W], of the tokens that overlap characters start..end."""
-    rows = tokens_at(found.spans, start, end)
-    return found.vectors[rows].float().mean(0).cpu() if rows else None
 
 
 def most_confident(
@@ -143,11 +128,17 @@ def largest(boxes: Tensor, categories: Sequence[str], wanted: Sequence[str]) -> 
 
 
 def _objects(
-    named: Sequence[Named], categories: list[str], regions: Tensor, words: list[Tensor | None]
+    named: Sequence[Named],
+    found: tuple[list[str], Tensor],
+    forms: Sequence[Tensor | None],
+    names: NameVectors,
 ) -> NamedObjects:
+    categories, regions = found
     kept = [i for i, name in enumerate(named) if name.category in categories]
     order = [categories.index(named[i].category) for i in kept]
-    return NamedObjects([named[i] for i in kept], regions[order], [words[i] for i in kept])
+    own = [forms[i] for i in kept]
+    words = [names.alone[named[i].word] for i in kept] if names.static else own
+    return NamedObjects([named[i] for i in kept], regions[order], words, own)
 
 
 def _categories(named: Sequence[Named]) -> list[str]:

@@ -5,8 +5,9 @@ caption, ranks the regions of that category of all of them. IR@k (`retrieval`) i
 region is among the first k: the mean over categories, then over draws. `n` is the number of
 categories; the standard error treats draws and categories as varying. A category with fewer images
 uses all of them (the counts say how many do), which enters the chance k / images; a category with a
-single image has nothing to rank, and is left out. A static encoder, whose words are the same in all
-captions, can only score chance but for the different words of a category (man, woman).
+single image has nothing to rank, and is left out. A static encoder, whose word is the name of the
+fine-grained class in all captions, can only score chance but for the classes of a category (man,
+woman).
 Tied regions share their ranks.
 """
 
@@ -104,7 +105,9 @@ def _retrieve(
         "categories_short": sum(size < pools.size for size in sizes),
         "smallest_pool": min(sizes),
     }
-    return Outcome(scores=scores, counts=sets.counts | counts, notes=[encoders.note])
+    return Outcome(
+        scores=scores, counts=sets.counts | counts, notes=[encoders.note, sets.names.note]
+    )
 
 
 def draw(objects: Objects, pools: Pools, seed: int) -> list[list[Tensor]]:

@@ -126,7 +126,9 @@ def _align(
         "unseen_not_one": sum(int((r.unseen.sum(1) != 1).sum()) for r in results.values()),
         "ties": sum(r.ties for r in results.values()),
     }
-    return Outcome(scores=scores, counts=sets.counts | images | counts, notes=[note])
+    return Outcome(
+        scores=scores, counts=sets.counts | images | counts, notes=[note, sets.names.note]
+    )
 
 
 def _without(sets: ObjectSets, held_out: HeldOut) -> Objects:
