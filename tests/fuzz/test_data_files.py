@@ -5,6 +5,9 @@ from data_files import MADE, REAL, repacked
 from mutants import mutant
 from trials import failures, loaded, rng_of
 
+# Any number may be asked for, and each mutant has a limit of its own.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]
+
 # A failure is tried again with the number that it begins with, for example `trial(17)`.
 
 
@@ -32,7 +35,6 @@ def wrong(name, form, folder, count):
     return failures(count, trial, folder.parent / "report")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 def test_a_broken_file_is_loaded_or_named(name, tmp_path, mutants):
     folder = tmp_path / "set"
@@ -41,7 +43,6 @@ def test_a_broken_file_is_loaded_or_named(name, tmp_path, mutants):
     assert wrong(name, MADE[name], folder, mutants) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
 def test_a_broken_real_file_is_loaded_or_named(name, tmp_path, mutants, real_data):
     folder = tmp_path / "set"
