@@ -1,5 +1,6 @@
 from typing import Protocol
 
+import pytest
 import torch
 from honest import Honest, broken, failures
 from torch import nn
@@ -108,3 +109,13 @@ def test_a_gradient_of_zero_is_no_gradient():
     assert why["ImageEncoder", "gradients reach pixels"].endswith(
         "for images [0, 1, 2] of the batch"
     )
+
+
+@pytest.mark.parametrize(("rounding", "kept"), [(1e-8, True), (1e-3, False)])
+def test_scores_are_compared_on_the_scale_of_their_batch(rounding, kept):
+    def nearly(*given):
+        scores = torch.tensor([float(len(text) > 3) for text in given[2]])
+        return scores + rounding * len(given[2])
+
+    why = failures(broken(score_pairs=nearly))
+    assert (("ImageTextScorer", "a batch of one equals a batch of three") not in why) == kept
