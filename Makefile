@@ -1,19 +1,20 @@
 # Two commands: `make demo` and `make test`. Each needs only Python 3.11 or newer and a network.
 PYTHON ?= python3
 BIN := .venv/bin
+DEMO_CACHE := build/demo/cache
 DEMO := raw-pixels,tiny-rn,tiny-rn-robust,tiny-clip,tiny-bert,tiny-visualbert
 
 .PHONY: demo test check install
 
 demo: install
-	$(BIN)/vlbench --model $(DEMO) --tasks demo --output build/demo --cache-dir build/demo/cache --overwrite
+	$(BIN)/vlbench --model $(DEMO) --tasks demo --output build/demo --cache-dir $(DEMO_CACHE) --overwrite
 	$(BIN)/vlbench leaderboard build --output build/demo
 
 test: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 check: install
 	scripts/check

@@ -67,12 +67,12 @@ def test_the_readmes_model_is_a_class_of_under_40_lines():
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.usefixtures("scenes_drawn")
-def test_make_demo_writes_boards_and_never_into_leaderboards():
+def test_make_demo_writes_boards_and_never_into_leaderboards(scenes_cache):
     if not (ROOT / ".venv" / "installed").exists():
         pytest.skip("make demo would install first: this is not the environment of make test")
     before = sorted((ROOT / "leaderboards").glob("*")) if (ROOT / "leaderboards").exists() else []
-    done = subprocess.run(["make", "demo"], cwd=ROOT, capture_output=True, text=True, check=False)
+    command = ["make", "demo", f"DEMO_CACHE={scenes_cache / 'vlbench'}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "few_shot_scenes" in done.stdout
     assert (ROOT / "build" / "demo" / "few_shot_scenes.json").exists()
