@@ -9,16 +9,18 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlbench.commands.parser import data_dirs, parser_of, spelled
 from vlbench.commands.streams import drain, is_of_reader, news, settle_streams
-from vlbench.errors import OutputError, UnknownNameError, VlbenchError, WeightsError
+from vlbench.errors import OutputError, VlbenchError, WeightsError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from vlbench.commands.answer import Answer
     from vlbench.planning.options import Options
     from vlbench.planning.plan import Plan
     from vlbench.running.report import Report
@@ -185,38 +187,22 @@ def _check(arguments: argparse.Namespace) -> int:
     return 0 if findings and all(finding.ok for finding in findings) else FAILED
 
 
-def _leaderboard_show(arguments: argparse.Namespace) -> int:
-    from vlbench.boards import read_board
-    from vlbench.leaderboard.tables import board_tables
+def _leaderboard(arguments: argparse.Namespace) -> int:
+    return _answered(f"leaderboard.{arguments.word}", arguments)
 
-    files = [*arguments.output.glob("*.json"), *arguments.output.glob("summaries/*.json")]
-    there = {file.stem: file for file in sorted(files)}
-    absent = [name for name in arguments.tasks if name not in there]
-    if absent or not there:
-        raise UnknownNameError(f"no board {', '.join(absent) or 'at all'} in {arguments.output}")
+
+def _answered(module: str, arguments: argparse.Namespace) -> int:
+    """Print what a module of `vlbench.commands` answers, and return its exit code."""
+    answer: Answer = import_module(f"vlbench.commands.{module}").answer(arguments)
     console = _console()
-    # All are read before any is printed, so that a malformed one is not found halfway.
-    for board in [read_board(there[name]) for name in arguments.tasks or there]:
-        for table in board_tables(board) if board else ():
-            console.print(table)
-    return 0
-
-
-def _leaderboard_build(arguments: argparse.Namespace) -> int:
-    from vlbench.catalog.catalog import load_catalog
-    from vlbench.leaderboard.building import begins, build
-
-    if not any(arguments.output.glob("*.json")):
-        raise UnknownNameError(f"no board at all in {arguments.output}")
-    catalog = load_catalog(arguments.include_path)
-    written = build(arguments.output, catalog)
-    for file in written:
-        print(f"wrote {file}")
-    groups = {name: task.group for name, task in catalog.tasks.items() if task.group}
-    begun = [name for name, tasks in groups.items() if begins(arguments.output, tasks)]
-    for name in sorted(set(begun) - {file.stem for file in written}):
-        print(f"{name}: no model has all of {', '.join(groups[name])}")
-    return 0
+    for shown in answer.shown:
+        if isinstance(shown, str):
+            print(shown)
+        else:
+            console.print(shown)
+    for problem in answer.problems:
+        print(problem, file=sys.stderr)
+    return answer.code
 
 
 def _console(*, quiet: bool = False) -> Console:
@@ -233,8 +219,7 @@ COMMANDS = {
     "show": _show,
     "validate": _validate,
     "check": _check,
-    "leaderboard show": _leaderboard_show,
-    "leaderboard build": _leaderboard_build,
+    "leaderboard": _leaderboard,
 }
 
 if __name__ == "__main__":

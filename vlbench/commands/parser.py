@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import vlbench
+from vlbench.commands.leaderboard.parser import add_output, add_words
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -57,13 +58,13 @@ def parser_of(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     check.add_argument("model", metavar="MODEL")
     _add_model_options(check)
     boards = words.add_parser("leaderboard", help="look at boards").add_subparsers(required=True)
-    show = _add(boards, "show", "print boards as tables", commands["leaderboard show"])
-    show.add_argument("tasks", nargs="*", metavar="TASK", help="default: every board")
-    _add_output(show)
-    build = _add(
-        boards, "build", "write summaries of groups, and figures", commands["leaderboard build"]
-    )
-    _add_output(build)
+
+    def add_word(name: str, about: str) -> argparse.ArgumentParser:
+        word = _add(boards, name, about, commands["leaderboard"])
+        word.set_defaults(word=name)
+        return word
+
+    add_words(add_word)
     return parser
 
 
@@ -97,16 +98,6 @@ def _add_trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("leaderboards"),
-        metavar="DIR",
-        help="where boards are (default: ./leaderboards)",
-    )
-
-
 def _add_run(words: Any, command: Command) -> None:
     run = _add(words, "run", "run models on tasks and write leaderboards", command)
     run.add_argument(
@@ -125,7 +116,7 @@ def _add_run(words: Any, command: Command) -> None:
         help="where data lie: in place of $VLBENCH_DATA, or the root of one loader or task",
     )
     run.add_argument("--download", action="store_true", help="fetch data that can be fetched")
-    _add_output(run)
+    add_output(run)
     cache = run.add_mutually_exclusive_group()
     cache.add_argument("--cache-dir", type=Path, metavar="DIR", help="default: ~/.cache/vlbench")
     cache.add_argument("--no-cache", action="store_true", help="keep no features after the run")

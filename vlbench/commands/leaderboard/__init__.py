@@ -1,0 +1,1 @@
+"""The words of `vlbench leaderboard`: one module each, with a function `answer`."""

@@ -1,0 +1,27 @@
+"""`vlbench leaderboard build`: summaries of groups, and figures."""
+
+from __future__ import annotations
+
+import argparse
+
+from vlbench.catalog.catalog import load_catalog
+from vlbench.commands.answer import Answer
+from vlbench.errors import UnknownNameError
+from vlbench.leaderboard.building import begins, build
+
+
+def answer(arguments: argparse.Namespace) -> Answer:
+    """Write the files, and return their names and the groups that no model has all tasks of."""
+    if not any(arguments.output.glob("*.json")):
+        raise UnknownNameError(f"no board at all in {arguments.output}")
+    catalog = load_catalog(arguments.include_path)
+    written = build(arguments.output, catalog)
+    groups = {name: task.group for name, task in catalog.tasks.items() if task.group}
+    begun = [name for name, tasks in groups.items() if begins(arguments.output, tasks)]
+    lacking = sorted(set(begun) - {file.stem for file in written})
+    return Answer(
+        [
+            *(f"wrote {file}" for file in written),
+            *(f"{name}: no model has all of {', '.join(groups[name])}" for name in lacking),
+        ]
+    )
