@@ -187,6 +187,23 @@ def _check(arguments: argparse.Namespace) -> int:
     return 0 if findings and all(finding.ok for finding in findings) else FAILED
 
 
+def _items(arguments: argparse.Namespace) -> int:
+    if not arguments.show:
+        return _answered("items", arguments)
+    from vlbench.bench import set_up
+    from vlbench.files import default_cache
+    from vlbench.planning.options import Options
+
+    options = Options(
+        include_path=arguments.include_path,
+        data_dir=data_dirs(arguments.data_dir),
+        cache_dir=default_cache(),
+        trust=arguments.trust,
+    )
+    with set_up(options, reach_hub=False) as (arguments.options, _):
+        return _answered("items", arguments)
+
+
 def _leaderboard(arguments: argparse.Namespace) -> int:
     return _answered(f"leaderboard.{arguments.word}", arguments)
 
@@ -219,6 +236,7 @@ COMMANDS = {
     "show": _show,
     "validate": _validate,
     "check": _check,
+    "items": _items,
     "leaderboard": _leaderboard,
 }
 

@@ -57,6 +57,7 @@ def parser_of(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     check = _add(words, "check", "check that an adapter keeps the contract", commands["check"])
     check.add_argument("model", metavar="MODEL")
     _add_model_options(check)
+    _add_items(words, commands["items"])
     boards = words.add_parser("leaderboard", help="look at boards").add_subparsers(required=True)
 
     def add_word(name: str, about: str) -> argparse.ArgumentParser:
@@ -98,6 +99,42 @@ def _add_trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_items(words: Any, command: Command) -> None:
+    about = "list what a model said of each example of a task, and what was right"
+    items = _add(words, "items", about, command)
+    items.add_argument("task", metavar="TASK")
+    items.add_argument("model", metavar="MODEL")
+    items.add_argument("--metric", help="of which score (default: the task's primary one)")
+    items.add_argument("--at", type=_conditions, metavar="K=V,...", help="the score's conditions")
+    items.add_argument(
+        "--wrong", action="store_true", help="items without full credit, worst first"
+    )
+    items.add_argument(
+        "--show", action="store_true", help="write a sheet of the images with the least credit"
+    )
+    items.add_argument("--json", action="store_true", help="print JSON")
+    _add_data_dir(items)
+    _add_trust(items)
+    add_output(items)
+
+
+def _conditions(text: str) -> dict[str, str]:
+    pairs = [word.partition("=") for word in text.split(",") if word]
+    if not all(equals for _, equals, _ in pairs):
+        raise argparse.ArgumentTypeError(f"wants K=V,..., not '{text:.40}'")
+    return {key: value for key, _, value in pairs}
+
+
+def _add_data_dir(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data-dir",
+        action="append",
+        default=[],
+        metavar="[NAME=]DIR",
+        help="where data lie: in place of $VLBENCH_DATA, or the root of one loader or task",
+    )
+
+
 def _add_run(words: Any, command: Command) -> None:
     run = _add(words, "run", "run models on tasks and write leaderboards", command)
     run.add_argument(
@@ -108,13 +145,7 @@ def _add_run(words: Any, command: Command) -> None:
     )
     _add_model_options(run)
     run.add_argument("--name", help="the name of the rows, in place of the model's")
-    run.add_argument(
-        "--data-dir",
-        action="append",
-        default=[],
-        metavar="[NAME=]DIR",
-        help="where data lie: in place of $VLBENCH_DATA, or the root of one loader or task",
-    )
+    _add_data_dir(run)
     run.add_argument("--download", action="store_true", help="fetch data that can be fetched")
     add_output(run)
     cache = run.add_mutually_exclusive_group()

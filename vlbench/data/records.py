@@ -13,6 +13,9 @@ from vlbench.digests import digest
 from vlbench.errors import DataAbsent
 from vlbench.metrics.items import Examples
 
+# Of the digest of an example: 64 bits tell the examples of one data set apart.
+DIGITS = 16
+
 
 @dataclass(frozen=True)
 class Column:
@@ -56,7 +59,7 @@ class Column:
         ids = [self.names[row] if named else str(row) for row in self.rows]
         known = bool(self.digests)
         digests = [self.digests[r] if known else digest([self.key, r]) for r in self.rows]
-        return Examples(ids, digests)
+        return Examples(ids, [one.removeprefix("sha256:")[:DIGITS] for one in digests])
 
 
 class Split:

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from vlbench.errors import DataError
-from vlbench.results import Result
+from vlbench.results import ITEM_COLUMNS, ITEMS, Result
 
 # A rerun keeps the row, even where its files are gone or have changed.
 AGAIN = "run the task again with --overwrite"
@@ -30,6 +30,20 @@ def read_table(
     Raises DataError where it is absent, outside the boards' folder, not the file that the row was
     written with, or no table with these columns.
     """
+    return _table(output, row, name, columns).to_pylist()  # type: ignore[no-any-return]
+
+
+def read_items(output: Path, row: Result) -> pa.Table:
+    """Return the items of a row, with the columns of `vlbench.metrics.items`.
+
+    Raises DataError as `read_table` does.
+    """
+    if ITEMS not in row.artifacts:
+        raise DataError(f"the row of {row.model} on {row.task} has no items; {AGAIN}")
+    return _table(output, row, ITEMS, ITEM_COLUMNS)
+
+
+def _table(output: Path, row: Result, name: str, columns: Sequence[str]) -> pa.Table:
     try:
         table = pq.read_table(BytesIO(_read(output, row, name)))
     except pa.ArrowException as error:
@@ -37,7 +51,7 @@ def read_table(
     absent = set(columns) - set(table.column_names)
     if absent:
         raise DataError(f"{row.artifacts[name]['file']} has no column {', '.join(sorted(absent))}")
-    return table.to_pylist()  # type: ignore[no-any-return]
+    return table
 
 
 def read_tensor(output: Path, row: Result, name: str) -> NDArray[Any]:

@@ -1,0 +1,88 @@
+import json
+
+import pytest
+from PIL import Image
+from sources import make_images, make_source
+
+from vlbench.cli import main
+
+RUN = ["--model", "mean-colour,blind", "--tasks", "few_shot_colours"]
+BLIND = 'blind: {adapter: "colours:MeanColour", params: {weights: "0"}}\n'
+
+
+@pytest.fixture(scope="module")
+def boards(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("items")
+    source = make_source(folder / "ours")
+    with (source / "model_adapters" / "models.yaml").open("a") as lines:
+        lines.write(BLIND)
+    where = ["--include-path", str(source), "--output", str(folder / "boards"), "--no-cache"]
+    assert main([*RUN, *where]) == 0
+    return source, folder / "boards"
+
+
+def items(boards, *words):
+    source, output = boards
+    where = ["--output", str(output), "--include-path", str(source)]
+    return main(["items", "few_shot_colours", *words, *where])
+
+
+def test_the_items_of_the_primary_score_are_listed(boards, capsys):
+    assert items(boards, "mean-colour") == 0
+    printed = capsys.readouterr().out
+    assert "mean-colour on few_shot_colours: accuracy, shots 1, 0 of" in printed
+    assert "test/red/" in printed
+
+
+def test_items_are_printed_as_json(boards, capsys):
+    assert items(boards, "mean-colour", "--json", "--at", "shots=1") == 0
+    (first, *_) = json.loads(capsys.readouterr().out)
+    assert (first["credit"], first["prediction"]) == (1.0, first["target"])
+
+
+def test_where_nothing_is_wrong_nothing_is_shown(boards, capsys):
+    assert items(boards, "mean-colour", "--show") == 0
+    assert "every item has full credit: there is nothing to show" in capsys.readouterr().out
+
+
+def test_a_sheet_shows_the_images_with_the_least_credit(boards, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert items(boards, "blind", "--show") == 0
+    assert "wrote few_shot_colours-blind-wrong.png: the 9 items" in capsys.readouterr().out
+    with Image.open("few_shot_colours-blind-wrong.png") as sheet:
+        assert sheet.size == (1200, 520)
+
+
+def test_other_data_have_none_of_the_images(boards, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_images(tmp_path / "others", 1)
+    elsewhere = ["--data-dir", f"few_shot_colours={tmp_path / 'others'}"]
+    assert items(boards, "blind", "--show", *elsewhere) == 2
+    assert "6 of 9 items are not among the images of the data here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (
+            ["mean-colours"],
+            "no model with scores is named 'mean-colours'; did you mean mean-colour",
+        ),
+        (
+            ["mean-colour", "--metric", "acuracy"],
+            "no score is named 'acuracy'; did you mean accuracy",
+        ),
+        (
+            ["mean-colour", "--at", "shots=3"],
+            "accuracy has no such conditions; give one of shots=1",
+        ),
+    ],
+)
+def test_what_is_not_there_is_named_with_what_is(boards, words, why, capsys):
+    assert items(boards, *words) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_a_task_without_a_board_is_named(boards, capsys):
+    assert main(["items", "x", "mean-colour", "--output", str(boards[1])]) == 2
+    assert "no board x in" in capsys.readouterr().err

@@ -1,0 +1,102 @@
+"""`vlbench items`: what a model said of each example of a task, and what was right."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vlbench.boards import board_file, read_board
+from vlbench.commands.answer import Answer
+from vlbench.errors import UnknownNameError, unknown
+from vlbench.files import safe_name
+from vlbench.leaderboard.artifacts import read_items
+from vlbench.leaderboard.item_lists import Item, items_of, worst
+from vlbench.leaderboard.tables import condition, plain_table
+from vlbench.leaderboard.texts import printed
+from vlbench.results import Result
+
+# Images of a sheet.
+MOST_SHOWN = 24
+
+
+def answer(arguments: argparse.Namespace) -> Answer:
+    """Return the items of a row as a table or JSON; with `show`, write a sheet of the worst."""
+    row = _row(arguments.output, arguments.task, arguments.model)
+    metric = arguments.metric or row.primary["metric"]
+    at = _at(row, metric, arguments.at)
+    items = items_of(read_items(arguments.output, row), metric, at)
+    listed = worst(items) if arguments.wrong or arguments.show else items
+    title = printed(_title(row, metric, at, items))
+    if arguments.json:
+        return Answer([json.dumps([item._asdict() for item in listed], indent=1)])
+    if arguments.show:
+        file = Path(f"{arguments.task}-{safe_name(arguments.model)}-wrong.png")
+        return Answer([title, _write_sheet(row, listed[:MOST_SHOWN], arguments.options, file)])
+    columns = ["item", "credit", "prediction", "target"]
+    return Answer([title, plain_table(columns, [_cells(item) for item in listed])])
+
+
+def _row(output: Path, task: str, model: str) -> Result:
+    """Return the ok row of a model. Raises UnknownNameError where there is none, or several."""
+    board = read_board(board_file(output, task))
+    if board is None:
+        raise UnknownNameError(f"no board {task} in {output}")
+    rows = [row for row in board.results if row.status == "ok" and row.model == model]
+    if not rows:
+        raise unknown("model with scores", model, {row.model for row in board.results})
+    if len(rows) > 1:
+        why = "their data or parameters differ; keep one of them in a folder of its own"
+        raise UnknownNameError(f"{model} has {len(rows)} rows on {task}: {why}")
+    return rows[0]
+
+
+def _at(row: Result, metric: str, words: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the conditions asked for; by default the primary score's, or the only ones."""
+    found = [dict(score.at) for score in row.scores if score.metric == metric]
+    if not found:
+        raise unknown("score", metric, {score.metric for score in row.scores})
+    if words is None:
+        primary = dict(row.primary["at"])
+        return primary if primary in found else found[0]
+    same = [at for at in found if {k: str(v) for k, v in at.items()} == words]
+    if not same:
+        conditions = "; ".join(",".join(f"{k}={v}" for k, v in at.items()) for at in found)
+        raise UnknownNameError(f"{metric} has no such conditions; give one of {conditions}")
+    return same[0]
+
+
+def _title(row: Result, metric: str, at: Mapping[str, Any], items: Sequence[Item]) -> str:
+    conditions = "".join(f", {key} {condition(value)}" for key, value in at.items())
+    wrong = len(worst(items))
+    return (
+        f"{row.model} on {row.task}: {metric}{conditions}, "
+        f"{wrong} of {len(items)} items without full credit"
+    )
+
+
+def _cells(item: Item) -> list[str]:
+    return [item.id, f"{item.credit:.3g}", _said(item), item.target]
+
+
+def _said(item: Item) -> str:
+    often = f" ({item.said} of {item.trials})" if item.trials > 1 and item.said else ""
+    return f"{item.prediction}{often}"
+
+
+def _write_sheet(row: Result, items: Sequence[Item], options: Any, file: Path) -> str:
+    """Write the images of items, and return what was written."""
+    from vlbench.commands.item_images import images_of  # noqa: PLC0415 - lists import no torch
+    from vlbench.leaderboard.item_sheet import Shown, write_item_sheet  # noqa: PLC0415
+
+    if not items:
+        return "every item has full credit: there is nothing to show"
+    images = images_of(row.task, [item.digest for item in items], options)
+    shown = [
+        Shown(images[item.digest], [item.id, f"said: {_said(item)}", f"right: {item.target}"])
+        for item in items
+    ]
+    write_item_sheet(shown, file)
+    return f"wrote {file}: the {len(shown)} items with the least credit"
