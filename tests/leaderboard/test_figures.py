@@ -4,14 +4,21 @@ import pytest
 from PIL import Image
 from planted_boards import board, counts, result, score, write
 
-from vlbench.leaderboard.charts import Point
 from vlbench.leaderboard.figures import board_panels, draw_figures, size_panels
+from vlbench.leaderboard.looks import looks
+from vlbench.leaderboard.panels import Point
 
 GROUPS = {"both": ["a", "b"]}
+LOOKS = looks(["m"])
+
+
+# The interval, chance and floor of each score.
+SAME = ((0.0, 1.0), 0.1, ("majority_class", 0.2))
 
 
 def at(value, **conditions):
-    return score(value, at=conditions, chance=0.1, ci95=(0.0, 1.0), stderr=0.01)
+    floors = {"majority_class": 0.2, "shuffled_labels": 0.15}
+    return score(value, at=conditions, chance=0.1, ci95=(0.0, 1.0), stderr=0.01, floors=floors)
 
 
 def test_a_condition_that_is_a_number_is_the_axis_and_one_that_is_a_word_has_a_panel_each():
@@ -21,9 +28,8 @@ def test_a_condition_that_is_a_number_is_the_axis_and_one_that_is_a_word_has_a_p
     ]
     first, second = board_panels(board(result("m", *scores)), "few")
     assert (first.title, first.x, first.y) == ("few, norm l2", "epsilon", "accuracy")
-    assert first.models == {"m": [Point(0, 0.1, (0.0, 1.0)), Point(0.5, 0.4, (0.0, 1.0))]}
-    assert first.chance == [(0, 0.1), (0.5, 0.1)]
-    assert second.models == {"m": [Point(0.1, 0.3, (0.0, 1.0))]}
+    assert first.models == {"m": [Point(0, 0.1, *SAME), Point(0.5, 0.4, *SAME)]}
+    assert second.models == {"m": [Point(0.1, 0.3, *SAME)]}
 
 
 def test_scores_without_conditions_are_one_per_model():
@@ -33,7 +39,7 @@ def test_scores_without_conditions_are_one_per_model():
 
 def test_other_metrics_than_the_primary_are_not_drawn():
     (panel,) = board_panels(board(result("a", at(0.1), score(0.9, "success"))))
-    assert panel.models == {"a": [Point(0, 0.1, (0.0, 1.0))]}
+    assert panel.models == {"a": [Point(0, 0.1, *SAME)]}
 
 
 @pytest.mark.parametrize(
@@ -44,8 +50,15 @@ def test_rows_that_are_not_publishable_are_not_drawn(lacking):
 
 
 def test_a_condition_that_is_a_number_is_told_in_four_digits():
-    (panel,) = board_panels(board(result("m", at(0.1, epsilon=4 / 255))))
-    assert panel.title == "epsilon 0.01569"
+    (panel,) = board_panels(board(result("m", at(0.1, epsilon=0.123456))))
+    assert panel.title == "epsilon 0.1235"
+
+
+def test_scores_of_another_unit_or_direction_have_a_panel_of_their_own():
+    odd = score(0.2, at={}, unit="index", higher_is_better=False)
+    first, second = board_panels(board(result("a", at(0.1)), result("b", odd)))
+    assert (first.unit, first.higher_is_better, set(first.models)) == ("fraction", True, {"a"})
+    assert (second.unit, second.higher_is_better, set(second.models)) == ("index", False, {"b"})
 
 
 def test_a_mean_without_an_interval_has_its_standard_error():
@@ -55,7 +68,7 @@ def test_a_mean_without_an_interval_has_its_standard_error():
 
 def test_a_score_without_a_standard_error_has_no_interval_and_none_need_have_a_chance():
     (panel,) = board_panels(board(result("m", score(0.5))))
-    assert (panel.models["m"][0].interval, panel.chance) == (None, [])
+    assert panel.models == {"m": [Point(0, 0.5, None, None, None)]}
 
 
 def test_three_models_that_say_how_many_images_they_saw_are_set_against_it():
@@ -77,7 +90,7 @@ def planted(folder):
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
     output = planted(tmp_path_factory.mktemp("drawn"))
-    return draw_figures(output, GROUPS, {})
+    return draw_figures(output, GROUPS, {}, LOOKS)
 
 
 def test_every_board_and_every_group_is_drawn(drawn):
@@ -87,15 +100,15 @@ def test_every_board_and_every_group_is_drawn(drawn):
 
 
 def test_a_figure_is_drawn_the_same_twice(drawn, tmp_path):
-    files = draw_figures(planted(tmp_path), GROUPS, {})
+    files = draw_figures(planted(tmp_path), GROUPS, {}, LOOKS)
     assert [file.read_bytes() for file in files] == [file.read_bytes() for file in drawn]
 
 
 def test_a_figure_says_its_titles_axes_and_models(drawn):
     svg, png = drawn[4:]
     texts = re.findall(r"<text [^>]*>([^<]+)</text>", svg.read_text("utf-8"))
-    wanted = {"both", "a", "b", "mean and its standard error", "shots", "accuracy", "chance", "m"}
-    assert wanted <= set(texts), texts
+    wanted = {"both", "a", "b", "mean and its standard error", "shots", "accuracy (%)", "m"}
+    assert {*wanted, "chance", "hardest floor: majority class"} <= set(texts), texts
     with Image.open(png) as picture:
         assert picture.width > 500
 
@@ -112,7 +125,7 @@ def stale(tmp_path):
 def test_a_figure_that_no_row_is_left_for_is_removed(stale):
     partial = result("m", at(0.4, shots=5), counts=counts(100, 101))
     write(stale, board(partial, task="a"))
-    assert draw_figures(stale, GROUPS, {}) == []
+    assert draw_figures(stale, GROUPS, {}, LOOKS) == []
     assert [file.name for file in (stale / "figures").iterdir()] == ["kept.svg"]
 
 
@@ -121,4 +134,4 @@ def test_a_group_without_a_summary_or_without_all_boards_has_no_figure(stale, ab
     planted(stale)
     (stale / absent).unlink()
     write(stale, board(task="a"))
-    assert not any(file.name.startswith("both") for file in draw_figures(stale, GROUPS, {}))
+    assert not any(file.name.startswith("both") for file in draw_figures(stale, GROUPS, {}, LOOKS))

@@ -3,12 +3,16 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from canvases import beyond
+from matplotlib.colors import to_hex
 from planted_boards import board, result, score, write
 
 from vlbench.boards import save_artifacts
 from vlbench.cli import main
 from vlbench.leaderboard.head_figures import draw_heads, head_figure
+from vlbench.leaderboard.looks import looks
 
+LOOKS = looks(["m.1"])
 FLOORS = {"random_region": 0.25, "largest_region": 0.2, "most_confident_region": 0.3}
 GONE = {"file": "artifacts/grounding/m.1/heads.parquet", "sha256": ""}
 SIX = ("det", "nsubj", "dobj", "prep", "pobj", "num")
@@ -44,7 +48,7 @@ def legend(figure):
 
 
 def test_a_row_with_a_table_of_heads_has_a_figure_as_svg_and_png(tmp_path):
-    files = draw_heads(planted(tmp_path))
+    files = draw_heads(planted(tmp_path), LOOKS)
     names = [file.relative_to(tmp_path).as_posix() for file in files]
     assert names == ["figures/grounding/m.1.svg", "figures/grounding/m.1.png"]
     assert b"<svg" in files[0].read_bytes()
@@ -52,20 +56,22 @@ def test_a_row_with_a_table_of_heads_has_a_figure_as_svg_and_png(tmp_path):
 
 
 def test_the_same_board_gives_the_same_bytes(tmp_path):
-    first = [file.read_bytes() for file in draw_heads(planted(tmp_path))]
-    assert [file.read_bytes() for file in draw_heads(tmp_path)] == first
+    first = [file.read_bytes() for file in draw_heads(planted(tmp_path), LOOKS)]
+    assert [file.read_bytes() for file in draw_heads(tmp_path, LOOKS)] == first
 
 
 @pytest.mark.parametrize("active", [(True, True), (None, None)])
 def test_each_relation_has_a_panel(active):
-    figure = head_figure(row(*SIX, **FLOORS), heads(*SIX, active=active), "title")
+    figure = head_figure(row(*SIX, **FLOORS), heads(*SIX, active=active), "title", LOOKS["m.1"])
     assert [axes.get_title() for axes in figure.axes if axes.axison] == list(SIX)
 
 
 def test_the_legend_knows_heads_that_the_first_panel_lacks():
     table = [head | {"active": head["relation"] == "det"} for head in heads("det", "nsubj")]
-    figure = head_figure(row("det", "nsubj", **FLOORS), table, "title")
-    assert {"head that looks at the image", "head that does not"} < set(legend(figure))
+    figure = head_figure(row("det", "nsubj", **FLOORS), table, "title", LOOKS["m.1"])
+    assert {"head that looks at the image", "head that does not look at the image"} < set(
+        legend(figure)
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,28 +83,41 @@ def test_the_legend_knows_heads_that_the_first_panel_lacks():
     ],
 )
 def test_the_floors_of_a_row_are_drawn(floors, drawn):
-    assert legend(head_figure(row(**floors), heads(), "title")) == [
-        "head that does not",
+    assert legend(head_figure(row(**floors), heads(), "title", LOOKS["m.1"])) == [
+        "head that does not look at the image",
         "head that looks at the image",
         *drawn,
     ]
 
 
+@pytest.mark.parametrize("relations", [[""], SIX[:5], SIX])
+def test_nothing_of_a_figure_is_cut_and_its_title_may_be_long(relations):
+    figure = head_figure(row(*relations, **FLOORS), heads(*relations), "long " * 60, LOOKS["m.1"])
+    assert beyond(figure) == [0, 0, 0, 0]
+
+
+def test_heads_that_look_at_the_image_are_in_the_colour_of_their_model():
+    look = looks(["a", "m.1"])["m.1"]
+    panel = head_figure(row(**FLOORS), heads(), "title", look).axes[0]
+    others, active = [to_hex(found.get_facecolor()[0]) for found in panel.collections]
+    assert (active, others) == (look.colour, "#aaaaaa")
+
+
 def test_a_row_whose_table_is_elsewhere_has_no_figure(tmp_path):
-    assert draw_heads(write(tmp_path, board(row(**FLOORS), task="grounding"))) == []
+    assert draw_heads(write(tmp_path, board(row(**FLOORS), task="grounding")), LOOKS) == []
 
 
 def test_a_table_that_is_not_its_rows_has_no_figure_and_is_named(tmp_path, caplog):
     planted(tmp_path)
     save_artifacts(tmp_path, "grounding", "m.1", {"heads": pa.table({"layer": [1]})})
     with caplog.at_level(logging.WARNING, "vlbench"):
-        assert draw_heads(tmp_path) == []
+        assert draw_heads(tmp_path, LOOKS) == []
     assert "heads.parquet is not the file that its row was written with; run" in caplog.text
 
 
 def test_a_table_without_heads_or_without_their_columns_has_no_figure(tmp_path, caplog):
-    assert draw_heads(planted(tmp_path, pa.Table.from_pylist(heads()).slice(0, 0))) == []
-    assert draw_heads(planted(tmp_path, pa.table({"layer": [1]}))) == []
+    assert draw_heads(planted(tmp_path, pa.Table.from_pylist(heads()).slice(0, 0)), LOOKS) == []
+    assert draw_heads(planted(tmp_path, pa.table({"layer": [1]})), LOOKS) == []
     assert "has no column accuracy, active, head" in caplog.text
 
 

@@ -18,6 +18,7 @@ def left_out(output, odd):
 def test_a_member_has_its_rows_matrix_and_classes(tmp_path):
     members, reasons = joined(tmp_path, two_boards(tmp_path))
     assert ([member.name for member in members], reasons) == (COMPARED, {})
+    assert [member.model for member in members] == ["clip", "rn50", "bert", "clip"]
     assert (members[1].classes, members[1].comparable) == (CLASSES, "a")
     np.testing.assert_array_equal(members[1].matrix, matrix(1).numpy())
 

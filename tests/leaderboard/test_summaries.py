@@ -7,9 +7,11 @@ from planted_matrices import clip, two_boards
 from vlbench.boards import read_board
 from vlbench.errors import SpecError
 from vlbench.leaderboard import similarity_figures, summaries
+from vlbench.leaderboard.looks import looks
 from vlbench.leaderboard.summaries import build_summaries
 
 MATRICES = {"rsa_x_all": ["rsa_x", "rsa_x_text"]}
+LOOKS = looks(["bert", "clip", "rn50"])
 
 
 @pytest.fixture(autouse=True)
@@ -23,15 +25,15 @@ def one(task, *scores, **rest):
 
 def test_a_summary_is_written_only_when_every_task_is_there(tmp_path):
     write(tmp_path, one("a", score(0.2)))
-    assert build_summaries(tmp_path, {"both": ["a", "b"]}) == []
+    assert build_summaries(tmp_path, {"both": ["a", "b"]}, LOOKS) == []
     write(tmp_path, one("b", score(0.4)))
-    (file,) = build_summaries(tmp_path, {"both": ["a", "b"]})
+    (file,) = build_summaries(tmp_path, {"both": ["a", "b"]}, LOOKS)
     assert json.loads(file.read_text())["versions"] == {"a": 1, "b": 1}
 
 
 def test_a_summary_has_the_keys_of_a_board_but_the_paper(tmp_path):
     write(tmp_path, one("a", score(0.2)))
-    (file,) = build_summaries(tmp_path, {"one": ["a"]})
+    (file,) = build_summaries(tmp_path, {"one": ["a"]}, LOOKS)
     summary = json.loads(file.read_text())
     assert list(summary) == ["schema", "task", "version", "versions", "primary", "rows"]
     assert list(summary["rows"][0]) == ["model", "status", "comparable", "scores", "counts"]
@@ -39,40 +41,40 @@ def test_a_summary_has_the_keys_of_a_board_but_the_paper(tmp_path):
 
 def test_a_summary_that_is_read_has_the_mean(tmp_path):
     write(tmp_path, one("a", score(0.25)), one("b", score(0.75)))
-    (file,) = build_summaries(tmp_path, {"both": ["a", "b"]})
+    (file,) = build_summaries(tmp_path, {"both": ["a", "b"]}, LOOKS)
     (row,) = read_board(file).results
     assert (row.task, row.model, [s.value for s in row.scores]) == ("both", "m", [0.5])
 
 
 def test_a_summary_that_no_model_is_left_for_is_removed(tmp_path):
     write(tmp_path, one("a", score(0.2)))
-    (file,) = build_summaries(tmp_path, {"one": ["a"]})
+    (file,) = build_summaries(tmp_path, {"one": ["a"]}, LOOKS)
     write(tmp_path, one("a", status="failed"))
-    assert build_summaries(tmp_path, {"one": ["a"]}) == []
+    assert build_summaries(tmp_path, {"one": ["a"]}, LOOKS) == []
     assert not file.exists()
 
 
 def test_a_group_without_tasks_has_no_summary(tmp_path):
-    assert build_summaries(tmp_path, {"none": []}) == []
+    assert build_summaries(tmp_path, {"none": []}, LOOKS) == []
 
 
 def test_tasks_with_different_primary_scores_make_no_group(tmp_path):
     success = {"metric": "success", "at": {}}
     write(tmp_path, one("a", score()), board(result("m", score()), task="b", primary=success))
     with pytest.raises(SpecError, match="both: its tasks have different primary scores"):
-        build_summaries(tmp_path, {"both": ["a", "b"]})
+        build_summaries(tmp_path, {"both": ["a", "b"]}, LOOKS)
 
 
 def test_a_board_that_does_not_fit_is_refused_by_name(tmp_path):
     (write(tmp_path, one("a", score())) / "b.json").write_text('{"schema": 1, "task": "b"}')
     with pytest.raises(SpecError, match=r"b\.json: version: is absent"):
-        build_summaries(tmp_path, {"both": ["a", "b"]})
+        build_summaries(tmp_path, {"both": ["a", "b"]}, LOOKS)
 
 
 def test_vision_alone_is_compared_where_no_language_model_ran(tmp_path, monkeypatch):
     monkeypatch.setattr(summaries, "draw_similarities", lambda *_: [])
     write(tmp_path, two_boards(tmp_path)[0])
-    summary = json.loads(build_summaries(tmp_path, MATRICES)[0].read_text())
+    summary = json.loads(build_summaries(tmp_path, MATRICES, LOOKS)[0].read_text())
     assert [row["model"] for row in summary["rows"]] == ["clip", "rn50"]
     assert summary["primary"] == {"metric": "mean_rdm_correlation", "at": {}}
     assert list(summary["rows"][0])[:4] == ["model", "status", "reason", "comparable"]
@@ -80,10 +82,10 @@ def test_vision_alone_is_compared_where_no_language_model_ran(tmp_path, monkeypa
 
 def test_two_builds_write_the_same_bytes(tmp_path):
     write(tmp_path, two_boards(tmp_path)[0])
-    files = build_summaries(tmp_path, MATRICES)
+    files = build_summaries(tmp_path, MATRICES, LOOKS)
     first = [file.read_bytes() for file in files]
     assert [file.suffix for file in files] == [".json", *[".svg", ".png"] * 3]
-    assert [file.read_bytes() for file in build_summaries(tmp_path, MATRICES)] == first
+    assert [file.read_bytes() for file in build_summaries(tmp_path, MATRICES, LOOKS)] == first
 
 
 def test_one_model_alone_has_nothing_to_be_compared_with(tmp_path):
@@ -91,6 +93,6 @@ def test_one_model_alone_has_nothing_to_be_compared_with(tmp_path):
     figure = tmp_path / "figures" / "rsa_x_all_map.svg"
     figure.parent.mkdir()
     figure.write_text("of more models")
-    (row,) = json.loads(build_summaries(tmp_path, MATRICES)[0].read_text())["rows"]
+    (row,) = json.loads(build_summaries(tmp_path, MATRICES, LOOKS)[0].read_text())["rows"]
     assert (row["status"], row["reason"]) == ("skipped", "no other model to compare it with")
     assert not figure.exists()

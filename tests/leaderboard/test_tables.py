@@ -5,7 +5,7 @@ from planted_boards import PRIMARY, counts, result, score
 from planted_boards import board as planted
 from rich.console import Console
 
-from vlbench.leaderboard.tables import board_tables, number, plain_table, score_table
+from vlbench.leaderboard.tables import board_tables, condition, number, plain_table, score_table
 
 
 def row(model, *scores, n=4, expected=4, **rest):
@@ -55,6 +55,21 @@ def test_a_score_is_shown_with_all_it_takes_to_judge_it():
 def test_where_lower_is_better_the_lowest_floor_is_hardest_to_beat():
     shown = score(0.1, floors={"pixels": 0.25, "blank": 0.125}, higher_is_better=False)
     assert "12.5 % blank" in rendered(score_table("t", PRIMARY, [row("m", shown)]))
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (4 / 255, "4/255"),
+        (0.2, "0.2"),
+        (0, "0"),
+        (1 / 3, "0.3333"),
+        (20_000, "2e+04"),
+        ("l2", "l2"),
+    ],
+)
+def test_a_condition_is_told_in_four_digits_or_as_a_fraction_of_255(value, told):
+    assert condition(value) == told
 
 
 def test_what_is_not_known_is_a_dash():

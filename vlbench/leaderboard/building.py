@@ -9,6 +9,7 @@ from vlbench.boards import read_board
 from vlbench.catalog.catalog import Catalog
 from vlbench.leaderboard.figures import draw_figures
 from vlbench.leaderboard.head_figures import draw_heads
+from vlbench.leaderboard.looks import folder_looks
 from vlbench.leaderboard.summaries import build_summaries
 
 
@@ -21,8 +22,9 @@ def build(output: Path, catalog: Catalog) -> list[Path]:
         read_board(file)
     groups = {name: task.group for name, task in catalog.tasks.items() if task.group}
     seen = {name: model.training_images or 0 for name, model in catalog.models.items()}
-    written = build_summaries(output, groups)
-    return [*written, *draw_figures(output, groups, seen), *draw_heads(output)]
+    looks = folder_looks(output)
+    written = build_summaries(output, groups, looks)
+    return [*written, *draw_figures(output, groups, seen, looks), *draw_heads(output, looks)]
 
 
 def begins(output: Path, tasks: Sequence[str]) -> bool:

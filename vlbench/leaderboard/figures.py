@@ -8,17 +8,23 @@ value gets a panel per value; the condition that is a number is the x-axis.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from vlbench.boards import Board, read_board
-from vlbench.leaderboard.charts import Panel, Point, chart, erase, save, styled
+from vlbench.leaderboard.charts import chart, erase, save, styled
+from vlbench.leaderboard.looks import Look
+from vlbench.leaderboard.panels import Panel, Point
 from vlbench.leaderboard.rows import publishable
-from vlbench.leaderboard.tables import condition, spaced
+from vlbench.leaderboard.tables import condition, hardest_floor, spaced
 from vlbench.results import Result, Score, matching
 
 
 def draw_figures(
-    output: Path, groups: Mapping[str, Sequence[str]], training_images: Mapping[str, float]
+    output: Path,
+    groups: Mapping[str, Sequence[str]],
+    training_images: Mapping[str, float],
+    looks: Mapping[str, Look],
 ) -> list[Path]:
     """Write `figures/<board>` as SVG and PNG for each board and each group's summary.
 
@@ -27,11 +33,13 @@ def draw_figures(
     Only publishable rows are drawn; a figure without rows is removed.
     """
     with styled():
-        boards = [file for file in sorted(output.glob("*.json")) for file in _draw_board(file)]
+        boards = [
+            file for file in sorted(output.glob("*.json")) for file in _draw_board(file, looks)
+        ]
         means = [
             drawn
             for group, tasks in sorted(groups.items())
-            for drawn in _draw_group(output, group, tasks, training_images)
+            for drawn in _draw_group(output, group, tasks, training_images, looks)
         ]
     return [*boards, *means]
 
@@ -43,26 +51,33 @@ def board_panels(board: Board, name: str = "") -> list[Panel]:
 
 def size_panels(summary: Board, training_images: Mapping[str, float]) -> list[Panel]:
     """Return the panel of primary scores against training images; none for under three models."""
-    primary = summary.primary
-    points = {
-        row.model: [_point(score, "")._replace(x=training_images[row.model])]
+    rows = {
+        row.model: replace(row, scores=matching(row.scores, summary.primary))
         for row in summary.results
-        for score in matching(row.scores, primary)
         if training_images.get(row.model)
     }
-    title = ", ".join(f"{spaced(k)} {condition(v)}" for k, v in primary["at"].items())
-    y = spaced(primary["metric"])
-    enough = len(points) >= 3
-    return [Panel(title=title, x="training images", y=y, models=points)] if enough else []
+    panels = []
+    for panel in _panels(rows, summary.primary["metric"], ""):
+        models = {
+            model: [point._replace(x=training_images[model]) for point in points]
+            for model, points in panel.models.items()
+        }
+        panels.append(replace(panel, x="training images", models=models))
+    return [panel for panel in panels if len(panel.models) >= 3]
 
 
-def _draw_board(file: Path) -> list[Path]:
+def _draw_board(file: Path, looks: Mapping[str, Look]) -> list[Path]:
     board = read_board(file)
-    return _draw(file.stem, board_panels(board) if board else [], file.parent / "figures")
+    panels = board_panels(board) if board else []
+    return _draw(file.stem, panels, file.parent / "figures", looks)
 
 
 def _draw_group(
-    output: Path, group: str, tasks: Sequence[str], training_images: Mapping[str, float]
+    output: Path,
+    group: str,
+    tasks: Sequence[str],
+    training_images: Mapping[str, float],
+    looks: Mapping[str, Look],
 ) -> list[Path]:
     """Draw a group of means; one whose models are compared instead has figures of its own."""
     mean = read_board(output / "summaries" / f"{group}.json")
@@ -71,37 +86,45 @@ def _draw_group(
     sizes: list[Panel] = []
     if mean and all(board and board.primary == mean.primary for board in boards):
         pairs = zip(boards, tasks, strict=True)
-        panels = [p for board, task in pairs if board for p in board_panels(board, task)]
+        panels = [p for board, task in pairs if board for p in board_panels(board, spaced(task))]
         means = {row.model: row for row in mean.results}
         panels += _panels(means, mean.primary["metric"], "mean and its standard error")
         sizes = size_panels(mean, training_images)
-    written = _draw(group, panels, output / "figures")
-    return [*written, *_draw(f"{group}_by_training_images", sizes, output / "figures")]
+    written = _draw(group, panels, output / "figures", looks)
+    by_images = _draw(f"{group}_by_training_images", sizes, output / "figures", looks)
+    return [*written, *by_images]
 
 
-def _draw(title: str, panels: Sequence[Panel], folder: Path) -> list[Path]:
-    """Write a figure under its title; without panels, remove the one that is there."""
+def _draw(
+    name: str, panels: Sequence[Panel], folder: Path, looks: Mapping[str, Look]
+) -> list[Path]:
+    """Write a figure under its name; without panels, remove the one that is there."""
     if panels:
-        return save(chart(title, panels), folder / title)
-    erase(folder / title)
+        return save(chart(spaced(name), panels, looks), folder / name)
+    erase(folder / name)
     return []
 
 
 def _panels(rows: Mapping[str, Result], metric: str, name: str) -> list[Panel]:
-    """Return the panels of the scores of one metric; `rows` are given by model."""
+    """Return the panels of the scores of one metric; `rows` are given by model.
+
+    Scores of another unit or direction have a panel of their own.
+    """
     scores = {model: [s for s in row.scores if s.metric == metric] for model, row in rows.items()}
     everything = [score for found in scores.values() for score in found]
     axis = _axis(everything)
     panels = []
-    for words in dict.fromkeys(_words(score, axis) for score in everything):
-        here = {m: [s for s in found if _words(s, axis) == words] for m, found in scores.items()}
+    for words, unit, higher in dict.fromkeys(_kind(score, axis) for score in everything):
+        kind = (words, unit, higher)
+        here = {m: [s for s in found if _kind(s, axis) == kind] for m, found in scores.items()}
         panels.append(
             Panel(
                 title=", ".join(filter(None, (name, words))),
-                x=axis,
+                x=spaced(axis),
                 y=spaced(metric),
                 models={m: [_point(s, axis) for s in found] for m, found in here.items() if found},
-                chance=_chance([s for found in here.values() for s in found], axis),
+                unit=unit,
+                higher_is_better=higher,
             )
         )
     return panels
@@ -121,9 +144,10 @@ def _axis(scores: Sequence[Score]) -> str:
     return max(numbers, key=lambda key: len(values[key]), default="")
 
 
-def _words(score: Score, axis: str) -> str:
-    """Return the conditions of a score without the one on the axis."""
-    return ", ".join(f"{spaced(k)} {condition(v)}" for k, v in score.at.items() if k != axis)
+def _kind(score: Score, axis: str) -> tuple[str, str, bool]:
+    """Return what the scores of a panel share: the conditions but the one on the axis, the unit."""
+    words = ", ".join(f"{spaced(k)} {condition(v)}" for k, v in score.at.items() if k != axis)
+    return words, score.unit, score.higher_is_better
 
 
 def _point(score: Score, axis: str) -> Point:
@@ -131,13 +155,5 @@ def _point(score: Score, axis: str) -> Point:
     interval = score.ci95
     if interval is None and score.stderr is not None:
         interval = score.value - score.stderr, score.value + score.stderr
-    return Point(_x(score, axis), score.value, interval)
-
-
-def _chance(scores: Sequence[Score], axis: str) -> list[tuple[float, float]]:
-    found = {_x(score, axis): score.chance for score in scores}
-    return [(x, y) for x, y in found.items() if y is not None]
-
-
-def _x(score: Score, axis: str) -> float:
-    return float(score.at.get(axis, 0))
+    x = float(score.at.get(axis, 0))
+    return Point(x, score.value, interval, score.chance, hardest_floor(score))

@@ -23,9 +23,13 @@ from vlbench.results import Result
 
 
 class Member(NamedTuple):
-    """One model in a comparison: its condensed matrix, float32 [P], and the classes it is over."""
+    """One model in a comparison: its condensed matrix, float32 [P], and the classes it is over.
+
+    `name` is `model`, or longer where the model stands on two boards.
+    """
 
     name: str
+    model: str
     matrix: NDArray[np.float32]
     classes: list[str]
     comparable: str
@@ -70,4 +74,4 @@ def _member(output: Path, name: str, row: Result) -> Member | str:
         return str(error)
     if matrix.shape != (len(classes) * (len(classes) - 1) // 2,):
         return f"its matrix of shape {list(matrix.shape)} is not that of {len(classes)} classes"
-    return Member(name, matrix, classes, row.comparable)
+    return Member(name, row.model, matrix, classes, row.comparable)

@@ -14,13 +14,16 @@ from typing import Any
 from vlbench.boards import SCHEMA, Board, read_board
 from vlbench.errors import SpecError
 from vlbench.files import write_whole
+from vlbench.leaderboard.looks import Look
 from vlbench.leaderboard.means import mean_rows
 from vlbench.leaderboard.members import joined
 from vlbench.leaderboard.similarities import PRIMARY, left_out_rows, similarity_rows
 from vlbench.leaderboard.similarity_figures import draw_similarities
 
 
-def build_summaries(output: Path, groups: Mapping[str, Sequence[str]]) -> list[Path]:
+def build_summaries(
+    output: Path, groups: Mapping[str, Sequence[str]], looks: Mapping[str, Look]
+) -> list[Path]:
     """Write `summaries/<group>.json` for each group, and return the files, with their figures.
 
     A group of means needs a board for every task, and a model with a publishable row on each.
@@ -33,7 +36,7 @@ def build_summaries(output: Path, groups: Mapping[str, Sequence[str]]) -> list[P
         boards = [board for board in found if board]
         file = output / "summaries" / f"{group}.json"
         if any("rdm" in row.artifacts for board in boards for row in board.results):
-            written += _write_similarities(output, group, boards, file)
+            written += _write_similarities(file, group, boards, looks)
             continue
         rows = mean_rows(boards) if boards and len(boards) == len(tasks) else []
         if not rows:
@@ -47,16 +50,17 @@ def build_summaries(output: Path, groups: Mapping[str, Sequence[str]]) -> list[P
 
 
 def _write_similarities(
-    output: Path, group: str, boards: Sequence[Board], file: Path
+    file: Path, group: str, boards: Sequence[Board], looks: Mapping[str, Look]
 ) -> list[Path]:
     """Write the similarities of a group's models and the figures of them; return the files."""
+    output = file.parent.parent
     members, left_out = joined(output, boards)
     if len(members) < 2:
         left_out |= dict.fromkeys((m.name for m in members), "no other model to compare it with")
     rows = similarity_rows(members) if len(members) > 1 else []
     rows += left_out_rows(left_out)
     write_whole(file, _content(group, boards, rows, PRIMARY))
-    return [file, *draw_similarities(output / "figures", group, members)]
+    return [file, *draw_similarities(output / "figures", group, members, looks)]
 
 
 def _content(

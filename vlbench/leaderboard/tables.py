@@ -84,8 +84,21 @@ def number(value: float | None, unit: str = "fraction") -> str:
 
 
 def condition(value: str | float) -> str:
-    """Return the value of a condition for a table: a number with four significant digits."""
-    return value if isinstance(value, str) else f"{value:.4g}"
+    """Return the value of a condition: a number with four significant digits.
+
+    One that needs more of them is told in steps of 255, as epsilons are, where it is some of them.
+    """
+    if isinstance(value, str):
+        return value
+    digits, steps = f"{value:.4g}", round(value * 255)
+    exact = 0 < steps <= 32 and steps / 255 == value
+    return f"{steps}/255" if exact and float(digits) != value else digits
+
+
+def hardest_floor(score: Score) -> tuple[str, float] | None:
+    """Return the name and value of the floor that is hardest to beat; None without floors."""
+    pick = max if score.higher_is_better else min
+    return pick(score.floors.items(), key=lambda floor: floor[1], default=None)
 
 
 def spaced(name: str) -> str:
@@ -143,9 +156,5 @@ def _interval(score: Score) -> str:
 
 
 def _floor(score: Score) -> str:
-    """Return the floor that is hardest to beat, and its name."""
-    if not score.floors:
-        return "-"
-    pick = max if score.higher_is_better else min
-    name, value = pick(score.floors.items(), key=lambda floor: floor[1])
-    return f"{number(value, score.unit)} {spaced(name)}"
+    floor = hardest_floor(score)
+    return f"{number(floor[1], score.unit)} {spaced(floor[0])}" if floor else "-"

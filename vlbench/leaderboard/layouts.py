@@ -1,0 +1,153 @@
+"""Layouts of figures: a grid of panels without an empty cell, and texts and a legend that fit.
+
+Names in boards may be long. A title is broken into lines; a figure is widened for the names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import cache
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox, BboxBase
+
+from vlbench.leaderboard.texts import drawn
+
+# Most panels side by side: so many, or more where they fill all rows.
+ACROSS = 3
+MORE_ACROSS = (3, 4, 5)
+
+TITLE = 11  # points
+LEGEND = 8  # points
+
+# Where a name may stand beside its point: right (or left) of it and above (or below) it, how far.
+SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
+GAP = 5  # points
+
+
+def grid(count: int, panel: tuple[float, float], margin: float = 0.0) -> tuple[Figure, list[Axes]]:
+    """Return a figure of panels, each of a size in inches, and their axes row by row.
+
+    Where rows differ in the number of panels, those of the shorter rows are wider, so that no cell
+    is empty. `margin` is for the names at the left of the first column.
+    """
+    across = next((n for n in MORE_ACROSS if count % n == 0 and count > n), ACROSS)
+    down = math.ceil(count / across)
+    rows = [count // down + (row < count % down) for row in range(down)]
+    figure = Figure((panel[0] * rows[0] + margin, panel[1] * down + 0.3), layout="constrained")
+    # A row is a figure of its own: in one grid, names beside the panels of a row take from others.
+    bands = figure.subfigures(down, 1, squeeze=False).flat
+    axes = [
+        one
+        for band, n in zip(bands, rows, strict=True)
+        for one in band.subplots(1, n, squeeze=False).flat
+    ]
+    for one in axes:
+        one.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def is_at_left(axes: Axes) -> bool:
+    """Return whether a panel is in the first column, or in no grid."""
+    cell = axes.get_subplotspec()
+    return cell is None or cell.is_first_col()
+
+
+def entitle(figure: Figure, title: str) -> None:
+    """Put a title above the panels, in as many lines as it needs."""
+    width = figure.get_figwidth() - 0.2
+    lines = fitted(title, width, TITLE)
+    figure.suptitle(lines, fontsize=TITLE)
+    figure.set_figheight(figure.get_figheight() + 1.2 * TITLE / 72 * lines.count("\n"))
+
+
+def seat_legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
+    """Put a legend below the panels, and enlarge the figure so that all of it is seen."""
+    if not handles:
+        return
+    legend = figure.legend(
+        handles,
+        [drawn(label) for label in labels],
+        loc="outside lower center",
+        ncols=_columns(labels, figure.get_figwidth()),
+        fontsize=LEGEND,
+        frameon=False,
+    )
+    box = legend.get_window_extent()
+    figure.set_figwidth(max(figure.get_figwidth(), box.width / figure.dpi + 0.2))
+    figure.set_figheight(figure.get_figheight() + box.height / figure.dpi)
+
+
+def _columns(labels: Sequence[str], width: float) -> int:
+    """Return the largest number of columns in which a legend has a width in inches, or 1."""
+    beside = 5.0 * LEGEND / 72  # the handle and the gaps around it
+    widths = [text_width(label, LEGEND) + beside for label in labels]
+    for columns in range(len(labels), 1, -1):
+        if sum(part.max() for part in np.array_split(widths, columns)) <= width:
+            return columns
+    return 1
+
+
+def name_points(axes: Axes, places: Iterable[tuple[float, float]], names: Sequence[str]) -> None:
+    """Write names beside their points, each where it covers least of other names and points.
+
+    To be called last: a later title or legend would move the points below their names.
+    """
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    points = [(float(x), float(y)) for x, y in places]
+    taken = [
+        Bbox.from_extents(x - 4, y - 4, x + 4, y + 4) for x, y in axes.transData.transform(points)
+    ]
+    for place, name in zip(points, names, strict=True):
+        options = [(text, text.get_window_extent()) for text in _beside(axes, place, name)]
+        kept, box = min(options, key=lambda option: _covers(option[1], axes.bbox, taken))
+        for text in {text for text, _ in options} - {kept}:
+            text.remove()
+        taken.append(box)
+
+
+def fitted(text: str, width: float, size: float) -> str:
+    """Return a text as figures take it, broken into lines of at most `width` inches."""
+    length = len(text)
+    while length > 1 and text_width(fill(text, length), size) > width:
+        length -= math.ceil(length / 20)
+    return drawn(fill(text, length) if length < len(text) else text)
+
+
+@cache
+def text_width(text: str, size: float) -> float:
+    """Return the width of a text of a size in points, in inches."""
+    figure = Figure()
+    box = figure.add_artist(Text(0, 0, drawn(text), fontsize=size)).get_window_extent()
+    return float(box.width) / figure.dpi
+
+
+def _beside(axes: Axes, place: tuple[float, float], name: str) -> list[Text]:
+    """Return a name at every side of a point."""
+    return [
+        axes.annotate(
+            drawn(name),
+            place,
+            xytext=(GAP * right, GAP * up),
+            textcoords="offset points",
+            ha=("center", "left", "right")[right],
+            va=("center", "bottom", "top")[up],
+            fontsize=LEGEND,
+            in_layout=False,
+        )
+        for right, up in SIDES
+    ]
+
+
+def _covers(box: Bbox, whole: BboxBase, taken: Sequence[Bbox]) -> int:
+    """Return how many boxes a box covers; more than all of them where it leaves the whole."""
+    inside = whole.contains(*box.min) and whole.contains(*box.max)
+    return int(box.count_overlaps(taken)) + (0 if inside else len(taken) + 1)

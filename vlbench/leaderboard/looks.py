@@ -1,0 +1,49 @@
+"""The colour and mark of each model: the same in every figure and on every page of a folder.
+
+They are given over all models of a folder's boards in the order of their names, so that the same
+boards give the same looks. A model that joins moves those of the models after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from vlbench.boards import read_board
+
+# Colours that colour-blind readers can tell apart: seven of Okabe and Ito (2008), whose yellow is
+# too light for lines, and a wine red. None is grey, as chance is.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#882255")
+
+# As matplotlib calls them: circle, square, triangle, diamond, triangle down, plus, cross, triangle
+# to the left, triangle to the right, pentagon.
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
+
+
+class Look(NamedTuple):
+    """How a model is drawn: a colour `#rrggbb`, a mark of MARKS, and whether only its outline."""
+
+    colour: str
+    mark: str
+    hollow: bool
+
+
+def looks(names: Iterable[str]) -> dict[str, Look]:
+    """Return the look of each model. The first 8 differ in colour, and the first 160 in some way.
+
+    The order of the names, and whether one is given twice, change nothing.
+    """
+    return {name: _look(i) for i, name in enumerate(sorted(set(names)))}
+
+
+def folder_looks(output: Path) -> dict[str, Look]:
+    """Return the looks of all models of a folder's boards, whatever their rows' status."""
+    boards = [read_board(file) for file in sorted(output.glob("*.json"))]
+    return looks(row.model for board in boards if board for row in board.results)
+
+
+def _look(i: int) -> Look:
+    colours, marks = len(COLOURS), len(MARKS)
+    hollow = i // (colours * marks) % 2 == 1
+    return Look(COLOURS[i % colours], MARKS[(i + i // colours) % marks], hollow)
