@@ -31,7 +31,7 @@ def read_table(
     written with, or no table with these columns.
     """
     try:
-        table = pq.read_table(BytesIO(_read(output, row, name)))
+        table = pq.read_table(BytesIO(read_bytes(output, row, name)))
     except pa.ArrowException as error:
         raise DataError(f"{row.artifacts[name]['file']} is no table; {AGAIN}") from error
     absent = set(columns) - set(table.column_names)
@@ -43,12 +43,13 @@ def read_table(
 def read_tensor(output: Path, row: Result, name: str) -> NDArray[Any]:
     """Return the tensor that a board's row keeps. Raises DataError as `read_table` does."""
     try:
-        return np.asarray(load(_read(output, row, name))["data"])
+        return np.asarray(load(read_bytes(output, row, name))["data"])
     except (SafetensorError, KeyError) as error:
         raise DataError(f"{row.artifacts[name]['file']} is no tensor; {AGAIN}") from error
 
 
-def _read(output: Path, row: Result, name: str) -> bytes:
+def read_bytes(output: Path, row: Result, name: str) -> bytes:
+    """Return the file of an artifact that a board's row keeps. Raises DataError as `read_table`."""
     if name not in row.artifacts:
         raise DataError(f"its row keeps no {name}")
     file = row.artifacts[name]["file"]
