@@ -175,6 +175,14 @@ def test_a_row_without_scores_keeps_no_files(tmp_path):
         read_folder(tmp_path)
 
 
+def test_a_board_that_is_a_link_out_of_its_folder_is_refused(tmp_path):
+    write(tmp_path / "1", board(result("m", score())))
+    (tmp_path / "2").mkdir()
+    (tmp_path / "2" / "t.json").symlink_to(tmp_path / "1" / "t.json")
+    with pytest.raises(SpecError, match=r"2/t\.json: is a link out of the boards' folder"):
+        read_folder(tmp_path / "2")
+
+
 def test_folders_without_boards_are_named(tmp_path):
     with pytest.raises(UnknownNameError, match="absent is no folder"):
         merge([tmp_path / "absent"], tmp_path / "out")

@@ -74,6 +74,8 @@ def read_folder(folder: Path) -> list[Source]:
     found = [*folder.glob("*.json"), *folder.glob("archive/*.json")]
     sources = [Source(folder, file, board) for file in sorted(found) if (board := read_board(file))]
     for source in sources:
+        if not source.file.resolve().is_relative_to(folder.resolve()):
+            raise SpecError(f"{source.file}: is a link out of the boards' folder")
         wanted = {board_name(source.board, archived=archived) for archived in (True, False)}
         if source.name not in wanted:
             raise SpecError(f"{source.file}: task: this board's file is {' or '.join(wanted)}")
