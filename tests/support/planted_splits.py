@@ -21,8 +21,8 @@ def universe():
 
 
 def ran(model, hour, **rest):
-    """Return a row of a run that ended at this hour, by libraries of that hour."""
-    installed = {"weights": "sha256:1", "libraries": {"torch": f"2.{hour}"}}
+    """Return a row of a run that ended at this hour, by libraries that sort the other way."""
+    installed = {"weights": "sha256:1", "libraries": {"torch": f"2.{9 - hour}"}}
     run = {"finished": f"2026-01-01T0{hour}:00:00+00:00"}
     return result(model, score(), comparable="z", run=run, **{"provenance": installed} | rest)
 
