@@ -80,6 +80,15 @@ def board_file(output: Path, task: str) -> Path:
     return output / f"{files.file_name(task)}.json"
 
 
+def board_bytes(board: Board) -> bytes:
+    """Return the content of a board's file. Raises ValueError for NaN and infinite numbers."""
+    head = {"task": board.task, "version": board.version, "paper": board.paper}
+    rows = [result.row() for result in board.results]
+    content = {"schema": SCHEMA, **head, "primary": board.primary, "rows": rows}
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    return (text + "\n").encode()
+
+
 def kept_result(output: Path | None, task: str, model: str, request: str) -> Result | None:
     """Return the ok row of a model with this request, or None; also None for an empty request."""
     rows = [r for r in _results(output, task) if r.status == "ok" and r.model == model]
@@ -127,7 +136,8 @@ def write_result(
         if board and board.version < result.version:
             _archive(output, result.task, board)
             board = None
-        _write(file, replace(new, results=_merged(board.results if board else [], result)))
+        whole = replace(new, results=_merged(board.results if board else [], result))
+        files.write_whole(file, board_bytes(whole))
         return result
 
 
@@ -217,15 +227,7 @@ def _archive(output: Path, task: str, board: Board) -> None:
     rows = list(archived.results) if archived else []
     for result in board.results:
         rows = _merged(rows, result)
-    _write(file, replace(board, results=rows))
-
-
-def _write(file: Path, board: Board) -> None:
-    head = {"task": board.task, "version": board.version, "paper": board.paper}
-    rows = [result.row() for result in board.results]
-    content = {"schema": SCHEMA, **head, "primary": board.primary, "rows": rows}
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-    files.write_whole(file, (text + "\n").encode())
+    files.write_whole(file, board_bytes(replace(board, results=rows)))
 
 
 def _content(artifact: Any) -> tuple[str, bytes]:

@@ -45,7 +45,7 @@ def read_items(output: Path, row: Result) -> pa.Table:
 
 def _table(output: Path, row: Result, name: str, columns: Sequence[str]) -> pa.Table:
     try:
-        table = pq.read_table(BytesIO(_read(output, row, name)))
+        table = pq.read_table(BytesIO(read_bytes(output, row, name)))
     except pa.ArrowException as error:
         raise DataError(f"{row.artifacts[name]['file']} is no table; {AGAIN}") from error
     absent = set(columns) - set(table.column_names)
@@ -57,12 +57,13 @@ def _table(output: Path, row: Result, name: str, columns: Sequence[str]) -> pa.T
 def read_tensor(output: Path, row: Result, name: str) -> NDArray[Any]:
     """Return the tensor that a board's row keeps. Raises DataError as `read_table` does."""
     try:
-        return np.asarray(load(_read(output, row, name))["data"])
+        return np.asarray(load(read_bytes(output, row, name))["data"])
     except (SafetensorError, KeyError) as error:
         raise DataError(f"{row.artifacts[name]['file']} is no tensor; {AGAIN}") from error
 
 
-def _read(output: Path, row: Result, name: str) -> bytes:
+def read_bytes(output: Path, row: Result, name: str) -> bytes:
+    """Return the file of an artifact that a board's row keeps. Raises DataError as `read_table`."""
     if name not in row.artifacts:
         raise DataError(f"its row keeps no {name}")
     file = row.artifacts[name]["file"]

@@ -13,6 +13,7 @@ def add_words(add: AddWord) -> None:
     """Add the words of `vlbench leaderboard`; `add` takes a word's name and what it does."""
     _add_show(add("show", "print boards as tables"))
     _add_build(add("build", "write summaries of groups, and figures"))
+    _add_merge(add("merge", "join the boards of several folders"))
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -33,3 +34,14 @@ def _add_show(show: argparse.ArgumentParser) -> None:
 
 def _add_build(build: argparse.ArgumentParser) -> None:
     add_output(build)
+
+
+def _add_merge(merge: argparse.ArgumentParser) -> None:
+    merge.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders with boards")
+    add_output(merge)
+    merge.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing; say in Markdown what is new in the DIRs, as a pull request would put "
+        "them in the place of --output, and exit 1 if a row were changed or lost",
+    )
