@@ -56,7 +56,7 @@ def items_of(model: str, table: pa.Table, score: Score) -> Items:
     ids, place = _placed(table, model)
     first = np.unique(place, return_index=True)[1]
     trials, trial = np.unique(table["trial"].fill_null(-1).to_numpy(), return_inverse=True)
-    if len(np.unique(trial * len(ids) + place)) < len(place):
+    if np.bincount(trial * len(ids) + place).max() > 1:
         raise DataError(f"{model} has an item twice")
     corpus = _corpus(table, score)
     if corpus:
@@ -69,7 +69,8 @@ def items_of(model: str, table: pa.Table, score: Score) -> Items:
     if not abs(found - score.value) <= ROUNDING * max(1.0, abs(score.value)):
         raise DataError(f"the items of {model} give {found:.6g}, not its {score.value:.6g}")
     digests, targets, clusters = (
-        table[name].take(first).to_pylist() for name in ("digest", "target", "cluster")
+        table[name].take(first).cast(pa.string()).to_pylist()
+        for name in ("digest", "target", "cluster")
     )
     formula = corpus.formula if corpus else None
     return Items(model, ids, digests, targets, clusters, values, formula)
