@@ -96,6 +96,13 @@ def test_rows_without_items_are_named_by_model(tmp_path):
     assert (found.compared, found.refused, found.lacking) == ([], [], {"b": ["t"], "c": ["t"]})
 
 
+def test_a_model_without_items_leaves_the_others_to_be_compared(output):
+    rows = [measured(output, "a", A), measured(output, "b", B), result("c", score())]
+    found = compare_models(write(output, board(*rows)), ["a", "b", "c"], ["t"])
+    assert [one.models for one in found.compared] == [("a", "b")]
+    assert found.lacking == {"c": ["t"]}
+
+
 def test_an_item_that_only_one_has_refuses_the_pair_and_no_other(tmp_path):
     rows = [measured(tmp_path, m, one) for m, one in (("a", A), ("b", B), ("c", C[:-1]))]
     found = compare_models(write(tmp_path, board(*rows)), ["a", "b", "c"])

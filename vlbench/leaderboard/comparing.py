@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from glob import escape
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from vlbench.boards import Board, board_file, read_board
+from vlbench.boards import Board, read_board
 from vlbench.errors import DataError, UnknownNameError, unknown
 from vlbench.leaderboard.artifacts import read_items
-from vlbench.leaderboard.joins import compare, items_of
+from vlbench.leaderboard.joins import Items, compare, items_of
 from vlbench.leaderboard.tables import score_name
 from vlbench.metrics.items import at_text
 from vlbench.metrics.paired import Comparison, holm
@@ -57,13 +58,13 @@ def compare_models(
         if not sets:
             refused.append(f"{board.task}: {_why(output, board, names)}")
         for label, rows in sets.items():
-            without = [name for name, row in rows.items() if ITEMS not in row.artifacts]
-            for name in without:
-                lacking.setdefault(name, []).append(board.task)
-            if not without:
-                found, problems = _compare(output, board, label, rows, all_scores=all_scores)
-                compared += found
-                refused += problems
+            for name, row in rows.items():
+                if ITEMS not in row.artifacts:
+                    lacking.setdefault(name, []).append(board.task)
+            kept = {name: row for name, row in rows.items() if ITEMS in row.artifacts}
+            found, problems = _compare(output, board, label, kept, all_scores=all_scores)
+            compared += found
+            refused += problems
     adjusted = holm([one.found.p for one in compared])
     final = [one._replace(p_holm=p) for one, p in zip(compared, adjusted, strict=True)]
     return Report(final, refused, lacking)
@@ -113,10 +114,10 @@ def _why(output: Path, board: Board, models: Sequence[str]) -> str:
         for row in board.results:
             if row.model == model:
                 return f"{model} has no scores: {row.status}: {row.reason}"
-        for version in range(board.version - 1, 0, -1):
-            old = read_board(board_file(output / "archive", f"{board.task}.v{version}"))
+        for file in sorted(output.glob(f"archive/{escape(board.task)}.v*.json")):
+            old = read_board(file)
             if old and model in {row.model for row in _ok(old)}:
-                return f"{model} has scores of version {version}, the others of {board.version}"
+                return f"{model} has scores of version {old.version}, the others of {board.version}"
         return f"{model} has no row"
     first, *others = (ok[model].provenance for model in models)
     differ = [
@@ -139,25 +140,28 @@ def _compare(
     except DataError as error:
         return [], [f"{label}: {error}"]
     for key in _shared(rows, tables) if all_scores else [board.primary]:
-        for pair in combinations(rows, 2):
+        name = f"{label}, {score_name(key['metric'], key['at'])}"
+        found: dict[str, tuple[Score, Items]] = {}
+        for model, row in rows.items():
             try:
-                scores = _scores(rows, pair, key)
-                a, b = (items_of(m, tables[m], s) for m, s in zip(pair, scores, strict=True))
-                found = compare(a, b, higher_is_better=scores[0].higher_is_better)
+                found[model] = _found(model, tables[model], matching(row.scores, key))
             except DataError as error:
-                refused.append(f"{label}, {score_name(key['metric'], key['at'])}: {error}")
+                refused.append(f"{name}: {error}")
+        for a, b in combinations(found, 2):
+            (first, mine), (second, theirs) = found[a], found[b]
+            try:
+                one = compare(mine, theirs, higher_is_better=first.higher_is_better)
+            except DataError as error:
+                refused.append(f"{name}: {error}")
             else:
-                compared.append(Compared(label, pair, scores, found, found.p))
+                compared.append(Compared(label, (a, b), (first, second), one, one.p))
     return compared, refused
 
 
-def _scores(
-    rows: Mapping[str, Result], pair: tuple[str, str], key: Mapping[str, Any]
-) -> tuple[Score, Score]:
-    a, b = (matching(rows[model].scores, key) for model in pair)
-    if not (a and b):
-        raise DataError(f"{pair[1] if a else pair[0]} has no such score")
-    return a[0], b[0]
+def _found(model: str, table: pa.Table, scores: Sequence[Score]) -> tuple[Score, Items]:
+    if not scores:
+        raise DataError(f"{model} has no such score")
+    return scores[0], items_of(model, table, scores[0])
 
 
 def _shared(rows: Mapping[str, Result], tables: Mapping[str, pa.Table]) -> list[Mapping[str, Any]]:
@@ -172,9 +176,9 @@ def _shared(rows: Mapping[str, Result], tables: Mapping[str, pa.Table]) -> list[
         }
         for table in tables.values()
     ]
-    first = next(iter(rows.values()))
+    first = next(iter(rows.values())).scores if rows else ()
     return [
         {"metric": score.metric, "at": score.at}
-        for score in first.scores
+        for score in first
         if all((score.metric, at_text(score.at)) in one for one in kept)
     ]
