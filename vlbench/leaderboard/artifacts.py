@@ -10,16 +10,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from vlbench.errors import DataError
+from vlbench.metrics.items import SCHEMA
 from vlbench.results import ITEM_COLUMNS, ITEMS, Result
 
 # A rerun keeps the row, even where its files are gone or have changed.
 AGAIN = "run the task again with --overwrite"
+
+# The column that items of a corpus score have besides.
+STATISTICS = pa.field("statistics", pa.list_(pa.float64()))
 
 
 def read_table(
@@ -34,13 +39,30 @@ def read_table(
 
 
 def read_items(output: Path, row: Result) -> pa.Table:
-    """Return the items of a row, with the columns of `vlbench.metrics.items`.
+    """Return the items that a board's row keeps, in the types of `vlbench.metrics.items.SCHEMA`.
 
-    Raises DataError as `read_table` does.
+    Those of a corpus score have also `statistics`, a list of float64. Raises DataError as
+    `read_table` does, and for other types and credit that is not finite.
     """
-    if ITEMS not in row.artifacts:
-        raise DataError(f"the row of {row.model} on {row.task} has no items; {AGAIN}")
-    return _table(output, row, ITEMS, ITEM_COLUMNS)
+    table = _table(output, row, ITEMS, ITEM_COLUMNS)
+    file = row.artifacts[ITEMS]["file"]
+    wanted = [*SCHEMA, *([STATISTICS] if STATISTICS.name in table.column_names else [])]
+    try:
+        items = table.select([field.name for field in wanted]).cast(pa.schema(wanted))
+    except (pa.ArrowException, ValueError) as error:
+        raise DataError(f"{file} is no table of items: {error}; {AGAIN}") from error
+    credit = items["credit"]
+    if credit.null_count or not pc.all(pc.is_finite(credit), min_count=0).as_py():
+        raise DataError(f"{file} has credit that is not finite; {AGAIN}")
+    return items
+
+
+def read_tensor(output: Path, row: Result, name: str) -> NDArray[Any]:
+    """Return the tensor that a board's row keeps. Raises DataError as `read_table` does."""
+    try:
+        return np.asarray(load(read_bytes(output, row, name))["data"])
+    except (SafetensorError, KeyError) as error:
+        raise DataError(f"{row.artifacts[name]['file']} is no tensor; {AGAIN}") from error
 
 
 def _table(output: Path, row: Result, name: str, columns: Sequence[str]) -> pa.Table:
@@ -52,14 +74,6 @@ def _table(output: Path, row: Result, name: str, columns: Sequence[str]) -> pa.T
     if absent:
         raise DataError(f"{row.artifacts[name]['file']} has no column {', '.join(sorted(absent))}")
     return table
-
-
-def read_tensor(output: Path, row: Result, name: str) -> NDArray[Any]:
-    """Return the tensor that a board's row keeps. Raises DataError as `read_table` does."""
-    try:
-        return np.asarray(load(read_bytes(output, row, name))["data"])
-    except (SafetensorError, KeyError) as error:
-        raise DataError(f"{row.artifacts[name]['file']} is no tensor; {AGAIN}") from error
 
 
 def read_bytes(output: Path, row: Result, name: str) -> bytes:

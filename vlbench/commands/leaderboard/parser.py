@@ -12,7 +12,8 @@ AddWord = Callable[[str, str], argparse.ArgumentParser]
 def add_words(add: AddWord) -> None:
     """Add the words of `vlbench leaderboard`; `add` takes a word's name and what it does."""
     _add_show(add("show", "print boards as tables"))
-    _add_build(add("build", "write summaries of groups, and figures"))
+    _add_build(add("build", "write summaries of groups, comparisons with the leaders, figures"))
+    _add_compare(add("compare", "say which of some models is better, and how sure that is"))
     _add_merge(add("merge", "join the boards of several folders"))
 
 
@@ -45,3 +46,14 @@ def _add_merge(merge: argparse.ArgumentParser) -> None:
         help="write nothing; say in Markdown what is new in the DIRs, as a pull request would put "
         "them in the place of --output, and exit 1 if a row were changed or lost",
     )
+
+
+def _add_compare(compare: argparse.ArgumentParser) -> None:
+    compare.add_argument("models", nargs="+", metavar="MODEL", help="two models or more")
+    compare.add_argument(
+        "--tasks", metavar="TASK,...", help="default: every board with scores of all the models"
+    )
+    compare.add_argument(
+        "--all-scores", action="store_true", help="all scores, not only the primary one"
+    )
+    add_output(compare)
