@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from vlbench.catalog.claims import FOLDER, ClaimsSpec, load_claims, task_problems
 from vlbench.catalog.sources import find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec, load_models, load_task
 from vlbench.errors import SpecError, UnknownNameError, unknown
@@ -15,10 +16,11 @@ from vlbench.errors import SpecError, UnknownNameError, unknown
 
 @dataclass(frozen=True)
 class Catalog:
-    """Tasks and models by name."""
+    """Tasks, models and claims by name."""
 
     tasks: Mapping[str, TaskSpec]
     models: Mapping[str, ModelSpec]
+    claims: Mapping[str, ClaimsSpec] = field(default_factory=dict)
 
     def task_names(self, wanted: Sequence[str]) -> dict[str, bool]:
         """Return the tasks that names, tags, globs and `all` select; True: named by the user.
@@ -68,15 +70,26 @@ def read_catalog(include: Sequence[Path] = ()) -> tuple[Catalog, list[str]]:
     problems: list[str] = []
     tasks: dict[str, TaskSpec] = {}
     models: dict[str, ModelSpec] = {}
+    claims: dict[str, ClaimsSpec] = {}
     for source in find_sources(include):
         for file in sorted((source / "tasks").rglob("*.yaml")):
-            _add(tasks, _tolerant(problems, load_task, file, source), problems, "task")
+            if is_claims(file):
+                _add(claims, _tolerant(problems, load_claims, file, source), problems, "claims")
+            else:
+                _add(tasks, _tolerant(problems, load_task, file, source), problems, "task")
         listing = source / "model_adapters" / "models.yaml"
         for model in _tolerant(problems, load_models, listing, source) or []:
             _add(models, [model], problems, "model")
     for task in tasks.values():
         problems += group_problems(task, tasks)
-    return Catalog(tasks, models), problems
+    for spec in claims.values():
+        problems += task_problems(spec, tasks)
+    return Catalog(tasks, models, claims), problems
+
+
+def is_claims(file: Path) -> bool:
+    """Return whether a YAML file holds claims, by its folder, and no task."""
+    return file.parent.name == FOLDER
 
 
 def group_problems(task: TaskSpec, tasks: Mapping[str, TaskSpec]) -> list[str]:

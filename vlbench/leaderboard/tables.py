@@ -10,14 +10,20 @@ from rich.table import Table
 from rich.text import Text
 
 from vlbench.boards import Board
+from vlbench.catalog.specs import TaskSpec
+from vlbench.leaderboard.references import Published, published
+from vlbench.leaderboard.rows import publishable
 from vlbench.leaderboard.texts import printed
 from vlbench.results import Result, Score, matching
 
 Primary = Mapping[str, Any]
 
 
-def board_tables(board: Board) -> list[Table]:
-    """Return a table for each set of comparable rows, and one for the rows without scores."""
+def board_tables(board: Board, spec: TaskSpec | None = None) -> list[Table]:
+    """Return a table for each set of comparable rows, and one for the rows without scores.
+
+    `spec` is the task, if it is known: its published values stand beside ours.
+    """
     ok = [row for row in board.results if row.status == "ok"]
     keys = list(dict.fromkeys(row.comparable for row in ok))
     title = f"{board.task} (version {board.version})"
@@ -25,25 +31,35 @@ def board_tables(board: Board) -> list[Table]:
     for i, key in enumerate(keys):
         part = f", not comparable with the others: set {i + 1}" if len(keys) > 1 else ""
         rows = [row for row in ok if row.comparable == key]
-        tables.append(score_table(title + part, board.primary, rows))
+        tables.append(score_table(title + part, board.primary, rows, spec))
     rest = [row for row in board.results if row.status != "ok"]
     return [*tables, *([reason_table(title, rest)] if rest else [])]
 
 
-def score_table(title: str, primary: Primary, results: Sequence[Result]) -> Table:
+def score_table(
+    title: str, primary: Primary, results: Sequence[Result], spec: TaskSpec | None = None
+) -> Table:
     """Return results by primary score, best first, and those without one at the end.
 
-    The columns: the score, its interval, chance, the highest floor, n, and the other metrics under
-    the conditions of the primary score.
+    The columns: the score, its interval, chance, the highest floor, n, the published value and how
+    far ours lies from it where the task has one, and the other metrics under the conditions of the
+    primary score.
     """
-    variants = _variants(primary, results)
-    columns = ["model", _name(primary), "95 % interval", "chance", "highest floor", "n"]
-    table = _table(title, columns)
-    for name in variants:
-        table.add_column(Text(printed(spaced(name))), justify="right", overflow="fold")
     found = [(result, matching(result.scores, primary)) for result in results]
     scored = [(result, scores[0]) for result, scores in found if scores]
-    for result, score in sorted(scored, key=lambda pair: _rank(pair[1])):
+    scored.sort(key=lambda pair: _rank(pair[1]))
+    counted = publishable(results) if spec else {}
+    papers = [
+        published(spec, result.model, score) if spec and result.model in counted else None
+        for result, score in scored
+    ]
+    is_published = any(papers)
+    columns = ["model", score_name(primary), "95 % interval", "chance", "highest floor", "n"]
+    table = _table(title, [*columns, *(["published", "difference"] if is_published else [])])
+    variants = _variants(primary, results)
+    for name in variants:
+        table.add_column(Text(printed(spaced(name))), justify="right", overflow="fold")
+    for (result, score), paper in zip(scored, papers, strict=True):
         cells = (
             result.model,
             number(score.value, score.unit),
@@ -51,6 +67,7 @@ def score_table(title: str, primary: Primary, results: Sequence[Result]) -> Tabl
             number(score.chance, score.unit),
             _floor(score),
             str(score.n) + (" (partial)" if result.is_partial else ""),
+            *(beside(paper, score.unit) if is_published else ()),
             *(_variant(result, primary, name) for name in variants),
         )
         _add_row(table, cells)
@@ -83,6 +100,25 @@ def number(value: float | None, unit: str = "fraction") -> str:
     return f"{100.0 * value:.1f} %" if unit == "fraction" else f"{value:.4g}"
 
 
+def lead(difference: float, unit: str = "fraction") -> str:
+    """Return a difference of two numbers for a table: of fractions, in percentage points."""
+    return f"{100.0 * difference:+.1f} points" if unit == "fraction" else f"{difference:+.4g}"
+
+
+def beside(paper: Published | None, unit: str) -> list[str]:
+    """Return a published value, and how far ours lies from it, as two cells."""
+    if paper is None:
+        return ["-", "-"]
+    errors = "" if paper.in_stderr is None else f" ({paper.in_stderr:+.1f} standard errors)"
+    return [number(paper.value, unit), f"{lead(paper.difference, unit)}{errors}"]
+
+
+def score_name(primary: Primary) -> str:
+    """Return a metric and its conditions as one text."""
+    at = ", ".join(f"{k} {condition(v)}" for k, v in primary.get("at", {}).items())
+    return f"{primary['metric']} ({at})" if at else str(primary["metric"])
+
+
 def condition(value: str | float) -> str:
     """Return the value of a condition for a table: a number with four significant digits."""
     return value if isinstance(value, str) else f"{value:.4g}"
@@ -113,11 +149,6 @@ def _table(title: str, columns: Sequence[str], *, numbers: bool = True) -> Table
 def _add_row(table: Table, cells: Sequence[str]) -> None:
     """Add texts as they are: the brackets in a model's name are no markup of rich."""
     table.add_row(*(Text(printed(cell)) for cell in cells))
-
-
-def _name(primary: Primary) -> str:
-    at = ", ".join(f"{k} {condition(v)}" for k, v in primary["at"].items())
-    return f"{primary['metric']} ({at})" if at else str(primary["metric"])
 
 
 def _variants(primary: Primary, results: Sequence[Result]) -> list[str]:

@@ -13,6 +13,7 @@ def add_words(add: AddWord) -> None:
     """Add the words of `vlbench leaderboard`; `add` takes a word's name and what it does."""
     _add_show(add("show", "print boards as tables"))
     _add_build(add("build", "write summaries of groups, and figures"))
+    _add_reproduce(add("reproduce", "put a paper's numbers and findings beside what boards hold"))
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -33,3 +34,10 @@ def _add_show(show: argparse.ArgumentParser) -> None:
 
 def _add_build(build: argparse.ArgumentParser) -> None:
     add_output(build)
+
+
+def _add_reproduce(reproduce: argparse.ArgumentParser) -> None:
+    reproduce.add_argument(
+        "paper", metavar="PAPER", help="the name of a file in tasks/**/claims/, or a paper's id"
+    )
+    add_output(reproduce)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from vlbench.boards import read_board
+from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
 from vlbench.errors import UnknownNameError
 from vlbench.leaderboard.tables import board_tables
@@ -18,4 +19,6 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if absent or not there:
         raise UnknownNameError(f"no board {', '.join(absent) or 'at all'} in {arguments.output}")
     boards = [read_board(there[name]) for name in arguments.tasks or there]
-    return Answer([table for board in boards if board for table in board_tables(board)])
+    tasks = load_catalog(arguments.include_path).tasks
+    found = [board for board in boards if board]
+    return Answer([t for board in found for t in board_tables(board, tasks.get(board.task))])
