@@ -90,6 +90,10 @@ def test_what_a_side_names_comes_before_each(compared):
         ("greater: [{modle: a}, {model: b}]", "unknown 'modle'; did you mean 'model'"),
         ("greater: [{model: [1]}, {model: b}]", "no model: 1"),
         ("greater: [{model: a, at: [3]}, {model: b}]", "no conditions: 3"),
+        ("greater: [{model: a, at: []}, {model: b}]", r"no conditions: \[\]"),
+        ("each: {at: []}, model: a, within: [0, 1]", "'at' is empty"),
+        ("each: {model: [3]}, within: [0, 1]", "no model: 3"),
+        ("each: {task: [3]}, model: a, within: [0, 1]", "no task: 3"),
         (
             "each: {metric: [x]}, model: a, within: [0, 1]",
             "unknown 'metric'; there are model, task",

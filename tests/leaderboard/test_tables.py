@@ -204,7 +204,6 @@ def test_differences_are_points_of_fractions_or_plain_numbers():
 
 
 def test_a_score_is_named_with_its_conditions():
-    assert score_name({"metric": "success", "at": {"norm": "l2", "epsilon": 0.5}}) == (
-        "success (norm l2, epsilon 0.5)"
-    )
-    assert score_name({"metric": "clean_accuracy"}) == "clean_accuracy"
+    named = score_name("success", {"norm": "l2", "epsilon": 0.5})
+    assert named == "success (norm l2, epsilon 0.5)"
+    assert score_name("clean_accuracy", {}) == "clean_accuracy"

@@ -57,8 +57,11 @@ def cases_of(
 ) -> list[dict[str, Any]]:
     """Return every combination of the values that `each` lists. Raises SpecError."""
     values, problems = checked(document, each, EACH_KEYS, place)
-    if problems:
-        raise SpecError("\n".join(problems))
+    empty = [
+        f"{document.where(*place, key)}: '{key}' is empty" for key in values if not values[key]
+    ]
+    if problems or empty:
+        raise SpecError("\n".join(problems + empty))
     if "model" in values:
         values["model"] = _models(values["model"], lists)
     return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
@@ -104,7 +107,8 @@ def _side(
         if not names:
             problems.append(f"{where}: '{key}' is missing, here and beside the claim")
         problems += [f"{where}: no {key}: {name!r}" for name in names if not isinstance(name, str)]
-    problems += [f"{where}: no conditions: {at!r}" for at in whole["at"] if not is_at(at)]
+    wrong = [at for at in whole["at"] if not is_at(at)] if whole["at"] else [[]]
+    problems += [f"{where}: no conditions: {at!r}" for at in wrong]
     if problems:
         raise SpecError("\n".join(problems))
     label = _label(own) or _label({"model": whole["model"]})
@@ -125,8 +129,11 @@ def _list(value: Any) -> list[Any]:
 
 def _models(value: Any, lists: Lists) -> list[Any]:
     """Return the models that a name, or a list of them, stands for."""
-    names = [name for name in _list(value) if isinstance(name, str)]
-    return [model for name in names for model in lists.get(name, [name])]
+    return [
+        model
+        for name in _list(value)
+        for model in (lists.get(name, [name]) if isinstance(name, str) else [name])
+    ]
 
 
 def _label(own: Mapping[str, Any]) -> str:

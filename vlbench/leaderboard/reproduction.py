@@ -93,6 +93,10 @@ def claims_table(judgements: Sequence[Judgement]) -> Table:
     return plain_table(["verdict", "claim"], rows)
 
 
+def _name(given: Mapping[str, Any]) -> str:
+    return score_name(given["metric"], given.get("at", {}))
+
+
 def _is_of(spec: TaskSpec, paper: ClaimsSpec) -> bool:
     """Return whether a task is of a paper: tasks add the section to its id."""
     return bool(paper.paper) and f"{spec.paper},".startswith(f"{paper.paper},")
@@ -103,12 +107,12 @@ def _ours(spec: TaskSpec, given: Mapping[str, Any], boards: Boards) -> Score | L
     if isinstance(row, Lack):
         return row
     found = matching(row.scores, given)
-    return found[0] if found else Lack(row.model, spec.name, f"no score {score_name(given)}")
+    return found[0] if found else Lack(row.model, spec.name, f"no score {_name(given)}")
 
 
 def _cells(reference: Reference) -> list[str]:
     spec, given, ours = reference
-    name = [given["model"], score_name(given), given["where"]]
+    name = [given["model"], _name(given), given["where"]]
     if isinstance(ours, Lack):
         return [*name, number(given["value"]), "missing", ""]
     paper, difference = beside(published(spec, given["model"], ours), ours.unit)

@@ -14,7 +14,7 @@ from vlbench.catalog.specs import TaskSpec
 from vlbench.leaderboard.references import Published, published
 from vlbench.leaderboard.rows import publishable
 from vlbench.leaderboard.texts import printed
-from vlbench.results import Result, Score, matching
+from vlbench.results import At, Result, Score, matching
 
 Primary = Mapping[str, Any]
 
@@ -54,11 +54,12 @@ def score_table(
         for result, score in scored
     ]
     is_published = any(papers)
-    columns = ["model", score_name(primary), "95 % interval", "chance", "highest floor", "n"]
+    name = score_name(primary["metric"], primary["at"])
+    columns = ["model", name, "95 % interval", "chance", "highest floor", "n"]
     table = _table(title, [*columns, *(["published", "difference"] if is_published else [])])
     variants = _variants(primary, results)
-    for name in variants:
-        table.add_column(Text(printed(spaced(name))), justify="right", overflow="fold")
+    for variant in variants:
+        table.add_column(Text(printed(spaced(variant))), justify="right", overflow="fold")
     for (result, score), paper in zip(scored, papers, strict=True):
         cells = (
             result.model,
@@ -113,15 +114,15 @@ def beside(paper: Published | None, unit: str) -> list[str]:
     return [number(paper.value, unit), f"{lead(paper.difference, unit)}{errors}"]
 
 
-def score_name(primary: Primary) -> str:
-    """Return a metric and its conditions as one text."""
-    at = ", ".join(f"{k} {condition(v)}" for k, v in primary.get("at", {}).items())
-    return f"{primary['metric']} ({at})" if at else str(primary["metric"])
-
-
 def condition(value: str | float) -> str:
     """Return the value of a condition for a table: a number with four significant digits."""
     return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def score_name(metric: str, at: At) -> str:
+    """Return what a score is called in a table: its metric, and the conditions in brackets."""
+    words = ", ".join(f"{name} {condition(value)}" for name, value in at.items())
+    return f"{metric} ({words})" if words else metric
 
 
 def spaced(name: str) -> str:
