@@ -12,13 +12,15 @@ Departure from the code: every draw is seeded.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import Data, labels
 from vlbench.engine import Engine
 from vlbench.metrics.features import all_equal
+from vlbench.metrics.items import Answers, item_table, join_items
 from vlbench.metrics.ranking import Choice
 from vlbench.metrics.statistics import wilson
 from vlbench.nets.linear import (
@@ -31,6 +33,7 @@ from vlbench.nets.linear import (
     zero_probe,
 )
 from vlbench.probes.generalization.augmentation import augmented_features
+from vlbench.probes.generalization.categories import in_parts
 from vlbench.results import Outcome, Score
 
 EQUAL_FEATURES_NOTE = (
@@ -45,15 +48,18 @@ def transfer(
     *,
     training: LinearTraining = PAPER_TRAINING,
     augment: bool = False,
+    categories: dict[str, list[str]] | None = None,
 ) -> Outcome:
     """Return the test accuracy of a linear probe trained on the train images' features.
 
     Where all test images have the same features, within 1e-6, all classes are tied: a trained probe
     would only know which class is common. Raises TooFewRows for a class without train images.
+    `categories` names parts of the classes, each with a probe of its own.
     """
-    if min(training.epochs, training.batch_size) < 1:
-        given = f"epochs {training.epochs} and batch_size {training.batch_size}"
-        raise ValueError(f"{given}: both must be 1 or more")
+    _refuse_training(training)
+    if categories is not None:
+        options: dict[str, Any] = {"training": training, "augment": augment}
+        return in_parts(data, categories, lambda part: transfer(model, part, engine, **options))
     train_label, test_label = (torch.from_numpy(labels(data.splits[s])) for s in ("train", "test"))
     require_train_images(train_label, test_label, data.classes)
     test = engine.features(model.encode_images, data.splits["test"]["image"])
@@ -69,25 +75,39 @@ def transfer(
         probe = train_linear_probe(epochs, train_label, size, training, engine.device)
     else:
         probe = train_linear_probe_once(engine, train, train_label, size, training)
-    choice, classes = classify(probe, test, test_label), len(data.classes)
-    metric = "accuracy_augmented" if augment else "accuracy"
-    scores = [_score(metric, choice, test_label, classes)]
+    choice = classify(probe, test, test_label)
+    choices = {("accuracy_augmented" if augment else "accuracy", "test"): choice}
     if train is not None:
-        fitted = classify(probe, train, train_label)
-        scores.append(_score("train_accuracy", fitted, train_label, classes))
+        choices["train_accuracy", "train"] = classify(probe, train, train_label)
     return Outcome(
-        scores=scores,
+        scores=[_score(metric, found, data, split) for (metric, split), found in choices.items()],
         counts={"n": len(test_label), "ties": int(choice.tied.sum())},
         notes=[EQUAL_FEATURES_NOTE] if equal else [],
+        items=join_items(
+            [_items(metric, found, data, split) for (metric, split), found in choices.items()]
+        ),
     )
 
 
-def _score(metric: str, choice: Choice, label: Tensor, classes: int) -> Score:
+def _items(metric: str, choice: Choice, data: Data, split: str) -> Any:
+    rows = data.splits[split]
+    answers = Answers(data.classes, choice.chosen, labels(rows))
+    return item_table(rows["image"].examples(), metric, {}, choice.credit, answers)
+
+
+def _score(metric: str, choice: Choice, data: Data, split: str) -> Score:
+    label = torch.from_numpy(labels(data.splits[split]))
     n = len(label)
     return Score(
         metric=metric,
         n=n,
-        chance=1 / classes,
+        chance=1 / len(data.classes),
         floors={"majority_class": int(label.bincount().amax()) / n},
         **wilson(float(choice.credit.sum()), n)._asdict(),
     )
+
+
+def _refuse_training(training: LinearTraining) -> None:
+    if min(training.epochs, training.batch_size) < 1:
+        given = f"epochs {training.epochs} and batch_size {training.batch_size}"
+        raise ValueError(f"{given}: both must be 1 or more")
