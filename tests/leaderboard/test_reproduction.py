@@ -5,7 +5,6 @@ from planted_boards import board, result, score
 from planted_claims import catalog, claim, claims, task
 from rich.console import Console
 
-from vlbench.catalog.catalog import Catalog
 from vlbench.errors import UnknownNameError
 from vlbench.leaderboard.claims import judge
 from vlbench.leaderboard.reproduction import (
@@ -33,6 +32,8 @@ TASKS = [
     task("w", paper="arXiv:1"),
 ]
 
+KNOWN = catalog(*TASKS)
+
 
 def rendered(*tables, width=200):
     console = Console(record=True, width=width, file=io.StringIO())
@@ -46,22 +47,18 @@ def paper(tmp_path):
     return claims(tmp_path, TEXT, "ours")
 
 
-def known(paper):
-    return Catalog({one.name: one for one in TASKS}, {}, {"ours": paper})
-
-
 @pytest.mark.parametrize("name", ["ours", "arXiv:1"])
 def test_a_paper_is_found_by_its_name_and_by_its_id(paper, name):
-    assert find_paper(known(paper), name) is paper
+    assert find_paper({"ours": paper}, name) is paper
 
 
 def test_an_unknown_paper_is_told_with_the_nearest(paper):
     with pytest.raises(UnknownNameError, match="no paper is named 'our'; did you mean ours"):
-        find_paper(known(paper), "our")
+        find_paper({"ours": paper}, "our")
 
 
 def test_the_tasks_of_a_paper_are_those_it_is_cited_for_and_those_it_claims_about(paper):
-    assert [one.name for one in tasks_of_paper(paper, known(paper))] == ["t", "u"]
+    assert [one.name for one in tasks_of_paper(paper, KNOWN)] == ["t", "u"]
 
 
 def test_claims_without_a_paper_have_no_published_values(tmp_path):
@@ -71,7 +68,7 @@ def test_claims_without_a_paper_have_no_published_values(tmp_path):
 
 def test_published_values_stand_beside_ours_or_are_missing(paper):
     boards = {"t": board(result("a", score(0.45, stderr=0.025))), "u": None}
-    references = references_of(paper, tasks_of_paper(paper, known(paper)), boards)
+    references = references_of(paper, tasks_of_paper(paper, KNOWN), boards)
     ours, missing = rendered(*reference_tables(references)).splitlines()[4:6]
     for text in ("a ", "accuracy (shots 5)", "Table 1", "50.0 %", "45.0 %", "-5.0 points (-2.0 st"):
         assert text in ours
@@ -90,14 +87,14 @@ def test_published_values_stand_beside_ours_or_are_missing(paper):
 
 def test_a_score_that_a_row_lacks_is_missing(paper):
     boards = {"t": board(result("a", score(at={"shots": 1}))), "u": None}
-    first, _ = references_of(paper, tasks_of_paper(paper, known(paper)), boards)
+    first, _ = references_of(paper, tasks_of_paper(paper, KNOWN), boards)
     assert first.ours.why == "no score accuracy (shots 5)"
 
 
 def test_the_summary_counts_values_and_verdicts(paper):
     boards = {"t": board(result("a", score(0.45))), "u": None}
-    references = references_of(paper, tasks_of_paper(paper, known(paper)), boards)
-    judgements = [judge(one, boards, known(paper)) for one in paper.claims]
+    references = references_of(paper, tasks_of_paper(paper, KNOWN), boards)
+    judgements = [judge(one, boards, KNOWN) for one in paper.claims]
     assert summary(paper, references, judgements) == [
         "A Paper (arXiv:1)",
         "published values: 2, 1 of them measured",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,10 @@ from vlbench.errors import SpecError, UnknownNameError, unknown
 
 @dataclass(frozen=True)
 class Catalog:
-    """Tasks, models and claims by name."""
+    """Tasks and models by name."""
 
     tasks: Mapping[str, TaskSpec]
     models: Mapping[str, ModelSpec]
-    claims: Mapping[str, ClaimsSpec] = field(default_factory=dict)
 
     def task_names(self, wanted: Sequence[str]) -> dict[str, bool]:
         """Return the tasks that names, tags, globs and `all` select; True: named by the user.
@@ -70,21 +69,34 @@ def read_catalog(include: Sequence[Path] = ()) -> tuple[Catalog, list[str]]:
     problems: list[str] = []
     tasks: dict[str, TaskSpec] = {}
     models: dict[str, ModelSpec] = {}
-    claims: dict[str, ClaimsSpec] = {}
     for source in find_sources(include):
         for file in sorted((source / "tasks").rglob("*.yaml")):
-            if is_claims(file):
-                _add(claims, _tolerant(problems, load_claims, file, source), problems, "claims")
-            else:
+            if not is_claims(file):
                 _add(tasks, _tolerant(problems, load_task, file, source), problems, "task")
         listing = source / "model_adapters" / "models.yaml"
         for model in _tolerant(problems, load_models, listing, source) or []:
             _add(models, [model], problems, "model")
     for task in tasks.values():
         problems += group_problems(task, tasks)
+    return Catalog(tasks, models), problems
+
+
+def load_all_claims(catalog: Catalog, include: Sequence[Path] = ()) -> dict[str, ClaimsSpec]:
+    """Return the claims of all sources by name; only who asks for them waits for them.
+
+    Raises SpecError with every problem of every file, such as a task that the catalog lacks.
+    """
+    problems: list[str] = []
+    claims: dict[str, ClaimsSpec] = {}
+    for source in find_sources(include):
+        for file in sorted((source / "tasks").rglob("*.yaml")):
+            if is_claims(file):
+                _add(claims, _tolerant(problems, load_claims, file, source), problems, "claims")
     for spec in claims.values():
-        problems += task_problems(spec, tasks)
-    return Catalog(tasks, models, claims), problems
+        problems += task_problems(spec, catalog.tasks)
+    if problems:
+        raise SpecError("\n".join(problems))
+    return claims
 
 
 def is_claims(file: Path) -> bool:

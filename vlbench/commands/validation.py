@@ -6,7 +6,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from vlbench.catalog.catalog import Catalog, group_problems, is_claims, read_catalog
+from vlbench.catalog.catalog import (
+    Catalog,
+    group_problems,
+    is_claims,
+    load_all_claims,
+    read_catalog,
+)
 from vlbench.catalog.claims import load_claims, task_problems
 from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import TaskSpec, load_models, load_task
@@ -64,7 +70,7 @@ def _problem(file: Path, options: Options) -> str:
             catalog = Catalog({}, {**known.models, **models})
             _check_models(catalog, list(models), options, problems)
         elif is_claims(file):
-            _check_claims(file, source, known, problems)
+            _check_claims(file, source, known, options)
         else:
             _check_task(file, source, known, options)
     except (SpecError, UnknownNameError) as error:
@@ -83,12 +89,14 @@ def _check_models(
             problems.append(str(error))
 
 
-def _check_claims(file: Path, source: Path, known: Catalog, problems: list[str]) -> None:
+def _check_claims(file: Path, source: Path, known: Catalog, options: Options) -> None:
     for spec in load_claims(file, source):
-        namesake = known.claims.get(spec.name)
+        problems = task_problems(spec, known.tasks)
+        if problems:
+            raise SpecError("\n".join(problems))
+        namesake = load_all_claims(known, options.include_path).get(spec.name)
         if namesake and namesake.file != file:
-            problems.append(f"claims '{spec.name}' is in {namesake.file} and {file}")
-        problems += task_problems(spec, known.tasks)
+            raise SpecError(f"claims '{spec.name}' is in {namesake.file} and {file}")
 
 
 def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> None:

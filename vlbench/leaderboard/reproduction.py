@@ -31,12 +31,12 @@ class Reference(NamedTuple):
     ours: Score | Lack
 
 
-def find_paper(catalog: Catalog, name: str) -> ClaimsSpec:
+def find_paper(claims: Mapping[str, ClaimsSpec], name: str) -> ClaimsSpec:
     """Return the claims of a paper by its short name or its id. Raises UnknownNameError."""
-    by_id = {spec.paper: spec for spec in catalog.claims.values() if spec.paper}
-    found = catalog.claims.get(name) or by_id.get(name)
+    by_id = {spec.paper: spec for spec in claims.values() if spec.paper}
+    found = claims.get(name) or by_id.get(name)
     if found is None:
-        raise unknown("paper", name, [*catalog.claims, *by_id])
+        raise unknown("paper", name, [*claims, *by_id])
     return found
 
 

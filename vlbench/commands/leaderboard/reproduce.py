@@ -6,7 +6,7 @@ import argparse
 
 from rich.table import Table
 
-from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.catalog import load_all_claims, load_catalog
 from vlbench.commands.answer import Answer
 from vlbench.leaderboard.claims import judge
 from vlbench.leaderboard.fetching import to_fetch
@@ -24,7 +24,7 @@ from vlbench.leaderboard.reproduction import (
 def answer(arguments: argparse.Namespace) -> Answer:
     """Return published values, claims with their verdicts, and what to fetch for the rest."""
     catalog = load_catalog(arguments.include_path)
-    paper = find_paper(catalog, arguments.paper)
+    paper = find_paper(load_all_claims(catalog, arguments.include_path), arguments.paper)
     specs = tasks_of_paper(paper, catalog)
     boards = read_boards(arguments.output, specs)
     references = references_of(paper, specs, boards)
