@@ -137,7 +137,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
     if arguments.name in DRAWN:
         return _show_drawn(arguments)
-    shown = show_thing(load_catalog(arguments.include_path), arguments.name)
+    shown = show_thing(load_catalog(arguments.include_path), arguments.name, arguments.output)
     if arguments.json:
         print(json.dumps(shown, indent=1))
         return 0

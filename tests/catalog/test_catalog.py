@@ -2,8 +2,9 @@ import importlib.metadata
 import sys
 
 import pytest
+from sources import write
 
-from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.catalog import load_all_claims, load_catalog
 from vlbench.catalog.sources import find_sources, shipped_source
 from vlbench.errors import SpecError, UnknownNameError
 
@@ -208,3 +209,31 @@ def test_an_entry_point_below_an_absent_package_is_named(monkeypatch):
 def test_listing_tasks_imports_nothing_that_they_name(source):
     load_catalog([source])
     assert not {"x", "vlbench.probes.zz"} & set(sys.modules)
+
+
+CLAIMS = """\
+claims:
+  - {claim: It works., task: zz_one, model: m, metric: accuracy, within: [0.5, 1]}
+"""
+
+
+def test_an_included_source_adds_its_claims(source):
+    write(source / "tasks" / "claims" / "zz_ours.yaml", CLAIMS)
+    catalog = load_catalog([source])
+    found = load_all_claims(catalog, [source])
+    assert [claim.text for claim in found["zz_ours"].claims] == ["It works."]
+    assert {"vsep", "zz_ours"} <= set(found)
+    assert "zz_ours" not in catalog.tasks
+
+
+def test_a_claim_of_a_task_that_no_source_has_is_told_with_its_line(source):
+    write(source / "tasks" / "claims" / "zz_ours.yaml", CLAIMS.replace("zz_one", "zz_on"))
+    with pytest.raises(SpecError, match=r"zz_ours.yaml:2: no task is named 'zz_on'; did you mean"):
+        load_all_claims(load_catalog([source]), [source])
+
+
+def test_claims_of_one_name_in_two_places_are_told(source):
+    for folder in ("a", "b"):
+        write(source / "tasks" / folder / "claims" / "zz_ours.yaml", CLAIMS)
+    with pytest.raises(SpecError, match=r"claims 'zz_ours' is in .*a/claims.* and .*b/claims"):
+        load_all_claims(load_catalog([source]), [source])

@@ -252,3 +252,10 @@ def test_a_task_has_a_name_that_a_board_can_have(tmp_path, name):
     file = write(tmp_path / f"{name}.yaml", TASK)
     with pytest.raises(SpecError, match="is no name for a task; rename the file"):
         load_task(file, tmp_path)
+
+
+def test_claims_among_tasks_are_sent_to_their_folder(task):
+    with pytest.raises(
+        SpecError, match=r"few_shot_x.yaml:1: claims stand in a folder named claims"
+    ):
+        task("claims: []\n")

@@ -191,3 +191,24 @@ def test_a_group_of_nothing_known_is_told(tmp_path):
 )
 def test_what_names_no_function_is_told_with_its_line(source, old, new):
     assert "few_shot_colours.yaml:" in told(source, TASK.replace(old, new))
+
+
+CLAIMS = (
+    "claims: [{claim: a, model: m, task: few_shot_colours, metric: accuracy, within: [0, 1]}]\n"
+)
+
+
+def test_claims_are_looked_at_too(source):
+    file = write(source / "tasks" / "claims" / "ours.yaml", CLAIMS)
+    assert validate([file]) == {file: ""}
+
+
+def test_a_claim_of_an_unknown_task_is_told_with_its_line(source):
+    text = CLAIMS.replace("few_shot_colours", "few_shot_colors")
+    file = write(source / "tasks" / "claims" / "ours.yaml", text)
+    assert "ours.yaml:1: no task is named 'few_shot_colors'; did you mean" in validate([file])[file]
+
+
+def test_claims_named_like_shipped_ones_are_told(source):
+    file = write(source / "tasks" / "claims" / "vsep.yaml", CLAIMS)
+    assert f"claims 'vsep' is in {shipped_source()}" in validate([file])[file]

@@ -1,13 +1,17 @@
 import io
+from pathlib import Path
 
 import pytest
 from planted_boards import PRIMARY, counts, result, score
 from planted_boards import board as planted
 from rich.console import Console
 
+from vlbench.catalog.specs import TaskSpec
+from vlbench.catalog.strict_yaml import Document
 from vlbench.leaderboard.tables import (
     board_tables,
     condition,
+    lead,
     number,
     plain_table,
     probability,
@@ -181,7 +185,7 @@ def test_a_score_is_named_with_its_conditions():
 
 def test_how_models_stand_to_the_leader_is_a_column():
     text = rendered(
-        score_table("t", PRIMARY, [row("a", score()), row("b", score())], {"a": "leader"})
+        score_table("t", PRIMARY, [row("a", score()), row("b", score())], leading={"a": "leader"})
     )
     assert [line.split()[-1] for line in text.splitlines() if " 100 " in line] == ["leader", "-"]
 
@@ -197,3 +201,41 @@ def test_a_narrow_terminal_breaks_words_and_loses_none():
     console.print(*board_tables(board(row("a model", score(), score(metric="accuracy_hungarian")))))
     text = "".join(console.export_text().split())
     assert "…" not in text
+
+
+CITED = [{"model": "b", "metric": "accuracy", "at": {"shots": 5}, "value": 0.5, "where": "Table 1"}]
+
+
+def cited(name="few_shot_x"):
+    return TaskSpec(name, Path(), Document(Path("a.yaml"), {}, {}), reference=CITED)
+
+
+def test_a_published_value_stands_beside_ours_with_the_difference():
+    rows = [row("a", score(0.9)), row("b", score(0.45, stderr=0.025))]
+    lines = rendered(*board_tables(board(*rows), cited())).splitlines()
+    (first,) = [line for line in lines if line.startswith(" b ")]
+    assert "50.0 %  -5.0 points (-2.0 standard errors)" in first
+    assert "points" not in next(line for line in lines if line.startswith(" a "))
+
+
+def test_a_score_without_a_standard_error_differs_in_points_alone():
+    text = rendered(*board_tables(board(row("b", score(0.45))), cited()))
+    assert "-5.0 points" in text
+    assert "standard errors" not in text
+
+
+@pytest.mark.parametrize(
+    "rest", [{"n": 3}, {"provenance": {"weights": "random:1", "adapter": "sha256:2"}}]
+)
+def test_a_row_that_may_not_be_published_is_not_held_against_the_paper(rest):
+    text = rendered(*board_tables(board(row("b", score(0.45), **rest)), cited()))
+    assert "published" not in text
+
+
+def test_a_board_without_a_published_value_has_no_column_for_it():
+    assert "published" not in rendered(*board_tables(board(row("a", score(0.9))), cited()))
+    assert "published" not in rendered(*board_tables(board(row("b", score(0.9)))))
+
+
+def test_differences_are_points_of_fractions_or_plain_numbers():
+    assert (lead(-0.0123), lead(1.5, "words")) == ("-1.2 points", "+1.5")

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from vlbench.catalog.claims import FOLDER, ClaimsSpec, load_claims, task_problems
 from vlbench.catalog.sources import find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec, load_models, load_task
 from vlbench.errors import SpecError, UnknownNameError, unknown
@@ -70,13 +71,37 @@ def read_catalog(include: Sequence[Path] = ()) -> tuple[Catalog, list[str]]:
     models: dict[str, ModelSpec] = {}
     for source in find_sources(include):
         for file in sorted((source / "tasks").rglob("*.yaml")):
-            _add(tasks, _tolerant(problems, load_task, file, source), problems, "task")
+            if not is_claims(file):
+                _add(tasks, _tolerant(problems, load_task, file, source), problems, "task")
         listing = source / "model_adapters" / "models.yaml"
         for model in _tolerant(problems, load_models, listing, source) or []:
             _add(models, [model], problems, "model")
     for task in tasks.values():
         problems += group_problems(task, tasks)
     return Catalog(tasks, models), problems
+
+
+def load_all_claims(catalog: Catalog, include: Sequence[Path] = ()) -> dict[str, ClaimsSpec]:
+    """Return the claims of all sources by name; only who asks for them waits for them.
+
+    Raises SpecError with every problem of every file, such as a task that the catalog lacks.
+    """
+    problems: list[str] = []
+    claims: dict[str, ClaimsSpec] = {}
+    for source in find_sources(include):
+        for file in sorted((source / "tasks").rglob("*.yaml")):
+            if is_claims(file):
+                _add(claims, _tolerant(problems, load_claims, file, source), problems, "claims")
+    for spec in claims.values():
+        problems += task_problems(spec, catalog.tasks)
+    if problems:
+        raise SpecError("\n".join(problems))
+    return claims
+
+
+def is_claims(file: Path) -> bool:
+    """Return whether a YAML file holds claims, by its folder, and no task."""
+    return file.parent.name == FOLDER
 
 
 def group_problems(task: TaskSpec, tasks: Mapping[str, TaskSpec]) -> list[str]:

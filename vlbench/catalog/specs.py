@@ -107,7 +107,7 @@ MODEL_KEYS: dict[str, tuple[type, ...]] = {
 def load_task(file: Path, source: Path) -> list[TaskSpec]:
     """Return the task of a YAML file. Raises SpecError with all that is wrong with it."""
     document = load_yaml(file)
-    values, problems = _checked(document, document.values, TASK_KEYS, ())
+    values, problems = checked(document, document.values, TASK_KEYS, ())
     problems += _group_problems(document) if "group" in values else _probe_problems(document)
     problems += _text_problems(document, "tags", "a tag") + _name_problems(document)
     problems += _reference_problems(document)
@@ -124,6 +124,8 @@ def _name_problems(document: Document) -> list[str]:
         problems.append(f"{document.file}: {name!r} is no name for a task; rename the file")
     if type(version) is int and version < 1:
         problems.append(f"{document.where('version')}: 'version' must be 1 or more, not {version}")
+    if "claims" in document.values:
+        problems.append(f"{document.where('claims')}: claims stand in a folder named claims/")
     if isinstance(tags, list) and EVERY in tags:
         problems.append(f"{document.where('tags')}: '{EVERY}' selects every task; it is no tag")
     return problems
@@ -146,7 +148,7 @@ def _is_reference(one: Any) -> bool:
     texts = [one.get(key) for key in ("model", "metric", "where")]
     known = set(one) <= {"model", "metric", "at", "value", "where"}
     number = type(one.get("value")) in {int, float}
-    return known and number and all(isinstance(t, str) for t in texts) and _is_at(one.get("at", {}))
+    return known and number and all(isinstance(t, str) for t in texts) and is_at(one.get("at", {}))
 
 
 def _group_problems(document: Document) -> list[str]:
@@ -180,10 +182,11 @@ def _probe_problems(document: Document) -> list[str]:
 
 def _is_primary(primary: Mapping[str, Any]) -> bool:
     named = isinstance(primary.get("metric"), str) and set(primary) <= {"metric", "at"}
-    return named and _is_at(primary.get("at", {}))
+    return named and is_at(primary.get("at", {}))
 
 
-def _is_at(at: Any) -> bool:
+def is_at(at: Any) -> bool:
+    """Return whether conditions are texts or numbers by name."""
     pairs = at.items() if isinstance(at, dict) else [(None, at)]
     return all(isinstance(k, str) and isinstance(v, str | int | float) for k, v in pairs)
 
@@ -199,7 +202,7 @@ def load_models(file: Path, source: Path) -> list[ModelSpec]:
         if not isinstance(entry, dict) or not {"adapter", "unavailable"} & set(entry):
             problems.append(f"{document.where(str(name))}: '{name}' needs an adapter")
             continue
-        values, wrong = _checked(document, entry, MODEL_KEYS, (str(name),))
+        values, wrong = checked(document, entry, MODEL_KEYS, (str(name),))
         if not is_model_name(str(name)):
             problems.append(f"{document.where(str(name))}: {name!r} {WANTED_NAME}")
         problems += wrong + _without_problems(document, source, str(name), entry.get("without"))
@@ -210,7 +213,7 @@ def load_models(file: Path, source: Path) -> list[ModelSpec]:
     return found
 
 
-def _checked(
+def checked(
     document: Document,
     values: Mapping[str, Any],
     allowed: Mapping[str, tuple[type, ...]],

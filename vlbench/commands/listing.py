@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vlbench.boards import Board
 from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.catalog.sources import PACKAGE, find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.errors import SpecError, unknown
+from vlbench.leaderboard.measured import counted_row, read_boards
+from vlbench.leaderboard.references import published
+from vlbench.results import Result, matching
 
 
 def list_things(kind: str, include: Sequence[Path]) -> list[dict[str, Any]]:
@@ -24,16 +28,35 @@ def list_things(kind: str, include: Sequence[Path]) -> list[dict[str, Any]]:
     return [_summary(specs[name]) for name in sorted(specs)]
 
 
-def show_thing(catalog: Catalog, name: str) -> dict[str, Any]:
-    """Return the content of a task's file or a model's line. Raises UnknownNameError."""
+def show_thing(catalog: Catalog, name: str, output: Path) -> dict[str, Any]:
+    """Return the content of a task's file or a model's line. Raises UnknownNameError.
+
+    Beside a published value stands ours, where a board in `output` has it.
+    """
     if name in catalog.tasks:
         task = catalog.tasks[name]
-        return {"name": name, "file": str(task.file), **task.document.values}
+        values = dict(task.document.values)
+        if task.reference:
+            board = read_boards(output, [task])[name]
+            values["reference"] = [{**one, **_ours(task, one, board)} for one in task.reference]
+        return {"name": name, "file": str(task.file), **values}
     if name in catalog.models:
         model = catalog.models[name]
         values = {str(key): value for key, value in model.document.values.items()}[name]
         return {"name": name, "file": str(model.file), **values}
     raise unknown("task or model", name, {*catalog.tasks, *catalog.models})
+
+
+def _ours(task: TaskSpec, reference: Mapping[str, Any], board: Board | None) -> dict[str, Any]:
+    """Return our value of a published one, the difference, and that in standard errors."""
+    row = counted_row(board, task, reference["model"])
+    scores = matching(row.scores, reference) if isinstance(row, Result) else []
+    found = published(task, reference["model"], scores[0]) if scores else None
+    if found is None:
+        return {}
+    ours = {"ours": scores[0].value, "difference": found.difference}
+    errors = {} if found.in_stderr is None else {"in_standard_errors": found.in_stderr}
+    return ours | errors
 
 
 def _summary(spec: TaskSpec | ModelSpec) -> dict[str, Any]:

@@ -49,9 +49,12 @@ def parser_of(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     about = "show what a task or a model is, or draw a sheet of scenes or objects"
     show = _add(words, "show", about, commands["show"])
     show.add_argument("name", metavar="TASK|MODEL|scenes|objects")
+    add_output(show)
     for listing in (ls, show):
         listing.add_argument("--json", action="store_true", help="print JSON")
-    check = _add(words, "validate", "check task files and models.yaml", commands["validate"])
+    check = _add(
+        words, "validate", "check files of tasks and claims, and models.yaml", commands["validate"]
+    )
     check.add_argument("paths", nargs="+", type=Path, metavar="PATH")
     _add_trust(check)
     check = _add(words, "check", "check that an adapter keeps the contract", commands["check"])

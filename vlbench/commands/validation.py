@@ -6,7 +6,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from vlbench.catalog.catalog import Catalog, group_problems, read_catalog
+from vlbench.catalog.catalog import (
+    Catalog,
+    group_problems,
+    is_claims,
+    load_all_claims,
+    read_catalog,
+)
+from vlbench.catalog.claims import load_claims, task_problems
 from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import TaskSpec, load_models, load_task
 from vlbench.errors import SpecError, UnknownNameError, unknown
@@ -62,6 +69,8 @@ def _problem(file: Path, options: Options) -> str:
             models = {spec.name: spec for spec in load_models(file, source)}
             catalog = Catalog({}, {**known.models, **models})
             _check_models(catalog, list(models), options, problems)
+        elif is_claims(file):
+            _check_claims(file, source, known, options)
         else:
             _check_task(file, source, known, options)
     except (SpecError, UnknownNameError) as error:
@@ -78,6 +87,16 @@ def _check_models(
                 resolve_model(catalog, name, options)
         except (SpecError, UnknownNameError) as error:
             problems.append(str(error))
+
+
+def _check_claims(file: Path, source: Path, known: Catalog, options: Options) -> None:
+    for spec in load_claims(file, source):
+        problems = task_problems(spec, known.tasks)
+        if problems:
+            raise SpecError("\n".join(problems))
+        namesake = load_all_claims(known, options.include_path).get(spec.name)
+        if namesake and namesake.file != file:
+            raise SpecError(f"claims '{spec.name}' is in {namesake.file} and {file}")
 
 
 def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> None:

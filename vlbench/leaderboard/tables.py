@@ -10,6 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from vlbench.boards import Board
+from vlbench.catalog.specs import TaskSpec
+from vlbench.leaderboard.references import Published, published
+from vlbench.leaderboard.rows import publishable
 from vlbench.leaderboard.texts import printed
 from vlbench.results import At, Result, Score, matching
 
@@ -17,11 +20,14 @@ Primary = Mapping[str, Any]
 
 
 def board_tables(
-    board: Board, leading: Mapping[str, Mapping[str, str]] | None = None
+    board: Board,
+    spec: TaskSpec | None = None,
+    leading: Mapping[str, Mapping[str, str]] | None = None,
 ) -> list[Table]:
     """Return a table for each set of comparable rows, and one for the rows without scores.
 
-    `leading` says of each set how its models stand to the best.
+    `spec` is the task, if it is known: its published values stand beside ours. `leading` says of
+    each set how its models stand to the best.
     """
     ok = [row for row in board.results if row.status == "ok"]
     keys = list(dict.fromkeys(row.comparable for row in ok))
@@ -30,7 +36,9 @@ def board_tables(
     for i, key in enumerate(keys):
         part = f", not comparable with the others: set {i + 1}" if len(keys) > 1 else ""
         rows = [row for row in ok if row.comparable == key]
-        tables.append(score_table(title + part, board.primary, rows, (leading or {}).get(key)))
+        tables.append(
+            score_table(title + part, board.primary, rows, spec, (leading or {}).get(key))
+        )
     rest = [row for row in board.results if row.status != "ok"]
     return [*tables, *([reason_table(title, rest)] if rest else [])]
 
@@ -39,29 +47,32 @@ def score_table(
     title: str,
     primary: Primary,
     results: Sequence[Result],
+    spec: TaskSpec | None = None,
     leading: Mapping[str, str] | None = None,
 ) -> Table:
     """Return results by primary score, best first, and those without one at the end.
 
-    The columns: the score, its interval, chance, the highest floor, n, and the other metrics under
-    the conditions of the primary score. `leading` says how each model stands to the best, where
-    that was tested, in a column of its own.
+    The columns: the score, its interval, chance, the highest floor, n, how the model stands to the
+    best where `leading` says so, the published value and how far ours lies from it where the task
+    has one, and the other metrics under the conditions of the primary score.
     """
-    variants = _variants(primary, results)
-    columns = [
-        "model",
-        score_name(primary["metric"], primary["at"]),
-        "95 % interval",
-        "chance",
-        "highest floor",
-        "n",
-    ]
-    table = _table(title, [*columns, *(["vs leader"] if leading else [])])
-    for name in variants:
-        table.add_column(Text(printed(spaced(name))), justify="right", overflow="fold")
     found = [(result, matching(result.scores, primary)) for result in results]
     scored = [(result, scores[0]) for result, scores in found if scores]
-    for result, score in sorted(scored, key=lambda pair: _rank(pair[1])):
+    scored.sort(key=lambda pair: _rank(pair[1]))
+    counted = publishable(results) if spec else {}
+    papers = [
+        published(spec, result.model, score) if spec and result.model in counted else None
+        for result, score in scored
+    ]
+    is_published = any(papers)
+    name = score_name(primary["metric"], primary["at"])
+    columns = ["model", name, "95 % interval", "chance", "highest floor", "n"]
+    columns += ["vs leader"] if leading else []
+    table = _table(title, [*columns, *(["published", "difference"] if is_published else [])])
+    variants = _variants(primary, results)
+    for variant in variants:
+        table.add_column(Text(printed(spaced(variant))), justify="right", overflow="fold")
+    for (result, score), paper in zip(scored, papers, strict=True):
         cells = (
             result.model,
             number(score.value, score.unit),
@@ -70,6 +81,7 @@ def score_table(
             _floor(score),
             str(score.n) + (" (partial)" if result.is_partial else ""),
             *([leading.get(result.model, "-")] if leading else []),
+            *(beside(paper, score.unit) if is_published else ()),
             *(_variant(result, primary, name) for name in variants),
         )
         _add_row(table, cells)
@@ -105,6 +117,19 @@ def number(value: float | None, unit: str = "fraction") -> str:
 def probability(p: float) -> str:
     """Return a p-value for a table."""
     return "p <0.001" if p < 0.001 else f"p {p:.3f}"
+
+
+def lead(difference: float, unit: str = "fraction") -> str:
+    """Return a difference of two numbers for a table: of fractions, in percentage points."""
+    return f"{100.0 * difference:+.1f} points" if unit == "fraction" else f"{difference:+.4g}"
+
+
+def beside(paper: Published | None, unit: str) -> list[str]:
+    """Return a published value, and how far ours lies from it, as two cells."""
+    if paper is None:
+        return ["-", "-"]
+    errors = "" if paper.in_stderr is None else f" ({paper.in_stderr:+.1f} standard errors)"
+    return [number(paper.value, unit), f"{lead(paper.difference, unit)}{errors}"]
 
 
 def condition(value: str | float) -> str:

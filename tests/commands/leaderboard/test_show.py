@@ -11,33 +11,33 @@ from vlbench.leaderboard.leaders import build_leaders
 def test_a_board_that_is_not_there_is_named(tmp_path):
     write(tmp_path, board(result("a", score())))
     with pytest.raises(UnknownNameError, match="no board x in "):
-        answer(Namespace(output=tmp_path, tasks=["x"]))
+        answer(Namespace(output=tmp_path, tasks=["x"], include_path=[]))
 
 
 def test_without_names_every_board_is_shown(tmp_path):
     write(tmp_path, board(result("a", score())), board(result("a", score()), task="u"))
-    assert len(answer(Namespace(output=tmp_path, tasks=[])).shown) == 2
+    assert len(answer(Namespace(output=tmp_path, tasks=[], include_path=[])).shown) == 2
 
 
 def test_what_cannot_be_told_apart_from_the_leader_is_marked(tmp_path):
     rows = [measured(tmp_path, m, [1] * n + [0] * (30 - n)) for m, n in (("x", 30), ("y", 29))]
     write(tmp_path, board(*rows, result("bare", score(0.1))))
     build_leaders(tmp_path)
-    (table,) = answer(Namespace(output=tmp_path, tasks=["t"])).shown
+    (table,) = answer(Namespace(output=tmp_path, tasks=["t"], include_path=[])).shown
     column = next(one for one in table.columns if str(one.header) == "vs leader")
     assert [str(cell) for cell in column.cells] == ["leader", "not told apart", "-"]
 
 
 def test_without_comparisons_there_is_no_such_column(tmp_path):
     write(tmp_path, board(result("a", score())))
-    (table,) = answer(Namespace(output=tmp_path, tasks=["t"])).shown
+    (table,) = answer(Namespace(output=tmp_path, tasks=["t"], include_path=[])).shown
     assert "vs leader" not in [str(one.header) for one in table.columns]
 
 
 def test_a_board_that_changed_since_its_comparisons_is_named(tmp_path):
     write(tmp_path, board(result("a", score())), board(result("a", score()), task="u"))
     build_leaders(tmp_path)
-    assert answer(Namespace(output=tmp_path, tasks=[])).problems == []
+    assert answer(Namespace(output=tmp_path, tasks=[], include_path=[])).problems == []
     write(tmp_path, board(result("b", score())))
-    (problem,) = answer(Namespace(output=tmp_path, tasks=[])).problems
+    (problem,) = answer(Namespace(output=tmp_path, tasks=[], include_path=[])).problems
     assert problem.startswith("t has changed since it was compared with its leader; run vlbench")

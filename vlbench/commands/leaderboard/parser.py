@@ -15,6 +15,7 @@ def add_words(add: AddWord) -> None:
     _add_build(add("build", "write summaries of groups, comparisons with the leaders, figures"))
     _add_compare(add("compare", "say which of some models is better, and how sure that is"))
     _add_merge(add("merge", "join the boards of several folders"))
+    _add_reproduce(add("reproduce", "put a paper's numbers and findings beside what boards hold"))
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -57,3 +58,10 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
         "--all-scores", action="store_true", help="all scores, not only the primary one"
     )
     add_output(compare)
+
+
+def _add_reproduce(reproduce: argparse.ArgumentParser) -> None:
+    reproduce.add_argument(
+        "paper", metavar="PAPER", help="the name of a file in tasks/**/claims/, or a paper's id"
+    )
+    add_output(reproduce)

@@ -7,6 +7,7 @@ import argparse
 from rich.table import Table
 
 from vlbench.boards import read_board
+from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
 from vlbench.errors import UnknownNameError
 from vlbench.leaderboard.leaders import outdated, read_leaders, standings
@@ -20,11 +21,13 @@ def answer(arguments: argparse.Namespace) -> Answer:
     absent = [name for name in arguments.tasks if name not in there]
     if absent or not there:
         raise UnknownNameError(f"no board {', '.join(absent) or 'at all'} in {arguments.output}")
+    tasks = load_catalog(arguments.include_path).tasks
     tables: list[Table] = []
     for name in arguments.tasks or there:
         board = read_board(there[name])
         assert board
-        tables += board_tables(board, standings(read_leaders(arguments.output, name)))
+        leading = standings(read_leaders(arguments.output, name))
+        tables += board_tables(board, tasks.get(board.task), leading)
     old = [name for name in arguments.tasks or there if outdated(arguments.output, name)]
     return Answer(
         tables,

@@ -1,0 +1,117 @@
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from sources import write
+
+from vlbench.boards import read_board
+from vlbench.catalog.catalog import load_all_claims, load_catalog
+from vlbench.catalog.claims import load_claims, task_problems
+from vlbench.errors import SpecError
+
+BOARDS = Path(__file__).parents[2] / "leaderboards"
+TEXT = """\
+paper: "arXiv:0000.00000"
+title: A Paper
+models: {two: [a, b]}
+claims:
+  - {claim: It is so., where: Table 1, task: t, model: two, metric: accuracy, within: [0, 1]}
+  - {claim: It sings., needs: a microphone}
+"""
+
+
+@pytest.fixture
+def claims(tmp_path):
+    def load(text):
+        (spec,) = load_claims(write(tmp_path / "ours.yaml", text), tmp_path)
+        return spec
+
+    return load
+
+
+def test_claims_are_named_by_their_file_and_say_what_it_says(claims):
+    spec = claims(TEXT)
+    assert (spec.name, spec.paper, spec.title) == ("ours", "arXiv:0000.00000", "A Paper")
+    first, second = spec.claims
+    assert (first.text, first.where, first.place) == ("It is so.", "Table 1", f"{spec.file}:5")
+    assert (second.needs, second.comparisons) == ("a microphone", ())
+
+
+def test_a_user_needs_no_paper(claims):
+    spec = claims("claims: [{claim: It sings., needs: a microphone}]\n")
+    assert (spec.paper, spec.title, spec.claims[0].where) == ("", "", "")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ("title:", "titel:", 2, "unknown 'titel'; did you mean 'title'"),
+        ("[a, b]", "[]", 3, "'two' must be a list of models, not"),
+        ("[a, b]", "a", 3, "'two' must be a list of models, not 'a'"),
+        ("{two: [a, b]}", "[a]", 3, "'models' must be dict, not"),
+        ("where:", "were:", 5, "unknown 'were'; did you mean 'where'"),
+        ("{claim: It sings.,", "{", 6, "a claim is {claim: a sentence, ...}"),
+        (", needs: a microphone", "", 6, "a claim has one of .*; this one has 0"),
+        ("within: [0, 1]", "within: [0, 1], needs: x", 5, "a claim has one of .* has 2"),
+        ("within: [0, 1]", "within: [0, 1], by: 1", 5, "'by' belongs to 'greater'"),
+    ],
+)
+def test_a_problem_is_told_with_file_and_line(claims, old, new, line, message):
+    with pytest.raises(SpecError, match=rf"ours.yaml:{line}: {message}"):
+        claims(TEXT.replace(old, new))
+
+
+@pytest.mark.parametrize("text", ["title: A Paper\n", "claims: []\n"])
+def test_a_file_without_claims_is_refused(claims, text):
+    with pytest.raises(SpecError, match=r"ours.yaml: 'claims' is missing or empty; list them"):
+        claims(text)
+
+
+def test_the_problems_of_all_claims_stand_in_one_message(claims):
+    with pytest.raises(SpecError, match=r"(?s)ours.yaml:5: .*ours.yaml:6: "):
+        claims(TEXT.replace("within", "inside").replace("needs", "wants"))
+
+
+def test_a_task_that_no_source_has_is_told_once_with_its_line(claims):
+    text = TEXT.replace("within: [0, 1]", "each: {at: [{n: 1}, {n: 2}]}, within: [0, 1]")
+    (problem,) = task_problems(claims(text), {})
+    assert "ours.yaml:5: no task is named 't'" in problem
+
+
+def sides():
+    """Yield every side of every shipped claim."""
+    for spec in load_all_claims(load_catalog()).values():
+        for claim in spec.claims:
+            for comparison in claim.comparisons:
+                yield from comparison.sides
+
+
+def test_each_of_the_five_papers_has_its_claims():
+    papers = {spec.name: spec.paper for spec in load_all_claims(load_catalog()).values()}
+    assert papers == {
+        "bert_gen": "arXiv:2002.10832",
+        "captions": "arXiv:2210.09550",
+        "generalization": "arXiv:2104.08313",
+        "visualbert": "ACL 2020, 2020.acl-main.469",
+        "vsep": "arXiv:2107.12021",
+    }
+
+
+def test_shipped_claims_are_of_listed_models():
+    models = load_catalog().models
+    # A summary holds the text tower of a model under a name of its own.
+    named = {model.removesuffix(" (text)") for side in sides() for model in side.models}
+    assert named - set(models) == set()
+
+
+def test_shipped_claims_are_of_scores_and_floors_that_their_probes_give():
+    tasks, given = load_catalog().tasks, defaultdict(set)
+    for file in [*BOARDS.glob("*.json"), *BOARDS.glob("summaries/*.json")]:
+        board = read_board(file)
+        scores = [score for row in board.results for score in row.scores]
+        names = {name for s in scores for name in (s.metric, *s.floors)} | {"", "chance"}
+        given[tasks[board.task].probe] |= names
+    for side in sides():
+        probes = {tasks[task].probe for name in side.tasks for task in tasks[name].group or [name]}
+        probes = {""} if side.metric == "rdm_correlation" else probes
+        assert all({side.metric, side.floor} <= given[probe] for probe in probes), side

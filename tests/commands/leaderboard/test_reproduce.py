@@ -1,0 +1,89 @@
+import io
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+from planted_boards import board, result, score, write
+from rich.console import Console
+from sources import make_source
+from sources import write as write_text
+
+from vlbench.boards import read_board
+from vlbench.catalog.catalog import load_all_claims, load_catalog
+from vlbench.commands.leaderboard.reproduce import answer
+from vlbench.errors import SpecError, UnknownNameError
+
+SHIPPED = Path(__file__).parents[3] / "leaderboards"
+PAPERS = load_all_claims(load_catalog())
+
+CLAIMS = """\
+claims:
+  - claim: Robust training costs accuracy.
+    task: few_shot_digits
+    metric: accuracy
+    at: {shots: 5}
+    greater: [{model: tiny-rn}, {model: tiny-rn-robust}]
+"""
+
+
+def told(paper, output, include=(), width=120):
+    shown = answer(Namespace(paper=paper, output=output, include_path=list(include))).shown
+    console = Console(record=True, width=width, file=io.StringIO())
+    for part in shown:
+        console.print(part, markup=False, highlight=False, soft_wrap=isinstance(part, str))
+    return console.export_text()
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_what_the_shipped_boards_lack_of_a_paper_is_told_with_what_to_fetch(paper):
+    text = told(paper, SHIPPED)
+    count = len(PAPERS[paper].claims)
+    assert f"claims: {count}, {count} missing" in text
+    runs = any(claim.comparisons for claim in PAPERS[paper].claims)
+    assert ("weights of" in text) == runs
+
+
+def test_weights_data_and_command_of_a_paper_are_told():
+    text = told("vsep", SHIPPED)
+    assert "glove.6B.300d.txt in glove.6B.zip of Stanford, by hand" in text
+    assert "$VLBENCH_DATA/coco" in text
+    assert "vlbench --model glove-6b-300d,bert-base-uncased,random-vectors --tasks object_" in text
+
+
+def test_an_unavailable_model_is_told_as_such():
+    text = " ".join(told("visualbert", SHIPPED).split())
+    assert "visualbert-flickr30k unavailable: its authors pre-trained it on COCO" in text
+    assert "Then run this" not in text
+
+
+def test_ones_own_hypothesis_is_judged_on_the_shipped_boards(tmp_path):
+    source = make_source(tmp_path / "ours")
+    write_text(source / "tasks" / "claims" / "mine.yaml", CLAIMS)
+    text = told("mine", SHIPPED, [source], width=200)
+    rows = {row.model: row for row in read_board(SHIPPED / "few_shot_digits.json").results}
+    values = [rows[m].scores[3].value for m in ("tiny-rn", "tiny-rn-robust")]
+    assert f"tiny-rn {100 * values[0]:.1f} %, tiny-rn-robust {100 * values[1]:.1f} %" in text
+
+
+def test_planted_rows_support_a_paper_and_are_held_against_its_numbers(tmp_path):
+    name, at = "patch_retrieval_coco", {"k": 1}
+    own = [score(0.05, "retrieval", at={"k": k}, stderr=0.001, chance=0.01) for k in (1, 5)]
+    row = result("bert-base-uncased", *own, task=name, version=2)
+    primary = {"metric": "retrieval", "at": at}
+    write(tmp_path, board(row, task=name, version=2, primary=primary))
+    text = told("vsep", tmp_path, width=250)
+    assert "+0.2 points (+1.5 standard errors)" in text
+    assert "supported  BERT's words find their own region among others" in text
+
+
+def test_a_board_with_a_number_that_is_none_is_refused(tmp_path):
+    file = write(tmp_path, board(result("a", score(0.5)), task="patch_retrieval_coco"))
+    file = file / "patch_retrieval_coco.json"
+    file.write_text(file.read_text().replace('"value": 0.5', '"value": NaN'))
+    with pytest.raises(SpecError, match=r"patch_retrieval_coco\.json: "):
+        told("vsep", tmp_path)
+
+
+def test_an_unknown_paper_is_told_with_the_nearest():
+    with pytest.raises(UnknownNameError, match="no paper is named 'vsap'; did you mean vsep"):
+        told("vsap", SHIPPED)

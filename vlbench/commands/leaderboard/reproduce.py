@@ -1,0 +1,36 @@
+"""`vlbench leaderboard reproduce`: a paper's numbers and findings beside ours."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.table import Table
+
+from vlbench.catalog.catalog import load_all_claims, load_catalog
+from vlbench.commands.answer import Answer
+from vlbench.leaderboard.claims import judge
+from vlbench.leaderboard.fetching import to_fetch
+from vlbench.leaderboard.measured import Lack, read_boards
+from vlbench.leaderboard.reproduction import (
+    claims_table,
+    find_paper,
+    reference_tables,
+    references_of,
+    summary,
+    tasks_of_paper,
+)
+
+
+def answer(arguments: argparse.Namespace) -> Answer:
+    """Return published values, claims with their verdicts, and what to fetch for the rest."""
+    catalog = load_catalog(arguments.include_path)
+    paper = find_paper(load_all_claims(catalog, arguments.include_path), arguments.paper)
+    specs = tasks_of_paper(paper, catalog)
+    boards = read_boards(arguments.output, specs)
+    references = references_of(paper, specs, boards)
+    judgements = [judge(claim, boards, catalog) for claim in paper.claims]
+    lacks = [one.ours for one in references if isinstance(one.ours, Lack)]
+    lacks += [lack for one in judgements for lack in one.lacks]
+    shown: list[str | Table] = [*summary(paper, references, judgements)]
+    shown += [*reference_tables(references), claims_table(judgements)]
+    return Answer([*shown, *to_fetch(lacks, catalog, arguments.output)])
