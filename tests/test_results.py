@@ -139,3 +139,25 @@ def test_a_text_that_utf8_cannot_hold_is_refused_but_in_notes():
     with pytest.raises(ValueError, match="is no text that UTF-8 can hold"):
         Score("a", 0.5, 1, {"k": "\ud800"})
     assert Outcome([], notes=["a \ud800"]).notes == ["a \ud800"]
+
+
+def test_items_are_saved_with_the_artifacts():
+    from vlbench.metrics.items import Examples, item_table
+
+    items = item_table(Examples(["a"], ["1"]), "accuracy", {}, [1.0])
+    assert Outcome([], artifacts={"x": items}, items=items).saved() == {"x": items, "items": items}
+    assert Outcome([]).saved() == {}
+
+
+def test_items_without_their_columns_are_refused():
+    import pyarrow as pa
+
+    with pytest.raises(ValueError, match="items lack the columns at, cluster, credit"):
+        Outcome([], items=pa.table({"id": ["a"]}))
+
+
+def test_no_artifact_takes_the_name_of_the_items():
+    import pyarrow as pa
+
+    with pytest.raises(ValueError, match="an artifact is named 'items'; give the table as `items`"):
+        Outcome([], artifacts={"items": pa.table({"id": ["a"]})})

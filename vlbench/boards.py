@@ -240,5 +240,5 @@ def _content(artifact: Any) -> tuple[str, bytes]:
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     sink = pa.BufferOutputStream()
-    pq.write_table(artifact, sink)
+    pq.write_table(artifact, sink, compression="zstd")
     return ".parquet", sink.getvalue().to_pybytes()

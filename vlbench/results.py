@@ -23,6 +23,12 @@ else:
 
 At = Mapping[str, str | int | float]
 
+# The columns of a table of items (`vlbench.metrics.items` makes one), and the artifact it becomes.
+ITEM_COLUMNS = (
+    *("id", "digest", "cluster", "metric", "at", "trial", "credit", "prediction", "target"),
+)
+ITEMS = "items"
+
 
 @dataclass(frozen=True)
 class Score:
@@ -65,12 +71,16 @@ class Score:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a probe returns: scores, counts, artifacts to save, and notes for the reader."""
+    """What a probe returns: scores, counts, artifacts to save, notes for the reader, and items.
+
+    `items` has the credit of each example behind the scores that are means over examples.
+    """
 
     scores: Sequence[Score]
     counts: Mapping[str, int] = field(default_factory=dict)
     artifacts: Mapping[str, Artifact] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    items: pa.Table | None = None
 
     def __post_init__(self) -> None:
         """Refuse what a board cannot hold."""
@@ -82,6 +92,16 @@ class Outcome:
             if not isinstance(artifact, Path) and module not in {"torch", "pyarrow"}:
                 kind = type(artifact).__name__
                 raise TypeError(f"artifact '{name}' is a {kind}; give a tensor, a table or a path")
+        if ITEMS in self.artifacts:
+            raise ValueError(f"an artifact is named '{ITEMS}'; give the table as `items`")
+        absent = set(ITEM_COLUMNS) - set([] if self.items is None else self.items.column_names)
+        if self.items is not None and absent:
+            raise ValueError(f"items lack the columns {', '.join(sorted(absent))}")
+
+    def saved(self) -> dict[str, Artifact]:
+        """Return the artifacts to save, the items among them."""
+        items = {} if self.items is None else {ITEMS: self.items}
+        return {**self.artifacts, **items}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -157,3 +157,21 @@ def test_a_limit_shares_the_stored_column():
 def test_a_limit_below_zero_is_refused():
     with pytest.raises(ValueError, match="-1"):
         Data(splits={"test": numbered(3, 2)}).limited(-1)
+
+
+def test_examples_keep_their_identity_in_a_selection():
+    column = Column("key", "image", "abc", range(3), ["a.jpg", "b.jpg", "c.jpg"], ["1", "2", "3"])
+    found = column.select([2, 0]).examples()
+    assert (found.ids, found.digests) == (["c.jpg", "a.jpg"], ["3", "1"])
+
+
+def test_examples_without_names_are_known_by_their_place_and_the_content_of_their_column():
+    one, other = value_column(["x", "y"]), value_column(["x", "z"])
+    assert one.select([1]).examples().ids == ["1"]
+    assert one.examples().digests[0] == value_column(["x", "y"]).examples().digests[0]
+    assert len({*one.examples().digests, *other.examples().digests}) == 4
+
+
+def test_names_that_stand_twice_identify_nothing():
+    column = Column("key", "image", "ab", range(2), ["a.jpg", "a.jpg"])
+    assert column.examples().ids == ["0", "1"]

@@ -99,7 +99,7 @@ def test_a_scale_that_is_no_number_is_refused():
 def test_tied_choices_share_the_credit_of_those_that_are_right():
     scores = torch.tensor([[0.5, 0.5 - 1e-9, 0.5, 0.2], [0.1, 0.4, 0.2, 0.3]])
     right = torch.tensor([[True, True, False, True], [False, True, True, False]])
-    credit, tied = choose_any(scores, right)
+    credit, tied, _ = choose_any(scores, right)
     assert credit.tolist() == pytest.approx([2 / 3, 1.0])
     assert tied.tolist() == [True, False]
 
@@ -109,7 +109,7 @@ def test_what_is_no_candidate_does_not_count_whatever_stands_there(padding):
     scores = torch.tensor([[-0.5, -0.5, -0.7, padding], [-0.1, padding, padding, padding]])
     right = torch.tensor([[True, False, False, True], [True, True, False, True]])
     candidates = torch.tensor([[True, True, True, False], [True, False, False, False]])
-    credit, tied = choose_any(scores, right, candidates=candidates)
+    credit, tied, _ = choose_any(scores, right, candidates=candidates)
     assert credit.tolist() == [0.5, 1.0]
     assert tied.tolist() == [True, False]
 
@@ -148,3 +148,8 @@ def test_blocks_of_choices_are_joined_in_order():
     blocks = [choose(scores[:2], right[:2]), choose(scores[2:], right[2:])]
     joined = join_choices(blocks)
     assert all(torch.equal(a, b) for a, b in zip(joined, choose(scores, right), strict=True))
+
+
+def test_the_candidate_chosen_is_known_unless_several_are_tied():
+    scores = torch.tensor([[0.1, 0.9, 0.2], [0.5, 0.1, 0.5]])
+    assert choose(scores, torch.tensor([0, 0])).chosen.tolist() == [1, -1]

@@ -9,7 +9,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path, PurePosixPath
@@ -80,7 +80,7 @@ def file_images(root: Path, names: Sequence[str], *, listed: str = "") -> Column
     known = _file_digests(root, pixels, "rgb pixels", partial(_file_pixels_digest, root))
     known |= _file_digests(root, encoded, "bytes", partial(_file_bytes_digest, root))
     stored = DecodedImages(list(names), partial(read_image, root))
-    return _column(stored, [known[name] for name in names])
+    return replace(_column(stored, [known[name] for name in names]), names=list(names))
 
 
 def require_sizes(
@@ -167,7 +167,8 @@ def _rgb(image: Image, name: str) -> Image:
 
 
 def _column(stored: DecodedImages, digests: Sequence[str]) -> Column:
-    return Column(digest(["images", *digests]), "image", stored, range(len(stored)))
+    key = digest(["images", *digests])
+    return Column(key, "image", stored, range(len(stored)), digests=digests)
 
 
 def _file_digests(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from vlbench.digests import digest
 from vlbench.errors import DataAbsent
+from vlbench.metrics.items import Examples
 
 
 @dataclass(frozen=True)
@@ -18,13 +19,16 @@ class Column:
     """One column of a split: the selected `rows` of the whole stored column.
 
     `key` digests the content of the whole stored column, so that selections share features.
-    `kind` is image (PIL, RGB), text, picture or value.
+    `kind` is image (PIL, RGB), text, picture or value. `names` and `digests` are those of the
+    stored examples, such as the files of images, where the source has them.
     """
 
     key: str
     kind: str
     stored: Sequence[Any]
     rows: Sequence[int]
+    names: Sequence[str] = ()
+    digests: Sequence[str] = ()
 
     def __len__(self) -> int:
         """Return the number of selected rows."""
@@ -40,7 +44,19 @@ class Column:
 
     def select(self, rows: Sequence[int]) -> Column:
         """Return the same stored column with these of the selected rows."""
-        return Column(self.key, self.kind, self.stored, [self.rows[i] for i in rows])
+        return replace(self, rows=[self.rows[i] for i in rows])
+
+    def examples(self) -> Examples:
+        """Return what identifies the selected rows among all data: names and content.
+
+        A row without a name has the number that it is stored under. One without a digest has that
+        of the whole column and its number.
+        """
+        named = len(set(self.names)) == len(self.stored)
+        ids = [self.names[row] if named else str(row) for row in self.rows]
+        known = bool(self.digests)
+        digests = [self.digests[r] if known else digest([self.key, r]) for r in self.rows]
+        return Examples(ids, digests)
 
 
 class Split:

@@ -19,10 +19,14 @@ TIED = 1e-6
 
 
 class Choice(NamedTuple):
-    """The credit of each row's choice, float64 [N] in [0, 1], and whether it was tied, bool [N]."""
+    """The credit of each row's choice, float64 [N] in [0, 1], and whether it was tied, bool [N].
+
+    `chosen` is the candidate chosen, int64 [N], -1 where several are tied.
+    """
 
     credit: Tensor
     tied: Tensor
+    chosen: Tensor
 
 
 def choose(scores: Tensor, right: Tensor, *, scale: Tensor | None = None) -> Choice:
@@ -41,7 +45,7 @@ def choose(scores: Tensor, right: Tensor, *, scale: Tensor | None = None) -> Cho
     near = _tied_for_best(rows)
     tied = near.sum(1, dtype=torch.int32)
     hit = near.gather(1, right.unsqueeze(1)).squeeze(1)
-    return Choice(hit / tied.double(), tied > 1)
+    return Choice(hit / tied.double(), tied > 1, _chosen(rows, tied))
 
 
 def choose_any(scores: Tensor, right: Tensor, *, candidates: Tensor | None = None) -> Choice:
@@ -52,9 +56,10 @@ def choose_any(scores: Tensor, right: Tensor, *, candidates: Tensor | None = Non
     which scores count, by default all; what stands in the others, as padding does, may be anything.
     Raises ValueError, with the row, for a candidate whose score is not finite, and for none.
     """
-    near = _tied_for_best(_rows(scores, candidates))
+    rows = _rows(scores, candidates)
+    near = _tied_for_best(rows)
     tied = near.sum(-1)
-    return Choice((near & right).sum(-1) / tied.double(), tied > 1)
+    return Choice((near & right).sum(-1) / tied.double(), tied > 1, _chosen(rows, tied))
 
 
 def credit_among(scores: Tensor, right: Tensor, guesses: int | Tensor) -> Tensor:
@@ -74,7 +79,7 @@ def credit_among(scores: Tensor, right: Tensor, guesses: int | Tensor) -> Tensor
 
 def join_choices(parts: Sequence[Choice]) -> Choice:
     """Return the choices of several blocks of rows as one."""
-    return Choice(torch.cat([c.credit for c in parts]), torch.cat([c.tied for c in parts]))
+    return Choice(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
 
 
 class _Rows(NamedTuple):
@@ -100,6 +105,10 @@ def _rows(scores: Tensor, candidates: Tensor | None = None) -> _Rows:
 def _tied_for_best(rows: _Rows) -> Tensor:
     """Return which scores of a row are tied for its highest, bool [..., C]."""
     return rows.scores >= rows.best - TIED * rows.scale
+
+
+def _chosen(rows: _Rows, tied: Tensor) -> Tensor:
+    return rows.scores.argmax(-1).masked_fill(tied > 1, -1)
 
 
 def _refuse(best: Tensor, least: Tensor) -> None:

@@ -34,5 +34,5 @@ class RowWriter:
         """
         if not self._output:
             return row
-        artifacts = outcome.artifacts if outcome else {}
+        artifacts = outcome.saved() if outcome else {}
         return boards.write_result(self._output, row, artifacts, overwrite=self._overwrite)

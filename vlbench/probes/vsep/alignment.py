@@ -149,7 +149,7 @@ def chosen_words(cosines: Tensor) -> Choice:
     right = torch.arange(n).repeat(images)
     rows = cosines.flatten(0, 1)
     choice = choose(rows, right, scale=torch.ones(len(rows)))
-    return Choice(choice.credit.view(images, n), choice.tied.view(images, n))
+    return Choice(*(column.view(images, n) for column in choice))
 
 
 def assigned_words(cosines: Tensor) -> Tensor:

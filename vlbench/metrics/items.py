@@ -1,0 +1,107 @@
+"""Items: the credit of each example behind a score, as the table that a paired test joins on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from vlbench.results import ITEM_COLUMNS
+
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+
+# One row for each metric, its conditions, trial and example.
+SCHEMA = pa.schema(
+    [
+        (name, {"trial": pa.int32(), "credit": pa.float64()}.get(name, _TEXT))
+        for name in ITEM_COLUMNS
+    ]
+)
+
+
+class Examples(NamedTuple):
+    """What identifies each of N examples, wherever they are read.
+
+    An id is unique within the data, and the same in every run: a file's name, or the number of a
+    row. A digest is that of the content. Examples of one cluster, such as the regions of an image,
+    are not independent; without `clusters`, each example is a cluster of its own.
+    """
+
+    ids: Sequence[str]
+    digests: Sequence[str]
+    clusters: Sequence[str] = ()
+
+
+class Answers(NamedTuple):
+    """What a model said of N examples, and what was right, as places in `names`.
+
+    `chosen` is int [N], or [T, N] in T trials; -1 where several are tied. `right` is int [N].
+    """
+
+    names: Sequence[str]
+    chosen: ArrayLike
+    right: ArrayLike
+
+
+def at_text(at: Mapping[str, Any]) -> str:
+    """Return the conditions of a score as the column `at` has them."""
+    return json.dumps(dict(at), sort_keys=True, ensure_ascii=False)
+
+
+def item_table(
+    examples: Examples,
+    metric: str,
+    at: Mapping[str, Any],
+    credit: ArrayLike,
+    answers: Answers | None = None,
+) -> pa.Table:
+    """Return the items of a score, which is the mean of their credit.
+
+    `credit` is [N], or [T, N] where the score is a mean of T trials; in [0, 1] where the score is a
+    fraction. NaN in a trial is an example that the trial leaves out, and is not kept. Raises
+    ValueError for other shapes, for other credit that is not finite, and for an id that stands
+    twice.
+    """
+    values = np.asarray(credit, np.float64)
+    n = len(examples.ids)
+    if values.ndim not in {1, 2} or values.shape[-1] != n:
+        raise ValueError(f"{metric}: credit of shape {list(values.shape)} for {n} items")
+    kept = ~np.isnan(values) if values.ndim == 2 else np.ones(n, bool)
+    if not np.isfinite(values[kept]).all():
+        raise ValueError(f"{metric}: the credit of an item is not finite")
+    if len(set(examples.ids)) != n:
+        raise ValueError(f"{metric}: the id of an item stands twice")
+    trial, place = np.nonzero(np.atleast_2d(kept))
+    size, absent = len(place), pa.nulls(len(place), _TEXT)
+    columns = {
+        "id": _texts(examples.ids, place),
+        "digest": _texts(examples.digests, place),
+        "cluster": _texts(examples.clusters, place) if examples.clusters else absent,
+        "metric": _texts([metric], np.zeros(size, int)),
+        "at": _texts([at_text(at)], np.zeros(size, int)),
+        "trial": pa.array(trial, pa.int32()) if values.ndim == 2 else pa.nulls(size, pa.int32()),
+        "credit": values[kept],
+        "prediction": absent,
+        "target": absent,
+    }
+    if answers:
+        chosen = np.broadcast_to(np.asarray(answers.chosen), values.shape)[kept]
+        columns["prediction"] = _texts(answers.names, chosen)
+        columns["target"] = _texts(answers.names, np.asarray(answers.right)[place])
+    return pa.table(columns, SCHEMA)
+
+
+def join_items(tables: Sequence[pa.Table]) -> pa.Table | None:
+    """Return the items of several scores as one table; None for none."""
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks() if tables else None
+
+
+def _texts(values: Sequence[str], places: NDArray[Any]) -> pa.Array:
+    """Return the texts at some places; null for -1."""
+    mask = places < 0
+    indices = pa.array(places.astype(np.int32), mask=mask if mask.any() else None)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(values, pa.string()))
