@@ -37,7 +37,7 @@ def score_table(title: str, primary: Primary, results: Sequence[Result]) -> Tabl
     the conditions of the primary score.
     """
     variants = _variants(primary, results)
-    columns = ["model", _name(primary), "95 % interval", "chance", "highest floor", "n"]
+    columns = ["model", score_name(primary), "95 % interval", "chance", "highest floor", "n"]
     table = _table(title, columns)
     for name in variants:
         table.add_column(Text(printed(spaced(name))), justify="right", overflow="fold")
@@ -47,9 +47,9 @@ def score_table(title: str, primary: Primary, results: Sequence[Result]) -> Tabl
         cells = (
             result.model,
             number(score.value, score.unit),
-            _interval(score),
+            interval(score),
             number(score.chance, score.unit),
-            _floor(score),
+            hardest_floor(score),
             str(score.n) + (" (partial)" if result.is_partial else ""),
             *(_variant(result, primary, name) for name in variants),
         )
@@ -115,7 +115,8 @@ def _add_row(table: Table, cells: Sequence[str]) -> None:
     table.add_row(*(Text(printed(cell)) for cell in cells))
 
 
-def _name(primary: Primary) -> str:
+def score_name(primary: Primary) -> str:
+    """Return a metric and its conditions for a table."""
     at = ", ".join(f"{k} {condition(v)}" for k, v in primary["at"].items())
     return f"{primary['metric']} ({at})" if at else str(primary["metric"])
 
@@ -135,14 +136,15 @@ def _rank(score: Score) -> float:
     return -score.value if score.higher_is_better else score.value
 
 
-def _interval(score: Score) -> str:
+def interval(score: Score) -> str:
+    """Return the 95 % interval of a score for a table."""
     if not score.ci95:
         return "-"
     low, high = (number(x, score.unit).removesuffix(" %") for x in score.ci95)
     return f"{low} to {high}"
 
 
-def _floor(score: Score) -> str:
+def hardest_floor(score: Score) -> str:
     """Return the floor that is hardest to beat, and its name."""
     if not score.floors:
         return "-"

@@ -13,6 +13,7 @@ def add_words(add: AddWord) -> None:
     """Add the words of `vlbench leaderboard`; `add` takes a word's name and what it does."""
     _add_show(add("show", "print boards as tables"))
     _add_build(add("build", "write summaries of groups, and figures"))
+    _add_export(add("export", "write boards as Markdown, CSV, LaTeX, JSON, or for others' sites"))
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -33,3 +34,24 @@ def _add_show(show: argparse.ArgumentParser) -> None:
 
 def _add_build(build: argparse.ArgumentParser) -> None:
     add_output(build)
+
+
+def _add_export(export: argparse.ArgumentParser) -> None:
+    export.add_argument("tasks", nargs="*", metavar="TASK", help="default: every board")
+    export.add_argument(
+        "--format",
+        required=True,
+        choices=["md", "csv", "tex", "json", "eee", "hf"],
+        help="eee: records of Every Eval Ever; hf: .eval_results of the Hugging Face hub",
+    )
+    export.add_argument(
+        "--to",
+        type=Path,
+        metavar="FILE|DIR",
+        help="a file (with md: updated between its markers), or a folder for eee and hf; "
+        "default: standard output",
+    )
+    export.add_argument(
+        "--organization", default="", metavar="NAME", help="who ran these rows, for eee"
+    )
+    add_output(export)
