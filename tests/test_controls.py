@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from item_means import item_means, scores_with_items
+from pyarrow.parquet import read_table
 
 import vlbench
 from vlbench.catalog.catalog import load_catalog
@@ -35,6 +37,9 @@ PREFERS_A_WORD = {"zero_shot_alignment_regions_scenes"}
 # Sums of credits are kept in float32 there.
 ROUNDED = {"syntactic_grounding_scenes": 1e-8}
 
+# Correlations of matrices are no means over items.
+WITHOUT_ITEMS = {"rsa_scenes", "rsa_scenes_text"}
+
 # What counts as chance where a score has no standard error.
 NEAR = 0.01
 
@@ -44,11 +49,16 @@ def cache(scenes_cache):
     return scenes_cache / "vlbench"
 
 
-def scores(model, task, cache, passed_over=()):
-    """Return the scores of a task that have a chance level, less those passed over."""
+def row(model, task, cache, output=None):
     named = {"model_args": ARGUMENTS.get(task, {})} if isinstance(model, str) else {}
+    named |= {"output": output} if output else {}
     (result,) = vlbench.evaluate(model, task, cache_dir=cache, batch_size=256, **named)
     assert result.status == "ok", result.reason
+    return result
+
+
+def judged(result, passed_over=()):
+    """Return the scores of a row that have a chance level, less those passed over."""
     with_chance = [score for score in result.scores if score.chance is not None]
     assert with_chance
     return [score for score in with_chance if not score.metric.startswith(tuple(passed_over))]
@@ -69,7 +79,7 @@ def includes_chance(score, errors=0.0):
 def test_the_same_answer_for_everything_scores_chance(task, cache):
     wrong = [
         score
-        for score in scores("constant", task, cache, KNOWS_MORE.get(task, ()))
+        for score in judged(row("constant", task, cache), KNOWS_MORE.get(task, ()))
         if abs(score.value - score.chance) > ROUNDED.get(task, 1e-9)
         and not ((score.draws or task in PREFERS_A_WORD) and includes_chance(score))
     ]
@@ -78,10 +88,16 @@ def test_the_same_answer_for_everything_scores_chance(task, cache):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
-def test_noise_scores_chance_within_its_error(task, cache):
+def test_noise_scores_chance_within_its_error_and_the_mean_of_its_items(task, cache, tmp_path):
     passed_over = KNOWS_MORE.get(task, ()) + COUNTS_ITSELF.get(task, ())
-    found = scores("random-scores", task, cache, passed_over)
+    result = row("random-scores", task, cache, tmp_path)
+    found = judged(result, passed_over)
     assert [told(score) for score in found if not includes_chance(score, errors=4)] == []
+    assert ("items" in result.artifacts) == (task not in WITHOUT_ITEMS)
+    for saved in (a for name, a in result.artifacts.items() if name == "items"):
+        items = read_table(tmp_path / saved["file"])
+        assert item_means(items) == pytest.approx(scores_with_items(result.scores, items), abs=1e-7)
+        assert result.primary["metric"] in set(items["metric"].to_pylist())
 
 
 class BoxesAlone:
@@ -97,5 +113,5 @@ class BoxesAlone:
 @pytest.mark.slow
 @pytest.mark.parametrize("task", GOLD)
 def test_noise_for_gold_boxes_scores_chance_within_its_error(task, cache):
-    found = scores(BoxesAlone(), task, cache)
+    found = judged(row(BoxesAlone(), task, cache))
     assert [told(score) for score in found if not includes_chance(score, errors=4)] == []

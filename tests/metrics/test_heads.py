@@ -12,6 +12,7 @@ def test_each_half_is_judged_by_the_head_that_the_other_chose():
     halves = order[:4], order[4:]
     chosen = [best_heads(credit[half].sum(0)) for half in halves]
     assert found.chosen == [chosen[0][0], chosen[1][0]]
+    assert [found.judges[image] for image in halves[1]] == [chosen[0]] * 4
     assert found.credit[halves[1]].tolist() == credit[halves[1]][:, chosen[0]].mean(1).tolist()
     assert found.credit[halves[0]].tolist() == credit[halves[0]][:, chosen[1]].mean(1).tolist()
 
@@ -25,6 +26,7 @@ def test_tied_heads_share_the_choice():
 def test_images_without_items_are_in_no_half():
     found = split_half(np.ones((4, 1)), np.array([1, 0, 1, 0]))
     assert found.credit.tolist() == [1.0, 0.0, 1.0, 0.0]
+    assert found.judges == [[0], [], [0], []]
 
 
 def test_one_image_has_no_halves():

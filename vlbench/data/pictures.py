@@ -31,7 +31,8 @@ def pictures(
         columns["regions"] = Column(key, "value", stored, range(len(names)))
     picture = _PicturesOfImages(columns.get("image"), columns.get("regions"))
     key = digest(["picture", *((name, column.key) for name, column in columns.items())])
-    return {**columns, "picture": Column(key, "picture", picture, range(len(names)))}
+    whole = Column(key, "picture", picture, range(len(names)), names=list(names))
+    return {**columns, "picture": whole}
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ class Halves(NamedTuple):
 
     credit: Floats  # [images]
     chosen: list[int]  # the lowest of the best heads of each half
+    judges: list[list[int]]  # the heads, tied for the best of the other half, of each image
 
 
 def split_half(credit: Floats, sizes: Floats, *, seed: int = 0) -> Halves:
@@ -32,11 +33,14 @@ def split_half(credit: Floats, sizes: Floats, *, seed: int = 0) -> Halves:
     order = np.random.default_rng(seed).permutation(images)
     halves = order[: len(order) // 2], order[len(order) // 2 :]
     earned, chosen = np.zeros(len(sizes)), []
+    judges: list[list[int]] = [[] for _ in sizes]
     for choosing, judged in (halves, halves[::-1]):
         best = best_heads(credit[choosing].sum(0))
         chosen.append(best[0])
         earned[judged] = credit[judged][:, best].mean(1)
-    return Halves(earned, chosen)
+        for image in judged:
+            judges[image] = best
+    return Halves(earned, chosen, judges)
 
 
 def best_heads(credit: Floats) -> list[int]:

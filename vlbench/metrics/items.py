@@ -95,6 +95,14 @@ def item_table(
     return pa.table(columns, SCHEMA)
 
 
+def under(items: pa.Table, at: Mapping[str, Any]) -> pa.Table:
+    """Return items under further conditions, which come before their own."""
+    column = items["at"].combine_chunks()
+    texts = [at_text({**at, **json.loads(text)}) for text in column.dictionary.to_pylist()]
+    renamed = pa.DictionaryArray.from_arrays(column.indices, pa.array(texts, pa.string()))
+    return items.set_column(ITEM_COLUMNS.index("at"), "at", renamed)
+
+
 def join_items(tables: Sequence[pa.Table]) -> pa.Table | None:
     """Return the items of several scores as one table; None for none."""
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks() if tables else None

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from vlbench.probes.grounding.attention import COUNTED, MEASURES, HeadSums
+from vlbench.probes.grounding.attention import COUNTED, HeadSums
+from vlbench.probes.grounding.measures import MEASURES
 from vlbench.probes.grounding.scores import groups_of, head_table, scores_of
 from vlbench.probes.grounding.targets import STATS
 

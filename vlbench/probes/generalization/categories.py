@@ -15,6 +15,7 @@ import numpy as np
 
 from vlbench.data.records import Data, Split, labels, value_column
 from vlbench.errors import TooFewRows, unknown
+from vlbench.metrics.items import join_items, under
 from vlbench.results import Outcome
 
 
@@ -42,6 +43,13 @@ def in_parts(
         ],
         counts={name: count for name, count in counts.items() if name != "n"},
         notes=[f"{part}: {note}" for part, outcome in found.items() for note in outcome.notes],
+        items=join_items(
+            [
+                under(outcome.items, {"categories": part})
+                for part, outcome in found.items()
+                if outcome.items is not None
+            ]
+        ),
     )
 
 

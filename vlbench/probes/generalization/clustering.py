@@ -9,8 +9,8 @@ as it was found: of what other images would have changed in it, they say nothing
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,7 +23,8 @@ from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows
 from vlbench.metrics.agreement import agreement
 from vlbench.metrics.features import all_parallel
-from vlbench.metrics.matching import code_rule, greedy, hungarian, overlaps
+from vlbench.metrics.items import Answers, Examples, item_table, join_items
+from vlbench.metrics.matching import code_rule, greedy, hungarian, items_right, overlaps
 from vlbench.metrics.statistics import wilson
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.results import Outcome, Score
@@ -68,17 +69,51 @@ def clustering(
     if len(test) < k:
         raise TooFewRows(f"the test split has {len(test)} images, {k} clusters asked")
     features, label = engine.features(model.encode_images, test["image"]), labels(test)
+    tested = Tested(test["image"].examples(), data.classes, label)
     if all_parallel(features):
         scores = _scores(None, label, k, seed)
         counts = {"n": len(label), "ties": len(label)}
-        return Outcome(scores=scores, counts=counts, notes=[PARALLEL_NOTE])
+        items = tested.items(None, scores)
+        return Outcome(scores=scores, counts=counts, notes=[PARALLEL_NOTE], items=items)
     key = {"what": "clusters", "features": features, "k": k, "seed": seed}
     found = engine.once(
         key,
         lambda: cluster(features, k, seed=seed, free=psutil.virtual_memory().available),
     )
-    scores = _scores(found["labels"].numpy(), label, k, seed)
-    return Outcome(scores=scores, counts={"n": len(label), "ties": 0}, notes=found["notes"])
+    clusters = found["labels"].numpy()
+    scores = _scores(clusters, label, k, seed)
+    counts, items = {"n": len(label), "ties": 0}, tested.items(clusters, scores)
+    return Outcome(scores=scores, counts=counts, notes=found["notes"], items=items)
+
+
+class Tested(NamedTuple):
+    """The test images, the names of classes, and the class of each image."""
+
+    examples: Examples
+    names: Sequence[str]
+    label: Labels
+
+    def items(self, clusters: Labels | None, scores: Sequence[Score]) -> Any:
+        """Return the items of the accuracies: right where the cluster is assigned to the class.
+
+        Without clusters, each image has the credit of chance.
+        """
+        n, k = len(self.label), len(self.names)
+        if clusters is None:
+            chance = {score.metric: score.value for score in scores if score.metric in RULES}
+            return join_items(
+                [item_table(self.examples, m, {}, np.full(n, x)) for m, x in chance.items()]
+            )
+        counts = overlaps(clusters, self.label, k)
+        said = {metric: rule(counts)[clusters] for metric, rule in RULES.items()}
+        return join_items(
+            [
+                item_table(
+                    self.examples, m, {}, x == self.label, Answers(self.names, x, self.label)
+                )
+                for m, x in said.items()
+            ]
+        )
 
 
 def fits_sklearn(images: int, free: float) -> bool:
@@ -174,7 +209,7 @@ def _scores(found: Labels | None, label: Labels, k: int, seed: int) -> list[Scor
 def _accuracies(labellings: Iterable[Labels], label: Labels, k: int) -> NDArray[np.float64]:
     """Return the mean accuracy of labellings under each rule, [rules]."""
     counts = (overlaps(labelling, label, k) for labelling in labellings)
-    right = [[rule(table) for rule in RULES.values()] for table in counts]
+    right = [[items_right(table, rule(table)) for rule in RULES.values()] for table in counts]
     return np.asarray(np.mean(right, axis=0) / len(label))
 
 

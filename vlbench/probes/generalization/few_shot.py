@@ -23,7 +23,8 @@ from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import Data, labels
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.metrics.ranking import Choice, choose
+from vlbench.metrics.items import Answers, item_table, join_items
+from vlbench.metrics.ranking import Choice, choose, join_choices
 from vlbench.metrics.statistics import mean_of_trials
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.results import Outcome, Score
@@ -64,15 +65,23 @@ def few_shot(  # noqa: PLR0913 - the YAML fills all but three
     support = engine.features(model.encode_images, train["image"].select(used.tolist()))
     queries = _normalised(engine.features(model.encode_images, test["image"]))
     right = torch.from_numpy(labels(test))
-    scores, ties = [], 0
+    scores, items, ties = [], [], 0
+    tested = test["image"].examples()
     for n in shots:
         credit = np.empty((len(RULES), trials, len(right)))
+        chosen = np.empty(credit.shape, np.int64)
         for trial, rows in enumerate(examples):
             means = _normalised(support[rows[:, :n]]).mean(1)
-            credit[:, trial], tied = _classify(queries, means, right)
-            ties += tied
+            found = _classify(queries, means, right)
+            for rule, choice in enumerate(found):
+                credit[rule, trial], chosen[rule, trial] = choice.credit, choice.chosen
+            ties += int(found[0].tied.sum())
         scores += _scores(credit, n, right, len(data.classes))
-    return Outcome(scores=scores, counts={"n": len(right), "ties": ties})
+        items += [
+            item_table(tested, rule, {"shots": n}, part, Answers(data.classes, said, right))
+            for rule, part, said in zip(RULES, credit, chosen, strict=True)
+        ]
+    return Outcome(scores, {"n": len(right), "ties": ties}, items=join_items(items))
 
 
 def _draw(
@@ -98,13 +107,12 @@ def _normalised(features: Tensor) -> Tensor:
     return features / norm.masked_fill(norm == 0, 1.0).float()
 
 
-def _classify(queries: Tensor, means: Tensor, right: Tensor) -> tuple[NDArray[np.float64], int]:
-    """Return the credit [rules, N] of each test image, and the number of ties of `accuracy`."""
+def _classify(queries: Tensor, means: Tensor, right: Tensor) -> list[Choice]:
+    """Return the choice of each test image by each of the rules."""
     rows = max(1, BLOCK // len(means))
     starts = range(0, len(queries), rows)
     parts = [_choices(queries[i : i + rows], means, right[i : i + rows]) for i in starts]
-    credit = np.concatenate([[choice.credit.numpy() for choice in part] for part in parts], axis=1)
-    return credit, sum(int(part[0].tied.sum()) for part in parts)
+    return [join_choices(of_rule) for of_rule in zip(*parts, strict=True)]
 
 
 def _choices(queries: Tensor, means: Tensor, right: Tensor) -> list[Choice]:

@@ -18,16 +18,18 @@ after any step, not only after the last.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from vlbench.capabilities import Classifier, ImageEncoder
 from vlbench.data.records import Data, Split, labels
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows
+from vlbench.metrics.items import Answers, item_table, join_items
 from vlbench.metrics.statistics import wilson
 from vlbench.probes.generalization.attacks.rpgd import (
     ATTACKS,
@@ -82,38 +84,54 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     """
     data = data if categories is None else of_classes(data, categories)
     classes = len(data.classes)
-    _refuse_epsilons(epsilons)
-    _refuse_descent(attack)
+    _refuse_attacks(epsilons, attack)
     if target_offset % classes == 0:
         raise ValueError(f"target_offset {target_offset} is a multiple of the {classes} classes")
     _refuse_model(model)
     test = _drawn(data.splits["test"], sample)
-    label = labels(test)
-    batches = _batches(test, (label + target_offset) % classes, attack.batch_size)
+    batches = _batches(test, target_offset, classes, attack.batch_size)
     first = pixels_of(model, batches[0], engine)
     victim = find_victim(model, data, engine, first, seed=seed)
     has_gradient = gradient(victim.logits, first, batches[0].right.to(engine.device)).any()
     run = AttackRun(model, victim, batches, engine)
-    clean = run.predictions(None)
-    found, ties = {}, int(clean.tied.sum())
-    for norm, goal, epsilon in _conditions(epsilons):
-        one = Attack(norm, goal, epsilon, attack, seed)
-        found[norm, goal, epsilon] = after = run.predictions(one) if epsilon else clean
-        ties += int(after.tied.sum()) if epsilon else 0
-    metric = "success_early_stop" if attack.early_stop else "success"
-    scores = [_clean_accuracy(clean, label, classes)]
-    for condition, after in found.items():
-        scores += _successes(metric, condition, after, clean, classes)
+    attacks = list(_attacks(epsilons, attack, seed))
+    found: dict[Attack | None, Predictions] = {None: (clean := run.predictions(None))}
+    found |= {one: run.predictions(one) for one in attacks if one.epsilon}
+    judged = [_clean_accuracy(clean, labels(test), classes)]
+    for one in attacks:
+        judged += _successes(one, found[one if one.epsilon else None], clean, classes)
     notes = [victim.note]
     notes += [] if has_gradient else [BLIND_NOTE.format(len(first))]
     notes += [] if (clean.right == 1).any() else [NONE_RIGHT_NOTE]
-    return Outcome(scores=scores, counts={"n": len(test), "ties": ties}, notes=notes)
+    return Outcome(
+        scores=[one.score for one in judged],
+        counts={"n": len(test), "ties": sum(int(p.tied.sum()) for p in found.values())},
+        notes=notes,
+        items=join_items([one.items(test, data.classes) for one in judged]),
+    )
 
 
-def _conditions(epsilons: Mapping[str, Sequence[float]]) -> Iterator[tuple[str, str, float]]:
-    """Yield norm, goal and epsilon."""
+class Judged(NamedTuple):
+    """A score, the images that it is on, int64 [M], their credit [M], and the classes chosen."""
+
+    score: Score
+    images: Tensor
+    credit: Tensor
+    chosen: Tensor
+
+    def items(self, test: Split, classes: Sequence[str]) -> Any:
+        """Return the items of the score."""
+        rows = test.select(self.images.tolist())
+        answers = Answers(classes, self.chosen, labels(rows))
+        metric, at = self.score.metric, self.score.at
+        return item_table(rows["image"].examples(), metric, at, self.credit, answers)
+
+
+def _attacks(
+    epsilons: Mapping[str, Sequence[float]], descent: Descent, seed: int
+) -> Iterator[Attack]:
     for norm, sizes in epsilons.items():
-        yield from ((norm, goal, float(size)) for goal in GOALS for size in sizes)
+        yield from (Attack(norm, goal, float(x), descent, seed) for goal in GOALS for x in sizes)
 
 
 def _drawn(test: Split, sample: Sample | None) -> Split:
@@ -127,8 +145,9 @@ def _drawn(test: Split, sample: Sample | None) -> Split:
     return test.select(order[: sample.images].tolist())
 
 
-def _batches(test: Split, target: NDArray[np.int64], size: int) -> list[Batch]:
+def _batches(test: Split, target_offset: int, classes: int, size: int) -> list[Batch]:
     right = labels(test)
+    target = (right + target_offset) % classes
     return [
         Batch(
             number=number,
@@ -140,45 +159,52 @@ def _batches(test: Split, target: NDArray[np.int64], size: int) -> list[Batch]:
     ]
 
 
-def _clean_accuracy(clean: Predictions, right: NDArray[np.int64], classes: int) -> Score:
+def _clean_accuracy(clean: Predictions, right: NDArray[np.int64], classes: int) -> Judged:
     n = len(right)
-    return Score(
+    score = Score(
         metric="clean_accuracy",
         n=n,
         chance=1 / classes,
         floors={"majority_class": int(np.bincount(right).max()) / n},
         **wilson(float(clean.right.sum()), n)._asdict(),
     )
+    return Judged(score, torch.arange(n), clean.right, clean.chosen)
 
 
 def _successes(
-    metric: str,
-    condition: tuple[str, str, float],
-    after: Predictions,
-    clean: Predictions,
-    classes: int,
-) -> list[Score]:
+    attack: Attack, after: Predictions, clean: Predictions, classes: int
+) -> list[Judged]:
     """Return the success on all images, and, if there are any, on those classified correctly."""
-    norm, goal, epsilon = condition
-    untargeted = goal == "untargeted"
+    metric = "success_early_stop" if attack.descent.early_stop else "success"
+    untargeted = attack.goal == "untargeted"
     success = 1 - after.right if untargeted else after.target
     chance = {metric: 1 - 1 / classes if untargeted else 1 / classes}
-    parts = {metric: success, f"{metric}_given_correct": success[clean.right == 1]}
+    correct = (clean.right == 1).nonzero().flatten()
+    images = {metric: torch.arange(len(success)), f"{metric}_given_correct": correct}
     return [
-        Score(
-            metric=name,
-            at={"norm": norm, "goal": goal, "epsilon": epsilon},
-            n=len(part),
-            chance=chance.get(name),
-            higher_is_better=False,
-            **wilson(float(part.sum()), len(part))._asdict(),
+        Judged(
+            _success(name, attack, success[rows], chance.get(name)),
+            rows,
+            success[rows],
+            after.chosen[rows],
         )
-        for name, part in parts.items()
-        if len(part)
+        for name, rows in images.items()
+        if len(rows)
     ]
 
 
-def _refuse_epsilons(epsilons: Mapping[str, Sequence[float]]) -> None:
+def _success(metric: str, attack: Attack, credit: Tensor, chance: float | None) -> Score:
+    return Score(
+        metric=metric,
+        at={"norm": attack.norm, "goal": attack.goal, "epsilon": attack.epsilon},
+        n=len(credit),
+        chance=chance,
+        higher_is_better=False,
+        **wilson(float(credit.sum()), len(credit))._asdict(),
+    )
+
+
+def _refuse_attacks(epsilons: Mapping[str, Sequence[float]], descent: Descent) -> None:
     for norm, sizes in epsilons.items():
         if norm not in ATTACKS:
             raise ValueError(f"no norm is named '{norm}'; there are {', '.join(ATTACKS)}")
@@ -187,9 +213,6 @@ def _refuse_epsilons(epsilons: Mapping[str, Sequence[float]]) -> None:
             raise ValueError(f"epsilons of {norm} are {sizes}; wanted some of 0 or more, ascending")
     if not epsilons:
         raise ValueError(f"no epsilons; give some under {' or '.join(ATTACKS)}")
-
-
-def _refuse_descent(descent: Descent) -> None:
     steps, rel_stepsize, batch_size, _ = descent
     if min(batch_size, steps) < 1 or not 0 < rel_stepsize < np.inf:
         given = f"batch_size {batch_size}, steps {steps}, rel_stepsize {rel_stepsize}"

@@ -15,12 +15,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import Data, labels
 from vlbench.engine import Engine
 from vlbench.metrics.features import all_equal
+from vlbench.metrics.items import Answers, item_table, join_items
 from vlbench.metrics.ranking import Choice
 from vlbench.metrics.statistics import wilson
 from vlbench.nets.linear import (
@@ -75,25 +75,33 @@ def transfer(
         probe = train_linear_probe(epochs, train_label, size, training, engine.device)
     else:
         probe = train_linear_probe_once(engine, train, train_label, size, training)
-    choice, classes = classify(probe, test, test_label), len(data.classes)
-    metric = "accuracy_augmented" if augment else "accuracy"
-    scores = [_score(metric, choice, test_label, classes)]
+    choice = classify(probe, test, test_label)
+    choices = {("accuracy_augmented" if augment else "accuracy", "test"): choice}
     if train is not None:
-        fitted = classify(probe, train, train_label)
-        scores.append(_score("train_accuracy", fitted, train_label, classes))
+        choices["train_accuracy", "train"] = classify(probe, train, train_label)
     return Outcome(
-        scores=scores,
+        scores=[_score(metric, found, data, split) for (metric, split), found in choices.items()],
         counts={"n": len(test_label), "ties": int(choice.tied.sum())},
         notes=[EQUAL_FEATURES_NOTE] if equal else [],
+        items=join_items(
+            [_items(metric, found, data, split) for (metric, split), found in choices.items()]
+        ),
     )
 
 
-def _score(metric: str, choice: Choice, label: Tensor, classes: int) -> Score:
+def _items(metric: str, choice: Choice, data: Data, split: str) -> Any:
+    rows = data.splits[split]
+    answers = Answers(data.classes, choice.chosen, labels(rows))
+    return item_table(rows["image"].examples(), metric, {}, choice.credit, answers)
+
+
+def _score(metric: str, choice: Choice, data: Data, split: str) -> Score:
+    label = torch.from_numpy(labels(data.splits[split]))
     n = len(label)
     return Score(
         metric=metric,
         n=n,
-        chance=1 / classes,
+        chance=1 / len(data.classes),
         floors={"majority_class": int(label.bincount().amax()) / n},
         **wilson(float(choice.credit.sum()), n)._asdict(),
     )

@@ -22,6 +22,7 @@ from vlbench.data.records import Data, labels, value_column
 from vlbench.engine import Engine
 from vlbench.errors import unknown
 from vlbench.metrics.features import all_equal
+from vlbench.metrics.items import Answers, item_table, join_items
 from vlbench.metrics.ranking import TIED, Choice, choose, credit_among, join_choices
 from vlbench.metrics.statistics import wilson
 from vlbench.results import Outcome, Score
@@ -71,12 +72,21 @@ def zero_shot(
     scores = [
         _score(metric, found.first.credit, right, len(names)) for metric, found in ranked.items()
     ]
+    examples = test["image"].examples()
+    items = [
+        item_table(
+            examples, metric, {}, found.first.credit, Answers(names, found.first.chosen, right)
+        )
+        for metric, found in ranked.items()
+    ]
     if len(names) > GUESSES:
         credit = ranked["accuracy"].top5
         scores.append(_score("accuracy_top5", credit, right, len(names), guesses=GUESSES))
+        items.append(item_table(examples, "accuracy_top5", {}, credit))
     ties = int(ranked["accuracy"].first.tied.sum())
     counts = {"n": len(right), "ties": ties} | count_truncated(model, texts)
-    return Outcome(scores=scores, counts=counts, notes=[EQUAL_VECTORS_NOTE] if equal else [])
+    notes = [EQUAL_VECTORS_NOTE] if equal else []
+    return Outcome(scores=scores, counts=counts, notes=notes, items=join_items(items))
 
 
 def vectors_by_rule(vectors: Tensor) -> dict[str, Tensor]:

@@ -25,6 +25,7 @@ from vlbench.data.records import Data, labels
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.metrics.features import all_equal
+from vlbench.metrics.items import item_table
 from vlbench.metrics.ranking import choose
 from vlbench.metrics.statistics import Estimate, varying_trials
 from vlbench.nets.projection import (
@@ -98,6 +99,7 @@ def zero_shot_projection(  # noqa: PLR0913 - the YAML fills all but three
         scores=[score],
         counts={"n": score.n, "ties": ties, "classes_without_own_vector": repeated},
         notes=[EQUAL_FEATURES_NOTE] if all_equal(features.test.features) else [],
+        items=item_table(data.splits["test"]["image"].examples(), score.metric, {}, credit),
     )
 
 

@@ -11,6 +11,7 @@ from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.probes.grounding.attention import AttentionReader, HeadSums, head_sums
 from vlbench.probes.grounding.examples import example_picture
+from vlbench.probes.grounding.query_items import query_items
 from vlbench.probes.grounding.scores import ACTIVE, Group, groups_of, head_table, scores_of
 from vlbench.results import Outcome
 
@@ -61,6 +62,7 @@ def report(
         counts=counts | count_truncated(reader.model, texts),
         artifacts={"heads": head_table(groups), **picture},
         notes=[_best(groups), *_notes(sums), *_inactive(groups)],
+        items=query_items(pictures, queries.images, sums.queries, groups),
     )
 
 

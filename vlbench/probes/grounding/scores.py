@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vlbench.metrics.heads import best_heads, split_half
+from vlbench.metrics.heads import Halves, best_heads, split_half
 from vlbench.metrics.statistics import Estimate, bootstrap_fractions
-from vlbench.probes.grounding.attention import COUNTED, MEASURES, HeadSums
+from vlbench.probes.grounding.attention import COUNTED, HeadSums
+from vlbench.probes.grounding.measures import JUDGED, MEASURES
 from vlbench.probes.grounding.targets import STATS
 from vlbench.results import Score
 
@@ -25,6 +26,9 @@ ACTIVE = 0.2
 MOST_SCORES = 200
 
 COLUMNS = (*COUNTED, *STATS)
+
+# The names of scores by the heads that the other half of the images chose, where not the measure's.
+SPLIT_HALF = {"accuracy": "split_half_accuracy"}
 
 # Choices that look at no word: a working head should beat them.
 FLOORS = ("random_region", "largest_region", "most_confident_region")
@@ -79,6 +83,16 @@ class Group:
     def active(self) -> NDArray[np.bool_] | None:
         """Which heads are active; None where the attention cannot tell."""
         return self.attention > ACTIVE if self.whole else None
+
+    @cached_property
+    def halves(self) -> dict[str, Halves]:
+        """Each measure where each half of the images chooses the head for the other.
+
+        Empty where one image has queries.
+        """
+        if np.count_nonzero(self.sizes) < 2:
+            return {}
+        return {m: split_half(self.measures[m], self.sizes, seed=self.seed) for m in JUDGED}
 
     @property
     def best(self) -> int:
@@ -138,16 +152,11 @@ def head_table(groups: Sequence[Group]) -> Any:
 
 def _summary(group: Group) -> Iterable[Score]:
     """Yield the scores over all layers."""
-    if np.count_nonzero(group.sizes) > 1:
-        # A head chosen on the other images, unlike the best of all, is not chosen by luck.
-        for name, measure in (
-            ("split_half_accuracy", "accuracy"),
-            ("pointing_accuracy", "pointing_accuracy"),
-            ("attention_on_gold", "attention_on_gold"),
-        ):
-            earned = split_half(group.measures[measure], group.sizes, seed=group.seed).credit
-            (found,) = bootstrap_fractions(earned[:, None], group.sizes, seed=group.seed)
-            yield _score(group, name, found, measure)
+    # A head chosen on the other images, unlike the best of all, is not chosen by luck.
+    for measure, halves in group.halves.items():
+        earned = halves.credit[:, None]
+        (found,) = bootstrap_fractions(earned, group.sizes, seed=group.seed)
+        yield _score(group, SPLIT_HALF.get(measure, measure), found, measure)
     right = group.accuracies
     yield _score(group, "best_head_accuracy", right[group.best])
     if group.best_active is not None:
@@ -189,8 +198,7 @@ def _score(
 
 
 def _rows(group: Group) -> Iterable[dict[str, Any]]:
-    named = ("accuracy", "pointing_accuracy", "attention_on_gold")
-    columns = {name: group.measures[name].sum(0) / group.sizes.sum() for name in named}
+    columns = {name: group.measures[name].sum(0) / group.sizes.sum() for name in JUDGED}
     attention, active = group.attention, group.active
     for i, found in enumerate(group.accuracies):
         layer, head = divmod(i, group.shape[1])

@@ -48,17 +48,24 @@ class Objects(NamedTuple):
     """Objects of I images with n each: regions [I, n, D], words [I, n, W], names [I][n].
 
     `forms` [I][n] are the vectors of the words as the caption writes them, where it has any.
+    `images` [I] are the id and the digest of each image.
     """
 
     regions: Tensor
     words: Tensor
     named: list[list[Named]]
     forms: Forms = ()
+    images: Sequence[tuple[str, str]] = ()
 
     def select(self, rows: Sequence[int]) -> Objects:
         """Return the objects of some of the images."""
-        forms = [self.forms[i] for i in rows] if self.forms else ()
-        return Objects(self.regions[rows], self.words[rows], [self.named[i] for i in rows], forms)
+        return Objects(
+            self.regions[rows],
+            self.words[rows],
+            [self.named[i] for i in rows],
+            [self.forms[i] for i in rows] if self.forms else (),
+            [self.images[i] for i in rows] if self.images else (),
+        )
 
     def with_words(self, vectors: Forms) -> Objects:
         """Return the images whose objects all have one of other word vectors [I][n], with those."""
@@ -101,7 +108,14 @@ def gather(
     names = dict.fromkeys([*splits.train, *splits.test])
     classes = sorted({n.word for name in names for row in data.splits[name]["named"] for n in row})
     vectors = name_vectors(encoders.words, classes, engine)
-    found = {name: find_objects(encoders, data.splits[name], engine, vectors) for name in names}
+    found = {
+        # An id is unique in its split.
+        name: [
+            image._replace(image=(f"{name}/{image.image[0]}", image.image[1]))
+            for image in find_objects(encoders, data.splits[name], engine, vectors)
+        ]
+        for name in names
+    }
     pooled = [[image for name in part for image in found[name]] for part in splits]
     wanted = [(1, pooled[0]), *((n, pooled[1]) for n in objects)]
     chosen = [[image for image in images if len(image.named) == n] for n, images in wanted]
@@ -196,4 +210,4 @@ def _stack(n: int, images: Sequence[NamedObjects]) -> Objects:
     words = [torch.stack([w for w in image.words if w is not None]) for image in images]
     regions = torch.stack([image.regions for image in images])
     named, forms = [image.named for image in images], [image.forms for image in images]
-    return Objects(regions, torch.stack(words), named, forms)
+    return Objects(regions, torch.stack(words), named, forms, [image.image for image in images])

@@ -67,12 +67,13 @@ class ObjectEncoders(NamedTuple):
 
 
 class NamedObjects(NamedTuple):
-    """The objects of one image: names, region vectors [k, D], and word vectors.
+    """The objects of one image: its id and digest, names, region vectors [k, D], and word vectors.
 
     `forms` are the vectors of the words as the caption writes them; of an encoder in context, they
     are `words`. The vector is None for a word that the model has no vector for.
     """
 
+    image: tuple[str, str]
     named: list[Named]
     regions: Tensor
     words: list[Tensor | None]
@@ -91,8 +92,10 @@ def find_objects(
         raise ValueError(f"boxes '{encoders.boxes.source}'; there are {', '.join(SOURCES)}")
     regions = region_vectors(encoders, split, engine)
     forms = caption_vectors(encoders.words, split["caption"], split["named"], engine)
-    rows = zip(split["named"], regions, forms, strict=True)
-    return [_objects(named, found, vectors, names) for named, found, vectors in rows]
+    images = split["image" if "image" in split.columns else "named"].examples()
+    identities = zip(images.ids, images.digests, strict=True)
+    rows = zip(identities, split["named"], regions, forms, strict=True)
+    return [_objects(image, named, found, own, names) for image, named, found, own in rows]
 
 
 def region_vectors(
@@ -128,6 +131,7 @@ def largest(boxes: Tensor, categories: Sequence[str], wanted: Sequence[str]) -> 
 
 
 def _objects(
+    image: tuple[str, str],
     named: Sequence[Named],
     found: tuple[list[str], Tensor],
     forms: Sequence[Tensor | None],
@@ -138,7 +142,7 @@ def _objects(
     order = [categories.index(named[i].category) for i in kept]
     own = [forms[i] for i in kept]
     words = [names.alone[named[i].word] for i in kept] if names.static else own
-    return NamedObjects([named[i] for i in kept], regions[order], words, own)
+    return NamedObjects(image, [named[i] for i in kept], regions[order], words, own)
 
 
 def _categories(named: Sequence[Named]) -> list[str]:

@@ -11,7 +11,9 @@ in "A photo of a {label}" in place of the caption, and `template_drop` is the ac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +21,7 @@ from torch import Tensor
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.data.records import Data
 from vlbench.engine import Engine
+from vlbench.metrics.items import join_items
 from vlbench.metrics.statistics import bootstrap_ratio
 from vlbench.nets.vsep import PAPER_TRAINING, TrainedVsep, VsepTraining
 from vlbench.probes.vsep.alignment import (
@@ -35,6 +38,7 @@ from vlbench.probes.vsep.alignment import (
     train_on,
 )
 from vlbench.probes.vsep.named_objects import ALL_BOXES, Boxes, ObjectEncoders
+from vlbench.probes.vsep.region_items import region_items
 from vlbench.results import Outcome, Score
 
 
@@ -84,29 +88,69 @@ def _align(
     net = train_on(sets.train, engine, training)
     unnormed = train_on(sets.train, engine, training, layer_normed=False)
     shuffled = train_on(sets.train, engine, training, shuffled=True)
-    scores: list[Score] = []
+    judged: list[Judged] = []
     counts = {"ties": 0, "oov_template_images": 0}
-    for n, objects in sets.tests.items():
+    for objects in sets.tests.values():
         cosines = similarities(net, objects.regions, objects.words)
         choice = chosen_words(cosines)
         floors = {"shuffled_words": float(_credit(shuffled, objects).mean())}
-        scores += [
-            region_score("accuracy", choice.credit, n, floors, training.seed),
-            region_score("accuracy_hungarian", assigned_words(cosines), n, {}, training.seed),
-            region_score(
-                "accuracy_no_layer_norm", _credit(unnormed, objects), n, {}, training.seed
-            ),
+        judged += [
+            Judged("accuracy", objects, choice.credit, floors, choice.chosen),
+            Judged("accuracy_hungarian", objects, assigned_words(cosines)),
+            Judged("accuracy_no_layer_norm", objects, _credit(unnormed, objects)),
         ]
         prompts = [[sets.names.prompted[name.word] for name in row] for row in objects.named]
         rows = complete(prompts)
         counts["oov_template_images"] += len(objects.named) - len(rows)
-        prompted = _credit(net, objects.with_words(prompts))
-        scores += _template_scores(choice.credit[rows], prompted, n, training.seed)
+        prompted, kept = _credit(net, objects.with_words(prompts)), objects.select(rows)
+        judged += [
+            Judged("accuracy_template", kept, prompted),
+            Judged("template_drop", kept, choice.credit[rows] - prompted),
+        ]
         counts["ties"] += int(choice.tied.sum())
     if sets.names.static:
-        scores += _caption_form_scores(sets, engine, training)
-    notes = [encoders.note, sets.names.note]
-    return Outcome(scores=scores, counts=sets.counts | counts, notes=notes)
+        judged += _caption_forms(sets, engine, training)
+    return Outcome(
+        scores=[one.score(training.seed) for one in judged],
+        counts=sets.counts | counts,
+        notes=[encoders.note, sets.names.note],
+        items=join_items([one.items() for one in judged]),
+    )
+
+
+class Judged(NamedTuple):
+    """The credit [I, n] of objects' regions under a metric, its floors, and the words chosen."""
+
+    metric: str
+    objects: Objects
+    credit: Tensor
+    floors: Mapping[str, float] = MappingProxyType({})
+    chosen: Tensor | None = None
+
+    @property
+    def n(self) -> int:
+        """The number of objects of each image."""
+        return self.credit.shape[1]
+
+    def items(self) -> Any:
+        """Return the items, one per region."""
+        at = {"objects": self.n}
+        return region_items(self.objects, self.metric, at, self.credit, chosen=self.chosen)
+
+    def score(self, seed: int) -> Score:
+        """Return the mean; that of a paired difference can be negative."""
+        if self.metric != "template_drop":
+            return region_score(self.metric, self.credit, self.n, dict(self.floors), seed)
+        lost = self.credit.sum(1).numpy()
+        drop = bootstrap_ratio(lost, torch.full((len(lost),), self.n).numpy(), seed=seed)
+        return Score(
+            metric=self.metric,
+            at={"objects": self.n},
+            n=len(lost),
+            chance=0.0,
+            higher_is_better=False,
+            **drop._asdict(),
+        )
 
 
 def _credit(net: TrainedVsep, objects: Objects) -> Tensor:
@@ -114,31 +158,11 @@ def _credit(net: TrainedVsep, objects: Objects) -> Tensor:
     return chosen_words(similarities(net, objects.regions, objects.words)).credit
 
 
-def _caption_form_scores(sets: ObjectSets, engine: Engine, training: VsepTraining) -> list[Score]:
-    """Return the accuracy with words as captions write them, over images whose words have one."""
-    tests = {n: objects for n, objects in sets.tests.items() if complete(objects.forms)}
+def _caption_forms(sets: ObjectSets, engine: Engine, training: VsepTraining) -> list[Judged]:
+    """Return the credit with words as captions write them, over images whose words have a form."""
+    tests = [objects for objects in sets.tests.values() if complete(objects.forms)]
     if not complete(sets.train.forms):
         return []
     net = train_on(sets.train.with_words(sets.train.forms), engine, training)
-    found = {n: _credit(net, objects.with_words(objects.forms)) for n, objects in tests.items()}
-    return [
-        region_score("accuracy_caption_form", credit, n, {}, training.seed)
-        for n, credit in found.items()
-    ]
-
-
-def _template_scores(caption: Tensor, prompt: Tensor, n: int, seed: int) -> list[Score]:
-    """Return the accuracy with prompts, and its paired difference from that with captions."""
-    lost = (caption - prompt).sum(1).numpy()
-    drop = bootstrap_ratio(lost, torch.full((len(lost),), n).numpy(), seed=seed)
-    return [
-        region_score("accuracy_template", prompt, n, {}, seed),
-        Score(
-            metric="template_drop",
-            at={"objects": n},
-            n=len(lost),
-            chance=0.0,
-            higher_is_better=False,
-            **drop._asdict(),
-        ),
-    ]
+    found = [objects.with_words(objects.forms) for objects in tests]
+    return [Judged("accuracy_caption_form", one, _credit(net, one)) for one in found]

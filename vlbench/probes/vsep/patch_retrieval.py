@@ -24,8 +24,10 @@ from torch import Tensor
 
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.data.records import Data
+from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
+from vlbench.metrics.items import Examples, item_table, join_items
 from vlbench.metrics.ranking import credit_among
 from vlbench.metrics.statistics import mean_of_trials
 from vlbench.nets.vsep import PAPER_TRAINING, TrainedVsep, VsepTraining, directions
@@ -100,13 +102,22 @@ def _retrieve(
     credit, floor = (retrieve(net, objects, drawn, pools.k) for net in nets)
     sizes = [len(rows) for rows in drawn[0]]
     scores = [_score(k, credit[i], floor[i], sizes) for i, k in enumerate(pools.k)]
+    named = list(chain(*objects.named))
+    categories = [named[int(rows[0])].category for rows in drawn[0]]
+    examples = Examples(categories, [digest(category) for category in categories])
+    items = [
+        item_table(examples, "retrieval", {"k": k}, c) for k, c in zip(pools.k, credit, strict=True)
+    ]
     counts = {
         "categories": len(sizes),
         "categories_short": sum(size < pools.size for size in sizes),
         "smallest_pool": min(sizes),
     }
     return Outcome(
-        scores=scores, counts=sets.counts | counts, notes=[encoders.note, sets.names.note]
+        scores=scores,
+        counts=sets.counts | counts,
+        notes=[encoders.note, sets.names.note],
+        items=join_items(items),
     )
 
 

@@ -14,7 +14,7 @@ one of `excluded_words`: words that the list of names has for a held-out categor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +23,8 @@ from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, unknown
+from vlbench.metrics.items import join_items
+from vlbench.metrics.ranking import Choice
 from vlbench.metrics.statistics import Estimate, bootstrap_fraction, bootstrap_ratio
 from vlbench.nets.vsep import PAPER_TRAINING, TrainedVsep, VsepTraining
 from vlbench.probes.vsep.alignment import (
@@ -36,6 +38,7 @@ from vlbench.probes.vsep.alignment import (
     train_on,
 )
 from vlbench.probes.vsep.named_objects import ALL_BOXES, Boxes, ObjectEncoders
+from vlbench.probes.vsep.region_items import region_items
 from vlbench.results import Outcome, Score
 
 
@@ -91,12 +94,33 @@ class HeldOut(NamedTuple):
 
 
 class RegionResults(NamedTuple):
-    """Credit of regions, float64 [I, n], which are unseen, bool [I, n], the floor, and ties."""
+    """The choices of objects' regions, [I, n], which are unseen, bool [I, n], and the floor."""
 
-    credit: Tensor
+    objects: Objects
+    choice: Choice
     unseen: Tensor
     floor: Tensor
-    ties: int
+
+    @property
+    def credit(self) -> Tensor:
+        """The credit of each region, float64 [I, n]."""
+        return self.choice.credit
+
+    def parts(self) -> dict[str, Tensor]:
+        """Return the regions, bool [I, n], of each accuracy that is over any."""
+        every = torch.ones_like(self.unseen)
+        masks = {"accuracy": every, "accuracy_unseen": self.unseen, "accuracy_seen": ~self.unseen}
+        return {metric: mask for metric, mask in masks.items() if mask.any()}
+
+    def items(self) -> list[Any]:
+        """Return the items of each accuracy."""
+        at = {"objects": self.unseen.shape[1]}
+        return [
+            region_items(
+                self.objects, metric, at, self.credit, chosen=self.choice.chosen, kept=mask
+            )
+            for metric, mask in self.parts().items()
+        ]
 
 
 def _require_categories(held_out: Sequence[str], data: Data) -> None:
@@ -124,10 +148,13 @@ def _align(
         "images_1": len(train.named),
         "clusters": next(iter(images.values())),
         "unseen_not_one": sum(int((r.unseen.sum(1) != 1).sum()) for r in results.values()),
-        "ties": sum(r.ties for r in results.values()),
+        "ties": sum(int(r.choice.tied.sum()) for r in results.values()),
     }
     return Outcome(
-        scores=scores, counts=sets.counts | images | counts, notes=[note, sets.names.note]
+        scores=scores,
+        counts=sets.counts | images | counts,
+        notes=[note, sets.names.note],
+        items=join_items([table for found in results.values() for table in found.items()]),
     )
 
 
@@ -164,14 +191,12 @@ def _results(
     nets: Sequence[TrainedVsep], objects: Objects, held_out: Sequence[str]
 ) -> RegionResults:
     choices = [chosen_words(similarities(n, objects.regions, objects.words)) for n in nets]
-    ties = int(choices[0].tied.sum())
-    return RegionResults(choices[0].credit, _unseen(objects, held_out), choices[1].credit, ties)
+    return RegionResults(objects, choices[0], _unseen(objects, held_out), choices[1].credit)
 
 
 def _accuracies(results: RegionResults, seed: int) -> list[Score]:
     """Return the accuracy over all, over unseen, and, if there are any, over seen regions."""
-    n, unseen = results.unseen.shape[1], results.unseen
-    masks = {"accuracy": unseen | ~unseen, "accuracy_unseen": unseen, "accuracy_seen": ~unseen}
+    n = results.unseen.shape[1]
     return [
         Score(
             metric=metric,
@@ -181,8 +206,7 @@ def _accuracies(results: RegionResults, seed: int) -> list[Score]:
             floors={"shuffled_words": float(results.floor[mask].mean())},
             **_mean_where(results.credit, mask, seed)._asdict(),
         )
-        for metric, mask in masks.items()
-        if mask.any()
+        for metric, mask in results.parts().items()
     ]
 
 

@@ -86,7 +86,7 @@ def test_the_difference_of_two_words_carries_over(tmp_path):
     found = analogies(
         keyed_vectors(list(places), torch.tensor(list(places.values())).float()), questions
     )
-    assert found == {"gram1": Answers(1, Counter(QUEEN=1))}
+    assert found == {"gram1": Answers([("MAN", "WOMAN", "KING", "QUEEN")], [])}
 
 
 def test_what_is_asked_for_is_counted_whether_or_not_it_is_found(tmp_path):
@@ -101,3 +101,11 @@ def test_a_word_at_zero_is_like_no_other(tmp_path):
     vectors = torch.tensor([[1.0, 0], [1, 1], [1, 0.5], [0, 0]])
     found = analogies(keyed_vectors(words, vectors), put(tmp_path, ": s", "man woman king queen"))
     assert found["s"].total == 1
+
+
+def test_each_question_is_an_item_and_one_asked_again_is_numbered():
+    found = Answers([("A", "B", "C", "D"), ("A", "B", "C", "D")], [("B", "A", "C", "E")])
+    rows = found.items("analogy_accuracy", {"section": "s"}).to_pylist()
+    assert [(row["id"], row["credit"], row["prediction"], row["target"]) for row in rows] == [
+        ("A B C D", 1.0, "D", "D"), ("A B C D #2", 1.0, "D", "D"), ("B A C E", 0.0, None, "E")
+    ]  # fmt: skip

@@ -30,11 +30,13 @@ class Predictions(NamedTuple):
     """Credit of a classifier's choices on N images, float64 [N], and which were tied, bool [N].
 
     `right` is the credit where the right class is correct, `target` where the target class is.
+    `chosen` are the classes chosen, int64 [N], -1 where several are tied.
     """
 
     right: Tensor
     target: Tensor
     tied: Tensor
+    chosen: Tensor
 
 
 @dataclass(frozen=True)
@@ -64,19 +66,19 @@ class AttackRun:
         content = [[b.number, b.images.key, b.images.rows, b.right, b.target] for b in self.batches]
         column = Column(digest(content), "value", self.batches, range(len(self.batches)))
         parts = self.engine.map(attacked, column, key=key, one_by_one=True)
-        right, target, tied = torch.cat(parts, dim=1)
-        return Predictions(right, target, tied.bool())
+        right, target, tied, chosen = torch.cat(parts, dim=1)
+        return Predictions(right, target, tied.bool(), chosen.long())
 
     def _one(self, batch: Batch, attack: Attack | None) -> Tensor:
-        """Return the credit of the right class and of the target, and ties, float64 [3, N]."""
+        """Return the credit of the right class and of the target, ties, and choices, [4, N]."""
         pixels = pixels_of(self.model, batch, self.engine)
         right, target = (label.to(self.engine.device) for label in (batch.right, batch.target))
         if attack:
             label = right if attack.goal == "untargeted" else target
             pixels = perturb(self.victim.logits, pixels, label, attack, batch.number)
         for_right, for_target = self.victim.choices(pixels, right, target)
-        rows = [for_right.credit, for_target.credit, for_right.tied.double()]
-        return torch.stack(rows).cpu()
+        rows = [for_right.credit, for_target.credit, for_right.tied, for_right.chosen]
+        return torch.stack([row.double() for row in rows]).cpu()
 
 
 def pixels_of(model: Classifier | ImageEncoder, batch: Batch, engine: Engine) -> Tensor:

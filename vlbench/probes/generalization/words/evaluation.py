@@ -12,7 +12,10 @@ import numpy as np
 from torch import Tensor
 
 from vlbench.data.word_files import read_pairs
+from vlbench.digests import digest
+from vlbench.metrics import items
 from vlbench.metrics.statistics import Z95, Estimate
+from vlbench.results import At
 
 # The fewest pairs for which Fisher's interval exists.
 FEWEST_PAIRS = 4
@@ -22,18 +25,43 @@ SPEARMAN = 1.06
 
 
 class Answers(NamedTuple):
-    """The number of correct answers, over questions whose words all have vectors.
+    """The questions answered correctly and incorrectly, of those whose words all have vectors.
 
-    `wanted` counts how often each word is the answer to one of these questions.
+    A question is its four words, the last of which is the answer.
     """
 
-    right: int
-    wanted: Counter[str]
+    correct: Sequence[Sequence[str]]
+    incorrect: Sequence[Sequence[str]]
+
+    @property
+    def right(self) -> int:
+        """The number of correct answers."""
+        return len(self.correct)
 
     @property
     def total(self) -> int:
         """The number of questions."""
-        return self.wanted.total()
+        return len(self.correct) + len(self.incorrect)
+
+    @property
+    def wanted(self) -> Counter[str]:
+        """How often each word is the answer to a question."""
+        return Counter(words[-1] for words in (*self.correct, *self.incorrect))
+
+    def items(self, metric: str, at: At) -> Any:
+        """Return the items of the accuracy; a question that is asked again is numbered."""
+        questions = [" ".join(words) for words in (*self.correct, *self.incorrect)]
+        asked: Counter[str] = Counter()
+        ids = []
+        for question in questions:
+            asked[question] += 1
+            ids.append(f"{question} #{asked[question]}" if asked[question] > 1 else question)
+        names = sorted(self.wanted)
+        answers = [names.index(question.split()[-1]) for question in questions]
+        said = [*answers[: self.right], *(-1 for _ in self.incorrect)]
+        credit = [1.0] * self.right + [0.0] * len(self.incorrect)
+        examples = items.Examples(ids, [digest(question) for question in questions])
+        return items.item_table(examples, metric, at, credit, items.Answers(names, said, answers))
 
 
 class Agreement(NamedTuple):
@@ -63,12 +91,7 @@ def analogies(vectors: Any, questions: Path) -> dict[str, Answers]:
     """Return the answers of 3CosAdd (Mikolov et al. 2013) per section, ignoring case."""
     _, sections = vectors.evaluate_word_analogies(str(questions), restrict_vocab=len(vectors))
     # The last section is the total.
-    return {
-        s["section"]: Answers(
-            len(s["correct"]), Counter(words[-1] for words in s["correct"] + s["incorrect"])
-        )
-        for s in sections[:-1]
-    }
+    return {s["section"]: Answers(s["correct"], s["incorrect"]) for s in sections[:-1]}
 
 
 def similarity(vectors: Any, pairs: Path) -> Agreement:
