@@ -11,7 +11,7 @@ from rich.text import Text
 
 from vlbench.boards import Board
 from vlbench.leaderboard.texts import printed
-from vlbench.results import Result, Score, matching
+from vlbench.results import At, Result, Score, matching
 
 Primary = Mapping[str, Any]
 
@@ -37,7 +37,14 @@ def score_table(title: str, primary: Primary, results: Sequence[Result]) -> Tabl
     the conditions of the primary score.
     """
     variants = _variants(primary, results)
-    columns = ["model", score_name(primary), "95 % interval", "chance", "highest floor", "n"]
+    columns = [
+        "model",
+        score_name(primary["metric"], primary["at"]),
+        "95 % interval",
+        "chance",
+        "highest floor",
+        "n",
+    ]
     table = _table(title, columns)
     for name in variants:
         table.add_column(Text(printed(spaced(name))), justify="right", overflow="fold")
@@ -88,6 +95,12 @@ def condition(value: str | float) -> str:
     return value if isinstance(value, str) else f"{value:.4g}"
 
 
+def score_name(metric: str, at: At) -> str:
+    """Return what a score is called in a table: its metric, and the conditions in brackets."""
+    words = ", ".join(f"{name} {condition(value)}" for name, value in at.items())
+    return f"{metric} ({words})" if words else metric
+
+
 def spaced(name: str) -> str:
     """Return a name with spaces for underscores, so that a narrow terminal can break it."""
     return name.replace("_", " ")
@@ -113,12 +126,6 @@ def _table(title: str, columns: Sequence[str], *, numbers: bool = True) -> Table
 def _add_row(table: Table, cells: Sequence[str]) -> None:
     """Add texts as they are: the brackets in a model's name are no markup of rich."""
     table.add_row(*(Text(printed(cell)) for cell in cells))
-
-
-def score_name(primary: Primary) -> str:
-    """Return a metric and its conditions for a table."""
-    at = ", ".join(f"{k} {condition(v)}" for k, v in primary["at"].items())
-    return f"{primary['metric']} ({at})" if at else str(primary["metric"])
 
 
 def _variants(primary: Primary, results: Sequence[Result]) -> list[str]:

@@ -74,12 +74,10 @@ def test_a_text_stands_for_itself(text, tex):
     assert escaped(text) == tex
 
 
-@pytest.mark.slow
 def test_hostile_names_compile(tmp_path):
     compiled(tmp_path, latex(named(tmp_path, *HOSTILE)))
 
 
-@pytest.mark.slow
 def test_the_shipped_boards_compile(tmp_path, shipped_boards, shipped):
     text = latex(selection(shipped, *shipped_boards, catalog=load_catalog()))
     compiled(tmp_path, text)

@@ -14,7 +14,8 @@ BOLD = "Bold: told apart from every other model at 5 % (paired tests, Holm)."
 def heads(part: Part) -> list[str]:
     """Return the heads of the columns; the second is the primary score of the board."""
     others = ("95 % interval", "n", "chance", "highest floor", "published", "against the leader")
-    return ["model", score_name(part.board.primary), *others]
+    primary = part.board.primary
+    return ["model", score_name(primary["metric"], primary["at"]), *others]
 
 
 def higher_is_better(part: Part) -> bool | None:

@@ -21,7 +21,6 @@ from vlbench.leaderboard.export.bounds import outside
 from vlbench.leaderboard.export.eee_results import (
     COLLECTION,
     UNKNOWN,
-    as_text,
     as_texts,
     evaluation_of,
     result_id,
@@ -30,6 +29,7 @@ from vlbench.leaderboard.export.eee_results import (
 from vlbench.leaderboard.export.naming import model_id
 from vlbench.leaderboard.export.samples import Scores, sample_lines
 from vlbench.leaderboard.export.selection import Entry, LeftOut, Selection
+from vlbench.metrics.items import at_text
 from vlbench.results import ITEMS, Result
 
 SCHEMA = "0.3.0"
@@ -155,7 +155,7 @@ def _samples(row: Result, name: str, model: str, output: Path) -> bytes:
         "model_id": model,
         "evaluation_name": evaluation_of(row),
     }
-    ids = {(s.metric, as_text(s.at)): (result_id(row, s), s) for s in row.scores}
+    ids = {(s.metric, at_text(s.at)): (result_id(row, s), s) for s in row.scores}
     lines = sample_lines(output, row, Scores(head, ids))
     return "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode()
 

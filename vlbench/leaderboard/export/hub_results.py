@@ -55,7 +55,7 @@ def _notes(row: Result, score: Score) -> str:
     """Return what the number is: its metric, direction, unit, n, interval and chance."""
     better = "higher" if score.higher_is_better else "lower"
     unit = "as a fraction" if score.unit == "fraction" else f"in {score.unit}"
-    words = [f"{score_name(row.primary)}, {unit}, {better} is better", f"n = {score.n}"]
+    words = [f"{score_name(score.metric, score.at)}, {unit}, {better} is better", f"n = {score.n}"]
     if score.ci95:
         words.append(f"95 % interval {score.ci95[0]:.4g} to {score.ci95[1]:.4g}")
     if score.chance is not None:
