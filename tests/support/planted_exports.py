@@ -3,9 +3,10 @@
 import json
 from types import SimpleNamespace
 
-from planted_boards import board, result, score
+from planted_boards import PRIMARY, board, result, score, write
 
 from vlbench.catalog.catalog import Catalog
+from vlbench.digests import bytes_digest
 from vlbench.leaderboard.export.selection import select
 
 NOTHING = Catalog({}, {})
@@ -30,26 +31,30 @@ def selection(folder, *boards, catalog=NOTHING):
 
 def named(folder, *names):
     """Return a selection of a board with a row for each name, the first the best."""
-    rows = [result(name, score(0.9 - i / 100)) for i, name in enumerate(names)]
-    return selection(folder, board(*rows))
+    return selection(folder, _ranked(names))
+
+
+def compared(folder, *names, tied=()):
+    """Return the same, after the first was compared with the others, and told apart but if tied."""
+    planted = _ranked(names)
+    file = write(folder, planted) / "t.json"
+    number = {"difference": 0.1, "ci95": [0.05, 0.15], "p": 0.01, "items": 9, "clusters": 9}
+    pairs = [
+        {"model": name, "p_holm": 0.5 if name in tied else 0.01} | number for name in names[1:]
+    ]
+    one = {"comparable": "a", "leader": names[0], "tied": list(tied), "untested": {}}
+    head = {"schema": 1, "task": "t", "version": 1, "primary": PRIMARY, "board": bytes_digest(file)}
+    (folder / "comparisons").mkdir()
+    content = json.dumps(head | {"sets": [one | {"pairs": pairs}]})
+    (folder / "comparisons" / "t.json").write_text(content)
+    return selection(folder, planted)
+
+
+def _ranked(names):
+    return board(*(result(name, score(0.9 - i / 100)) for i, name in enumerate(names)))
 
 
 def referring(value=0.25, where="Table 1", model="m"):
     """Return a catalogue whose task gives a published number for the planted primary score."""
     one = {"model": model, "metric": "accuracy", "at": {"shots": 5}, "value": value, "where": where}
     return Catalog({"t": SimpleNamespace(reference=[one])}, {})
-
-
-def compared(folder, leader="a", tied=(), pairs=("b", "c"), **rest):
-    """Write a file of comparisons of the planted set."""
-    one = {
-        "comparable": "a",
-        "leader": leader,
-        "tied": list(tied),
-        "pairs": [{"model": model, "p_holm": 0.01} for model in pairs],
-        "untested": {},
-    }
-    content = {"schema": 1, "task": "t", "version": 1, "primary": {}, "sets": [one | rest]}
-    (folder / "comparisons").mkdir()
-    (folder / "comparisons" / "t.json").write_text(json.dumps(content))
-    return folder

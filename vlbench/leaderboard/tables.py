@@ -16,8 +16,13 @@ from vlbench.results import At, Result, Score, matching
 Primary = Mapping[str, Any]
 
 
-def board_tables(board: Board) -> list[Table]:
-    """Return a table for each set of comparable rows, and one for the rows without scores."""
+def board_tables(
+    board: Board, leading: Mapping[str, Mapping[str, str]] | None = None
+) -> list[Table]:
+    """Return a table for each set of comparable rows, and one for the rows without scores.
+
+    `leading` says of each set how its models stand to the best.
+    """
     ok = [row for row in board.results if row.status == "ok"]
     keys = list(dict.fromkeys(row.comparable for row in ok))
     title = f"{board.task} (version {board.version})"
@@ -25,16 +30,22 @@ def board_tables(board: Board) -> list[Table]:
     for i, key in enumerate(keys):
         part = f", not comparable with the others: set {i + 1}" if len(keys) > 1 else ""
         rows = [row for row in ok if row.comparable == key]
-        tables.append(score_table(title + part, board.primary, rows))
+        tables.append(score_table(title + part, board.primary, rows, (leading or {}).get(key)))
     rest = [row for row in board.results if row.status != "ok"]
     return [*tables, *([reason_table(title, rest)] if rest else [])]
 
 
-def score_table(title: str, primary: Primary, results: Sequence[Result]) -> Table:
+def score_table(
+    title: str,
+    primary: Primary,
+    results: Sequence[Result],
+    leading: Mapping[str, str] | None = None,
+) -> Table:
     """Return results by primary score, best first, and those without one at the end.
 
     The columns: the score, its interval, chance, the highest floor, n, and the other metrics under
-    the conditions of the primary score.
+    the conditions of the primary score. `leading` says how each model stands to the best, where
+    that was tested, in a column of its own.
     """
     variants = _variants(primary, results)
     columns = [
@@ -45,7 +56,7 @@ def score_table(title: str, primary: Primary, results: Sequence[Result]) -> Tabl
         "highest floor",
         "n",
     ]
-    table = _table(title, columns)
+    table = _table(title, [*columns, *(["vs leader"] if leading else [])])
     for name in variants:
         table.add_column(Text(printed(spaced(name))), justify="right", overflow="fold")
     found = [(result, matching(result.scores, primary)) for result in results]
@@ -58,6 +69,7 @@ def score_table(title: str, primary: Primary, results: Sequence[Result]) -> Tabl
             number(score.chance, score.unit),
             hardest_floor(score),
             str(score.n) + (" (partial)" if result.is_partial else ""),
+            *([leading.get(result.model, "-")] if leading else []),
             *(_variant(result, primary, name) for name in variants),
         )
         _add_row(table, cells)
@@ -88,6 +100,11 @@ def number(value: float | None, unit: str = "fraction") -> str:
     if value is None:
         return "-"
     return f"{100.0 * value:.1f} %" if unit == "fraction" else f"{value:.4g}"
+
+
+def probability(p: float) -> str:
+    """Return a p-value for a table."""
+    return "p <0.001" if p < 0.001 else f"p {p:.3f}"
 
 
 def condition(value: str | float) -> str:

@@ -37,7 +37,7 @@ def test_the_columns_are_always_the_same(tmp_path):
 
 
 def test_the_standing_is_that_of_the_primary_score(tmp_path):
-    found = lines(comma_separated(named(compared(tmp_path), "a", "b", "c")))
+    found = lines(comma_separated(compared(tmp_path, "a", "b", "c")))
     assert [line["against_leader"] for line in found] == ["best", "behind", "behind"]
 
 

@@ -44,14 +44,14 @@ def test_where_lower_is_better_the_arrow_points_down_and_a_minus_is_one(tmp_path
 
 
 def test_the_best_is_bold_where_it_is_told_apart(tmp_path):
-    text = latex(named(compared(tmp_path), "a", "b", "c"))
+    text = latex(compared(tmp_path, "a", "b", "c"))
     assert r"\textbf{a} & \textbf{90.0 \%} &" in text
     assert "\nb & 89.0" in text
     assert r"Bold: told apart from every other model at 5 \%" in text
 
 
 def test_a_tied_leader_is_not_bold(tmp_path):
-    assert "textbf" not in latex(named(compared(tmp_path, tied=["b"]), "a", "b", "c"))
+    assert "textbf" not in latex(compared(tmp_path, "a", "b", "c", tied=["b"]))
 
 
 def test_rows_that_may_not_be_compared_stand_in_two_tables(tmp_path):

@@ -50,14 +50,14 @@ def test_a_name_leaves_no_html_and_no_formula_in_the_source(name):
 
 
 def test_the_best_is_bold_where_it_is_told_apart(tmp_path):
-    text = markdown(named(compared(tmp_path), "a", "b", "c"))
+    text = markdown(compared(tmp_path, "a", "b", "c"))
     assert "| **a** | **90.0 %** |" in text
     assert "| b | 89.0 % |" in text
     assert "Bold: told apart from every other model at 5 %" in text
 
 
 def test_a_tied_leader_is_not_bold(tmp_path):
-    text = markdown(named(compared(tmp_path, tied=["b"]), "a", "b", "c"))
+    text = markdown(compared(tmp_path, "a", "b", "c", tied=["b"]))
     assert "| a | 90.0 % |" in text
     assert "Bold" not in text
 

@@ -24,7 +24,7 @@ def test_a_published_value_stands_beside_its_score(tmp_path):
 
 
 def test_rows_are_best_first_with_their_standing(tmp_path):
-    rows = json.loads(plain_json(named(compared(tmp_path), "a", "b", "c")))["rows"]
+    rows = json.loads(plain_json(compared(tmp_path, "a", "b", "c")))["rows"]
     found = [(row["model"], row["against_leader"]) for row in rows]
     assert found == [("a", "best"), ("b", "behind"), ("c", "behind")]
 

@@ -14,7 +14,7 @@ EXAMPLES = Examples(["one.png", "two.png"], ["sha256:1", "sha256:2"])
 def lines_of(folder, table, shown=None):
     saved = save_artifacts(folder, "t", "m", {"items": table})
     scores = Scores({"evaluation_id": "x"}, {("accuracy", AT): ("r", shown or score())})
-    return sample_lines(folder, result("m", artifacts=saved), scores)
+    return list(sample_lines(folder, result("m", artifacts=saved), scores))
 
 
 def items(credit, chosen=(0, 0)):
@@ -59,7 +59,9 @@ def test_an_item_without_answer_and_target_has_neither(tmp_path):
 
 
 def test_items_of_a_corpus_score_are_left_out(tmp_path):
-    table = items([1.0, 0.0]).append_column("statistics", pa.array([[1.0, 2.0], None]))
+    table = items([1.0, 0.0]).append_column(
+        "statistics", pa.array([[1.0, 2.0], None], pa.list_(pa.float64()))
+    )
     (found,) = lines_of(tmp_path, table)
     assert found["sample_id"] == "two.png"
 
@@ -75,7 +77,7 @@ def test_credit_that_is_no_number_is_refused(tmp_path, strange):
     table = items([1.0, 0.0])
     place = table.column_names.index("credit")
     broken = table.set_column(place, "credit", pa.array([strange, 0.0], pa.float64()))
-    with pytest.raises(DataError, match=r"credit of item one\.png is no finite number"):
+    with pytest.raises(DataError, match=r"items\.parquet has credit that is not finite"):
         lines_of(tmp_path, broken)
 
 

@@ -13,6 +13,7 @@ from vlbench.leaderboard.export.every_eval_ever import Source
 from vlbench.leaderboard.export.formats import FOLDERS, TEXTS
 from vlbench.leaderboard.export.markdown import updated
 from vlbench.leaderboard.export.selection import LeftOut, Selection, listed, select
+from vlbench.leaderboard.leaders import old_comparisons
 from vlbench.leaderboard.named import named_boards
 
 FAILED = 1
@@ -29,12 +30,13 @@ def answer(arguments: argparse.Namespace) -> Answer:
         source = Source(arguments.output, catalog.models, arguments.organization)
         return _folder(arguments, selection, source)
     code = 0 if selection.parts else FAILED
+    problems = [*old_comparisons(arguments.output, selection.tasks), *listed(selection.left_out)]
     if arguments.to is None:
         # What prints it ends it with a line feed.
         text = TEXTS[arguments.format](selection).removesuffix("\n")
-        return Answer([text], listed(selection.left_out), code)
+        return Answer([text], problems, code)
     write_whole(arguments.to, _content(arguments.format, arguments.to, selection))
-    return Answer([f"wrote {arguments.to}"], listed(selection.left_out), code)
+    return Answer([f"wrote {arguments.to}"], problems, code)
 
 
 def _content(form: str, file: Path, selection: Selection) -> bytes:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import argparse
 
 from vlbench.commands.answer import Answer
+from vlbench.leaderboard.leaders import old_comparisons, read_leaders, standings
 from vlbench.leaderboard.named import named_boards
 from vlbench.leaderboard.tables import board_tables
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Return the tables of the boards that are named, or of all."""
-    boards = named_boards(arguments.output, arguments.tasks)
-    return Answer([table for board in boards for table in board_tables(board)])
+    """Return the tables of the boards that are named, or of all, and whose comparisons are old."""
+    output, boards = arguments.output, named_boards(arguments.output, arguments.tasks)
+    tables = [
+        table
+        for board in boards
+        for table in board_tables(board, standings(read_leaders(output, board.task)))
+    ]
+    return Answer(tables, old_comparisons(output, [board.task for board in boards]))

@@ -8,16 +8,32 @@ trial. The input is an image or a text that stays where it is: its id and digest
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from math import isfinite
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from vlbench.errors import DataError
-from vlbench.leaderboard.artifacts import read_table
+from vlbench.leaderboard.artifacts import STATISTICS, read_items
 from vlbench.leaderboard.export.bounds import BOUNDS, FRACTION
-from vlbench.results import ITEM_COLUMNS, ITEMS, Result, Score
+from vlbench.results import Result, Score
+
+
+class Trial(NamedTuple):
+    """What is used of one row of a table of items."""
+
+    id: str
+    digest: str
+    metric: str
+    at: str
+    credit: float
+    prediction: str | None
+    target: str | None
+
+
+_PLAIN = {"credit": pa.float64()}
 
 
 class Scores(NamedTuple):
@@ -27,43 +43,42 @@ class Scores(NamedTuple):
     ids: Mapping[tuple[str, str], tuple[str, Score]]
 
 
-def sample_lines(output: Path, row: Result, scores: Scores) -> list[dict[str, Any]]:
-    """Return the records of a row's items, in the order of its table.
+def sample_lines(output: Path, row: Result, scores: Scores) -> Iterator[dict[str, Any]]:
+    """Yield the records of a row's items, in the order of its table.
 
     Items of a score that is no mean of them (a corpus score) are left out. Raises DataError where
     the table cannot be read, or does not fit the row.
     """
-    trials: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-    for item in read_table(output, row, ITEMS, ITEM_COLUMNS):
-        if item.get("statistics") is None:
-            trials.setdefault((item["metric"], item["at"], item["id"]), []).append(item)
-    lines = []
-    for (metric, at, name), items in trials.items():
+    table = read_items(output, row)
+    if STATISTICS.name in table.column_names:
+        table = table.filter(table[STATISTICS.name].is_null())
+    columns = (
+        table[name].cast(_PLAIN.get(name, pa.string())).to_pylist() for name in Trial._fields
+    )
+    trials: dict[tuple[str, str, str], list[Trial]] = {}
+    for trial in map(Trial._make, zip(*columns, strict=True)):
+        trials.setdefault((trial.metric, trial.at, trial.id), []).append(trial)
+    for metric, at, _ in trials:
         if (metric, at) not in scores.ids:
             raise DataError(f"its items have a score that the row lacks: {metric} at {at}")
-        if not all(
-            isinstance(item["credit"], float) and isfinite(item["credit"]) for item in items
-        ):
-            raise DataError(f"the credit of item {name} is no finite number")
-        lines.append(_line(scores, items))
-    return lines
+    yield from (_line(scores, found) for found in trials.values())
 
 
-def _line(scores: Scores, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the record of one item; `items` has its row of each trial."""
-    first = items[0]
-    result, score = scores.ids[first["metric"], first["at"]]
-    raw = f"{first['id']} {first['digest']}"
-    reference = [] if first["target"] is None else [first["target"]]
-    credit = fmean(item["credit"] for item in items)
+def _line(scores: Scores, trials: Sequence[Trial]) -> dict[str, Any]:
+    """Return the record of one item, which has a row of the table for each trial."""
+    first = trials[0]
+    result, score = scores.ids[first.metric, first.at]
+    raw = f"{first.id} {first.digest}"
+    reference = [] if first.target is None else [first.target]
+    credit = fmean([trial.credit for trial in trials])
     return {
         **scores.head,
         "evaluation_result_id": result,
-        "sample_id": first["id"],
+        "sample_id": first.id,
         "sample_hash": hashlib.sha256("\n".join([raw, *reference]).encode()).hexdigest(),
         "interaction_type": "single_turn",
         "input": {"raw": raw, "reference": reference},
-        "output": {"raw": [i["prediction"] for i in items if i["prediction"] is not None]},
+        "output": {"raw": [t.prediction for t in trials if t.prediction is not None]},
         "answer_attribution": [],
         "evaluation": {"score": credit, "is_correct": credit == _best(score)},
     }

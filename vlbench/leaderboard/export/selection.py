@@ -9,6 +9,7 @@ from typing import NamedTuple
 from vlbench.boards import Board
 from vlbench.catalog.catalog import Catalog
 from vlbench.leaderboard.export.standing import standings
+from vlbench.leaderboard.leaders import read_leaders
 from vlbench.leaderboard.references import Published, published
 from vlbench.leaderboard.rows import unpublished
 from vlbench.leaderboard.texts import one_line
@@ -78,11 +79,12 @@ def _parts(output: Path, board: Board, catalog: Catalog) -> list[Part]:
     rows = [row for row in board.results if not unpublished(row)]
     keys = list(dict.fromkeys(row.comparable for row in rows))
     title = f"{board.task} (version {board.version})"
-    parts = []
+    parts, leaders = [], read_leaders(output, board.task)
     for i, key in enumerate(keys):
         apart = f", not comparable with the others: set {i + 1}" if len(keys) > 1 else ""
         ranked = _ranked([row for row in rows if row.comparable == key], board.primary)
-        known = standings(output, ranked)
+        scored = [row.model for row in ranked if matching(row.scores, board.primary)]
+        known = standings(leaders.get(key), scored) if scored else {}
         entries = [_entry(row, catalog, known.get(row.model, "")) for row in ranked]
         parts.append(Part(board, title + apart, entries))
     return parts
