@@ -5,7 +5,7 @@ from argparse import Namespace
 
 import pytest
 from planted_boards import board, result, score, write
-from planted_exports import HOSTILE
+from planted_exports import HOSTILE, compared
 
 from vlbench.cli import main
 from vlbench.commands.leaderboard.export import answer
@@ -103,6 +103,13 @@ def test_an_export_imports_nothing_heavy(tmp_path):
     code += f"print(sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_comparisons_that_are_older_than_the_board_are_said_and_not_used(tmp_path):
+    compared(tmp_path, "m", "n")
+    shown, problems, _ = exported(tmp_path, "csv")
+    assert problems[0].startswith("t has changed since it was compared with its leader; run ")
+    assert "best" not in shown[0]
 
 
 def test_help_says_what_formats_there_are(capsys):
