@@ -1,7 +1,7 @@
 import pytest
 from planted_boards import counts, result
 
-from vlbench.leaderboard.rows import publishable
+from vlbench.leaderboard.rows import publishable, unpublished
 
 
 def test_complete_ok_rows_of_trained_models_are_publishable():
@@ -34,3 +34,16 @@ def test_a_random_row_beside_one_of_trained_weights_does_not_count():
 
 def test_a_row_without_provenance_or_counts_is_publishable():
     assert list(publishable([result("m", provenance={}, counts={})])) == ["m"]
+
+
+@pytest.mark.parametrize(
+    ("lacking", "why"),
+    [
+        ({"status": "skipped", "reason": "no text"}, "skipped, no text"),
+        ({"counts": counts(n=3, expected=9)}, "partial, 3 of 9 official rows"),
+        ({"provenance": {"weights": "random:0"}}, "random weights"),
+        ({}, ""),
+    ],
+)
+def test_a_row_that_is_not_published_says_why(lacking, why):
+    assert unpublished(result("m", **lacking)) == why

@@ -3,7 +3,7 @@ import pytest
 from vlbench.leaderboard.charts import chart, save, styled
 from vlbench.leaderboard.looks import looks
 from vlbench.leaderboard.panels import Panel, Point
-from vlbench.leaderboard.texts import printed
+from vlbench.leaderboard.texts import one_line, printed
 
 
 def test_control_characters_are_spelled_out_for_a_terminal():
@@ -17,3 +17,7 @@ def test_a_name_is_drawn_as_it_is(tmp_path, name):
     with styled():
         file, _ = save(chart(name, panels, looks([name])), tmp_path / "figure")
     assert printed(name) in file.read_text().replace("&lt;", "<")
+
+
+def test_a_text_for_one_line_has_no_line_break_and_no_control_character():
+    assert one_line("a\nb\x1b[1m") == "a b\\x1b[1m"

@@ -115,6 +115,15 @@ def outdated(output: Path, task: str) -> bool:
     return bool(found and found.board != bytes_digest(board))
 
 
+def old_comparisons(output: Path, tasks: Sequence[str]) -> list[str]:
+    """Return a line for each task whose comparisons are outdated, with what to do."""
+    return [
+        f"{task} has changed since it was compared with its leader; run vlbench leaderboard build"
+        for task in tasks
+        if outdated(output, task)
+    ]
+
+
 def standings(found: Mapping[str, Leaders]) -> dict[str, dict[str, str]]:
     """Return in words how each model stands to its leader, by `comparable`, where it was tested."""
     return {

@@ -1,4 +1,4 @@
-"""The rows of a board that summaries and figures use."""
+"""The rows of a board that summaries, figures and exports use."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ def publishable(results: Sequence[Result]) -> dict[str, Result]:
     A model with two such rows has none here: their data or parameters differ, so that they may not
     be compared, and nothing says which one to take.
     """
-    good = [
-        row
-        for row in results
-        if row.status == "ok"
-        and not row.is_partial
-        and not str(row.provenance.get("weights", "")).startswith("random:")
-    ]
+    good = [row for row in results if not unpublished(row)]
     models = [row.model for row in good]
     return {row.model: row for row in good if models.count(row.model) == 1}
+
+
+def unpublished(row: Result) -> str:
+    """Return why a row's numbers are not published; nothing where they are."""
+    if row.status != "ok":
+        return f"{row.status}, {row.reason}"
+    if row.is_partial:
+        return f"partial, {row.counts['n']} of {row.counts['expected']} official rows"
+    if str(row.provenance.get("weights", "")).startswith("random:"):
+        return "random weights"
+    return ""

@@ -76,9 +76,9 @@ def score_table(
         cells = (
             result.model,
             number(score.value, score.unit),
-            _interval(score),
+            interval(score),
             number(score.chance, score.unit),
-            _floor(score),
+            floor_text(score),
             str(score.n) + (" (partial)" if result.is_partial else ""),
             *([leading.get(result.model, "-")] if leading else []),
             *(beside(paper, score.unit) if is_published else ()),
@@ -198,13 +198,15 @@ def _rank(score: Score) -> float:
     return -score.value if score.higher_is_better else score.value
 
 
-def _interval(score: Score) -> str:
+def interval(score: Score) -> str:
+    """Return the 95 % interval of a score for a table."""
     if not score.ci95:
         return "-"
     low, high = (number(x, score.unit).removesuffix(" %") for x in score.ci95)
     return f"{low} to {high}"
 
 
-def _floor(score: Score) -> str:
+def floor_text(score: Score) -> str:
+    """Return the floor that is hardest to beat, and its name, for a table."""
     floor = hardest_floor(score)
     return f"{number(floor[1], score.unit)} {spaced(floor[0])}" if floor else "-"

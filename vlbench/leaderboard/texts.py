@@ -8,6 +8,11 @@ def printed(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
+def one_line(text: str) -> str:
+    """Return a text on one line, control characters spelled out."""
+    return printed(text).replace("\n", " ")
+
+
 def drawn(text: str) -> str:
     """Return a text for a figure, as it is: a dollar starts no formula."""
     return printed(text).replace("$", r"\$")

@@ -16,6 +16,7 @@ def add_words(add: AddWord) -> None:
     _add_compare(add("compare", "say which of some models is better, and how sure that is"))
     _add_merge(add("merge", "join the boards of several folders"))
     _add_reproduce(add("reproduce", "put a paper's numbers and findings beside what boards hold"))
+    _add_export(add("export", "write boards as Markdown, CSV, LaTeX, JSON, or for others' sites"))
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +48,27 @@ def _add_merge(merge: argparse.ArgumentParser) -> None:
         help="write nothing; say in Markdown what is new in the DIRs, as a pull request would put "
         "them in the place of --output, and exit 1 if a row were changed or lost",
     )
+
+
+def _add_export(export: argparse.ArgumentParser) -> None:
+    export.add_argument("tasks", nargs="*", metavar="TASK", help="default: every board")
+    export.add_argument(
+        "--format",
+        required=True,
+        choices=["md", "csv", "tex", "json", "eee", "hf"],
+        help="eee: records of Every Eval Ever; hf: .eval_results of the Hugging Face hub",
+    )
+    export.add_argument(
+        "--to",
+        type=Path,
+        metavar="FILE|DIR",
+        help="a file (with md: updated between its markers), or a folder for eee and hf; "
+        "default: standard output",
+    )
+    export.add_argument(
+        "--organization", default="", metavar="NAME", help="who ran these rows, for eee"
+    )
+    add_output(export)
 
 
 def _add_compare(compare: argparse.ArgumentParser) -> None:

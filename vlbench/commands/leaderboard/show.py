@@ -4,36 +4,22 @@ from __future__ import annotations
 
 import argparse
 
-from rich.table import Table
-
-from vlbench.boards import read_board
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
-from vlbench.errors import UnknownNameError
-from vlbench.leaderboard.leaders import outdated, read_leaders, standings
+from vlbench.leaderboard.leaders import old_comparisons, read_leaders, standings
+from vlbench.leaderboard.named import named_boards
 from vlbench.leaderboard.tables import board_tables
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Return the tables of the boards that are named, or of all, and whose comparisons are old."""
-    files = [*arguments.output.glob("*.json"), *arguments.output.glob("summaries/*.json")]
-    there = {file.stem: file for file in sorted(files)}
-    absent = [name for name in arguments.tasks if name not in there]
-    if absent or not there:
-        raise UnknownNameError(f"no board {', '.join(absent) or 'at all'} in {arguments.output}")
+    output, boards = arguments.output, named_boards(arguments.output, arguments.tasks)
     tasks = load_catalog(arguments.include_path).tasks
-    tables: list[Table] = []
-    for name in arguments.tasks or there:
-        board = read_board(there[name])
-        assert board
-        leading = standings(read_leaders(arguments.output, name))
-        tables += board_tables(board, tasks.get(board.task), leading)
-    old = [name for name in arguments.tasks or there if outdated(arguments.output, name)]
-    return Answer(
-        tables,
-        [
-            f"{name} has changed since it was compared with its leader; "
-            "run vlbench leaderboard build"
-            for name in old
-        ],
-    )
+    tables = [
+        table
+        for board in boards
+        for table in board_tables(
+            board, tasks.get(board.task), standings(read_leaders(output, board.task))
+        )
+    ]
+    return Answer(tables, old_comparisons(output, [board.task for board in boards]))

@@ -1,0 +1,83 @@
+r"""LaTeX tables with booktabs, one for each set of comparable rows.
+
+Every character of a text stands for itself. Of the letters beyond ASCII, those of Latin-1 stay;
+every other character is spelled out (`\u65e5`), since pdfLaTeX stops where it has no font for one.
+"""
+
+from __future__ import annotations
+
+import re
+
+from vlbench.leaderboard.export.cells import BOLD, cells, heads, higher_is_better, is_best
+from vlbench.leaderboard.export.selection import Entry, Part, Selection
+from vlbench.leaderboard.texts import one_line
+
+HEAD = "% Needs \\usepackage{booktabs} in the preamble.\n"
+ARROWS = {True: r" $\uparrow$", False: r" $\downarrow$", None: ""}
+
+# A bracket or a star after the end of a line would be read as its argument.
+SPELLED = {
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\texttt{\char34}",
+    "`": r"\`{}",
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
+    **{c: "\\" + c for c in "{}$&#%_"},
+}
+
+
+def latex(selection: Selection) -> str:
+    """Return a table environment for each set of rows."""
+    return HEAD + "".join(_table(part) for part in selection.parts)
+
+
+def escaped(text: str) -> str:
+    """Return a text as LaTeX that shows it as it is, on one line."""
+    plain = "".join(map(_settable, one_line(text)))
+    # Two of these in a row would be drawn as one other sign.
+    return re.sub(r"([-',])(?=\1)", r"\1{}", "".join(SPELLED.get(c, c) for c in plain))
+
+
+def _settable(character: str) -> str:
+    letter = character.isalpha() and "\xc0" <= character <= "\xff" and character not in "ÐðÞþ"
+    return character if character.isascii() or letter else ascii(character)[1:-1]
+
+
+def _table(part: Part) -> str:
+    head = [escaped(one) for one in heads(part)]
+    head[1] += ARROWS[higher_is_better(part)]
+    note = " " + escaped(BOLD) if any(map(is_best, part.entries)) else ""
+    lines = [
+        "",
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{escaped(part.title)}.{note}}}",
+        r"\begin{tabular}{lrrrrlll}",
+        r"\toprule",
+        _line(head),
+        r"\midrule",
+        *(_line(_row(entry)) for entry in part.entries),
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _row(entry: Entry) -> list[str]:
+    name, value, *rest = map(escaped, cells(entry))
+    # A minus is longer than a hyphen.
+    numbers = [re.sub(r"\B-(?=\d)", "$-$", cell) for cell in (value, *rest[:4])]
+    shown = [name, *numbers, *rest[4:]]
+    return [rf"\textbf{{{cell}}}" for cell in shown[:2]] + shown[2:] if is_best(entry) else shown
+
+
+def _line(row: list[str]) -> str:
+    return " & ".join(row) + r" \\"

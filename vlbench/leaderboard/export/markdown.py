@@ -1,0 +1,92 @@
+"""Markdown tables between markers, which update a README in place.
+
+Every text in a cell is escaped, so that GitHub shows a name as it is: no HTML, no link, no formula,
+no further column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from vlbench.errors import SpecError
+from vlbench.files import safe_name
+from vlbench.leaderboard.export.cells import BOLD, cells, heads, higher_is_better, is_best
+from vlbench.leaderboard.export.selection import Part, Selection
+from vlbench.leaderboard.texts import one_line
+
+ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+ARROWS = {True: " ↑", False: " ↓", None: ""}
+
+
+def markdown(selection: Selection) -> str:
+    """Return the tables of each board between its markers."""
+    return "\n".join(_block(task, selection.parts) for task in selection.tasks)
+
+
+def updated(content: bytes, selection: Selection, name: str) -> bytes:
+    """Return a file with the tables between its markers replaced, and all else as it was.
+
+    Raises SpecError, naming the file, where a board's markers are missing, doubled or crossed.
+    """
+    problems = []
+    for task in selection.tasks:
+        found = [_places(content, line) for line in _markers(task)]
+        if [len(places) for places in found] == [1, 1] and found[0][0].start() < found[1][
+            0
+        ].start():
+            block = _block(task, selection.parts).rstrip("\n").encode()
+            block = block.replace(b"\n", b"\r\n") if b"\r\n" in content else block
+            content = content[: found[0][0].start()] + block + content[found[1][0].end() :]
+        else:
+            problems.append(_problem(task, len(found[0]), len(found[1])))
+    if problems:
+        raise SpecError("\n".join(f"{name}: {problem}" for problem in problems))
+    return content
+
+
+def escaped(text: str) -> str:
+    """Return a text as Markdown that shows it as it is, on one line."""
+    plain = re.sub(r"[\\`*_\[\]|~$:@#!{}]", r"\\\g<0>", one_line(text))
+    plain = re.sub("[&<>]", lambda one: ENTITIES[one[0]], plain)
+    return plain.replace("www.", r"www\.")
+
+
+def _block(task: str, parts: Sequence[Part]) -> str:
+    begin, end = _markers(task)
+    mine = [part for part in parts if part.board.task == task]
+    tables = "\n".join(_table(part) for part in mine) or f"{escaped(task)}: no rows to show.\n"
+    return f"{begin}\n{tables}{end}\n"
+
+
+def _table(part: Part) -> str:
+    """Return one table below its title."""
+    head = [escaped(one) for one in heads(part)]
+    head[1] += ARROWS[higher_is_better(part)]
+    rows = [head, ["---", *["---:"] * 4, *["---"] * 3]]
+    for entry in part.entries:
+        row = [escaped(cell) for cell in cells(entry)]
+        bold = [f"**{cell}**" for cell in row[:2]] if is_best(entry) else row[:2]
+        rows.append([*bold, *row[2:]])
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    note = ["", BOLD] if any(map(is_best, part.entries)) else []
+    return "\n".join([f"**{escaped(part.title)}**", "", *lines, *note, ""])
+
+
+def _markers(task: str) -> tuple[str, str]:
+    name = safe_name(task)
+    return f"<!-- vlbench:begin {name} -->", f"<!-- vlbench:end {name} -->"
+
+
+def _places(content: bytes, line: str) -> list[re.Match[bytes]]:
+    """Return where a line stands; the match leaves out what ends it."""
+    return list(re.finditer(rb"^" + re.escape(line.encode()) + rb"(?=\r?$)", content, re.MULTILINE))
+
+
+def _problem(task: str, begins: int, ends: int) -> str:
+    lines = "\n".join(_markers(task))
+    if begins > 1 or ends > 1:
+        return f"the markers of {task} stand there more than once; leave one of each:\n{lines}"
+    if begins and ends:
+        return f"the markers of {task} are crossed; put them in this order:\n{lines}"
+    return f"has no markers for {task}; add these lines where its table shall stand:\n{lines}"
