@@ -13,6 +13,7 @@ from vlbench.adapter_kit.weights import (
     not_downloaded,
     read_past_pickles,
     read_state_dict,
+    read_weights,
     seeded,
     weights_file,
 )
@@ -129,3 +130,23 @@ def test_pickled_objects_beside_weights_are_passed_over_without_running(zipped, 
     assert found["model"]["a"].tolist() == [1, 1]
     assert found["extra"] == [Inert]
     assert not (tmp_path / "gone off").exists()
+
+
+NESTED = b"\x80\x02}N" + b"\x85" * 100_000 + b"K\x00s."
+NESTED_IN_PIECES = b"\x80\x02)q\x000" + b"h\x00\x85q\x000" * 100_000 + b"}h\x00K\x00s."
+
+
+@pytest.mark.parametrize("program", [NESTED, NESTED_IN_PIECES], ids=["at once", "in pieces"])
+def test_a_file_of_deeply_nested_tuples_is_refused_by_name(tmp_path, program):
+    file = tmp_path / "w.pt"
+    file.write_bytes(program)
+    with pytest.raises(WeightsError, match=r"w\.pt cannot be .*: it nests more than 100 tuples"):
+        read_weights(file)
+
+
+def test_a_file_of_too_many_parts_is_refused_by_name(tmp_path, monkeypatch):
+    monkeypatch.setattr("vlbench.data.pickles.MOST_OPCODES", 1_000)
+    file = tmp_path / "w.pt"
+    file.write_bytes(b"\x80\x02(" + b"]" * 1_001 + b"l.")
+    with pytest.raises(WeightsError, match=r"w\.pt cannot be .*: it has too many parts"):
+        read_weights(file)

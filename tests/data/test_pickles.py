@@ -1,9 +1,11 @@
+import functools
+import io
 import pickle
 import struct
 
 import pytest
 
-from vlbench.data.pickles import UNREADABLE, read_pickle, unreadable
+from vlbench.data.pickles import UNREADABLE, read_pickle, require_bounded, unreadable
 
 BOMBS = {
     "memo": b"\x80\x02}r\xff\xff\xff\x7f.",
@@ -50,3 +52,23 @@ def test_the_error_names_the_file_and_what_it_should_be():
     error = unreadable("a.pkl", "an index", ValueError("x" * 999))
     assert str(error).startswith("a.pkl is not an index (ValueError: xxx")
     assert len(str(error)) < 300
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_tuples_side_by_side_do_not_count_as_nested(protocol):
+    stream = io.BytesIO(pickle.dumps({i: ((i, "a"), (i + 0.5,)) for i in range(300)}, protocol))
+    require_bounded(stream)
+    assert stream.tell() == 0
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_tuples_may_nest_a_hundred_times_and_no_more(protocol):
+    nested = functools.reduce(lambda inner, _: (inner,), range(100), None)
+    require_bounded(io.BytesIO(pickle.dumps(nested, protocol)))
+    with pytest.raises(pickle.UnpicklingError, match="it nests more than 100 tuples"):
+        require_bounded(io.BytesIO(pickle.dumps({(nested,): 1}, protocol)))
+
+
+def test_more_tuples_than_a_reader_wants_are_refused():
+    with pytest.raises(pickle.UnpicklingError, match="it has too many parts"):
+        require_bounded(io.BytesIO(pickle.dumps([(i,) for i in range(9)])), most_tuples=8)

@@ -39,6 +39,14 @@ def test_the_matrix_is_that_of_the_double_loop(rule):
     assert found == pytest.approx(by_loops(features, rows, rule), rel=1e-12)
 
 
+@pytest.mark.parametrize("rule", ["scalar", "per_dimension"])
+def test_images_of_a_class_may_lie_anywhere(rule):
+    features, _ = random_classes()
+    rows = list(torch.randperm(19, generator=torch.Generator().manual_seed(1)).split(list(COUNTS)))
+    found = rdm_of_classes(features, rows, NAMES, rule).numpy()
+    assert found == pytest.approx(by_loops(features, rows, rule), rel=1e-12)
+
+
 @pytest.mark.parametrize("rule", ["cosine", "correlation"])
 def test_distances_of_means_are_scipys(rule):
     features, rows = random_classes()

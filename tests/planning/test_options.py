@@ -4,6 +4,7 @@ from sources import TASK, make_source, write
 
 import vlbench
 from vlbench.errors import UnknownNameError, VlbenchError
+from vlbench.planning.options import Options
 
 
 @pytest.fixture
@@ -49,3 +50,12 @@ def test_evaluate_takes_folders_as_texts_and_auto(source, tmp_path):
 def test_an_option_that_is_none_or_makes_no_sense_is_refused(source, options, message):
     with pytest.raises(UnknownNameError, match=message):
         evaluate(source, **options)
+
+
+def test_entry_points_are_read_once_for_options_and_once_for_companions(monkeypatch):
+    scans = []
+    monkeypatch.setattr("vlbench.planning.options.trusted_packages", lambda: scans.append(1))
+    options = Options()
+    for _ in range(3):
+        assert options.trusted is options.of_companion.trusted
+    assert len(scans) == 2

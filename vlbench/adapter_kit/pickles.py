@@ -8,7 +8,6 @@ tensors that the caller reads. What else it names goes to the caller, who refuse
 from __future__ import annotations
 
 import pickle
-import pickletools
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import IO, Any
@@ -16,17 +15,13 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
+from vlbench.data.pickles import require_bounded
+
 # Gives the flat tensor of a storage, by the pickle's own description of it.
 FindStorage = Callable[[Sequence[Any]], Tensor]
 
 # Gives what takes the place of a class or function that is no part of a tensor.
 FindOther = Callable[[str, str], Any]
-
-# These take memory for which the file need not hold a byte, or read what is not in the file.
-REFUSED = {
-    *("BYTEARRAY8", "NEXT_BUFFER", "READONLY_BUFFER"),
-    *("EXT1", "EXT2", "EXT4", "PERSID"),
-}
 
 # The library's names of storages.
 STORAGES = {
@@ -62,7 +57,7 @@ def read_pickle(
 
     Raises UnpicklingError and ValueError for a broken pickle, and what the finders raise.
     """
-    _require_bounded(stream)
+    require_bounded(stream)
     return _Unpickler(stream, storage, other).load()
 
 
@@ -119,19 +114,6 @@ class _Unpickler(pickle.Unpickler):
         if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
             return getattr(torch, name)
         return REBUILT.get((module, name)) or self._other(module, name)
-
-
-def _require_bounded(stream: IO[bytes]) -> None:
-    """Raise UnpicklingError for instructions that ask for more memory than the file has bytes."""
-    start, count = stream.tell(), 0
-    for count, (instruction, argument, _) in enumerate(pickletools.genops(stream)):
-        name = instruction.name
-        place = int(argument or 0) if name in {"PUT", "BINPUT", "LONG_BINPUT"} else 0
-        if name in REFUSED or place > count:
-            raise pickle.UnpicklingError(
-                f"instruction {count}, {name} {argument}, is none of torch"
-            )
-    stream.seek(start)
 
 
 def _rebuild_tensor(storage: Tensor, offset: int, size: Any, stride: Any, *_: object) -> Tensor:

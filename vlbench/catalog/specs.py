@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,7 @@ def load_models(file: Path, source: Path) -> list[ModelSpec]:
     document = load_yaml(file)
     problems: list[str] = []
     found: list[ModelSpec] = []
+    names_in = cache(_capability_names)
     for name, entry in document.values.items():
         if not isinstance(entry, dict) or not {"adapter", "unavailable"} & set(entry):
             problems.append(f"{document.where(str(name))}: '{name}' needs an adapter")
@@ -205,7 +207,10 @@ def load_models(file: Path, source: Path) -> list[ModelSpec]:
         values, wrong = checked(document, entry, MODEL_KEYS, (str(name),))
         if not is_model_name(str(name)):
             problems.append(f"{document.where(str(name))}: {name!r} {WANTED_NAME}")
-        problems += wrong + _without_problems(document, source, str(name), entry.get("without"))
+        problems += wrong
+        if isinstance(entry.get("without"), list):
+            where = document.where(str(name), "without")
+            problems += _without_problems(where, source, entry["without"], names_in)
         if not wrong:
             found.append(ModelSpec(str(name), source, document, **values))
     if problems:
@@ -234,13 +239,12 @@ def checked(
     return kept, problems
 
 
-def _without_problems(document: Document, source: Path, name: str, without: Any) -> list[str]:
+def _without_problems(
+    where: str, source: Path, without: Sequence[Any], names_in: Callable[[Path], set[str]]
+) -> list[str]:
     """Return the names in `without` that no capability of vlbench or of the source has."""
-    if not isinstance(without, list):
-        return []
-    shipped = _capability_names(shipped_source())
-    known = shipped if set(map(str, without)) <= shipped else shipped | _capability_names(source)
-    where = document.where(name, "without")
+    shipped = names_in(shipped_source())
+    known = shipped if set(map(str, without)) <= shipped else shipped | names_in(source)
     return [f"{where}: {unknown('capability', str(c), known)}" for c in without if c not in known]
 
 

@@ -11,15 +11,24 @@ import pickle
 import pickletools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from vlbench.errors import DataError
 
 # More than the largest shared files have: the 50,000 images of CIFAR-100 take 300,000.
 MOST_OPCODES = 4_000_000
 
-# Tuples may nest, and Python's hash of one that is nested deeply ends the process.
+# Images and labels need none; more than any shared file has.
 MOST_TUPLES = 1_000
+
+# Python's hash of a tuple that is nested deeply ends the process; a checkpoint nests a few.
+MOST_NESTED = 100
+
+# These take memory for which the file need not hold a byte, or read what is not in the file.
+REFUSED = {
+    *("BYTEARRAY8", "NEXT_BUFFER", "READONLY_BUFFER"),
+    *("EXT1", "EXT2", "EXT4", "PERSID"),
+}
 
 # What reading opcodes and unpickling raise for other files.
 UNREADABLE = (
@@ -34,6 +43,9 @@ UNREADABLE = (
     OSError,
 )
 
+# Stands for a mark on the stack of depths.
+MARK = -1
+
 Allowed = Mapping[tuple[str, str], Callable[..., Any]]
 
 
@@ -42,9 +54,9 @@ def read_pickle(path: Path, allowed: Allowed | None = None, *, encoding: str = "
 
     `encoding` decodes texts of Python 2. Raises one of UNREADABLE, or DataError, for another file.
     """
-    content = path.read_bytes()
-    _require_bounded(content)
-    return _Unpickler(io.BytesIO(content), allowed or {}, encoding).load()
+    stream = io.BytesIO(path.read_bytes())
+    require_bounded(stream, most_tuples=MOST_TUPLES)
+    return _Unpickler(stream, allowed or {}, encoding).load()
 
 
 def unreadable(name: str, what: str, error: Exception) -> DataError:
@@ -53,15 +65,51 @@ def unreadable(name: str, what: str, error: Exception) -> DataError:
     return DataError(f"{name} is not {what} ({why:.200}); fetch it again")
 
 
-def _require_bounded(content: bytes) -> None:
-    """Raise UnpicklingError for opcodes that take more memory than the file does."""
-    tuples = 0
-    for number, (opcode, value, _) in enumerate(pickletools.genops(content), 1):
-        if opcode.name.endswith("PUT") and int(value or 0) > len(content):
-            raise pickle.UnpicklingError(f"it stores object {value} in {len(content)} bytes")
+def require_bounded(stream: IO[bytes], *, most_tuples: int = MOST_OPCODES) -> None:
+    """Check the pickle that a stream stands at, which stands there afterwards.
+
+    Raises UnpicklingError for opcodes that take more memory than the file does, for too many parts
+    and for tuples that nest too deeply; ValueError for what is no pickle.
+    """
+    start, tuples, nesting = stream.tell(), 0, _Nesting()
+    for count, (opcode, value, _) in enumerate(pickletools.genops(stream)):
+        place = int(value or 0) if opcode.name.endswith("PUT") else 0
+        if opcode.name in REFUSED or place > count:
+            raise pickle.UnpicklingError(f"opcode {count}, {opcode.name} {value}, is not allowed")
         tuples += opcode.name.startswith("TUPLE")
-        if number > MOST_OPCODES or tuples > MOST_TUPLES:
+        if count >= MOST_OPCODES or tuples > most_tuples:
             raise pickle.UnpicklingError("it has too many parts")
+        if nesting.after(opcode, value) > MOST_NESTED:
+            raise pickle.UnpicklingError(f"it nests more than {MOST_NESTED} tuples")
+    stream.seek(start)
+
+
+class _Nesting:
+    """How deeply tuples nest in each object on the unpickler's stack, at most."""
+
+    def __init__(self) -> None:
+        self._stack: list[int] = []
+        self._memo: dict[int, int] = {}
+
+    def after(self, opcode: pickletools.OpcodeInfo, value: Any) -> int:
+        """Return the depth of what an opcode leaves on top of the stack."""
+        before, stack, name = opcode.stack_before, self._stack, opcode.name
+        if name == "MEMOIZE" or name.endswith("PUT"):
+            place = len(self._memo) if name == "MEMOIZE" else int(value)
+            self._memo[place] = stack[-1] if stack else 0
+            return 0
+        wanted = len(before)
+        if pickletools.markobject in before:
+            wanted = before.index(pickletools.markobject)
+            wanted += 1 + next((i for i, depth in enumerate(reversed(stack)) if depth == MARK), 0)
+        taken = [stack.pop() for _ in range(min(wanted, len(stack)))]
+        depth = max(taken, default=0) + name.startswith("TUPLE")
+        if name.endswith("GET"):
+            depth = self._memo.get(int(value), 0)
+        elif name == "MARK":
+            depth = MARK
+        stack += [depth] * len(opcode.stack_after)
+        return depth
 
 
 class _Unpickler(pickle.Unpickler):

@@ -13,7 +13,7 @@ The distance of vectors closer than 1e-6 of their length is 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -103,8 +103,10 @@ def _moments(
         inverse = norm.reciprocal().masked_fill_(norm == 0, 0.0)
         if by_dimension:
             block.mul_(inverse[:, None])
-            means[i] = block.mean(0)
-            errors[i] = (block.std(0, correction=0) + DEVIATION_FLOOR).square_() / len(block)
+            torch.mean(block, 0, out=means[i])
+            # Two passes over cached memory are a tenth of the time of `std`, and as exact.
+            variance = block.sub_(means[i]).square_().mean(0)
+            errors[i] = variance.sqrt_().add_(DEVIATION_FLOOR).square_().div_(len(block))
         else:
             torch.mv(block.T, inverse, out=means[i])
     if by_dimension:
@@ -118,12 +120,17 @@ def _moments(
 
 def _blocks(features: Tensor, rows: Sequence[Tensor]) -> Iterator[Tensor]:
     """Yield the features of each class, float64 [n, D], all in the same memory: it stays cached."""
-    most = max(map(len, rows))
-    drawn = features.new_empty((most, features.shape[1]))
+    counts = [len(row) for row in rows]
+    drawn = features.new_empty((max(counts), features.shape[1]))
     block = torch.empty_like(drawn, dtype=torch.float64)
-    for row in rows:
-        torch.index_select(features, 0, row, out=drawn[: len(row)])
-        yield block[: len(row)].copy_(drawn[: len(row)])
+    parts: Iterable[Tensor]
+    # Images sorted by class are read where they are, which saves a copy.
+    if torch.equal(torch.cat([*rows]), torch.arange(sum(counts))):
+        parts = features[: sum(counts)].split_with_sizes(counts)
+    else:
+        parts = (torch.index_select(features, 0, row, out=drawn[: len(row)]) for row in rows)
+    for part in parts:
+        yield block[: len(part)].copy_(part)
 
 
 def _by_class(squares: Tensor, errors: Tensor, names: Sequence[str]) -> Tensor:

@@ -93,7 +93,7 @@ def resolve_model(
         arguments=_arguments(spec, adapter, given, options.model_args),
         overrides=options.model_args,
         companions={
-            key: resolve_model(catalog, name, options.of_companion(), above=(*above, spec.name))
+            key: resolve_model(catalog, name, options.of_companion, above=(*above, spec.name))
             for key, name in named.items()
         },
     )
@@ -102,7 +102,7 @@ def resolve_model(
 def _find_adapter(spec: ModelSpec, options: Options) -> type:
     """Return the adapter's class. Raises SpecError for anything but a class."""
     where = spec.document.where(spec.name)
-    found = find_object(where, spec.adapter, spec.folders, trusted=options.trusted())
+    found = find_object(where, spec.adapter, spec.folders, trusted=options.trusted)
     if not isinstance(found, type):
         raise SpecError(f"{where}: an adapter is a class; '{spec.adapter}' is {found!r}")
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -81,12 +82,14 @@ class Options:
             words["batch_size"] = None
         return cls(**words)
 
+    @cached_property
     def trusted(self) -> set[str] | None:
-        """Return the packages whose functions a file may name; None: all."""
+        """The packages whose functions a file may name; None: all."""
         return None if self.trust else trusted_packages()
 
+    @cached_property
     def of_companion(self) -> Options:
-        """Return the options for a model that another model or a task is made from."""
+        """The options for a model that another model or a task is made from."""
         return Options(trust=self.trust)
 
     def expand(self, value: Any) -> Any:

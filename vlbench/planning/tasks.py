@@ -113,7 +113,7 @@ def _find_probe(spec: TaskSpec, options: Options) -> Callable[..., Any]:
     module = name.partition(":")[0]
     family = next((file.parent.name for file in FAMILIES.glob(f"*/{module}.py")), "")
     package = f"vlbench.probes.{family}." if family else "vlbench.probes."
-    probe = find_object(where, name, spec.folders, package=package, trusted=options.trusted())
+    probe = find_object(where, name, spec.folders, package=package, trusted=options.trusted)
     with blamed_on(where):
         lacking_names = [filled for filled in PROBE_FILLED if filled not in parameters(probe)]
         if lacking_names:
@@ -128,7 +128,7 @@ def _find_loader(spec: TaskSpec, options: Options) -> Callable[..., Data]:
     task has regions and the loader takes none.
     """
     where = spec.document.where("data", "loader")
-    loader = find_object(where, spec.data["loader"], spec.folders, trusted=options.trusted())
+    loader = find_object(where, spec.data["loader"], spec.folders, trusted=options.trusted)
     with blamed_on(where):
         returned = loader if isinstance(loader, type) else hints(loader).get("return", Data)
         if returned not in (Data, Any):
@@ -198,7 +198,7 @@ def _companions(
     found: dict[str, list[Model]] = {}
     for key, where, name in named:
         try:
-            companion = resolve_model(catalog, name, options.of_companion())
+            companion = resolve_model(catalog, name, options.of_companion)
         except UnknownNameError as error:
             lines.append(f"{where}: {error}")
             continue
