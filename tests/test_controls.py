@@ -17,7 +17,7 @@ GOLD = [name for name in TASKS if "_regions_" in name]
 Control = load_object("controls:Control", [Path(__file__).parents[1] / "model_adapters"])
 
 # A classifier has a fixed number of classes; that of the controls has ten, like the digits.
-ARGUMENTS = {"robustness_scenes": {"classes": 12}}
+ARGUMENTS = {"robustness_scenes": {"classes": 8}}
 
 # Scores by the beginning of their names, where knowing nothing of the images is not chance: a probe
 # remembers its own train images; word vectors are learned from texts, whatever the images say.

@@ -25,6 +25,7 @@ from vlbench.metrics.agreement import agreement
 from vlbench.metrics.features import all_parallel
 from vlbench.metrics.matching import code_rule, greedy, hungarian, overlaps
 from vlbench.metrics.statistics import wilson
+from vlbench.probes.generalization.categories import in_parts
 from vlbench.results import Outcome, Score
 
 Labels = NDArray[np.int64]
@@ -45,14 +46,24 @@ PARALLEL_NOTE = "all features point the same way: no clustering is better than a
 FLOAT32_NOTE = "clustered in float32: scikit-learn's own path did not fit into memory"
 
 
-def clustering(model: ImageEncoder, data: Data, engine: Engine, *, seed: int = 0) -> Outcome:
+def clustering(
+    model: ImageEncoder,
+    data: Data,
+    engine: Engine,
+    *,
+    seed: int = 0,
+    categories: dict[str, list[str]] | None = None,
+) -> Outcome:
     """Return how well the clusters of the test images' features, one per class, fit the classes.
 
     Where all features point the same way, every score is chance. Raises TooFewRows for fewer
-    images than classes, DataError where the affinities do not fit into memory.
+    images than classes, DataError where the affinities do not fit into memory. `categories` names
+    parts of the classes, whose images are clustered apart.
     """
     import psutil  # noqa: PLC0415 - planning a run must not wait for it
 
+    if categories is not None:
+        return in_parts(data, categories, lambda part: clustering(model, part, engine, seed=seed))
     test, k = data.splits["test"], len(data.classes)
     if len(test) < k:
         raise TooFewRows(f"the test split has {len(test)} images, {k} clusters asked")

@@ -12,6 +12,7 @@ in the code the first class wins.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.metrics.ranking import Choice, choose
 from vlbench.metrics.statistics import mean_of_trials
+from vlbench.probes.generalization.categories import in_parts
 from vlbench.results import Outcome, Score
 
 RULES = ("accuracy", "accuracy_cosine", "accuracy_euclidean")
@@ -32,7 +34,7 @@ RULES = ("accuracy", "accuracy_cosine", "accuracy_euclidean")
 BLOCK = 1 << 18
 
 
-def few_shot(
+def few_shot(  # noqa: PLR0913 - the YAML fills all but three
     model: ImageEncoder,
     data: Data,
     engine: Engine,
@@ -40,16 +42,21 @@ def few_shot(
     shots: list[int],
     trials: int = 10,
     seed: int = 0,
+    categories: dict[str, list[str]] | None = None,
 ) -> Outcome:
     """Return the test accuracy of the means of N train images per class, for each N of `shots`.
 
     Each trial is one order of the train images, of which the first N of each class are taken: the
     examples of few shots are among those of more. Raises TooFewRows, with the class, where a class
     has fewer train images than the largest of `shots`. Train images that no trial draws do not pass
-    through the model.
+    through the model. `categories` names parts of the classes, each a problem of its own, whose
+    examples are drawn from its own train images with the same seed.
     """
     if min(shots, default=0) < 1 or trials < 1:
         raise ValueError(f"shots {shots} and trials {trials}: all must be 1 or more")
+    if categories is not None:
+        options: dict[str, Any] = {"shots": shots, "trials": trials, "seed": seed}
+        return in_parts(data, categories, lambda part: few_shot(model, part, engine, **options))
     train, test = data.splits["train"], data.splits["test"]
     drawn = _draw(labels(train), data.classes, max(shots), trials, seed)
     used, places = np.unique(drawn, return_inverse=True)

@@ -39,6 +39,7 @@ from vlbench.probes.generalization.attacks.rpgd import (
 )
 from vlbench.probes.generalization.attacks.runs import AttackRun, Batch, Predictions, pixels_of
 from vlbench.probes.generalization.attacks.victims import find_victim
+from vlbench.probes.generalization.categories import of_classes
 from vlbench.results import Outcome, Score
 
 BLIND_NOTE = (
@@ -69,14 +70,17 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     sample: Sample | None = PAPER_SAMPLE,
     attack: Descent = PAPER_DESCENT,
     seed: int = 0,
+    categories: list[str] | None = None,
 ) -> Outcome:
     """Return the success of attacks on test images, for each norm, goal and epsilon.
 
     `epsilons` has ascending sizes under `linf` and `l2`. `sample` test images are drawn as in the
     paper's code; None takes all. The target of class y is (y + target_offset) mod K. `seed` draws
-    the random starts, and trains a head. Raises ValueError for settings that cannot attack,
-    TooFewRows for fewer test images than the sample.
+    the random starts, and trains a head. `categories` are the classes whose images alone are
+    attacked, and learned from, in the order of a classifier's outputs; None takes all. Raises
+    ValueError for settings that cannot attack, TooFewRows for fewer test images than the sample.
     """
+    data = data if categories is None else of_classes(data, categories)
     classes = len(data.classes)
     _refuse_epsilons(epsilons)
     _refuse_descent(attack)

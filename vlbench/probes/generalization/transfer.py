@@ -12,6 +12,8 @@ Departure from the code: every draw is seeded.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -31,6 +33,7 @@ from vlbench.nets.linear import (
     zero_probe,
 )
 from vlbench.probes.generalization.augmentation import augmented_features
+from vlbench.probes.generalization.categories import in_parts
 from vlbench.results import Outcome, Score
 
 EQUAL_FEATURES_NOTE = (
@@ -45,15 +48,18 @@ def transfer(
     *,
     training: LinearTraining = PAPER_TRAINING,
     augment: bool = False,
+    categories: dict[str, list[str]] | None = None,
 ) -> Outcome:
     """Return the test accuracy of a linear probe trained on the train images' features.
 
     Where all test images have the same features, within 1e-6, all classes are tied: a trained probe
     would only know which class is common. Raises TooFewRows for a class without train images.
+    `categories` names parts of the classes, each with a probe of its own.
     """
-    if min(training.epochs, training.batch_size) < 1:
-        given = f"epochs {training.epochs} and batch_size {training.batch_size}"
-        raise ValueError(f"{given}: both must be 1 or more")
+    _refuse_training(training)
+    if categories is not None:
+        options: dict[str, Any] = {"training": training, "augment": augment}
+        return in_parts(data, categories, lambda part: transfer(model, part, engine, **options))
     train_label, test_label = (torch.from_numpy(labels(data.splits[s])) for s in ("train", "test"))
     require_train_images(train_label, test_label, data.classes)
     test = engine.features(model.encode_images, data.splits["test"]["image"])
@@ -91,3 +97,9 @@ def _score(metric: str, choice: Choice, label: Tensor, classes: int) -> Score:
         floors={"majority_class": int(label.bincount().amax()) / n},
         **wilson(float(choice.credit.sum()), n)._asdict(),
     )
+
+
+def _refuse_training(training: LinearTraining) -> None:
+    if min(training.epochs, training.batch_size) < 1:
+        given = f"epochs {training.epochs} and batch_size {training.batch_size}"
+        raise ValueError(f"{given}: both must be 1 or more")

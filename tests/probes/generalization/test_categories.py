@@ -1,0 +1,184 @@
+"""Seen and held-out categories apart, in each probe that can tell them apart."""
+
+from functools import partial
+
+import pytest
+import torch
+from fakes import ConstantModel, PlantedFeatures, Reader, labelled_images, labels_in, numbers_in
+from torch.nn.functional import one_hot
+
+from vlbench.data.records import labels
+from vlbench.engine import Engine
+from vlbench.errors import CannotDo, TooFewRows
+from vlbench.nets.linear import LinearTraining
+from vlbench.probes.generalization.categories import in_parts, of_classes
+from vlbench.probes.generalization.clustering import clustering
+from vlbench.probes.generalization.few_shot import few_shot
+from vlbench.probes.generalization.robustness import robustness
+from vlbench.probes.generalization.transfer import transfer
+from vlbench.results import Outcome, Score
+
+NAMES = ["dog", "bird", "fish", "car", "boat"]
+PARTS = {"seen": ["dog", "bird", "car"], "held_out": ["fish", "boat"]}
+PROBES = {
+    "few_shot": partial(few_shot, shots=[1, 3], trials=3),
+    "clustering": clustering,
+    "transfer": partial(transfer, training=LinearTraining(epochs=30, learning_rate=0.1)),
+}
+every_probe = pytest.mark.parametrize("probe", PROBES.values(), ids=PROBES)
+
+
+def images(*per_class, **more):
+    return labelled_images(*(per_class or [10] * 5), classes=NAMES, **more)
+
+
+def run(probe, model, data=None, **more):
+    return probe(model, data or images(), Engine.for_tests(), **more)
+
+
+class KnowsSomeClasses(Reader):
+    """Gives an image of dog, bird and car its unit vector, and every other image the same one."""
+
+    def encode_images(self, pixels):
+        own = torch.tensor([0, 1, 3, 2, 3])[labels_in(pixels)]
+        return one_hot(own, 4).float()
+
+
+class CountsImages(KnowsSomeClasses):
+    """Remembers the numbers of the images that it has seen."""
+
+    def __init__(self):
+        self.seen = []
+
+    def encode_images(self, pixels):
+        self.seen += numbers_in(pixels).tolist()
+        return super().encode_images(pixels)
+
+
+def scores(outcome, part):
+    return [s for s in outcome.scores if s.at["categories"] == part]
+
+
+@every_probe
+def test_a_model_that_knows_the_seen_classes_alone_is_at_chance_on_the_held_out_ones(probe):
+    outcome = run(probe, KnowsSomeClasses(), categories=PARTS)
+    assert [s.value for s in scores(outcome, "seen")] == pytest.approx(
+        [1.0] * len(scores(outcome, "seen"))
+    )
+    held_out = scores(outcome, "held_out")
+    assert [s.value for s in held_out] == pytest.approx([s.chance for s in held_out])
+
+
+@every_probe
+def test_a_constant_model_is_at_chance_on_each_part(probe):
+    outcome = run(probe, ConstantModel(), categories=PARTS)
+    assert {s.at["categories"] for s in outcome.scores} == {"seen", "held_out"}
+    assert [s.value for s in outcome.scores] == pytest.approx([s.chance for s in outcome.scores])
+
+
+@every_probe
+def test_a_part_scores_as_data_of_its_classes_alone(probe):
+    data = images(6, 9, 12, 8, 10)
+    model = PlantedFeatures(torch.randn(90, 6, generator=torch.Generator().manual_seed(0)))
+    found = scores(run(probe, model, data, categories=PARTS), "held_out")
+    alone = labelled_images(12, 10)
+    # Numbers 15..26 and 35..44 of train, and the same of test, 45 further on.
+    rows = [*range(15, 27), *range(35, 45)]
+    planted = PlantedFeatures(model.features[[*rows, *(45 + i for i in rows)]])
+    assert [(s.metric, s.value, s.n, s.chance, s.floors) for s in found] == [
+        (s.metric, s.value, s.n, s.chance, s.floors) for s in run(probe, planted, alone).scores
+    ]
+
+
+@every_probe
+def test_each_image_passes_through_the_model_at_most_once(probe):
+    model = CountsImages()
+    run(probe, model, categories=PARTS)
+    assert len(model.seen) == len(set(model.seen)) > 0
+    assert set(range(50, 100)) <= set(model.seen)
+
+
+@pytest.mark.parametrize(("part", "n", "chance"), [("seen", 26, 1 / 3), ("held_out", 9, 1 / 2)])
+def test_n_chance_and_floors_are_those_of_the_part(part, n, chance):
+    data = images(test=[20, 4, 3, 2, 6])
+    (score, *_) = scores(run(transfer, ConstantModel(), data, categories=PARTS), part)
+    majority = {"seen": 20 / 26, "held_out": 6 / 9}[part]
+    assert (score.n, score.chance, score.floors) == (n, chance, {"majority_class": majority})
+
+
+def test_counts_are_sums_but_n_is_left_to_the_primary_score():
+    outcome = run(transfer, ConstantModel(), categories=PARTS)
+    assert outcome.counts == {"ties": 50}
+
+
+def test_notes_say_of_which_part_they_are():
+    (note,) = run(transfer, KnowsSomeClasses(), categories=PARTS).notes
+    assert note.startswith("held_out: the features of all test images are the same")
+
+
+def test_conditions_of_the_probe_stand_beside_the_part():
+    one = Outcome([Score("accuracy", 0.5, 2, {"shots": 2})])
+    (score,) = in_parts(images(), {"a": ["dog", "car"]}, lambda _: one).scores
+    assert score.at == {"categories": "a", "shots": 2}
+
+
+def test_labels_count_the_names_and_features_stay_shared():
+    whole = images(1, 2, 3, 4, 5)
+    part = of_classes(whole, ["boat", "bird"])
+    assert labels(part.splits["test"]).tolist() == [1] * 2 + [0] * 5
+    assert list(part.classes) == ["boat", "bird"]
+    assert part.splits["test"]["image"].key == whole.splits["test"]["image"].key
+    assert list(part.splits["test"]["image"].rows) == [1, 2, 10, 11, 12, 13, 14]
+
+
+class NamesFishAndBoats(Reader):
+    """A classifier of two classes: what is no fish is a boat."""
+
+    def class_names(self):
+        return ["fish", "boat"]
+
+    def logits(self, pixels):
+        # A fish has red 2, a boat 4, of 255.
+        margin = pixels[:, 0, 0, 0] - 3 / 255
+        return torch.stack([-margin, margin], 1)
+
+
+def attacked(categories):
+    options = {"epsilons": {"linf": [0, 0.5]}, "target_offset": 1, "sample": None}
+    return run(robustness, NamesFishAndBoats(), categories=categories, **options)
+
+
+def test_a_classifier_is_attacked_on_images_of_its_own_classes_alone():
+    outcome = attacked(["fish", "boat"])
+    clean, *successes = outcome.scores
+    assert (clean.value, clean.n, clean.chance) == (1.0, 20, 0.5)
+    assert [s.value for s in successes if s.metric == "success"] == [0.0, 1.0, 0.0, 1.0]
+    assert outcome.counts["n"] == 20
+
+
+def test_the_order_of_the_categories_is_that_of_the_classifiers_outputs():
+    with pytest.raises(CannotDo, match="its first is 'fish', the data's 'boat'"):
+        attacked(["boat", "fish"])
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"a": ["dog", "bot"]}, "categories: no class is named 'bot'; did you mean boat?"),
+        ({"a": ["dog", "car"], "b": ["fish", "dog"]}, "class 'dog' is named twice; name it once"),
+        ({"a": ["dog", "car", "dog"]}, "class 'dog' is named twice"),
+        ({"a": ["dog"]}, r"categories \['dog'\]: nothing to choose from; name 2 or more"),
+    ],
+)
+@every_probe
+def test_classes_that_make_no_problem_are_refused_before_anything_is_encoded(probe, parts, message):
+    model = CountsImages()
+    with pytest.raises(ValueError, match=message):
+        run(probe, model, categories=parts)
+    assert model.seen == []
+
+
+@every_probe
+def test_a_part_without_test_images_says_so(probe):
+    with pytest.raises(TooFewRows, match="the test split has no image of fish, boat"):
+        run(probe, ConstantModel(), images(test=[3, 3, 0, 3, 0]), categories=PARTS)

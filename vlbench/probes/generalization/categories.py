@@ -1,0 +1,79 @@
+"""Parts of the classes of a data set, each a problem of its own: seen in training, and held out.
+
+A mean over classes that a model was trained on and others hides what carries over to new ones. In
+each part images are told apart among the part's classes alone, from the part's images alone: chance
+and floors are those of the part.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from vlbench.data.records import Data, Split, labels, value_column
+from vlbench.errors import TooFewRows, unknown
+from vlbench.results import Outcome
+
+
+def in_parts(
+    data: Data, parts: Mapping[str, Sequence[str]], probe: Callable[[Data], Outcome]
+) -> Outcome:
+    """Return what a probe finds on each part, given by name as its classes.
+
+    The scores of a part have its name under `categories`. `n` is left to the primary score; other
+    counts are sums. Raises ValueError for a class that the data lack or that is named twice, and
+    for a part of fewer than two classes; TooFewRows for a split without images of a part.
+    """
+    _require_once([name for names in parts.values() for name in names])
+    # All parts are checked before the first of them takes a model's time.
+    separate = {part: of_classes(data, names) for part, names in parts.items()}
+    found = {part: probe(rows) for part, rows in separate.items()}
+    counts: Counter[str] = Counter()
+    for outcome in found.values():
+        counts.update(outcome.counts)
+    return Outcome(
+        scores=[
+            replace(score, at={"categories": part} | dict(score.at))
+            for part, outcome in found.items()
+            for score in outcome.scores
+        ],
+        counts={name: count for name, count in counts.items() if name != "n"},
+        notes=[f"{part}: {note}" for part, outcome in found.items() for note in outcome.notes],
+    )
+
+
+def of_classes(data: Data, names: Sequence[str]) -> Data:
+    """Return the rows of some classes, in the order of the data; labels count these names.
+
+    Features are shared with the whole data. Raises as `in_parts`.
+    """
+    _require_once(names)
+    if len(names) < 2:
+        raise ValueError(f"categories {list(names)}: nothing to choose from; name 2 or more")
+    known = {name: i for i, name in enumerate(data.classes)}
+    absent = [name for name in names if name not in known]
+    if absent:
+        raise ValueError(f"categories: {unknown('class', absent[0], known)}")
+    places = {known[name]: place for place, name in enumerate(names)}
+    splits = {name: _of_labels(split, places) for name, split in data.splits.items()}
+    for split, rows in splits.items():
+        if not len(rows):
+            raise TooFewRows(f"the {split} split has no image of {', '.join(names)}")
+    return Data(splits=splits, classes=list(names))
+
+
+def _of_labels(split: Split, places: Mapping[int, int]) -> Split:
+    """Return the rows whose labels have a place, which is their new label."""
+    label = labels(split)
+    rows = np.flatnonzero(np.isin(label, list(places))).tolist()
+    renamed = value_column([places[old] for old in label[rows].tolist()])
+    return Split({**split.select(rows).columns, "label": renamed})
+
+
+def _require_once(names: Sequence[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"categories: class '{twice[0]}' is named twice; name it once")
