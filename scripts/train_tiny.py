@@ -15,15 +15,22 @@ from typing import Any
 from tiny import bert, card, clip, cnn, measures, visualbert, word2vec, world
 from tiny.measures import Measure
 from tiny.training import Plan, Training
-from tiny.world import World
+from tiny.world import World, of_categories
+
+from vlbench.data.scenes.world import CATEGORIES, HELD_OUT
 
 FOLDER = Path(__file__).resolve().parents[1] / "model_adapters" / "tiny"
-HELD_OUT = ("val", "test")
+MEASURED = ("val", "test")
 BOTH = ("objects", "scenes")
 NOT_REAL = "it has seen nothing but the drawings of this world: photographs mean nothing to it"
 NO_OTHER_WORDS = "it knows the words of this world's captions, and every other word only as letters"
 SHORT = "it reads at most 30 tokens of a text"
-TWELVE = "it knows the 12 categories of this world and no others, and no finer nouns"
+SEEN = tuple(category for category in CATEGORIES if category not in HELD_OUT)
+EIGHT = (
+    f"it names {len(SEEN)} of the {len(CATEGORIES)} categories of this world, and no finer nouns; "
+    f"it was shown no {', '.join(HELD_OUT)}"
+)
+ALL_SEEN = f"no category is new to it: its captions name all {len(CATEGORIES)} of this world"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +47,7 @@ class Model:
     cannot: Sequence[str]
     reads_images: bool = True
     reads_texts: bool = False
+    categories: Sequence[str] = CATEGORIES
 
 
 # In the order in which they are trained: tiny-rn-robust starts from the weights of tiny-rn.
@@ -52,7 +60,7 @@ MODELS = {
         library="open_clip_torch",
         configurations=BOTH,
         learns="to tell an image's captions from those of others (contrastive, two a step)",
-        cannot=(NOT_REAL, NO_OTHER_WORDS, SHORT),
+        cannot=(NOT_REAL, ALL_SEEN, NO_OTHER_WORDS, SHORT),
         reads_texts=True,
     ),
     "tiny-rn": Model(
@@ -62,8 +70,9 @@ MODELS = {
         plan=Plan(steps=900, batch=64, rate=3e-3, decay=0.05),
         library="timm",
         configurations=("objects",),
+        categories=SEEN,
         learns="to name the category of the one thing in an image (cross-entropy)",
-        cannot=(NOT_REAL, TWELVE, "it withstands no attack: see its accuracy under PGD"),
+        cannot=(NOT_REAL, EIGHT, "it withstands no attack: see its accuracy under PGD"),
     ),
     "tiny-rn-robust": Model(
         folder="rn-robust",
@@ -72,11 +81,12 @@ MODELS = {
         plan=Plan(steps=600, batch=64, rate=2e-3, decay=0.05),
         library="timm",
         configurations=("objects",),
+        categories=SEEN,
         learns=(
             "from tiny-rn's weights, to name the category under PGD: Linf, "
             f"radius {round(cnn.RADIUS * 255)}/255, {cnn.ATTACK_STEPS} steps an image"
         ),
-        cannot=(NOT_REAL, TWELVE, "larger attacks, and other than Linf ones, it was not taught"),
+        cannot=(NOT_REAL, EIGHT, "larger attacks, and other than Linf ones, it was not taught"),
     ),
     "tiny-bert": Model(
         folder="bert",
@@ -86,7 +96,7 @@ MODELS = {
         library="transformers",
         configurations=BOTH,
         learns="to fill in 15 % of the tokens of a caption (masked language model)",
-        cannot=("it has seen no image", NO_OTHER_WORDS, SHORT),
+        cannot=("it has seen no image", ALL_SEEN, NO_OTHER_WORDS, SHORT),
         reads_images=False,
         reads_texts=True,
     ),
@@ -107,6 +117,7 @@ MODELS = {
         ),
         cannot=(
             "it reads only proposals of scenes, 64 numbers and a box each, and sees no pixel",
+            ALL_SEEN,
             NO_OTHER_WORDS,
             SHORT,
         ),
@@ -128,6 +139,7 @@ MODELS = {
         learns="which words stand near each other in a caption (skip-gram, 5 negative samples)",
         cannot=(
             "it has seen no image",
+            ALL_SEEN,
             "a word is the same in every caption",
             "it knows no others",
         ),
@@ -141,16 +153,20 @@ def main(words: Sequence[str] | None = None) -> None:
     """Train the models that the command line names, and write them with their cards."""
     options = _parser().parse_args(words)
     train_split = world.read("train", options.limit)
-    held_out = {split: world.read(split, options.limit) for split in HELD_OUT}
+    held_out = {split: world.read(split, options.limit) for split in MEASURED}
     for name in [name for name in MODELS if name in (options.only or MODELS)]:
         model = MODELS[name]
         steps = max(1, round(model.plan.steps * options.steps_scale))
         plan = replace(model.plan, steps=steps, seed=options.seed)
         folder = options.output / model.folder
         folder.mkdir(parents=True, exist_ok=True)
-        told = model.train(train_split, folder, plan)
-        measured = {split: model.measure(folder, rows) for split, rows in held_out.items()}
-        card.write(folder, _card(name, model, plan, told, train_split, measured))
+        seen = of_categories(train_split, model.categories)
+        told = model.train(seen, folder, plan)
+        measured = {
+            split: model.measure(folder, of_categories(rows, model.categories))
+            for split, rows in held_out.items()
+        }
+        card.write(folder, _card(name, model, plan, told, seen, measured))
         print(f"{name}: {told.wall_seconds} s, {measured['test']}", flush=True)
 
 
@@ -170,7 +186,7 @@ def _card(
         "name": name,
         "made_by": f"python scripts/train_tiny.py --only {name} --seed {plan.seed}",
         "licence": "Apache-2.0",
-        "data": card.data(model.configurations, images, texts),
+        "data": card.data(model.configurations, model.categories, images, texts),
         "learns": model.learns,
         "training": card.training(told, plan),
         "held_out": card.held_out(measured),

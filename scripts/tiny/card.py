@@ -21,11 +21,14 @@ def write(folder: Path, card: Mapping[str, Any]) -> None:
     (folder / "card.json").write_text(json.dumps(card, indent=2) + "\n", "utf-8")
 
 
-def data(configurations: Sequence[str], images: int, texts: int) -> dict[str, Any]:
+def data(
+    configurations: Sequence[str], categories: Sequence[str], images: int, texts: int
+) -> dict[str, Any]:
     """Return what a card says of the examples."""
     return {
         "name": "scenes",
         "configurations": list(configurations),
+        "categories": list(categories),
         "version": VERSION,
         "seed": WORLD_SEED,
         "split": "train",

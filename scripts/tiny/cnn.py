@@ -1,4 +1,4 @@
-"""tiny-rn and tiny-rn-robust: a ResNet of timm that tells the 12 categories of `objects`.
+"""tiny-rn and tiny-rn-robust: a ResNet of timm that tells categories of `objects`.
 
 The robust one is adversarially trained (Madry et al. 2018, arXiv:1706.06083, eq. 2.1): each batch
 is first attacked by PGD in the Linf ball. Departures, for the time it takes: it starts from

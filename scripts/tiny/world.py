@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +47,21 @@ def read(split: str, limit: int | None = None) -> World:
     both = [objects(seed=WORLD_SEED), scenes(seed=WORLD_SEED)]
     parts = [part if limit is None else part.limited(limit) for part in both]
     return World(*(_examples(part, split) for part in parts), list(both[0].classes))
+
+
+def of_categories(world: World, names: Sequence[str]) -> World:
+    """Return a world whose objects are of these categories alone; their labels count the names."""
+    places = torch.full((len(world.classes),), -1)
+    places[[world.classes.index(name) for name in names]] = torch.arange(len(names))
+    rows = (places[world.objects.labels] >= 0).nonzero().flatten()
+    images, labels, captions, regions = world.objects
+    kept = Examples(
+        images[rows],
+        places[labels[rows]],
+        [captions[i] for i in rows.tolist()],
+        [regions[i] for i in rows.tolist()],
+    )
+    return World(kept, world.scenes, list(names))
 
 
 def _examples(data: Data, split: str) -> Examples:

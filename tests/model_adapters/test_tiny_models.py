@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from tiny_joint import broken_promises
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.data.scenes import VERSION
-from vlbench.data.scenes.world import CATEGORIES, NOUNS, plural
+from vlbench.data.scenes.world import CATEGORIES, HELD_OUT, NOUNS, plural
 from vlbench.planning.models import resolve_model
 from vlbench.planning.options import Options
 
@@ -81,9 +82,46 @@ def test_the_robust_classifier_withstands_what_the_other_does_not(split):
     assert robust["value"] > plain["value"] + 0.3
 
 
-def test_the_classifiers_name_the_categories_of_the_world():
-    assert load("tiny-rn").class_names() == list(CATEGORIES)
-    assert load("tiny-rn-robust").class_names() == list(CATEGORIES)
+@pytest.mark.parametrize("name", ["tiny-rn", "tiny-rn-robust"])
+def test_the_classifiers_have_learned_what_the_tasks_call_seen(name):
+    tasks = load_catalog().tasks
+    parts = tasks["few_shot_scenes"].params["categories"]
+    seen = load(name).class_names()
+    assert seen == parts["seen"] == card(name)["data"]["categories"]
+    assert seen == tasks["robustness_scenes"].params["categories"]
+    assert parts["held_out"] == list(HELD_OUT)
+    assert {*seen, *HELD_OUT} == set(CATEGORIES)
+    assert "was shown no fish, boat, flower, cup" in " ".join(card(name)["cannot"])
+
+
+@pytest.mark.parametrize("probe", ["clustering", "transfer"])
+def test_all_tasks_hold_out_the_same_categories(probe):
+    tasks = load_catalog().tasks
+    parts = tasks["few_shot_scenes"].params["categories"]
+    assert tasks[f"{probe}_scenes"].params["categories"] == parts
+    assert tasks["zero_shot_alignment_scenes"].params["held_out"] == parts["held_out"]
+
+
+@pytest.mark.parametrize("name", [name for name in FOLDERS if "rn" not in name])
+def test_a_model_of_captions_says_that_no_category_is_new_to_it(name):
+    assert card(name)["data"]["categories"] == list(CATEGORIES)
+    assert "no category is new to it" in " ".join(card(name)["cannot"])
+
+
+@every_model
+def test_a_models_line_says_what_its_card_says_it_has_seen(name):
+    line = yaml.safe_load((TINY.parent / "models.yaml").read_text("utf-8"))[name]
+    assert line["training_images"] == card(name)["data"]["images"]
+    assert line["x-seen"]
+
+
+@every_model
+def test_a_card_says_what_the_script_would_write(name, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    model = importlib.import_module("train_tiny").MODELS[name]
+    content = card(name)
+    assert (content["learns"], content["cannot"]) == (model.learns, list(model.cannot))
+    assert content["data"]["categories"] == list(model.categories)
 
 
 @pytest.mark.parametrize("split", ["val", "test"])
@@ -110,8 +148,9 @@ def test_every_noun_of_the_world_is_one_token(name):
 @every_model
 def test_a_slice_of_the_test_split_scores_what_the_card_says(name, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    rows = importlib.import_module("tiny.world").read("test", ROWS)
+    world = importlib.import_module("tiny.world")
     model = importlib.import_module("train_tiny").MODELS[name]
+    rows = world.of_categories(world.read("test", ROWS), model.categories)
     for measure, found in model.measure(TINY / FOLDERS[name], rows).items():
         said = card(name)["held_out"][measure]["test"]["value"]
         error = max(said * (1 - said), 0.01) ** 0.5 * found.n**-0.5
