@@ -1,4 +1,5 @@
 import io
+from pathlib import Path
 
 import pytest
 from planted_boards import board, result, score
@@ -94,7 +95,7 @@ def test_a_score_that_a_row_lacks_is_missing(paper):
 def test_the_summary_counts_values_and_verdicts(paper):
     boards = {"t": board(result("a", score(0.45))), "u": None}
     references = references_of(paper, tasks_of_paper(paper, KNOWN), boards)
-    judgements = [judge(one, boards, KNOWN) for one in paper.claims]
+    judgements = [judge(one, boards, KNOWN, Path()) for one in paper.claims]
     assert summary(paper, references, judgements) == [
         "A Paper (arXiv:1)",
         "published values: 2, 1 of them measured",
@@ -104,12 +105,12 @@ def test_the_summary_counts_values_and_verdicts(paper):
 
 def test_claims_of_no_paper_are_called_by_their_name(tmp_path):
     paper = claims(tmp_path, "claims: [{claim: It sings., needs: a microphone}]\n", "mine")
-    judgements = [judge(one, {}, catalog()) for one in paper.claims]
+    judgements = [judge(one, {}, catalog(), Path()) for one in paper.claims]
     assert summary(paper, [], judgements) == ["mine", "claims: 1, 1 missing"]
 
 
 def shown(folder, entry, *rows, width=200):
-    judged = judge(claim(folder, entry), {"t": board(*rows)}, catalog(task()))
+    judged = judge(claim(folder, entry), {"t": board(*rows)}, catalog(task()), folder)
     return rendered(claims_table([judged]), width=width)
 
 
@@ -148,7 +149,7 @@ def test_missing_rows_are_told_together(tmp_path):
 
 
 def test_what_vlbench_lacks_is_told(paper):
-    judged = judge(paper.claims[0], {}, catalog())
+    judged = judge(paper.claims[0], {}, catalog(), Path())
     assert "needs a microphone" in rendered(claims_table([judged]))
 
 
