@@ -118,13 +118,13 @@ def test_a_claim_shows_its_verdict_its_numbers_and_how_they_were_compared(tmp_pa
     rows = [result(m, score(v, ci95=(v - 0.01, v + 0.01))) for m, v in [("a", 0.6), ("b", 0.5)]]
     text = shown(tmp_path, "where: Table 9, greater: [{model: a}, {model: b}]", *rows)
     assert "supported  It is so. [Table 9]" in text
-    interval = "95 % +8.6 points to +11.4 points, unpaired"
+    interval = "95 % +8.6 to +11.4 points, unpaired"
     assert f"a 60.0 %, b 50.0 %; difference +10.0 points, {interval}" in text
 
 
 def test_a_range_shows_the_interval_of_the_score(tmp_path):
     text = shown(tmp_path, "model: a, within: [0, 1]", result("a", score(0.5, ci95=(0.4, 0.6))))
-    assert "a 50.0 %, 95 % 40.0 % to 60.0 %" in text
+    assert "a 50.0 %, 95 % 40.0 to 60.0 %" in text
     assert "unpaired" not in text
 
 

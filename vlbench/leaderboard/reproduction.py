@@ -155,4 +155,5 @@ def _told(finding: Finding, *, several: bool) -> str:
     if finding.interval is None:
         return f"{text}; a score has no interval"
     low, high = (show(end, unit) for end in finding.interval)
+    low = low.removesuffix(" points").removesuffix(" %")
     return f"{text}, 95 % {low} to {high}{f', {finding.how}' if len(sides) > 1 else ''}"
