@@ -1,0 +1,275 @@
+import math
+from itertools import product
+from time import perf_counter
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, bootstrap, kstest, permutation_test, t, ttest_1samp, ttest_rel
+
+from vlbench.metrics.corpus import CORPORA
+from vlbench.metrics.paired import compare_corpora, compare_items, holm, sign_flip_p
+
+# The largest distance of 500 uniform values from uniform that one of 1,000 such tests exceeds.
+FARTHEST = 1.95 / math.sqrt(500)
+BLEU = CORPORA["bleu_2"].formula
+
+
+def alone(n):
+    return np.arange(n)
+
+
+def lies(p):
+    """Return how far p-values are from uniform."""
+    return kstest(p, "uniform").statistic
+
+
+def test_differences_wins_losses_and_ties_are_counted():
+    found = compare_items([1, 1, 0, 0.5], [0, 1, 1, 0.5], alone(4))
+    assert (found.difference, found.items, found.clusters) == (0, 4, 4)
+    assert found.outcomes == (1, 1, 2)
+
+
+@pytest.mark.parametrize(("wins", "losses"), [(1, 5), (8, 2), (0, 3), (4, 4), (0, 0)])
+def test_p_of_lone_rights_and_wrongs_is_mcnemars(wins, losses):
+    a = np.repeat([1, 0, 1], [wins, losses, 30])
+    b = np.repeat([0, 1, 1], [wins, losses, 30])
+    expected = binomtest(wins, wins + losses).pvalue if wins + losses else 1
+    assert compare_items(a, b, alone(len(a))).p == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("n", [12, 60])
+def test_p_of_fractions_is_that_of_scipys_permutations(n):
+    rng = np.random.default_rng(n)
+    a, b = rng.random((2, n))
+    a += 0.8 / n**0.5
+    theirs = permutation_test(
+        (a, b), lambda x, y, axis: (x - y).mean(axis), permutation_type="samples",
+        vectorized=True, n_resamples=9999, rng=1,
+    )  # fmt: skip
+    assert 0.005 < theirs.pvalue < 0.8
+    assert compare_items(a, b, alone(n)).p == pytest.approx(theirs.pvalue, abs=0.02)
+
+
+def test_the_interval_is_that_of_scipys_bootstrap():
+    rng = np.random.default_rng(2)
+    a, b = rng.random((2, 300))
+    theirs = bootstrap((a - b,), np.mean, n_resamples=4000, method="percentile", rng=1)
+    found = compare_items(a, b, alone(300)).ci95
+    assert found == pytest.approx(tuple(theirs.confidence_interval), abs=0.008)
+
+
+def test_clusters_are_flipped_whole():
+    # Differences of the clusters 3, 1, -1: sums 5, 3, 3, 1 and their negatives are as likely.
+    # 6 of 8 are as far from 0 as 3.
+    a = np.array([1, 1, 1, 1, 0, 1])
+    b = np.array([0, 0, 0, 0, 1, 1])
+    found = compare_items(a, b, np.array([0, 0, 0, 1, 2, 2]))
+    assert found.p == pytest.approx(6 / 8, abs=0.02)
+    assert (found.difference, found.clusters) == (0.5, 3)
+
+
+def test_a_hand_worked_interval_of_clusters():
+    # Two clusters: of 3 items, all won, and of 1 item, lost. A quarter of the draws has the first
+    # twice (+1), a quarter the second twice (-1), half has both (2 / 4).
+    found = compare_items([1, 1, 1, 0], [0, 0, 0, 1], np.array([7, 7, 7, 9]))
+    assert (found.difference, found.ci95) == (0.5, (-1, 1))
+    assert found.notes == ("2 clusters, fewer than 20: interval and p are rough",)
+
+
+def test_items_that_share_a_cluster_count_as_one():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 2, (2, 100))
+    lone = compare_items(a / 2, b / 2, alone(100))
+    twice = compare_items(np.repeat(a, 2), np.repeat(b, 2), np.repeat(alone(100), 2))
+    assert np.ptp(twice.ci95) == pytest.approx(2 * np.ptp(lone.ci95))
+    assert twice.p == lone.p
+
+
+def test_equal_models_are_not_told_apart():
+    found = compare_items(np.ones(30), np.ones(30), alone(30))
+    assert (found.difference, found.ci95, found.p) == (0, (0, 0), 1)
+    assert found.notes == ("all clusters differ alike, so that the interval has no width",)
+
+
+def test_a_planted_difference_is_found():
+    rng = np.random.default_rng(1)
+    a, b = rng.random((2, 1000)) < [[0.7], [0.6]]
+    found = compare_items(a, b, alone(1000))
+    assert found.p < 0.001
+    assert found.ci95[0] < 0.1 < found.ci95[1]
+
+
+def test_the_other_order_turns_everything_round():
+    rng = np.random.default_rng(3)
+    a, b = rng.random((2, 4, 50))
+    there, back = compare_items(a, b, alone(50)), compare_items(b, a, alone(50))
+    assert (back.difference, back.p) == pytest.approx((-there.difference, there.p))
+    assert back.ci95 == pytest.approx((-there.ci95[1], -there.ci95[0]))
+    assert back.outcomes == (there.outcomes.losses, there.outcomes.wins, there.outcomes.ties)
+
+
+def test_trials_that_agree_have_the_t_test_of_their_items():
+    a, b = np.random.default_rng(1).random((2, 40))
+    found = compare_items(np.tile(a, (5, 1)), np.tile(b, (5, 1)), alone(40))
+    theirs = ttest_rel(a, b)
+    assert found.p == pytest.approx(theirs.pvalue)
+    assert found.ci95 == pytest.approx(tuple(theirs.confidence_interval()))
+
+
+def test_items_that_agree_have_the_t_test_of_their_trials():
+    by_trial = np.array([[0.3], [0.1], [0.2], [0.25]])
+    found = compare_items(np.tile(by_trial, (1, 30)), np.zeros((4, 30)), alone(30))
+    theirs = ttest_1samp(by_trial[:, 0], 0)
+    assert found.p == pytest.approx(theirs.pvalue)
+    assert found.ci95 == pytest.approx(tuple(theirs.confidence_interval()))
+
+
+# Trials +-1, items +-1 about a mean of 1, and within +-1/2: of mean squares 4, 4, 1, each over 4
+# numbers, 1 + 1 - 1/4 with 1.75^2 / (1 + 1 + 1/16) degrees. Within +-2: 1 + 1 - 4 is less than 1.
+@pytest.mark.parametrize(
+    ("d", "variance", "freedom"),
+    [([[3.5, 0.5], [0.5, -0.5]], 1.75, 1.75**2 / 2.0625), ([[5, -1], [-1, 1]], 1, 1)],
+)
+def test_the_variance_within_is_counted_once(d, variance, freedom):
+    found = compare_items(d, np.zeros((2, 2)), alone(2))
+    assert found.p == pytest.approx(2 * t.sf(1 / variance**0.5, freedom))
+    assert found.ci95[0] == pytest.approx(1 - t.ppf(0.975, freedom) * variance**0.5)
+
+
+def test_one_trial_is_no_mean_of_trials():
+    a, b = np.random.default_rng(1).integers(0, 2, (2, 50))
+    assert compare_items(a[None], b[None], alone(50)) == compare_items(a, b, alone(50))
+
+
+def test_clusters_of_two_copies_change_no_comparison_of_trials():
+    a, b = np.random.default_rng(4).random((2, 5, 30))
+    lone = compare_items(a, b, alone(30))
+    twice = compare_items(np.repeat(a, 2, 1), np.repeat(b, 2, 1), np.repeat(alone(30), 2))
+    assert (twice.p, twice.ci95) == (pytest.approx(lone.p), pytest.approx(lone.ci95))
+
+
+def test_trials_of_which_nothing_varies_are_flipped_by_item():
+    found = compare_items(np.ones((3, 30)), np.zeros((3, 30)), alone(30))
+    assert (found.difference, found.ci95, found.p) == (1, (1, 1), 1 / 10_000)
+
+
+def test_p_is_uniform_for_lone_items_without_difference():
+    d = np.random.default_rng(0).normal(size=(500, 40))
+    p = [compare_items(one, 0 * one, alone(40), flips=999, seed=i).p for i, one in enumerate(d)]
+    assert lies(p) < FARTHEST
+
+
+def test_p_of_mcnemar_is_never_too_small_without_difference():
+    a, b = np.random.default_rng(0).integers(0, 2, (2, 500, 200))
+    p = np.array([compare_items(*pair, alone(200)).p for pair in zip(a, b, strict=True)])
+    assert [(p <= level).mean() <= level + 0.02 for level in (0.01, 0.05, 0.2)] == [True] * 3
+
+
+def test_p_is_uniform_for_clusters_without_difference():
+    rng = np.random.default_rng(1)
+    clusters = np.repeat(alone(30), rng.integers(1, 6, 30))
+    d = rng.normal(size=(500, 30))[:, clusters] + 0.3 * rng.normal(size=(500, len(clusters)))
+    p = [compare_items(one, 0 * one, clusters, flips=999, seed=i).p for i, one in enumerate(d)]
+    assert lies(p) < FARTHEST
+
+
+def credit_of_trials(rng, of_trials, of_items, trials=8, items=60, more=0.0):
+    """Return [500, trials, items] rights of models whose trials, items and answers vary."""
+    shape = (500, trials, items)
+    varying = of_trials * rng.normal(size=(500, trials, 1)) + of_items * rng.normal(
+        size=(500, 1, items)
+    )
+    return varying + more + rng.normal(size=shape) > 0
+
+
+@pytest.mark.parametrize(("of_trials", "of_items"), [(0.3, 1), (1, 0.5), (0, 0.5)])
+def test_p_is_uniform_for_means_of_trials_without_difference(of_trials, of_items):
+    rng = np.random.default_rng(5)
+    pair = [credit_of_trials(rng, of_trials, of_items) for _ in range(2)]
+    p = [compare_items(a, b, alone(60)).p for a, b in zip(*pair, strict=True)]
+    assert lies(p) < FARTHEST
+
+
+def test_a_planted_difference_of_means_of_trials_is_found():
+    rng = np.random.default_rng(6)
+    pair = [credit_of_trials(rng, 0.1, 0.5, more=more) for more in (0.5, 0)]
+    found = [compare_items(a, b, alone(60)) for a, b in zip(*pair, strict=True)]
+    assert np.mean([one.p < 0.05 for one in found]) > 0.9
+    truth = np.mean([one.difference for one in found])
+    assert 0.92 < np.mean([one.ci95[0] < truth < one.ci95[1] for one in found]) < 0.98
+
+
+def captions(rng, right, images=40):
+    """Return statistics of captions of 8 to 12 words whose n-grams are right so often."""
+    words = rng.integers(8, 13, (*right.shape, images))
+    guessed = np.stack([words - n for n in range(4)], -1)
+    hits = rng.binomial(guessed, right[:, None, None] ** np.arange(1, 5))
+    lengths = np.stack([words, rng.integers(8, 13, words.shape)], -1)
+    return np.concatenate([hits, guessed, lengths], -1)
+
+
+def test_p_is_uniform_for_corpus_scores_without_difference():
+    rng = np.random.default_rng(7)
+    pair = [captions(rng, np.full(500, 0.6)) for _ in range(2)]
+    p = [compare_corpora(a, b, alone(40), BLEU, flips=999).p for a, b in zip(*pair, strict=True)]
+    assert lies(p) < FARTHEST
+
+
+def test_a_corpus_score_is_compared_as_every_swap_of_its_clusters_would():
+    a, b = captions(np.random.default_rng(8), np.array([0.6, 0.5]), images=10)
+    clusters = np.repeat(alone(5), 2)
+    swaps = np.array(list(product([0, 1], repeat=5)))[:, clusters, None]
+    swapped = BLEU((a + swaps * (b - a)).sum(1)) - BLEU((b - swaps * (b - a)).sum(1))
+    found = compare_corpora(a, b, clusters, BLEU)
+    assert found.difference == pytest.approx(swapped[0])
+    expected = (abs(swapped) >= abs(swapped[0]) - 1e-12).mean()
+    assert found.p == pytest.approx(expected, abs=0.02)
+    assert (found.outcomes, found.items, found.clusters) == (None, 10, 5)
+
+
+def test_the_interval_of_a_corpus_score_is_that_of_scipys_bootstrap():
+    a, b = captions(np.random.default_rng(9), np.array([0.6, 0.5]), images=200)
+    theirs = bootstrap(
+        (alone(200),), lambda i, axis: BLEU(a[i].sum(axis - 1)) - BLEU(b[i].sum(axis - 1)),
+        vectorized=True, n_resamples=4000, method="percentile", rng=1,
+    )  # fmt: skip
+    found = compare_corpora(a, b, alone(200), BLEU)
+    assert found.ci95 == pytest.approx(tuple(theirs.confidence_interval), abs=0.008)
+    assert found.p < 0.001
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "clusters"),
+    [([1], [1, 0], [0]), ([], [], []), ([1, 0], [1, 0], [0]), ([[[1]]], [[[1]]], [0])],
+)
+def test_shapes_that_do_not_fit_are_refused(a, b, clusters):
+    with pytest.raises(ValueError, match=r"wanted two equal ones and a cluster for each item"):
+        compare_items(a, b, clusters)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_number_that_is_none_is_refused(bad):
+    with pytest.raises(ValueError, match="a number of an item is not finite"):
+        compare_items([1, bad], [1, 0], alone(2))
+    with pytest.raises(ValueError, match="a number of an item is not finite"):
+        compare_corpora(np.zeros((2, 10)), np.full((2, 10), bad), alone(2), BLEU)
+
+
+def test_holms_rule_is_worked_by_hand():
+    # sorted .01 x 4, .02 x 3, .03 x 2, .9 x 1; never less than the one before
+    assert holm([0.03, 0.01, 0.9, 0.02]) == pytest.approx([0.06, 0.04, 0.9, 0.06])
+    assert holm([0.6, 0.7]) == [1, 1]
+    assert holm([]) == []
+
+
+def test_the_same_seed_gives_the_same_p():
+    d = np.random.default_rng(0).normal(size=50) + 0.2
+    assert sign_flip_p(d) == sign_flip_p(d)
+    assert sign_flip_p(d) != sign_flip_p(d, seed=1)
+
+
+def test_ten_thousand_items_take_less_than_a_second():
+    a, b = np.random.default_rng(0).random((2, 10_000))
+    begun = perf_counter()
+    compare_items(a, b, alone(10_000))
+    assert perf_counter() - begun < 5

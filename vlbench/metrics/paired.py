@@ -1,0 +1,217 @@
+"""Paired comparison of two models over the same items: difference, interval, p, Holm (1979).
+
+Items of one cluster, such as the regions of an image, are redrawn and flipped together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vlbench.metrics.resampling import picked, redrawn
+from vlbench.metrics.statistics import ROUNDING, Floats
+
+# Flips of signs for a p-value, as a rule.
+FLIPS = 9999
+
+# Fewer clusters than this carry a warning.
+FEW = 20
+
+# A corpus score, [..., S] sums of statistics to [...] values.
+Formula = Callable[[Floats], Floats]
+
+
+class Outcomes(NamedTuple):
+    """On how many items the first model has more credit, less, and as much."""
+
+    wins: int
+    losses: int
+    ties: int
+
+
+class Comparison(NamedTuple):
+    """The first model less the second; `outcomes` is None for a corpus score, which no item has."""
+
+    difference: float
+    ci95: tuple[float, float]
+    p: float
+    items: int
+    clusters: int
+    outcomes: Outcomes | None = None
+    notes: tuple[str, ...] = ()
+
+
+def compare_items(
+    a: NDArray[Any], b: NDArray[Any], clusters: NDArray[Any], *, flips: int = FLIPS, seed: int = 0
+) -> Comparison:
+    """Compare the mean credit of two models over N items, [N] or [T, N] for the mean of T trials.
+
+    `clusters` [N] says which items belong together. The interval is of a bootstrap over clusters
+    (1,000 draws). p is McNemar's exact one where credits are 0 or 1 and no two items share a
+    cluster, else that of random sign flips by cluster, (k + 1) / (flips + 1). Several trials have
+    interval and p of Student's t, with the variance of `_crossed`. Raises ValueError for other
+    shapes, for no items, and for numbers that are not finite.
+    """
+    first, second = (np.atleast_2d(np.asarray(one, np.float64)) for one in (a, b))
+    codes = _codes(first, second, clusters, items=first.shape[-1])
+    by_trial = first - second
+    by_item, sizes = by_trial.mean(0), np.bincount(codes)
+    outcomes = _outcomes(by_item)
+    found = _of_trials(by_trial, codes) if len(by_trial) > 1 else None
+    if found:
+        interval, p = found
+    else:
+        sums = _summed(by_item[:, None], codes)[:, 0]
+        drawn = redrawn(np.column_stack([sums, sizes]), seed)
+        interval = _percentiles(drawn[:, 0] / drawn[:, 1])
+        alone = len(by_trial) == 1 and len(sizes) == len(codes)
+        exact = alone and _whole(first) and _whole(second)
+        p = _mcnemar(outcomes) if exact else sign_flip_p(sums, flips=flips, seed=seed)
+    notes = _notes(len(sizes), interval)
+    value = float(by_trial.mean())
+    return Comparison(value, interval, p, len(codes), len(sizes), outcomes, notes)
+
+
+def compare_corpora(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    clusters: NDArray[Any],
+    formula: Formula,
+    *,
+    flips: int = FLIPS,
+    seed: int = 0,
+) -> Comparison:
+    """Compare scores that are a formula of the sums over N items of statistics, [N, S].
+
+    The interval is of a bootstrap over clusters; p of approximate randomisation (Noreen 1989): the
+    models swap the statistics of random clusters. Raises ValueError as `compare_items` does.
+    """
+    first, second = (np.asarray(one, np.float64) for one in (a, b))
+    codes = _codes(first, second, clusters, items=len(first))
+    sums = _summed(np.column_stack([first, second]), codes)
+    n = first.shape[1]
+    totals = sums.sum(0)
+    found = float(formula(totals[:n]) - formula(totals[n:]))
+    moved = picked(sums[:, n:] - sums[:, :n], flips, seed)
+    swapped = formula(totals[:n] + moved) - formula(totals[n:] - moved)
+    drawn = redrawn(sums, seed)
+    interval = _percentiles(formula(drawn[:, :n]) - formula(drawn[:, n:]))
+    p = _p(swapped, found, ROUNDING)
+    return Comparison(found, interval, p, len(codes), len(sums), None, _notes(len(sums), interval))
+
+
+def sign_flip_p(by_cluster: Floats, *, flips: int = FLIPS, seed: int = 0) -> float:
+    """Return the two-sided p of the sum of [C] differences under random flips of their signs."""
+    total = by_cluster.sum()
+    flipped = total - 2 * picked(by_cluster[:, None], flips, seed)[:, 0]
+    return _p(flipped, float(total), ROUNDING * float(abs(by_cluster).sum()))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Return p-values adjusted for their number by the step-down rule of Holm (1979)."""
+    values = np.asarray(p, np.float64)
+    order = np.argsort(values, kind="stable")
+    steps = values[order] * np.arange(len(values), 0, -1)
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return [float(one) for one in adjusted]
+
+
+def _codes(
+    a: NDArray[Any], b: NDArray[Any], clusters: NDArray[Any], *, items: int
+) -> NDArray[np.intp]:
+    """Return clusters numbered from 0, [N]. Raises ValueError for what cannot be compared."""
+    if a.shape != b.shape or a.ndim != 2 or not a.size or np.shape(clusters) != (items,):
+        shapes = ", ".join(str(list(np.shape(one))) for one in (a, b, clusters))
+        raise ValueError(f"shapes {shapes}; wanted two equal ones and a cluster for each item")
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise ValueError("a number of an item is not finite")
+    found: NDArray[np.intp] = np.unique(clusters, return_inverse=True)[1]
+    return found
+
+
+def _of_trials(
+    by_trial: Floats, codes: NDArray[np.intp]
+) -> tuple[tuple[float, float], float] | None:
+    """Return interval and p of the mean of [T, N] differences, where trials and clusters both vary.
+
+    Student's t. None where nothing varies, or there is one cluster.
+    """
+    from scipy.special import stdtr, stdtrit  # noqa: PLC0415 - listings must not wait for it
+
+    value = float(by_trial.mean())
+    sums = _summed((by_trial - value).T, codes).T
+    if sums.shape[1] == 1:
+        return None
+    # Each cluster's part in the mean: their mean over clusters is that over items.
+    variance, freedom = _crossed(sums * (sums.shape[1] / len(codes)))
+    error = math.sqrt(variance)
+    if error < ROUNDING:
+        return None
+    half = float(stdtrit(freedom, 0.975)) * error
+    return (value - half, value + half), 2 * float(stdtr(freedom, -abs(value) / error))
+
+
+def _crossed(parts: Floats) -> tuple[float, float]:
+    """Return the variance of the mean of [T, C] parts, of two crossed random effects.
+
+    It is var(trials) / T + var(clusters) / C, variances with ddof 1, less the variance within,
+    which is in both; and at least the larger of the two. The degrees of freedom are those of Welch
+    (1947) and Satterthwaite (1946). Pairing leaves much of the variance within: counted twice, it
+    would make intervals too wide and p too large.
+    """
+    of_trials, of_clusters = parts.mean(1), parts.mean(0)
+    within = parts - of_trials[:, None] - of_clusters + parts.mean()
+    trials, clusters = (len(one) - 1 for one in (of_trials, of_clusters))
+    first = float(of_trials.var(ddof=1)) / len(of_trials)
+    second = float(of_clusters.var(ddof=1)) / len(of_clusters)
+    both = float((within**2).sum()) / (trials * clusters * parts.size)
+    largest = max((first, trials), (second, clusters))
+    variance = first + second - both
+    if variance <= largest[0]:
+        return largest
+    terms = first**2 / trials + second**2 / clusters + both**2 / (trials * clusters)
+    return variance, variance**2 / terms
+
+
+def _whole(credit: Floats) -> bool:
+    """Return whether all credits are 0 or 1."""
+    return bool(((credit == 0) | (credit == 1)).all())
+
+
+def _mcnemar(outcomes: Outcomes) -> float:
+    """Return the exact two-sided p of as many wins among the items that are no ties."""
+    from scipy.special import bdtr  # noqa: PLC0415 - listings must not wait for it
+
+    fewer, decided = min(outcomes[:2]), outcomes.wins + outcomes.losses
+    return min(2 * float(bdtr(fewer, decided, 0.5)), 1.0)
+
+
+def _outcomes(by_item: Floats) -> Outcomes:
+    wins, losses = int((by_item > ROUNDING).sum()), int((by_item < -ROUNDING).sum())
+    return Outcomes(wins, losses, len(by_item) - wins - losses)
+
+
+def _summed(table: Floats, codes: NDArray[np.intp]) -> Floats:
+    """Return the sums [C, K] over clusters of [N, K] values of items."""
+    return np.stack([np.bincount(codes, column) for column in table.T], 1)
+
+
+def _p(drawn: Floats, found: float, rounding: float) -> float:
+    """Return (k + 1) / (N + 1), where k of N draws lie as far from 0 as what was found."""
+    return (int((abs(drawn) >= abs(found) - rounding).sum()) + 1) / (len(drawn) + 1)
+
+
+def _percentiles(drawn: Floats) -> tuple[float, float]:
+    low, high = np.quantile(drawn, (0.025, 0.975)).tolist()
+    return low, high
+
+
+def _notes(clusters: int, interval: tuple[float, float]) -> tuple[str, ...]:
+    few = f"{clusters} clusters, fewer than {FEW}: interval and p are rough"
+    flat = "all clusters differ alike, so that the interval has no width"
+    return (few,) * (clusters < FEW) + (flat,) * (interval[1] - interval[0] < ROUNDING)
