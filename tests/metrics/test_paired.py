@@ -190,6 +190,22 @@ def test_p_is_uniform_for_means_of_trials_without_difference(of_trials, of_items
     assert lies(p) < FARTHEST
 
 
+def test_a_trial_that_leaves_items_out_counts_as_much_as_the_others():
+    # Trials of 3, 1 and 2 items: (1 + 0 + 1) / 3 = 2/3, 1 and 1/2.
+    a = np.array([[1, 0, 1], [math.nan, 1, math.nan], [1, 0, math.nan]])
+    found = compare_items(a, np.where(np.isnan(a), math.nan, 0), alone(3))
+    assert found.difference == pytest.approx((2 / 3 + 1 + 1 / 2) / 3)
+    assert found.outcomes == (3, 0, 0)
+
+
+def test_p_is_near_uniform_for_trials_that_leave_out_a_third_of_the_items():
+    rng = np.random.default_rng(5)
+    out = rng.random((500, 8, 60)) < np.array([0, *[1 / 3] * 7])[:, None]
+    pair = [np.where(out, math.nan, credit_of_trials(rng, 0.2, 0.5)) for _ in range(2)]
+    p = [compare_items(a, b, alone(60)).p for a, b in zip(*pair, strict=True)]
+    assert lies(p) < FARTHEST
+
+
 def test_a_planted_difference_of_means_of_trials_is_found():
     rng = np.random.default_rng(6)
     pair = [credit_of_trials(rng, 0.1, 0.5, more=more) for more in (0.5, 0)]
@@ -247,10 +263,18 @@ def test_shapes_that_do_not_fit_are_refused(a, b, clusters):
         compare_items(a, b, clusters)
 
 
+@pytest.mark.parametrize("trials", [[[1, math.nan], [0, math.nan]], [[1, 1], [math.nan] * 2]])
+def test_an_item_of_no_trial_and_a_trial_of_no_item_are_refused(trials):
+    with pytest.raises(ValueError, match="an item is in no trial, or a trial has no item"):
+        compare_items(trials, trials, alone(2))
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_number_that_is_none_is_refused(bad):
     with pytest.raises(ValueError, match="a number of an item is not finite"):
         compare_items([1, bad], [1, 0], alone(2))
+    with pytest.raises(ValueError, match="a number of an item is not finite"):
+        compare_items([[1, bad], [0, 0]], [[1, 0], [0, 0]], alone(2))
     with pytest.raises(ValueError, match="a number of an item is not finite"):
         compare_corpora(np.zeros((2, 10)), np.full((2, 10), bad), alone(2), BLEU)
 

@@ -53,27 +53,30 @@ def compare_items(
     `clusters` [N] says which items belong together. The interval is of a bootstrap over clusters
     (1,000 draws). p is McNemar's exact one where credits are 0 or 1 and no two items share a
     cluster, else that of random sign flips by cluster, (k + 1) / (flips + 1). Several trials have
-    interval and p of Student's t, with the variance of `_crossed`. Raises ValueError for other
-    shapes, for no items, and for numbers that are not finite.
+    interval and p of Student's t, with the variance of `_crossed`; NaN in both models is an item
+    that a trial leaves out. Raises ValueError for other shapes, for no items, and for other numbers
+    that are not finite.
     """
     first, second = (np.atleast_2d(np.asarray(one, np.float64)) for one in (a, b))
-    codes = _codes(first, second, clusters, items=first.shape[-1])
-    by_trial = first - second
-    by_item, sizes = by_trial.mean(0), np.bincount(codes)
-    outcomes = _outcomes(by_item)
-    found = _of_trials(by_trial, codes) if len(by_trial) > 1 else None
+    difference = first - second
+    absent = np.isnan(first) & np.isnan(second) & (len(first) > 1)
+    codes = _codes(np.where(absent, 0, first), np.where(absent, 0, second), clusters)
+    if absent.all(0).any() or absent.all(1).any():
+        raise ValueError("an item is in no trial, or a trial has no item")
+    outcomes = _outcomes(np.nanmean(difference, 0))
+    value = float(np.nanmean(difference, 1).mean())
+    found = _of_trials(difference, codes) if len(difference) > 1 else None
     if found:
         interval, p = found
     else:
-        sums = _summed(by_item[:, None], codes)[:, 0]
-        drawn = redrawn(np.column_stack([sums, sizes]), seed)
+        sums = np.nansum(_summed(_weighed(difference).T, codes), 1)
+        drawn = redrawn(np.column_stack([sums, np.bincount(codes)]), seed)
         interval = _percentiles(drawn[:, 0] / drawn[:, 1])
-        alone = len(by_trial) == 1 and len(sizes) == len(codes)
+        alone = len(difference) == 1 and len(sums) == len(codes)
         exact = alone and _whole(first) and _whole(second)
         p = _mcnemar(outcomes) if exact else sign_flip_p(sums, flips=flips, seed=seed)
-    notes = _notes(len(sizes), interval)
-    value = float(by_trial.mean())
-    return Comparison(value, interval, p, len(codes), len(sizes), outcomes, notes)
+    n = int(codes.max()) + 1
+    return Comparison(value, interval, p, len(codes), n, outcomes, _notes(n, interval))
 
 
 def compare_corpora(
@@ -91,7 +94,7 @@ def compare_corpora(
     models swap the statistics of random clusters. Raises ValueError as `compare_items` does.
     """
     first, second = (np.asarray(one, np.float64) for one in (a, b))
-    codes = _codes(first, second, clusters, items=len(first))
+    codes = _codes(first.T, second.T, clusters)
     sums = _summed(np.column_stack([first, second]), codes)
     n = first.shape[1]
     totals = sums.sum(0)
@@ -121,17 +124,23 @@ def holm(p: Sequence[float]) -> list[float]:
     return [float(one) for one in adjusted]
 
 
-def _codes(
-    a: NDArray[Any], b: NDArray[Any], clusters: NDArray[Any], *, items: int
-) -> NDArray[np.intp]:
+def _codes(a: Floats, b: Floats, clusters: NDArray[Any]) -> NDArray[np.intp]:
     """Return clusters numbered from 0, [N]. Raises ValueError for what cannot be compared."""
-    if a.shape != b.shape or a.ndim != 2 or not a.size or np.shape(clusters) != (items,):
+    if a.shape != b.shape or a.ndim != 2 or not a.size or np.shape(clusters) != a.shape[1:]:
         shapes = ", ".join(str(list(np.shape(one))) for one in (a, b, clusters))
         raise ValueError(f"shapes {shapes}; wanted two equal ones and a cluster for each item")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         raise ValueError("a number of an item is not finite")
     found: NDArray[np.intp] = np.unique(clusters, return_inverse=True)[1]
     return found
+
+
+def _weighed(by_trial: Floats) -> Floats:
+    """Return [T, N] parts, whose sum over trials has the mean over items of the mean of trials."""
+    trials, items = by_trial.shape
+    found = (~np.isnan(by_trial)).sum(1, keepdims=True)
+    parts: Floats = by_trial * (items / trials / found)
+    return parts
 
 
 def _of_trials(
@@ -143,12 +152,12 @@ def _of_trials(
     """
     from scipy.special import stdtr, stdtrit  # noqa: PLC0415 - listings must not wait for it
 
-    value = float(by_trial.mean())
-    sums = _summed((by_trial - value).T, codes).T
+    value = float(np.nanmean(by_trial, 1).mean())
+    sums = _summed(_weighed(by_trial - value).T, codes).T
     if sums.shape[1] == 1:
         return None
-    # Each cluster's part in the mean: their mean over clusters is that over items.
-    variance, freedom = _crossed(sums * (sums.shape[1] / len(codes)))
+    # Each cluster's part in the mean: their mean over trials and clusters is that over items.
+    variance, freedom = _crossed(sums * (sums.size / len(codes)))
     error = math.sqrt(variance)
     if error < ROUNDING:
         return None
@@ -157,25 +166,31 @@ def _of_trials(
 
 
 def _crossed(parts: Floats) -> tuple[float, float]:
-    """Return the variance of the mean of [T, C] parts, of two crossed random effects.
+    """Return the variance of the mean of [T, C] parts, of two crossed random effects, about 0.
 
     It is var(trials) / T + var(clusters) / C, variances with ddof 1, less the variance within,
     which is in both; and at least the larger of the two. The degrees of freedom are those of Welch
     (1947) and Satterthwaite (1946). Pairing leaves much of the variance within: counted twice, it
-    would make intervals too wide and p too large.
+    would make intervals too wide and p too large. NaN adds nothing to its trial and cluster.
     """
-    of_trials, of_clusters = parts.mean(1), parts.mean(0)
-    within = parts - of_trials[:, None] - of_clusters + parts.mean()
-    trials, clusters = (len(one) - 1 for one in (of_trials, of_clusters))
-    first = float(of_trials.var(ddof=1)) / len(of_trials)
-    second = float(of_clusters.var(ddof=1)) / len(of_clusters)
-    both = float((within**2).sum()) / (trials * clusters * parts.size)
+    first, trials = _variance(np.nansum(parts, 1) / parts.shape[1])
+    second, clusters = _variance(np.nansum(parts, 0) / parts.shape[0])
+    centres = np.nanmean(parts, 1, keepdims=True) + np.nanmean(parts, 0) - np.nanmean(parts)
+    found = int((~np.isnan(parts)).sum())
+    freedom = found - trials - clusters - 1
+    within = float(np.nansum((parts - centres) ** 2)) / parts.size**2
+    both = within * found / freedom if freedom > 0 else 0.0
     largest = max((first, trials), (second, clusters))
     variance = first + second - both
     if variance <= largest[0]:
         return largest
-    terms = first**2 / trials + second**2 / clusters + both**2 / (trials * clusters)
+    terms = first**2 / trials + second**2 / clusters + both**2 / max(freedom, 1)
     return variance, variance**2 / terms
+
+
+def _variance(values: Floats) -> tuple[float, int]:
+    """Return the variance of the mean of values, and its degrees of freedom."""
+    return float(values.var(ddof=1)) / len(values), len(values) - 1
 
 
 def _whole(credit: Floats) -> bool:
@@ -197,8 +212,11 @@ def _outcomes(by_item: Floats) -> Outcomes:
 
 
 def _summed(table: Floats, codes: NDArray[np.intp]) -> Floats:
-    """Return the sums [C, K] over clusters of [N, K] values of items."""
-    return np.stack([np.bincount(codes, column) for column in table.T], 1)
+    """Return the sums [C, K] over clusters of [N, K] values; NaN where a cluster has NaN alone."""
+    there = ~np.isnan(table)
+    sums = [np.bincount(codes, column) for column in np.where(there, table, 0).T]
+    found = [np.bincount(codes, column) for column in there.T]
+    return np.where(np.stack(found, 1) > 0, np.stack(sums, 1), np.nan)
 
 
 def _p(drawn: Floats, found: float, rounding: float) -> float:
