@@ -4,11 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from planted_boards import result
+from planted_boards import result, with_items
 
 from vlbench.boards import save_artifacts
 from vlbench.errors import DataError
-from vlbench.leaderboard.artifacts import read_table, read_tensor
+from vlbench.leaderboard.artifacts import read_items, read_table, read_tensor
+from vlbench.metrics.items import SCHEMA, Examples, item_table
 
 
 @pytest.fixture
@@ -52,3 +53,51 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path, row):
     out = {"t": row.artifacts["t"] | {"file": "t"}}
     with pytest.raises(DataError, match="t is a link out of the boards' folder"):
         read_table(tmp_path / "boards", replace(row, artifacts=out), "t", ["a"])
+
+
+def kept(folder, **changed):
+    """Return a row that keeps a table of two items, with other columns."""
+    table = item_table(Examples(["a", "b"], ["x", "y"]), "accuracy", {}, [1, 0])
+    for name, column in changed.items():
+        table = table.drop_columns([name])
+        table = table.append_column(name, column) if column is not None else table
+    return with_items(folder, result("m"), table)
+
+
+@pytest.mark.parametrize("changed", [{}, {"id": pa.array(["a", "b"], pa.large_string())}])
+def test_items_come_back_in_their_types(tmp_path, changed):
+    items = read_items(tmp_path, kept(tmp_path, **changed))
+    assert items.schema == SCHEMA
+    assert (items["id"].to_pylist(), items["credit"].to_pylist()) == (["a", "b"], [1, 0])
+
+
+def test_items_of_a_corpus_score_keep_their_statistics(tmp_path):
+    table = item_table(Examples(["a"], ["x"]), "bleu_1", {}, [0])
+    table = table.append_column("statistics", pa.array([[1, 2]]))
+    row = with_items(tmp_path, result("m"), table)
+    assert read_items(tmp_path, row)["statistics"].to_pylist() == [[1.0, 2.0]]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "why"),
+    [
+        ("credit", ["a", "b"], r"items\.parquet is no table of items: Failed to parse"),
+        ("id", [1.5, 2.5], r"items\.parquet is no table of items: Unsupported cast"),
+        ("credit", [0.0, float("nan")], r"items\.parquet has credit that is not finite; run the t"),
+        ("credit", [0.0, float("inf")], r"items\.parquet has credit that is not finite; run the t"),
+        ("credit", [0.0, None], r"items\.parquet has credit that is not finite; run the t"),
+    ],
+)
+def test_what_is_no_table_of_items_is_named(tmp_path, column, values, why):
+    with pytest.raises(DataError, match=why):
+        read_items(tmp_path, kept(tmp_path, **{column: pa.array(values)}))
+
+
+def test_a_column_that_items_lack_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"items\.parquet has no column digest"):
+        read_items(tmp_path, kept(tmp_path, digest=None))
+
+
+def test_a_row_without_items_is_refused(tmp_path):
+    with pytest.raises(DataError, match="its row keeps no items"):
+        read_items(tmp_path, result("m"))

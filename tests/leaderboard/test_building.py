@@ -4,6 +4,7 @@ from sources import make_source
 from vlbench.catalog.catalog import load_catalog
 from vlbench.cli import main
 from vlbench.leaderboard.building import build
+from vlbench.leaderboard.leaders import read_leaders
 
 
 @pytest.fixture
@@ -26,6 +27,13 @@ def test_building_draws_the_boards_of_a_run_and_says_what_it_wrote(output, capsy
 def test_a_folder_without_boards_is_an_error_of_the_command(tmp_path, capsys):
     assert main(["leaderboard", "build", "--output", str(tmp_path / "bords")]) == 2
     assert "no board at all in" in capsys.readouterr().err
+
+
+def test_building_compares_with_the_leader(output):
+    written = build(output, load_catalog([]))
+    assert output / "comparisons" / "few_shot_colours.json" in written
+    (found,) = read_leaders(output, "few_shot_colours").values()
+    assert found.leader == "mean-colour"
 
 
 def test_an_empty_folder_builds_nothing(tmp_path):

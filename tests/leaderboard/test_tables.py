@@ -5,7 +5,14 @@ from planted_boards import PRIMARY, counts, result, score
 from planted_boards import board as planted
 from rich.console import Console
 
-from vlbench.leaderboard.tables import board_tables, number, plain_table, score_table
+from vlbench.leaderboard.tables import (
+    board_tables,
+    number,
+    plain_table,
+    probability,
+    score_name,
+    score_table,
+)
 
 
 def row(model, *scores, n=4, expected=4, **rest):
@@ -140,6 +147,27 @@ def test_a_row_without_the_primary_score_is_shown_all_the_same():
 )
 def test_numbers_are_written_as_people_read_them(value, unit, text):
     assert number(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("p", "text"), [(1, "p 1.000"), (0.0012, "p 0.001"), (0.0009, "p <0.001"), (0, "p <0.001")]
+)
+def test_probabilities_have_three_decimals(p, text):
+    assert probability(p) == text
+
+
+def test_a_score_is_named_with_its_conditions():
+    assert score_name("success", {"norm": "linf", "epsilon": 1 / 3}) == (
+        "success (norm linf, epsilon 0.3333)"
+    )
+    assert score_name("accuracy", {}) == "accuracy"
+
+
+def test_how_models_stand_to_the_leader_is_a_column():
+    text = rendered(
+        score_table("t", PRIMARY, [row("a", score()), row("b", score())], {"a": "leader"})
+    )
+    assert [line.split()[-1] for line in text.splitlines() if " 100 " in line] == ["leader", "-"]
 
 
 def test_a_plain_table_has_its_columns_rows_and_title():

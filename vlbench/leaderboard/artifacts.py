@@ -10,16 +10,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from vlbench.errors import DataError
-from vlbench.results import Result
+from vlbench.metrics.items import SCHEMA
+from vlbench.results import ITEM_COLUMNS, ITEMS, Result
 
 # A rerun keeps the row, even where its files are gone or have changed.
 AGAIN = "run the task again with --overwrite"
+
+# The column that items of a corpus score have besides.
+STATISTICS = pa.field("statistics", pa.list_(pa.float64()))
 
 
 def read_table(
@@ -30,14 +35,26 @@ def read_table(
     Raises DataError where it is absent, outside the boards' folder, not the file that the row was
     written with, or no table with these columns.
     """
+    return _table(output, row, name, columns).to_pylist()  # type: ignore[no-any-return]
+
+
+def read_items(output: Path, row: Result) -> pa.Table:
+    """Return the items that a board's row keeps, in the types of `vlbench.metrics.items.SCHEMA`.
+
+    Those of a corpus score have also `statistics`, a list of float64. Raises DataError as
+    `read_table` does, and for other types and credit that is not finite.
+    """
+    table = _table(output, row, ITEMS, ITEM_COLUMNS)
+    file = row.artifacts[ITEMS]["file"]
+    wanted = [*SCHEMA, *([STATISTICS] if STATISTICS.name in table.column_names else [])]
     try:
-        table = pq.read_table(BytesIO(_read(output, row, name)))
-    except pa.ArrowException as error:
-        raise DataError(f"{row.artifacts[name]['file']} is no table; {AGAIN}") from error
-    absent = set(columns) - set(table.column_names)
-    if absent:
-        raise DataError(f"{row.artifacts[name]['file']} has no column {', '.join(sorted(absent))}")
-    return table.to_pylist()  # type: ignore[no-any-return]
+        items = table.select([field.name for field in wanted]).cast(pa.schema(wanted))
+    except (pa.ArrowException, ValueError) as error:
+        raise DataError(f"{file} is no table of items: {error}; {AGAIN}") from error
+    credit = items["credit"]
+    if credit.null_count or not pc.all(pc.is_finite(credit), min_count=0).as_py():
+        raise DataError(f"{file} has credit that is not finite; {AGAIN}")
+    return items
 
 
 def read_tensor(output: Path, row: Result, name: str) -> NDArray[Any]:
@@ -46,6 +63,17 @@ def read_tensor(output: Path, row: Result, name: str) -> NDArray[Any]:
         return np.asarray(load(_read(output, row, name))["data"])
     except (SafetensorError, KeyError) as error:
         raise DataError(f"{row.artifacts[name]['file']} is no tensor; {AGAIN}") from error
+
+
+def _table(output: Path, row: Result, name: str, columns: Sequence[str]) -> pa.Table:
+    try:
+        table = pq.read_table(BytesIO(_read(output, row, name)))
+    except pa.ArrowException as error:
+        raise DataError(f"{row.artifacts[name]['file']} is no table; {AGAIN}") from error
+    absent = set(columns) - set(table.column_names)
+    if absent:
+        raise DataError(f"{row.artifacts[name]['file']} has no column {', '.join(sorted(absent))}")
+    return table
 
 
 def _read(output: Path, row: Result, name: str) -> bytes:

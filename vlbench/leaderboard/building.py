@@ -1,4 +1,4 @@
-"""Everything that `vlbench leaderboard build` writes: summaries of groups, and figures."""
+"""Everything that `vlbench leaderboard build` writes: summaries, comparisons and figures."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from vlbench.boards import read_board
 from vlbench.catalog.catalog import Catalog
 from vlbench.leaderboard.figures import draw_figures
 from vlbench.leaderboard.head_figures import draw_heads
+from vlbench.leaderboard.leaders import build_leaders
 from vlbench.leaderboard.summaries import build_summaries
 
 
 def build(output: Path, catalog: Catalog) -> list[Path]:
-    """Write the summaries and figures of a folder of boards, and return the files.
+    """Write summaries, comparisons with the leaders, and figures of boards; return the files.
 
     Raises SpecError for a malformed board or summary before anything is computed or written.
     """
@@ -21,7 +22,7 @@ def build(output: Path, catalog: Catalog) -> list[Path]:
         read_board(file)
     groups = {name: task.group for name, task in catalog.tasks.items() if task.group}
     seen = {name: model.training_images or 0 for name, model in catalog.models.items()}
-    written = build_summaries(output, groups)
+    written = [*build_summaries(output, groups), *build_leaders(output)]
     return [*written, *draw_figures(output, groups, seen), *draw_heads(output)]
 
 

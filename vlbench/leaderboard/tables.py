@@ -11,13 +11,18 @@ from rich.text import Text
 
 from vlbench.boards import Board
 from vlbench.leaderboard.texts import printed
-from vlbench.results import Result, Score, matching
+from vlbench.results import At, Result, Score, matching
 
 Primary = Mapping[str, Any]
 
 
-def board_tables(board: Board) -> list[Table]:
-    """Return a table for each set of comparable rows, and one for the rows without scores."""
+def board_tables(
+    board: Board, leading: Mapping[str, Mapping[str, str]] | None = None
+) -> list[Table]:
+    """Return a table for each set of comparable rows, and one for the rows without scores.
+
+    `leading` says of each set how its models stand to the best.
+    """
     ok = [row for row in board.results if row.status == "ok"]
     keys = list(dict.fromkeys(row.comparable for row in ok))
     title = f"{board.task} (version {board.version})"
@@ -25,20 +30,33 @@ def board_tables(board: Board) -> list[Table]:
     for i, key in enumerate(keys):
         part = f", not comparable with the others: set {i + 1}" if len(keys) > 1 else ""
         rows = [row for row in ok if row.comparable == key]
-        tables.append(score_table(title + part, board.primary, rows))
+        tables.append(score_table(title + part, board.primary, rows, (leading or {}).get(key)))
     rest = [row for row in board.results if row.status != "ok"]
     return [*tables, *([reason_table(title, rest)] if rest else [])]
 
 
-def score_table(title: str, primary: Primary, results: Sequence[Result]) -> Table:
+def score_table(
+    title: str,
+    primary: Primary,
+    results: Sequence[Result],
+    leading: Mapping[str, str] | None = None,
+) -> Table:
     """Return results by primary score, best first, and those without one at the end.
 
     The columns: the score, its interval, chance, the highest floor, n, and the other metrics under
-    the conditions of the primary score.
+    the conditions of the primary score. `leading` says how each model stands to the best, where
+    that was tested, in a column of its own.
     """
     variants = _variants(primary, results)
-    columns = ["model", _name(primary), "95 % interval", "chance", "highest floor", "n"]
-    table = _table(title, columns)
+    columns = [
+        "model",
+        score_name(primary["metric"], primary["at"]),
+        "95 % interval",
+        "chance",
+        "highest floor",
+        "n",
+    ]
+    table = _table(title, [*columns, *(["vs leader"] if leading else [])])
     for name in variants:
         table.add_column(Text(printed(spaced(name))), justify="right", overflow="fold")
     found = [(result, matching(result.scores, primary)) for result in results]
@@ -51,6 +69,7 @@ def score_table(title: str, primary: Primary, results: Sequence[Result]) -> Tabl
             number(score.chance, score.unit),
             _floor(score),
             str(score.n) + (" (partial)" if result.is_partial else ""),
+            *([leading.get(result.model, "-")] if leading else []),
             *(_variant(result, primary, name) for name in variants),
         )
         _add_row(table, cells)
@@ -83,9 +102,20 @@ def number(value: float | None, unit: str = "fraction") -> str:
     return f"{100.0 * value:.1f} %" if unit == "fraction" else f"{value:.4g}"
 
 
+def probability(p: float) -> str:
+    """Return a p-value for a table."""
+    return "p <0.001" if p < 0.001 else f"p {p:.3f}"
+
+
 def condition(value: str | float) -> str:
     """Return the value of a condition for a table: a number with four significant digits."""
     return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def score_name(metric: str, at: At) -> str:
+    """Return what a score is called in a table: its metric, and the conditions in brackets."""
+    words = ", ".join(f"{name} {condition(value)}" for name, value in at.items())
+    return f"{metric} ({words})" if words else metric
 
 
 def spaced(name: str) -> str:
@@ -113,11 +143,6 @@ def _table(title: str, columns: Sequence[str], *, numbers: bool = True) -> Table
 def _add_row(table: Table, cells: Sequence[str]) -> None:
     """Add texts as they are: the brackets in a model's name are no markup of rich."""
     table.add_row(*(Text(printed(cell)) for cell in cells))
-
-
-def _name(primary: Primary) -> str:
-    at = ", ".join(f"{k} {condition(v)}" for k, v in primary["at"].items())
-    return f"{primary['metric']} ({at})" if at else str(primary["metric"])
 
 
 def _variants(primary: Primary, results: Sequence[Result]) -> list[str]:

@@ -24,3 +24,8 @@ def test_each_word_has_a_module_that_answers_it():
 def test_boards_are_looked_for_in_leaderboards():
     show = words_and_help()["show"].parse_args(["few_shot_digits"])
     assert (show.tasks, show.output) == (["few_shot_digits"], Path("leaderboards"))
+
+
+def test_models_are_compared_on_the_boards_of_all_unless_tasks_are_named():
+    given = words_and_help()["compare"].parse_args(["a", "b", "c"])
+    assert (given.models, given.tasks, given.all_scores) == (["a", "b", "c"], None, False)

@@ -1,10 +1,11 @@
 from argparse import Namespace
 
 import pytest
-from planted_boards import board, result, score, write
+from planted_boards import board, measured, result, score, write
 
 from vlbench.commands.leaderboard.show import answer
 from vlbench.errors import UnknownNameError
+from vlbench.leaderboard.leaders import build_leaders
 
 
 def test_a_board_that_is_not_there_is_named(tmp_path):
@@ -16,3 +17,18 @@ def test_a_board_that_is_not_there_is_named(tmp_path):
 def test_without_names_every_board_is_shown(tmp_path):
     write(tmp_path, board(result("a", score())), board(result("a", score()), task="u"))
     assert len(answer(Namespace(output=tmp_path, tasks=[])).shown) == 2
+
+
+def test_what_cannot_be_told_apart_from_the_leader_is_marked(tmp_path):
+    rows = [measured(tmp_path, m, [1] * n + [0] * (30 - n)) for m, n in (("x", 30), ("y", 29))]
+    write(tmp_path, board(*rows, result("bare", score(0.1))))
+    build_leaders(tmp_path)
+    (table,) = answer(Namespace(output=tmp_path, tasks=["t"])).shown
+    column = next(one for one in table.columns if str(one.header) == "vs leader")
+    assert [str(cell) for cell in column.cells] == ["leader", "not told apart", "-"]
+
+
+def test_without_comparisons_there_is_no_such_column(tmp_path):
+    write(tmp_path, board(result("a", score())))
+    (table,) = answer(Namespace(output=tmp_path, tasks=["t"])).shown
+    assert "vs leader" not in [str(one.header) for one in table.columns]

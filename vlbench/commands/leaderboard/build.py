@@ -1,4 +1,4 @@
-"""`vlbench leaderboard build`: summaries of groups, and figures."""
+"""`vlbench leaderboard build`: summaries of groups, comparisons with the leaders, figures."""
 
 from __future__ import annotations
 

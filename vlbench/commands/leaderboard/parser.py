@@ -12,7 +12,8 @@ AddWord = Callable[[str, str], argparse.ArgumentParser]
 def add_words(add: AddWord) -> None:
     """Add the words of `vlbench leaderboard`; `add` takes a word's name and what it does."""
     _add_show(add("show", "print boards as tables"))
-    _add_build(add("build", "write summaries of groups, and figures"))
+    _add_build(add("build", "write summaries of groups, comparisons with the leaders, figures"))
+    _add_compare(add("compare", "say which of some models is better, and how sure that is"))
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -33,3 +34,14 @@ def _add_show(show: argparse.ArgumentParser) -> None:
 
 def _add_build(build: argparse.ArgumentParser) -> None:
     add_output(build)
+
+
+def _add_compare(compare: argparse.ArgumentParser) -> None:
+    compare.add_argument("models", nargs="+", metavar="MODEL", help="two models or more")
+    compare.add_argument(
+        "--tasks", metavar="TASK,...", help="default: every board with scores of all the models"
+    )
+    compare.add_argument(
+        "--all-scores", action="store_true", help="all scores, not only the primary one"
+    )
+    add_output(compare)

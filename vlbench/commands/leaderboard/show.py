@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from rich.table import Table
+
 from vlbench.boards import read_board
 from vlbench.commands.answer import Answer
 from vlbench.errors import UnknownNameError
+from vlbench.leaderboard.leaders import read_leaders, standings
 from vlbench.leaderboard.tables import board_tables
 
 
@@ -17,5 +20,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
     absent = [name for name in arguments.tasks if name not in there]
     if absent or not there:
         raise UnknownNameError(f"no board {', '.join(absent) or 'at all'} in {arguments.output}")
-    boards = [read_board(there[name]) for name in arguments.tasks or there]
-    return Answer([table for board in boards if board for table in board_tables(board)])
+    tables: list[Table] = []
+    for name in arguments.tasks or there:
+        board = read_board(there[name])
+        assert board
+        tables += board_tables(board, standings(read_leaders(arguments.output, name)))
+    return Answer(tables)

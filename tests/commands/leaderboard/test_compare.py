@@ -1,0 +1,93 @@
+import io
+from argparse import Namespace
+
+import pytest
+from planted_boards import board, measured, result, score, write
+from rich.console import Console
+
+from vlbench.cli import main
+from vlbench.commands.leaderboard.compare import answer
+
+
+def rendered(tables, width=200):
+    console = Console(record=True, width=width, file=io.StringIO())
+    console.print(*tables)
+    return console.export_text()
+
+
+def asked(output, *models, tasks=None):
+    return answer(Namespace(output=output, models=models, tasks=tasks, all_scores=False))
+
+
+@pytest.fixture
+def output(tmp_path):
+    rows = [measured(tmp_path, m, [1] * n + [0] * (30 - n)) for m, n in (("a", 30), ("b", 20))]
+    return write(tmp_path, board(*rows))
+
+
+def test_a_comparison_is_one_line_of_all_it_takes_to_judge_it(output):
+    found = asked(output, "a", "b")
+    line = next(one for one in rendered(found.shown).splitlines() if one.startswith(" t: "))
+    cells = [cell.strip() for cell in line.split("  ") if cell.strip()]
+    assert cells[:4] == ["t: accuracy (shots 5)", "100.0 %", "66.7 %", "+33.3"]
+    assert cells[5:] == ["0.002 (0.002)", "10, 0, 20", "30"]
+    assert (found.problems, found.code) == ([], 0)
+
+
+def test_three_models_are_three_tables(output):
+    rows = [
+        measured(output, m, [1] * n + [0] * (30 - n)) for m, n in (("a", 9), ("b", 7), ("c", 2))
+    ]
+    assert len(asked(write(output, board(*rows)), "a", "b", "c").shown) == 3
+
+
+def test_few_clusters_are_said(tmp_path):
+    rows = [measured(tmp_path, m, [1, 0, c]) for m, c in (("a", 1), ("b", 0))]
+    found = asked(write(tmp_path, board(*rows)), "a", "b")
+    assert found.shown[1:] == ["t: 3 clusters, fewer than 20: interval and p are rough"]
+
+
+def test_a_model_without_items_is_told_how_to_get_them(tmp_path):
+    found = asked(write(tmp_path, board(result("a b", score()), result("c", score()))), "a b", "c")
+    assert found.problems[0].endswith("vlbench --model 'a b' --tasks t --overwrite")
+    assert (found.problems[0].startswith("a b keeps no items on t; "), found.code) == (True, 1)
+
+
+def test_where_lower_is_better_the_score_says_so(tmp_path):
+    rows = [measured(tmp_path, m, [1, 0, 0], higher_is_better=False) for m in "ab"]
+    text = rendered(asked(write(tmp_path, board(*rows)), "a", "b").shown)
+    assert "accuracy (shots 5), lower is better" in text
+
+
+def test_the_command_refuses_what_is_not_comparable(tmp_path, capsys):
+    rows = [measured(tmp_path, m, [1, 0], comparable=m) for m in "ab"]
+    write(tmp_path, board(*rows))
+    assert main(["leaderboard", "compare", "a", "b", "--output", str(tmp_path)]) == 2
+    assert "t: the rows of a, b are not comparable" in capsys.readouterr().err
+
+
+def test_the_command_prints_a_comparison(output, capsys):
+    command = ["leaderboard", "compare", "a", "b", "--tasks", "t", "--output", str(output)]
+    assert main(command) == 0
+    assert "+33.3" in capsys.readouterr().out
+    assert main([*command[:3], "bb", *command[4:]]) == 2
+
+
+def test_a_terminal_of_80_columns_breaks_no_number_and_no_word(tmp_path):
+    task = "zero_shot_projection_and_robustness_of_scenes"
+    rows = [
+        measured(tmp_path, m, [1] * n + [0] * (9999 - n), task=task)
+        for m, n in (("a", 9999), ("b", 9))
+    ]
+    text = rendered(asked(write(tmp_path, board(*rows, task=task)), "a", "b").shown, width=80)
+    words = [
+        "projection",
+        "robustness",
+        "accuracy",
+        "+99.9",
+        "+99.8",
+        "<0.001",
+        "9990,",
+        "(<0.001)",
+    ]
+    assert [word for word in words if word not in text.split()] == []

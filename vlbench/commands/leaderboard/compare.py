@@ -1,0 +1,84 @@
+"""`vlbench leaderboard compare`: which of two models is better, and how sure that is."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from vlbench.commands.answer import Answer
+from vlbench.leaderboard.comparing import Compared, Report, compare_models
+from vlbench.leaderboard.tables import number, plain_table, score_name, spaced
+from vlbench.leaderboard.texts import printed
+
+
+def answer(arguments: argparse.Namespace) -> Answer:
+    """Return a table for each two models, and what could not be compared.
+
+    The exit code is 2 where something is refused, and 1 where nothing has items to compare.
+    """
+    tasks = arguments.tasks.split(",") if arguments.tasks else []
+    report = compare_models(
+        arguments.output, arguments.models, tasks, all_scores=arguments.all_scores
+    )
+    pairs = dict.fromkeys(one.models for one in report.compared)
+    tables = [_table([one for one in report.compared if one.models == pair]) for pair in pairs]
+    problems = [printed(one) for one in [*report.refused, *_lacking(report)]]
+    code = 2 if report.refused else 0 if report.compared else 1
+    return Answer([*tables, *_notes(report)], problems, code)
+
+
+def _table(compared: Sequence[Compared]) -> Table:
+    """Return the comparisons of two models; a narrow terminal breaks long cells between words."""
+    a, b = compared[0].models
+    columns = ["task", "A", "B", "A - B", "95 % interval", "p (Holm)", "A better, worse, same"]
+    rows = [_cells(one) for one in compared]
+    table = plain_table([*columns, "items in clusters"], rows, f"A: {a}\nB: {b}")
+    table.columns[0].no_wrap, table.columns[0].min_width = False, 12
+    return table
+
+
+def _cells(one: Compared) -> list[str]:
+    (first, second), found = one.scores, one.found
+    worse = "" if first.higher_is_better else ", lower is better"
+    low, high = (_signed(bound, first.unit) for bound in found.ci95)
+    clusters = f" in {found.clusters}" if found.clusters < found.items else ""
+    return [
+        spaced(f"{one.task}: {score_name(first.metric, first.at)}{worse}"),
+        number(first.value, first.unit),
+        number(second.value, second.unit),
+        _signed(found.difference, first.unit),
+        f"{low} to {high}",
+        f"{_p(found.p)} ({_p(one.p_holm)})",
+        ", ".join(map(str, found.outcomes)) if found.outcomes else "-",
+        f"{found.items}{clusters}",
+    ]
+
+
+def _signed(value: float, unit: str) -> str:
+    """Return a difference: of percentages, in points."""
+    return f"{100 * value:+.1f}" if unit == "fraction" else f"{value:+.4g}"
+
+
+def _p(p: float) -> str:
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _notes(report: Report) -> list[str]:
+    """Return the notes of comparisons, each with its tasks."""
+    tasks: dict[str, list[str]] = {}
+    for one in report.compared:
+        for note in one.found.notes:
+            tasks.setdefault(note, []).append(one.task)
+    return [f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in tasks.items()]
+
+
+def _lacking(report: Report) -> list[str]:
+    """Return which models keep no items, and the command that makes them."""
+    return [
+        f"{model} keeps no items on {', '.join(tasks)}; to get those of scores that are means over "
+        f"items: vlbench --model {shlex.quote(model)} --tasks {','.join(tasks)} --overwrite"
+        for model, tasks in report.lacking.items()
+    ]

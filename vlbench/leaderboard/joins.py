@@ -1,0 +1,136 @@
+"""The items behind a score of two rows, joined on their ids, and their comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from vlbench.errors import DataError
+from vlbench.leaderboard.artifacts import STATISTICS
+from vlbench.metrics.corpus import CORPORA, Corpus
+from vlbench.metrics.items import at_text
+from vlbench.metrics.paired import (
+    Comparison,
+    Formula,
+    Outcomes,
+    compare_corpora,
+    compare_items,
+)
+from vlbench.results import Score
+
+# How far a score may lie from its items: scores of models with sums in float32 are rounded.
+ROUNDING = 1e-6
+
+
+class Items(NamedTuple):
+    """The N items of a model's score, sorted by id.
+
+    `values` are credit [T, N], T = 1 without trials, NaN for an item that a trial leaves out; or,
+    with the formula of a corpus score, statistics [N, S].
+    """
+
+    model: str
+    ids: Sequence[str]
+    digests: Sequence[str | None]
+    targets: Sequence[str | None]
+    clusters: Sequence[str | None]
+    values: NDArray[np.float64]
+    formula: Formula | None
+
+
+def items_of(model: str, table: pa.Table, score: Score) -> Items:
+    """Return the items of a score among those of a model's row.
+
+    Raises DataError where there are none, where one stands twice, and where they are not those that
+    the score was made of.
+    """
+    of_metric = pc.equal(table["metric"], score.metric)
+    table = table.filter(pc.and_(of_metric, pc.equal(table["at"], at_text(score.at))))
+    if not table.num_rows:
+        raise DataError(f"{model} keeps no items of this score; it may be no mean over items")
+    ids, first, place = np.unique(
+        np.array(table["id"].to_pylist(), str), return_index=True, return_inverse=True
+    )
+    trials, trial = np.unique(table["trial"].fill_null(-1).to_numpy(), return_inverse=True)
+    if len(np.unique(trial * len(ids) + place)) < len(place):
+        raise DataError(f"{model} has an item twice")
+    corpus = _corpus(table, score)
+    if corpus:
+        values = _statistics(table, len(corpus.statistics))[first]
+        found = float(corpus.formula(values.sum(0)))
+    else:
+        values = np.full((len(trials), len(ids)), np.nan)
+        values[trial, place] = table["credit"].to_numpy()
+        found = float(np.nanmean(values, 1).mean())
+    if not abs(found - score.value) <= ROUNDING * max(1.0, abs(score.value)):
+        raise DataError(f"the items of {model} give {found:.6g}, not its {score.value:.6g}")
+    digests, targets, clusters = (
+        table[name].take(first).to_pylist() for name in ("digest", "target", "cluster")
+    )
+    formula = corpus.formula if corpus else None
+    return Items(model, ids.tolist(), digests, targets, clusters, values, formula)
+
+
+def compare(a: Items, b: Items, *, higher_is_better: bool) -> Comparison:
+    """Compare a score of two models, the first less the second; a win is a better item.
+
+    Raises DataError, naming the item, where the models do not have the same ones.
+    """
+    _require_joined(a, b)
+    own = [f"item {i}" if c is None else f"cluster {c}" for i, c in enumerate(a.clusters)]
+    clusters = np.array(own)
+    if a.formula:
+        return compare_corpora(a.values, b.values, clusters, a.formula)
+    found = compare_items(a.values, b.values, clusters)
+    if higher_is_better or not found.outcomes:
+        return found
+    wins, losses, ties = found.outcomes
+    return found._replace(outcomes=Outcomes(losses, wins, ties))
+
+
+def _require_joined(a: Items, b: Items) -> None:
+    for one, other in ((a, b), (b, a)):
+        lone = sorted(set(one.ids) - set(other.ids))
+        if lone:
+            raise DataError(f"only {one.model} has the item {lone[0]!r}, not {other.model}")
+    parts: list[tuple[str, Sequence[Any], Sequence[Any]]] = [
+        ("content", a.digests, b.digests),
+        ("target", a.targets, b.targets),
+        ("cluster", a.clusters, b.clusters),
+    ]
+    for what, mine, theirs in parts:
+        for name, first, second in zip(a.ids, mine, theirs, strict=True):
+            if first != second:
+                raise DataError(f"the item {name!r} of {a.model} and of {b.model} differ in {what}")
+    if a.values.shape != b.values.shape or (np.isnan(a.values) != np.isnan(b.values)).any():
+        raise DataError(f"{a.model} and {b.model} have items in other trials")
+
+
+def _corpus(table: pa.Table, score: Score) -> Corpus | None:
+    """Return the corpus score that items have statistics of, or None for a mean of credit."""
+    if STATISTICS.name not in table.column_names:
+        return None
+    if table[STATISTICS.name].null_count == table.num_rows:
+        return None
+    if score.metric not in CORPORA:
+        known = ", ".join(CORPORA)
+        raise DataError(f"no corpus score is called {score.metric}; there are {known}")
+    return CORPORA[score.metric]
+
+
+def _statistics(table: pa.Table, width: int) -> NDArray[np.float64]:
+    """Return the statistics of the items of a corpus score, [N, S], in the table's order."""
+    column = table[STATISTICS.name]
+    sizes = pc.list_value_length(column)
+    if column.null_count or not pc.all(pc.equal(sizes, width)).as_py():
+        raise DataError(f"an item has other than {width} statistics")
+    values = pc.list_flatten(column)
+    if values.null_count or not pc.all(pc.is_finite(values)).as_py():
+        raise DataError("an item has a statistic that is not finite")
+    found: NDArray[np.float64] = values.to_numpy().reshape(-1, width)
+    return found
