@@ -106,6 +106,13 @@ def test_an_item_that_stands_twice_is_refused():
         items_of("a", pa.concat_tables([table([1, 1, 0])] * 2), score(2 / 3))
 
 
+def test_an_item_without_an_id_is_refused():
+    found = table([1, 1, 0])
+    found = found.set_column(0, "id", pa.array(["x", "y", None]).dictionary_encode())
+    with pytest.raises(DataError, match="a has an item without an id"):
+        items_of("a", found, score(2 / 3))
+
+
 @pytest.mark.parametrize(
     ("other", "why"),
     [

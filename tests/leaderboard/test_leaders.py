@@ -5,7 +5,7 @@ from planted_boards import board, measured, result, score, write
 
 from vlbench.boards import read_board
 from vlbench.errors import SpecError
-from vlbench.leaderboard.leaders import build_leaders, read_leaders, standings
+from vlbench.leaderboard.leaders import build_leaders, outdated, read_leaders, standings
 
 BEST, NEAR, FAR = ([1] * 40, [1] * 38 + [0] * 2, [1] * 20 + [0] * 20)
 
@@ -105,7 +105,14 @@ def test_what_no_board_has_any_more_is_removed(output):
 def test_what_was_made_from_another_state_of_the_board_says_nothing(output):
     build_leaders(output)
     write(output, board(*read_board(output / "t.json").results[:2]))
-    assert read_leaders(output, "t") == {}
+    assert (read_leaders(output, "t"), outdated(output, "t")) == ({}, True)
+
+
+def test_a_file_of_another_schema_is_refused(output):
+    (file,) = build_leaders(output)
+    file.write_text(file.read_text().replace('"schema": 1', '"schema": 2'))
+    with pytest.raises(SpecError, match="has schema 2; run vlbench leaderboard build"):
+        read_leaders(output, "t")
 
 
 def test_standings_are_said_in_words(output):

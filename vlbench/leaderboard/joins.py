@@ -53,9 +53,8 @@ def items_of(model: str, table: pa.Table, score: Score) -> Items:
     table = table.filter(pc.and_(of_metric, pc.equal(table["at"], at_text(score.at))))
     if not table.num_rows:
         raise DataError(f"{model} keeps no items of this score; it may be no mean over items")
-    ids, first, place = np.unique(
-        np.array(table["id"].to_pylist(), str), return_index=True, return_inverse=True
-    )
+    ids, place = _placed(table, model)
+    first = np.unique(place, return_index=True)[1]
     trials, trial = np.unique(table["trial"].fill_null(-1).to_numpy(), return_inverse=True)
     if len(np.unique(trial * len(ids) + place)) < len(place):
         raise DataError(f"{model} has an item twice")
@@ -73,7 +72,7 @@ def items_of(model: str, table: pa.Table, score: Score) -> Items:
         table[name].take(first).to_pylist() for name in ("digest", "target", "cluster")
     )
     formula = corpus.formula if corpus else None
-    return Items(model, ids.tolist(), digests, targets, clusters, values, formula)
+    return Items(model, ids, digests, targets, clusters, values, formula)
 
 
 def compare(a: Items, b: Items, *, higher_is_better: bool) -> Comparison:
@@ -91,6 +90,17 @@ def compare(a: Items, b: Items, *, higher_is_better: bool) -> Comparison:
         return found
     wins, losses, ties = found.outcomes
     return found._replace(outcomes=Outcomes(losses, wins, ties))
+
+
+def _placed(table: pa.Table, model: str) -> tuple[list[str], NDArray[np.intp]]:
+    """Return the ids of items, sorted, and the place of each row among them."""
+    if table["id"].null_count:
+        raise DataError(f"{model} has an item without an id")
+    coded = table["id"].cast(pa.string()).combine_chunks().dictionary_encode()
+    names = coded.dictionary.to_pylist()
+    order = sorted(range(len(names)), key=names.__getitem__)
+    place: NDArray[np.intp] = np.argsort(order)[coded.indices.to_numpy()]
+    return [names[i] for i in order], place
 
 
 def _require_joined(a: Items, b: Items) -> None:

@@ -95,18 +95,11 @@ def build_leaders(output: Path) -> list[Path]:
 def read_leaders(output: Path, task: str) -> dict[str, Leaders]:
     """Return the leaders of a task's board, by `comparable`; none where nothing says them.
 
-    What was made from another state of the board says nothing. Raises SpecError for a file that
+    A file that was made from another state of the board says nothing. Raises SpecError for one that
     is malformed.
     """
-    file = output / "comparisons" / f"{file_name(task)}.json"
-    board = board_file(output, task)
-    if not (file.is_file() and board.is_file()):
-        return {}
-    try:
-        found = read_as(_File, json.loads(file.read_text("utf-8")), ())
-    except (ValueError, RecursionError, SpecError) as error:
-        raise SpecError(f"{file}: {error}; run vlbench leaderboard build") from error
-    if found.board != bytes_digest(board):
+    found = _read(output, task)
+    if not found or outdated(output, task):
         return {}
     return {
         one.comparable: Leaders(
@@ -114,6 +107,12 @@ def read_leaders(output: Path, task: str) -> dict[str, Leaders]:
         )
         for one in found.sets
     }
+
+
+def outdated(output: Path, task: str) -> bool:
+    """Return whether a task's comparisons were made from another state of its board."""
+    found, board = _read(output, task), board_file(output, task)
+    return bool(found and found.board != bytes_digest(board))
 
 
 def standings(found: Mapping[str, Leaders]) -> dict[str, dict[str, str]]:
@@ -125,6 +124,20 @@ def standings(found: Mapping[str, Leaders]) -> dict[str, dict[str, str]]:
         for key, one in found.items()
         if one.p
     }
+
+
+def _read(output: Path, task: str) -> _File | None:
+    """Return what a task's file of comparisons holds; None where there is none, or no board."""
+    file = output / "comparisons" / f"{file_name(task)}.json"
+    if not (file.is_file() and board_file(output, task).is_file()):
+        return None
+    try:
+        found: _File = read_as(_File, json.loads(file.read_text("utf-8")), ())
+    except (ValueError, RecursionError, SpecError) as error:
+        raise SpecError(f"{file}: {error}; run vlbench leaderboard build") from error
+    if found.schema != SCHEMA:
+        raise SpecError(f"{file}: has schema {found.schema}; run vlbench leaderboard build")
+    return found
 
 
 def _set(output: Path, board: Board, comparable: str) -> _Set | None:

@@ -32,3 +32,12 @@ def test_without_comparisons_there_is_no_such_column(tmp_path):
     write(tmp_path, board(result("a", score())))
     (table,) = answer(Namespace(output=tmp_path, tasks=["t"])).shown
     assert "vs leader" not in [str(one.header) for one in table.columns]
+
+
+def test_a_board_that_changed_since_its_comparisons_is_named(tmp_path):
+    write(tmp_path, board(result("a", score())), board(result("a", score()), task="u"))
+    build_leaders(tmp_path)
+    assert answer(Namespace(output=tmp_path, tasks=[])).problems == []
+    write(tmp_path, board(result("b", score())))
+    (problem,) = answer(Namespace(output=tmp_path, tasks=[])).problems
+    assert problem.startswith("t has changed since it was compared with its leader; run vlbench")
