@@ -14,11 +14,12 @@ def publishable(results: Sequence[Result]) -> dict[str, Result]:
     be compared, and nothing says which one to take.
     """
     good = [
-        row
-        for row in results
-        if row.status == "ok"
-        and not row.is_partial
-        and not str(row.provenance.get("weights", "")).startswith("random:")
+        row for row in results if row.status == "ok" and not row.is_partial and not is_random(row)
     ]
     models = [row.model for row in good]
     return {row.model: row for row in good if models.count(row.model) == 1}
+
+
+def is_random(row: Result) -> bool:
+    """Return whether a row's model has random weights."""
+    return str(row.provenance.get("weights", "")).startswith("random:")

@@ -14,6 +14,7 @@ def add_words(add: AddWord) -> None:
     _add_show(add("show", "print boards as tables"))
     _add_build(add("build", "write summaries of groups, comparisons with the leaders, figures"))
     _add_compare(add("compare", "say which of some models is better, and how sure that is"))
+    _add_page(add("page", "write all boards as one HTML file that needs no server"))
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -45,3 +46,8 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
         "--all-scores", action="store_true", help="all scores, not only the primary one"
     )
     add_output(compare)
+
+
+def _add_page(page: argparse.ArgumentParser) -> None:
+    page.add_argument("folder", type=Path, metavar="OUT", help="where index.html is written")
+    add_output(page)
