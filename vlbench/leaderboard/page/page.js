@@ -211,7 +211,6 @@
     if (location.hash.startsWith("#?")) return apply(state());
     const place = location.hash.length > 1 ? target() : null;
     if (place && place.closest("[hidden]")) {
-      form.reset();
       apply({ sorts: new Map(), columns: new Map(), paper: "", tag: "", model: "", can: "" });
       place.scrollIntoView();
     }
@@ -264,8 +263,7 @@
     }, 120);
   });
   form.addEventListener("submit", (event) => event.preventDefault());
-  document.getElementById("reset").addEventListener("click", () => {
-    form.reset();
+  document.getElementById("all").addEventListener("click", () => {
     history.replaceState(null, "", "#?");
     apply(state());
   });
