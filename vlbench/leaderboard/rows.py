@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from vlbench.results import Result
@@ -16,8 +17,8 @@ def publishable(results: Sequence[Result]) -> dict[str, Result]:
     good = [
         row for row in results if row.status == "ok" and not row.is_partial and not is_random(row)
     ]
-    models = [row.model for row in good]
-    return {row.model: row for row in good if models.count(row.model) == 1}
+    often = Counter(row.model for row in good)
+    return {row.model: row for row in good if often[row.model] == 1}
 
 
 def is_random(row: Result) -> bool:

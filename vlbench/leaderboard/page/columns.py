@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from vlbench.boards import Board
 from vlbench.leaderboard.page import bars
 from vlbench.leaderboard.page.names import chance_of, figure_of, interval_of, metric_label
 from vlbench.results import Result, Score, matching
@@ -44,6 +45,18 @@ def entries_of(rows: Sequence[Result], primary: Mapping[str, Any]) -> list[Entry
         found = matching(row.scores, primary)
         entries.append(Entry(row, found[0] if found else None, {_key(s): s for s in row.scores}))
     return sorted(entries, key=_rank)
+
+
+def first_score(board: Board) -> Score | None:
+    """Return a primary score of a board, which tells the unit and the direction of all."""
+    return next((s for row in board.results for s in matching(row.scores, board.primary)), None)
+
+
+def primary_label(board: Board) -> str:
+    """Return the primary metric of a board with its conditions and unit."""
+    first = first_score(board)
+    primary, at = board.primary["metric"], board.primary.get("at", {})
+    return metric_label(primary, at, first.unit if first else "")
 
 
 def published_text(found: Any, unit: str) -> str:

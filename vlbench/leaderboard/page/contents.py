@@ -9,15 +9,16 @@ from vlbench.boards import Board, read_board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import TaskSpec
 from vlbench.leaderboard.leaders import read_leaders
+from vlbench.leaderboard.page.columns import first_score, primary_label
 from vlbench.leaderboard.page.figures import figure_of_board
 from vlbench.leaderboard.page.items import wrong_items
 from vlbench.leaderboard.page.models import models_of
-from vlbench.leaderboard.page.names import arxiv_link, metric_label, task_id
+from vlbench.leaderboard.page.names import arxiv_link, task_id
 from vlbench.leaderboard.page.tables import Shelf, reasons_of, tables_of
 from vlbench.leaderboard.page.tasks import departures_of, paper_of, settings_of
 from vlbench.leaderboard.page.values import Page, Paper, Table, Task
 from vlbench.leaderboard.references import Published, published
-from vlbench.results import Score, matching
+from vlbench.results import Score
 
 # With more scores than this, the pages of models list the primary ones alone, and the other ones
 # stand in the tables of the tasks only: the file must stay small enough to open.
@@ -69,8 +70,7 @@ def _task(output: Path, shelf: Shelf, catalog: Catalog, cards: Mapping[str, str]
 
     tables = tables_of(shelf, cards, beside)
     wrong, problems = wrong_items(output, board)
-    first = _first_score(board)
-    primary, at = board.primary["metric"], board.primary.get("at", {})
+    first = first_score(board)
     paper = board.paper or _paper(spec, catalog)
     return Task(
         id=task_id(name, summary=shelf.is_summary),
@@ -81,7 +81,7 @@ def _task(output: Path, shelf: Shelf, catalog: Catalog, cards: Mapping[str, str]
         paper=paper,
         link=arxiv_link(paper),
         tags=list(spec.tags) if spec else [],
-        primary=metric_label(primary, at, first.unit if first else ""),
+        primary=primary_label(board),
         direction="lower" if first and not first.higher_is_better else "higher",
         tables=tables,
         reasons=reasons_of(board),
@@ -106,10 +106,6 @@ def _data(board: Board) -> list[str]:
     """Return the data of the ok rows, which their provenance names by content."""
     ok = (row for row in board.results if row.status == "ok")
     return [x for x in dict.fromkeys(str(row.provenance.get("data", "")) for row in ok) if x]
-
-
-def _first_score(board: Board) -> Score | None:
-    return next((s for row in board.results for s in matching(row.scores, board.primary)), None)
 
 
 def _best(tables: Sequence[Table]) -> list[str]:

@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import ModelSpec
 from vlbench.leaderboard.page.capabilities import capabilities_of
-from vlbench.leaderboard.page.columns import standing
+from vlbench.leaderboard.page.columns import primary_label, standing
 from vlbench.leaderboard.page.names import (
     NO_SCORE,
     chance_of,
     conditions,
     figure_of,
     interval_of,
-    metric_label,
     model_id,
 )
 from vlbench.leaderboard.page.provenance import facts_of, overridden
@@ -29,35 +28,33 @@ def models_of(
 ) -> list[Model]:
     """Return the page of each model by name; `brief` leaves out all but the primary scores."""
     rows: dict[str, list[tuple[Shelf, Result, str]]] = {name: [] for name in sorted(cards)}
+    labels = {shelf.name: primary_label(shelf.board) for shelf in shelves}
     for shelf in shelves:
         ids = row_ids(shelf.board, shelf.name)
         for row in shelf.board.results:
             rows[row.model].append((shelf, row, ids.get((row.model, row.comparable), "")))
     return [
-        _model(name, found, catalog.models.get(name.partition("[")[0]), cards[name], brief)
+        _model(name, found, catalog.models.get(name.partition("[")[0]))._replace(
+            card=cards[name], groups=_groups(found, labels, brief=brief)
+        )
         for name, found in rows.items()
     ]
 
 
-def _model(
-    name: str,
-    found: Sequence[tuple[Shelf, Result, str]],
-    spec: ModelSpec | None,
-    card: str,
-    brief: bool,
-) -> Model:
-    ok = [(shelf, row, id_) for shelf, row, id_ in found if row.status == "ok"]
+def _model(name: str, found: Sequence[tuple[Shelf, Result, str]], spec: ModelSpec | None) -> Model:
+    """Return the page of a model without its scores."""
     results: dict[str, list[Result]] = {}
-    for shelf, row, _ in ok:
-        results.setdefault(shelf.name, []).append(row)
+    for shelf, row, _ in found:
+        if row.status == "ok":
+            results.setdefault(shelf.name, []).append(row)
     return Model(
         id=model_id(name),
-        card=card,
+        card="",
         name=name,
         facts=list(_facts(name, spec)),
         provenance=facts_of(results),
         capabilities=(capabilities_of(spec) if spec else None) or [],
-        groups=_groups(ok, brief),
+        groups=[],
         reasons=_reasons(found),
     )
 
@@ -83,14 +80,16 @@ def _facts(name: str, spec: ModelSpec | None) -> Iterator[Fact]:
     yield Fact("seen in training", str(values.get("x-seen", "unknown")), "")
 
 
-def _groups(ok: Sequence[tuple[Shelf, Result, str]], brief: bool) -> list[ScoreGroup]:
+def _groups(
+    rows: Sequence[tuple[Shelf, Result, str]], labels: Mapping[str, str], *, brief: bool
+) -> list[ScoreGroup]:
     groups: dict[str, list[ModelScore]] = {}
-    for shelf, row, id_ in ok:
+    for shelf, row, id_ in rows:
+        if row.status != "ok":
+            continue
         found = matching(row.scores, shelf.board.primary)
         score = found[0] if found else None
-        primary = shelf.board.primary
-        label = metric_label(primary["metric"], primary.get("at", {}), score.unit if score else "")
-        groups.setdefault(label, []).append(
+        groups.setdefault(labels[shelf.name], []).append(
             ModelScore(
                 task=shelf.name,
                 href=id_,
