@@ -273,21 +273,14 @@ def large(tmp_path_factory, write_page):
 
 
 @pytest.mark.slow
-def test_500_models_on_80_tasks_take_less_than_10_mb_and_are_written_in_seconds(large):
+def test_500_models_on_80_tasks_are_a_small_page_that_opens_without_a_stall(browser, large):
     address, seconds = large
     assert seconds < MOST_SECONDS
     assert Path(address.removeprefix("file://")).stat().st_size < 10_000_000
-
-
-@pytest.mark.slow
-def test_500_models_on_80_tasks_open_and_filter_without_a_stall(browser, large):
-    address, _ = large
     tab = browser.open("about:blank")
     tab.call("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
     tab.go(address)
-    settled(tab)
-    assert tab.js("window.longest") < 1000 * STALL
     tab.go(address + "#?model=model-123")
     settled(tab)
     assert set(tab.texts(".board tbody th button")) == {"model-123"}
-    assert tab.js("window.longest") < 1000 * STALL
+    assert 0 < tab.js("window.longest") < 1000 * STALL

@@ -5,6 +5,7 @@ from planted_boards import board, result, score, write
 
 from vlbench.commands.leaderboard.page import answer
 from vlbench.errors import UnknownNameError
+from vlbench.leaderboard.leaders import build_leaders
 
 
 def test_the_page_is_one_file_whose_place_is_said(tmp_path):
@@ -18,3 +19,11 @@ def test_the_page_is_one_file_whose_place_is_said(tmp_path):
 def test_a_folder_without_boards_is_named(tmp_path):
     with pytest.raises(UnknownNameError, match="no board at all in "):
         answer(Namespace(output=tmp_path, folder=tmp_path, include_path=[]))
+
+
+def test_ties_that_are_out_of_date_are_named_and_left_out(tmp_path):
+    write(tmp_path, board(result("a", score())))
+    build_leaders(tmp_path)
+    write(tmp_path, board(result("a", score(0.4))))
+    found = answer(Namespace(output=tmp_path, folder=tmp_path / "site", include_path=[]))
+    assert found.problems[0].startswith("t: ties with the leader are left out")
