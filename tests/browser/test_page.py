@@ -11,7 +11,7 @@ from planted_boards import board, result, score, write
 # Longer than this, and a reader thinks that the page hangs.
 STALL = 1.0
 
-# Of processor time; the page of 500 models takes half of it on an idle machine.
+# Of processor time, which grows where others use the same cores; 9 s were seen on two busy ones.
 MOST_SECONDS = 20
 
 # Counts the milliseconds of the longest time in which the page answers nobody.
