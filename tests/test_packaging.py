@@ -58,3 +58,11 @@ def test_a_wheel_runs_the_embedded_tasks(installed, tmp_path, model):
     words = ["--model", model, "--tasks", "few_shot_digits", "--output", str(tmp_path)]
     assert "few_shot_digits: ok" in vlbench(installed, *words, "--no-cache")
     assert json.loads((tmp_path / "few_shot_digits.json").read_text())["rows"][0]["status"] == "ok"
+
+
+@pytest.mark.slow
+def test_a_wheel_writes_the_page_of_a_folder_of_boards(installed, tmp_path):
+    boards = str(ROOT / "leaderboards")
+    said = vlbench(installed, "leaderboard", "page", str(tmp_path), "--output", boards)
+    assert said.startswith(f"wrote {tmp_path}/index.html")
+    assert "<table" in (tmp_path / "index.html").read_text()

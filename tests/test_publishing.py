@@ -84,14 +84,8 @@ def test_there_are_three_workflows():
     assert WORKFLOWS["comment"][True]["workflow_run"]["workflows"] == [WORKFLOWS["check"]["name"]]
 
 
-@pytest.mark.parametrize("words", [one for one in commands() if one[1] != "page"])
+@pytest.mark.parametrize("words", commands())
 def test_vlbench_understands_its_commands(words):
-    assert parser_of(COMMANDS).parse_args(words).word == words[1]
-
-
-@pytest.mark.xfail(raises=SystemExit, reason="`leaderboard page` comes with another branch")
-@pytest.mark.parametrize("words", [one for one in commands() if one[1] == "page"])
-def test_vlbench_understands_how_it_makes_the_page(words):
     assert parser_of(COMMANDS).parse_args(words).word == words[1]
 
 

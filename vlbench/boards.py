@@ -12,7 +12,8 @@ from typing import Any
 
 from vlbench import files
 from vlbench.errors import IdentityClash, SpecError
-from vlbench.files import Key
+from vlbench.reading import objects
+from vlbench.reading.objects import Key
 from vlbench.results import Artifact, At, Result, artifact_bytes
 
 SCHEMA = 1
@@ -184,31 +185,31 @@ def require_readable(output: Path, task: str) -> None:
 def _board(content: Mapping[str, Any]) -> Board:
     """Return the board that a file's JSON describes."""
     whole = {key: value for key, value in content.items() if key != "rows"}
-    files.read_as(_Head, whole, ())
+    objects.read_as(_Head, whole, ())
     if not files.is_file_name(whole["task"]):
-        raise files.misfit("a name without separators", whole["task"], ("task",))
+        raise objects.misfit("a name without separators", whole["task"], ("task",))
     head = {key: whole.get(key, "") for key in ("task", "version", "paper", "primary")}
     rows = content.get("rows")
     if not isinstance(rows, list):
-        raise files.misfit("a list", rows, ("rows",))
+        raise objects.misfit("a list", rows, ("rows",))
     return Board(**head, results=[_result(row, head, ("rows", i)) for i, row in enumerate(rows)])
 
 
 def _result(row: Any, head: Mapping[str, Any], key: Key) -> Result:
     """Return a row as a result. `head` holds what all rows share, `key` is the row's own place."""
-    result: Result = files.read_object(Result, row, key, given=head)
+    result: Result = objects.read_object(Result, row, key, given=head)
     for name in ("comparable", "scores", "counts"):
         if name not in row:
-            raise SpecError(f"{files.spelled((*key, name))}: is absent")
+            raise SpecError(f"{objects.spelled((*key, name))}: is absent")
     if result.status not in {"ok", "skipped", "failed"}:
-        raise files.misfit("ok, skipped or failed", result.status, (*key, "status"))
+        raise objects.misfit("ok, skipped or failed", result.status, (*key, "status"))
     for name, artifact in result.artifacts.items():
         place = (*key, "artifacts", name)
-        saved = files.read_as(_Saved, artifact, place)
+        saved = objects.read_as(_Saved, artifact, place)
         if not all(map(files.is_file_name, saved.file.split("/"))):
-            raise files.misfit("a path below the board's folder", saved.file, (*place, "file"))
+            raise objects.misfit("a path below the board's folder", saved.file, (*place, "file"))
     for name in ("weights", "adapter"):
-        files.read_as(str, result.provenance.get(name, ""), (*key, "provenance", name))
+        objects.read_as(str, result.provenance.get(name, ""), (*key, "provenance", name))
     return result
 
 

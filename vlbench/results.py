@@ -180,7 +180,7 @@ def _require_texts(values: Sequence[Any]) -> None:
     for value in values:
         if not isinstance(value, str):
             raise TypeError(f"{value!r} is of type {type(value).__name__}; give str")
-        if value != value.encode("utf-8", "ignore").decode():
+        if not value.isascii() and value != value.encode("utf-8", "ignore").decode():
             raise ValueError(f"{value!r} is no text that UTF-8 can hold")
 
 

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 from vlbench.boards import SCHEMA, Board, board_file, read_board
 from vlbench.digests import bytes_digest
 from vlbench.errors import DataError, SpecError
-from vlbench.files import file_name, read_as, write_whole
+from vlbench.files import file_name, write_whole
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.joins import Items, compare, items_of
 from vlbench.leaderboard.rows import publishable
 from vlbench.leaderboard.tables import probability, score_name
 from vlbench.metrics.paired import holm
+from vlbench.reading.objects import read_as
 from vlbench.results import Result, Score, matching
 
 # Below it a difference from the leader counts, after Holm's correction.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from vlbench.results import Result
@@ -14,8 +15,8 @@ def publishable(results: Sequence[Result]) -> dict[str, Result]:
     be compared, and nothing says which one to take.
     """
     good = [row for row in results if not unpublished(row)]
-    models = [row.model for row in good]
-    return {row.model: row for row in good if models.count(row.model) == 1}
+    often = Counter(row.model for row in good)
+    return {row.model: row for row in good if often[row.model] == 1}
 
 
 def unpublished(row: Result) -> str:
@@ -24,6 +25,9 @@ def unpublished(row: Result) -> str:
         return f"{row.status}, {row.reason}"
     if row.is_partial:
         return f"partial, {row.counts['n']} of {row.counts['expected']} official rows"
-    if str(row.provenance.get("weights", "")).startswith("random:"):
-        return "random weights"
-    return ""
+    return "random weights" if is_random(row) else ""
+
+
+def is_random(row: Result) -> bool:
+    """Return whether a row's model has random weights."""
+    return str(row.provenance.get("weights", "")).startswith("random:")

@@ -17,6 +17,7 @@ def add_words(add: AddWord) -> None:
     _add_merge(add("merge", "join the boards of several folders"))
     _add_reproduce(add("reproduce", "put a paper's numbers and findings beside what boards hold"))
     _add_export(add("export", "write boards as Markdown, CSV, LaTeX, JSON, or for others' sites"))
+    _add_page(add("page", "write all boards as one HTML file that needs no server"))
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -87,3 +88,8 @@ def _add_reproduce(reproduce: argparse.ArgumentParser) -> None:
         "paper", metavar="PAPER", help="the name of a file in tasks/**/claims/, or a paper's id"
     )
     add_output(reproduce)
+
+
+def _add_page(page: argparse.ArgumentParser) -> None:
+    page.add_argument("folder", type=Path, metavar="OUT", help="where index.html is written")
+    add_output(page)

@@ -1,0 +1,59 @@
+"""The page of the shipped boards in a real Chromium: skipped without one, unless it is required."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from chromium import Chromium
+
+from vlbench.catalog.catalog import load_catalog
+from vlbench.leaderboard.page.contents import read_page
+from vlbench.leaderboard.page.rendering import render
+
+ROOT = Path(__file__).resolve().parents[2]
+AXE = ROOT / "build" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+
+# Continuous integration installs both, and sets this: there, a skip is a failure.
+REQUIRED = os.environ.get("VLBENCH_BROWSER") == "required"
+
+
+def absent(what):
+    assert not REQUIRED, f"{what}, and VLBENCH_BROWSER=required"
+    pytest.skip(f"{what}; .ci/run installs it")
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    program = shutil.which("chromium")
+    if program is None:
+        absent("no chromium in PATH")
+    started = Chromium(program, tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="session")
+def axe():
+    """The text of axe-core, which looks for what keeps people from reading a page."""
+    if not AXE.is_file():
+        absent("no axe-core in build/axe")
+    return AXE.read_text("utf-8")
+
+
+@pytest.fixture(scope="session")
+def write_page(tmp_path_factory):
+    """Return a function that writes the page of a folder of boards, and returns its address."""
+
+    def write(boards):
+        file = tmp_path_factory.mktemp("page") / "index.html"
+        file.write_bytes(render(read_page(boards, load_catalog())))
+        return file.as_uri()
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def page(write_page):
+    """The address of the page of the shipped boards."""
+    return write_page(ROOT / "leaderboards")

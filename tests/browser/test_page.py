@@ -1,0 +1,286 @@
+"""What a reader does with the page, in Chromium; screenshots go to $VLBENCH_SHOTS, if it is set."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from planted_boards import board, result, score, write
+
+# Longer than this, and a reader thinks that the page hangs.
+STALL = 1.0
+
+# Of processor time, which grows where others use the same cores; 9 s were seen on two busy ones.
+MOST_SECONDS = 20
+
+# Counts the milliseconds of the longest time in which the page answers nobody.
+WATCH = """
+window.longest = 0
+new PerformanceObserver(list => list.getEntries().forEach(one => {
+  window.longest = Math.max(window.longest, one.duration)
+})).observe({type: "longtask", buffered: true})
+"""
+
+MODELS = "#task-few_shot_scenes-table-1 tbody th button"
+FEW = "#task-few_shot_scenes-table-1"
+
+
+def shoot(tab, name):
+    if "VLBENCH_SHOTS" in os.environ:
+        folder = Path(os.environ["VLBENCH_SHOTS"])
+        folder.mkdir(parents=True, exist_ok=True)
+        tab.screenshot(folder / f"{name}.png")
+
+
+def settled(tab):
+    """Wait for what typing sets off: the filter waits for the end of a word."""
+    tab.js("new Promise(done => setTimeout(done, 200))")
+
+
+def column(tab, name):
+    """Return the place of a column of the few-shot table, from 1."""
+    heads = tab.js(f"[...document.querySelectorAll('{FEW} thead th')].map(e => e.textContent)")
+    return heads.index(name) + 1
+
+
+def test_a_click_on_a_header_sorts_and_a_second_one_turns_the_order(browser, page):
+    tab = browser.open(page)
+    ranked = tab.texts(MODELS)
+    tab.js(f"document.querySelector('{FEW} thead button').click()")
+    assert tab.texts(MODELS) == sorted(ranked) != ranked
+    assert tab.js(f"document.querySelector('{FEW} th').getAttribute('aria-sort')") == "ascending"
+    tab.js(f"document.querySelector('{FEW} thead button').click()")
+    assert tab.texts(MODELS) == sorted(ranked, reverse=True)
+
+
+def test_the_score_sorts_by_more_digits_than_it_shows(browser, tmp_path, write_page):
+    values = {"b": 0.50001, "a": 0.50004, "c": 0.50002}
+    write(tmp_path, board(*(result(name, score(value)) for name, value in values.items())))
+    tab = browser.open(write_page(tmp_path))
+    tab.js("document.querySelectorAll('thead .s button')[0].click()")
+    assert tab.texts("tbody th button") == ["a", "c", "b"]
+    tab.js("document.querySelectorAll('thead .s button')[0].click()")
+    assert tab.texts("tbody th button") == ["b", "c", "a"]
+
+
+def test_sorting_lasts_in_the_address(browser, page):
+    tab = browser.open(page)
+    tab.js(f"document.querySelector('{FEW} thead button').click()")
+    again = browser.open(tab.js("location.href"))
+    assert again.texts(MODELS) == tab.texts(MODELS) == sorted(tab.texts(MODELS))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "tasks"),
+    [
+        ("paper", "arXiv:2103.00020", ["zero_shot_digits", "zero_shot_scenes"]),
+        ("tag", "transfer", ["transfer_digits", "transfer_scenes"]),
+        ("can", "JointAttender", ["entity_grounding_scenes", "syntactic_grounding_scenes"]),
+        ("model", "visualbert", ["entity_grounding_scenes", "syntactic_grounding_scenes"]),
+    ],
+)
+def test_a_filter_leaves_its_tasks_and_lasts_in_the_address(browser, page, name, value, tasks):
+    tab = browser.open(page)
+    tab.js(
+        f"{{ const field = document.forms[0].elements[{json.dumps(name)}];"
+        f"field.value = {json.dumps(value)};"
+        "field.dispatchEvent(new Event('input', {bubbles: true})) }"
+    )
+    settled(tab)
+    assert tab.texts(".task h3 a") == tasks
+    assert browser.open(tab.js("location.href")).texts(".task h3 a") == tasks
+
+
+def test_no_model_is_hidden_at_first_and_all_come_back(browser, page):
+    tab = browser.open(page)
+    everything = tab.texts(".board tbody th button")
+    assert len(everything) == tab.js("document.querySelectorAll('.board tbody tr').length")
+    tab.go(page + "#?model=tiny-rn")
+    settled(tab)
+    assert set(tab.texts(".board tbody th button")) == {
+        "tiny-rn",
+        "tiny-rn-robust",
+        "tiny-rn-crops",
+    }
+    tab.js("document.getElementById('all').click()")
+    assert tab.texts(".board tbody th button") == everything
+
+
+def test_columns_are_chosen_and_last_in_the_address(browser, page):
+    tab = browser.open(page)
+    label = "accuracy (shots 1), %"
+    assert label not in tab.texts(f"{FEW} thead th")
+    tab.js(f"document.querySelector('{FEW}').parentElement.previousElementSibling.open = true")
+    settled(tab)
+    tab.js(
+        "[...document.querySelectorAll('.tools label')]"
+        f".find(e => e.textContent.trim() === {json.dumps(label)}).click()"
+    )
+    assert label in tab.texts(f"{FEW} thead th")
+    assert label in browser.open(tab.js("location.href")).texts(f"{FEW} thead th")
+
+
+def test_the_address_of_a_row_leads_to_it_even_past_a_filter(browser, page):
+    tab = browser.open(page + "#?model=visualbert")
+    tab.js("location.hash = '#row-few_shot_scenes.tiny-clip'")
+    settled(tab)
+    place = "document.getElementById('row-few_shot_scenes.tiny-clip').getBoundingClientRect()"
+    assert 0 <= tab.js(f"{place}.top") < 900
+    assert tab.js("document.querySelector(':target').id") == "row-few_shot_scenes.tiny-clip"
+    shoot(tab, "row")
+
+
+def test_a_popover_says_where_a_number_comes_from_and_gives_its_address(browser, page):
+    tab = browser.open(page)
+    tab.js(f"document.querySelector('{MODELS}').click()")
+    (card,) = tab.texts("[popover]:popover-open")
+    assert "weightssha256:" in card
+    assert "few_shot_scenes, accuracy (shots 5), %: " in card
+    assert tab.js("document.querySelector(':popover-open .here a').hash").startswith("#row-few")
+    shoot(tab, "popover")
+
+
+def test_without_a_script_every_table_and_page_can_be_read(browser, page):
+    tab = browser.open(page, script=False)
+    assert tab.texts("#filters") == []
+    assert len(tab.texts(f"{FEW} thead th")) == column(tab, "accuracy_euclidean (shots 10), %")
+    tab.go(page + "#model-tiny-clip")
+    assert tab.texts("h2") == ["tiny-clip"]
+    assert "open_clip:OpenClip" in tab.texts(".model:target dd")
+    shoot(tab, "no_script")
+
+
+def test_a_model_has_a_page_and_the_tables_come_back(browser, page):
+    tab = browser.open(page + "#model-tiny-visualbert")
+    assert "the model has no ImageEncoder" in " ".join(tab.texts(".model dt"))
+    assert tab.texts(".board") == []
+    shoot(tab, "model")
+    tab.js("document.querySelector('.model:target .back a').click()")
+    assert tab.texts(".model h2") == []
+    assert len(tab.texts(".board")) > 20
+
+
+def test_the_keyboard_alone_sorts_and_opens_a_popover(browser, page):
+    tab = browser.open(page)
+    tab.press("Tab")
+    assert tab.js("document.activeElement.className") == "skip"
+    tab.js(f"document.querySelector('{FEW} thead button').focus()")
+    tab.press("Enter")
+    assert tab.texts(MODELS) == sorted(tab.texts(MODELS))
+    tab.js(f"document.querySelector('{MODELS}').focus()")
+    tab.press(" ")
+    assert len(tab.texts("[popover]:popover-open")) == 1
+    tab.press("Escape")
+    assert tab.texts("[popover]:popover-open") == []
+    assert tab.js("document.activeElement.textContent") == tab.texts(MODELS)[0]
+
+
+def test_every_control_is_reached_with_the_tabulator(browser, page):
+    tab = browser.open(page + "#?paper=arXiv:2103.00020")
+    reached = set()
+    for _ in range(60):
+        tab.press("Tab")
+        reached.add(tab.js("document.activeElement.outerHTML.slice(0, 24)"))
+    kinds = ["<select", "<input", "<summary", '<button type="button"', "<button popovertarget"]
+    assert [kind for kind in kinds if not any(one.startswith(kind) for one in reached)] == []
+
+
+@pytest.mark.parametrize("where", ["", "#model-tiny-clip"])
+@pytest.mark.parametrize("dark", [False, True])
+def test_axe_finds_nothing_serious(browser, page, axe, where, dark):
+    tab = browser.open(page + where, dark=dark)
+    tab.js("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    settled(tab)
+    tab.js(axe)
+    found = tab.js("axe.run({resultTypes: ['violations']}).then(r => r.violations)")
+    told = [(one["id"], one["impact"], one["nodes"][0]["html"], len(one["nodes"])) for one in found]
+    assert [one for one in told if one[1] in {"serious", "critical"}] == []
+
+
+def test_dark_readers_get_a_dark_page(browser, page):
+    tab = browser.open(page, dark=True)
+    assert tab.js("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
+    tab.js(f"document.querySelector('{FEW}').scrollIntoView({{block: 'center'}})")
+    shoot(tab, "dark")
+
+
+@pytest.mark.parametrize("where", ["", "#model-tiny-clip"])
+def test_a_phone_scrolls_tables_and_never_the_page_sideways(browser, page, where):
+    tab = browser.open(page + where, width=400, height=850)
+    assert tab.js("document.documentElement.scrollWidth") == 400
+    wide = "[...document.querySelectorAll('.scroll')].some(e => e.scrollWidth > e.clientWidth)"
+    assert tab.js(wide) or where
+    shoot(tab, f"phone{where.replace('#', '_')}")
+
+
+def test_the_model_stays_while_its_table_is_scrolled(browser, page):
+    tab = browser.open(page, width=400, height=850)
+    left = f"document.querySelector('{MODELS}').getBoundingClientRect().left"
+    before = tab.js(left)
+    tab.js(f"document.querySelector('{FEW}').parentElement.scrollLeft = 150")
+    assert tab.js(left) == before
+
+
+def test_print_shows_all_tables_and_no_controls(browser, page):
+    tab = browser.open(page)
+    tab.call("Emulation.setEmulatedMedia", {"media": "print"})
+    assert tab.texts("nav, #filters, .tools") == []
+    assert len(tab.texts(".board")) > 20
+
+
+def test_nothing_is_asked_for_but_the_page_and_nothing_goes_wrong(browser, page):
+    tab = browser.open(page)
+    tab.js(f"document.querySelector('{MODELS}').click()")
+    settled(tab)
+    assert [url for url in tab.requests() if not url.startswith("data:")] == [page]
+    assert tab.errors() == []
+
+
+def test_what_strangers_wrote_stays_text(browser, tmp_path, write_page):
+    hostile = "<script>alert(1)</script>"
+    notes = ["</script><script>document.title = 'taken'</script>", "<img src=x onerror=alert(2)>"]
+    rows = [result(hostile, score(), notes=notes), result("b", status="failed", reason=hostile)]
+    write(tmp_path, board(*rows))
+    tab = browser.open(write_page(tmp_path))
+    tab.js("document.querySelector('tbody button').click()")
+    assert tab.texts("tbody th button") == [hostile]
+    assert tab.js("document.querySelector('tbody li').textContent") == notes[0]
+    assert tab.js("[document.title, document.scripts.length]") == ["vlbench leaderboards", 2]
+    assert tab.named("Page.javascriptDialogOpening") == []
+
+
+def test_a_script_that_slips_in_does_not_run(browser, page):
+    tab = browser.open(page)
+    tab.js(
+        "{ const one = document.createElement('script'); one.textContent = 'document.title = 1';"
+        "document.body.append(one) }"
+    )
+    assert tab.js("document.title") == "vlbench leaderboards"
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory, write_page):
+    """The address of the page of 500 models on 80 tasks, and the seconds that it took."""
+    folder = tmp_path_factory.mktemp("large")
+    for t in range(80):
+        values = [(37 * m + 11 * t) % 997 / 997 for m in range(500)]
+        found = [score(v, ci95=(0.9 * v, 0.1 + 0.9 * v), chance=0.1) for v in values]
+        rows = [result(f"model-{m}", one, task=f"task_{t}") for m, one in enumerate(found)]
+        write(folder, board(*rows, task=f"task_{t}"))
+    start = time.process_time()
+    return write_page(folder), time.process_time() - start
+
+
+@pytest.mark.slow
+def test_500_models_on_80_tasks_are_a_small_page_that_opens_without_a_stall(browser, large):
+    address, seconds = large
+    assert seconds < MOST_SECONDS
+    assert Path(address.removeprefix("file://")).stat().st_size < 10_000_000
+    tab = browser.open("about:blank")
+    tab.call("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
+    tab.go(address)
+    tab.go(address + "#?model=model-123")
+    settled(tab)
+    assert set(tab.texts(".board tbody th button")) == {"model-123"}
+    assert 0 < tab.js("window.longest") < 1000 * STALL

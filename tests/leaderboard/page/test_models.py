@@ -1,0 +1,53 @@
+from planted_boards import board, result, score
+
+from vlbench.catalog.catalog import load_catalog
+from vlbench.leaderboard.page.models import models_of
+from vlbench.leaderboard.page.tables import Shelf
+
+CATALOG = load_catalog()
+
+
+def pages(*rows, brief=False):
+    cards = {row.model: "c0" for row in rows}
+    shelf = Shelf("t", board(*rows), {}, is_summary=False)
+    return models_of([shelf], CATALOG, cards, brief=brief)
+
+
+def facts(model):
+    return {fact.label: fact.text for fact in model.facts}
+
+
+def test_a_model_of_the_catalog_says_what_it_is():
+    (model,) = pages(result("tiny-clip", score()))
+    assert facts(model)["weights"] == "trained by scripts/train_tiny.py; Apache-2.0"
+    assert "ImageEncoder" in model.capabilities
+
+
+def test_whether_a_model_has_seen_the_data_is_unknown_unless_its_line_says_so():
+    (model,) = pages(result("clip-rn50", score()))
+    assert facts(model)["seen in training"] == "unknown"
+
+
+def test_a_model_that_no_catalog_lists_says_so_and_what_was_overridden():
+    (model,) = pages(result("mine[size=8]", score()))
+    assert facts(model)["overridden"] == "size=8"
+    assert facts(model)["catalog"].startswith("not listed")
+
+
+def test_a_page_has_all_scores_of_a_model():
+    (model,) = pages(result("a", score(0.5), score(0.4, metric="other", at={"shots": 1})))
+    (group,) = model.groups
+    assert (group.label, group.scores[0].score) == ("accuracy (shots 5), %", "50.0")
+    assert [(o.metric, o.at, o.value) for o in group.scores[0].others] == [
+        ("other", "shots 1", "40.0 %")
+    ]
+
+
+def test_a_brief_page_has_the_primary_scores_alone():
+    (model,) = pages(result("a", score(), score(metric="other")), brief=True)
+    assert [len(one.others) for group in model.groups for one in group.scores] == [0]
+
+
+def test_a_page_says_what_a_model_cannot_do_and_why():
+    (model,) = pages(result("a", status="skipped", reason="no eyes"))
+    assert [tuple(one) for one in model.reasons] == [("skipped", "no eyes", ["t"])]

@@ -1,0 +1,32 @@
+"""`vlbench leaderboard page`: all boards as one file of HTML."""
+
+from __future__ import annotations
+
+import argparse
+
+from vlbench.catalog.catalog import load_catalog
+from vlbench.commands.answer import Answer
+from vlbench.errors import UnknownNameError
+from vlbench.files import write_whole
+from vlbench.leaderboard.leaders import outdated
+from vlbench.leaderboard.page.contents import read_page
+from vlbench.leaderboard.page.rendering import render
+
+
+def answer(arguments: argparse.Namespace) -> Answer:
+    """Write the page; return its name and size, and whose ties with the leader are out of date."""
+    if not any(arguments.output.glob("*.json")):
+        raise UnknownNameError(f"no board at all in {arguments.output}")
+    content = render(read_page(arguments.output, load_catalog(arguments.include_path)))
+    file = arguments.folder / "index.html"
+    write_whole(file, content)
+    names = sorted(board.stem for board in arguments.output.glob("*.json"))
+    return Answer(
+        [f"wrote {file} ({len(content) / 1e6:.1f} MB); open it in a browser"],
+        [
+            f"{name}: ties with the leader are left out, since the board has changed; "
+            "run vlbench leaderboard build"
+            for name in names
+            if outdated(arguments.output, name)
+        ],
+    )
