@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from planted_boards import board, measured, result, score, with_items, write
@@ -169,3 +171,16 @@ def test_models_that_share_no_board_and_a_folder_without_boards_are_named(tmp_pa
     boards = board(result("a", score())), board(result("b", score()), task="u")
     with pytest.raises(UnknownNameError, match=r"no board in .* has scores of each of a, b"):
         compare_models(write(tmp_path, *boards), ["a", "b"])
+
+
+def test_a_score_that_is_no_mean_over_examples_is_told_apart_from_what_is_refused(output):
+    other = score(0.3, metric="word_pair_pearson")
+    both = [measured(output, m, A) for m in ("a", "b")]
+    rows = [replace(row, scores=[*row.scores, other]) for row in both]
+    primary = {"metric": "word_pair_pearson", "at": {"shots": 5}}
+    found = compare_models(write(output, board(*rows, primary=primary)), ["a", "b"])
+    assert (found.compared, found.refused) == ([], [])
+    assert found.no_means[0] == (
+        "t, word_pair_pearson (shots 5): a keeps no items of this score, which is no mean over "
+        "examples"
+    )

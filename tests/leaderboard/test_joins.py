@@ -92,7 +92,7 @@ def test_statistics_that_do_not_fit_are_refused(values, metric, why):
 
 
 def test_a_score_without_items_is_named():
-    with pytest.raises(DataError, match="a keeps no items of this score; it may be no mean over"):
+    with pytest.raises(DataError, match="a keeps no items of this score, which is no mean"):
         items_of("a", table([1, 1, 0]), score(metric="reliability"))
 
 

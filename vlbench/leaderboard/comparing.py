@@ -13,7 +13,7 @@ import pyarrow as pa
 from vlbench.boards import Board, read_board
 from vlbench.errors import DataError, UnknownNameError, unknown
 from vlbench.leaderboard.artifacts import read_items
-from vlbench.leaderboard.joins import Items, compare, items_of
+from vlbench.leaderboard.joins import Items, NoItemsError, compare, items_of
 from vlbench.leaderboard.tables import score_name
 from vlbench.metrics.items import at_text
 from vlbench.metrics.paired import Comparison, holm
@@ -31,11 +31,15 @@ class Compared(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What was compared, what is refused and why, and each model's tasks without items."""
+    """What was compared, what is refused and why, and each model's tasks without items.
+
+    `no_means` are the scores that items cannot be behind, such as correlations.
+    """
 
     compared: Sequence[Compared]
     refused: Sequence[str]
     lacking: Mapping[str, Sequence[str]]
+    no_means: Sequence[str] = ()
 
 
 def compare_models(
@@ -53,6 +57,7 @@ def compare_models(
     compared: list[Compared] = []
     refused: list[str] = []
     lacking: dict[str, list[str]] = {}
+    no_means: list[str] = []
     for board in _boards(output, names, tasks):
         sets = _sets(board, names)
         if not sets:
@@ -62,12 +67,13 @@ def compare_models(
                 if ITEMS not in row.artifacts:
                     lacking.setdefault(name, []).append(board.task)
             kept = {name: row for name, row in rows.items() if ITEMS in row.artifacts}
-            found, problems = _compare(output, board, label, kept, all_scores=all_scores)
-            compared += found
-            refused += problems
+            found = _compare(output, board, label, kept, all_scores=all_scores)
+            compared += found.compared
+            refused += found.refused
+            no_means += found.no_means
     adjusted = holm([one.found.p for one in compared])
     final = [one._replace(p_holm=p) for one, p in zip(compared, adjusted, strict=True)]
-    return Report(final, refused, lacking)
+    return Report(final, refused, lacking, no_means)
 
 
 def _boards(output: Path, models: Sequence[str], tasks: Sequence[str]) -> list[Board]:
@@ -131,20 +137,23 @@ def _why(output: Path, board: Board, models: Sequence[str]) -> str:
 
 def _compare(
     output: Path, board: Board, label: str, rows: Mapping[str, Result], *, all_scores: bool
-) -> tuple[list[Compared], list[str]]:
-    """Compare each two rows of a board; return the comparisons, and why others are refused."""
+) -> Report:
+    """Compare each two rows of a board."""
     compared: list[Compared] = []
     refused: list[str] = []
+    no_means: list[str] = []
     try:
         tables = {model: read_items(output, row) for model, row in rows.items()}
     except DataError as error:
-        return [], [f"{label}: {error}"]
+        return Report([], [f"{label}: {error}"], {})
     for key in _shared(rows, tables) if all_scores else [board.primary]:
         name = f"{label}, {score_name(key['metric'], key['at'])}"
         found: dict[str, tuple[Score, Items]] = {}
         for model, row in rows.items():
             try:
                 found[model] = _found(model, tables[model], matching(row.scores, key))
+            except NoItemsError as error:
+                no_means.append(f"{name}: {error}")
             except DataError as error:
                 refused.append(f"{name}: {error}")
         for a, b in combinations(found, 2):
@@ -155,7 +164,7 @@ def _compare(
                 refused.append(f"{name}: {error}")
             else:
                 compared.append(Compared(label, (a, b), (first, second), one, one.p))
-    return compared, refused
+    return Report(compared, refused, {}, no_means)
 
 
 def _found(model: str, table: pa.Table, scores: Sequence[Score]) -> tuple[Score, Items]:

@@ -27,6 +27,10 @@ from vlbench.results import Score
 ROUNDING = 1e-6
 
 
+class NoItemsError(DataError):
+    """A row that keeps items has none of this score."""
+
+
 class Items(NamedTuple):
     """The N items of a model's score, sorted by id.
 
@@ -46,13 +50,13 @@ class Items(NamedTuple):
 def items_of(model: str, table: pa.Table, score: Score) -> Items:
     """Return the items of a score among those of a model's row.
 
-    Raises DataError where there are none, where one stands twice, and where they are not those that
-    the score was made of.
+    Raises NoItemsError where there are none, and DataError where one stands twice, or where they
+    are not those that the score was made of.
     """
     of_metric = pc.equal(table["metric"], score.metric)
     table = table.filter(pc.and_(of_metric, pc.equal(table["at"], at_text(score.at))))
     if not table.num_rows:
-        raise DataError(f"{model} keeps no items of this score; it may be no mean over items")
+        raise NoItemsError(f"{model} keeps no items of this score, which is no mean over examples")
     ids, place = _placed(table, model)
     first = np.unique(place, return_index=True)[1]
     trials, trial = np.unique(table["trial"].fill_null(-1).to_numpy(), return_inverse=True)

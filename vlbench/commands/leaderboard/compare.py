@@ -26,7 +26,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     )
     pairs = dict.fromkeys(one.models for one in report.compared)
     tables = [_table([one for one in report.compared if one.models == pair]) for pair in pairs]
-    problems = [printed(one) for one in [*report.refused, *_lacking(report)]]
+    problems = [printed(one) for one in [*report.refused, *report.no_means, *_lacking(report)]]
     code = 2 if report.refused else 0 if report.compared else 1
     return Answer([*tables, *_notes(report)], problems, code)
 
@@ -85,7 +85,8 @@ def _notes(report: Report) -> list[str]:
 def _lacking(report: Report) -> list[str]:
     """Return which models keep no items, and the command that makes them."""
     return [
-        f"{model} keeps no items on {', '.join(tasks)}; to get those of scores that are means over "
-        f"items: vlbench --model {shlex.quote(model)} --tasks {','.join(tasks)} --overwrite"
+        f"{model} keeps no items on {', '.join(tasks)}: only means over examples have some; a row "
+        "made before vlbench kept them gets them by "
+        f"vlbench --model {shlex.quote(model)} --tasks {','.join(tasks)} --overwrite"
         for model, tasks in report.lacking.items()
     ]
