@@ -178,7 +178,7 @@ def test_a_score_that_is_no_mean_over_examples_is_told_apart_from_what_is_refuse
     both = [measured(output, m, A) for m in ("a", "b")]
     rows = [replace(row, scores=[*row.scores, other]) for row in both]
     primary = {"metric": "word_pair_pearson", "at": {"shots": 5}}
-    found = compare_models(write(output, board(*rows, primary=primary)), ["a", "b"])
+    found = compare_models(write(output, board(*rows, primary=primary)), ["a", "b"], ["t"])
     assert (found.compared, found.refused) == ([], [])
     assert found.no_means[0] == (
         "t, word_pair_pearson (shots 5): a keeps no items of this score, which is no mean over "

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from glob import escape
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -18,6 +19,8 @@ from vlbench.leaderboard.tables import score_name
 from vlbench.metrics.items import at_text
 from vlbench.metrics.paired import Comparison, holm
 from vlbench.results import ITEMS, Result, Score, matching
+
+Found = TypeVar("Found")
 
 
 class Compared(NamedTuple):
@@ -139,32 +142,44 @@ def _compare(
     output: Path, board: Board, label: str, rows: Mapping[str, Result], *, all_scores: bool
 ) -> Report:
     """Compare each two rows of a board."""
-    compared: list[Compared] = []
-    refused: list[str] = []
-    no_means: list[str] = []
     try:
         tables = {model: read_items(output, row) for model, row in rows.items()}
     except DataError as error:
         return Report([], [f"{label}: {error}"], {})
+    report = _Problems([], [])
+    compared: list[Compared] = []
     for key in _shared(rows, tables) if all_scores else [board.primary]:
         name = f"{label}, {score_name(key['metric'], key['at'])}"
-        found: dict[str, tuple[Score, Items]] = {}
-        for model, row in rows.items():
-            try:
-                found[model] = _found(model, tables[model], matching(row.scores, key))
-            except NoItemsError as error:
-                no_means.append(f"{name}: {error}")
-            except DataError as error:
-                refused.append(f"{name}: {error}")
+        found = {
+            model: one
+            for model, row in rows.items()
+            for one in report.of(name, _found, model, tables[model], matching(row.scores, key))
+        }
         for a, b in combinations(found, 2):
             (first, mine), (second, theirs) = found[a], found[b]
-            try:
-                one = compare(mine, theirs, higher_is_better=first.higher_is_better)
-            except DataError as error:
-                refused.append(f"{name}: {error}")
-            else:
-                compared.append(Compared(label, (a, b), (first, second), one, one.p))
-    return Report(compared, refused, {}, no_means)
+            better = partial(compare, higher_is_better=first.higher_is_better)
+            compared += [
+                Compared(label, (a, b), (first, second), one, one.p)
+                for one in report.of(name, better, mine, theirs)
+            ]
+    return Report(compared, report.refused, {}, report.no_means)
+
+
+class _Problems(NamedTuple):
+    """Why some are not compared."""
+
+    refused: list[str]
+    no_means: list[str]
+
+    def of(self, name: str, function: Callable[..., Found], *arguments: Any) -> list[Found]:
+        """Return what a function returns, or nothing, with the reason kept."""
+        try:
+            return [function(*arguments)]
+        except NoItemsError as error:
+            self.no_means.append(f"{name}: {error}")
+        except DataError as error:
+            self.refused.append(f"{name}: {error}")
+        return []
 
 
 def _found(model: str, table: pa.Table, scores: Sequence[Score]) -> tuple[Score, Items]:
