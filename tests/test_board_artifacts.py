@@ -5,10 +5,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
+from planted_boards import result as planted
+from planted_boards import score
 from safetensors.torch import load_file
 
-from vlbench.boards import save_artifacts
+from vlbench.boards import read_board, save_artifacts, write_result
 from vlbench.errors import OutputError
+from vlbench.leaderboard.artifacts import read_tensor
 
 
 def test_a_tensor_becomes_safetensors(tmp_path):
@@ -84,3 +87,21 @@ def test_an_artifact_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "artifacts").write_text("in the way")
     with pytest.raises(OutputError, match=r"cannot write .*heads\.safetensors"):
         save_artifacts(tmp_path, "t", "m", {"heads": torch.zeros(1)})
+
+
+def test_a_file_that_belongs_to_another_row_is_not_overwritten(tmp_path):
+    for i, key in enumerate("aab"):
+        row = planted("m", score(), comparable=key)
+        write_result(tmp_path, row, {"heads": torch.full((1,), float(i))})
+    first, other = read_board(tmp_path / "t.json").results
+    assert first.artifacts["heads"]["file"] == "artifacts/t/m/heads.safetensors"
+    assert other.artifacts["heads"]["file"].startswith("artifacts/t/m/heads-")
+    assert [read_tensor(tmp_path, row, "heads").tolist() for row in (first, other)] == [[1], [2]]
+
+
+def test_a_file_of_an_archived_row_is_not_overwritten(tmp_path):
+    for version in (1, 2):
+        row = planted("m", score(), version=version)
+        write_result(tmp_path, row, {"heads": torch.full((1,), float(version))})
+    archived = read_board(tmp_path / "archive" / "t.v1.json").results[0]
+    assert read_tensor(tmp_path, archived, "heads").tolist() == [1]

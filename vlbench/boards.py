@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from glob import escape
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from vlbench import files
 from vlbench.errors import IdentityClash, SpecError
 from vlbench.files import Key
-from vlbench.results import Artifact, At, Result
+from vlbench.results import Artifact, At, Result, artifact_bytes
 
 SCHEMA = 1
 
@@ -125,9 +125,10 @@ def write_result(
         if result.status == "ok" and not overwrite:
             # Again: another run may have written since this one looked.
             refuse_clash(output, result)
-        saved = save_artifacts(output, result.task, result.model, artifacts or {})
-        result = replace(result, artifacts={**result.artifacts, **saved})
         board = read_board(file)
+        taken = _taken(output, board, result)
+        saved = save_artifacts(output, result.task, result.model, artifacts or {}, taken)
+        result = replace(result, artifacts={**result.artifacts, **saved})
         head = {key: getattr(result, key) for key in ("task", "version", "paper", "primary")}
         new = Board(**head, results=[result])
         if board and board.version > result.version:
@@ -142,19 +143,28 @@ def write_result(
 
 
 def save_artifacts(
-    output: Path, task: str, model: str, artifacts: Mapping[str, Artifact]
+    output: Path,
+    task: str,
+    model: str,
+    artifacts: Mapping[str, Artifact],
+    taken: Collection[str] = (),
 ) -> dict[str, dict[str, str]]:
-    """Save artifacts, and return the file of each, relative to the boards, and its sha256."""
+    """Save artifacts, and return the file of each, relative to the boards, and its sha256.
+
+    Where the place of a file is `taken` by another row, its sha256 is part of its name.
+    """
     saved = {}
     folder = Path("artifacts") / files.file_name(task) / files.safe_name(model)
     for name, artifact in artifacts.items():
-        suffix, content = _content(artifact)
+        suffix, content = artifact_bytes(artifact)
+        checksum = hashlib.sha256(content).hexdigest()
         relative = folder / f"{files.safe_name(name)}{suffix}"
+        if relative.as_posix() in taken:
+            relative = folder / f"{files.safe_name(name)}-{checksum[:12]}{suffix}"
         files.write_whole(output / relative, content)
         if isinstance(artifact, Path):
             artifact.unlink()
-        checksum = "sha256:" + hashlib.sha256(content).hexdigest()
-        saved[name] = {"file": relative.as_posix(), "sha256": checksum}
+        saved[name] = {"file": relative.as_posix(), "sha256": f"sha256:{checksum}"}
     return saved
 
 
@@ -202,6 +212,15 @@ def _result(row: Any, head: Mapping[str, Any], key: Key) -> Result:
     return result
 
 
+def _taken(output: Path, board: Board | None, new: Result) -> set[str]:
+    """Return the files of the rows that a new one does not replace, archived ones among them."""
+    boards = [board, *map(read_board, output.glob(f"archive/{escape(new.task)}.v*.json"))]
+    rows = [(one.version, row) for one in boards if one for row in one.results]
+    own = (new.version, _identity(new))
+    stay = [row for version, row in rows if (version, _identity(row)) != own]
+    return {artifact["file"] for row in stay for artifact in row.artifacts.values()}
+
+
 def _results(output: Path | None, task: str) -> Sequence[Result]:
     board = read_board(board_file(output, task)) if output else None
     return board.results if board else []
@@ -228,19 +247,3 @@ def _archive(output: Path, task: str, board: Board) -> None:
     for result in board.results:
         rows = _merged(rows, result)
     files.write_whole(file, board_bytes(replace(board, results=rows)))
-
-
-def _content(artifact: Any) -> tuple[str, bytes]:
-    """Return an artifact's file suffix and bytes: a tensor, a table, or a file to move."""
-    if isinstance(artifact, Path):
-        return artifact.suffix, artifact.read_bytes()
-    if hasattr(artifact, "detach"):
-        from safetensors.torch import save  # noqa: PLC0415 - reading boards must not import torch
-
-        return ".safetensors", save({"data": artifact.detach().cpu().contiguous()})
-    import pyarrow as pa  # noqa: PLC0415 - only a run that has tables needs it
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    sink = pa.BufferOutputStream()
-    pq.write_table(artifact, sink, compression="zstd")
-    return ".parquet", sink.getvalue().to_pybytes()

@@ -152,6 +152,22 @@ def counts_of(outcome: Outcome, primary: Mapping[str, Any], missing: int) -> dic
     return {"expected": known["n"] + missing} | known
 
 
+def artifact_bytes(artifact: Any) -> tuple[str, bytes]:
+    """Return an artifact's file suffix and bytes: a tensor, a table, or a file to move."""
+    if isinstance(artifact, Path):
+        return artifact.suffix, artifact.read_bytes()
+    if hasattr(artifact, "detach"):
+        from safetensors.torch import save  # noqa: PLC0415 - reading boards must not import torch
+
+        return ".safetensors", save({"data": artifact.detach().cpu().contiguous()})
+    import pyarrow as pa  # noqa: PLC0415 - only a run that has tables needs it
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(artifact, sink, compression="zstd")
+    return ".parquet", sink.getvalue().to_pybytes()
+
+
 def _require_types(values: Sequence[Any], *kinds: type) -> None:
     """Raise TypeError for values of other types, such as NumPy's numbers, which JSON lacks."""
     for value in values:

@@ -1,7 +1,8 @@
 import math
+from pathlib import Path
 
 import pytest
-from planted_boards import board, result, score
+from planted_boards import board, measured, result, score
 from planted_claims import catalog, claim, claims, task
 from scipy import stats
 
@@ -19,7 +20,7 @@ def wald(value, stderr, **rest):
 
 def found(folder, entry, *rows, tasks=(), **boards):
     known = catalog(task(), *tasks)
-    return judge(claim(folder, entry), {"t": board(*rows), **boards}, known)
+    return judge(claim(folder, entry), {"t": board(*rows), **boards}, known, folder)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_a_group_of_tasks_is_the_mean_of_its_tasks(tmp_path):
         f"t{i}": board(result("a", s), task=f"t{i}") for i, s in enumerate(pair)
     }
     tasks = [task(group=["t0", "t1"]), task("t0"), task("t1")]
-    judged = judge(claim(tmp_path, "model: a, within: [0, 1]"), boards, catalog(*tasks))
+    judged = judge(claim(tmp_path, "model: a, within: [0, 1]"), boards, catalog(*tasks), tmp_path)
     assert judged.findings[0].values == [pytest.approx(0.5)]
     assert judged.findings[0].interval == pytest.approx((0.5 - 0.01386, 0.5 + 0.01386), abs=1e-5)
 
@@ -148,11 +149,14 @@ def test_scores_of_pairs_are_those_of_the_groups_summary(tmp_path):
     text = "claims: [{claim: a, task: g, model: a, metric: rdm_correlation, within: [0.8, 1]}]\n"
     (only,) = claims(tmp_path, text).claims
     boards = {"g": board(result("a", wald(0.9, 0.01, metric="rdm_correlation", at={})), task="g")}
-    assert judge(only, boards, catalog(task("g", group=["t"]), task())).verdict == "supported"
+    assert (
+        judge(only, boards, catalog(task("g", group=["t"]), task()), tmp_path).verdict
+        == "supported"
+    )
 
 
 def test_a_claim_that_vlbench_cannot_show_is_missing():
-    judged = judge(Claim("It sings.", "", "", needs="a microphone"), {}, catalog())
+    judged = judge(Claim("It sings.", "", "", needs="a microphone"), {}, catalog(), Path())
     assert (judged.verdict, judged.findings, judged.lacks) == ("missing", (), [])
 
 
@@ -190,3 +194,29 @@ def test_rows_that_may_not_be_compared_make_a_claim_missing(tmp_path):
 def test_what_is_no_number_never_reaches_a_claim(key):
     with pytest.raises(ValueError, match=r"accuracy at .* is not finite"):
         score(**{key: math.nan})
+
+
+def test_items_tell_apart_what_scores_alone_do_not(tmp_path):
+    # 60 of 100 against 50: nowhere is the second right where the first is wrong.
+    credit = {"a": [1] * 60 + [0] * 40, "b": [1] * 50 + [0] * 50}
+    paired = found(tmp_path, A_OVER_B, *(measured(tmp_path, m, c) for m, c in credit.items()))
+    bare = [result(m, wald(sum(c) / 100, 0.05)) for m, c in credit.items()]
+    unpaired = found(tmp_path, A_OVER_B, *bare)
+    assert (paired.verdict, paired.findings[0].how) == ("supported", "paired")
+    assert (unpaired.verdict, unpaired.findings[0].how) == ("undecided", "unpaired")
+
+
+def test_intervals_of_paired_comparisons_hold_together_too(tmp_path):
+    rows = [measured(tmp_path, m, [1] * n + [0] * (100 - n)) for m, n in (("a", 60), ("b", 50))]
+    one = found(tmp_path, A_OVER_B, *rows).findings[0].interval
+    two = (
+        found(tmp_path, "ordered: [{model: a}, {model: b}, {model: a}]", *rows).findings[0].interval
+    )
+    stretch = stats.norm.ppf(1 - 0.05 / 4) / stats.norm.ppf(0.975)
+    assert two == pytest.approx([0.1 + (end - 0.1) * stretch for end in one])
+
+
+def test_items_that_cannot_be_joined_are_told_and_scores_compared(tmp_path):
+    rows = [measured(tmp_path, m, [1, 0] * n) for m, n in (("a", 20), ("b", 10))]
+    (finding,) = found(tmp_path, A_OVER_B, *rows).findings
+    assert finding.how == "unpaired (only a has the item '20.png', not b)"

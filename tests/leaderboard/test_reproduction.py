@@ -1,4 +1,5 @@
 import io
+from pathlib import Path
 
 import pytest
 from planted_boards import board, result, score
@@ -94,7 +95,7 @@ def test_a_score_that_a_row_lacks_is_missing(paper):
 def test_the_summary_counts_values_and_verdicts(paper):
     boards = {"t": board(result("a", score(0.45))), "u": None}
     references = references_of(paper, tasks_of_paper(paper, KNOWN), boards)
-    judgements = [judge(one, boards, KNOWN) for one in paper.claims]
+    judgements = [judge(one, boards, KNOWN, Path()) for one in paper.claims]
     assert summary(paper, references, judgements) == [
         "A Paper (arXiv:1)",
         "published values: 2, 1 of them measured",
@@ -104,12 +105,12 @@ def test_the_summary_counts_values_and_verdicts(paper):
 
 def test_claims_of_no_paper_are_called_by_their_name(tmp_path):
     paper = claims(tmp_path, "claims: [{claim: It sings., needs: a microphone}]\n", "mine")
-    judgements = [judge(one, {}, catalog()) for one in paper.claims]
+    judgements = [judge(one, {}, catalog(), Path()) for one in paper.claims]
     assert summary(paper, [], judgements) == ["mine", "claims: 1, 1 missing"]
 
 
 def shown(folder, entry, *rows, width=200):
-    judged = judge(claim(folder, entry), {"t": board(*rows)}, catalog(task()))
+    judged = judge(claim(folder, entry), {"t": board(*rows)}, catalog(task()), folder)
     return rendered(claims_table([judged]), width=width)
 
 
@@ -117,13 +118,13 @@ def test_a_claim_shows_its_verdict_its_numbers_and_how_they_were_compared(tmp_pa
     rows = [result(m, score(v, ci95=(v - 0.01, v + 0.01))) for m, v in [("a", 0.6), ("b", 0.5)]]
     text = shown(tmp_path, "where: Table 9, greater: [{model: a}, {model: b}]", *rows)
     assert "supported  It is so. [Table 9]" in text
-    interval = "95 % +8.6 points to +11.4 points, unpaired"
+    interval = "95 % +8.6 to +11.4 points, unpaired"
     assert f"a 60.0 %, b 50.0 %; difference +10.0 points, {interval}" in text
 
 
 def test_a_range_shows_the_interval_of_the_score(tmp_path):
     text = shown(tmp_path, "model: a, within: [0, 1]", result("a", score(0.5, ci95=(0.4, 0.6))))
-    assert "a 50.0 %, 95 % 40.0 % to 60.0 %" in text
+    assert "a 50.0 %, 95 % 40.0 to 60.0 %" in text
     assert "unpaired" not in text
 
 
@@ -148,7 +149,7 @@ def test_missing_rows_are_told_together(tmp_path):
 
 
 def test_what_vlbench_lacks_is_told(paper):
-    judged = judge(paper.claims[0], {}, catalog())
+    judged = judge(paper.claims[0], {}, catalog(), Path())
     assert "needs a microphone" in rendered(claims_table([judged]))
 
 

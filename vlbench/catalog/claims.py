@@ -32,8 +32,9 @@ from pathlib import Path
 from typing import Any
 
 from vlbench.catalog.comparisons import SIDE_KEYS, Comparison, cases_of, comparisons_of
-from vlbench.catalog.specs import TaskSpec, checked
+from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.strict_yaml import Document, load_yaml
+from vlbench.catalog.values import checked
 from vlbench.errors import SpecError, unknown
 
 # The folder that tells claims from tasks.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
 
-from vlbench.catalog.specs import checked, is_at
 from vlbench.catalog.strict_yaml import Document
+from vlbench.catalog.values import checked, is_at
 from vlbench.errors import SpecError
 
 SIDE_KEYS: dict[str, tuple[type, ...]] = {

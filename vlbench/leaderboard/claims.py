@@ -1,7 +1,8 @@
 """Whether boards support claims, by 95 % intervals.
 
-A difference of means of scores has the interval of Zou & Donner 2008 (doi:10.1002/sim.3095): made
-of each score's own interval, and the usual one where these are symmetric. It takes scores to be
+Two scores of one task are compared over their items where their rows keep them (paired). Any other
+difference of means of scores has the interval of Zou & Donner 2008 (doi:10.1002/sim.3095): made of
+each score's own interval, and the usual one where these are symmetric. It takes scores to be
 independent (unpaired), and floors and chance to be exact. Where a claim is m comparisons, their
 intervals are stretched by normal quantiles so as to hold together (Bonferroni).
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from statistics import NormalDist, fmean
 from typing import Any, NamedTuple
 
@@ -18,6 +20,7 @@ from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.claims import Claim
 from vlbench.catalog.comparisons import Comparison, Side
 from vlbench.leaderboard.measured import Boards, Lack, counted_row
+from vlbench.leaderboard.pairing import Pairing, pair
 from vlbench.metrics.statistics import Z95
 from vlbench.results import Result, Score, matching
 
@@ -37,13 +40,17 @@ class Term(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A comparison, the values of its sides, and the interval of the one or of the difference."""
+    """A comparison, the values of its sides, and the interval of the one or of the difference.
+
+    `how` says of a difference whether it is over paired items, and why not where rows keep them.
+    """
 
     comparison: Comparison
     verdict: str
     values: Sequence[float]
     interval: tuple[float, float] | None
     unit: str
+    how: str
 
 
 class Judgement(NamedTuple):
@@ -55,10 +62,11 @@ class Judgement(NamedTuple):
     lacks: Sequence[Lack] = ()
 
 
-def judge(claim: Claim, boards: Boards, catalog: Catalog) -> Judgement:
+def judge(claim: Claim, boards: Boards, catalog: Catalog, output: Path) -> Judgement:
     """Return whether boards support a claim, contradict it, or leave it undecided or missing.
 
-    A claim of several comparisons is supported by all of them and contradicted by any.
+    `output` is the folder of the boards, where rows keep their items. A claim of several
+    comparisons is supported by all of them and contradicted by any.
     """
     rows, lacks = _rows(claim, boards, catalog)
     found = [
@@ -71,7 +79,7 @@ def judge(claim: Claim, boards: Boards, catalog: Catalog) -> Judgement:
         return Judgement(claim, MISSING, lacks=list(dict.fromkeys(lacks)))
     stretch = NormalDist().inv_cdf(1 - 0.025 / len(found)) / Z95
     findings = [
-        _finding(comparison, _scored(sides), stretch)
+        _finding(comparison, _scored(sides), stretch, pair(comparison, rows, output))
         for comparison, sides in zip(claim.comparisons, found, strict=True)
     ]
     verdicts = [finding.verdict for finding in findings]
@@ -145,9 +153,17 @@ def _interval(score: Score) -> tuple[float, float] | None:
     return score.value - Z95 * score.stderr, score.value + Z95 * score.stderr
 
 
-def _finding(comparison: Comparison, sides: Sequence[Sequence[Term]], stretch: float) -> Finding:
+def _finding(
+    comparison: Comparison, sides: Sequence[Sequence[Term]], stretch: float, paired: Pairing
+) -> Finding:
     values = [fmean(term.value for term in side) for side in sides]
-    interval = difference_interval(sides, stretch)
+    if paired.ci95:
+        difference = values[0] - values[1]
+        low, high = ((end - difference) * stretch + difference for end in paired.ci95)
+        interval: tuple[float, float] | None = (low, high)
+    else:
+        interval = difference_interval(sides, stretch)
+    how = "paired" if paired.ci95 else f"unpaired ({paired.why})" if paired.why else "unpaired"
     verdict = UNDECIDED
     if interval:
         low, high = interval
@@ -157,7 +173,7 @@ def _finding(comparison: Comparison, sides: Sequence[Sequence[Term]], stretch: f
             verdict = SUPPORTED
         elif high < comparison.low or low > comparison.high:
             verdict = CONTRADICTED
-    return Finding(comparison, verdict, values, interval, sides[0][0].unit)
+    return Finding(comparison, verdict, values, interval, sides[0][0].unit, how)
 
 
 def difference_interval(

@@ -15,7 +15,7 @@ from vlbench.errors import unknown
 from vlbench.leaderboard.claims import CONTRADICTED, UNDECIDED, Finding, Judgement, tasks_of
 from vlbench.leaderboard.measured import Boards, Lack, counted_row
 from vlbench.leaderboard.references import published
-from vlbench.leaderboard.tables import beside, lead, number, plain_table, score_name
+from vlbench.leaderboard.tables import beside, lead, number, plain_table, score_name, spaced
 from vlbench.leaderboard.texts import printed
 from vlbench.results import Score, matching
 
@@ -112,7 +112,7 @@ def _ours(spec: TaskSpec, given: Mapping[str, Any], boards: Boards) -> Score | L
 
 def _cells(reference: Reference) -> list[str]:
     spec, given, ours = reference
-    name = [given["model"], _name(given), given["where"]]
+    name = [given["model"], spaced(_name(given)), given["where"]]
     if isinstance(ours, Lack):
         return [*name, number(given["value"]), "missing", ""]
     paper, difference = beside(published(spec, given["model"], ours), ours.unit)
@@ -155,4 +155,5 @@ def _told(finding: Finding, *, several: bool) -> str:
     if finding.interval is None:
         return f"{text}; a score has no interval"
     low, high = (show(end, unit) for end in finding.interval)
-    return f"{text}, 95 % {low} to {high}{', unpaired' if len(sides) > 1 else ''}"
+    low = low.removesuffix(" points").removesuffix(" %")
+    return f"{text}, 95 % {low} to {high}{f', {finding.how}' if len(sides) > 1 else ''}"

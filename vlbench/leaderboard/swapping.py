@@ -45,7 +45,7 @@ def rewritten(folder: Path, *, occupied: bool) -> Iterator[Path]:
     beside = f".{real.name}.merging-"
     copy = real.with_name(beside + secrets.token_hex(4))
     try:
-        with _told(folder):
+        with _explained(folder):
             for left in real.parent.glob(f"{escape(beside)}*") if occupied else ():
                 shutil.rmtree(left)
             copy.mkdir(parents=True)
@@ -54,7 +54,7 @@ def rewritten(folder: Path, *, occupied: bool) -> Iterator[Path]:
                     real, copy, symlinks=True, copy_function=_link_or_copy, dirs_exist_ok=True
                 )
         yield copy
-        with _told(folder):
+        with _explained(folder):
             if occupied:
                 _exchange(copy, real)
             else:
@@ -64,7 +64,7 @@ def rewritten(folder: Path, *, occupied: bool) -> Iterator[Path]:
 
 
 @contextmanager
-def _told(folder: Path) -> Iterator[None]:
+def _explained(folder: Path) -> Iterator[None]:
     """Raise what the machine refuses as OutputError, with the way out."""
     try:
         yield

@@ -85,12 +85,12 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
     lines: list[str] = []
     with blamed_on(spec.document.where("probe")):
         arguments, problems = check_arguments(probe, spec.params, filled=PROBE_FILLED)
-    lines += _told(spec, "params", problems)
+    lines += _problem_lines(spec, "params", problems)
     others = _named_models(spec, hints(probe), arguments)
     companions = _companions(catalog, others, hints(probe), options, lines)
     with blamed_on(spec.document.where("data", "loader")):
         data, problems = _check_data(spec, loader, options)
-    lines += _told(spec, "data", problems)
+    lines += _problem_lines(spec, "data", problems)
     regions = _check_regions(spec, loader, options, lines)
     if lines:
         raise SpecError("\n".join(lines))
@@ -143,7 +143,7 @@ def _find_loader(spec: TaskSpec, options: Options) -> Callable[..., Data]:
 def _check_data(
     spec: TaskSpec, loader: Callable[..., Data], options: Options
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the loader's arguments, told where this machine keeps the data, and problems."""
+    """Return the loader's arguments, with this machine's data folders filled in, and problems."""
     given = {k: v for k, v in spec.data.items() if k not in {"loader", "regions"}}
     name = getattr(loader, "__name__", "")
     root = options.data_dir.get(spec.name, options.data_dir.get(name))
@@ -212,7 +212,7 @@ def _names(value: Any) -> list[str]:
     return value if isinstance(value, list) else [value] if value else []
 
 
-def _told(spec: TaskSpec, part: str, problems: Sequence[Problem]) -> list[str]:
+def _problem_lines(spec: TaskSpec, part: str, problems: Sequence[Problem]) -> list[str]:
     """Return problems with the line of the task's file that each is about."""
     where = spec.document.where
     return [f"{where(part, *problem.key.split('.'))}: {problem.message}" for problem in problems]

@@ -16,7 +16,7 @@ from vlbench.running.provenance import comparable_of, provenance_of
 
 def without_scores(job: Job, status: str, reason: str) -> Result:
     """Return the row of a job that was skipped or failed, with the reason."""
-    return replace(_head(job), status=status, reason=_told(job, reason))
+    return replace(_head(job), status=status, reason=_cleaned(job, reason))
 
 
 def begun(job: Job, models: LiveModels) -> Result:
@@ -40,7 +40,7 @@ def finished(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
         row,
         scores=outcome.scores,
         counts=counts_of(outcome, row.primary, sum(missing.values())),
-        notes=[*notes, *_dropped(job), *(_told(job, note) for note in outcome.notes)],
+        notes=[*notes, *_dropped(job), *(_cleaned(job, note) for note in outcome.notes)],
         run=run,
     )
 
@@ -53,7 +53,7 @@ def _dropped(job: Job) -> list[str]:
     return [f"{why.format(key)}: its own preprocessing holds" for key in asked if key not in known]
 
 
-def _told(job: Job, text: str) -> str:
+def _cleaned(job: Job, text: str) -> str:
     """Return a message as a row may hold it."""
     return cleaned(text, [s for one in job.model.parts() for s in secrets_in(one.arguments)])
 

@@ -47,6 +47,13 @@ def test_few_clusters_are_said(tmp_path):
     assert found.shown[1:] == ["t: 3 clusters, fewer than 20: interval and p are rough"]
 
 
+def test_more_comparisons_than_flips_can_tell_apart_are_said(output, monkeypatch):
+    monkeypatch.setattr("vlbench.commands.leaderboard.compare.FLIPS", 9)
+    (said,) = asked(output, "a", "b").shown[1:]
+    assert said.startswith("1 comparisons are many: a p of 9 sign flips is after Holm's rule at l")
+    assert said.endswith("at least 0.100; name fewer models or tasks")
+
+
 def test_a_model_without_items_is_told_how_to_get_them(tmp_path):
     found = asked(write(tmp_path, board(result("a b", score()), result("c", score()))), "a b", "c")
     assert found.problems[0].endswith("vlbench --model 'a b' --tasks t --overwrite")

@@ -12,6 +12,7 @@ from vlbench.commands.answer import Answer
 from vlbench.leaderboard.comparing import Compared, Report, compare_models
 from vlbench.leaderboard.tables import number, plain_table, score_name, spaced
 from vlbench.leaderboard.texts import printed
+from vlbench.metrics.paired import FLIPS
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
@@ -67,12 +68,18 @@ def _p(p: float) -> str:
 
 
 def _notes(report: Report) -> list[str]:
-    """Return the notes of comparisons, each with its tasks."""
+    """Return the notes of comparisons, each with its tasks, and whether they are too many."""
     tasks: dict[str, list[str]] = {}
     for one in report.compared:
         for note in one.found.notes:
             tasks.setdefault(note, []).append(one.task)
-    return [f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in tasks.items()]
+    least = len(report.compared) / (FLIPS + 1)
+    many = (
+        f"{len(report.compared)} comparisons are many: a p of {FLIPS} sign flips is after Holm's "
+        f"rule at least {min(least, 1):.3f}; name fewer models or tasks"
+    )
+    notes = [f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in tasks.items()]
+    return [*notes, many] if least > 0.05 else notes
 
 
 def _lacking(report: Report) -> list[str]:

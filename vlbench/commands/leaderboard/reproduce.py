@@ -28,7 +28,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     specs = tasks_of_paper(paper, catalog)
     boards = read_boards(arguments.output, specs)
     references = references_of(paper, specs, boards)
-    judgements = [judge(claim, boards, catalog) for claim in paper.claims]
+    judgements = [judge(claim, boards, catalog, arguments.output) for claim in paper.claims]
     lacks = [one.ours for one in references if isinstance(one.ours, Lack)]
     lacks += [lack for one in judgements for lack in one.lacks]
     shown: list[str | Table] = [*summary(paper, references, judgements)]

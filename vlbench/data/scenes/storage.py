@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 from collections.abc import Callable, Iterable
@@ -15,6 +14,7 @@ import pyarrow as pa
 from vlbench.data.tables import BATCH, ColumnDigests, Row
 from vlbench.digests import digest
 from vlbench.errors import DataError, OutputError
+from vlbench.files import take_lock
 
 ROWS = "rows.arrow"
 DIGESTS = "digests.json"
@@ -96,9 +96,12 @@ def write_once(folder: Path, rows: Callable[[], Iterable[tuple[Row, str]]]) -> d
         return stored
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with (folder.parent / f".{folder.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        lock = take_lock(folder.parent / f".{folder.name}.lock")
+        assert lock
+        try:
             return read_digests(folder) or _write_folder(folder, rows())
+        finally:
+            lock.release()
     except OSError as error:
         raise OutputError(f"cannot write {folder}: {error.strerror or error}") from error
 
