@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
+from scipy.stats import bootstrap
 
-from vlbench.metrics.corpus import CORPORA
+from vlbench.metrics.corpus import CORPORA, corpus_estimate
 
 # Three captions with two references each, counted and scored by pycocoevalcap 1.2, whose second
 # has no 4-gram and whose first is as near to a reference of 10 words as to one of 8.
@@ -33,5 +34,57 @@ def test_the_example_of_the_paper_has_two_of_seven_words_right():
     )
 
 
-def test_each_statistic_of_a_score_is_named():
-    assert {len(corpus.statistics) for corpus in CORPORA.values()} == {10}
+# Sums over 150 real captions as METEOR's jar says them, with matches of every kind; and its score.
+METEOR = [1489, 1535, 636, 718, 297, 297, 372, 372, 5, 5, 0, 0, 16, 17, 1, 0, 21, 24, 16, 9]
+METEOR += [424, 728, 724]
+METEOR_SCORED = 0.19782099253991667
+
+
+def test_meteor_is_that_of_its_jar():
+    found = CORPORA["meteor"].formula(np.array(METEOR, float))
+    assert found == pytest.approx(METEOR_SCORED, rel=1e-12)
+
+
+def test_meteor_by_hand():
+    # 4 words of 5, 2 and 3 of them function words, all 4 matched in 2 pieces: P = 1, R = 8 / 9,
+    # their mean 1 / (0.15 / P + 0.85 / R), the penalty 0.6 (2 / 4)^0.2.
+    sums = np.array([4, 5, 2, 3, 2, 2, 2, 2, *[0] * 12, 2, 4, 4.0])
+    wanted = (1 - 0.6 * 0.5**0.2) / (0.15 + 0.85 * 9 / 8)
+    assert CORPORA["meteor"].formula(sums) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("lengths", [(0, 0), (0, 3), (3, 3)])
+def test_nothing_matched_has_no_meteor(lengths):
+    assert CORPORA["meteor"].formula(np.array([*lengths, *[0] * 21], float)) == 0
+
+
+def test_a_fair_coin_has_a_perplexity_of_two():
+    sums = np.array([[8 * np.log10(0.5), 8, 3], [np.log10(0.5), 1, 0]])
+    assert CORPORA["perplexity"].formula(sums) == pytest.approx([2, 2])
+
+
+def test_a_corpus_score_has_the_bootstrap_of_scipy():
+    rows = np.random.default_rng(0).integers(1, 9, (60, 2)).astype(float)
+
+    def ratio(sums):
+        return sums[..., 0] / sums[..., 1]
+
+    def of_sample(a, b, axis):
+        return a.sum(axis) / b.sum(axis)
+
+    wanted = bootstrap(tuple(rows.T), of_sample, paired=True, method="percentile", rng=0)
+    found = corpus_estimate(rows, ratio)
+    assert found.value == rows[:, 0].sum() / rows[:, 1].sum()
+    assert found.stderr == pytest.approx(wanted.standard_error, rel=0.1)
+    assert found.ci95 == pytest.approx(wanted.confidence_interval, rel=0.03)
+
+
+@pytest.mark.parametrize("rows", [[[1.0]], [[1.0], [np.nan]], np.empty((0, 1))])
+def test_a_bootstrap_needs_two_items_of_finite_numbers(rows):
+    with pytest.raises(ValueError, match=r"statistics of \d items; wanted two or more, all finite"):
+        corpus_estimate(np.array(rows), lambda sums: sums[..., 0])
+
+
+@pytest.mark.parametrize(("name", "size"), [("bleu_1", 10), ("meteor", 23), ("perplexity", 3)])
+def test_each_statistic_of_a_score_is_named(name, size):
+    assert len(CORPORA[name].statistics) == len(set(CORPORA[name].statistics)) == size

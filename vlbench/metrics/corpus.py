@@ -8,9 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vlbench.metrics.statistics import Floats
+from vlbench.metrics.resampling import redrawn
+from vlbench.metrics.statistics import Estimate, Floats
 
 ORDERS = (1, 2, 3, 4)
+
+# METEOR 1.5 for English (Denkowski and Lavie 2014): recall against precision, sharpness and size of
+# the penalty for pieces, content words against function words, and how much a match counts that is
+# exact, of stems, of synonyms, and of paraphrases.
+ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
+MATCHES = {"exact": 1.0, "stem": 0.6, "synonym": 0.8, "paraphrase": 0.6}
 
 
 class Corpus(NamedTuple):
@@ -34,6 +41,41 @@ def bleu(sums: Floats, order: int) -> Floats:
     return score
 
 
+def meteor(sums: Floats) -> Floats:
+    """Return METEOR 1.5 (Denkowski and Lavie 2014), [..., 23] to [...]; 0 where no word matches."""
+    matched = np.array(list(MATCHES.values())) @ sums[..., 4:20].reshape(*sums.shape[:-1], 4, 4)
+    content, function = matched[..., :2], matched[..., 2:]
+    lengths, functions = sums[..., 0:2], sums[..., 2:4]
+    wanted = DELTA * (lengths - functions) + (1 - DELTA) * functions
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = (DELTA * content + (1 - DELTA) * function) / wanted
+        mean = 1 / ((1 - ALPHA) / found[..., 0] + ALPHA / found[..., 1])
+        pieces = sums[..., 20] / sums[..., 21:23].mean(-1)
+        score = mean * (1 - GAMMA * pieces**BETA)
+    return np.where(sums[..., 21] > 0, score, 0.0)
+
+
+def perplexity(sums: Floats) -> Floats:
+    """Return 10^(-log10 probability / words predicted), [..., 3] to [...]; infinite for no word."""
+    found: Floats = 10 ** -(sums[..., 0] / sums[..., 1])
+    return found
+
+
+def corpus_estimate(statistics: Floats, formula: Callable[[Floats], Floats]) -> Estimate:
+    """Return the formula of the sums over N items, [N, S], with its bootstrap over items.
+
+    Items are drawn with replacement 1,000 times. The standard error is the draws' standard
+    deviation (ddof 1), the interval their 2.5 and 97.5 percentiles. Raises ValueError for fewer
+    than two items, and for statistics that are not finite.
+    """
+    if len(statistics) < 2 or not np.isfinite(statistics).all():
+        raise ValueError(f"statistics of {len(statistics)} items; wanted two or more, all finite")
+    drawn = formula(redrawn(statistics, 0))
+    low, high = np.quantile(drawn, (0.025, 0.975)).tolist()
+    value = float(formula(statistics.sum(0)))
+    return Estimate(value, float(drawn.std(ddof=1)), (low, high))
+
+
 _BLEU = (
     *(f"right {n}-grams" for n in ORDERS),
     *(f"{n}-grams" for n in ORDERS),
@@ -41,4 +83,21 @@ _BLEU = (
     "words of the closest reference",
 )
 
-CORPORA: Mapping[str, Corpus] = {f"bleu_{n}": Corpus(_BLEU, partial(bleu, order=n)) for n in ORDERS}
+_METEOR = (
+    *("words", "words of the reference", "function words", "function words of the reference"),
+    *(
+        f"{kind} matches, {words} words{of}"
+        for kind in MATCHES
+        for words in ("content", "function")
+        for of in ("", " of the reference")
+    ),
+    *("pieces", "words matched", "words of the reference matched"),
+)
+
+_PERPLEXITY = ("log10 probability", "words predicted", "unknown words")
+
+CORPORA: Mapping[str, Corpus] = {
+    **{f"bleu_{n}": Corpus(_BLEU, partial(bleu, order=n)) for n in ORDERS},
+    "meteor": Corpus(_METEOR, meteor),
+    "perplexity": Corpus(_PERPLEXITY, perplexity),
+}

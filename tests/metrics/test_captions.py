@@ -1,0 +1,183 @@
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vlbench.errors import DataAbsent, DataError, SpecError, TooFewRows
+from vlbench.metrics.captions import CAPTION_METRICS, CaptionMetrics
+from vlbench.metrics.text.words import plain_words
+
+# What needs no Java.
+PURE = (*CAPTION_METRICS[:4], "rouge_l", "cider")
+
+REFERENCES = {1: ["a dog runs on the grass", "a brown dog runs"], 2: ["two cats sleep in a bed"]}
+
+
+def pure(captions, references=REFERENCES):
+    with CaptionMetrics(PURE, words=plain_words) as metrics:
+        return metrics(captions, references)
+
+
+def values(scores):
+    return {name: score.estimate.value for name, score in scores.items()}
+
+
+@pytest.fixture(scope="module")
+def folder():
+    found = Path(os.environ.get("VLBENCH_DATA", "/nowhere"))
+    if not (found / "caption_eval").is_dir():
+        pytest.skip("VLBENCH_DATA names no folder with real captions")
+    return found
+
+
+@pytest.fixture(scope="module")
+def real(folder):
+    """The 1,000 captions of coco-caption's notebook and their references."""
+    file = folder / "caption_eval" / "spice_example_input_larger.json"
+    rows = json.loads(file.read_text())
+    captions = {row["image_id"]: [row["test"]] for row in rows}
+    return captions, {row["image_id"]: row["refs"] for row in rows}
+
+
+@pytest.fixture(scope="module")
+def ported(folder):
+    """Captions, references, and what the classes of qgevalcap said of them."""
+    texts = json.loads((folder / "ports" / "qgevalcap" / "hyps_refs.json").read_text())
+    scores = json.loads((folder / "ports" / "qgevalcap" / "scores.json").read_text())
+    return {name: [text] for name, text in texts["hyps"].items()}, texts["refs"], scores
+
+
+@pytest.fixture(scope="module")
+def meteor():
+    with CaptionMetrics(["meteor"], words=plain_words) as metrics:
+        yield metrics
+
+
+def test_real_captions_score_as_in_the_notebook(real):
+    found = pure(*real)
+    wanted = dict(zip(PURE, (0.579, 0.404, 0.279, 0.191, 0.396, 0.600), strict=True))
+    assert values(found) == pytest.approx(wanted, abs=5e-4)
+    sums = found["bleu_4"].statistics.sum(0)
+    assert sums[[0, 1, 2, 3, 8, 9]].tolist() == [5732, 2510, 1043, 423, 9893, 9855]
+
+
+@pytest.mark.slow
+def test_real_captions_have_the_meteor_of_the_notebook(real, meteor):
+    assert values(meteor(*real)) == pytest.approx({"meteor": 0.195}, abs=5e-4)
+
+
+OURS = {"Bleu_1": "bleu_1", "Bleu_2": "bleu_2", "Bleu_3": "bleu_3", "Bleu_4": "bleu_4"}
+OURS |= {"ROUGE_L": "rouge_l", "CIDEr": "cider"}
+
+
+def test_questions_score_as_in_qgevalcap(ported):
+    captions, references, scores = ported
+    found = pure(captions, references)
+    for theirs, ours in OURS.items():
+        assert found[ours].estimate.value == pytest.approx(scores[theirs]["corpus"], abs=5.1e-5)
+
+
+@pytest.mark.parametrize("name", ["ROUGE_L", "CIDEr"])
+def test_each_question_scores_as_in_qgevalcap(ported, name):
+    captions, references, scores = ported
+    found = pure(captions, references)[OURS[name]].statistics[:, 0]
+    wanted = [scores[name]["per_id"][one] for one in captions]
+    assert found == pytest.approx(wanted, abs=5.1e-5)
+
+
+@pytest.mark.slow
+def test_questions_have_the_meteor_of_qgevalcap(ported, meteor):
+    from vlbench.metrics.corpus import CORPORA
+
+    captions, references, scores = ported
+    found = meteor(captions, references)["meteor"]
+    one_by_one = CORPORA["meteor"].formula(found.statistics)
+    wanted = [scores["METEOR"]["per_id"][one] for one in captions]
+    assert one_by_one == pytest.approx(wanted, abs=5.1e-5)
+    assert found.estimate.value == pytest.approx(scores["METEOR"]["corpus"], abs=5.1e-5)
+
+
+@pytest.mark.slow
+def test_nasty_captions_leave_the_meteor_of_others_alone(meteor):
+    nasty = ["", "a\nb", "x ||| y", "a\u2028b", "\x00\ud800", "dog " * 1000, "||||| |||"]
+    captions = {i: [text] for i, text in enumerate([*nasty, "two cats in a bed"])}
+    references = {i: ["a dog", "two cats sleep in a bed"] for i in captions}
+    rows = meteor(captions, references)["meteor"].statistics
+    alone = meteor(dict.fromkeys((0, 1), captions[7]), dict.fromkeys((0, 1), references[7]))
+    assert np.array_equal(rows[7], alone["meteor"].statistics[0])
+    assert rows[0, 21] == 0
+
+
+@pytest.mark.slow
+def test_real_captions_have_the_spice_of_the_notebook(real):
+    try:
+        metrics = CaptionMetrics(["spice"], words=plain_words)
+    except DataAbsent as error:
+        pytest.skip(str(error))
+    assert values(metrics(*real)) == pytest.approx({"spice": 0.133}, abs=5e-4)
+
+
+def test_the_captions_are_read_in_words():
+    captions = {1: ["A Dog Runs."], 2: ["Two cats!"]}
+    with CaptionMetrics(["bleu_1"]) as metrics:
+        found = metrics(captions, REFERENCES)
+    assert found["bleu_1"].statistics[:, 0].tolist() == [3, 2]
+
+
+def test_the_interval_of_a_metric_is_that_of_a_bootstrap_over_images():
+    from scipy.stats import bootstrap
+
+    references = {i: [f"a {'dog' if i % 2 else 'cat'} runs on grass {i}"] for i in range(40)}
+    captions = {i: ["a dog runs" if i % 3 else "grass"] for i in references}
+    found = pure(captions, references)["cider"]
+    wanted = bootstrap((found.statistics[:, 0],), np.mean, method="percentile", rng=0)
+    assert found.estimate.value == pytest.approx(found.statistics.mean())
+    assert found.estimate.stderr == pytest.approx(wanted.standard_error, rel=0.1)
+    assert found.estimate.ci95 == pytest.approx(wanted.confidence_interval, rel=0.05)
+
+
+def test_a_caption_without_words_scores_nothing():
+    found = pure({1: [""], 2: ["two cats sleep in a bed"]}, REFERENCES | {1: ["a dog", ""]})
+    assert found["bleu_1"].statistics[0, [0, 4, 8]].tolist() == [0, 0, 0]
+    assert found["rouge_l"].statistics[:, 0].tolist() == [0, 1]
+    assert found["cider"].statistics[0, 0] == 0
+
+
+def test_a_caption_of_ten_thousand_words_is_scored():
+    found = pure({1: ["dog " * 10_000], 2: ["two cats"]})
+    assert found["bleu_1"].statistics[0, [0, 8]].tolist() == [1, 10_000]
+
+
+@pytest.mark.parametrize("given", [["a", "b"], [], "ab"])
+def test_an_image_has_one_caption(given):
+    with pytest.raises(DataError, match=r"image 2 has \d captions; wanted a list of one"):
+        pure({1: ["a dog"], 2: given})
+
+
+@pytest.mark.parametrize("given", [{}, {2: []}, {2: "two cats"}])
+def test_an_image_needs_references(given):
+    with pytest.raises(DataError, match="image 2 has no list of references"):
+        pure({1: ["a dog"], 2: ["cats"]}, {1: ["a dog"]} | given)
+
+
+def test_a_reference_needs_a_word():
+    with pytest.raises(DataError, match="image 2: no reference has a word"):
+        pure({1: ["a dog"], 2: ["cats"]}, {1: ["a dog"], 2: ["", " "]})
+
+
+def test_references_without_a_caption_would_move_the_idf():
+    with pytest.raises(DataError, match="1 images have references and no caption, 2 first"):
+        pure({1: ["a dog"]})
+
+
+def test_one_image_is_too_few():
+    with pytest.raises(TooFewRows, match="need two images; there are 1"):
+        pure({1: ["a dog"]}, {1: ["a dog"]})
+
+
+@pytest.mark.parametrize("names", [["bleu_5"], []])
+def test_an_unknown_metric_is_named_beside_those_there_are(names):
+    with pytest.raises(SpecError, match=r"unknown \[.*\]; there are bleu_1, .*, spice$"):
+        CaptionMetrics(names)

@@ -1,0 +1,159 @@
+"""Metrics of captions: BLEU, ROUGE-L, CIDEr, METEOR and SPICE through pycocoevalcap.
+
+Each has statistics of every image, so that a bootstrap over images scores no caption twice. The idf
+of CIDEr is that of all references, in each of its draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from vlbench.errors import DataError, SpecError, TooFewRows
+from vlbench.metrics.corpus import CORPORA, ORDERS, corpus_estimate
+from vlbench.metrics.statistics import Estimate, Floats, bootstrap_ratio
+from vlbench.metrics.text.meteor import Meteor
+from vlbench.metrics.text.spice import find_spice, spice
+from vlbench.metrics.text.words import treebank_words
+
+BLEU = tuple(f"bleu_{n}" for n in ORDERS)
+
+# Names, in the order of coco-caption.
+CAPTION_METRICS = (*BLEU, "meteor", "rouge_l", "cider", "spice")
+
+# Captions of each image.
+Captions = Mapping[Hashable, Sequence[str]]
+
+# Captions to words with single spaces between.
+Words = Callable[[Sequence[str]], list[str]]
+
+
+# The caption of an image and its references, in words.
+Pair = tuple[str, list[str]]
+
+# Statistics [N, S] of the pairs of N images.
+Scorer = Callable[[Sequence[Pair]], Floats]
+
+
+class CaptionScore(NamedTuple):
+    """A metric over images, and its statistics [images, S] in the order of the captions.
+
+    `vlbench.metrics.corpus` names those of BLEU and METEOR; the others have the image's own score.
+    """
+
+    estimate: Estimate
+    statistics: Floats
+
+
+class CaptionMetrics:
+    """The metrics of these names, until the `with` that holds them ends.
+
+    `words` tells the words apart; `spice_folder` holds the jars that SPICE needs,
+    $VLBENCH_DATA/spice where it is None. Raises SpecError for a name that is no metric, and
+    DataAbsent where Java, a package or a jar is not there.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str] = CAPTION_METRICS[:-1],
+        *,
+        words: Words = treebank_words,
+        spice_folder: Path | None = None,
+    ) -> None:
+        unknown = sorted(set(names) - set(CAPTION_METRICS))
+        if unknown or not names:
+            known = ", ".join(CAPTION_METRICS)
+            raise SpecError(f"metrics of captions: unknown {unknown}; there are {known}")
+        self._words, self._open = words, ExitStack()
+        scorers: dict[str, Scorer] = {**dict.fromkeys(BLEU, _bleu)}
+        scorers |= {"rouge_l": _rouge, "cider": _cider}
+        if "spice" in names:
+            scorers["spice"] = partial(spice, jars=find_spice(spice_folder))
+        if "meteor" in names:
+            scorers["meteor"] = self._open.enter_context(Meteor()).statistics
+        self._scorers = {name: scorers[name] for name in names}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    def __call__(self, captions: Captions, references: Captions) -> dict[str, CaptionScore]:
+        """Return each metric of one caption for each image, against the image's references.
+
+        A caption without a word scores 0; a reference without one is left out. Raises DataError for
+        an image without exactly one caption, or without a reference; TooFewRows for fewer than two
+        images.
+        """
+        pairs = self._pairs(captions, references)
+        found = {scorer: scorer(pairs) for scorer in dict.fromkeys(self._scorers.values())}
+        return {name: _scored(name, found[scorer]) for name, scorer in self._scorers.items()}
+
+    def _pairs(self, captions: Captions, references: Captions) -> list[Pair]:
+        """Return captions and references in words, in the order of the captions."""
+        _check(captions, references)
+        told = iter(self._words([text for image in captions for text in captions[image]]))
+        own = {image: next(told) for image in captions}
+        told = iter(self._words([text for image in captions for text in references[image]]))
+        others = {image: [next(told) for _ in references[image]] for image in captions}
+        pairs = [(own[image], [one for one in others[image] if one.strip()]) for image in captions]
+        for image, (_, kept) in zip(captions, pairs, strict=True):
+            if not kept:
+                raise DataError(f"image {image!r}: no reference has a word")
+        return pairs
+
+
+def _check(captions: Captions, references: Captions) -> None:
+    for image, given in captions.items():
+        if isinstance(given, str) or len(given) != 1:
+            raise DataError(f"image {image!r} has {len(given)} captions; wanted a list of one")
+        if isinstance(references.get(image), str) or not references.get(image):
+            raise DataError(f"image {image!r} has no list of references")
+    silent = [image for image in references if image not in captions]
+    if silent:
+        raise DataError(
+            f"{len(silent)} images have references and no caption, {silent[0]!r} first;"
+            " leave out their references"
+        )
+    if len(captions) < 2:
+        raise TooFewRows(f"metrics of captions need two images; there are {len(captions)}")
+
+
+def _scored(name: str, statistics: Floats) -> CaptionScore:
+    if name in CORPORA:
+        return CaptionScore(corpus_estimate(statistics, CORPORA[name].formula), statistics)
+    return CaptionScore(bootstrap_ratio(statistics[:, 0], np.ones(len(statistics))), statistics)
+
+
+def _bleu(pairs: Sequence[Pair]) -> Floats:
+    """Return the statistics [N, 10] of BLEU, whose reference length is that of the closest."""
+    from pycocoevalcap.bleu.bleu_scorer import cook_refs, cook_test  # noqa: PLC0415 - as below
+
+    cooked = [cook_test(own, cook_refs(others), "closest") for own, others in pairs]
+    rows = [(*one["correct"], *one["guess"], one["testlen"], one["reflen"]) for one in cooked]
+    return np.array(rows, np.float64)
+
+
+def _rouge(pairs: Sequence[Pair]) -> Floats:
+    """Return ROUGE-L [N, 1]."""
+    from pycocoevalcap.rouge.rouge import Rouge  # noqa: PLC0415 - as below
+
+    rouge = Rouge()
+    return np.array([[rouge.calc_score([own], others)] for own, others in pairs], np.float64)
+
+
+def _cider(pairs: Sequence[Pair]) -> Floats:
+    """Return CIDEr [N, 1], the idf of all references of the pairs."""
+    # Here and above: listings must not wait for it.
+    from pycocoevalcap.cider.cider_scorer import CiderScorer  # noqa: PLC0415
+
+    scorer = CiderScorer()
+    for own, others in pairs:
+        scorer += (own, others)
+    return np.array(scorer.compute_score()[1], np.float64)[:, None]

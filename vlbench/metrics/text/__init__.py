@@ -1,0 +1,1 @@
+"""Words of captions and the metrics that are Java programs."""
