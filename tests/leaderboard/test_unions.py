@@ -6,7 +6,7 @@ import pytest
 from planted_boards import board, result, score
 from planted_splits import dealt, joined_at_once, joined_by_turns, ran, universe, without
 
-from vlbench.leaderboard.unions import Source, newest_claims, union
+from vlbench.leaderboard.unions import Source, newest_keepers, union
 
 
 def sources(*boards):
@@ -94,10 +94,10 @@ def kept(sha256, **rest):
 
 def test_the_newest_version_has_the_files_that_an_older_one_kept():
     boards = [board(kept("2"), version=2), board(kept("1"), version=1)]
-    claims, disputed = newest_claims(boards)
-    assert (claims["f"].sha256, disputed) == ("2", [])
+    keepers, disputed = newest_keepers(boards)
+    assert (keepers["f"].sha256, disputed) == ("2", [])
 
 
 def test_two_rows_of_a_version_that_keep_other_files_in_one_place_are_told():
-    _, (disputed,) = newest_claims([board(kept("1"), kept("2", comparable="b"))])
+    _, (disputed,) = newest_keepers([board(kept("1"), kept("2", comparable="b"))])
     assert disputed.startswith("t (version 1): two rows of 'm' keep different files as f; keep one")

@@ -11,7 +11,7 @@ from vlbench.boards import Board, board_bytes, read_board
 from vlbench.errors import DataError, OutputError, SpecError, UnknownNameError
 from vlbench.leaderboard.artifacts import read_bytes
 from vlbench.leaderboard.swapping import held, rewritten
-from vlbench.leaderboard.unions import Source, Union, board_name, grouped, newest_claims, union
+from vlbench.leaderboard.unions import Source, Union, board_name, grouped, newest_keepers, union
 from vlbench.results import Result
 
 
@@ -39,15 +39,15 @@ def merge(folders: Sequence[Path], output: Path) -> Merged:
             name: content for name, content in contents.items() if not _has(output / name, content)
         }
         gone = {source.name for source in standing} - set(contents)
-        claims = newest_claims(whole.boards.values())[0]
-        wanted = {(file, claim.sha256): claim for file, claim in claims.items()}
-        lacking = {place: claim for place, claim in wanted.items() if providers[place] != output}
+        keepers = newest_keepers(whole.boards.values())[0]
+        wanted = {(file, keeper.sha256): keeper for file, keeper in keepers.items()}
+        lacking = {place: keeper for place, keeper in wanted.items() if providers[place] != output}
         if new or gone or lacking:
             with rewritten(output, occupied=occupied) as folder:
                 for name in gone:
                     (folder / name).unlink()
-                for place, claim in lacking.items():
-                    content = read_bytes(providers[place], claim.row, claim.name)
+                for place, keeper in lacking.items():
+                    content = read_bytes(providers[place], keeper.row, keeper.name)
                     _put(folder, place[0], content)
                 for name, content in new.items():
                     _put(folder, name, content)
@@ -90,7 +90,7 @@ def join(sources: Sequence[Source]) -> tuple[Union, Mapping[tuple[str, str], Pat
     A folder is found by an artifact's file and sha256; of several, the last is taken.
     """
     whole = union(sources)
-    twice = newest_claims(whole.boards.values())[1]
+    twice = newest_keepers(whole.boards.values())[1]
     providers, altered = _providers(sources)
     return whole, providers, sorted({*whole.conflicts, *twice, *altered})
 
@@ -99,14 +99,14 @@ def _providers(sources: Sequence[Source]) -> tuple[dict[tuple[str, str], Path], 
     """Return a folder for each artifact by file and sha256, and what is wrong with artifacts."""
     providers, problems = {}, []
     for folder, own in grouped(sources, lambda source: source.folder).items():
-        claims, disputed = newest_claims(source.board for source in own)
+        keepers, disputed = newest_keepers(source.board for source in own)
         problems += [f"{folder}: {why}" for why in disputed]
-        for file, claim in claims.items():
+        for file, keeper in keepers.items():
             try:
-                read_bytes(folder, claim.row, claim.name)
+                read_bytes(folder, keeper.row, keeper.name)
             except DataError as error:
                 problems.append(f"{folder}: {error}")
-            providers[file, claim.sha256] = folder
+            providers[file, keeper.sha256] = folder
     return providers, problems
 
 

@@ -45,7 +45,7 @@ class Union(NamedTuple):
     conflicts: Sequence[str]
 
 
-class Claim(NamedTuple):
+class Keeper(NamedTuple):
     """A row that keeps a file as its artifact `name`, and the version of the row's board."""
 
     version: int
@@ -74,23 +74,23 @@ def union(sources: Sequence[Source]) -> Union:
     return Union(boards, conflicts)
 
 
-def newest_claims(boards: Iterable[Board]) -> tuple[dict[str, Claim], list[str]]:
+def newest_keepers(boards: Iterable[Board]) -> tuple[dict[str, Keeper], list[str]]:
     """Return for each artifact's file the row that keeps it, and files that rows dispute.
 
     A newer version of a task takes the places of an older one's artifacts.
     """
-    claims: dict[str, Claim] = {}
+    keepers: dict[str, Keeper] = {}
     disputed = []
     for board in sorted(boards, key=lambda board: (board.task, board.version)):
         for row in board.results:
             for name, artifact in row.artifacts.items():
-                new = Claim(board.version, row, name)
-                old = claims.get(artifact["file"], new)
+                new = Keeper(board.version, row, name)
+                old = keepers.get(artifact["file"], new)
                 if old.version == new.version and old.sha256 != new.sha256:
                     why = f"two rows of '{row.model}' keep different files as {artifact['file']}"
                     disputed.append(f"{board.task} (version {board.version}): {why}; {WAY_OUT}")
-                claims[artifact["file"]] = new
-    return claims, disputed
+                keepers[artifact["file"]] = new
+    return keepers, disputed
 
 
 def computed(row: Result) -> dict[str, Any]:
