@@ -4,7 +4,7 @@ from sources import make_source
 from vlbench.catalog.catalog import load_catalog
 from vlbench.cli import main
 from vlbench.leaderboard.building import build
-from vlbench.leaderboard.leaders import read_leaders
+from vlbench.leaderboard.comparison.leaders import read_leaders
 
 
 @pytest.fixture

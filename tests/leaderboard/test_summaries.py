@@ -6,8 +6,9 @@ from planted_matrices import clip, two_boards
 
 from vlbench.boards import read_board
 from vlbench.errors import SpecError
-from vlbench.leaderboard import similarity_figures, summaries
-from vlbench.leaderboard.looks import looks
+from vlbench.leaderboard import summaries
+from vlbench.leaderboard.figures import similarity_figures
+from vlbench.leaderboard.figures.looks import looks
 from vlbench.leaderboard.summaries import build_summaries
 
 MATRICES = {"rsa_x_all": ["rsa_x", "rsa_x_text"]}

@@ -1,8 +1,8 @@
 import pytest
 
-from vlbench.leaderboard.charts import chart, save, styled
-from vlbench.leaderboard.looks import looks
-from vlbench.leaderboard.panels import Panel, Point
+from vlbench.leaderboard.figures.charts import chart, save, styled
+from vlbench.leaderboard.figures.looks import looks
+from vlbench.leaderboard.figures.panels import Panel, Point
 from vlbench.leaderboard.texts import one_line, printed
 
 

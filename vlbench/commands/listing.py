@@ -12,8 +12,8 @@ from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.catalog.sources import PACKAGE, find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.errors import SpecError, unknown
-from vlbench.leaderboard.measured import counted_row, read_boards
 from vlbench.leaderboard.references import published
+from vlbench.leaderboard.reproduction.measured import counted_row, read_boards
 from vlbench.results import Result, matching
 
 

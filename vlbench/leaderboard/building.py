@@ -7,10 +7,10 @@ from pathlib import Path
 
 from vlbench.boards import read_board
 from vlbench.catalog.catalog import Catalog
-from vlbench.leaderboard.figures import draw_figures
-from vlbench.leaderboard.head_figures import draw_heads
-from vlbench.leaderboard.leaders import build_leaders
-from vlbench.leaderboard.looks import folder_looks
+from vlbench.leaderboard.comparison.leaders import build_leaders
+from vlbench.leaderboard.figures.figures import draw_figures
+from vlbench.leaderboard.figures.head_figures import draw_heads
+from vlbench.leaderboard.figures.looks import folder_looks
 from vlbench.leaderboard.summaries import build_summaries
 
 

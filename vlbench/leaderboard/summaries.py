@@ -14,11 +14,11 @@ from typing import Any
 from vlbench.boards import SCHEMA, Board, read_board
 from vlbench.errors import SpecError
 from vlbench.files import write_whole
-from vlbench.leaderboard.looks import Look
+from vlbench.leaderboard.figures.looks import Look
+from vlbench.leaderboard.figures.similarity_figures import draw_similarities
 from vlbench.leaderboard.means import mean_rows
 from vlbench.leaderboard.members import joined
 from vlbench.leaderboard.similarities import PRIMARY, left_out_rows, similarity_rows
-from vlbench.leaderboard.similarity_figures import draw_similarities
 
 
 def build_summaries(

@@ -1,7 +1,7 @@
 import pytest
 
+from vlbench.leaderboard.comparison.leaders import Leaders
 from vlbench.leaderboard.export.standing import standings
-from vlbench.leaderboard.leaders import Leaders
 
 RANKED = ["a", "b", "c"]
 

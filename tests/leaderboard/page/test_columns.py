@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 from planted_boards import PRIMARY, result, score
 
-from vlbench.leaderboard.leaders import Leaders
+from vlbench.leaderboard.comparison.leaders import Leaders
 from vlbench.leaderboard.page.columns import (
     columns_of,
     entries_of,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from vlbench.commands.answer import Answer
-from vlbench.leaderboard.comparing import Compared, Report, compare_models
+from vlbench.leaderboard.comparison.comparing import Compared, Report, compare_models
 from vlbench.leaderboard.tables import number, plain_table, score_name, spaced
 from vlbench.leaderboard.texts import printed
 from vlbench.metrics.paired import FLIPS

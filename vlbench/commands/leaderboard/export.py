@@ -9,11 +9,11 @@ from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
 from vlbench.errors import OutputError, UnknownNameError
 from vlbench.files import write_whole
+from vlbench.leaderboard.comparison.leaders import old_comparisons
 from vlbench.leaderboard.export.every_eval_ever import Source
 from vlbench.leaderboard.export.formats import FOLDERS, TEXTS
 from vlbench.leaderboard.export.markdown import updated
 from vlbench.leaderboard.export.selection import LeftOut, Selection, listed, select
-from vlbench.leaderboard.leaders import old_comparisons
 from vlbench.leaderboard.named import named_boards
 
 FAILED = 1

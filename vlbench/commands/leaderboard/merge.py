@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from vlbench.commands.answer import Answer
-from vlbench.leaderboard.changes import changes
-from vlbench.leaderboard.merging import merge
+from vlbench.leaderboard.merging.changes import changes
+from vlbench.leaderboard.merging.merging import merge
 
 
 def answer(arguments: argparse.Namespace) -> Answer:

@@ -8,7 +8,7 @@ from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
 from vlbench.errors import UnknownNameError
 from vlbench.files import write_whole
-from vlbench.leaderboard.leaders import outdated
+from vlbench.leaderboard.comparison.leaders import outdated
 from vlbench.leaderboard.page.contents import read_page
 from vlbench.leaderboard.page.rendering import render
 

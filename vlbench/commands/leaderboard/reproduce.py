@@ -8,10 +8,10 @@ from rich.table import Table
 
 from vlbench.catalog.catalog import load_all_claims, load_catalog
 from vlbench.commands.answer import Answer
-from vlbench.leaderboard.claims import judge
-from vlbench.leaderboard.fetching import to_fetch
-from vlbench.leaderboard.measured import Lack, read_boards
-from vlbench.leaderboard.reproduction import (
+from vlbench.leaderboard.reproduction.claims import judge
+from vlbench.leaderboard.reproduction.fetching import to_fetch
+from vlbench.leaderboard.reproduction.measured import Lack, read_boards
+from vlbench.leaderboard.reproduction.reproduction import (
     claims_table,
     find_paper,
     reference_tables,

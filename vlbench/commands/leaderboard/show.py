@@ -6,7 +6,7 @@ import argparse
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
-from vlbench.leaderboard.leaders import old_comparisons, read_leaders, standings
+from vlbench.leaderboard.comparison.leaders import old_comparisons, read_leaders, standings
 from vlbench.leaderboard.named import named_boards
 from vlbench.leaderboard.tables import board_tables
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from vlbench.boards import Board
 from vlbench.catalog.catalog import Catalog
+from vlbench.leaderboard.comparison.leaders import read_leaders
 from vlbench.leaderboard.export.standing import standings
-from vlbench.leaderboard.leaders import read_leaders
 from vlbench.leaderboard.references import Published, published
 from vlbench.leaderboard.rows import unpublished
 from vlbench.leaderboard.texts import one_line

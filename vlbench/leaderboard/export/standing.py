@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vlbench.leaderboard.leaders import Leaders
+from vlbench.leaderboard.comparison.leaders import Leaders
 
 # The leader is told apart from every other model; from some it is not, or they were not tested.
 BEST, LEADER = "best", "leader"

@@ -8,7 +8,7 @@ from pathlib import Path
 from vlbench.boards import Board, read_board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import TaskSpec
-from vlbench.leaderboard.leaders import read_leaders
+from vlbench.leaderboard.comparison.leaders import read_leaders
 from vlbench.leaderboard.page.columns import first_score, primary_label
 from vlbench.leaderboard.page.figures import figure_of_board
 from vlbench.leaderboard.page.items import wrong_items

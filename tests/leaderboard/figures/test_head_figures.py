@@ -1,0 +1,126 @@
+import logging
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from canvases import beyond
+from matplotlib.colors import to_hex
+from planted_boards import board, result, score, write
+
+from vlbench.boards import save_artifacts
+from vlbench.cli import main
+from vlbench.leaderboard.figures.head_figures import draw_heads, head_figure
+from vlbench.leaderboard.figures.looks import looks
+
+LOOKS = looks(["m.1"])
+FLOORS = {"random_region": 0.25, "largest_region": 0.2, "most_confident_region": 0.3}
+GONE = {"file": "artifacts/grounding/m.1/heads.parquet", "sha256": ""}
+SIX = ("det", "nsubj", "dobj", "prep", "pobj", "num")
+
+
+def row(*relations, **floors):
+    scores = [
+        score(0.5, "best_head_accuracy", at={"relation": name} if name else {}, floors=floors)
+        for name in relations or [""]
+    ]
+    return result("m.1", *scores, task="grounding", artifacts={"heads": GONE})
+
+
+def heads(*relations, active=(True, False)):
+    """Return a head in each of two layers, for each relation."""
+    return [
+        {"layer": layer, "head": 0, "accuracy": 0.5, "active": active[layer]}
+        | ({"relation": name} if name else {})
+        for name in relations or [""]
+        for layer in (0, 1)
+    ]
+
+
+def planted(folder, table=None):
+    """Write a board of one row and its table of heads."""
+    tables = {"heads": pa.Table.from_pylist(heads()) if table is None else table}
+    saved = save_artifacts(folder, "grounding", "m.1", tables)
+    return write(folder, board(replace(row(**FLOORS), artifacts=saved), task="grounding"))
+
+
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].texts]
+
+
+def test_a_row_with_a_table_of_heads_has_a_figure_as_svg_and_png(tmp_path):
+    files = draw_heads(planted(tmp_path), LOOKS)
+    names = [file.relative_to(tmp_path).as_posix() for file in files]
+    assert names == ["figures/grounding/m.1.svg", "figures/grounding/m.1.png"]
+    assert b"<svg" in files[0].read_bytes()
+    assert files[1].read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_same_board_gives_the_same_bytes(tmp_path):
+    first = [file.read_bytes() for file in draw_heads(planted(tmp_path), LOOKS)]
+    assert [file.read_bytes() for file in draw_heads(tmp_path, LOOKS)] == first
+
+
+@pytest.mark.parametrize("active", [(True, True), (None, None)])
+def test_each_relation_has_a_panel(active):
+    figure = head_figure(row(*SIX, **FLOORS), heads(*SIX, active=active), "title", LOOKS["m.1"])
+    assert [axes.get_title() for axes in figure.axes if axes.axison] == list(SIX)
+
+
+def test_the_legend_knows_heads_that_the_first_panel_lacks():
+    table = [head | {"active": head["relation"] == "det"} for head in heads("det", "nsubj")]
+    figure = head_figure(row("det", "nsubj", **FLOORS), table, "title", LOOKS["m.1"])
+    assert {"head that looks at the image", "head that does not look at the image"} < set(
+        legend(figure)
+    )
+
+
+@pytest.mark.parametrize(
+    ("floors", "drawn"),
+    [
+        (FLOORS, ["most confident region", "random region"]),
+        ({"largest_region": 0.2}, ["largest region"]),
+        ({}, []),
+    ],
+)
+def test_the_floors_of_a_row_are_drawn(floors, drawn):
+    assert legend(head_figure(row(**floors), heads(), "title", LOOKS["m.1"])) == [
+        "head that does not look at the image",
+        "head that looks at the image",
+        *drawn,
+    ]
+
+
+@pytest.mark.parametrize("relations", [[""], SIX[:5], SIX])
+def test_nothing_of_a_figure_is_cut_and_its_title_may_be_long(relations):
+    figure = head_figure(row(*relations, **FLOORS), heads(*relations), "long " * 60, LOOKS["m.1"])
+    assert beyond(figure) == [0, 0, 0, 0]
+
+
+def test_heads_that_look_at_the_image_are_in_the_colour_of_their_model():
+    look = looks(["a", "m.1"])["m.1"]
+    panel = head_figure(row(**FLOORS), heads(), "title", look).axes[0]
+    others, active = [to_hex(found.get_facecolor()[0]) for found in panel.collections]
+    assert (active, others) == (look.colour, "#aaaaaa")
+
+
+def test_a_row_whose_table_is_elsewhere_has_no_figure(tmp_path):
+    assert draw_heads(write(tmp_path, board(row(**FLOORS), task="grounding")), LOOKS) == []
+
+
+def test_a_table_that_is_not_its_rows_has_no_figure_and_is_named(tmp_path, caplog):
+    planted(tmp_path)
+    save_artifacts(tmp_path, "grounding", "m.1", {"heads": pa.table({"layer": [1]})})
+    with caplog.at_level(logging.WARNING, "vlbench"):
+        assert draw_heads(tmp_path, LOOKS) == []
+    assert "heads.parquet is not the file that its row was written with; run" in caplog.text
+
+
+def test_a_table_without_heads_or_without_their_columns_has_no_figure(tmp_path, caplog):
+    assert draw_heads(planted(tmp_path, pa.Table.from_pylist(heads()).slice(0, 0)), LOOKS) == []
+    assert draw_heads(planted(tmp_path, pa.table({"layer": [1]})), LOOKS) == []
+    assert "has no column accuracy, active, head" in caplog.text
+
+
+def test_leaderboard_build_writes_the_figures(tmp_path, capsys):
+    assert main(["leaderboard", "build", "--output", str(planted(tmp_path))]) == 0
+    assert f"wrote {tmp_path}/figures/grounding/m.1.svg" in capsys.readouterr().out

@@ -1,0 +1,28 @@
+import subprocess
+import sys
+
+from planted_boards import board, result, write
+
+from vlbench.leaderboard.figures.looks import folder_looks, looks
+
+
+def test_eight_models_differ_in_colour_and_160_in_some_way():
+    found = list(looks(f"{i:03}" for i in range(160)).values())
+    assert len({look.colour for look in found[:8]}) == 8
+    assert len(set(found)) == 160
+
+
+def test_the_order_of_names_and_a_name_given_twice_change_nothing():
+    assert looks(["b", "a", "b"]) == looks(["a", "b"])
+
+
+def test_all_models_of_all_boards_of_a_folder_have_a_look(tmp_path):
+    failed = result("b", status="failed")
+    write(tmp_path, board(result("c"), failed, task="x"), board(result("a"), task="y"))
+    assert folder_looks(tmp_path) == looks("abc")
+
+
+def test_looks_are_told_without_matplotlib():
+    asked = "import sys, vlbench.leaderboard.figures.looks; print('matplotlib' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True)
+    assert told.stdout.strip() == b"False"

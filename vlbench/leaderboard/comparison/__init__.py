@@ -1,0 +1,1 @@
+"""Models compared on the items that their rows keep."""

@@ -1,0 +1,198 @@
+"""Which models cannot be told apart from the leader of a board, on its primary score.
+
+`build` writes `comparisons/<task>.json`; nothing else computes it, and no filter changes it. Each
+model is compared with the leader alone: "not told apart" from it says nothing of two others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vlbench.boards import SCHEMA, Board, board_file, read_board
+from vlbench.digests import bytes_digest
+from vlbench.errors import DataError, SpecError
+from vlbench.files import file_name, write_whole
+from vlbench.leaderboard.artifacts import read_items
+from vlbench.leaderboard.comparison.joins import Items, compare, items_of
+from vlbench.leaderboard.rows import publishable
+from vlbench.leaderboard.tables import probability, score_name
+from vlbench.metrics.paired import holm
+from vlbench.reading.objects import read_as
+from vlbench.results import Result, Score, matching
+
+# Below it a difference from the leader counts, after Holm's correction.
+LEVEL = 0.05
+
+
+class Leaders(NamedTuple):
+    """The leader of a set of comparable rows, and how the others stand to it.
+
+    `tied` cannot be told apart from it; `p` is that of each model tested (Holm); `untested` has the
+    reasons.
+    """
+
+    leader: str
+    tied: Sequence[str]
+    untested: Mapping[str, str]
+    p: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """The leader against a model: a positive difference is the leader's advantage."""
+
+    model: str
+    difference: float
+    ci95: tuple[float, float]
+    p: float
+    p_holm: float
+    items: int
+    clusters: int
+
+
+@dataclass(frozen=True)
+class _Set:
+    comparable: str
+    leader: str
+    tied: Sequence[str]
+    pairs: Sequence[_Pair]
+    untested: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _File:
+    """What a file holds; `board` is the digest of the board that it was made from."""
+
+    schema: int
+    task: str
+    version: int
+    primary: Mapping[str, Any]
+    board: str
+    sets: Sequence[_Set]
+
+
+def build_leaders(output: Path) -> list[Path]:
+    """Write the comparisons with the leaders of all boards, and return the files; remove others."""
+    written = []
+    for file in sorted(output.glob("*.json")):
+        board = read_board(file)
+        assert board
+        keys = sorted({row.comparable for row in board.results if row.status == "ok"})
+        sets = [found for key in keys if (found := _set(output, board, key))]
+        if sets:
+            head = (SCHEMA, board.task, board.version, dict(board.primary), bytes_digest(file))
+            content = json.dumps(asdict(_File(*head, sets)), indent=1, allow_nan=False)
+            written.append(output / "comparisons" / file.name)
+            write_whole(written[-1], (content + "\n").encode())
+    for old in set(output.glob("comparisons/*.json")) - set(written):
+        old.unlink()
+    return written
+
+
+def read_leaders(output: Path, task: str) -> dict[str, Leaders]:
+    """Return the leaders of a task's board, by `comparable`; none where nothing says them.
+
+    A file that was made from another state of the board says nothing. Raises SpecError for one that
+    is malformed.
+    """
+    found = _read(output, task)
+    if not found or outdated(output, task):
+        return {}
+    return {
+        one.comparable: Leaders(
+            one.leader, one.tied, one.untested, {pair.model: pair.p_holm for pair in one.pairs}
+        )
+        for one in found.sets
+    }
+
+
+def outdated(output: Path, task: str) -> bool:
+    """Return whether a task's comparisons were made from another state of its board."""
+    found, board = _read(output, task), board_file(output, task)
+    return bool(found and found.board != bytes_digest(board))
+
+
+def old_comparisons(output: Path, tasks: Sequence[str]) -> list[str]:
+    """Return a line for each task whose comparisons are outdated, with what to do."""
+    return [
+        f"{task} has changed since it was compared with its leader; run vlbench leaderboard build"
+        for task in tasks
+        if outdated(output, task)
+    ]
+
+
+def standings(found: Mapping[str, Leaders]) -> dict[str, dict[str, str]]:
+    """Return in words how each model stands to its leader, by `comparable`, where it was tested."""
+    return {
+        key: {one.leader: "leader"}
+        | {model: probability(p) for model, p in one.p.items()}
+        | dict.fromkeys(one.tied, "not told apart")
+        for key, one in found.items()
+        if one.p
+    }
+
+
+def _read(output: Path, task: str) -> _File | None:
+    """Return what a task's file of comparisons holds; None where there is none, or no board."""
+    file = output / "comparisons" / f"{file_name(task)}.json"
+    if not (file.is_file() and board_file(output, task).is_file()):
+        return None
+    try:
+        found: _File = read_as(_File, json.loads(file.read_text("utf-8")), ())
+    except (ValueError, RecursionError, SpecError) as error:
+        raise SpecError(f"{file}: {error}; run vlbench leaderboard build") from error
+    if found.schema != SCHEMA:
+        raise SpecError(f"{file}: has schema {found.schema}; run vlbench leaderboard build")
+    return found
+
+
+def _set(output: Path, board: Board, comparable: str) -> _Set | None:
+    """Compare the models of one set with its leader; None where no row can lead."""
+    rows = [row for row in board.results if (row.status, row.comparable) == ("ok", comparable)]
+    good = publishable(rows)
+    scored = {m: one[0] for m, row in good.items() if (one := matching(row.scores, board.primary))}
+    if not scored:
+        return None
+    untested = {row.model: _reason(row, board.primary) for row in rows if row.model not in scored}
+    leader = min(scored, key=lambda model: (_cost(scored[model]), model))
+    pairs = []
+    try:
+        first = items_of(leader, read_items(output, good[leader]), scored[leader])
+    except DataError as error:
+        rest = sorted(set(scored) - {leader})
+        untested |= dict.fromkeys(rest, f"the leader cannot be compared: {error}")
+        return _Set(comparable, leader, [], [], dict(sorted(untested.items())))
+    for model in sorted(set(scored) - {leader}):
+        try:
+            second = items_of(model, read_items(output, good[model]), scored[model])
+            pairs.append(_pair(first, second, higher_is_better=scored[leader].higher_is_better))
+        except DataError as error:
+            untested[model] = str(error)
+    adjusted = holm([pair.p for pair in pairs])
+    pairs = [replace(pair, p_holm=p) for pair, p in zip(pairs, adjusted, strict=True)]
+    tied = [pair.model for pair in pairs if pair.p_holm >= LEVEL]
+    return _Set(comparable, leader, tied, pairs, dict(sorted(untested.items())))
+
+
+def _pair(leader: Items, other: Items, *, higher_is_better: bool) -> _Pair:
+    """Return the comparison of a model with the leader, its p not yet corrected."""
+    found = compare(leader, other, higher_is_better=higher_is_better)
+    sign = 1 if higher_is_better else -1
+    low, high = sorted(sign * one for one in found.ci95)
+    numbers = (sign * found.difference, (low, high), found.p, found.p)
+    return _Pair(other.model, *numbers, found.items, found.clusters)
+
+
+def _cost(score: Score) -> float:
+    return -score.value if score.higher_is_better else score.value
+
+
+def _reason(row: Result, primary: Mapping[str, Any]) -> str:
+    """Return why a row is compared with no leader."""
+    if not matching(row.scores, primary):
+        return f"it has no score {score_name(primary['metric'], primary['at'])}"
+    return "some of its data were missing" if row.is_partial else "its weights are random"

@@ -1,0 +1,1 @@
+"""Figures made from boards: charts, their panels and layout, and how each model looks."""

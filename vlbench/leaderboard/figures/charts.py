@@ -1,0 +1,211 @@
+"""Charts of scores with their intervals, as SVG and PNG; the same scores give the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from vlbench.files import write_whole
+from vlbench.leaderboard.figures.layouts import (
+    entitle,
+    fitted,
+    grid,
+    is_at_left,
+    seat_legend,
+    text_width,
+)
+from vlbench.leaderboard.figures.looks import Look
+from vlbench.leaderboard.figures.panels import Level, Panel, Point, chance, floor, levels, ranked
+from vlbench.leaderboard.tables import condition, spaced
+from vlbench.leaderboard.texts import drawn
+
+# A fixed salt makes the identifiers inside an SVG depend on what is drawn alone.
+STYLE: Any = {
+    "svg.hashsalt": "vlbench",
+    "svg.fonttype": "none",
+    "font.size": 9.0,
+    "axes.linewidth": 0.6,
+}
+
+# How the scores to beat are drawn: without a mark, as no model is.
+CHANCE: Any = {"color": "#777777", "linestyle": "--", "linewidth": 1.0}
+FLOOR: Any = {"color": "#222222", "linestyle": ":", "linewidth": 1.4}
+BAND: Any = {"color": "#777777", "alpha": 0.2, "linewidth": 0}
+
+# The x-axis is logarithmic where the largest number is more than this many times the smallest
+# positive one, as it is for epsilons; the second limit holds where 0 is among the numbers.
+FAR = 30.0
+FAR_FROM_ZERO = 5.0
+
+# The width in inches of one panel alone, of one of few, and of one of many.
+ALONE = 4.8
+WIDTH = 3.6
+NARROW = 2.4
+FEW_PANELS = 4
+
+# Up to this many numbers, each has a tick of its own.
+FEW_TICKS = 6
+
+
+def chart(title: str, panels: Sequence[Panel], looks: Mapping[str, Look]) -> Figure:
+    """Return a figure of the panels, with chance and the hardest floors named in its legend.
+
+    Panels of one kind and unit share the axis of scores. Models that are not drawn along a number
+    stand in the same order in all panels: by the first panel, the best on top.
+    """
+    names = ranked(panels)
+    alike = len({(bool(panel.x), panel.unit) for panel in panels}) == 1
+    lines = any(panel.x for panel in panels)
+    margin = 0.0 if all(panel.x for panel in panels) else max(text_width(n, 8) for n in names)
+    width, height = _width(len(panels)), 2.6 if lines else 0.7 + 0.24 * len(names)
+    outer = (width + margin * (not alike), height)
+    figure, places = grid(len(panels), outer, margin * alike)
+    for axes, panel in zip(places, panels, strict=True):
+        if alike and axes is not places[0]:
+            axes.sharey(places[0])
+            if not panel.x:
+                axes.sharex(places[0])
+        _draw(axes, panel, names, looks)
+    for axes, panel in zip(places, panels, strict=True):
+        _label(axes, panel, (width, height), at_left=not alike or is_at_left(axes))
+    entitle(figure, title)
+    _seat_legend(figure, panels, {name: looks[name] for name in sorted(names) if lines})
+    return figure
+
+
+def style(look: Look) -> dict[str, Any]:
+    """Return a look as matplotlib's arguments for lines with marks."""
+    face = "white" if look.hollow else look.colour
+    shape = {"marker": look.mark, "markersize": 4.5, "markerfacecolor": face}
+    return {"color": look.colour} | shape
+
+
+def save(figure: Figure, file: Path, *, dpi: int = 150) -> list[Path]:
+    """Write a figure as `file`.svg and `file`.png, and return the two files.
+
+    The same figure gives the same bytes where `svg.hashsalt` is set, as it is inside `styled`.
+    """
+    written = []
+    for suffix in (".svg", ".png"):
+        content = BytesIO()
+        dated = {"Date": None} if suffix == ".svg" else {"Software": None}
+        figure.savefig(content, format=suffix[1:], dpi=dpi, metadata=dated)
+        written.append(file.with_name(file.name + suffix))
+        write_whole(written[-1], content.getvalue())
+    return written
+
+
+def erase(file: Path) -> None:
+    """Remove the files that `save` writes for `file`."""
+    for suffix in (".svg", ".png"):
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
+
+
+def styled() -> Any:
+    """Return the context manager in which figures are made and saved."""
+    return rc_context(STYLE)
+
+
+def _width(panels: int) -> float:
+    if panels == 1:
+        return ALONE
+    return WIDTH if panels <= FEW_PANELS else NARROW
+
+
+def _draw(axes: Axes, panel: Panel, names: Sequence[str], looks: Mapping[str, Look]) -> None:
+    if panel.x:
+        _draw_lines(axes, panel, looks)
+    else:
+        _draw_dots(axes, panel, names, looks)
+
+
+def _draw_lines(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
+    for name in sorted(panel.models):
+        points = sorted(panel.models[name])
+        xs, ys = [p.x for p in points], [p.y for p in points]
+        axes.errorbar(xs, ys, yerr=_bars(points), lw=1.2, capsize=2, **style(looks[name]))
+    _draw_levels(axes, panel, chance, CHANCE)
+    _draw_levels(axes, panel, floor, FLOOR)
+    numbers = sorted({point.x for points in panel.models.values() for point in points})
+    positive = [x for x in numbers if x > 0]
+    far = FAR if positive == numbers else FAR_FROM_ZERO
+    if positive and positive[-1] > far * positive[0]:
+        axes.set_xscale("symlog", linthresh=positive[0])
+    if len(numbers) <= FEW_TICKS:
+        axes.set_xticks(numbers, [condition(x) for x in numbers])
+        axes.minorticks_off()
+
+
+def _draw_levels(axes: Axes, panel: Panel, level: Level, line: Mapping[str, Any]) -> None:
+    """Draw chance or the floors along x: where models differ, a band with the hardest as a line."""
+    found = levels(panel, level)
+    lowest, hardest = [v[0] for v in found.values()], [v[-1] for v in found.values()]
+    axes.fill_between(list(found), lowest, hardest, **BAND)
+    axes.plot(list(found), hardest, **line)
+
+
+def _draw_dots(axes: Axes, panel: Panel, names: Sequence[str], looks: Mapping[str, Look]) -> None:
+    """Draw one score per model, and beside it its own chance and floor."""
+    for height, name in enumerate(names):
+        for point in panel.models.get(name, ())[:1]:
+            bars = _bars([point])
+            axes.errorbar([point.y], [height], xerr=bars, ls="", capsize=2, **style(looks[name]))
+            for level, line in ((chance(point), CHANCE), (floor(point), FLOOR)):
+                if level is not None:
+                    axes.plot([level, level], [height - 0.5, height + 0.5], **line)
+    axes.set_yticks(range(len(names)), [drawn(name) for name in names])
+    axes.set_ylim(-0.6, len(names) - 0.4)
+
+
+def _label(axes: Axes, panel: Panel, size: tuple[float, float], *, at_left: bool) -> None:
+    """Name a panel and its axes; one that shares its axis with those at its left needs no names."""
+    unit = "%" if panel.unit == "fraction" else panel.unit
+    scores = f"{panel.y} ({unit})" + ("" if panel.higher_is_better else ", lower is better")
+    width, height = 0.8 * size[0], 0.8 * size[1]
+    axes.set_title(fitted(panel.title, width, 9), fontsize=9)
+    axes.tick_params(labelsize=8, labelleft=at_left)
+    axes.set_xlabel(fitted(panel.x or scores, width, 8), fontsize=8)
+    if panel.x and at_left:
+        axes.set_ylabel(fitted(scores, height, 8), fontsize=8)
+    if panel.unit == "fraction":
+        (axes.yaxis if panel.x else axes.xaxis).set_major_formatter(percent)
+        # Where panels share an axis, its left end is known when all of them are drawn.
+        axes.set_xlim(left=None if panel.x else min(0.0, axes.get_xlim()[0]))
+
+
+def percent(value: float, _: float = 0.0) -> str:
+    """Return a fraction as the number of a tick, in percent."""
+    return f"{100 * value:.4g}"
+
+
+def _seat_legend(figure: Figure, panels: Sequence[Panel], models: Mapping[str, Look]) -> None:
+    """Name the models that are lines, chance and the floors."""
+    points = [p for panel in panels for points in panel.models.values() for p in points]
+    entries: list[tuple[Artist, str]] = [
+        (Line2D([], [], lw=1.2, **style(look)), name) for name, look in models.items()
+    ]
+    if any(point.chance is not None for point in points):
+        entries.append((Line2D([], [], **CHANCE), "chance"))
+    if floors := sorted({point.floor[0] for point in points if point.floor}):
+        entries.append((Line2D([], [], **FLOOR), f"hardest floor: {spaced(' or '.join(floors))}"))
+    lines = [levels(panel, level) for panel in panels if panel.x for level in (chance, floor)]
+    if any(values[0] != values[-1] for found in lines for values in found.values()):
+        entries.append((Patch(**BAND), "their range over the models"))
+    seat_legend(figure, [handle for handle, _ in entries], [label for _, label in entries])
+
+
+def _bars(points: Sequence[Point]) -> list[list[float]]:
+    """Return how far the intervals reach below and above their scores, [2, points]."""
+    ends = [p.interval or (p.y, p.y) for p in points]
+    below = [max(p.y - low, 0.0) for p, (low, _) in zip(points, ends, strict=True)]
+    above = [max(high - p.y, 0.0) for p, (_, high) in zip(points, ends, strict=True)]
+    return [below, above]

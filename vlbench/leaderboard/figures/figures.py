@@ -1,0 +1,159 @@
+"""Figures of scores, one for each board and each group, made from boards and summaries alone.
+
+The same rule draws the figures of arXiv:2104.08313 (few-shot, clustering and transfer per data set
+and on average, robustness by epsilon) and those of all other boards. A condition with a text as its
+value gets a panel per value; the condition that is a number is the x-axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from vlbench.boards import Board, read_board
+from vlbench.leaderboard.figures.charts import chart, erase, save, styled
+from vlbench.leaderboard.figures.looks import Look
+from vlbench.leaderboard.figures.panels import Panel, Point
+from vlbench.leaderboard.rows import publishable
+from vlbench.leaderboard.tables import condition, hardest_floor, spaced
+from vlbench.results import Result, Score, matching
+
+
+def draw_figures(
+    output: Path,
+    groups: Mapping[str, Sequence[str]],
+    training_images: Mapping[str, float],
+    looks: Mapping[str, Look],
+) -> list[Path]:
+    """Write `figures/<board>` as SVG and PNG for each board and each group's summary.
+
+    A group's figure has a panel for each task and one for the mean. A second figure shows the mean
+    against the number of `training_images`, given by model, where at least three models state it.
+    Only publishable rows are drawn; a figure without rows is removed.
+    """
+    with styled():
+        boards = [
+            file for file in sorted(output.glob("*.json")) for file in _draw_board(file, looks)
+        ]
+        means = [
+            drawn
+            for group, tasks in sorted(groups.items())
+            for drawn in _draw_group(output, group, tasks, training_images, looks)
+        ]
+    return [*boards, *means]
+
+
+def board_panels(board: Board, name: str = "") -> list[Panel]:
+    """Return the panels of a board's primary metric; none where no row is publishable."""
+    return _panels(publishable(board.results), board.primary["metric"], name)
+
+
+def size_panels(summary: Board, training_images: Mapping[str, float]) -> list[Panel]:
+    """Return the panel of primary scores against training images; none for under three models."""
+    rows = {
+        row.model: replace(row, scores=matching(row.scores, summary.primary))
+        for row in summary.results
+        if training_images.get(row.model)
+    }
+    panels = []
+    for panel in _panels(rows, summary.primary["metric"], ""):
+        models = {
+            model: [point._replace(x=training_images[model]) for point in points]
+            for model, points in panel.models.items()
+        }
+        panels.append(replace(panel, x="training images", models=models))
+    return [panel for panel in panels if len(panel.models) >= 3]
+
+
+def _draw_board(file: Path, looks: Mapping[str, Look]) -> list[Path]:
+    board = read_board(file)
+    panels = board_panels(board) if board else []
+    return _draw(file.stem, panels, file.parent / "figures", looks)
+
+
+def _draw_group(
+    output: Path,
+    group: str,
+    tasks: Sequence[str],
+    training_images: Mapping[str, float],
+    looks: Mapping[str, Look],
+) -> list[Path]:
+    """Draw a group of means; one whose models are compared instead has figures of its own."""
+    mean = read_board(output / "summaries" / f"{group}.json")
+    boards = [read_board(output / f"{task}.json") for task in tasks]
+    panels: list[Panel] = []
+    sizes: list[Panel] = []
+    if mean and all(board and board.primary == mean.primary for board in boards):
+        pairs = zip(boards, tasks, strict=True)
+        panels = [p for board, task in pairs if board for p in board_panels(board, spaced(task))]
+        means = {row.model: row for row in mean.results}
+        panels += _panels(means, mean.primary["metric"], "mean and its standard error")
+        sizes = size_panels(mean, training_images)
+    written = _draw(group, panels, output / "figures", looks)
+    by_images = _draw(f"{group}_by_training_images", sizes, output / "figures", looks)
+    return [*written, *by_images]
+
+
+def _draw(
+    name: str, panels: Sequence[Panel], folder: Path, looks: Mapping[str, Look]
+) -> list[Path]:
+    """Write a figure under its name; without panels, remove the one that is there."""
+    if panels:
+        return save(chart(spaced(name), panels, looks), folder / name)
+    erase(folder / name)
+    return []
+
+
+def _panels(rows: Mapping[str, Result], metric: str, name: str) -> list[Panel]:
+    """Return the panels of the scores of one metric; `rows` are given by model.
+
+    Scores of another unit or direction have a panel of their own.
+    """
+    scores = {model: [s for s in row.scores if s.metric == metric] for model, row in rows.items()}
+    everything = [score for found in scores.values() for score in found]
+    axis = _axis(everything)
+    panels = []
+    for words, unit, higher in dict.fromkeys(_kind(score, axis) for score in everything):
+        kind = (words, unit, higher)
+        here = {m: [s for s in found if _kind(s, axis) == kind] for m, found in scores.items()}
+        panels.append(
+            Panel(
+                title=", ".join(filter(None, (name, words))),
+                x=spaced(axis),
+                y=spaced(metric),
+                models={m: [_point(s, axis) for s in found] for m, found in here.items() if found},
+                unit=unit,
+                higher_is_better=higher,
+            )
+        )
+    return panels
+
+
+def _axis(scores: Sequence[Score]) -> str:
+    """Return the number among the conditions that takes most values; empty where none varies."""
+    values: dict[str, set[str | int | float]] = {}
+    for score in scores:
+        for key, value in score.at.items():
+            values.setdefault(key, set()).add(value)
+    numbers = [
+        key
+        for key, found in values.items()
+        if len(found) > 1 and not any(isinstance(value, str) for value in found)
+    ]
+    return max(numbers, key=lambda key: len(values[key]), default="")
+
+
+def _kind(score: Score, axis: str) -> tuple[str, str, bool]:
+    """Return what the scores of a panel share: the conditions but the one on the axis, the unit."""
+    words = ", ".join(f"{spaced(k)} {condition(v)}" for k, v in score.at.items() if k != axis)
+    return words, score.unit, score.higher_is_better
+
+
+def _point(score: Score, axis: str) -> Point:
+    """Return a score with its interval, or with its standard error where it has no interval."""
+    interval = score.ci95
+    if interval is None and score.stderr is not None:
+        interval = score.value - score.stderr, score.value + score.stderr
+    x = float(score.at.get(axis, 0))
+    return Point(x, score.value, interval, score.chance, hardest_floor(score))

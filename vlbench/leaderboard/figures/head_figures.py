@@ -1,0 +1,130 @@
+"""Figures of the accuracy of attention heads by layer, as figure 3 of ACL 2020.acl-main.469.
+
+A row with a table of heads has a figure, with a panel per relation where the table has relations.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from vlbench.boards import read_board
+from vlbench.errors import DataError
+from vlbench.files import safe_name
+from vlbench.leaderboard.artifacts import read_table
+from vlbench.leaderboard.figures.charts import CHANCE, FLOOR, percent, save, style, styled
+from vlbench.leaderboard.figures.layouts import entitle, fitted, grid, is_at_left, seat_legend
+from vlbench.leaderboard.figures.looks import Look
+from vlbench.leaderboard.tables import spaced
+from vlbench.results import Result, Score, matching
+
+# A row of the table of heads.
+Head = Mapping[str, Any]
+
+COLUMNS = ("layer", "head", "accuracy", "active")
+
+# The paper's baseline is drawn where regions have scores, otherwise that of the largest region.
+BASELINES = ("most_confident_region", "largest_region")
+
+# The heads of a layer are drawn side by side, over this fraction of the step to the next layer.
+SPREAD = 0.5
+
+# Heads that look at the image, and those of which it is not known, are in the model's colour.
+LABELS = {
+    True: "head that looks at the image",
+    False: "head that does not look at the image",
+    None: "head",
+}
+OTHER: Any = {"s": 10, "color": "#aaaaaa", "marker": "o", "lw": 0}
+
+
+def draw_heads(output: Path, looks: Mapping[str, Look]) -> list[Path]:
+    """Write `figures/<task>/<model>.svg` and `.png` for each ok row with a table of heads.
+
+    A row whose table is not in the folder, or is not the one that the row was written with, has no
+    figure; why is logged. Returns the files.
+    """
+    written = []
+    for file in sorted(output.glob("*.json")):
+        board = read_board(file)
+        for row in board.results if board else ():
+            if row.status == "ok" and "heads" in row.artifacts:
+                written += _draw_row(output, file.stem, row, looks[row.model])
+    return written
+
+
+def _draw_row(output: Path, task: str, row: Result, look: Look) -> list[Path]:
+    """Write the figure of one row, if its table can be read."""
+    try:
+        heads = read_table(output, row, "heads", COLUMNS)
+    except DataError as error:
+        logging.getLogger(__name__).warning("%s: no figure of %s: %s", task, row.model, error)
+        return []
+    if not heads:
+        return []
+    with styled():
+        figure = head_figure(row, heads, f"{spaced(task)}: {row.model}", look)
+        return save(figure, output / "figures" / task / safe_name(row.model))
+
+
+def head_figure(row: Result, heads: Sequence[Head], title: str, look: Look) -> Figure:
+    """Return the figure of a row: a panel per relation, its heads and the floors of its score."""
+    names = list(dict.fromkeys(head.get("relation", "") for head in heads))
+    figure, panels = grid(len(names), (5.2, 3.2) if len(names) == 1 else (2.4, 2.1))
+    legend: dict[str, Any] = {}
+    for panel, name in zip(panels, names, strict=True):
+        if panel is not panels[0]:
+            panel.sharex(panels[0])
+            panel.sharey(panels[0])
+        _draw_heads(panel, [head for head in heads if head.get("relation", "") == name], look)
+        at = {"relation": name} if name else {}
+        for score in matching(row.scores, {"metric": "best_head_accuracy", "at": at}):
+            _draw_floors(panel, score)
+        panel.set_title(fitted(name, 2.0, 9), fontsize=9)
+        panel.tick_params(labelsize=7, labelleft=is_at_left(panel))
+        panel.set_xlabel("layer, from 0", fontsize=8)
+        # One panel may have no active heads, another no inactive ones.
+        handles, labels = panel.get_legend_handles_labels()
+        legend |= dict(zip(labels, handles, strict=True))
+    figure.supylabel("accuracy (%)", fontsize=8)
+    entitle(figure, title)
+    seat_legend(figure, [legend[label] for label in sorted(legend)], sorted(legend))
+    return figure
+
+
+def _draw_heads(panel: Axes, heads: Sequence[Head], look: Look) -> None:
+    """Draw heads that look at the image as large marks of the model, others as small grey dots."""
+    most = max(1, *(head["head"] for head in heads))
+    groups: dict[bool | None, list[Head]] = {}
+    for head in heads:
+        groups.setdefault(head["active"], []).append(head)
+    for active in (False, True, None):
+        points = groups.get(active, [])
+        if points:
+            places = [head["layer"] + SPREAD * (head["head"] / most - 0.5) for head in points]
+            accuracies = [head["accuracy"] for head in points]
+            mark = OTHER if active is False else _mark(look)
+            panel.scatter(places, accuracies, alpha=0.8, label=LABELS[active], **mark)
+    panel.set_ylim(0, 1)
+    panel.yaxis.set_major_formatter(percent)
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    panel.grid(visible=True, axis="y", color="#dddddd", linewidth=0.5)
+
+
+def _mark(look: Look) -> dict[str, Any]:
+    face = {"facecolor": style(look)["markerfacecolor"], "edgecolor": look.colour}
+    return {"s": 34, "marker": look.mark, "lw": 0.8} | face
+
+
+def _draw_floors(panel: Axes, score: Score) -> None:
+    """Draw the floors of a score: baselines that read no word."""
+    name = next((name for name in BASELINES if name in score.floors), "")
+    for level, line in ((name, FLOOR), ("random_region", CHANCE)):
+        if level in score.floors:
+            panel.axhline(score.floors[level], label=spaced(level), **line)

@@ -1,0 +1,1 @@
+"""Folders of boards joined into one."""

@@ -1,0 +1,1 @@
+"""Papers' numbers and findings beside what boards hold."""
