@@ -30,7 +30,7 @@ def items(boards, *words):
 def test_the_items_of_the_primary_score_are_listed(boards, capsys):
     assert items(boards, "mean-colour") == 0
     printed = capsys.readouterr().out
-    assert "mean-colour on few_shot_colours: accuracy, shots 1, 0 of" in printed
+    assert "mean-colour on few_shot_colours: accuracy (shots 1), 0 of 9 items wrong" in printed
     assert "test/red/" in printed
 
 
@@ -42,7 +42,7 @@ def test_items_are_printed_as_json(boards, capsys):
 
 def test_where_nothing_is_wrong_nothing_is_shown(boards, capsys):
     assert items(boards, "mean-colour", "--show") == 0
-    assert "every item has full credit: there is nothing to show" in capsys.readouterr().out
+    assert "no item is wrong: there is nothing to show" in capsys.readouterr().out
 
 
 def test_a_sheet_shows_the_images_with_the_least_credit(boards, capsys, tmp_path, monkeypatch):

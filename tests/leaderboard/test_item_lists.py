@@ -31,6 +31,11 @@ def test_the_worst_come_first_and_those_with_full_credit_not_at_all():
     assert worst(items_of(TABLE, "accuracy", {"shots": 5})) == []
 
 
+def test_where_lower_is_better_the_most_credit_is_worst():
+    items = items_of(TABLE, "accuracy", {"shots": 1})
+    assert [item.id for item in worst(items, higher_is_better=False)] == ["a.jpg", "b.jpg"]
+
+
 def test_a_score_without_items_is_named_with_those_that_have_some():
     with pytest.raises(UnknownNameError, match=r'no items of m at {}; there are .*"shots": 1'):
         items_of(TABLE, "m", {})

@@ -14,9 +14,9 @@ from vlbench.errors import UnknownNameError, unknown
 from vlbench.files import safe_name
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.item_lists import Item, items_of, worst
-from vlbench.leaderboard.tables import condition, plain_table
+from vlbench.leaderboard.tables import plain_table, score_name
 from vlbench.leaderboard.texts import printed
-from vlbench.results import Result
+from vlbench.results import Result, Score, matching
 
 # Images of a sheet.
 MOST_SHOWN = 24
@@ -28,8 +28,10 @@ def answer(arguments: argparse.Namespace) -> Answer:
     metric = arguments.metric or row.primary["metric"]
     at = _at(row, metric, arguments.at)
     items = items_of(read_items(arguments.output, row), metric, at)
-    listed = worst(items) if arguments.wrong or arguments.show else items
-    title = printed(_title(row, metric, at, items))
+    (score,) = matching(row.scores, {"metric": metric, "at": at})
+    wrong = worst(items, higher_is_better=score.higher_is_better)
+    listed = wrong if arguments.wrong or arguments.show else items
+    title = printed(f"{_title(row, score)}, {len(wrong)} of {len(items)} items wrong or in part")
     if arguments.json:
         return Answer([json.dumps([item._asdict() for item in listed], indent=1)])
     if arguments.show:
@@ -68,13 +70,9 @@ def _at(row: Result, metric: str, words: Mapping[str, Any] | None) -> Mapping[st
     return same[0]
 
 
-def _title(row: Result, metric: str, at: Mapping[str, Any], items: Sequence[Item]) -> str:
-    conditions = "".join(f", {key} {condition(value)}" for key, value in at.items())
-    wrong = len(worst(items))
-    return (
-        f"{row.model} on {row.task}: {metric}{conditions}, "
-        f"{wrong} of {len(items)} items without full credit"
-    )
+def _title(row: Result, score: Score) -> str:
+    lower = "" if score.higher_is_better else ", lower is better"
+    return f"{row.model} on {row.task}: {score_name(score.metric, score.at)}{lower}"
 
 
 def _cells(item: Item) -> list[str]:
@@ -92,11 +90,11 @@ def _write_sheet(row: Result, items: Sequence[Item], options: Any, file: Path) -
     from vlbench.leaderboard.item_sheet import Shown, write_item_sheet  # noqa: PLC0415
 
     if not items:
-        return "every item has full credit: there is nothing to show"
+        return "no item is wrong: there is nothing to show"
     images = images_of(row.task, [item.digest for item in items], options)
     shown = [
         Shown(images[item.digest], [item.id, f"said: {_said(item)}", f"right: {item.target}"])
         for item in items
     ]
     write_item_sheet(shown, file)
-    return f"wrote {file}: the {len(shown)} items with the least credit"
+    return f"wrote {file}: the {len(shown)} items that are wrong most often"

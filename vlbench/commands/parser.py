@@ -113,7 +113,7 @@ def _add_items(words: Any, command: Command) -> None:
         "--wrong", action="store_true", help="items without full credit, worst first"
     )
     items.add_argument(
-        "--show", action="store_true", help="write a sheet of the images with the least credit"
+        "--show", action="store_true", help="write a sheet of the images that are wrong most often"
     )
     items.add_argument("--json", action="store_true", help="print JSON")
     _add_data_dir(items)

@@ -45,9 +45,13 @@ def items_of(table: pa.Table, metric: str, at: Mapping[str, Any]) -> list[Item]:
     return [_item(same) for same in rows.values()]
 
 
-def worst(items: Sequence[Item]) -> list[Item]:
-    """Return the items without full credit, the least credit first."""
-    return sorted((item for item in items if item.credit < 1), key=lambda item: item.credit)
+def worst(items: Sequence[Item], *, higher_is_better: bool = True) -> list[Item]:
+    """Return the items without full credit, the worst first.
+
+    Where lower is better, as for the success of an attack, full credit is 0.
+    """
+    costs = {item.id: 1 - item.credit if higher_is_better else item.credit for item in items}
+    return sorted((item for item in items if costs[item.id] > 0), key=lambda item: -costs[item.id])
 
 
 def _item(same: Sequence[Mapping[str, Any]]) -> Item:

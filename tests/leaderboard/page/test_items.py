@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from planted_boards import board, result, score
@@ -62,3 +64,9 @@ def test_items_of_other_scores_do_not_count(tmp_path):
     artifacts = save_artifacts(tmp_path, "t", "a", {"items": items})
     assert wrong_items(tmp_path, board(result("a", score(), artifacts=artifacts))) == ([], [])
     assert isinstance(items, pa.Table)
+
+
+def test_where_lower_is_better_credit_is_what_went_wrong(tmp_path):
+    attacked = row(tmp_path, "a", [1.0, 0.0, 1.0], [0, 1, 1])
+    lower = replace(attacked, scores=[score(higher_is_better=False)])
+    assert [one.id for one in wrong_items(tmp_path, board(lower))[0]] == ["x", "z"]

@@ -15,12 +15,13 @@ from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.page.values import WrongItem
 from vlbench.leaderboard.rows import publishable
 from vlbench.metrics.items import at_text
+from vlbench.results import Result, matching
 
 MOST = 10
 
 
 def wrong_items(output: Path, board: Board) -> tuple[list[WrongItem], list[str]]:
-    """Return the examples with the lowest mean credit over the models of a board, and problems.
+    """Return the examples that are worst by mean credit over a board's models, and problems.
 
     Each model counts once, with its mean over trials, and only items of the primary score count
     that all these models have. Models are those whose rows are publishable and that the first of
@@ -36,7 +37,13 @@ def wrong_items(output: Path, board: Board) -> tuple[list[WrongItem], list[str]]
         except DataError as error:
             problems.append(f"{row.model}: {error}")
     filled = [table for table in tables if len(table)]
-    return (_worst(filled) if filled else []), problems
+    return (_worst(filled, lower=_lower_is_better(rows, board)) if filled else []), problems
+
+
+def _lower_is_better(rows: Sequence[Result], board: Board) -> bool:
+    """Return whether full credit is 0, as for the success of an attack."""
+    scores = [score for row in rows for score in matching(row.scores, board.primary)]
+    return any(not score.higher_is_better for score in scores)
 
 
 def _primary(items: pa.Table, board: Board) -> pa.Table:
@@ -50,14 +57,14 @@ def _primary(items: pa.Table, board: Board) -> pa.Table:
     return plain.filter(pc.and_(metric, at)).select(["id", "credit", "prediction", "target"])
 
 
-def _worst(tables: Sequence[pa.Table]) -> list[WrongItem]:
-    """Return the items with the lowest mean credit, by id where they are equal."""
+def _worst(tables: Sequence[pa.Table], *, lower: bool) -> list[WrongItem]:
+    """Return the items with the lowest mean credit, or the highest; by id where they are equal."""
     means = pa.concat_tables(
         table.group_by("id").aggregate([("credit", "mean")]) for table in tables
     )
     over = means.group_by("id").aggregate([("credit_mean", "mean"), ("credit_mean", "count")])
     shared = over.filter(pc.equal(over["credit_mean_count"], len(tables)))
-    order = [("credit_mean_mean", "ascending"), ("id", "ascending")]
+    order = [("credit_mean_mean", "descending" if lower else "ascending"), ("id", "ascending")]
     worst = shared.sort_by(order).slice(0, MOST).to_pylist()
     ids = pa.array([item["id"] for item in worst], pa.string())
     said = pa.concat_tables(t.filter(pc.is_in(t["id"], ids)) for t in tables).to_pylist()
@@ -70,7 +77,7 @@ def _worst(tables: Sequence[pa.Table]) -> list[WrongItem]:
             predictions=_counted([s["prediction"] for s in said if s["id"] == item["id"]]),
         )
         for item in worst
-        if item["credit_mean_mean"] < 1.0
+        if (item["credit_mean_mean"] > 0.0 if lower else item["credit_mean_mean"] < 1.0)
     ]
 
 
