@@ -181,5 +181,6 @@ def _read(file: Path) -> dict[str, Any]:
             name = f"{part}.{key}"
             for old, new in RENAMED.items():
                 name = name.replace(old, new)
-            state[name] = value
+            if isinstance(value, Tensor):
+                state[name] = value
     return state

@@ -154,10 +154,10 @@ class Network(nn.Module):
             relation = nn.Linear(config.bi_hidden_size, 2)
             self.cls = nn.ModuleDict({"bi_seq_relationship": relation})
         self._task = task
-        self._ends = (
-            [*config.t_biattention_id, config.num_hidden_layers],
-            [*config.v_biattention_id, config.v_num_hidden_layers],
-        )
+        text_ends = [*config.t_biattention_id, config.num_hidden_layers]
+        image_ends = [*config.v_biattention_id, config.v_num_hidden_layers]
+        # After how many layers of each stream there is a connection; after the last there is none.
+        self._ends = list(zip(text_ends, image_ends, strict=True))
 
     def embed(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """Return the embeddings of texts, with the task's token, and of regions."""
@@ -177,8 +177,8 @@ class Network(nn.Module):
         texts: list[Tensor] = []
         images: list[Tensor] = []
         joined: list[Joined] = []
-        steps = zip(*self._ends, [*encoder["c_layer"], None], strict=True)
-        for text_end, image_end, connect in steps:
+        steps = zip(self._ends, [*encoder["c_layer"], None], strict=True)
+        for (text_end, image_end), connect in steps:
             own = encoder["layer"][len(texts) : text_end]
             texts += run_layers(own, text, inputs.text_mask).states
             text = texts[-1] if len(own) else text

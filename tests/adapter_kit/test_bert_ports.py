@@ -94,3 +94,9 @@ def test_offline_the_configuration_can_be_a_folder(monkeypatch):
     message = r"^no/bert, revision main, cannot be downloaded .* --model-args architecture=FOLDER$"
     with pytest.raises(WeightsError, match=message):
         port("no/bert")
+
+
+def test_sizes_that_no_network_has_are_refused_with_the_folder(tmp_path):
+    opened = port(tiny_folder(tmp_path, hidden_size=17))
+    with pytest.raises(WeightsError, match=rf"^{tmp_path} describes no such network: The hidden"):
+        opened.open(lambda: bert_layers(opened.config), {}, CPU, F32)

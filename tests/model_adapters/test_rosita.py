@@ -194,6 +194,12 @@ def test_a_missing_part_is_named(load, parts):
         load({**parts, "pooler": None})
 
 
+def test_an_object_in_place_of_a_weight_is_no_weight(load, parts):
+    parts["pooler"]["dense.bias"] = dt.date(2021, 1, 1)
+    with pytest.raises(WeightsError, match=r"1 missing: pooler\.dense\.bias$"):
+        load(parts)
+
+
 def test_a_weight_of_another_shape_is_named(load, parts):
     parts["mm_itm_head"]["dense.bias"] = torch.ones(3)
     shapes = r"1 of another shape: mm_itm_head\.dense\.bias \(3,\), not \(2,\)"

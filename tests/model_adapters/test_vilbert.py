@@ -139,6 +139,16 @@ def test_the_token_of_the_task_changes_scores(load, state, pictures):
     assert not torch.allclose(*scores)
 
 
+def test_rows_of_attention_are_the_words_after_the_token_of_the_task(load, state, pictures):
+    model = load(state, **MANY)
+    inputs = model._inputs(pictures[:1], TEXTS[1:2])[0]
+    words, regions = slice(2, 4), slice(1, None)
+    joined = model.network(inputs).connections
+    whole = torch.stack([one.to_regions[0, :, words, regions] for one in joined])
+    found = model.attend(pictures[:1], TEXTS[1:2])[0].weights
+    near(found, whole / whole.sum(-1, keepdim=True))
+
+
 def test_padding_changes_neither_attention_nor_scores(model, pictures):
     together, scores = model.attend(pictures, TEXTS), model.score_pairs(pictures, TEXTS)
     for i, (seen, text) in enumerate(zip(pictures, TEXTS, strict=True)):
@@ -208,6 +218,12 @@ def test_the_tokens_of_tasks_are_not_dropped(load, state):
 def test_a_file_without_tokens_of_tasks_has_none(load, plain):
     with pytest.raises(WeightsError, match=r"1 missing: bert\.embeddings\.task_embeddings"):
         load(plain, **MANY)
+
+
+def test_streams_that_do_not_meet_are_refused(tmp_path):
+    folder = tiny_folder(tmp_path, **V, **MORE, **JOINS | {"v_biattention_id": [0]})
+    with pytest.raises(WeightsError, match="describes no such network: zip"):
+        Vilbert(device=CPU, architecture=folder, weights="random")
 
 
 @pytest.mark.parametrize("task", [-1, 20])

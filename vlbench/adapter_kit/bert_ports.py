@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from vlbench.adapter_kit.hugging_face import Checkpoint
-from vlbench.adapter_kit.weights import load_weights, seeded, weights_file
-from vlbench.errors import CannotDo
+from vlbench.adapter_kit.weights import UNREADABLE, load_weights, seeded, weights_file
+from vlbench.errors import CannotDo, WeightsError
 
 
 class Encoded(NamedTuple):
@@ -48,6 +48,7 @@ class BertPort:
         # Only eager attention returns its weights.
         self.config._attn_implementation = "eager"  # noqa: SLF001 - the library's own name for it
         self.tokenizer = checkpoint.tokenizer
+        self._name = architecture
         self._seed = seed
 
     def open(
@@ -59,10 +60,14 @@ class BertPort:
     ) -> Any:
         """Return a frozen network in evaluation mode, with the weights of a state dict or a seed.
 
-        Raises WeightsError for weights that are missing, unexpected or of another shape.
+        Raises WeightsError for weights that are missing, unexpected or of another shape, and for a
+        configuration that no network can have.
         """
         with seeded(self._seed):
-            network = make()
+            try:
+                network = make()
+            except UNREADABLE as error:
+                raise WeightsError(f"{self._name} describes no such network: {error}") from error
             if not self.file:
                 _draw(network, self.config.initializer_range)
         if self.file:
