@@ -1,6 +1,7 @@
 """What several adapters need; an adapter imports the modules that it uses.
 
-`hugging_face` opens a model of transformers and its tokenizer. `text` reads texts into tokens with
+`hugging_face` opens a model of transformers and its tokenizer; `bert_ports` networks of BERT's
+layers that it has no class for. `text` reads texts into tokens with
 spans and counts. `regions` makes batches of ready-made regions and describes their boxes. `images`
 turns pictures into pixels. `attention` returns the attention from text to image. `weights` reads
 files of weights and fills modules with them, by `torch_files`, `pickles` and `archives`, which run

@@ -58,7 +58,8 @@ class Checkpoint:
     `architecture` is a name on the hub, at `revision`, or a folder in the library's format.
     `weights` is "pretrained" (those of `architecture`), the path of a folder in its place, or
     "random" (drawn with `seed`). With `rename`, `weights` may also be a file of the original code:
-    `rename` takes the state dict of the file and returns it under the library's names.
+    `rename` takes the state dict of the file and returns it under the library's names. `instead` is
+    the argument that takes a local copy of what cannot be downloaded.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Checkpoint:
         seed: int = 0,
         *,
         rename: Rename | None = None,
+        instead: str = "weights=PATH",
     ) -> None:
         path = None if weights in {"pretrained", "random"} else Path(weights).expanduser()
         self.seed = seed if weights == "random" else None
@@ -80,6 +82,7 @@ class Checkpoint:
         self.is_local = Path(self._place).expanduser().is_dir()
         self._revision = revision
         self._rename = rename
+        self._instead = instead
 
     @cached_property
     def config(self) -> Any:
@@ -178,7 +181,8 @@ class Checkpoint:
         if self.is_local:
             return WeightsError(f"{self._place} cannot be loaded: {error}")
         why = self._obstacle if self._obstacle and isinstance(error, OSError) else error
-        return not_downloaded(f"{self._place}, revision {self._revision},", "the hub", why)
+        what = f"{self._place}, revision {self._revision},"
+        return not_downloaded(what, "the hub", why, self._instead)
 
 
 def transformers_object(name: str) -> Any:

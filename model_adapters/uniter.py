@@ -1,0 +1,157 @@
+"""UNITER. Chen et al. 2020, arXiv:1909.11740; a port of the code at github.com/ChenRocks/UNITER."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vlbench.adapter_kit.attention import one_stream_attention
+from vlbench.adapter_kit.bert_ports import BertPort, Encoded, bert_layers, bert_part, run_layers
+from vlbench.adapter_kit.regions import RegionBatch, box_geometry, pad_regions, regions_of
+from vlbench.adapter_kit.text import Spans, TextReader
+from vlbench.adapter_kit.weights import read_state_dict
+from vlbench.capabilities import JointAttention, Picture
+from vlbench.errors import CannotDo
+
+# How wide a region is where the configuration has no `img_dim`, and how many numbers a box has.
+REGION_WIDTH = 2048
+BOX_NUMBERS = 7
+
+# The heads that score a pair, and their widths: of pre-training, and of fine-tuning for retrieval.
+HEADS = {"itm_output": 2, "rank_output": 1}
+
+# What only masked regions are given.
+UNUSED = "uniter.img_embeddings.mask_embedding.weight"
+
+
+class Inputs(NamedTuple):
+    """Ids of tokens [N, T], regions padded to R, and a mask [N, T + R], 1 where there is either."""
+
+    ids: Tensor
+    regions: RegionBatch
+    mask: Tensor
+
+
+class RegionEmbeddings(nn.Module):
+    """Embeds regions [N, R, D] and their boxes [N, R, 7], beside an embedding of their type."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        width, eps = config.hidden_size, config.layer_norm_eps
+        self.img_linear = nn.Linear(getattr(config, "img_dim", REGION_WIDTH), width)
+        self.img_layer_norm = nn.LayerNorm(width, eps=eps)
+        self.pos_linear = nn.Linear(BOX_NUMBERS, width)
+        self.pos_layer_norm = nn.LayerNorm(width, eps=eps)
+        self.LayerNorm = nn.LayerNorm(width, eps=eps)
+
+    def forward(self, vectors: Tensor, boxes: Tensor, kind: Tensor) -> Tensor:
+        """Return [N, R, hidden]."""
+        seen = self.img_layer_norm(self.img_linear(vectors))
+        embedded: Tensor = self.LayerNorm(seen + self.pos_layer_norm(self.pos_linear(boxes)) + kind)
+        return embedded
+
+
+class Network(nn.Module):
+    """The network under the original names, with some of HEADS."""
+
+    def __init__(self, config: Any, heads: Sequence[str]) -> None:
+        super().__init__()
+        parts = {
+            "embeddings": bert_part("BertEmbeddings", config),
+            "img_embeddings": RegionEmbeddings(config),
+            "encoder": nn.ModuleDict({"layer": bert_layers(config)}),
+            "pooler": bert_part("BertPooler", config),
+        }
+        self.uniter = nn.ModuleDict(parts)
+        for head in heads:
+            self.add_module(head, nn.Linear(config.hidden_size, HEADS[head]))
+
+    def embed(self, inputs: Inputs) -> Tensor:
+        """Return the embeddings of texts and regions as one sequence, [N, T + R, hidden]."""
+        words: Any = self.uniter["embeddings"]
+        text = words(inputs.ids)
+        corners = inputs.regions.corners
+        boxes = box_geometry(corners, BOX_NUMBERS).to(text.dtype)
+        # Regions have the token type 1, and no position.
+        kind = words.token_type_embeddings.weight[1]
+        vectors = inputs.regions.vectors.to(text.dtype)
+        return torch.cat([text, self.uniter["img_embeddings"](vectors, boxes, kind)], 1)
+
+    def forward(self, inputs: Inputs) -> Encoded:
+        """Return the hidden states and the attention of each layer."""
+        encoder: Any = self.uniter["encoder"]
+        return run_layers(encoder["layer"], self.embed(inputs), inputs.mask)
+
+    def scores(self, states: Tensor) -> Tensor:
+        """Return the probability of a match, float32 [N], of the last hidden states."""
+        pooled = self.uniter["pooler"](states)
+        if hasattr(self, "rank_output"):
+            rank: Tensor = self.rank_output(pooled)
+            return rank.float()[:, 0].sigmoid()
+        logits: Tensor = self.itm_output(pooled)
+        # Label 1 is a match.
+        return logits.float().softmax(-1)[:, 1]
+
+
+class Uniter:
+    """A BERT that reads a text and ready-made regions as one sequence.
+
+    The arguments are those of `vlbench.adapter_kit.bert_ports.BertPort`. The published networks
+    read the cased vocabulary of `bert-base-cased`. A file fine-tuned for retrieval is scored by its
+    head `rank_output`.
+    """
+
+    def __init__(  # noqa: PLR0913 - models.yaml fills them by name
+        self,
+        *,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+        architecture: str = "bert-base-cased",
+        revision: str = "main",
+        weights: str = "uniter-base.pt",
+        source: str = "",
+        init_seed: int = 0,
+    ) -> None:
+        port = BertPort(architecture, revision, weights, source, init_seed)
+        stored = read_state_dict(port.file) if port.file else dict.fromkeys(["itm_output."])
+        heads = [head for head in HEADS if any(key.startswith(f"{head}.") for key in stored)]
+        own = ("uniter.", *(f"{head}." for head in heads))
+        state = {k: v for k, v in stored.items() if k.startswith(own) and k != UNUSED}
+        self.network = port.open(lambda: Network(port.config, heads), state, device, dtype)
+        self._has_head = bool(heads)
+        limit = port.config.max_position_embeddings
+        self._reader = TextReader(port.tokenizer(), limit, device)
+        self.context_length: int = self._reader.limit
+        self.count_tokens = self._reader.count
+        self._width: int = getattr(port.config, "img_dim", REGION_WIDTH)
+        self._device = device
+
+    def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
+        """Return the attention of each text token to each region, out of its attention to all."""
+        inputs, spans = self._inputs(pictures, texts)
+        layers = self.network(inputs).attentions
+        boxes = [regions.boxes for regions in regions_of(pictures)]
+        return one_stream_attention(layers, spans, boxes, start=inputs.ids.shape[1])
+
+    def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
+        """Return the probability that each text belongs to its picture, float32 [N].
+
+        Raises CannotDo for a checkpoint without a matching head.
+        """
+        if not self._has_head:
+            raise CannotDo("this checkpoint has no matching head")
+        states = self.network(self._inputs(pictures, texts)[0]).states[-1]
+        scores: Tensor = self.network.scores(states)
+        return scores
+
+    def _inputs(
+        self, pictures: Sequence[Picture], texts: Sequence[str]
+    ) -> tuple[Inputs, list[Spans]]:
+        """Return the inputs of the network, and the spans of each text."""
+        tokens, spans = self._reader.read(texts)
+        regions = pad_regions(regions_of(pictures), [self._width], self._device)
+        mask = torch.cat([tokens["attention_mask"], regions.mask], 1)
+        return Inputs(tokens["input_ids"], regions, mask), spans

@@ -1,0 +1,117 @@
+"""ViLBERT. Lu et al. 2019, arXiv:1908.02265, and 2020, arXiv:1912.02315 (12-in-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from vilbert_network import BOX_NUMBERS, MATCH, RETRIEVAL, TASKS, Inputs, Network, sized
+
+from vlbench.adapter_kit.attention import cross_attention
+from vlbench.adapter_kit.bert_ports import BertPort
+from vlbench.adapter_kit.regions import box_geometry, pad_regions, regions_of
+from vlbench.adapter_kit.text import Spans, TextReader
+from vlbench.adapter_kit.weights import read_state_dict
+from vlbench.capabilities import JointAttention, Picture
+from vlbench.errors import CannotDo, DataError, SpecError
+
+# Weights of a connection that are stored and never read.
+UNUSED = ".biOutput.q_dense"
+
+
+class Vilbert:
+    """Two transformers, one for texts and one for regions, that attend to each other in places.
+
+    `architecture`, `revision`, `weights`, `source` and `init_seed` are those of
+    `vlbench.adapter_kit.bert_ports.BertPort`. The score is that of pre-training, or with
+    `retrieval` that of fine-tuning for retrieval; `task` is the task whose token every text gets,
+    for networks of several tasks (7 retrieval on COCO, 8 on Flickr30k). `limit` is the number of
+    tokens to which a text is cut, special ones included; it is 30 in the original retrieval tasks.
+    """
+
+    def __init__(  # noqa: PLR0913 - models.yaml fills them by name
+        self,
+        *,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+        architecture: str = "bert-base-uncased",
+        revision: str = "main",
+        weights: str = "pretrained_model.bin",
+        source: str = "",
+        retrieval: bool = False,
+        task: int | None = None,
+        limit: int = 30,
+        init_seed: int = 0,
+    ) -> None:
+        if task is not None and not 0 <= task < TASKS:
+            raise SpecError(f"task {task} is outside 0..{TASKS - 1}")
+        port = BertPort(architecture, revision, weights, source, init_seed)
+        config = sized(port.config)
+        self._head = RETRIEVAL if retrieval else MATCH
+        stored = read_state_dict(port.file) if port.file else {}
+        self._has_head = not port.file or any(key.startswith(f"{self._head}.") for key in stored)
+        own = ("bert.", f"{self._head}.")
+        state = {k: v for k, v in stored.items() if k.startswith(own) and UNUSED not in k}
+        head = self._head if self._has_head else ""
+        self.network = port.open(lambda: Network(config, head, task), state, device, dtype)
+        most = min(limit, config.max_position_embeddings)
+        self._reader = TextReader(port.tokenizer(), most, device)
+        self.context_length: int = self._reader.limit
+        self.count_tokens = self._reader.count
+        self._width: int = config.v_feature_size
+        self._has_token = task is not None
+        self._device = device
+
+    def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
+        """Return the attention of each text token to each region, in each connection.
+
+        The softmax is over the image alone. The row for the whole image has no column, because it
+        is none of the regions, and the attention to these is scaled to sum to 1.
+        """
+        inputs, spans = self._inputs(pictures, texts)
+        layers = [
+            regions / regions.sum(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
+            for regions in (
+                joined.to_regions[..., 1:].float() for joined in self.network(inputs).connections
+            )
+        ]
+        boxes = [regions.boxes for regions in regions_of(pictures)]
+        return cross_attention(layers, spans, boxes)
+
+    def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
+        """Return how well each text fits its picture, float32 [N].
+
+        It is the probability of a match, or with `retrieval` a logit, which is no probability.
+        Raises CannotDo for a checkpoint without the head.
+        """
+        if not self._has_head:
+            raise CannotDo(f"this checkpoint has no head {self._head}")
+        scores: Tensor = self.network.scores(self.network(self._inputs(pictures, texts)[0]))
+        return scores
+
+    def _inputs(
+        self, pictures: Sequence[Picture], texts: Sequence[str]
+    ) -> tuple[Inputs, list[Spans]]:
+        """Return the inputs of the network, and the spans of each text with its task's token."""
+        batch = pad_regions(regions_of(pictures), [self._width], self._device)
+        if 0 in batch.counts:
+            raise DataError(f"picture {batch.counts.index(0)} of the batch has no regions")
+        tokens, spans = self._reader.read(texts)
+        text_mask = tokens["attention_mask"]
+        if self._has_token:
+            text_mask = torch.cat([text_mask[:, :1], text_mask], 1)
+            spans = [[*row[:1], None, *row[1:]] for row in spans]
+        # The whole image is the mean of its regions, in a box around all of it.
+        count = batch.mask.sum(1, keepdim=True)
+        mean = batch.vectors.sum(1) / count
+        boxes = box_geometry(batch.corners, BOX_NUMBERS)
+        around = boxes.new_tensor([0, 0, 1, 1, 1]).expand(len(boxes), 1, -1)
+        inputs = Inputs(
+            tokens["input_ids"],
+            text_mask,
+            torch.cat([mean[:, None], batch.vectors], 1),
+            torch.cat([around, boxes], 1),
+            torch.cat([torch.ones_like(count), batch.mask], 1),
+        )
+        return inputs, spans
