@@ -22,8 +22,8 @@ new PerformanceObserver(list => list.getEntries().forEach(one => {
 })).observe({type: "longtask", buffered: true})
 """
 
-MODELS = "#task-few_shot_scenes-table-1 tbody th button"
-FEW = "#task-few_shot_scenes-table-1"
+MODELS = "#task-few_shot_digits-table-1 tbody th button"
+FEW = "#task-few_shot_digits-table-1"
 
 
 def shoot(tab, name):
@@ -123,11 +123,11 @@ def test_columns_are_chosen_and_last_in_the_address(browser, page):
 
 def test_the_address_of_a_row_leads_to_it_even_past_a_filter(browser, page):
     tab = browser.open(page + "#?model=visualbert")
-    tab.js("location.hash = '#row-few_shot_scenes.tiny-clip'")
+    tab.js("location.hash = '#row-few_shot_digits.tiny-clip'")
     settled(tab)
-    place = "document.getElementById('row-few_shot_scenes.tiny-clip').getBoundingClientRect()"
+    place = "document.getElementById('row-few_shot_digits.tiny-clip').getBoundingClientRect()"
     assert 0 <= tab.js(f"{place}.top") < 900
-    assert tab.js("document.querySelector(':target').id") == "row-few_shot_scenes.tiny-clip"
+    assert tab.js("document.querySelector(':target').id") == "row-few_shot_digits.tiny-clip"
     shoot(tab, "row")
 
 
@@ -136,7 +136,7 @@ def test_a_popover_says_where_a_number_comes_from_and_gives_its_address(browser,
     tab.js(f"document.querySelector('{MODELS}').click()")
     (card,) = tab.texts("[popover]:popover-open")
     assert "weightssha256:" in card
-    assert "few_shot_scenes, accuracy (shots 5), %: " in card
+    assert "few_shot_digits, accuracy (shots 5), %: " in card
     assert tab.js("document.querySelector(':popover-open .here a').hash").startswith("#row-few")
     shoot(tab, "popover")
 

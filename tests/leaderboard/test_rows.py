@@ -1,5 +1,5 @@
 import pytest
-from planted_boards import counts, result
+from planted_boards import counts, result, score
 
 from vlbench.leaderboard.rows import publishable, unpublished
 
@@ -47,3 +47,8 @@ def test_a_row_without_provenance_or_counts_is_publishable():
 )
 def test_a_row_that_is_not_published_says_why(lacking, why):
     assert unpublished(result("m", **lacking)) == why
+
+
+def test_a_partial_row_without_a_count_says_so():
+    row = result("a", score(), counts={"expected": 9})
+    assert unpublished(row) == "partial, 0 of 9 official rows"

@@ -24,7 +24,8 @@ def unpublished(row: Result) -> str:
     if row.status != "ok":
         return f"{row.status}, {row.reason}"
     if row.is_partial:
-        return f"partial, {row.counts['n']} of {row.counts['expected']} official rows"
+        found = row.counts.get("n", 0)
+        return f"partial, {found} of {row.counts['expected']} official rows"
     return "random weights" if is_random(row) else ""
 
 

@@ -149,4 +149,4 @@ def test_two_processes_give_the_same_table_as_one(tmp_path):
     assert (one.pop("run")["processes"], two.pop("run")["processes"]) == (1, 2)
     # The rows have the digests of the table and of the picture.
     assert json.dumps(one) == json.dumps(two)
-    assert set(one["artifacts"]) == {"heads", "examples"}
+    assert set(one["artifacts"]) == {"heads", "examples", "items"}
