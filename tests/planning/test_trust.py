@@ -98,7 +98,7 @@ def test_validate_names_foreign_functions_and_trust_lets_them_pass(source, capsy
     assert main(["validate", file]) == 2
 
 
-@pytest.mark.parametrize("name", ["leaderboard.charts:erase", "boards:write_result"])
+@pytest.mark.parametrize("name", ["leaderboard.figures.charts:erase", "boards:write_result"])
 def test_a_function_of_vlbench_that_is_no_loader_is_never_called(source, name):
     loads_with(source, f"vlbench.{name}")
     with pytest.raises(SpecError, match=r"b\.yaml:5: a loader returns Data; vlbench\..* returns"):
