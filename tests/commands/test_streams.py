@@ -1,4 +1,5 @@
 import io
+import logging
 import os
 import subprocess
 import sys
@@ -6,7 +7,7 @@ import sys
 import pytest
 from sources import make_source
 
-from vlbench.commands.streams import drain, is_of_reader, settle_streams
+from vlbench.commands.streams import drain, is_of_reader, news, settle_streams
 
 
 def run(*words, redirect="", **environment):
@@ -63,3 +64,12 @@ def test_an_end_for_want_of_a_reader_is_known():
     assert is_of_reader(ended)
     assert is_of_reader(BrokenPipeError())
     assert not is_of_reader(SystemExit(1))
+
+
+def test_news_come_once_though_a_library_has_given_the_root_a_handler(capsys):
+    root = logging.StreamHandler()
+    logging.getLogger().addHandler(root)
+    with news():
+        logging.getLogger("vlbench.data").info("drawing")
+    logging.getLogger().removeHandler(root)
+    assert capsys.readouterr().err == "vlbench: drawing\n"

@@ -1,8 +1,13 @@
+from pathlib import Path
+
 import pytest
 from runs import evaluate
 from sources import TASK, make_source, write
 
+from vlbench.catalog.catalog import load_catalog
 from vlbench.errors import SpecError
+from vlbench.planning.options import Options
+from vlbench.planning.tasks import resolve_task
 
 
 @pytest.fixture
@@ -88,3 +93,10 @@ def test_a_probe_that_lacks_an_argument_is_an_error_of_the_file(source):
     write(source / "tasks" / "b.yaml", text.replace("{shots: [1], trials: 2}", "{}"))
     with pytest.raises(SpecError, match=r"b\.yaml:2: a probe takes model, data, engine"):
         evaluate(source, tasks="b")
+
+
+def test_a_relative_cache_folder_is_relative_to_where_the_run_was_started(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = Options(cache_dir=Path("cache"))
+    task = resolve_task(load_catalog([]), "few_shot_scenes", True, options)
+    assert task.loader_arguments["cache_dir"] == tmp_path / "cache"

@@ -36,11 +36,14 @@ def news() -> Iterator[None]:
     """Let what takes long before a run starts say so on stderr."""
     logger, handler = logging.getLogger("vlbench"), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("vlbench: %(message)s"))
-    level = logger.level
+    level, propagates = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
+    # A library may have given the root a handler of its own: the same line would come twice.
+    logger.propagate = False
     try:
         yield
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
+        logger.propagate = propagates

@@ -155,9 +155,12 @@ def _check_data(
         loader, {k: options.expand(v) for k, v in given.items()}, filled=filled
     )
     known = parameters(loader)
-    from_run = {"download": options.download or None, "cache_dir": options.cache_dir}
+    # Paths in a task's file are relative to it; a run's own are relative to where it was started.
+    arguments = {key: _beside(spec.file, value) for key, value in arguments.items()}
+    cache = options.cache_dir and options.cache_dir.absolute()
+    from_run = {"download": options.download or None, "cache_dir": cache}
     arguments |= {k: v for k, v in from_run.items() if k in known and v is not None}
-    return {key: _beside(spec.file, value) for key, value in arguments.items()}, problems
+    return arguments, problems
 
 
 def _check_regions(
