@@ -1,7 +1,7 @@
 import pytest
-from planted_boards import counts, result, score
+from planted_boards import PRIMARY, counts, result, score
 
-from vlbench.leaderboard.rows import publishable, unpublished
+from vlbench.leaderboard.rows import comparable_sets, publishable, ranked, unpublished
 
 
 def test_complete_ok_rows_of_trained_models_are_publishable():
@@ -52,3 +52,31 @@ def test_a_row_that_is_not_published_says_why(lacking, why):
 def test_a_partial_row_without_a_count_says_so():
     row = result("a", score(), counts={"expected": 9})
     assert unpublished(row) == "partial, 0 of 9 official rows"
+
+
+def test_rows_are_ranked_by_their_primary_score_and_those_without_one_come_last():
+    rows = [
+        result("bare"),
+        result("b", score(0.5)),
+        result("a", score(0.9)),
+        result("c", score(0.5)),
+    ]
+    found = ranked(rows, PRIMARY)
+    assert [row.model for row, _ in found] == ["a", "b", "c", "bare"]
+    assert [one and one.value for _, one in found] == [0.9, 0.5, 0.5, None]
+
+
+def test_where_lower_is_better_the_lowest_score_comes_first():
+    rows = [result(m, score(v, higher_is_better=False)) for m, v in (("a", 0.9), ("b", 0.1))]
+    assert [row.model for row, _ in ranked(rows, PRIMARY)] == ["b", "a"]
+
+
+def test_only_ok_rows_stand_in_sets_of_comparable_rows():
+    rows = [
+        result("a", comparable="2"), result("b", status="failed"), result("c", comparable="1"),
+        result("d", comparable="2"),
+    ]  # fmt: skip
+    sets = comparable_sets(rows)
+    assert {key: [row.model for row in same] for key, same in sets.items()} == {
+        "2": ["a", "d"], "1": ["c"]
+    }  # fmt: skip

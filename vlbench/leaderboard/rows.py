@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from vlbench.results import Result
+from vlbench.results import Result, Score, matching
 
 
 def publishable(results: Sequence[Result]) -> dict[str, Result]:
@@ -32,3 +33,23 @@ def unpublished(row: Result) -> str:
 def is_random(row: Result) -> bool:
     """Return whether a row's model has random weights."""
     return str(row.provenance.get("weights", "")).startswith("random:")
+
+
+def comparable_sets(rows: Sequence[Result]) -> dict[str, list[Result]]:
+    """Return the ok rows by what a fair comparison shares, in the order of each set's first row."""
+    sets: dict[str, list[Result]] = {}
+    for row in rows:
+        if row.status == "ok":
+            sets.setdefault(row.comparable, []).append(row)
+    return sets
+
+
+def ranked(rows: Sequence[Result], primary: Mapping[str, Any]) -> list[tuple[Result, Score | None]]:
+    """Return rows with their primary score, best first, equal ones as they come, none last."""
+    scored = [(row, next(iter(matching(row.scores, primary)), None)) for row in rows]
+    return sorted(scored, key=lambda pair: (pair[1] is None, cost(pair[1]) if pair[1] else 0.0))
+
+
+def cost(score: Score) -> float:
+    """Return a number that is lower for a better score."""
+    return -score.value if score.higher_is_better else score.value

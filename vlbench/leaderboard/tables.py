@@ -12,7 +12,7 @@ from rich.text import Text
 from vlbench.boards import Board
 from vlbench.catalog.specs import TaskSpec
 from vlbench.leaderboard.references import Published, published
-from vlbench.leaderboard.rows import publishable
+from vlbench.leaderboard.rows import comparable_sets, publishable, ranked
 from vlbench.leaderboard.texts import printed
 from vlbench.results import At, Result, Score, matching
 
@@ -29,13 +29,11 @@ def board_tables(
     `spec` is the task, if it is known: its published values stand beside ours. `leading` says of
     each set how its models stand to the best.
     """
-    ok = [row for row in board.results if row.status == "ok"]
-    keys = list(dict.fromkeys(row.comparable for row in ok))
+    sets = comparable_sets(board.results)
     title = f"{board.task} (version {board.version})"
     tables = []
-    for i, key in enumerate(keys):
-        part = f", not comparable with the others: set {i + 1}" if len(keys) > 1 else ""
-        rows = [row for row in ok if row.comparable == key]
+    for i, (key, rows) in enumerate(sets.items()):
+        part = f", not comparable with the others: set {i + 1}" if len(sets) > 1 else ""
         tables.append(
             score_table(title + part, board.primary, rows, spec, (leading or {}).get(key))
         )
@@ -56,9 +54,8 @@ def score_table(
     best where `leading` says so, the published value and how far ours lies from it where the task
     has one, and the other metrics under the conditions of the primary score.
     """
-    found = [(result, matching(result.scores, primary)) for result in results]
-    scored = [(result, scores[0]) for result, scores in found if scores]
-    scored.sort(key=lambda pair: _rank(pair[1]))
+    found = ranked(results, primary)
+    scored = [(result, score) for result, score in found if score]
     counted = publishable(results) if spec else {}
     papers = [
         published(spec, result.model, score) if spec and result.model in counted else None
@@ -85,8 +82,8 @@ def score_table(
             *(_variant(result, primary, name) for name in variants),
         )
         _add_row(table, cells)
-    for result, scores in found:
-        if not scores:
+    for result, missing in found:
+        if missing is None:
             _add_row(table, (result.model, "-"))
     return table
 
@@ -192,10 +189,6 @@ def _variants(primary: Primary, results: Sequence[Result]) -> list[str]:
 def _variant(result: Result, primary: Primary, metric: str) -> str:
     same = matching(result.scores, {"metric": metric, "at": primary["at"]})
     return number(same[0].value, same[0].unit) if same else "-"
-
-
-def _rank(score: Score) -> float:
-    return -score.value if score.higher_is_better else score.value
 
 
 def interval(score: Score) -> str:

@@ -15,6 +15,7 @@ from vlbench.boards import Board, read_board
 from vlbench.errors import DataError, UnknownNameError, unknown
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.comparison.joins import Items, NoItemsError, compare, items_of
+from vlbench.leaderboard.rows import comparable_sets
 from vlbench.leaderboard.tables import score_name
 from vlbench.metrics.items import at_text
 from vlbench.metrics.paired import Comparison, holm
@@ -104,12 +105,12 @@ def _ok(board: Board) -> list[Result]:
 
 def _sets(board: Board, models: Sequence[str]) -> dict[str, dict[str, Result]]:
     """Return the comparable rows of all models, by the task's name and, where several, the set."""
-    keys = list(dict.fromkeys(row.comparable for row in _ok(board)))
+    sets = list(comparable_sets(board.results).values())
     found = {}
-    for i, key in enumerate(keys):
-        rows = {row.model: row for row in _ok(board) if row.comparable == key}
+    for i, same in enumerate(sets):
+        rows = {row.model: row for row in same}
         if set(models) <= set(rows):
-            label = f"{board.task} (set {i + 1})" if len(keys) > 1 else board.task
+            label = f"{board.task} (set {i + 1})" if len(sets) > 1 else board.task
             found[label] = {model: rows[model] for model in models}
     return found
 

@@ -18,11 +18,11 @@ from vlbench.errors import DataError, SpecError
 from vlbench.files import file_name, write_whole
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.comparison.joins import Items, compare, items_of
-from vlbench.leaderboard.rows import publishable
+from vlbench.leaderboard.rows import comparable_sets, cost, publishable
 from vlbench.leaderboard.tables import probability, score_name
 from vlbench.metrics.paired import holm
 from vlbench.reading.objects import read_as
-from vlbench.results import Result, Score, matching
+from vlbench.results import Result, matching
 
 # Below it a difference from the leader counts, after Holm's correction.
 LEVEL = 0.05
@@ -81,8 +81,8 @@ def build_leaders(output: Path) -> list[Path]:
     for file in sorted(output.glob("*.json")):
         board = read_board(file)
         assert board
-        keys = sorted({row.comparable for row in board.results if row.status == "ok"})
-        sets = [found for key in keys if (found := _set(output, board, key))]
+        rows = sorted(comparable_sets(board.results).items())
+        sets = [found for key, same in rows if (found := _set(output, board, key, same))]
         if sets:
             head = (SCHEMA, board.task, board.version, dict(board.primary), bytes_digest(file))
             content = json.dumps(asdict(_File(*head, sets)), indent=1, allow_nan=False)
@@ -100,7 +100,7 @@ def read_leaders(output: Path, task: str) -> dict[str, Leaders]:
     is malformed.
     """
     found = _read(output, task)
-    if not found or outdated(output, task):
+    if not found or _is_old(found, output, task):
         return {}
     return {
         one.comparable: Leaders(
@@ -112,8 +112,8 @@ def read_leaders(output: Path, task: str) -> dict[str, Leaders]:
 
 def outdated(output: Path, task: str) -> bool:
     """Return whether a task's comparisons were made from another state of its board."""
-    found, board = _read(output, task), board_file(output, task)
-    return bool(found and found.board != bytes_digest(board))
+    found = _read(output, task)
+    return bool(found and _is_old(found, output, task))
 
 
 def old_comparisons(output: Path, tasks: Sequence[str]) -> list[str]:
@@ -136,6 +136,10 @@ def standings(found: Mapping[str, Leaders]) -> dict[str, dict[str, str]]:
     }
 
 
+def _is_old(found: _File, output: Path, task: str) -> bool:
+    return found.board != bytes_digest(board_file(output, task))
+
+
 def _read(output: Path, task: str) -> _File | None:
     """Return what a task's file of comparisons holds; None where there is none, or no board."""
     file = output / "comparisons" / f"{file_name(task)}.json"
@@ -150,15 +154,14 @@ def _read(output: Path, task: str) -> _File | None:
     return found
 
 
-def _set(output: Path, board: Board, comparable: str) -> _Set | None:
+def _set(output: Path, board: Board, comparable: str, rows: Sequence[Result]) -> _Set | None:
     """Compare the models of one set with its leader; None where no row can lead."""
-    rows = [row for row in board.results if (row.status, row.comparable) == ("ok", comparable)]
     good = publishable(rows)
     scored = {m: one[0] for m, row in good.items() if (one := matching(row.scores, board.primary))}
     if not scored:
         return None
     untested = {row.model: _reason(row, board.primary) for row in rows if row.model not in scored}
-    leader = min(scored, key=lambda model: (_cost(scored[model]), model))
+    leader = min(scored, key=lambda model: (cost(scored[model]), model))
     pairs = []
     try:
         first = items_of(leader, read_items(output, good[leader]), scored[leader])
@@ -185,10 +188,6 @@ def _pair(leader: Items, other: Items, *, higher_is_better: bool) -> _Pair:
     low, high = sorted(sign * one for one in found.ci95)
     numbers = (sign * found.difference, (low, high), found.p, found.p)
     return _Pair(other.model, *numbers, found.items, found.clusters)
-
-
-def _cost(score: Score) -> float:
-    return -score.value if score.higher_is_better else score.value
 
 
 def _reason(row: Result, primary: Mapping[str, Any]) -> str:

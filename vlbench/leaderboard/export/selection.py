@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from vlbench.catalog.catalog import Catalog
 from vlbench.leaderboard.comparison.leaders import read_leaders
 from vlbench.leaderboard.export.standing import standings
 from vlbench.leaderboard.references import Published, published
-from vlbench.leaderboard.rows import unpublished
+from vlbench.leaderboard.rows import comparable_sets, ranked, unpublished
 from vlbench.leaderboard.texts import one_line
 from vlbench.results import Result, Score, matching
 
@@ -76,29 +76,18 @@ def listed(left_out: Sequence[LeftOut]) -> list[str]:
 
 
 def _parts(output: Path, board: Board, catalog: Catalog) -> list[Part]:
-    rows = [row for row in board.results if not unpublished(row)]
-    keys = list(dict.fromkeys(row.comparable for row in rows))
+    sets = comparable_sets([row for row in board.results if not unpublished(row)])
     title = f"{board.task} (version {board.version})"
     parts, leaders = [], read_leaders(output, board.task)
-    for i, key in enumerate(keys):
-        apart = f", not comparable with the others: set {i + 1}" if len(keys) > 1 else ""
-        ranked = _ranked([row for row in rows if row.comparable == key], board.primary)
-        scored = [row.model for row in ranked if matching(row.scores, board.primary)]
+    for i, (key, rows) in enumerate(sets.items()):
+        apart = f", not comparable with the others: set {i + 1}" if len(sets) > 1 else ""
+        # Equal ones by name.
+        found = ranked(sorted(rows, key=lambda row: row.model), board.primary)
+        scored = [row.model for row, score in found if score]
         known = standings(leaders.get(key), scored) if scored else {}
-        entries = [_entry(row, catalog, known.get(row.model, "")) for row in ranked]
+        entries = [_entry(row, catalog, known.get(row.model, "")) for row, _ in found]
         parts.append(Part(board, title + apart, entries))
     return parts
-
-
-def _ranked(rows: Sequence[Result], primary: Mapping[str, object]) -> list[Result]:
-    """Return rows by primary score, best first, then by name; those without one at the end."""
-
-    def rank(row: Result) -> tuple[bool, float, str]:
-        found = matching(row.scores, primary)
-        value = found[0].value if found else 0.0
-        return not found, -value if found and found[0].higher_is_better else value, row.model
-
-    return sorted(rows, key=rank)
 
 
 def _entry(row: Result, catalog: Catalog, standing: str) -> Entry:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from vlbench.leaderboard.page.names import figure_of
-from vlbench.leaderboard.tables import spaced
+from vlbench.leaderboard.tables import hardest_floor, spaced
 from vlbench.results import Score
 
 # The steps of a scale: half a percent each.
@@ -49,23 +49,16 @@ def bar(score: Score, scale: Scale) -> str:
 
 def marks(score: Score, scale: Scale) -> str:
     """Return the classes of chance, the highest floor, and zero."""
-    found = [("k", score.chance), ("f", highest_floor(score)[1])]
+    floor = hardest_floor(score)
+    found = [("k", score.chance), ("f", floor[1] if floor else None)]
     classes = [f"{name}{scale.step(x)}" for name, x in found if x is not None]
     return " ".join([*classes, *([f"z{scale.step(0.0)}"] if scale.low < 0.0 else [])])
 
 
-def highest_floor(score: Score) -> tuple[str, float | None]:
-    """Return the name and value of the floor that is hardest to beat, or None as its value."""
-    if not score.floors:
-        return "", None
-    pick = max if score.higher_is_better else min
-    return pick(score.floors.items(), key=lambda floor: floor[1])
-
-
 def floor_text(score: Score) -> str:
-    """Return the highest floor and its name."""
-    name, value = highest_floor(score)
-    return "" if value is None else f"{figure_of(value, score.unit)} {spaced(name)}"
+    """Return the highest floor and its name; empty where there is none."""
+    floor = hardest_floor(score)
+    return f"{figure_of(floor[1], score.unit)} {spaced(floor[0])}" if floor else ""
 
 
 def rules(names: Iterable[str] = "vlhkfz") -> str:

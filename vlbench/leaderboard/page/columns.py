@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from vlbench.boards import Board
 from vlbench.leaderboard.page import bars
 from vlbench.leaderboard.page.names import chance_of, figure_of, interval_of, metric_label
+from vlbench.leaderboard.rows import ranked
 from vlbench.results import Result, Score, matching
 
 # Of the columns with other scores under the primary one's conditions, so many are visible at first.
@@ -40,11 +41,9 @@ class Column(NamedTuple):
 
 def entries_of(rows: Sequence[Result], primary: Mapping[str, Any]) -> list[Entry]:
     """Return rows by their primary score, best first, and those without one at the end."""
-    entries = []
-    for row in rows:
-        found = matching(row.scores, primary)
-        entries.append(Entry(row, found[0] if found else None, {_key(s): s for s in row.scores}))
-    return sorted(entries, key=_rank)
+    return [
+        Entry(row, score, {_key(s): s for s in row.scores}) for row, score in ranked(rows, primary)
+    ]
 
 
 def first_score(board: Board) -> Score | None:
@@ -151,10 +150,3 @@ def _of_primary(text: Callable[[Score], str]) -> Callable[[Entry], str]:
 
 def _key(score: Score) -> Hashable:
     return score.metric, frozenset(score.at.items())
-
-
-def _rank(entry: Entry) -> tuple[bool, float]:
-    score = entry.primary
-    if score is None:
-        return True, 0.0
-    return False, -score.value if score.higher_is_better else score.value

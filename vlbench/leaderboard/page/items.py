@@ -15,7 +15,7 @@ from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.page.values import WrongItem
 from vlbench.leaderboard.rows import publishable
 from vlbench.metrics.items import at_text
-from vlbench.results import Result, matching
+from vlbench.results import ITEMS, Result, matching
 
 MOST = 10
 
@@ -27,7 +27,7 @@ def wrong_items(output: Path, board: Board) -> tuple[list[WrongItem], list[str]]
     that all these models have. Models are those whose rows are publishable and that the first of
     them may be compared with. A problem names a model and why its items cannot be read.
     """
-    rows = [row for row in publishable(board.results).values() if "items" in row.artifacts]
+    rows = [row for row in publishable(board.results).values() if ITEMS in row.artifacts]
     tables, problems = [], []
     for row in rows:
         if row.comparable != rows[0].comparable:

@@ -19,7 +19,7 @@ from vlbench.leaderboard.page.columns import (
 )
 from vlbench.leaderboard.page.names import NO_SCORE, figure_of, row_id, task_id
 from vlbench.leaderboard.page.values import Reason, Row, Table
-from vlbench.leaderboard.rows import is_random
+from vlbench.leaderboard.rows import comparable_sets, is_random
 from vlbench.results import Result, Score
 
 
@@ -38,10 +38,7 @@ def tables_of(shelf: Shelf, cards: Mapping[str, str], published: Published) -> l
     `cards` holds the id of each model's popover.
     """
     board = shelf.board
-    sets: dict[str, list[Result]] = {}
-    for row in board.results:
-        if row.status == "ok":
-            sets.setdefault(row.comparable, []).append(row)
+    sets = comparable_sets(board.results)
     ids = row_ids(board, shelf.name)
     tables = []
     for i, (key, rows) in enumerate(sets.items()):
