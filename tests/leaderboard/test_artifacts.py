@@ -8,7 +8,7 @@ from planted_boards import result, with_items
 
 from vlbench.boards import save_artifacts
 from vlbench.errors import DataError
-from vlbench.leaderboard.artifacts import read_items, read_table, read_tensor
+from vlbench.leaderboard.artifacts import MOST_ROWS, read_items, read_table, read_tensor
 from vlbench.metrics.items import SCHEMA, Examples, item_table
 
 
@@ -101,3 +101,11 @@ def test_a_column_that_items_lack_is_named(tmp_path):
 def test_a_row_without_items_is_refused(tmp_path):
     with pytest.raises(DataError, match="its row keeps no items"):
         read_items(tmp_path, result("m"))
+
+
+def test_a_small_file_of_very_many_rows_is_refused_before_it_is_read(tmp_path):
+    equal = pa.table({"a": pa.repeat(0, MOST_ROWS + 1)})
+    row = result("m", artifacts=save_artifacts(tmp_path, "t", "m", {"t": equal}))
+    assert (tmp_path / row.artifacts["t"]["file"]).stat().st_size < 100_000
+    with pytest.raises(DataError, match=r"t\.parquet announces 10000001 rows; at most 10000000"):
+        read_table(tmp_path, row, "t", ["a"])

@@ -23,6 +23,9 @@ from vlbench.results import ITEM_COLUMNS, ITEMS, Result
 # A rerun keeps the row, even where its files are gone or have changed.
 AGAIN = "run the task again with --overwrite"
 
+# A small file may hold any number of equal rows. This many items take 0.4 GB; a task has a million.
+MOST_ROWS = 10_000_000
+
 # The column that items of a corpus score have besides.
 STATISTICS = pa.field("statistics", pa.list_(pa.float64()))
 
@@ -67,7 +70,11 @@ def read_tensor(output: Path, row: Result, name: str) -> NDArray[Any]:
 
 def _table(output: Path, row: Result, name: str, columns: Sequence[str]) -> pa.Table:
     try:
-        table = pq.read_table(BytesIO(read_bytes(output, row, name)))
+        file = pq.ParquetFile(BytesIO(read_bytes(output, row, name)))
+        if file.metadata.num_rows > MOST_ROWS:
+            where, n = row.artifacts[name]["file"], file.metadata.num_rows
+            raise DataError(f"{where} announces {n} rows; at most {MOST_ROWS} are read")
+        table = file.read()
     except pa.ArrowException as error:
         raise DataError(f"{row.artifacts[name]['file']} is no table; {AGAIN}") from error
     absent = set(columns) - set(table.column_names)
