@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from PIL.Image import Image, Resampling
+from PIL.Image import Image
 from torch import Tensor
 from torch.nn import functional
 
 from vlbench.adapter_kit.hugging_face import Checkpoint
+from vlbench.adapter_kit.image_processors import normaliser_of, view_of
 from vlbench.adapter_kit.images import pixels_of
 from vlbench.adapter_kit.text import TextReader, token_vectors
 from vlbench.capabilities import Picture, TokenVectors
-from vlbench.errors import CannotDo, WeightsError
+from vlbench.errors import CannotDo
 
 
 class HfDual:
@@ -43,8 +44,8 @@ class HfDual:
             kind = type(self.model).__name__
             raise CannotDo(f"{checkpoint.name} is a {kind}; this adapter reads dual encoders")
         recipe = checkpoint.load("AutoImageProcessor").to_dict()
-        self._steps = _steps(recipe, checkpoint.name)
-        self._mean, self._std = (part.to(device) for part in _normaliser(recipe))
+        self._steps = view_of(recipe, checkpoint.name).steps()
+        self._mean, self._std = (part.to(device) for part in normaliser_of(recipe))
         self._reader = TextReader(
             checkpoint.load("AutoTokenizer"),
             opened.config.text_config.max_position_embeddings,
@@ -98,35 +99,3 @@ def _pooled(output: Any) -> Tensor:
         shape = list(vectors.shape)
         raise CannotDo(f"the encoder returns {shape}, not one vector per input, [N, D]")
     return vectors.float()
-
-
-def _steps(recipe: Mapping[str, Any], name: str) -> Callable[[Image], Tensor]:
-    """Return the resizing and cropping of an image processor."""
-    from torchvision import transforms  # noqa: PLC0415 - takes seconds
-
-    size, crop = recipe["size"], recipe.get("crop_size")
-    cropped = recipe.get("do_center_crop") and crop
-    edges = [size["height"], size["width"]] if "height" in size else size.get("shortest_edge")
-    if edges is None or not (cropped or "height" in size):
-        raise WeightsError(f"{name}: images resized to {dict(size)} are not all of one size")
-    interpolation = transforms.InterpolationMode[Resampling(recipe["resample"]).name]
-    steps: list[Any] = [transforms.Resize(edges, interpolation)]
-    if cropped:
-        steps.append(transforms.CenterCrop([crop["height"], crop["width"]]))
-    composed: Callable[[Image], Tensor] = transforms.Compose([*steps, transforms.ToTensor()])
-    return composed
-
-
-def _normaliser(recipe: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """Return mean and std, [3, 1, 1] each: on pixels in [0, 1] they do what the processor does.
-
-    The processor of EfficientNet, which ALIGN uses, may subtract 1 and may divide by the std twice.
-    """
-    mean, std = (torch.tensor(recipe[f"image_{k}"]).view(3, 1, 1) for k in ("mean", "std"))
-    scale = 255 * recipe.get("rescale_factor", 1 / 255)
-    offset = 1.0 if recipe.get("rescale_offset") else 0.0
-    if not recipe.get("do_normalize", True):
-        mean, std = torch.zeros(3, 1, 1), torch.ones(3, 1, 1)
-    if recipe.get("include_top"):
-        std = std * torch.tensor(recipe["image_std"]).view(3, 1, 1)
-    return (mean + offset) / scale, std / scale

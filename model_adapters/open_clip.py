@@ -13,7 +13,9 @@ from PIL.Image import Image
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vlbench.adapter_kit.hub_files import hub_file, hub_folder
 from vlbench.adapter_kit.images import pixels_of
+from vlbench.adapter_kit.library_models import require_open_clip, require_open_clip_tag
 from vlbench.adapter_kit.torch_files import is_torchscript
 from vlbench.adapter_kit.weights import (
     UNREADABLE,
@@ -25,11 +27,13 @@ from vlbench.adapter_kit.weights import (
     weights_file,
 )
 from vlbench.capabilities import Picture
-from vlbench.errors import UnknownNameError, WeightsError, unknown
+from vlbench.errors import WeightsError
 
-# The library's prefix for a folder in its own format, and its names for files of weights.
-FOLDER = "local-dir:"
+# The library's prefixes for a folder in its own format and for a repository, and its files.
+FOLDER, HUB = "local-dir:", "hf-hub:"
+CONFIG = "open_clip_config.json"
 WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
+TOKENIZERS = ("*token*", "vocab*", "merges*", "*.model")
 SUFFIXES = {".safetensors", ".pt", ".pth", ".bin"}
 
 # Keys that are no weights. The first three mark OpenAI's models, also after their archive was saved
@@ -41,19 +45,16 @@ NOT_WEIGHTS = {*OPENAI_MARKS, "text.transformer.embeddings.position_ids"}
 class OpenClip:
     """An image encoder and a text encoder of open_clip, compared by the cosine of their vectors.
 
-    `architecture` is a name of open_clip, or a folder in its local format (open_clip_config.json
-    and open_clip_model.safetensors). `weights` is a pretrained tag of the architecture (for a
-    folder, the default "openai" means its own file), a file of weights (a state dict, or OpenAI's
-    TorchScript archive), or "random". `tag` is the tag of which a file is a copy: the file gets its
-    normalisation, resizing and activation. OpenAI's weights always get the QuickGELU that they were
-    trained with, whatever the name of the architecture.
-
-    Random weights are drawn with `init_seed`. A new ResNet of the library has residual branches
-    that do nothing (the weights of their last BatchNorm are zero), and the scale of its activations
-    shrinks with depth. Its BatchNorms therefore get random weights that keep the scale.
+    `architecture` is a name of open_clip, a folder in its local format (open_clip_config.json and
+    open_clip_model.safetensors), or `hf-hub:ORG/NAME`, such a folder on the hub at `revision`.
+    `weights` is a pretrained tag of the architecture (for a folder, the default "openai" means its
+    own file), a file of weights (a state dict, or OpenAI's TorchScript archive), or "random". `tag`
+    is the tag of which a file is a copy: the file gets its normalisation, resizing and activation.
+    OpenAI's weights always get the QuickGELU that they were trained with. Random weights are drawn
+    with `init_seed`, those of BatchNorms so that a ResNet keeps the scale of its activations.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - models.yaml fills them by name
         self,
         *,
         device: torch.device,
@@ -61,12 +62,15 @@ class OpenClip:
         architecture: str = "RN50-quickgelu",
         weights: str = "openai",
         tag: str = "",
+        revision: str = "main",
         init_seed: int = 0,
     ) -> None:
+        if architecture.startswith(HUB):
+            architecture = _from_hub(architecture.removeprefix(HUB), revision, weights)
         name = _library_name(architecture)
         library = _library()
-        if tag and not library.is_pretrained_cfg(name, tag):
-            raise _unknown_tag(name, tag)
+        if tag:
+            require_open_clip_tag(name, tag)
         recipe = library.get_pretrained_cfg(name, tag or weights)
         file = None if weights == "random" else _find(name, weights)
         state = read_state_dict(file) if file else {}
@@ -135,19 +139,23 @@ def _library() -> Any:
 def _library_name(architecture: str) -> str:
     """Return open_clip's name for an architecture or a folder. Raises WeightsError."""
     folder = Path(architecture).expanduser()
-    known = _library().list_models()
-    if architecture in known:
-        return architecture
-    if (folder / "open_clip_config.json").is_file():
-        return f"{FOLDER}{folder}"
-    if folder.is_dir() or _is_path(architecture):
-        raise WeightsError(f"no open_clip_config.json in the folder {folder}")
-    raise unknown("architecture of open_clip", architecture, known)
+    if architecture not in _library().list_models():
+        if (folder / CONFIG).is_file():
+            return f"{FOLDER}{folder}"
+        if folder.is_dir() or _is_path(architecture):
+            raise WeightsError(f"no {CONFIG} in the folder {folder}")
+        require_open_clip(architecture)
+    return architecture
 
 
-def _unknown_tag(name: str, tag: str) -> UnknownNameError:
-    known = _library().list_pretrained_tags_by_model(name)
-    return unknown(f"pretrained tag of {name}", tag, [*known, "random"])
+def _from_hub(repository: str, revision: str, weights: str) -> str:
+    """Return the folder of a repository, without its weights where others take their place."""
+    instead, own = "--model open_clip:./FOLDER", weights == "openai"
+    wanted = [CONFIG, *TOKENIZERS, *WEIGHTS[:own]]
+    folder = hub_folder(repository, wanted, revision, instead)
+    if own and not (folder / WEIGHTS[0]).is_file():
+        hub_file(repository, WEIGHTS[1], revision, instead)
+    return str(folder)
 
 
 def _is_path(text: str) -> bool:
@@ -159,9 +167,10 @@ def _find(name: str, weights: str) -> Path:
     if _library().is_pretrained_cfg(name, weights):
         return _fetch(name, weights)
     if name.startswith(FOLDER) and weights == "openai":
-        return weights_file(str(Path(name.removeprefix(FOLDER), WEIGHTS[0])))
+        files = [Path(name.removeprefix(FOLDER), file) for file in WEIGHTS]
+        return weights_file(str(next(filter(Path.is_file, files), files[0])))
     if not Path(weights).expanduser().is_file() and not _is_path(weights):
-        raise _unknown_tag(name, weights)
+        require_open_clip_tag(name, weights)
     return weights_file(weights)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from vlbench.adapter_kit.archives import open_zip
 from vlbench.adapter_kit.images import Interpolation, resizing
+from vlbench.adapter_kit.library_models import require_timm
 from vlbench.adapter_kit.weights import (
     UNREADABLE,
     hub_obstacle,
@@ -23,7 +24,7 @@ from vlbench.adapter_kit.weights import (
     unreadable,
     weights_file,
 )
-from vlbench.errors import CannotDo, WeightsError, unknown
+from vlbench.errors import CannotDo, WeightsError
 
 # The key of the head's weights in Google's archives of BiT.
 NPZ_HEAD = "resnet/head/conv2d/kernel"
@@ -71,6 +72,8 @@ class TimmCnn:
         recipe = _read(architecture)
         if weights == "random":
             model = _build(recipe, init_seed)
+        elif weights == "pretrained" and not recipe.options:
+            model = _load_published(recipe, _find(architecture, weights, revision))
         else:
             model = _load(recipe, _find(architecture, weights, revision))
         self.model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
@@ -129,7 +132,7 @@ def _read(architecture: str) -> Recipe:
     """Return how a named model, or the model of a folder, is built. Raises WeightsError."""
     folder = Path(architecture).expanduser()
     if not folder.is_dir():
-        _require_known(architecture)
+        require_timm(architecture)
         return Recipe(architecture, {}, [])
     file = folder / FOLDER_FILES[0]
     try:
@@ -139,18 +142,8 @@ def _read(architecture: str) -> Recipe:
         labels = list(config.get("label_names", []))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise WeightsError(f"{file} cannot be read as timm's: {error!r}") from error
-    _require_known(recipe.name)
+    require_timm(recipe.name)
     return recipe._replace(labels=labels)
-
-
-def _require_known(architecture: str) -> None:
-    """Raise UnknownNameError for an architecture, or a tag of one, that timm does not have."""
-    name, _, tag = architecture.partition(".")
-    if not _timm().is_model(name):
-        raise unknown("architecture of timm", name, _timm().list_models())
-    known = _timm().list_models(f"{name}.*", pretrained=True)
-    if tag and architecture not in known:
-        raise unknown("model of timm", architecture, known)
 
 
 def _build(recipe: Recipe, seed: int, **options: Any) -> Any:
@@ -184,6 +177,23 @@ def _fetch(repository: str, revision: str, what: str) -> Path:
     except (OSError, ValueError) as error:
         origin = f"{repository}, revision {revision}"
         raise not_downloaded(what, origin, obstacle or error) from error
+
+
+def _load_published(recipe: Recipe, file: Path) -> Any:
+    """Return a model with the weights of its tag. Raises WeightsError.
+
+    timm converts those that were saved before its own code changed.
+    """
+    state = read_state_dict(file)
+    try:
+        with seeded(0):
+            model = _timm().create_model(
+                recipe.name, pretrained=True, pretrained_cfg_overlay={"state_dict": state}
+            )
+    except UNREADABLE as error:
+        raise WeightsError(f"{file} does not fit {recipe.name}: {error}") from error
+    del model.pretrained_cfg["state_dict"]
+    return model
 
 
 def _load(recipe: Recipe, file: Path) -> Any:

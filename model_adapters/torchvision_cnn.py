@@ -16,20 +16,20 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from vlbench.adapter_kit.images import IMAGENET, Interpolation, resizing
-from vlbench.adapter_kit.torchvision_models import (
-    open_torchvision,
-    published_tags,
-    torchvision_models,
-)
+from vlbench.adapter_kit.library_models import require_torchvision
+from vlbench.adapter_kit.torchvision_models import open_torchvision, torchvision_models
 from vlbench.adapter_kit.weights import load_weights, read_past_pickles, weights_file
-from vlbench.errors import CannotDo, SpecError, WeightsError
+from vlbench.errors import CannotDo, WeightsError
 
 # Published files have the state dict under one of these keys; `cnn` is the key of ICMLM.
 ENVELOPES = ("state_dict", "model", "model_state_dict", "net", "cnn")
 
 
 class TorchvisionCnn:
-    """A classifier of torchvision. Its features are the inputs of its last linear layer.
+    """A classifier of torchvision. Its features are the inputs of its last layer with weights.
+
+    That layer is linear, but for SqueezeNet's, a convolution, whose inputs are averaged over
+    positions. A transformer reads images of one size alone: give that as `resize` and `crop`.
 
     `weights` is a tag of torchvision, a file (a state dict in the layout of any of the papers
     above), or "random" (drawn with `init_seed`). `source` says where the file can be downloaded. A
@@ -54,24 +54,20 @@ class TorchvisionCnn:
         init_seed: int = 0,
     ) -> None:
         self._steps = resizing(resize, crop, squash=squash, interpolation=interpolation)
-        models = torchvision_models()
-        known = models.list_models(module=models)
-        tags = published_tags(architecture, known, "architecture")
+        tags = require_torchvision(architecture)
         tag = next((tag for tag in tags if tag.name == weights), None)
         there_are = f"{architecture} has the tags {', '.join(tag.name for tag in tags)}, random"
         hint = f"where to get it: {source or there_are}; give its path as weights=PATH"
         file = None if tag or weights == "random" else weights_file(weights, hint)
         model = open_torchvision(architecture, tag, init_seed)
-        head = _head_name(model, architecture)
+        head = _head_name(model)
         normaliser = _load(file, model, head) if file else torch.tensor(IMAGENET)
-        model.eval().requires_grad_(requires_grad=False).to(device, dtype)
-        last = model.get_submodule(head)
-        self._head = last if isinstance(last, nn.Linear) else None
-        model.set_submodule(head, nn.Identity())
-        self.model = model
+        self.model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
+        self._head = head
         self._mean, self._std = normaliser.view(2, 3, 1, 1).to(device)
         self._dtype = dtype
         self._categories: list[str] = tags.DEFAULT.meta["categories"]
+        self._size = _fixed_size(model)
 
     def preprocess(self, image: Image) -> Tensor:
         """Return float32 [3, crop, crop] in [0, 1]."""
@@ -79,11 +75,17 @@ class TorchvisionCnn:
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, D]; for a ResNet-50 the average over positions, D = 2048."""
-        return self._features(pixels).float()
+        read: list[Tensor] = []
+        head = self.model.get_submodule(self._head)
+        with head.register_forward_pre_hook(lambda _, inputs: read.extend(inputs)):
+            self.model(self._normalised(pixels))
+        (features,) = read
+        return (features.mean((2, 3)) if features.ndim == 4 else features).float()
 
     def logits(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, C]."""
-        scores: Tensor = self._classifier()(self._features(pixels))
+        self._classes()
+        scores: Tensor = self.model(self._normalised(pixels))
         return scores.float()
 
     def class_names(self) -> list[str]:
@@ -91,27 +93,39 @@ class TorchvisionCnn:
 
         Raises CannotDo for a checkpoint with other classes.
         """
-        count = self._classifier().out_features
+        count = self._classes()
         if count != len(self._categories):
             raise CannotDo(f"the names of this checkpoint's {count} classes are not known")
         return list(self._categories)
 
-    def _features(self, pixels: Tensor) -> Tensor:
-        normalised = (pixels.float() - self._mean) / self._std
-        features: Tensor = self.model(normalised.to(self._dtype))
-        return features
+    def _normalised(self, pixels: Tensor) -> Tensor:
+        size = self._size
+        if size and tuple(pixels.shape[2:]) != (size, size):
+            why = f"this model reads images of {size} x {size}, not {list(pixels.shape[2:])}"
+            raise CannotDo(f"{why}; give --model-args resize={size},crop={size}")
+        return ((pixels.float() - self._mean) / self._std).to(self._dtype)
 
-    def _classifier(self) -> nn.Linear:
-        if self._head is None:
+    def _classes(self) -> int:
+        """Return the number of classes. Raises CannotDo for a checkpoint without a head."""
+        head = self.model.get_submodule(self._head)
+        if isinstance(head, nn.Identity):
             raise CannotDo("this checkpoint has no classification head")
-        return self._head
+        return len(head.weight)
 
 
-def _head_name(model: nn.Module, architecture: str) -> str:
-    names = [str(name) for name, layer in model.named_modules() if isinstance(layer, nn.Linear)]
-    if not names:
-        raise SpecError(f"{architecture} of torchvision has no linear layer at its end")
-    return names[-1]
+def _head_name(model: nn.Module) -> str:
+    """Return the name of the last linear layer, or else of the last convolution."""
+    layers = list(model.named_modules())
+    linear = [name for name, layer in layers if isinstance(layer, nn.Linear)]
+    return (linear or [name for name, layer in layers if isinstance(layer, nn.Conv2d)])[-1]
+
+
+def _fixed_size(model: nn.Module) -> int | None:
+    """Return the side of the only images that a model reads; None for one that reads any."""
+    if isinstance(model, torchvision_models().VisionTransformer):
+        return int(model.image_size)
+    # The size of MaxViT's windows divides that of its maps at 224 x 224 alone.
+    return 224 if isinstance(model, torchvision_models().MaxVit) else None
 
 
 def _load(file: Path, model: nn.Module, head: str) -> Tensor:
@@ -128,8 +142,7 @@ def _load(file: Path, model: nn.Module, head: str) -> Tensor:
     if not any(key.startswith(f"{head}.") for key in state):
         model.set_submodule(head, nn.Identity())
     elif weight is not None and weight.ndim and len(weight) != len(wanted[f"{head}.weight"]):
-        width = wanted[f"{head}.weight"].shape[1]
-        model.set_submodule(head, nn.Linear(width, len(weight), bias=f"{head}.bias" in wanted))
+        model.set_submodule(head, _of_classes(model.get_submodule(head), len(weight)))
     load_weights(model, state, file)
     beside = f"{prefix.removesuffix('model.')}normalizer.new_"
     own = [stored[f"{beside}{k}"] for k in ("mean", "std") if f"{beside}{k}" in stored]
@@ -138,6 +151,14 @@ def _load(file: Path, model: nn.Module, head: str) -> Tensor:
     return (
         torch.stack([p.view(3).float() for p in own]) if len(own) == 2 else torch.tensor(IMAGENET)
     )
+
+
+def _of_classes(head: Any, count: int) -> nn.Module:
+    """Return a head like another, for so many classes."""
+    bias = head.bias is not None
+    if isinstance(head, nn.Conv2d):
+        return nn.Conv2d(head.in_channels, count, head.kernel_size, bias=bias)
+    return nn.Linear(head.in_features, count, bias=bias)
 
 
 def _own(stored: Mapping[str, Any], prefix: str, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -49,6 +49,7 @@ class Vilbert:
         port = BertPort(architecture, revision, weights, source, init_seed)
         config = sized(port.config)
         self._head = RETRIEVAL if retrieval else MATCH
+        self.score_kind = "logit" if retrieval else "probability"
         stored = read_state_dict(port.file) if port.file else {}
         self._has_head = not port.file or any(key.startswith(f"{self._head}.") for key in stored)
         own = ("bert.", f"{self._head}.")

@@ -12,9 +12,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tiny import bert, card, clip, cnn, measures, visualbert, word2vec, world
+from tiny import (
+    bert,
+    captioner,
+    card,
+    clip,
+    cnn,
+    measures,
+    uniter,
+    visualbert,
+    vlm,
+    word2vec,
+    world,
+)
 from tiny.measures import Measure
 from tiny.training import Plan, Training
+from tiny.vlm_measures import measure_vlm
 from tiny.world import World, of_categories
 
 from vlbench.data.scenes.world import CATEGORIES, HELD_OUT
@@ -25,6 +38,8 @@ BOTH = ("objects", "scenes")
 NOT_REAL = "it has seen nothing but the drawings of this world: photographs mean nothing to it"
 NO_OTHER_WORDS = "it knows the words of this world's captions, and every other word only as letters"
 SHORT = "it reads at most 30 tokens of a text"
+NO_OTHER_QUESTIONS = NO_OTHER_WORDS.replace("captions", "captions and questions")
+LONG = f"it reads at most {bert.POSITIONS - 2} tokens of a text"
 SEEN = tuple(category for category in CATEGORIES if category not in HELD_OUT)
 EIGHT = (
     f"it names {len(SEEN)} of the {len(CATEGORIES)} categories of this world, and no finer nouns; "
@@ -47,10 +62,12 @@ class Model:
     cannot: Sequence[str]
     reads_images: bool = True
     reads_texts: bool = False
+    reads_questions: bool = False
     categories: Sequence[str] = CATEGORIES
 
 
-# In the order in which they are trained: tiny-rn-robust starts from the weights of tiny-rn.
+# In the order in which they are trained: tiny-rn-robust and tiny-vlm start from the weights of
+# tiny-rn, and tiny-captioner sees with tiny-rn and tiny-clip.
 MODELS = {
     "tiny-clip": Model(
         folder="clip",
@@ -92,13 +109,17 @@ MODELS = {
         folder="bert",
         train=bert.train_bert,
         measure=measures.measure_bert,
-        plan=Plan(steps=450, batch=256, rate=3e-3, decay=0.01),
+        plan=Plan(steps=1500, batch=128, rate=3e-3, decay=0.01),
         library="transformers",
         configurations=BOTH,
-        learns="to fill in 15 % of the tokens of a caption (masked language model)",
-        cannot=("it has seen no image", ALL_SEEN, NO_OTHER_WORDS, SHORT),
+        learns=(
+            "to fill in 15 % of the tokens of captions, and of questions about images of another "
+            "world (masked language model): one sentence, or whole documents of five sentences"
+        ),
+        cannot=("it has seen no image", ALL_SEEN, NO_OTHER_QUESTIONS, LONG),
         reads_images=False,
         reads_texts=True,
+        reads_questions=True,
     ),
     "tiny-visualbert": Model(
         folder="visualbert",
@@ -123,6 +144,46 @@ MODELS = {
         ),
         reads_texts=True,
     ),
+    "tiny-uniter": Model(
+        folder="uniter",
+        train=uniter.train_uniter,
+        measure=measures.measure_uniter,
+        plan=Plan(steps=2025, batch=32, rate=1.5e-3, decay=0.01),
+        library="transformers",
+        configurations=("scenes",),
+        learns=(
+            "to tell a true caption from a foil (one noun, one attribute, the order of two names "
+            "or a word for a place changed) and from a caption of another image; beside it, at "
+            "each word, whether the image has it and where the named thing is, from the facts of "
+            "the drawing; and to tell images and captions apart by the attention of words to "
+            "proposals (contrastive)"
+        ),
+        cannot=(
+            "it reads only proposals of scenes, 64 numbers and a box each, and sees no pixel",
+            "its attention was taught where things are: it says nothing of attention untaught",
+            ALL_SEEN,
+            NO_OTHER_WORDS,
+            SHORT,
+        ),
+        reads_texts=True,
+    ),
+    "tiny-vlm": Model(
+        folder="vlm",
+        train=vlm.train_vlm,
+        measure=measure_vlm,
+        plan=Plan(steps=1200, batch=16, rate=1.5e-3, decay=0.05),
+        library="transformers",
+        configurations=BOTH,
+        learns=(
+            "from tiny-rn's weights for its vision encoder: to give the image token at "
+            "the centre of a thing the words for it; to answer yes or no whether a caption is "
+            "true, of true ones, foils (one noun, one attribute, the order of two names or a word "
+            "for a place changed) and captions of other images, with the same asked of each word; "
+            "and to write captions"
+        ),
+        cannot=(NOT_REAL, ALL_SEEN, NO_OTHER_WORDS, "it knows no questions but those it was asked"),
+        reads_texts=True,
+    ),
     "tiny-word2vec": Model(
         folder="word2vec",
         train=word2vec.train_word2vec,
@@ -144,6 +205,31 @@ MODELS = {
             "it knows no others",
         ),
         reads_images=False,
+        reads_texts=True,
+    ),
+    "tiny-captioner": Model(
+        folder="captioner",
+        train=captioner.train_captioner,
+        measure=captioner.measure_captioner,
+        plan=Plan(
+            steps=3600,
+            batch=20,
+            rate=3e-3,
+            decay=0.0,
+            optimizer="Adam, the rate falls by a quarter every 2 epochs; 5 captions an image",
+        ),
+        library="pycocoevalcap",
+        configurations=BOTH,
+        learns=(
+            "to say the captions of an image, word by word (cross-entropy), from the sum of its "
+            "region vectors and the features of tiny-rn and tiny-clip"
+        ),
+        cannot=(
+            "it sees no pixel but through tiny-rn and tiny-clip, and they know drawings alone",
+            ALL_SEEN,
+            "it says the words of this world's captions and no others",
+            "it says at most 20 words, the full stop included, and ends longer captions there",
+        ),
         reads_texts=True,
     ),
 }
@@ -182,11 +268,13 @@ def _card(
     parts = [getattr(split, name) for name in model.configurations]
     images = sum(len(part.labels) for part in parts) if model.reads_images else 0
     texts = sum(len(five) for part in parts for five in part.captions) if model.reads_texts else 0
+    others = len(split.scenes.captions) if model.reads_questions else 0
     return {
         "name": name,
         "made_by": f"python scripts/train_tiny.py --only {name} --seed {plan.seed}",
         "licence": "Apache-2.0",
-        "data": card.data(model.configurations, model.categories, images, texts),
+        "data": card.data(model.configurations, model.categories, images, texts)
+        | card.questions(others),
         "learns": model.learns,
         "training": card.training(told, plan),
         "held_out": card.held_out(measured),

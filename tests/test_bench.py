@@ -4,6 +4,7 @@ from runs import evaluate, primary
 from sources import make_source
 
 import vlbench
+from vlbench.planning.options import Keywords, Options
 
 
 @pytest.fixture
@@ -20,3 +21,23 @@ def test_an_adapter_object_runs_without_a_line_of_yaml():
     (result,) = vlbench.evaluate(ConstantModel(), "few_shot_digits")
     assert result.model == "ConstantModel"
     assert primary(result) == pytest.approx([0.1, 0.1, 0.1])
+
+
+def test_a_frame_has_one_row_a_score_with_its_conditions_as_columns(source):
+    results = [*evaluate(source), *evaluate(source, model="words")]
+    frame = vlbench.frame(results)
+    (first, skipped) = results
+    scored = frame[frame.model == "mean-colour"]
+    assert scored.value.tolist() == [score.value for score in first.scores]
+    assert scored.shots.tolist() == [score.at["shots"] for score in first.scores]
+    (primary,) = scored[scored.is_primary].to_dict("records")
+    assert first.primary_score is not None
+    assert primary["value"] == first.primary_score.value
+    assert (primary["ci95_low"], primary["ci95_high"]) == first.primary_score.ci95
+    (row,) = frame[frame.model == "words"].to_dict("records")
+    assert (row["status"], row["reason"]) == ("skipped", skipped.reason)
+    assert skipped.primary_score is None
+
+
+def test_the_keywords_of_evaluate_are_the_options():
+    assert Keywords.__annotations__.keys() == Options.__dataclass_fields__.keys()

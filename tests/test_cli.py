@@ -261,7 +261,7 @@ def test_what_takes_long_before_a_run_says_so_on_stderr(capsys, monkeypatch):
         logging.getLogger("vlbench.data").info("drawing, 3 s left")
         return []
 
-    monkeypatch.setattr("vlbench.commands.listing.list_things", slow)
+    monkeypatch.setattr("vlbench.commands.ls.list_things", slow)
     assert main(["ls", "tasks"]) == 0
     assert "vlbench: drawing, 3 s left" in capsys.readouterr().err
     assert logging.getLogger("vlbench").handlers == []

@@ -12,18 +12,25 @@ from vlbench.catalog.catalog import load_catalog
 from vlbench.resolve import load_object
 
 CATALOG = load_catalog()
+# A long task trains a language model several times; its probe's own tests have planted floors.
 TASKS = sorted(
-    name for name, spec in CATALOG.tasks.items() if "embedded" in spec.tags and not spec.group
+    name
+    for name, spec in CATALOG.tasks.items()
+    if "embedded" in spec.tags and "long" not in spec.tags and not spec.group
 )
 GOLD = [name for name in TASKS if "_regions_" in name]
 Control = load_object("controls:Control", [Path(__file__).parents[1] / "model_adapters"])
 
 # A classifier has a fixed number of classes; that of the controls has ten, like the digits.
-ARGUMENTS = {"robustness_scenes": {"classes": 8}}
+ARGUMENTS = {"robustness_scenes": {"classes": 8}, "classification_scenes": {"classes": 8}}
 
 # Scores by the beginning of their names, where knowing nothing of the images is not chance: a probe
-# remembers its own train images; word vectors are learned from texts, whatever the images say.
+# remembers its own train images; word vectors are learned from texts, whatever the images say; a
+# language model reads captions in the model's place.
 KNOWS_MORE = {
+    "caption_templates_scenes": ("accuracy_text_only", "chosen_text_only"),
+    "noun_count_scenes": ("prefers_reference_text_only", "rises_text_only"),
+    "noun_replacement_scenes": ("prefers_original_text_only",),
     "transfer_digits": ("train_accuracy",),
     "transfer_scenes": ("train_accuracy",),
     "word_space_embedded": ("analogy_accuracy", "word_pair_"),
@@ -31,8 +38,15 @@ KNOWS_MORE = {
 # An image is compared with the mean of its class, of which it is a part.
 COUNTS_ITSELF = {"word_space_embedded": ("visual_word_accuracy",)}
 
-# Regions that are all the same go to one word of a companion, which may be an unseen one.
-PREFERS_A_WORD = {"zero_shot_alignment_regions_scenes"}
+# Regions that are all the same go to one word of a companion, which may be an unseen one: then the
+# unseen gain what the seen lose, and over both it is chance.
+PREFERS_A_WORD = {
+    "zero_shot_alignment_regions_scenes": (
+        "accuracy_unseen",
+        "accuracy_seen",
+        "mutual_exclusivity",
+    )
+}
 
 # Sums of credits are kept in float32 there.
 ROUNDED = {"syntactic_grounding_scenes": 1e-8}
@@ -84,11 +98,12 @@ def includes_chance(score, errors=0.0):
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_the_same_answer_for_everything_scores_chance(task, cache):
+    passed_over = KNOWS_MORE.get(task, ()) + PREFERS_A_WORD.get(task, ())
     wrong = [
         score
-        for score in judged(row("constant", task, cache), KNOWS_MORE.get(task, ()))
+        for score in judged(row("constant", task, cache), passed_over)
         if abs(score.value - score.chance) > ROUNDED.get(task, 1e-9)
-        and not ((score.draws or task in PREFERS_A_WORD) and includes_chance(score))
+        and not (score.draws and includes_chance(score))
     ]
     assert [told(score) for score in wrong] == []
 

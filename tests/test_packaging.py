@@ -61,6 +61,16 @@ def test_a_wheel_runs_the_embedded_tasks(installed, tmp_path, model):
 
 
 @pytest.mark.slow
+def test_a_shipped_adapter_is_named_the_same_way_from_any_models_yaml(installed, tmp_path):
+    listing = tmp_path / "model_adapters" / "models.yaml"
+    listing.parent.mkdir()
+    listing.write_text('mine: {adapter: "timm_cnn:TimmCnn", params: {architecture: resnet18}}')
+    assert vlbench(installed, "validate", str(listing)) == f"{listing}: ok\n"
+    shown = vlbench(installed, "show", "timm:resnet18.a1_in1k")
+    assert f"file: {installed}/vlbench/model_adapters/timm_vision.py" in shown
+
+
+@pytest.mark.slow
 def test_a_wheel_writes_the_page_of_a_folder_of_boards(installed, tmp_path):
     boards = str(ROOT / "leaderboards")
     said = vlbench(installed, "leaderboard", "page", str(tmp_path), "--output", boards)

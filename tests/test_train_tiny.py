@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+from vlbench.data.annotations import Phrase
+
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 
 
@@ -63,12 +65,14 @@ def test_a_moved_image_moves_by_three_pixels_at_most(tiny):
 def test_objects_of_some_categories_count_those_alone(tiny):
     world = tiny("tiny.world")
     pixels = torch.arange(4, dtype=torch.uint8).view(4, 1, 1, 1)
-    things = world.Examples(pixels, torch.tensor([2, 0, 1, 2]), list("abcd"), [3, 2, 1, 0])
+    labels, lists = torch.tensor([2, 0, 1, 2]), (list("abcd"), [3, 2, 1, 0], list("efgh"))
+    things = world.Examples(pixels, labels, *lists, list("ijkl"))
     kept = world.of_categories(world.World(things, "scenes", ["cup", "dog", "hat"]), ["hat", "cup"])
     assert kept.classes == ["hat", "cup"]
     assert kept.objects.labels.tolist() == [0, 1, 0]
     assert kept.objects.images.flatten().tolist() == [0, 1, 3]
-    assert (kept.objects.captions, kept.objects.regions) == (["a", "b", "d"], [3, 2, 0])
+    lists = (["a", "b", "d"], [3, 2, 0], ["e", "f", "h"], ["i", "j", "l"])
+    assert kept.objects[2:] == lists
     assert kept.scenes == "scenes"
 
 
@@ -77,6 +81,52 @@ def test_special_tokens_are_never_to_be_filled_in(tiny):
     chosen = tiny("tiny.bert").choose(tokens, seeded()).double().mean(0)
     assert chosen[:5].sum() == 0
     torch.testing.assert_close(chosen[5:], torch.full((5,), 0.15).double(), atol=0.02, rtol=0)
+
+
+@pytest.fixture
+def documents():
+    """Ten documents of five sentences of six tokens: sentence j of document i is all 100 i + j."""
+    return [[[100 * i + j] * 6 for j in range(5)] for i in range(1, 11)]
+
+
+@pytest.mark.parametrize("alone", [0, 1])
+def test_a_text_is_a_sentence_or_as_many_whole_documents_as_fit(
+    tiny, documents, monkeypatch, alone
+):
+    bert = tiny("tiny.bert")
+    monkeypatch.setattr(bert, "ALONE", alone)
+    rows = torch.arange(10).repeat(20)
+    texts = bert.draw(documents, tiny("tiny.training").Batch(rows, 0.0, seeded()))
+    assert texts.shape == (200, 8 if alone else bert.POSITIONS)
+    assert (texts[:, 0] == 2).all()
+    # The first document is the row's, and its five sentences are drawn in every order.
+    first = texts[:, 1:7] if alone else texts[:, 1:31]
+    assert torch.equal(first // 100, (rows + 1)[:, None].expand(first.shape))
+    assert {len(set(text)) for text in first.tolist()} == {1 if alone else 5}
+    assert set((first[:, 0] % 100).tolist()) == set(range(5))
+    assert (texts[:, 7 if alone else 31] == 3).all()
+
+
+def test_documents_fill_every_position_of_the_model(tiny, documents, monkeypatch):
+    monkeypatch.setattr(tiny("tiny.bert"), "ALONE", 0)
+    batch = tiny("tiny.training").Batch(torch.zeros(200, dtype=int), 0.0, seeded())
+    texts = tiny("tiny.bert").draw(documents, batch)
+    assert (texts >= 2).all()
+    # The second document is any, and the third begins in the last of the 64 positions.
+    assert set((texts[:, 32] // 100).tolist()) == set(range(1, 11))
+    assert (texts[:, 62] == 3).all()
+    assert (texts[:, 63] >= 100).all()
+
+
+def test_questions_of_other_images_are_of_none_that_a_task_uses(tiny):
+    world = tiny("tiny.world")
+    from vlbench.data.scenes.rows import row
+
+    assert world.OTHER_SEED != world.WORLD_SEED
+    asked = world.other_questions(3)
+    assert [len(set(five)) for five in asked] == [5, 5, 5]
+    assert all(text.endswith(" ?") for five in asked for text in five)
+    assert asked != [row("scenes", world.WORLD_SEED, i)[0]["questions"] for i in range(3)]
 
 
 @pytest.fixture
@@ -167,6 +217,47 @@ def test_the_same_seed_trains_the_same_model(fit):
 
 
 @pytest.fixture
+def facts(tiny):
+    """Of an image of a small red cup, with a caption of it."""
+    words = ["a", "red", "cup", "left", "."]
+    phrases = [Phrase(0, 3, [0])]
+    return tiny("tiny.world").Facts(
+        [words], [phrases], [frozenset({"cup", "red", "small"})], [(0.2, 0.5)], "plain"
+    )
+
+
+# Ids: a word's own, and those of its letters for one that is not known whole.
+KNOWN = {"a": [10], "red": [11], "cup": [12, 13], "left": [14], ".": [15], "?": [16]}
+ANSWERS = {"yes": [20], "no": [21], "describe": [22], "dog": [23]}
+
+
+def test_each_word_of_a_judged_caption_has_its_own_answer(tiny, facts):
+    vlm, foils = tiny("tiny.vlm"), tiny("tiny.foils")
+    caption = foils.Caption(["a", "red", "dog", "left", "."], facts.phrases[0])
+    learnt = vlm.judged(KNOWN | ANSWERS, facts, caption, true=False)
+    assert learnt.ids == [10, 11, 23, 14, 15, 16, 3]
+    # The cup is red, so that "red" alone is true; of "left" no word can tell.
+    assert learnt.targets == [-100, 20, 21, -100, -100, -100, 21]
+    true = vlm.judged(KNOWN | ANSWERS, facts, foils.captions(facts)[0], true=True)
+    assert true.targets == [-100, 20, -100, 20, -100, -100, -100, 20]
+
+
+def test_a_caption_is_written_after_it_is_asked_for(tiny, facts):
+    caption = tiny("tiny.foils").captions(facts)[0]
+    learnt = tiny("tiny.vlm").written(KNOWN | ANSWERS, caption)
+    text = [10, 11, 12, 13, 14, 15]
+    assert learnt.ids == [22, 16, 3, *text]
+    assert learnt.targets == [-100, -100, *text, 3]
+
+
+def test_texts_side_by_side_are_padded_with_what_is_not_taught(tiny):
+    vlm = tiny("tiny.vlm")
+    texts = vlm.side_by_side([vlm.Learnt([5], [6]), vlm.Learnt([7, 8], [-100, 9])], 1)
+    assert texts.ids.tolist() == [[[5, 0], [7, 8]]]
+    assert texts.targets.tolist() == [[[6, -100], [-100, 9]]]
+
+
+@pytest.fixture
 def train(tiny, tmp_path):
     """Train a model on few rows and few steps, and return its card."""
 
@@ -205,6 +296,14 @@ def test_a_language_model_learns_in_seconds(train):
 def test_a_joint_models_loss_falls_in_seconds(train):
     told = train("tiny-visualbert", "visualbert", 0.03)["training"]
     assert told["last_loss"] < told["first_loss"] - 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("scenes_drawn")
+def test_a_captioner_speaks_after_seconds(train, tmp_path):
+    told = train("tiny-captioner", "captioner", 0.03)["training"]
+    assert told["last_loss"] < told["first_loss"] - 1
+    assert (tmp_path / "captioner" / "model.safetensors").is_file()
 
 
 @pytest.mark.slow

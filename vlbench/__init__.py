@@ -4,18 +4,18 @@ from typing import TYPE_CHECKING, Any
 
 from vlbench.errors import VlbenchError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from vlbench.bench import evaluate
+    from vlbench.bench import evaluate, frame
 
-__all__ = ["VlbenchError", "__version__", "evaluate"]
+__all__ = ["VlbenchError", "__version__", "evaluate", "frame"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `evaluate` when it is asked for: `import vlbench` must not import torch."""
-    if name == "evaluate":
-        from vlbench.bench import evaluate  # noqa: PLC0415 - imports torch
+    """Import a function when it is asked for: `import vlbench` must not import torch."""
+    if name in {"evaluate", "frame"}:
+        from vlbench import bench  # noqa: PLC0415 - imports torch
 
-        return evaluate
+        return getattr(bench, name)
     raise AttributeError(f"module 'vlbench' has no attribute '{name}'")

@@ -5,23 +5,26 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from vlbench import digests, hub
 from vlbench.engine import NoProgress, Progress, devices
 from vlbench.engine.processes import Processes
 from vlbench.engine.store import Store
-from vlbench.planning.datasets import require_region_width
-from vlbench.planning.options import Options
+from vlbench.planning.datasets import require_region_widths
+from vlbench.planning.options import Keywords, Options
 from vlbench.planning.plan import Plan, plan
-from vlbench.results import Result
+from vlbench.results import Result, matching
 from vlbench.running.jobs import Machine
 from vlbench.running.leftovers import sweep
 from vlbench.running.report import Report
 from vlbench.running.runs import grouped, run_model
 from vlbench.running.writer import RowWriter
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @contextmanager
@@ -50,7 +53,11 @@ def agreed(planned: Plan, processes: Processes) -> Plan:
 
 
 def evaluate(
-    model: Any, tasks: str | Sequence[str], *, progress: Progress | None = None, **options: Any
+    model: Any,
+    tasks: str | Sequence[str],
+    *,
+    progress: Progress | None = None,
+    **options: Unpack[Keywords],
 ) -> list[Result]:
     """Return a result for every task that `tasks` selects and that has data here.
 
@@ -69,6 +76,31 @@ def evaluate(
         return run(agreed(plan(models, words, complete), processes), processes, progress).results
 
 
+def frame(results: Sequence[Result]) -> pd.DataFrame:
+    """Return the scores of results as a pandas frame, one row a score.
+
+    A condition of a score, such as `shots`, has a column of its own, as far as it does not have the
+    name of another column: then it is `at_` and its name. A result without scores has one row, with
+    its status and its reason.
+    """
+    import pandas as pd  # noqa: PLC0415 - who asks for no frame need not wait for it
+
+    rows = []
+    for result in results:
+        head = {"task": result.task, "model": result.model, "status": result.status}
+        head["reason"] = result.reason
+        primary = matching(result.scores, result.primary)
+        for score in result.scores:
+            values: dict[str, Any] = asdict(score)
+            low, high = values.pop("ci95") or (None, None)
+            conditions = values.pop("at")
+            row: dict[str, Any] = head | {"is_primary": score in primary, **values}
+            row |= {"ci95_low": low, "ci95_high": high}
+            rows.append(row | {f"at_{k}" if k in row else k: v for k, v in conditions.items()})
+        rows += [] if result.scores else [head]
+    return pd.DataFrame(rows)
+
+
 def run(planned: Plan, processes: Processes, progress: Progress | None = None) -> Report:
     """Run what the plan says, writing each board as soon as its task is done.
 
@@ -81,7 +113,7 @@ def run(planned: Plan, processes: Processes, progress: Progress | None = None) -
     writer = RowWriter(options, writes=processes.is_main)
     for job in planned.jobs:
         if job.data:
-            require_region_width(job.data, job.task, job.model)
+            require_region_widths(job.task, job.model, job.data, job.views)
     devices.set_up(settings.device)
     store = Store(options.cache_dir / "features")
     if processes.is_main:

@@ -138,7 +138,11 @@ class ImageTextScorer(Protocol):
     """Says how well a text fits a picture."""
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
-        """Return the published matching score, float32 [N]; higher fits better."""
+        """Return the published matching score, float32 [N]; higher fits better.
+
+        It is a probability, or of a model with two towers a cosine; an adapter whose score is
+        another number says which as its `score_kind`, such as "logit".
+        """
         ...
 
 

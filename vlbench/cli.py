@@ -6,16 +6,17 @@ Help and listings import no torch, so whatever does is imported by the command t
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from vlbench.commands.parser import data_dirs, parser_of, spelled
-from vlbench.commands.streams import drain, is_of_reader, news, settle_streams
-from vlbench.errors import OutputError, VlbenchError, WeightsError
+from vlbench.commands.config import configured
+from vlbench.commands.parser import Command, data_dirs, parser_of, spelled
+from vlbench.commands.streams import Unpadded, drain, is_of_reader, news, settle_streams
+from vlbench.errors import OutputError, ProcessLost, UnknownNameError, VlbenchError, WeightsError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,17 +28,18 @@ if TYPE_CHECKING:
 
 FAILED, USAGE, STOPPED = 1, 2, 130
 
-# What `vlbench show` draws a sheet of.
-DRAWN = ("objects", "scenes")
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     if sys.stdout is None:
         return _failed("standard output is closed; open it, or send it to /dev/null")
     settle_streams()
-    arguments = parser_of(COMMANDS).parse_args(spelled(sys.argv[1:] if argv is None else argv))
+    words = spelled(sys.argv[1:] if argv is None else argv)
+    parser = parser_of(COMMANDS)
+    arguments = parser.parse_args(words)
     try:
+        if getattr(arguments, "config", None):
+            arguments = parser.parse_args(configured(parser, arguments, words))
         with news():
             code: int = arguments.command(arguments)
         sys.stdout.flush()
@@ -51,12 +53,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _ended(error: BaseException) -> int:
     """Say why a command ended early, and return its exit code."""
     if isinstance(error, KeyboardInterrupt):
-        return _failed("stopped; what is done is kept, and the same command goes on", STOPPED)
+        return _failed("Interrupted. Finished work is saved; rerun the command to resume.", STOPPED)
     if is_of_reader(error):
         return _failed("nobody reads standard output any more; what is done is kept")
     if isinstance(error, SystemExit):
         raise error
-    of_machine = isinstance(error, OSError | OutputError | WeightsError)
+    of_machine = isinstance(error, OSError | OutputError | ProcessLost | WeightsError)
     return _failed(error, FAILED if of_machine else USAGE)
 
 
@@ -66,14 +68,17 @@ def _failed(why: object, code: int = FAILED) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    if not (arguments.model and arguments.tasks):
+        raise UnknownNameError("a run needs --model and --tasks, here or in a file for --config")
     from vlbench.bench import agreed, run, set_up
+    from vlbench.catalog.library_names import reads_hub
     from vlbench.commands.progress import Bar
     from vlbench.commands.reports import print_plan, print_report
     from vlbench.planning.plan import plan
 
     models = list(dict.fromkeys(arguments.model.split(",")))
-    # A dry run needs the hub for nothing but data that it is told to download.
-    reach_hub = arguments.download or not arguments.dry_run
+    # A dry run needs the hub for data that it is told to download, and for a model's configuration.
+    reach_hub = arguments.download or not arguments.dry_run or any(map(reads_hub, models))
     with set_up(_options(arguments), reach_hub=reach_hub) as (options, processes):
         planned = agreed(plan(models, arguments.tasks.split(","), options), processes)
         console = _console(quiet=not processes.is_main)
@@ -90,19 +95,23 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _options(arguments: argparse.Namespace) -> Options:
-    from vlbench.files import default_cache
     from vlbench.planning.options import Options, model_args
 
     given = vars(arguments)
     names = ("name", "download", "include_path", "output", "batch_size", "device", "dtype")
     picked = {name: given[name] for name in (*names, "limit", "offline", "overwrite", "trust")}
-    cache = None if arguments.no_cache else arguments.cache_dir or default_cache()
     return Options(
         model_args=model_args(arguments.model_args),
         data_dir=data_dirs(arguments.data_dir),
-        cache_dir=cache,
+        cache_dir=_cache(arguments),
         **picked,
     )
+
+
+def _cache(arguments: argparse.Namespace) -> Path | None:
+    from vlbench.files import default_cache
+
+    return None if arguments.no_cache else arguments.cache_dir or default_cache()
 
 
 def _exit_code(planned: Plan, report: Report, *, strict: bool) -> int:
@@ -115,45 +124,6 @@ def _exit_code(planned: Plan, report: Report, *, strict: bool) -> int:
         return USAGE
     refused = {"failed", *({"skipped", "unavailable"} if strict else ())}
     return FAILED if statuses & refused else 0
-
-
-def _ls(arguments: argparse.Namespace) -> int:
-    from vlbench.commands.listing import list_things
-
-    rows = list_things(arguments.kind, arguments.include_path)
-    if arguments.json:
-        print(json.dumps(rows, indent=1))
-        return 0
-    from vlbench.leaderboard.tables import plain_table
-
-    cells = [[row["name"], ", ".join(row["tags"]), row["about"]] for row in rows]
-    _console().print(plain_table(["name", "tags", "about"], cells))
-    return 0
-
-
-def _show(arguments: argparse.Namespace) -> int:
-    from vlbench.catalog.catalog import load_catalog
-    from vlbench.commands.listing import show_thing
-
-    if arguments.name in DRAWN:
-        return _show_drawn(arguments)
-    shown = show_thing(load_catalog(arguments.include_path), arguments.name, arguments.output)
-    if arguments.json:
-        print(json.dumps(shown, indent=1))
-        return 0
-    import yaml
-
-    print(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True), end="")
-    return 0
-
-
-def _show_drawn(arguments: argparse.Namespace) -> int:
-    """Write a contact sheet of vlbench's own world into the current folder."""
-    from vlbench.data.scenes import sheet
-
-    shown = sheet.write_sheet(arguments.name, Path(f"{arguments.name}.png"))
-    print(json.dumps(shown, indent=1) if arguments.json else sheet.describe(shown))
-    return 0
 
 
 def _validate(arguments: argparse.Namespace) -> int:
@@ -188,8 +158,17 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _items(arguments: argparse.Namespace) -> int:
-    if not arguments.show:
-        return _answered("items", arguments)
+    return _with_data("items", arguments) if arguments.show else _answered("items", arguments)
+
+
+def _leaderboard(arguments: argparse.Namespace) -> int:
+    word = f"leaderboard.{arguments.word}"
+    reads_data = arguments.word == "judge" and arguments.of
+    return _with_data(word, arguments) if reads_data else _answered(word, arguments)
+
+
+def _with_data(module: str, arguments: argparse.Namespace) -> int:
+    """Print what a module answers that reads a task's data by `arguments.options`."""
     from vlbench.bench import set_up
     from vlbench.files import default_cache
     from vlbench.planning.options import Options
@@ -197,20 +176,32 @@ def _items(arguments: argparse.Namespace) -> int:
     options = Options(
         include_path=arguments.include_path,
         data_dir=data_dirs(arguments.data_dir),
+        download=getattr(arguments, "download", False),
         cache_dir=default_cache(),
         trust=arguments.trust,
     )
-    with set_up(options, reach_hub=False) as (arguments.options, _):
-        return _answered("items", arguments)
+    with set_up(options, reach_hub=options.download) as (arguments.options, _):
+        return _answered(module, arguments)
 
 
-def _leaderboard(arguments: argparse.Namespace) -> int:
-    return _answered(f"leaderboard.{arguments.word}", arguments)
+def _rerun(arguments: argparse.Namespace) -> int:
+    from vlbench.bench import evaluate
+    from vlbench.commands.progress import Bar
+    from vlbench.commands.rerun import asked, compared
+
+    wanted = asked(arguments, cache_dir=_cache(arguments))
+    with Bar(_console()) as bar:
+        results = evaluate(wanted.model, wanted.row.task, progress=bar, **wanted.options)
+    return _printed(compared(wanted.row, results))
 
 
 def _answered(module: str, arguments: argparse.Namespace) -> int:
     """Print what a module of `vlbench.commands` answers, and return its exit code."""
-    answer: Answer = import_module(f"vlbench.commands.{module}").answer(arguments)
+    return _printed(import_module(f"vlbench.commands.{module}").answer(arguments))
+
+
+def _printed(answer: Answer) -> int:
+    """Print an answer, and return its exit code."""
     console = _console()
     for shown in answer.shown:
         if isinstance(shown, str):
@@ -223,20 +214,25 @@ def _answered(module: str, arguments: argparse.Namespace) -> int:
 
 
 def _console(*, quiet: bool = False) -> Console:
-    """Return the console; off a terminal its lines are as wide as they need to be."""
+    """Return the console; off a terminal its lines are as wide as what they say."""
     from rich.console import Console
 
     console = Console(highlight=False, quiet=quiet)
-    return console if console.is_terminal else Console(highlight=False, quiet=quiet, width=10_000)
+    if console.is_terminal:
+        return console
+    unpadded: Any = Unpadded(sys.stdout)
+    return Console(file=unpadded, highlight=False, quiet=quiet, width=10_000)
 
 
-COMMANDS = {
+COMMANDS: dict[str, Command] = {
     "run": _run,
-    "ls": _ls,
-    "show": _show,
+    "ls": partial(_answered, "ls"),
+    "show": partial(_answered, "show"),
     "validate": _validate,
     "check": _check,
     "items": _items,
+    "data": partial(_with_data, "data"),
+    "rerun": _rerun,
     "leaderboard": _leaderboard,
 }
 

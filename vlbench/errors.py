@@ -9,11 +9,15 @@ VlbenchError
 ├── CannotDo           this model cannot do this task: skipped, with the reason
 ├── WeightsError       weights cannot be had or loaded
 ├── IdentityClash      another model already stands on the board under this name
+├── ProcessLost        another process of this run, perhaps on another machine, has ended
 └── OutputError        a result cannot be written
 """
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+# Of the names that there are, in a message.
+MOST_NAMES = 30
 
 
 class VlbenchError(Exception):
@@ -58,6 +62,10 @@ class IdentityClash(VlbenchError):  # noqa: N818 - reads as the reason
     """An ok row of the same name has other weights or another adapter source."""
 
 
+class ProcessLost(VlbenchError):  # noqa: N818 - says what happened
+    """Another process of this run no longer answers; finished work is saved."""
+
+
 class OutputError(VlbenchError):
     """A board or an artifact that cannot be written."""
 
@@ -66,5 +74,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     """Return the error for a name that is not among the known ones, with the nearest of them."""
     names = sorted(known)
     near = get_close_matches(name, names, n=3, cutoff=0.5)
-    hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(names) or 'none'}"
+    listed = ", ".join(names[:MOST_NAMES]) or "none"
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    hint = f"did you mean {', '.join(near)}?" if near else f"there are {listed}{more}"
     return UnknownNameError(f"no {kind} is named '{name}'; {hint}")

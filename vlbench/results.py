@@ -125,6 +125,12 @@ class Result:
     run: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def primary_score(self) -> Score | None:
+        """The task's primary score; None where the row has no scores."""
+        found = matching(self.scores, self.primary)
+        return found[0] if found else None
+
+    @property
     def is_partial(self) -> bool:
         """Whether rows of the official data were missing."""
         return self.counts.get("expected", 0) > self.counts.get("n", 0)

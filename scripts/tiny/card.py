@@ -10,7 +10,7 @@ from typing import Any
 
 from tiny.measures import Measure
 from tiny.training import Plan, Training
-from tiny.world import WORLD_SEED
+from tiny.world import OTHER_SEED, WORLD_SEED
 from vlbench.data.scenes import VERSION
 
 LIBRARIES = ("torch", "numpy", "pillow", "datasets", "tokenizers")
@@ -37,6 +37,12 @@ def data(
     }
 
 
+def questions(images: int) -> dict[str, Any]:
+    """Return what a card says of the questions about images of another world, if there are any."""
+    asked = {"seed": OTHER_SEED, "images": images, "texts": 5 * images}
+    return {"questions": asked} if images else {}
+
+
 def training(told: Training, plan: Plan) -> dict[str, Any]:
     """Return what a card says of the training."""
     shown = {k: round(v, 4) if k.endswith("loss") else v for k, v in told._asdict().items()}
@@ -57,6 +63,8 @@ def versions(more: Sequence[str]) -> dict[str, str]:
 
 def _shown(measure: Measure) -> dict[str, Any]:
     share, n = measure.value, measure.n
-    error = (share * (1 - share) / n) ** 0.5
+    error = measure.stderr
+    if error is None:
+        error = (share * (1 - share) / n) ** 0.5
     rounded = {"value": share, "stderr": error, "chance": measure.chance}
     return {"n": n} | {key: round(value, 4) for key, value in rounded.items()}

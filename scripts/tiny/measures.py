@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import torch
@@ -10,8 +12,9 @@ from PIL import Image
 from torch import Tensor
 from transformers import AutoTokenizer
 
-from tiny import bert, cnn, visualbert, words
+from tiny import bert, cnn, foils, uniter, visualbert, words
 from tiny.world import Examples, World
+from vlbench.capabilities import Picture
 from vlbench.resolve import load_object
 
 ADAPTERS = [Path(__file__).resolve().parents[2] / "model_adapters"]
@@ -28,11 +31,15 @@ MEASURE_SEED = 1
 
 
 class Measure(NamedTuple):
-    """A share of n answers that were right, 0..1, and what blind answers would reach."""
+    """A share of n answers that were right, 0..1, and what blind answers would reach.
+
+    `stderr` is given for what is no share.
+    """
 
     value: float
     n: int
     chance: float
+    stderr: float | None = None
 
 
 def measure_clip(folder: Path, world: World) -> dict[str, Measure]:
@@ -40,7 +47,7 @@ def measure_clip(folder: Path, world: World) -> dict[str, Measure]:
     model = load_object("open_clip:OpenClip", ADAPTERS)(device=CPU, architecture=str(folder))
     with torch.inference_mode():
         texts = model.encode_texts([PROMPT.format(name) for name in world.classes])
-        seen = torch.cat([model.encode_images(p) for p, _ in _parts(model, world.objects)])
+        seen = vectors(model, world.objects)
         guesses = model.similarity(seen, texts).argmax(1)
     return {"zero_shot_accuracy": share(guesses == world.objects.labels, 1 / len(world.classes))}
 
@@ -67,10 +74,20 @@ def measure_classifier(folder: Path, world: World) -> dict[str, Measure]:
 
 
 def measure_bert(folder: Path, world: World) -> dict[str, Measure]:
-    """Return how many masked tokens are filled in right; blind is the most frequent token."""
+    """Return how many masked tokens are filled in right, of captions and of questions of `scenes`.
+
+    Blind is the most frequent token.
+    """
     adapter = load_object("hf_text:HfText", ADAPTERS)(device=CPU, architecture=str(folder))
+    questions = [text for five in world.scenes.questions for text in five]
+    texts = {"": bert.captions(world), "_of_questions": questions}
+    return {f"masked_token_accuracy{of}": _filled(adapter, some) for of, some in texts.items()}
+
+
+def _filled(adapter: Any, texts: list[str]) -> Measure:
+    """Return how many masked tokens of texts are filled in right."""
     tokenizer, model = adapter.masked_lm()
-    tokens = bert.encode(tokenizer, bert.captions(world))
+    tokens = bert.encode(tokenizer, texts)
     chosen = bert.choose(tokens, torch.Generator().manual_seed(MEASURE_SEED))
     masked = tokens.masked_fill(chosen, words.MASK)
     right = []
@@ -80,7 +97,7 @@ def measure_bert(folder: Path, world: World) -> dict[str, Measure]:
             guesses = model(input_ids=masked[rows], attention_mask=seen).logits.argmax(-1)
             right.append((guesses == tokens[rows])[chosen[rows]])
     commonest = tokens[chosen].bincount().max() / chosen.sum()
-    return {"masked_token_accuracy": share(torch.cat(right), float(commonest))}
+    return share(torch.cat(right), float(commonest))
 
 
 def measure_visualbert(folder: Path, world: World) -> dict[str, Measure]:
@@ -116,6 +133,44 @@ def measure_visualbert(folder: Path, world: World) -> dict[str, Measure]:
     }
 
 
+def measure_uniter(folder: Path, world: World) -> dict[str, Measure]:
+    """Return how well it judges single captions of `scenes`, and tells them from foils.
+
+    A caption is judged right where its probability is above one half with its own image, and is not
+    with the next image. Of a caption and a foil of it, each made where it can be, the one of the
+    higher score is taken for the caption; ties count half.
+    """
+    weights = str(folder / uniter.WEIGHTS)
+    options = {"device": CPU, "architecture": str(folder), "weights": weights}
+    model = load_object("uniter:Uniter", ADAPTERS)(**options)
+    pictures = [Picture(None, regions) for regions in world.scenes.regions]
+    rng = Random(MEASURE_SEED)  # noqa: S311 - no secret
+    every = [
+        (i, caption) for i, one in enumerate(world.scenes.facts) for caption in foils.captions(one)
+    ]
+    texts, rows = [" ".join(caption.words) for _, caption in every], [row for row, _ in every]
+    own = _scores(model, [pictures[row] for row in rows], texts)
+    others = _scores(model, [pictures[(row + 1) % len(pictures)] for row in rows], texts)
+    measured = {"sentence_image_accuracy": share(torch.cat([own > 0.5, others <= 0.5]), 0.5)}
+    for kind in ("noun", "attribute", "order"):
+        made = [foils.FOILS[kind](world.scenes.facts[row], c, rng) for row, c in every]
+        at = [i for i, foil in enumerate(made) if foil]
+        false = [" ".join(foil.words) for foil in made if foil]
+        ahead = own[at] - _scores(model, [pictures[rows[i]] for i in at], false)
+        measured[f"caption_above_{kind}_foil"] = share((ahead.sign() + 1) / 2, 0.5)
+    return measured
+
+
+def _scores(model: Any, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
+    """Return the scores of pairs, some at once."""
+    starts = range(0, len(texts), AT_ONCE)
+    with torch.inference_mode():
+        parts = [
+            model.score_pairs(pictures[i : i + AT_ONCE], texts[i : i + AT_ONCE]) for i in starts
+        ]
+    return torch.cat(parts)
+
+
 def _parts(model: Any, examples: Examples) -> list[tuple[Tensor, Tensor]]:
     """Return pixels as the adapter makes them of pictures, and labels, some at once."""
     pictures = [Image.fromarray(array) for array in examples.images.permute(0, 2, 3, 1).numpy()]
@@ -123,6 +178,12 @@ def _parts(model: Any, examples: Examples) -> list[tuple[Tensor, Tensor]]:
     return list(zip(pixels.split(AT_ONCE), examples.labels.split(AT_ONCE), strict=True))
 
 
+def vectors(model: Any, examples: Examples) -> Tensor:
+    """Return what a model encodes images as, float32 [N, D]."""
+    with torch.inference_mode():
+        return torch.cat([model.encode_images(pixels) for pixels, _ in _parts(model, examples)])
+
+
 def share(right: Tensor, chance: float) -> Measure:
-    """Return the share of answers bool [N] that are right."""
+    """Return the share of answers [N] that are right; one of 0.5 is half right."""
     return Measure(float(right.double().mean()), len(right), chance)

@@ -1,4 +1,4 @@
-"""The WordPiece vocabulary of the captions, which tiny-bert and tiny-clip share."""
+"""The WordPiece vocabulary of the captions, which the models of texts share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OFTEN = 2
 LENGTH = 32
 
 
-def learn(captions: Iterable[str], folder: Path) -> Any:
+def learn(captions: Iterable[str], folder: Path, *, length: int = LENGTH) -> Any:
     """Return a tokenizer of whole words, where they are not rare, and letters; write its files.
 
     The vocabulary is counted here, since the library's own trainer orders it anew at each run.
@@ -43,7 +43,7 @@ def learn(captions: Iterable[str], folder: Path) -> Any:
         special_tokens=[("[CLS]", START), ("[SEP]", END)],
     )
     names = dict(zip(ROLES, SPECIAL, strict=True))
-    learnt = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=LENGTH, **names)
+    learnt = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=length, **names)
     # Before its first use, which would leave a padding in the file.
     learnt.save_pretrained(folder)
     return learnt

@@ -3,7 +3,7 @@ import torch
 
 from vlbench.adapter_kit.regions import box_geometry, pad_regions, regions_of
 from vlbench.capabilities import Picture, Regions
-from vlbench.errors import DataError
+from vlbench.errors import CannotDo, DataError
 
 CPU = torch.device("cpu")
 
@@ -37,6 +37,11 @@ def test_vectors_of_another_width_are_refused_with_both_widths():
 def test_a_picture_without_region_vectors_is_named(lacking):
     with pytest.raises(DataError, match="picture 1 of the batch has no region vectors"):
         regions_of([Picture(None, regions(1)), Picture(None, lacking)])
+
+
+def test_data_without_regions_are_what_the_model_cannot_do():
+    with pytest.raises(CannotDo, match="the task's data have none"):
+        regions_of([Picture(None, None), Picture(None, None)])
 
 
 def test_regions_are_taken_out_of_their_pictures():

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from planted_boards import board, result, score, write
 
+ROOT = Path(__file__).resolve().parents[2]
+
 # Longer than this, and a reader thinks that the page hangs.
 STALL = 1.0
 
@@ -71,13 +73,24 @@ def test_sorting_lasts_in_the_address(browser, page):
     assert again.texts(MODELS) == tab.texts(MODELS) == sorted(tab.texts(MODELS))
 
 
+def boards_of(*models):
+    """The shipped boards on which one of these models has scores."""
+    folder = ROOT / "leaderboards"
+    files = [*folder.glob("*.json"), *folder.glob("summaries/*.json")]
+    return {
+        board["task"]
+        for board in (json.loads(file.read_bytes()) for file in files)
+        if any(row["model"] in models and row["status"] == "ok" for row in board["rows"])
+    }
+
+
 @pytest.mark.parametrize(
     ("name", "value", "tasks"),
     [
-        ("paper", "arXiv:2103.00020", ["zero_shot_digits", "zero_shot_scenes"]),
-        ("tag", "transfer", ["transfer_digits", "transfer_scenes"]),
-        ("can", "JointAttender", ["entity_grounding_scenes", "syntactic_grounding_scenes"]),
-        ("model", "visualbert", ["entity_grounding_scenes", "syntactic_grounding_scenes"]),
+        ("paper", "arXiv:2103.00020", {"zero_shot_digits", "zero_shot_scenes"}),
+        ("tag", "transfer", {"transfer_digits", "transfer_scenes"}),
+        ("can", "JointAttender", boards_of("tiny-uniter", "tiny-visualbert", "tiny-vlm")),
+        ("model", "visualbert", boards_of("tiny-visualbert")),
     ],
 )
 def test_a_filter_leaves_its_tasks_and_lasts_in_the_address(browser, page, name, value, tasks):
@@ -88,8 +101,8 @@ def test_a_filter_leaves_its_tasks_and_lasts_in_the_address(browser, page, name,
         "field.dispatchEvent(new Event('input', {bubbles: true})) }"
     )
     settled(tab)
-    assert tab.texts(".task h3 a") == tasks
-    assert browser.open(tab.js("location.href")).texts(".task h3 a") == tasks
+    assert set(tab.texts(".task h3 a")) == tasks
+    assert set(browser.open(tab.js("location.href")).texts(".task h3 a")) == tasks
 
 
 def test_no_model_is_hidden_at_first_and_all_come_back(browser, page):

@@ -64,6 +64,7 @@ def test_tasks_are_listed_with_their_probe(source):
         "tags": ["ours"],
         "file": str(source / "tasks" / "few_shot_colours.yaml"),
         "probe": "few_shot",
+        "needs": "ImageEncoder",
         "about": "a paper",
     }
 

@@ -26,6 +26,18 @@ def test_off_a_terminal_a_result_is_one_line_and_a_pass_none():
     assert shown(terminal=False).strip() == line.strip()
 
 
+def test_off_a_terminal_a_long_pass_has_a_line_a_minute_with_the_time_left(monkeypatch):
+    clock = iter([0.0, 30.0, 90.0, 100.0, 300.0])
+    monkeypatch.setattr("vlbench.commands.progress.monotonic", lambda: next(clock))
+    text = StringIO()
+    with Bar(Console(file=text, force_terminal=False, width=200)) as bar:
+        bar.begin("a", "t")
+        bar.start("training", 40)
+        for _ in range(4):
+            bar.advance(10)
+    assert text.getvalue() == "a · t: training: 20 of 40, 2 min left\n"
+
+
 def test_on_a_terminal_a_pass_is_a_bar_with_how_much_is_done():
     text = shown(terminal=True)
     assert "encode_images on images" in text

@@ -7,7 +7,7 @@ import sys
 import pytest
 from sources import make_source
 
-from vlbench.commands.streams import drain, is_of_reader, news, settle_streams
+from vlbench.commands.streams import Unpadded, drain, is_of_reader, news, settle_streams
 
 
 def run(*words, redirect="", **environment):
@@ -73,3 +73,9 @@ def test_news_come_once_though_a_library_has_given_the_root_a_handler(capsys):
         logging.getLogger("vlbench.data").info("drawing")
     logging.getLogger().removeHandler(root)
     assert capsys.readouterr().err == "vlbench: drawing\n"
+
+
+def test_blanks_at_the_ends_of_lines_are_left_out_and_others_kept():
+    file = io.StringIO()
+    Unpadded(file).write("  a  b   \n\n   \nc ")
+    assert file.getvalue() == "  a  b\n\n\nc"

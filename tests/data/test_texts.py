@@ -1,6 +1,6 @@
 import pytest
 
-from vlbench.data.texts import first_repeated, is_number, read_text
+from vlbench.data.texts import first_repeated, is_number, read_text, sound_text
 from vlbench.errors import DataError
 
 
@@ -30,3 +30,11 @@ def test_a_number_has_at_most_nine_digits(text, wanted):
 def test_the_first_value_that_occurs_twice_is_found():
     assert first_repeated([3, 1, 2, 1, 3]) == 3
     assert first_repeated([3, 1]) is None
+
+
+def test_a_text_that_utf8_cannot_hold_is_refused():
+    assert sound_text("caf\u00e9") == "caf\u00e9"
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        sound_text("\ud800")
+    with pytest.raises(TypeError, match="7 is no text"):
+        sound_text(7)

@@ -9,6 +9,7 @@ from torch import Tensor
 from vlbench.capabilities import Picture, Regions
 from vlbench.data.records import Column, value_column
 from vlbench.engine import Engine
+from vlbench.engine.engine import Known
 from vlbench.engine.settings import ComputeSettings
 from vlbench.engine.shards import SHARD
 from vlbench.engine.store import Store
@@ -316,3 +317,10 @@ def test_features_that_are_no_floats_or_none_are_refused(planted):
     column = labelled_images(2, 0).splits["train"]["image"]
     with pytest.raises(ValueError, match="wanted float32"):
         Engine.for_tests().features(PlantedFeatures(planted).encode_images, column)
+
+
+def test_a_model_without_a_name_is_called_like_its_class():
+    model, engine = ConstantModel(), Engine.for_tests()
+    assert engine.name_of(model) == "ConstantModel"
+    known = {id(model): Known("a-name")}
+    assert Engine(ComputeSettings(CPU), known=known).name_of(model) == "a-name"

@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 
@@ -26,6 +28,15 @@ class LoadsOnTheFirst(MeanColour):
             raise OSError("no weights on the second machine")
 
 
+class DiesOnTheSecond(MeanColour):
+    def encode_images(self, pixels):
+        import os, signal
+        if os.environ.get("RANK") == "1":
+            for process in (os.getppid(), os.getpid()):  # the node, as far as this run sees it
+                os.kill(process, signal.SIGKILL)
+        return super().encode_images(pixels)
+
+
 class Noisy(MeanColour):
     def encode_images(self, pixels):
         wide = torch.nn.functional.interpolate(pixels, 64).flatten(1)
@@ -37,9 +48,23 @@ MODELS = """\
 breaks: {adapter: "colours:BreaksOnTheSecond"}
 loads-on-the-first: {adapter: "colours:LoadsOnTheFirst"}
 noisy: {adapter: "colours:Noisy"}
+dies-on-the-second: {adapter: "colours:DiesOnTheSecond"}
 """
 
 LAUNCH = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "-m", "vlbench"]
+
+
+def of_node(number, port):
+    """Return the launcher of one of two nodes that meet on the loopback."""
+    place = ["--nnodes", "2", "--node_rank", str(number), "--nproc_per_node", "1"]
+    meet = ["--master_addr", "127.0.0.1", "--master_port", str(port)]
+    return ["-m", "torch.distributed.run", *place, *meet, "-m", "vlbench"]
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
 
 
 @pytest.fixture
@@ -50,12 +75,27 @@ def source(tmp_path):
     return folder
 
 
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+
+
 def run(source, words, launch, *, timeout=120):
     command = [sys.executable, *launch, "--include-path", str(source), *words]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
     return subprocess.run(
-        command, capture_output=True, text=True, env=environment, timeout=timeout, check=False
+        command, capture_output=True, text=True, env=ENVIRONMENT, timeout=timeout, check=False
     )
+
+
+def run_on_two_nodes(source, words):
+    """Return exit code, standard output and standard error of each of two nodes."""
+    port = free_port()
+    commands = [
+        [sys.executable, *of_node(node, port), "--include-path", str(source), *words]
+        for node in (0, 1)
+    ]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    nodes = [subprocess.Popen(command, env=ENVIRONMENT, **pipes) for command in commands]
+    told = [node.communicate(timeout=240) for node in nodes]
+    return [(node.returncode, *texts) for node, texts in zip(nodes, told, strict=True)]
 
 
 def row(folder, task):
@@ -65,17 +105,20 @@ def row(folder, task):
 
 
 @pytest.mark.slow
-def test_one_process_and_two_give_the_same_boards_but_for_run_and_one_prints(source, tmp_path):
+def test_one_process_and_two_nodes_give_the_same_boards_but_for_run_and_one_prints(
+    source, tmp_path
+):
     tasks = ["few_shot_digits", "clustering_digits", "robustness_digits"]
     words = ["--model", "noisy", "--tasks", ",".join(tasks), "--no-cache", "--output"]
     alone = run(source, [*words, str(tmp_path / "one")], ["-m", "vlbench"])
-    together = run(source, [*words, str(tmp_path / "two")], LAUNCH)
-    assert (alone.returncode, together.returncode) == (0, 0), together.stderr
+    first, second = run_on_two_nodes(source, [*words, str(tmp_path / "two")])
+    assert (alone.returncode, first[0], second[0]) == (0, 0, 0), first[2] + second[2]
     for task in tasks:
         one, two = row(tmp_path / "one", task), row(tmp_path / "two", task)
         assert (one.pop("run")["processes"], two.pop("run")["processes"]) == (1, 2)
         assert json.dumps(one) == json.dumps(two)
-        assert together.stdout.count(f"{task}: ok in") == 1
+        assert first[1].count(f"{task}: ok in") == 1
+    assert second[1] == ""
 
 
 @pytest.mark.slow
@@ -87,3 +130,19 @@ def test_what_fails_on_one_process_ends_in_both_with_its_message(source, tmp_pat
     assert row["model"] == "breaks"
     assert row["reason"].startswith("RuntimeError: the second process broke (colours")
     assert "no weights on the second machine" in done.stderr
+
+
+@pytest.mark.slow
+def test_where_a_node_dies_the_rest_ends_and_says_so_and_the_rerun_goes_on(source, tmp_path):
+    boards = tmp_path / "boards"
+    words = ["--tasks", "few_shot_digits", "--output", str(boards), "--no-cache"]
+    rest, dead = run_on_two_nodes(source, ["--model", "noisy,dies-on-the-second", *words])
+    assert dead[0] == -signal.SIGKILL
+    assert rest[0] == 1
+    named = f"one of the 2 processes of this run (on {socket.gethostname()}) no longer answers; "
+    assert f"{named}its address was 127.0.0.1." in rest[2]
+    (kept,) = json.loads((boards / "few_shot_digits.json").read_text())["rows"]
+    assert (kept["model"], kept["status"]) == ("noisy", "ok")
+    again = run(source, ["--model", "noisy", *words], ["-m", "vlbench"])
+    assert again.returncode == 0
+    assert "kept" in again.stdout

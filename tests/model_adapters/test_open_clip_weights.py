@@ -2,9 +2,12 @@ import logging
 import sys
 import time
 
+import hub_cache
 import open_clip
 import pytest
 import torch
+from hub_cache import COMMIT, cached
+from PIL import Image
 from safetensors.torch import save_file
 from tiny_clip import CPU, QUICK, TINY, OpenClip, archive, tiny_folder, write_config
 
@@ -226,3 +229,32 @@ def test_loading_says_nothing_of_random_weights(folder, caplog):
     OpenClip(device=CPU, architecture=folder)
     assert caplog.records == []
     assert logging.root.manager.disable == logging.NOTSET
+
+
+@pytest.fixture
+def repository(monkeypatch, tmp_path, folder):
+    """A cache of the hub that holds the tiny model, as the library publishes it."""
+    return cached(hub_cache.empty_cache(monkeypatch, tmp_path / "hub"), "org/clip", folder)
+
+
+PUBLISHED = {"device": CPU, "architecture": "hf-hub:org/clip", "revision": COMMIT}
+
+
+def test_a_repository_is_read_like_a_folder(repository, state):
+    model = OpenClip(**PUBLISHED)
+    assert same_weights(model, state)
+    assert model.preprocess(Image.new("RGB", (90, 70))).shape == (3, 64, 64)
+    assert repository.name == COMMIT
+
+
+def test_a_repository_may_hold_weights_in_the_older_format(repository, state):
+    (repository / "open_clip_model.safetensors").unlink()
+    torch.save(state, repository / "open_clip_pytorch_model.bin")
+    assert same_weights(OpenClip(**PUBLISHED), state)
+
+
+def test_a_repositorys_own_weights_are_not_needed_where_others_take_their_place(repository):
+    (repository / "open_clip_model.safetensors").unlink()
+    OpenClip(**PUBLISHED, weights="random")
+    with pytest.raises(WeightsError, match=r"org/clip, revision 0123.*with --model open_clip:"):
+        OpenClip(**PUBLISHED)

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from PIL import Image
 from tiny_joint import broken_promises
 
+from vlbench.capabilities import Picture
 from vlbench.catalog.catalog import load_catalog
 from vlbench.data.scenes import VERSION
 from vlbench.data.scenes.world import CATEGORIES, HELD_OUT, NOUNS, plural
@@ -23,6 +25,8 @@ FOLDERS = {
     "tiny-rn-robust": "rn-robust",
     "tiny-bert": "bert",
     "tiny-visualbert": "visualbert",
+    "tiny-uniter": "uniter",
+    "tiny-vlm": "vlm",
     "tiny-word2vec": "word2vec",
 }
 ROWS = 120
@@ -47,7 +51,7 @@ def test_a_small_model_keeps_every_promise(name):
 
 def test_all_small_models_together_are_small():
     sizes = [file.stat().st_size for file in TINY.rglob("*") if file.is_file()]
-    assert 0 < sum(sizes) <= 10_000_000
+    assert 0 < sum(sizes) <= 12_000_000
 
 
 @every_model
@@ -133,14 +137,59 @@ def test_the_joint_model_fills_in_more_words_where_it_sees_the_right_image(split
     assert own["value"] - 2 * own["stderr"] > other["value"] + 2 * other["stderr"]
 
 
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_the_model_that_was_taught_to_match_matches_better_than_the_other(split):
+    uniter, visualbert = (
+        card(name)["held_out"]["sentence_image_accuracy"][split]["value"]
+        for name in ("tiny-uniter", "tiny-visualbert")
+    )
+    assert uniter > visualbert + 0.2
+
+
+def test_texts_that_are_learnt_side_by_side_are_read_as_by_the_adapter(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    vlm, model = importlib.import_module("tiny.vlm"), load("tiny-vlm")
+    texts = ["a red cup .", "two dogs are left of a tree .", "a boat ."]
+    noise = torch.randint(256, (3, 64, 64), generator=torch.Generator().manual_seed(0))
+    image = Image.fromarray(noise.byte().permute(1, 2, 0).numpy())
+    words = vlm.Words(model._chat.tokenizer)
+    learnt = [[*words[text], *words["?"], vlm.words.END] for text in texts]
+    ids = vlm.side_by_side([vlm.Learnt(one, one) for one in learnt], 1).ids
+    with torch.inference_mode():
+        states = vlm.states(model.model, vlm.look(model.model, noise.byte()[None]), ids)[0]
+        ends = states[range(3), [len(one) - 1 for one in learnt]]
+        expected = model.model.lm_head(ends).softmax(-1)[:, words["yes"][0]]
+        scores = model.score_pairs([Picture(image, None)] * 3, texts)
+    torch.testing.assert_close(scores, expected, rtol=1e-3, atol=1e-5)
+
+
 def test_every_noun_of_the_world_has_a_static_vector():
     found = load("tiny-word2vec").encode_tokens([*NOUNS, *CATEGORIES, *map(plural, NOUNS)])
     assert {len(tokens.spans) for tokens in found} == {1}
 
 
-@pytest.mark.parametrize("name", ["tiny-clip", "tiny-bert", "tiny-visualbert"])
+@pytest.mark.parametrize("name", ["tiny-clip", "tiny-bert", "tiny-visualbert", "tiny-uniter"])
 def test_every_noun_of_the_world_is_one_token(name):
     assert set(load(name).count_tokens([*NOUNS, *CATEGORIES])) == {3}
+
+
+def test_the_words_of_questions_are_one_token_each():
+    model = load("tiny-bert")
+    tokenizer, network = model.masked_lm()
+    asked = ["what color is the puppy ?", "how many things are there ?", "which animal is there ?"]
+    assert [tokenizer.tokenize(text) for text in asked] == [text.split() for text in asked]
+    assert tokenizer.unk_token_id not in tokenizer(["?", "is there a dog ?"])["input_ids"][0]
+    assert model.context_length == 64
+    assert network.config.max_position_embeddings == 64
+
+
+def test_no_task_uses_the_world_whose_questions_were_learnt():
+    seed = card("tiny-bert")["data"]["questions"]["seed"]
+    worlds = [
+        t.data for t in load_catalog().tasks.values() if ".scenes:" in t.data.get("loader", "")
+    ]
+    assert len(worlds) > 10
+    assert seed not in {data.get("seed", 0) for data in worlds}
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from tiny_joint import CPU, broken_promises
 from tiny_resnet import IMAGENET, LITTLE, SMALL, TorchvisionCnn, draw_state, headless
 from torch import nn
 
-from vlbench.errors import CannotDo, SpecError, UnknownNameError, WeightsError
+from vlbench.errors import CannotDo, UnknownNameError, WeightsError
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +84,43 @@ def test_an_unknown_architecture_names_the_nearest():
         TorchvisionCnn(**SMALL, architecture="resnet5")
 
 
-def test_a_network_that_ends_in_a_convolution_is_refused():
-    with pytest.raises(SpecError, match="squeezenet1_1 of torchvision has no linear layer"):
-        TorchvisionCnn(**SMALL, architecture="squeezenet1_1", weights="random")
+SQUEEZED = {**SMALL, "architecture": "squeezenet1_1"}
+
+
+def test_squeezenet_ends_in_a_convolution_whose_inputs_are_averaged(pixels):
+    model = TorchvisionCnn(**SQUEEZED, weights="random", init_seed=3)
+    torch.manual_seed(3)
+    whole = torchvision.models.squeezenet1_1().eval()
+    maps = whole.features(IMAGENET(pixels))
+    torch.testing.assert_close(model.encode_images(pixels), maps.mean((2, 3)))
+    torch.testing.assert_close(model.logits(pixels), whole(IMAGENET(pixels)))
+
+
+def test_a_convolution_at_the_end_takes_the_classes_of_a_file(pixels, file):
+    state = torchvision.models.squeezenet1_1(num_classes=7).state_dict()
+    torch.save(state, file)
+    model = TorchvisionCnn(**SQUEEZED, weights=str(file))
+    assert model.logits(pixels).shape == (2, 7)
+
+
+OTHERS = ["densenet121", "convnext_tiny", "swin_t", "efficientnet_b0", "googlenet"]
+
+
+@pytest.mark.filterwarnings("ignore:The default weight initialization of GoogleNet")
+@pytest.mark.parametrize("name", OTHERS)
+def test_logits_are_the_last_layer_of_the_features(name, pixels):
+    model = TorchvisionCnn(**SMALL, architecture=name, weights="random")
+    head = model.model.get_submodule(model._head)
+    expected = torch.nn.functional.linear(model.encode_images(pixels), head.weight, head.bias)
+    torch.testing.assert_close(model.logits(pixels), expected)
+
+
+def test_a_transformer_names_the_size_that_it_reads(pixels):
+    options = {"device": CPU, "architecture": "vit_b_32", "weights": "random"}
+    with pytest.raises(CannotDo, match=r"224 x 224, not \[64, 64\]; .* resize=224,crop=224$"):
+        TorchvisionCnn(**options).encode_images(pixels)
+    model = TorchvisionCnn(**options, resize=224)
+    assert model.encode_images(torch.zeros(1, 3, 224, 224)).shape == (1, 768)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ def source(tmp_path):
 
 REGIONS = """\
 import torch
-from vlbench.capabilities import Picture, Regions
+from vlbench.capabilities import Picture, Regions, TextEncoder
 from vlbench.data.records import Column, Data, Split, value_column
 
 
@@ -27,6 +27,17 @@ def width(model, data, engine):
     from vlbench.results import Outcome, Score
     seen = data.splits["test"]["picture"][0].regions.vectors.shape[1]
     return Outcome(scores=[Score(metric="width", value=float(seen), n=2, unit="wide")])
+
+
+def widths(model: TextEncoder, data, engine, *, others: list[TextEncoder]):
+    from vlbench.results import Outcome, Score
+    each = [data, *(engine.read_by(other, data) for other in others)]
+    seen = [one.splits["test"]["picture"][0].regions.vectors.shape[1] for one in each]
+    scores = [
+        Score(metric="width", value=float(width), n=2, unit="wide", at={"model": place})
+        for place, width in enumerate(seen)
+    ]
+    return Outcome(scores=scores)
 """
 
 
@@ -59,7 +70,32 @@ def test_a_model_gets_the_regions_of_its_kind(regional):
 def test_a_model_whose_kind_of_regions_a_task_lacks_is_skipped(regional):
     (result,) = evaluate(regional, "d", "widths")
     assert result.status == "skipped"
-    assert result.reason == "the model reads regions of kind odd; the task has narrow, wide"
+    assert result.reason == "d reads regions of kind odd; the task has narrow, wide"
+
+
+def all_widths(regional, model, others, **options):
+    task = REGION_TASK.replace("theirs:width", "theirs:widths").replace(
+        "primary: {metric: width}",
+        f"params: {{others: [{others}]}}\nprimary: {{metric: width, at: {{model: 0}}}}",
+    )
+    write(regional / "tasks" / "several.yaml", task)
+    return evaluate(regional, model, "several", **options)[0]
+
+
+def test_a_companion_gets_the_regions_of_its_own_kind(regional):
+    result = all_widths(regional, "a", "b, a")
+    assert [score.value for score in result.scores] == [3.0, 5.0, 3.0]
+
+
+def test_a_companion_whose_kind_of_regions_a_task_lacks_is_named(regional):
+    result = all_widths(regional, "a", "d")
+    assert result.status == "skipped"
+    assert result.reason == "d reads regions of kind odd; the task has narrow, wide"
+
+
+def test_a_companion_of_another_width_is_an_error_that_names_both(regional):
+    with pytest.raises(SpecError, match="region vectors are 5 wide, c reads 7"):
+        all_widths(regional, "a", "c")
 
 
 def test_regions_of_another_width_are_an_error_that_names_both(regional):

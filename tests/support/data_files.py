@@ -17,6 +17,7 @@ from PIL import Image
 from region_files import BOXES, VECTORS, butd, lxmert, put_ban, put_tsv
 from scipy.io import savemat
 
+from vlbench.data.caption_results import result_captions
 from vlbench.data.cifar import cifar10, cifar100
 from vlbench.data.coco import coco
 from vlbench.data.corpora import Corpus
@@ -24,11 +25,15 @@ from vlbench.data.cub import cub
 from vlbench.data.flickr30k import flickr30k
 from vlbench.data.image_folder import image_folder
 from vlbench.data.imagenet import imagenet
+from vlbench.data.karpathy import karpathy
 from vlbench.data.mnist import mnist
+from vlbench.data.records import Split, value_column
 from vlbench.data.regions import region_features
 from vlbench.data.scenes.rows import row
 from vlbench.data.scenes.storage import open_rows, read_digests, write_once
 from vlbench.data.svhn import svhn, svhn_numbers
+from vlbench.data.vqa import vqa
+from vlbench.data.vqg import vqg
 from vlbench.data.word_files import read_pairs, read_questions, read_visual_words
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), np.uint8)
@@ -157,6 +162,59 @@ def _coco(folder: Path) -> None:
         _picture(folder / "val2017" / name)
 
 
+def _captions(folder: Path, *parts: str) -> None:
+    told = [{"id": i, "image_id": (7, 139)[i % 2], "caption": "A dog"} for i in range(4)]
+    (folder / "annotations").mkdir()
+    for part in parts:
+        content = told if "results" in part else {"annotations": told}
+        (folder / f"annotations/captions_{part}.json").write_text(json.dumps(content))
+
+
+def _vqg(folder: Path) -> None:
+    rows = ["image_id,image_url,questions,ratings", '7,u,"Who, where?---Why?",3---2']
+    rows += ["139,u,none---How?----When?,1---y---2"]
+    (folder / "coco_test_all.csv").write_text("\r\n".join(rows))
+    _captions(folder, "train2014", "val2014")
+    for number in (7, 139):
+        _picture(folder / f"train2014/COCO_train2014_{number:012d}.jpg")
+
+
+def _vqa(folder: Path, suffix: str = "", pack=bytes) -> None:
+    asked = [{"question_id": i, "image_id": (7, 139)[i % 2], "question": "Who?"} for i in range(4)]
+    content = json.dumps({"info": {"version": "1.0"}, "questions": asked}).encode()
+    (folder / f"asked.json{suffix}").write_bytes(pack(content))
+    _captions(folder, "test2015_neuraltalk2_results")
+    for number in (7, 139):
+        _picture(folder / f"test2015/COCO_test2015_{number:012d}.jpg")
+
+
+def _read_vqa(suffix: str = "") -> Callable[[Path], None]:
+    options = {"parts": {"test": "test2015"}, "files": {"test": f"asked.json{suffix}"}}
+    return lambda folder: _read_all(vqa(root=folder, coco=folder, **options))
+
+
+def _karpathy(folder: Path) -> None:
+    sentences = [{"raw": "Two dogs.", "tokens": ["two", "dogs"]}]
+    names = [f"COCO_val2014_{number:012}.jpg" for number in (7, 139)]
+    images = [
+        {"filepath": "val2014", "filename": name, "cocoid": i, "split": "test"}
+        | {"sentences": sentences * 2}
+        for i, name in enumerate(names)
+    ]
+    (folder / "dataset_coco.json").write_text(json.dumps({"images": images}))
+    for name in names:
+        _picture(folder / "val2014" / name)
+
+
+def _results(folder: Path) -> None:
+    entries = [{"image_id": i, "caption": "two dogs near a caf\u00e9"} for i in range(3)]
+    (folder / "captions.json").write_text(json.dumps(entries))
+
+
+def _read_results(folder: Path) -> None:
+    result_captions(folder / "captions.json", Split({"id": value_column([0, 1, 2])}))
+
+
 def _flickr(folder: Path) -> None:
     corners = "<xmin>1</xmin><ymin>2</ymin><xmax>11</xmax><ymax>21</ymax>"
     thing = f"<object><name>1</name><bndbox>{corners}</bndbox></object>"
@@ -216,6 +274,7 @@ def _whole(load: Callable[..., object], **options) -> Callable[[Path], None]:
 ANNOTATIONS = ["annotations/instances_val2017.json", "annotations/captions_val2017.json"]
 IDX = ["t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]
 LISTS = ["images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt"]
+RESULTS = "annotations/captions_test2015_neuraltalk2_results.json"
 LINES = "a line of caf\u00e9s\n\nanother one\n" * 5
 FLICKR = ["val.txt", "UNRELATED_CAPTIONS", "Sentences/7.txt", "Annotations/7.xml"]
 
@@ -238,7 +297,18 @@ MADE: Mapping[str, Format] = {
         _imagenet, ["LOC_synset_mapping.txt", "LOC_val_solution.csv"], _whole(imagenet)
     ),
     "coco": Format(_coco, [*ANNOTATIONS, "coco_class_name.txt"], _whole(coco, splits=["val"])),
+    "karpathy": Format(_karpathy, ["dataset_coco.json"], _whole(karpathy)),
+    "captions": Format(_results, ["captions.json"], _read_results),
     "flickr30k": Format(_flickr, FLICKR, _whole(flickr30k, splits=["val"])),
+    "vqg": Format(
+        _vqg,
+        ["coco_test_all.csv", "annotations/captions_train2014.json"],
+        lambda folder: _read_all(vqg(root=folder, coco=folder, splits=["test"])),
+    ),
+    "vqa": Format(_vqa, ["asked.json", RESULTS], _read_vqa()),
+    "vqa.gz": Format(
+        lambda folder: _vqa(folder, ".gz", gzip.compress), ["asked.json.gz"], _read_vqa(".gz")
+    ),
     "tsv": Format(_tsv, ["features.tsv", "objects_vocab.txt"], _read_regions),
     "npz": Format(_npz, ["42.npz"], _read_regions),
     "hdf5": Format(put_ban, ["val.hdf5", "val_imgid2idx.pkl"], _read_regions),

@@ -114,11 +114,13 @@ class Checkpoint:
         *,
         config: Any = None,
         optional_heads: bool = False,
+        attention: str = "eager",
     ) -> Opened:
         """Return a model of a class of transformers, such as "LxmertForPreTraining".
 
         `config` takes the place of the checkpoint's own. With `optional_heads`, the checkpoint may
-        lack weights outside the base model. Raises CannotDo for a checkpoint of another type, and
+        lack weights outside the base model. `attention` is the library's implementation; only eager
+        attention returns its weights. Raises CannotDo for a checkpoint of another type, and
         WeightsError for weights that are missing or have another shape.
         """
         config = self.config if config is None else config
@@ -126,7 +128,7 @@ class Checkpoint:
         if reads is not None and config.model_type != reads.model_type:
             found = f"{self.name} is a model of type {config.model_type}"
             raise CannotDo(f"{found}; this adapter reads type {reads.model_type}")
-        model, missing = self._make(kind, config)
+        model, missing = self._make(kind, config, attention)
         required = f"{model.base_model_prefix}." if optional_heads else ""
         lost = [name for name in missing if name.startswith(required)]
         if lost:
@@ -144,14 +146,15 @@ class Checkpoint:
             tokenizer.pad_token = tokenizer.eos_token
         return tokenizer
 
-    def _make(self, kind: str, config: Any) -> tuple[Any, list[str]]:
+    def _make(self, kind: str, config: Any, attention: str) -> tuple[Any, list[str]]:
         """Return a float32 model, and the names of the weights that the checkpoint lacks."""
         if self.seed is not None:
-            return _draw(kind, config, self.seed), []
+            return _draw(kind, config, self.seed, attention), []
         if self.file and self._rename:
             model, report = self._read(self.file, self._rename, kind, config)
         else:
-            model, report = self.load(kind, config=config, **LOADING)
+            options = LOADING | {"attn_implementation": attention}
+            model, report = self.load(kind, config=config, **options)
         misfits = [f"{key} {[*has]}, not {[*due]}" for key, has, due in report["mismatched_keys"]]
         if misfits:
             listed = "; ".join(sorted(misfits)[:10])
@@ -192,14 +195,14 @@ def transformers_object(name: str) -> Any:
     return getattr(transformers, name)
 
 
-def _draw(kind: str, config: Any, seed: int) -> Any:
+def _draw(kind: str, config: Any, seed: int, attention: str) -> Any:
     """Return a float32 model with seeded weights."""
     cls = transformers_object(kind)
     with seeded(seed):
         # The library's own choice of attention; it has no other than eager for joint models.
         if not hasattr(cls, "from_config"):
             return cls(config)
-        return cls.from_config(config, dtype=torch.float32, attn_implementation="eager")
+        return cls.from_config(config, dtype=torch.float32, attn_implementation=attention)
 
 
 @contextmanager

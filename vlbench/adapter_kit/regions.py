@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import Picture, Regions
-from vlbench.errors import DataError
+from vlbench.errors import CannotDo, DataError
 
 
 class RegionBatch(NamedTuple):
@@ -27,9 +27,14 @@ class RegionBatch(NamedTuple):
 
 
 def regions_of(pictures: Sequence[Picture]) -> list[Regions]:
-    """Return the regions of each picture. Raises DataError for a picture without region vectors."""
+    """Return the regions of each picture.
+
+    Raises CannotDo where no picture has regions, and DataError for one without region vectors.
+    """
     found = [picture.regions for picture in pictures]
     regions = [one for one in found if one is not None and one.vectors is not None]
+    if found and all(one is None for one in found):
+        raise CannotDo("the model reads regions with their vectors; the task's data have none")
     if len(regions) < len(found):
         place = next(i for i, one in enumerate(found) if one is None or one.vectors is None)
         raise DataError(f"picture {place} of the batch has no region vectors")

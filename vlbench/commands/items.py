@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vlbench.boards import board_file, read_board
 from vlbench.commands.answer import Answer
 from vlbench.errors import UnknownNameError, unknown
 from vlbench.files import safe_name
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.item_lists import Item, items_of, worst
+from vlbench.leaderboard.named import named_row
 from vlbench.leaderboard.tables import plain_table, score_name
 from vlbench.leaderboard.texts import printed
 from vlbench.results import Result, Score, matching
@@ -24,7 +24,7 @@ MOST_SHOWN = 24
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Return the items of a row as a table or JSON; with `show`, write a sheet of the worst."""
-    row = _row(arguments.output, arguments.task, arguments.model)
+    row = named_row(arguments.output, arguments.task, arguments.model)
     metric = arguments.metric or row.primary["metric"]
     at = _at(row, metric, arguments.at)
     items = items_of(read_items(arguments.output, row), metric, at)
@@ -39,20 +39,6 @@ def answer(arguments: argparse.Namespace) -> Answer:
         return Answer([title, _write_sheet(row, listed[:MOST_SHOWN], arguments.options, file)])
     columns = ["item", "credit", "prediction", "target"]
     return Answer([title, plain_table(columns, [_cells(item) for item in listed])])
-
-
-def _row(output: Path, task: str, model: str) -> Result:
-    """Return the ok row of a model. Raises UnknownNameError where there is none, or several."""
-    board = read_board(board_file(output, task))
-    if board is None:
-        raise UnknownNameError(f"no board {task} in {output}")
-    rows = [row for row in board.results if row.status == "ok" and row.model == model]
-    if not rows:
-        raise unknown("model with scores", model, {row.model for row in board.results})
-    if len(rows) > 1:
-        why = "their data or parameters differ; keep one of them in a folder of its own"
-        raise UnknownNameError(f"{model} has {len(rows)} rows on {task}: {why}")
-    return rows[0]
 
 
 def _at(row: Result, metric: str, words: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from vlbench.boards import Board
 from vlbench.catalog.catalog import Catalog, load_catalog
+from vlbench.catalog.library_names import library_model
+from vlbench.catalog.offers import capabilities_of, needs_of
 from vlbench.catalog.sources import PACKAGE, find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.errors import SpecError, unknown
@@ -17,8 +20,22 @@ from vlbench.leaderboard.reproduction.measured import counted_row, read_boards
 from vlbench.results import Result, matching
 
 
-def list_things(kind: str, include: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return all tasks, models, probes or loaders, each with `name`, `tags`, `file`, and more."""
+def list_things(kind: str, include: Sequence[Path], wanted: str = "") -> list[dict[str, Any]]:
+    """Return tasks, models, probes or loaders, each with `name`, `tags`, `file`, and more.
+
+    A task also has what it `needs` of a model, and a model its `capabilities`; None where the text
+    of its code does not tell. `wanted` is a tag, or a part of the name in which * stands for
+    anything. Raises UnknownNameError where nothing is so called.
+    """
+    rows = _all_things(kind, include)
+    found = [row for row in rows if wanted in row["tags"] or fnmatch(row["name"], f"*{wanted}*")]
+    if wanted and not found:
+        names = {name for row in rows for name in (row["name"], *row["tags"])}
+        raise unknown(kind.removesuffix("s"), wanted, names)
+    return found
+
+
+def _all_things(kind: str, include: Sequence[Path]) -> list[dict[str, Any]]:
     if kind in {"probes", "data"}:
         folders = [PACKAGE / kind, *(source / kind for source in find_sources(include))]
         wanted = _is_probe if kind == "probes" else _is_loader
@@ -31,11 +48,13 @@ def list_things(kind: str, include: Sequence[Path]) -> list[dict[str, Any]]:
 def show_thing(catalog: Catalog, name: str, output: Path) -> dict[str, Any]:
     """Return the content of a task's file or a model's line. Raises UnknownNameError.
 
+    A model of a library, such as `timm:NAME`, is shown as the line that it stands for.
+
     Beside a published value stands ours, where a board in `output` has it.
     """
     if name in catalog.tasks:
         task = catalog.tasks[name]
-        values = dict(task.document.values)
+        values = {"needs": needs_of(task), **task.document.values}
         if task.reference:
             board = read_boards(output, [task])[name]
             values["reference"] = [{**one, **_ours(task, one, board)} for one in task.reference]
@@ -43,7 +62,12 @@ def show_thing(catalog: Catalog, name: str, output: Path) -> dict[str, Any]:
     if name in catalog.models:
         model = catalog.models[name]
         values = {str(key): value for key, value in model.document.values.items()}[name]
-        return {"name": name, "file": str(model.file), **values}
+        can = capabilities_of(model)
+        return {"name": name, "file": str(model.file), "capabilities": can, **values}
+    if meant := library_model(name, {}):
+        values = {"adapter": meant.adapter, "params": dict(meant.params)}
+        can = capabilities_of(meant)
+        return {"name": name, "file": str(meant.file), "capabilities": can, **values}
     raise unknown("task or model", name, {*catalog.tasks, *catalog.models})
 
 
@@ -62,11 +86,16 @@ def _ours(task: TaskSpec, reference: Mapping[str, Any], board: Board | None) -> 
 def _summary(spec: TaskSpec | ModelSpec) -> dict[str, Any]:
     row: dict[str, Any] = {"name": spec.name, "tags": [], "file": str(spec.file)}
     if isinstance(spec, ModelSpec):
-        about = spec.unavailable and f"unavailable: {spec.unavailable}"
-        return row | {"adapter": spec.adapter, "about": about or spec.paper}
+        about = f"unavailable: {spec.unavailable}" if spec.unavailable else spec.paper
+        can = capabilities_of(spec)
+        return row | {
+            "adapter": spec.adapter,
+            "capabilities": can,
+            "about": about or spec.paper or spec.weights,
+        }
     row["tags"] = list(spec.tags)
     about = spec.description or (f"group of {', '.join(spec.group)}" if spec.group else spec.paper)
-    return row | {"probe": spec.probe, "about": about}
+    return row | {"probe": spec.probe, "needs": needs_of(spec), "about": about}
 
 
 def _functions(folder: Path, wanted: Any) -> Iterator[dict[str, Any]]:

@@ -8,17 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import vlbench
-from vlbench.commands.leaderboard.parser import add_output, add_words
+from vlbench.commands.hints import HintingParser
+from vlbench.commands.leaderboard.parser import (
+    add_data,
+    add_output,
+    add_trust,
+    add_words,
+    positive,
+)
 
 Command = Callable[[argparse.Namespace], int]
-
-# Of numbers on the command line.
-MOST_DIGITS = 18
 
 EXIT_CODES = """exit codes:
   0  everything that could run ran
   1  something failed, or nothing ran
   2  an error in the command, in a file, or absent data of a task named by you
+  130  interrupted; finished work is saved, and the same command resumes
 """
 
 
@@ -34,7 +39,7 @@ def spelled(argv: Sequence[str]) -> list[str]:
 
 def parser_of(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     """Return the parser of the whole command line; `commands` maps each command to its function."""
-    parser = argparse.ArgumentParser(
+    parser = HintingParser(
         prog="vlbench",
         description="Probe what vision and vision-and-language models know, and how.",
         epilog="`vlbench --model NAME --tasks all` is short for `vlbench run ...`.\n\n"
@@ -46,6 +51,7 @@ def parser_of(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     _add_run(words, commands["run"])
     ls = _add(words, "ls", "list what there is", commands["ls"])
     ls.add_argument("kind", choices=["tasks", "models", "probes", "data"])
+    ls.add_argument("filter", nargs="?", metavar="FILTER", help="a tag, or a part of the name")
     about = "show what a task or a model is, or draw a sheet of scenes or objects"
     show = _add(words, "show", about, commands["show"])
     show.add_argument("name", metavar="TASK|MODEL|scenes|objects")
@@ -56,11 +62,13 @@ def parser_of(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         words, "validate", "check files of tasks and claims, and models.yaml", commands["validate"]
     )
     check.add_argument("paths", nargs="+", type=Path, metavar="PATH")
-    _add_trust(check)
+    add_trust(check)
     check = _add(words, "check", "check that an adapter keeps the contract", commands["check"])
     check.add_argument("model", metavar="MODEL")
     _add_model_options(check)
     _add_items(words, commands["items"])
+    _add_data(words, commands["data"])
+    _add_rerun(words, commands["rerun"])
     boards = words.add_parser("leaderboard", help="look at boards").add_subparsers(required=True)
 
     def add_word(name: str, about: str) -> argparse.ArgumentParser:
@@ -74,7 +82,7 @@ def parser_of(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
 
 def _add(words: Any, name: str, about: str, command: Command) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = words.add_parser(name, help=about, description=about)
-    parser.set_defaults(command=command)
+    parser.set_defaults(command=command, parser=parser)
     parser.add_argument(
         "--include-path",
         action="append",
@@ -91,15 +99,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
     parser.add_argument("--dtype", default="float32", help="what adapters compute in")
     parser.add_argument("--offline", action="store_true", help="do not even try to reach the hub")
-    _add_trust(parser)
-
-
-def _add_trust(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--trust",
-        action="store_true",
-        help="let files name functions of any package, which are imported and called",
-    )
+    add_trust(parser)
 
 
 def _add_items(words: Any, command: Command) -> None:
@@ -116,9 +116,34 @@ def _add_items(words: Any, command: Command) -> None:
         "--show", action="store_true", help="write a sheet of the images that are wrong most often"
     )
     items.add_argument("--json", action="store_true", help="print JSON")
-    _add_data_dir(items)
-    _add_trust(items)
+    add_data(items)
+    add_trust(items)
     add_output(items)
+
+
+def _add_data(words: Any, command: Command) -> None:
+    data = _add(words, "data", "show what a task will read", command)
+    data.add_argument("task", metavar="TASK")
+    add_data(data)
+    data.add_argument("--download", action="store_true", help="fetch data that can be fetched")
+    data.add_argument("--json", action="store_true", help="print JSON")
+    add_trust(data)
+
+
+def _add_rerun(words: Any, command: Command) -> None:
+    about = "compute a board's row again, and compare every score"
+    rerun = _add(words, "rerun", about, command)
+    rerun.add_argument("board", metavar="BOARD", help="a board's file, or its task in --output")
+    rerun.add_argument("model", metavar="MODEL", help="the row's name on the board")
+    rerun.add_argument("--as-model", metavar="NAME", help="what to run, if --name named the row")
+    rerun.add_argument("--model-args", default="", metavar="K=V,...", help="adapter arguments")
+    rerun.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
+    add_data(rerun)
+    rerun.add_argument("--offline", action="store_true", help="do not even try to reach the hub")
+    add_trust(rerun)
+    add_output(rerun)
+    rerun.add_argument("--cache-dir", type=Path, metavar="DIR", help="default: ~/.cache/vlbench")
+    rerun.add_argument("--no-cache", action="store_true", help="compute every feature again")
 
 
 def _conditions(text: str) -> dict[str, str]:
@@ -128,27 +153,24 @@ def _conditions(text: str) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def _add_data_dir(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data-dir",
-        action="append",
-        default=[],
-        metavar="[NAME=]DIR",
-        help="where data lie: in place of $VLBENCH_DATA, or the root of one loader or task",
-    )
-
-
 def _add_run(words: Any, command: Command) -> None:
     run = _add(words, "run", "run models on tasks and write leaderboards", command)
     run.add_argument(
-        "--model", required=True, metavar="NAME[,...]", help="names, or path/to/file.py:Class"
+        "--model",
+        metavar="NAME[,...]",
+        help="names; hf:ORG/NAME, timm:NAME, open_clip:ARCHITECTURE/TAG, torchvision:NAME/WEIGHTS; "
+        "or path/to/file.py:Class",
     )
+    run.add_argument("--tasks", metavar="all|NAME|TAG|GLOB[,...]", help="which tasks to run")
     run.add_argument(
-        "--tasks", required=True, metavar="all|NAME|TAG|GLOB[,...]", help="which tasks to run"
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="a YAML file of these options; those on the command line override it",
     )
     _add_model_options(run)
     run.add_argument("--name", help="the name of the rows, in place of the model's")
-    _add_data_dir(run)
+    add_data(run)
     run.add_argument("--download", action="store_true", help="fetch data that can be fetched")
     add_output(run)
     cache = run.add_mutually_exclusive_group()
@@ -161,7 +183,7 @@ def _add_run(words: Any, command: Command) -> None:
         metavar="N|auto",
         help="images at a time (default: 32); auto: the fastest on a CPU, the most on a GPU",
     )
-    run.add_argument("--limit", type=_positive, metavar="N", help="N rows a split; writes no board")
+    run.add_argument("--limit", type=positive, metavar="N", help="N rows a split; writes no board")
     run.add_argument("--dry-run", action="store_true", help="print the plan and stop")
     run.add_argument(
         "--strict", action="store_true", help="exit 1 if anything is skipped or absent"
@@ -169,14 +191,8 @@ def _add_run(words: Any, command: Command) -> None:
     run.add_argument("--overwrite", action="store_true", help="run again what boards already hold")
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1, not '{text:.20}'")
-    return int(text)
-
-
 def _batch_size(text: str) -> int | None:
-    return None if text == "auto" else _positive(text)
+    return None if text == "auto" else positive(text)
 
 
 def data_dirs(words: Sequence[str]) -> dict[str, Path]:

@@ -40,6 +40,16 @@ def read_npz(path: Path, names: Sequence[str], *, most: int = MOST_BYTES) -> dic
         return {n: _npy(_unzipped(archive, members[n], most)) for n in names if n in members}
 
 
+def read_npy(path: Path, *, most: int = MOST_BYTES) -> Array:
+    """Return the array in a .npy file of at most `most` bytes.
+
+    Raises one of DAMAGED for other files, among them arrays of Python objects.
+    """
+    if path.stat().st_size > most:
+        raise ValueError(f"it holds {path.stat().st_size} bytes, over {most}")
+    return _npy(path.read_bytes())
+
+
 def _unzipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> bytes:
     # Only these two are unpacked piece by piece.
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

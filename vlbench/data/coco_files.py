@@ -1,4 +1,4 @@
-"""The files of COCO: instances_*.json and captions_*.json, image by image.
+"""The files of COCO and VQA: boxes, captions and questions, image by image.
 
 An id that occurs twice is an error, and so are boxes that are not finite or have a negative side.
 The original files have boxes of height 0 (of images 200365 and 550395 in train2017, for example),
@@ -7,14 +7,16 @@ boxes that end beyond the image, and crowds. They are no errors: the loader says
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlbench.data.texts import MOST_DIGITS, first_repeated
+from vlbench.data.texts import MOST_DIGITS, first_repeated, sound_text
 from vlbench.errors import DataError
 
 Record = dict[str, Any]
@@ -23,7 +25,14 @@ Record = dict[str, Any]
 MOST_PIXELS = 65_535
 
 # What Python raises for JSON that is cut short, nested too deep, or of other types.
-MISFITS = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+MISFITS = (
+    *(KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError),
+    *(EOFError, zlib.error),
+)
+
+# The first bytes of a gzip file, and the most that one may unpack to (VQA's questions: 40 MB).
+GZIP = b"\x1f\x8b"
+MOST_UNPACKED = 1 << 30
 
 
 class Thing(NamedTuple):
@@ -73,17 +82,40 @@ def annotated_images(instances: Instances, texts: Path) -> Iterator[AnnotatedIma
         with _naming_file(instances.file):
             size = [_side(image["width"]), _side(image["height"])]
             things = [_thing(t, size, instances) for t in instances.things.get(number, [])]
-            file = _text(image["file_name"])
+            file = sound_text(image["file_name"])
         with _naming_file(texts):
-            own = [_text(caption["caption"]) for caption in captions.get(number, [])]
+            own = [sound_text(caption["caption"]) for caption in captions.get(number, [])]
         if not own:
             raise DataError(f"{texts.name} has no caption of image {number}")
         boxed = [thing for thing in things if thing is not None]
         yield AnnotatedImage(number, file, size, boxed, own)
 
 
+def read_captions(file: Path) -> Mapping[int, list[str]]:
+    """Return the captions of each image, by its id.
+
+    The captions of captions_*.json are ordered by annotation id; those of a results file (a list
+    of objects with `image_id` and `caption`) keep the file's order. Raises DataError.
+    """
+    with _naming_file(file):
+        content = _read(file)
+        if isinstance(content, list):
+            return _texts_by_image(content, "caption")
+        return _texts_by_image(_ordered(content, "annotations"), "caption")
+
+
+def read_asked(file: Path) -> Mapping[int, list[str]]:
+    """Return the questions about each image, by its id, ordered by question id. Raises DataError.
+
+    The file is VQA's: JSON, plain or gzipped, with or without the official header.
+    """
+    with _naming_file(file, "VQA"):
+        ordered = _ordered(_read(file), "questions", key="question_id")
+        return _texts_by_image(ordered, "question")
+
+
 @contextmanager
-def _naming_file(file: Path) -> Iterator[None]:
+def _naming_file(file: Path, whose: str = "COCO") -> Iterator[None]:
     """Turn errors from missing or wrong content into a DataError that names the file."""
     try:
         yield
@@ -91,12 +123,18 @@ def _naming_file(file: Path) -> Iterator[None]:
         raise DataError(f"{file.name} cannot be read ({error.strerror})") from error
     except MISFITS as error:
         why = f"{type(error).__name__}: {error}"
-        raise DataError(f"{file.name} is not COCO's, or not whole ({why:.200})") from error
+        raise DataError(f"{file.name} is not {whose}'s, or not whole ({why:.200})") from error
 
 
 def _read(file: Path) -> Any:
     """Return the content of a file without the outlines, which are most of it."""
-    return json.loads(file.read_bytes(), object_hook=_without_outline)
+    content = file.read_bytes()
+    if content.startswith(GZIP):
+        with gzip.open(file) as unpacked:
+            content = unpacked.read(MOST_UNPACKED + 1)
+        if len(content) > MOST_UNPACKED:
+            raise ValueError(f"it unpacks to more than {MOST_UNPACKED} bytes")
+    return json.loads(content, object_hook=_without_outline)
 
 
 def _without_outline(record: Record) -> Record:
@@ -104,9 +142,9 @@ def _without_outline(record: Record) -> Record:
     return record
 
 
-def _by_id(content: Record, kind: str) -> dict[int, Record]:
+def _by_id(content: Record, kind: str, key: str = "id") -> dict[int, Record]:
     """Return the records of a kind by their id. Raises ValueError for an id that occurs twice."""
-    ids = [_number(record["id"]) for record in content[kind]]
+    ids = [_number(record[key]) for record in content[kind]]
     repeated = first_repeated(ids)
     if repeated is not None:
         raise ValueError(f"the id {repeated} stands twice among its {kind}")
@@ -115,8 +153,20 @@ def _by_id(content: Record, kind: str) -> dict[int, Record]:
 
 def _by_image(content: Record) -> Mapping[int, list[Record]]:
     found: dict[int, list[Record]] = {}
-    for _, annotation in sorted(_by_id(content, "annotations").items()):
+    for annotation in _ordered(content, "annotations"):
         found.setdefault(_number(annotation["image_id"]), []).append(annotation)
+    return found
+
+
+def _ordered(content: Record, kind: str, key: str = "id") -> list[Record]:
+    """Return the records of a kind, ordered by their id."""
+    return [record for _, record in sorted(_by_id(content, kind, key).items())]
+
+
+def _texts_by_image(records: Sequence[Record], name: str) -> Mapping[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for record in records:
+        found.setdefault(_number(record["image_id"]), []).append(sound_text(record[name]))
     return found
 
 
@@ -144,11 +194,3 @@ def _side(value: Any) -> int:
     if not 1 <= int(value) <= MOST_PIXELS:
         raise ValueError(f"an image side of {value!r:.40} pixels")
     return int(value)
-
-
-def _text(value: Any) -> str:
-    """Return a text that UTF-8 can hold."""
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is no text")
-    value.encode("utf-8")
-    return value

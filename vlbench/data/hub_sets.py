@@ -55,14 +55,14 @@ def from_hub(
     Raises DataAbsent (`absent` with the reason) where the hub cannot be reached and the revision is
     not cached, and DataError where the download fails.
     """
-    tables = _tables(source, absent)
+    tables = open_tables(source, absent)
     names = classes or _class_names(tables["train"].features[source.label].names)
     splits = {name: _split(tables[name], source, name, len(names)) for name in expected}
     return Data(splits=splits, classes=names, expected=expected)
 
 
-def _tables(source: HubSet, absent: DataAbsent) -> Any:
-    """Return the hub's tables by split."""
+def open_tables(source: HubSet, absent: DataAbsent) -> Any:
+    """Return the hub's tables by split. Raises as `from_hub` does."""
     is_offline = hub.settle()
     # Both libraries read on import whether they are offline, which `settle` has decided.
     import datasets  # noqa: PLC0415 - see above
@@ -101,7 +101,7 @@ def _split(table: Any, source: HubSet, name: str, classes: int) -> Split:
 
 def _images(table: Any, column: str, where: str) -> Column:
     """Return the images, read and decoded on each access: only the key is computed at once."""
-    from datasets import Image  # noqa: PLC0415 - see _tables
+    from datasets import Image  # noqa: PLC0415 - see open_tables
 
     # Select the column once: selecting it for each image costs ten times the decoding.
     cells = table.cast_column(column, Image(decode=False)).select_columns([column])

@@ -103,6 +103,19 @@ def encoded_images(blobs: Sequence[bytes], names: Sequence[str]) -> Column:
     return _column(DecodedImages(pairs, _decode_pair), [_encoded_digest(*pair) for pair in pairs])
 
 
+def streamed_images(names: Sequence[str], read: Callable[[int], bytes]) -> Column:
+    """Return the images of encoded bytes that `read` gives by number, one at a time, as asked for.
+
+    The suffix of a name is the format.
+    """
+    digests = [_encoded_digest(read(i), name) for i, name in enumerate(names)]
+
+    def decode(i: int) -> Image:
+        return decode_image(read(i), names[i])
+
+    return _column(DecodedImages(range(len(names)), decode), digests)
+
+
 def array_images(pixels: Pixels) -> Column:
     """Return the images of an array, uint8 [N, H, W] (grey) or [N, H, W, 3]."""
     if pixels.dtype != np.uint8 or pixels.shape[3:] not in {(), (3,)} or pixels.ndim < 3:

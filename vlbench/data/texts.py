@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from vlbench.errors import DataError
 
@@ -21,6 +22,14 @@ def read_text(path: Path, name: str = "") -> str:
         raise DataError(f"{named} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{named} is no UTF-8: byte {error.start}") from error
+
+
+def sound_text(value: Any) -> str:
+    """Return a text that UTF-8 can hold. Raises TypeError or ValueError for anything else."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no text")
+    value.encode("utf-8")
+    return value
 
 
 def is_number(text: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+from pathlib import Path
 
 import torch
 
@@ -29,3 +30,13 @@ def set_up(device: torch.device) -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(M_MMAP_THRESHOLD, NEVER)
         libc.mallopt(M_TRIM_THRESHOLD, NEVER)
+
+
+def hardware(device: torch.device) -> str:
+    """Return what computes: the GPU's name, or the processor's with its instructions."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    name = named[0] if named else platform.processor() or platform.machine()
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"

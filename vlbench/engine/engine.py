@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from vlbench.data.records import Column
+from vlbench.data.records import Column, Data
 from vlbench.engine.keys import Identities, features_key, map_key, once_key
 from vlbench.engine.passes import Apply, Compute, Encode
 from vlbench.engine.processes import Processes
@@ -18,9 +18,17 @@ from vlbench.engine.progress import NoProgress, Progress
 from vlbench.engine.settings import ComputeSettings
 from vlbench.engine.shards import PATIENCE, SHARD, Parts, each_shard
 from vlbench.engine.store import Store
+from vlbench.engine.training import Place, Training, train
 
 Module = TypeVar("Module", bound=torch.nn.Module)
 Item = TypeVar("Item")
+
+
+class Known(NamedTuple):
+    """A live model's name, and the data as it reads them where its regions are of another kind."""
+
+    name: str
+    data: Data | None = None
 
 
 class Engine:
@@ -39,13 +47,18 @@ class Engine:
         identities: Identities | None = None,
         progress: Progress | None = None,
         processes: Processes | None = None,
+        known: Mapping[int, Known] | None = None,
     ) -> None:
-        """Take the identity of each live adapter under its `id`, empty where it has none."""
+        """Take the identity of each live adapter under its `id`, empty where it has none.
+
+        `known` is what else is known of them.
+        """
         self.settings = settings
         self._store = store
         self._identities = identities or {}
         self._progress = progress or NoProgress()
         self._processes = processes or Processes(cpu=True)
+        self._known = known or {}
 
     @classmethod
     def for_tests(cls) -> Engine:
@@ -61,6 +74,16 @@ class Engine:
     def is_main(self) -> bool:
         """Whether this process is the one that writes."""
         return self._processes.is_main
+
+    def read_by(self, companion: Any, data: Data) -> Data:
+        """Return the same rows with the regions that a companion reads, where it reads others."""
+        known = self._known.get(id(companion))
+        return data if known is None or known.data is None else known.data
+
+    def name_of(self, model: Any) -> str:
+        """Return the name that a row or a task gives a live model; its class where it has none."""
+        known = self._known.get(id(model))
+        return known.name if known else type(model).__name__
 
     def features(self, encode: Callable[[Any], Tensor], column: Column) -> Tensor:
         """Return float32 [N, D], on the CPU: an adapter's bound method over a column.
@@ -131,6 +154,38 @@ class Engine:
 
         return self._processes.attempt(load_or_build)[0]["value"]
 
+    def train(self, key: Mapping[str, Any], make: Callable[[], Training], what: str) -> Any:
+        """Return the result of the training that `make` returns, now or of an earlier run.
+
+        The key, of plain values, tensors and live models, names all that the result depends on
+        besides the code that `make` reaches. A training that depends on a model without an identity
+        is not stored. `what` names it to the user.
+        """
+        stored = once_key(make, key, self._identities) if self._store else None
+        store = self._store if stored else None
+        return train(Place(store, stored or "", self._processes, self._progress), make, what)
+
+    @torch.no_grad()
+    def spread(
+        self, function: Callable[[Sequence[Any]], Sequence[Any]], items: Sequence[Any]
+    ) -> list[Any]:
+        """Return one output per item, in order, on every process; nothing is stored.
+
+        The items are cut into batches at fixed positions, which the processes share among them.
+        Outputs are plain values and tensors on the CPU. Raises ValueError where `function` returns
+        another number of outputs than it was given items.
+        """
+        size = self.settings.rows_per_batch
+        starts, processes = range(0, len(items), size), self._processes
+
+        def own() -> list[list[Any]]:
+            mine = starts[processes.rank :: processes.size]
+            return [_as_many(function, items[start : start + size]) for start in mine]
+
+        shares = processes.attempt(own)
+        parts = [shares[i % processes.size][i // processes.size] for i in range(len(starts))]
+        return [output for part in parts for output in part]
+
     def watched(self, what: str, items: Iterable[Item], total: int) -> Iterator[Item]:
         """Yield the items and show how many are done: for work that is no pass over data."""
         self._progress.start(what, total)
@@ -167,3 +222,10 @@ class Engine:
         """Count rows; of several processes, the main one counts for all as shards come in."""
         if self._processes.size == 1:
             self._progress.advance(rows)
+
+
+def _as_many(function: Callable[[Sequence[Any]], Sequence[Any]], items: Sequence[Any]) -> list[Any]:
+    outputs = list(function(items))
+    if len(outputs) != len(items):
+        raise ValueError(f"{len(outputs)} outputs for {len(items)} items")
+    return outputs

@@ -7,13 +7,22 @@ message, so that all raise the same error at once. The only import of accelerate
 from __future__ import annotations
 
 import os
+import re
+import socket
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 import torch
 
-from vlbench.errors import CannotDo, DataAbsent, TooFewRows, UnknownNameError, VlbenchError
+from vlbench.errors import (
+    CannotDo,
+    DataAbsent,
+    ProcessLost,
+    TooFewRows,
+    UnknownNameError,
+    VlbenchError,
+)
 
 # A process may wait this long for what the main process builds once.
 PATIENCE = timedelta(days=7)
@@ -44,6 +53,7 @@ class Processes:
     def __init__(self, *, cpu: bool) -> None:
         self.rank, self.size = 0, 1
         self._state: Any = None
+        self._hosts: list[str] = []
         wanted = _number("WORLD_SIZE", 1)
         if wanted > 1:
             from accelerate import PartialState  # noqa: PLC0415 - one process needs none of it
@@ -59,6 +69,7 @@ class Processes:
                 raise RuntimeError(
                     f"{wanted} processes were launched, {self.size} found each other"
                 )
+            self._hosts = self._gather(socket.gethostname())
 
     @property
     def is_main(self) -> bool:
@@ -95,7 +106,16 @@ class Processes:
     def _gather(self, message: Any) -> list[Any]:
         from accelerate.utils import gather_object  # noqa: PLC0415
 
-        gathered: list[Any] = gather_object([message])
+        try:
+            gathered: list[Any] = gather_object([message])
+        except RuntimeError as error:
+            hosts = ", ".join(dict.fromkeys(self._hosts))
+            found = re.search(r"\[([\w.:]+)\]:\d+", str(error))
+            why = f"its address was {found[1]}" if found else str(error)
+            raise ProcessLost(
+                f"one of the {self.size} processes of this run (on {hosts}) no longer answers; "
+                f"{why}. Finished work is saved; rerun the command to resume."
+            ) from error
         return gathered
 
 

@@ -53,6 +53,10 @@ class Store:
         body = buffer.getvalue()
         write_whole(self._file(key, part), hashlib.sha256(body).digest() + body)
 
+    def drop(self, key: str, part: str) -> None:
+        """Remove the value, if it is there."""
+        self._file(key, part).unlink(missing_ok=True)
+
     def claim(self, key: str, part: str, *, seconds: float = 0) -> Callable[[], None] | None:
         """Return what gives back the claim to compute a value, or None where another run has it.
 

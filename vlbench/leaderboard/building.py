@@ -8,6 +8,9 @@ from pathlib import Path
 from vlbench.boards import read_board
 from vlbench.catalog.catalog import Catalog
 from vlbench.leaderboard.comparison.leaders import build_leaders
+from vlbench.leaderboard.figures.caption_figures import draw_match_scores
+from vlbench.leaderboard.figures.cross_figures import draw_squares
+from vlbench.leaderboard.figures.favourite_figures import draw_favourites
 from vlbench.leaderboard.figures.figures import draw_figures
 from vlbench.leaderboard.figures.head_figures import draw_heads
 from vlbench.leaderboard.figures.looks import folder_looks
@@ -25,7 +28,9 @@ def build(output: Path, catalog: Catalog) -> list[Path]:
     seen = {name: model.training_images or 0 for name, model in catalog.models.items()}
     looks = folder_looks(output)
     written = [*build_summaries(output, groups, looks), *build_leaders(output)]
-    return [*written, *draw_figures(output, groups, seen, looks), *draw_heads(output, looks)]
+    written += [*draw_figures(output, groups, seen, looks), *draw_heads(output, looks)]
+    written += [*draw_match_scores(output), *draw_squares(output)]
+    return [*written, *draw_favourites(output)]
 
 
 def begins(output: Path, tasks: Sequence[str]) -> bool:

@@ -25,9 +25,9 @@ class Shown(NamedTuple):
     lines: Sequence[str]
 
 
-def write_item_sheet(shown: Sequence[Shown], file: Path) -> None:
-    """Write images with their lines as PNG, six in a row."""
-    columns, height = min(COLUMNS, len(shown)), TILE + LINE * LINES
+def write_item_sheet(shown: Sequence[Shown], file: Path, *, lines: int = LINES) -> None:
+    """Write images with at most so many lines below each as PNG, six in a row."""
+    columns, height = min(COLUMNS, len(shown)), TILE + LINE * lines
     rows = -(-len(shown) // columns)
     sheet = PIL.Image.new("RGB", (columns * TILE, rows * height), "white")
     for i, one in enumerate(shown):
@@ -44,6 +44,6 @@ def _tile(shown: Shown, height: int) -> Image:
     tile.paste(shown.image.resize((size[0], size[1])), (4, 4))
     pen, font = ImageDraw.Draw(tile), ImageFont.load_default(12)
     texts = [text for line in shown.lines for text in textwrap.wrap(printed(line), 30)]
-    for i, text in enumerate(texts[:LINES]):
+    for i, text in enumerate(texts[: (height - TILE) // LINE]):
         pen.text((4, TILE - 2 + LINE * i), text, fill="black", font=font)
     return tile

@@ -1,7 +1,8 @@
 """Metrics of captions: BLEU, ROUGE-L, CIDEr, METEOR and SPICE through pycocoevalcap.
 
 Each has statistics of every image, so that a bootstrap over images scores no caption twice. The idf
-of CIDEr is that of all references, in each of its draws.
+of CIDEr is that of all references, in each of its draws. A metric of Hugging Face `evaluate`,
+`evaluate:NAME_OR_PATH`, has one number for all images, and no interval.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from vlbench.errors import DataError, SpecError, TooFewRows
 from vlbench.metrics.corpus import CORPORA, ORDERS, corpus_estimate
 from vlbench.metrics.statistics import Estimate, Floats, bootstrap_ratio
+from vlbench.metrics.text.evaluated import PREFIX, Evaluated, Value
 from vlbench.metrics.text.meteor import Meteor
 from vlbench.metrics.text.spice import find_spice, spice
 from vlbench.metrics.text.words import treebank_words
@@ -43,10 +45,11 @@ Scorer = Callable[[Sequence[Pair]], Floats]
 class CaptionScore(NamedTuple):
     """A metric over images, and its statistics [images, S] in the order of the captions.
 
-    `vlbench.metrics.corpus` names those of BLEU and METEOR; the others have the image's own score.
+    `vlbench.metrics.corpus` names those of BLEU and METEOR; the others have the image's own score,
+    and metrics of `evaluate` none (S = 0).
     """
 
-    estimate: Estimate
+    estimate: Estimate | Value
     statistics: Floats
 
 
@@ -54,8 +57,9 @@ class CaptionMetrics:
     """The metrics of these names, until the `with` that holds them ends.
 
     `words` tells the words apart; `spice_folder` holds the jars that SPICE needs,
-    $VLBENCH_DATA/spice where it is None. Raises SpecError for a name that is no metric, and
-    DataAbsent where Java, a package or a jar is not there.
+    $VLBENCH_DATA/spice where it is None. Raises SpecError for a name that is no metric, DataAbsent
+    where Java, a package or a jar is not there, and DataError for a metric of `evaluate` that
+    cannot be loaded.
     """
 
     def __init__(
@@ -65,9 +69,10 @@ class CaptionMetrics:
         words: Words = treebank_words,
         spice_folder: Path | None = None,
     ) -> None:
-        unknown = sorted(set(names) - set(CAPTION_METRICS))
+        others = [name for name in names if name.startswith(PREFIX)]
+        unknown = sorted(set(names) - set(CAPTION_METRICS) - set(others))
         if unknown or not names:
-            known = ", ".join(CAPTION_METRICS)
+            known = ", ".join((*CAPTION_METRICS, f"{PREFIX}NAME_OR_PATH"))
             raise SpecError(f"metrics of captions: unknown {unknown}; there are {known}")
         self._words, self._open = words, ExitStack()
         scorers: dict[str, Scorer] = {**dict.fromkeys(BLEU, _bleu)}
@@ -76,7 +81,9 @@ class CaptionMetrics:
             scorers["spice"] = partial(spice, jars=find_spice(spice_folder))
         if "meteor" in names:
             scorers["meteor"] = self._open.enter_context(Meteor()).statistics
-        self._scorers = {name: scorers[name] for name in names}
+        self._names = list(names)
+        self._scorers = {name: scorers[name] for name in names if name not in others}
+        self._others = {name: Evaluated(name) for name in others}
 
     def __enter__(self) -> Self:
         return self
@@ -84,29 +91,41 @@ class CaptionMetrics:
     def __exit__(self, *error: object) -> None:
         self._open.close()
 
-    def __call__(self, captions: Captions, references: Captions) -> dict[str, CaptionScore]:
+    def __call__(
+        self, captions: Captions, references: Captions, *, words: Words | None = None
+    ) -> dict[str, CaptionScore]:
         """Return each metric of one caption for each image, against the image's references.
 
-        A caption without a word scores 0; a reference without one is left out. Raises DataError for
+        `words` tokenises the texts of this call (None: as set when the object was made). A
+        caption without a word scores 0; a reference without one is left out. Raises DataError for
         an image without exactly one caption, or without a reference; TooFewRows for fewer than two
         images.
         """
-        pairs = self._pairs(captions, references)
-        found = {scorer: scorer(pairs) for scorer in dict.fromkeys(self._scorers.values())}
-        return {name: _scored(name, found[scorer]) for name, scorer in self._scorers.items()}
-
-    def _pairs(self, captions: Captions, references: Captions) -> list[Pair]:
-        """Return captions and references in words, in the order of the captions."""
         _check(captions, references)
-        told = iter(self._words([text for image in captions for text in captions[image]]))
-        own = {image: next(told) for image in captions}
-        told = iter(self._words([text for image in captions for text in references[image]]))
-        others = {image: [next(told) for _ in references[image]] for image in captions}
-        pairs = [(own[image], [one for one in others[image] if one.strip()]) for image in captions]
-        for image, (_, kept) in zip(captions, pairs, strict=True):
-            if not kept:
-                raise DataError(f"image {image!r}: no reference has a word")
-        return pairs
+        pairs = _pairs(captions, references, words or self._words) if self._scorers else []
+        found = {scorer: scorer(pairs) for scorer in dict.fromkeys(self._scorers.values())}
+        scored = {name: _scored(name, found[scorer]) for name, scorer in self._scorers.items()}
+        texts = [captions[image][0] for image in captions]
+        others = [list(references[image]) for image in captions]
+        no_statistics = np.empty((len(texts), 0))
+        scored |= {
+            name: CaptionScore(metric(texts, others), no_statistics)
+            for name, metric in self._others.items()
+        }
+        return {name: scored[name] for name in self._names}
+
+
+def _pairs(captions: Captions, references: Captions, words: Words) -> list[Pair]:
+    """Return captions and references in words, in the order of the captions."""
+    told = iter(words([text for image in captions for text in captions[image]]))
+    own = {image: next(told) for image in captions}
+    told = iter(words([text for image in captions for text in references[image]]))
+    others = {image: [next(told) for _ in references[image]] for image in captions}
+    pairs = [(own[image], [one for one in others[image] if one.strip()]) for image in captions]
+    for image, (_, kept) in zip(captions, pairs, strict=True):
+        if not kept:
+            raise DataError(f"image {image!r}: no reference has a word")
+    return pairs
 
 
 def _check(captions: Captions, references: Captions) -> None:

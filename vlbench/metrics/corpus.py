@@ -96,8 +96,16 @@ _METEOR = (
 
 _PERPLEXITY = ("log10 probability", "words predicted", "unknown words")
 
-CORPORA: Mapping[str, Corpus] = {
+_TEXTS = {
     **{f"bleu_{n}": Corpus(_BLEU, partial(bleu, order=n)) for n in ORDERS},
     "meteor": Corpus(_METEOR, meteor),
+}
+
+# The suffix of a metric over Penn Treebank words.
+TREEBANK = "_ptb"
+
+CORPORA: Mapping[str, Corpus] = {
+    **_TEXTS,
+    **{f"{name}{TREEBANK}": corpus for name, corpus in _TEXTS.items()},
     "perplexity": Corpus(_PERPLEXITY, perplexity),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,18 +71,30 @@ def varying_trials(value: float, by_trial: Floats, by_item: Floats) -> Estimate:
     the second part alone. Where nothing varies, or there is one item, both are Wilson's with n =
     items.
     """
-    from scipy.special import stdtrit  # noqa: PLC0415 - planning a run must not wait for it
-
     items = len(by_item)
     parts = [_variance_of_mean(by_trial), _variance_of_mean(by_item)]
     stderr = math.sqrt(sum(parts))
     if items == 1 or stderr < ROUNDING:
         return wilson(value * items, items)
-    # A part that does not vary has no say, nor has one of a single value.
-    terms = zip(parts, (len(by_trial), items), strict=True)
+    low, high = student_interval(value, parts, (len(by_trial), items))
+    return Estimate(value, stderr, (max(low, 0.0), min(high, 1.0)))
+
+
+def student_interval(
+    value: float, parts: Sequence[float], counts: Sequence[int]
+) -> tuple[float, float]:
+    """Return the 95 % interval of a mean whose variance is a sum of parts, of so many values each.
+
+    It is +-t sqrt(sum(parts)), where t is the 97.5 % quantile of Student's distribution with the
+    degrees of freedom of Welch (1947) and Satterthwaite (1946). A part that does not vary has no
+    say; one of the parts must vary.
+    """
+    from scipy.special import stdtrit  # noqa: PLC0415 - planning a run must not wait for it
+
+    terms = zip(parts, counts, strict=True)
     freedom = sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in terms if part)
-    half = float(stdtrit(freedom, 0.975)) * stderr
-    return Estimate(value, stderr, (max(value - half, 0.0), min(value + half, 1.0)))
+    half = float(stdtrit(freedom, 0.975)) * math.sqrt(sum(parts))
+    return value - half, value + half
 
 
 def bootstrap_fractions(

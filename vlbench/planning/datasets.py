@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from vlbench.data.records import Data
@@ -30,6 +31,17 @@ class DataSets:
             self._loaded[key] = self._load(task, arguments)
         return self._loaded[key]
 
+    def views(self, task: Task, model: Model) -> dict[str, Data]:
+        """Return the task's data as each companion reads them whose regions are of another kind.
+
+        They are named by the companion's key. Raises what `load` raises.
+        """
+        own = model.spec.regions.get("kind")
+        companions = [one for several in task.companions.values() for one in several]
+        kinds = {one.key: one.spec.regions.get("kind") for one in companions}
+        others = [one for one in companions if task.regions and kinds[one.key] not in {None, own}]
+        return {one.key: self.load(task, one) for one in others}
+
     def _load(self, task: Task, arguments: Mapping[str, Any]) -> Data:
         data = task.loader(**arguments)
         if not isinstance(data, Data):
@@ -45,15 +57,22 @@ def _regions(task: Task, model: Model) -> dict[str, Any]:
         return {}
     if kind is not None and kind not in task.regions:
         known = ", ".join(task.regions)
-        raise CannotDo(f"the model reads regions of kind {kind}; the task has {known}")
+        raise CannotDo(f"{model.spec.name} reads regions of kind {kind}; the task has {known}")
     return {"regions": task.regions[kind] if kind else None}
 
 
-def require_region_width(data: Data, task: Task, model: Model) -> None:
-    """Raise SpecError where region vectors are not as wide as the model reads them.
+def require_region_widths(task: Task, model: Model, data: Data, views: Mapping[str, Data]) -> None:
+    """Raise SpecError where region vectors are not as wide as the model or a companion reads them.
 
     This reads a picture, which a world that is not drawn yet must be drawn for.
     """
+    _require_width(data, task, model)
+    for companion in chain.from_iterable(task.companions.values()):
+        if companion.key in views:
+            _require_width(views[companion.key], task, companion)
+
+
+def _require_width(data: Data, task: Task, model: Model) -> None:
     wanted = model.spec.regions.get("width")
     for split in data.splits.values():
         if not (task.regions and wanted and "picture" in split.columns and len(split)):

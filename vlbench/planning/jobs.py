@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from vlbench.boards import kept_result
@@ -27,7 +28,8 @@ class Job:
     `status` is run, kept, skipped, unavailable or failed. `request` digests all that the row
     depends on and that is known before weights load; it is empty where something of that is
     unknown. `data` is None where they could not be had or are not needed; they are `limited` by
-    --limit. `result` is the row that is kept.
+    --limit. `views` are the data as companions read them whose regions are of another kind, by the
+    companion's key. `result` is the row that is kept.
     """
 
     model: Model
@@ -36,6 +38,7 @@ class Job:
     reason: str = ""
     request: str = ""
     data: Data | None = None
+    views: Mapping[str, Data] = field(default_factory=dict)
     result: Result | None = None
     limited: bool = False
 
@@ -49,7 +52,8 @@ def judge(model: Model, task: Task, datasets: DataSets, options: Options) -> Job
     if gap:
         return Job(model=model, task=task, status="skipped", reason=f"the model has no {gap}")
     try:
-        data = datasets.load(task, model)
+        _require_files(task)
+        data, views = datasets.load(task, model), datasets.views(task, model)
     except CannotDo as error:
         return Job(model=model, task=task, status="skipped", reason=str(error))
     except DataAbsent as error:
@@ -58,15 +62,22 @@ def judge(model: Model, task: Task, datasets: DataSets, options: Options) -> Job
         raise
     except Exception as error:  # noqa: BLE001 - somebody's loader: any error is a result
         return Job(model=model, task=task, status="failed", reason=verdict(error).value)
-    request = request_of(model, task, data, options)
+    request = request_of(model, task, [data, *views.values()], options)
     kept = kept_result(options.output, task.spec.name, model.name, request)
     if kept is None or options.overwrite:
         limited = options.limit is not None
-        return Job(model=model, task=task, data=data, request=request, limited=limited)
+        return Job(model=model, task=task, data=data, views=views, request=request, limited=limited)
     return Job(model=model, task=task, request=request, status="kept", result=kept)
 
 
-def request_of(model: Model, task: Task, data: Data, options: Options) -> str:
+def _require_files(task: Task) -> None:
+    """Raise DataAbsent for a file that the probe's arguments name and that is not there."""
+    for key, path in task.files.items():
+        if not path.exists():
+            raise DataAbsent(f"'{key}' of {task.spec.name}", "whoever made it", str(path))
+
+
+def request_of(model: Model, task: Task, data: Sequence[Data], options: Options) -> str:
     """Return the digest of all that a row depends on and that is known before weights load.
 
     It is empty, which no board's row answers, where nothing identifies some code or an adapter
@@ -83,7 +94,7 @@ def request_of(model: Model, task: Task, data: Data, options: Options) -> str:
         return ""
     parts: dict[str, Any] = {
         "task": task.fixed,
-        "data": data.digest(),
+        "data": [one.digest() for one in data] if len(data) > 1 else data[0].digest(),
         "code": code,
         "models": [[one.adapter.__qualname__, contents(one.arguments)] for one in models],
         "made": made,

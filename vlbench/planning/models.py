@@ -11,6 +11,7 @@ from typing import Any
 
 from vlbench.capabilities import is_capability
 from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.library_names import library_model
 from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.catalog.strict_yaml import Document
 from vlbench.digests import digest
@@ -70,14 +71,14 @@ class Model:
 def resolve_model(
     catalog: Catalog, model: Any, options: Options, *, above: tuple[str, ...] = ()
 ) -> Model:
-    """Return the model of a name, of FILE:Class, or of an adapter object.
+    """Return the model of a name, of LIBRARY:NAME, of FILE:Class, or of an adapter object.
 
     `above` are the names of the models that are made from it. Raises SpecError and
     UnknownNameError.
     """
     if not isinstance(model, str):
         return _of_object(model, options)
-    spec = _of_file(model) if re.search(r"\.py:\w+$", model) else catalog.model(model)
+    spec = _spec_of(catalog, model, options)
     if spec.unavailable:
         raise UnknownNameError(f"{spec.name} is unavailable: {spec.unavailable}")
     if spec.name in above:
@@ -97,6 +98,13 @@ def resolve_model(
             for key, name in named.items()
         },
     )
+
+
+def _spec_of(catalog: Catalog, model: str, options: Options) -> ModelSpec:
+    """Return the line of FILE:Class, of LIBRARY:NAME, or of a name of models.yaml."""
+    if re.search(r"\.py:\w+$", model):
+        return _of_file(model)
+    return library_model(model, options.model_args) or catalog.model(model)
 
 
 def _find_adapter(spec: ModelSpec, options: Options) -> type:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import torch
 
@@ -31,6 +31,25 @@ def model_args(text: str) -> dict[str, Any]:
         return {key.strip(): scalar(value) for key, _, value in pairs}
     except ValueError as error:
         raise UnknownNameError(f"--model-args: {error}") from error
+
+
+class Keywords(TypedDict, total=False):
+    """The options as Python users write them: folders may be texts, and `auto` is a text."""
+
+    model_args: str | Mapping[str, Any]
+    name: str | None
+    data_dir: str | Path | Mapping[str, str | Path]
+    download: bool
+    include_path: str | Path | Sequence[str | Path]
+    output: str | Path | None
+    cache_dir: str | Path | None
+    batch_size: int | Literal["auto"] | None
+    device: str
+    dtype: str
+    limit: int | None
+    offline: bool
+    overwrite: bool
+    trust: bool
 
 
 @dataclass(frozen=True, kw_only=True)

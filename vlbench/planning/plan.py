@@ -8,7 +8,14 @@ from typing import Any, TypeVar
 
 from vlbench.boards import require_readable
 from vlbench.catalog.catalog import Catalog, load_catalog
-from vlbench.errors import DataError, SpecError, UnknownNameError, VlbenchError, unknown
+from vlbench.errors import (
+    DataError,
+    SpecError,
+    UnknownNameError,
+    VlbenchError,
+    WeightsError,
+    unknown,
+)
 from vlbench.files import WANTED_NAME, is_model_name
 from vlbench.planning.datasets import DataSets
 from vlbench.planning.jobs import Job, judge
@@ -30,8 +37,8 @@ class Plan:
 def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
     """Return what would run. Models are names, FILE:Class, or adapter objects.
 
-    Raises SpecError and UnknownNameError with all problems in one message, SpecError for a board
-    that is malformed, and DataError where data of a task that the user named are absent.
+    Raises SpecError, UnknownNameError and WeightsError with all problems in one message, SpecError
+    for a malformed board, and DataError where data of a task that the user named are absent.
     """
     catalog = load_catalog(options.include_path)
     problems = _Problems()
@@ -68,7 +75,7 @@ class _Problems:
         """Return what a function returns, or nothing, with its error kept."""
         try:
             return [function(*arguments)]
-        except (SpecError, UnknownNameError) as error:
+        except (SpecError, UnknownNameError, WeightsError) as error:
             self.found.append(error)
             return []
 
@@ -76,7 +83,7 @@ class _Problems:
         """Raise all errors as one."""
         if self.found:
             kinds = {type(problem) for problem in self.found}
-            kind = UnknownNameError if kinds == {UnknownNameError} else SpecError
+            kind = kinds.pop() if len(kinds) == 1 else SpecError
             raise kind("\n".join(dict.fromkeys(str(problem) for problem in self.found)))
 
 

@@ -13,9 +13,11 @@ from vlbench.capabilities import alternatives, is_capability, lacking
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import TaskSpec
 from vlbench.data.records import Data
+from vlbench.engine.fingerprints import contents
 from vlbench.errors import SpecError, UnknownNameError
 from vlbench.planning.models import Model, resolve_model
-from vlbench.planning.options import DATA_VARIABLE, Options
+from vlbench.planning.options import Options
+from vlbench.planning.paths import beside, metrics_of_others, paths_in
 from vlbench.planning.trust import find_object
 from vlbench.resolve import (
     Problem,
@@ -57,9 +59,18 @@ class Task:
         return hints(self.probe)["model"]
 
     @property
+    def files(self) -> dict[str, Path]:
+        """The files and folders that the probe's arguments name, by their keys."""
+        return dict(
+            pair for name, value in self.arguments.items() for pair in paths_in(value, name)
+        )
+
+    @property
     def fixed(self) -> dict[str, Any]:
         """What is the same for every model on this task, the data's content apart."""
-        return {
+        # A file counts by its content; a task without any keeps the digest it always had.
+        files = {"files": contents(self.files)} if self.files else {}
+        return files | {
             "task": self.spec.name,
             "version": self.spec.version,
             "probe": self.spec.probe,
@@ -84,8 +95,13 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
     probe, loader = _find_probe(spec, options), _find_loader(spec, options)
     lines: list[str] = []
     with blamed_on(spec.document.where("probe")):
-        arguments, problems = check_arguments(probe, spec.params, filled=PROBE_FILLED)
+        given = options.expand(spec.params)
+        arguments, problems = check_arguments(probe, given, filled=PROBE_FILLED)
     lines += _problem_lines(spec, "params", problems)
+    foreign = [one for value in arguments.values() for one in metrics_of_others(value)]
+    if foreign and not options.trust:
+        where = spec.document.where("params")
+        lines.append(f"{where}: {', '.join(foreign)} runs code of others; allow it with --trust")
     others = _named_models(spec, hints(probe), arguments)
     companions = _companions(catalog, others, hints(probe), options, lines)
     with blamed_on(spec.document.where("data", "loader")):
@@ -98,7 +114,7 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
         spec=spec,
         named=named,
         probe=probe,
-        arguments={key: value for key, value in arguments.items() if key not in companions},
+        arguments={k: beside(spec.file, v) for k, v in arguments.items() if k not in companions},
         companions=companions,
         loader=loader,
         loader_arguments=data,
@@ -156,7 +172,7 @@ def _check_data(
     )
     known = parameters(loader)
     # Paths in a task's file are relative to it; a run's own are relative to where it was started.
-    arguments = {key: _beside(spec.file, value) for key, value in arguments.items()}
+    arguments = {key: beside(spec.file, value) for key, value in arguments.items()}
     cache = options.cache_dir and options.cache_dir.absolute()
     from_run = {"download": options.download or None, "cache_dir": cache}
     arguments |= {k: v for k, v in from_run.items() if k in known and v is not None}
@@ -174,7 +190,7 @@ def _check_regions(
         except TypeError as error:
             lines.append(f"{spec.document.where('data', 'regions', str(kind))}: '{kind}' {error}")
             continue
-        found[kind] = _beside(spec.file, value)
+        found[kind] = beside(spec.file, value)
     return found
 
 
@@ -219,9 +235,3 @@ def _problem_lines(spec: TaskSpec, part: str, problems: Sequence[Problem]) -> li
     """Return problems with the line of the task's file that each is about."""
     where = spec.document.where
     return [f"{where(part, *problem.key.split('.'))}: {problem.message}" for problem in problems]
-
-
-def _beside(file: Path, value: Any) -> Any:
-    """Return a relative path as lying beside the file that names it."""
-    unexpanded = isinstance(value, Path) and value.parts[:1] == (DATA_VARIABLE,)
-    return file.parent / value if isinstance(value, Path) and not unexpanded else value

@@ -5,11 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import resource
 import time
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
 
 from vlbench.engine import Engine, Progress
+from vlbench.engine.devices import hardware
+from vlbench.engine.engine import Known
 from vlbench.engine.processes import Processes
 from vlbench.engine.settings import ComputeSettings
 from vlbench.engine.store import Store
@@ -42,6 +45,10 @@ def run_job(job: Job, models: LiveModels, machine: Machine) -> tuple[Outcome, di
         identities=models.identities(),
         progress=machine.progress,
         processes=machine.processes,
+        known={
+            id(models.get(one).adapter): Known(one.name, job.views.get(one.key))
+            for one in (*chain.from_iterable(task.companions.values()), job.model)
+        },
     )
     companions = {
         key: task.as_annotated(key, [one.adapter for one in several])
@@ -65,6 +72,8 @@ def _facts(settings: ComputeSettings, processes: int, seconds: float) -> dict[st
         "finished": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),
         "device": str(settings.device),
+        "hardware": hardware(settings.device),
+        "threads": torch.get_num_threads(),
         "processes": processes,
         "peak_memory_mb": round(peak),
         "batch_size": settings.batch_size,

@@ -51,7 +51,9 @@ def comparable_of(job: Job, models: LiveModels) -> str:
         ]
         for key, several in job.task.companions.items()
     }
-    return digest([job.task.fixed, job.data.digest(), companions, regions])
+    shared: list[Any] = [job.task.fixed, job.data.digest(), companions, regions]
+    views = {key: data.digest() for key, data in job.views.items()}
+    return digest([*shared, views] if views else shared)
 
 
 def shown_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:

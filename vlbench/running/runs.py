@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from vlbench.engine.processes import Ended, EndedElsewhere, Processes, verdict
-from vlbench.errors import IdentityClash, OutputError
+from vlbench.errors import IdentityClash, OutputError, ProcessLost
 from vlbench.planning.jobs import Job
 from vlbench.results import Result
 from vlbench.running import rows
@@ -97,7 +97,7 @@ def ended_alike(work: Callable[[], Any], processes: Processes) -> Ended:
     """
     try:
         ended = Ended("ok", work())
-    except (OutputError, IdentityClash):
+    except (OutputError, IdentityClash, ProcessLost):
         raise
     except EndedElsewhere as error:
         return error.ended

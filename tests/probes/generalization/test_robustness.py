@@ -168,6 +168,19 @@ def test_attacks_succeed_on_the_same_images_as_foolbox_called_directly(norm, eps
     assert values(outcome)[norm, "targeted", epsilon] == np.mean(fallen["targeted"])
 
 
+def test_goals_that_nobody_asked_for_are_not_attacked():
+    outcome = probe(Brightness(), greys(*GREYS), goals=["untargeted"])
+    assert {at[1] for at in values(outcome)} == {"untargeted"}
+    both = values(probe(Brightness(), greys(*GREYS)))
+    assert values(outcome).items() < both.items()
+
+
+@pytest.mark.parametrize("goals", [[], ["both"], ["targeted", "targeted"]])
+def test_goals_that_are_none_unknown_or_doubled_are_refused(goals):
+    with pytest.raises(ValueError, match="wanted some of untargeted, targeted"):
+        probe(Brightness(), greys(0.1), goals=goals)
+
+
 def test_success_never_falls_as_epsilon_grows():
     sizes = {"linf": [0, 0.01, 0.05, 0.2], "l2": [0, 0.1, 0.5, 3]}
     found = values(probe(SmallNet(), noise(40), epsilons=sizes, steps=20, rel_stepsize=0.1))

@@ -1,4 +1,5 @@
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 import torch
 from fakes import PlantedFeatures, labelled_images
@@ -6,6 +7,7 @@ from torch.nn.functional import normalize
 
 from vlbench.data.records import labels
 from vlbench.engine import Engine
+from vlbench.engine.settings import ComputeSettings
 from vlbench.errors import UnknownNameError
 from vlbench.probes.generalization.zero_shot import zero_shot
 
@@ -289,3 +291,72 @@ def test_no_prompts_are_refused():
 def test_a_set_of_names_that_is_unknown_names_the_nearest():
     with pytest.raises(UnknownNameError, match="did you mean openai_imagenet"):
         probe(reading(animals(1, 1)), animals(1, 1), class_names="openai_imagenets")
+
+
+class PlantedScores:
+    """Scores image number i and a text by the number planted for them."""
+
+    def __init__(self, scores):
+        self.scores, self.batches = scores, []
+
+    def score_pairs(self, pictures, texts):
+        self.batches.append(len(texts))
+        numbers = [picture.image.getpixel((0, 0))[1] for picture in pictures]
+        return torch.tensor([self.scores(*pair) for pair in zip(numbers, texts, strict=True)])
+
+
+def names_image(data, wrong=()):
+    """Return a model that scores 1 for the class of an image, or for the next where it is wrong."""
+    label = [label for split in ("train", "test") for label in data.splits[split]["label"]]
+
+    def score(number, text):
+        shift = int(number in wrong)
+        return float(data.classes[(label[number] + shift) % len(data.classes)] in text)
+
+    return PlantedScores(score)
+
+
+SCORED = ["accuracy", "accuracy_scored"]
+
+
+def test_a_scorer_that_knows_every_name_is_always_right():
+    data = animals(3, 1, 4)
+    outcome = probe(names_image(data), data)
+    assert values(outcome) == dict.fromkeys(SCORED, 1.0)
+    assert outcome.counts == {"n": 8, "ties": 0}
+
+
+def test_a_scorer_is_right_where_it_scores_the_right_class_highest():
+    data = animals(2, 2, 4)
+    outcome = probe(names_image(data, wrong=[3, 7]), data)
+    assert values(outcome) == dict.fromkeys(SCORED, 6 / 8)
+    kept = outcome.items.filter(pc.equal(outcome.items["metric"], "accuracy_scored"))
+    assert kept["credit"].to_pylist() == [0, 1, 1, 1, 0, 1, 1, 1]
+
+
+def test_a_scorer_that_scores_all_the_same_has_chance():
+    data = animals(9, 1, 3, 2, 5, 1, 7)
+    outcome = probe(PlantedScores(lambda *_: 0.3), data)
+    expected = dict.fromkeys(SCORED, 1 / 7) | {"accuracy_top5": 5 / 7}
+    assert values(outcome) == pytest.approx(expected)
+    assert outcome.counts == {"n": 28, "ties": 28}
+
+
+def test_a_class_has_the_mean_score_of_its_prompts():
+    data = animals(1, 1)
+    planted = {"a cat": 0.6, "one cat": 0.1, "a dog": 0.3, "one dog": 0.3}
+    model = PlantedScores(lambda _, text: planted[text])
+    assert values(probe(model, data, prompts=["a {}", "one {}"]))["accuracy_scored"] == 0.5
+    assert values(probe(model, data, prompts="a {}"))["accuracy_scored"] == 0.5
+    planted |= {"one cat": -0.1}
+    items = probe(model, data, prompts=["a {}", "one {}"]).items
+    assert items["credit"].to_pylist()[:2] == [0, 1]
+
+
+def test_pairs_come_in_batches_of_the_engines_size():
+    data = animals(2, 2, 2)
+    model = PlantedScores(lambda *_: 0.3)
+    settings = ComputeSettings(torch.device("cpu"), batch_size=4)
+    zero_shot(model, data, Engine(settings))
+    assert max(model.batches) == 4
+    assert sum(model.batches) == 18

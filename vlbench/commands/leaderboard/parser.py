@@ -6,6 +6,9 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+# Of numbers on the command line.
+MOST_DIGITS = 18
+
 AddWord = Callable[[str, str], argparse.ArgumentParser]
 
 
@@ -18,6 +21,9 @@ def add_words(add: AddWord) -> None:
     _add_reproduce(add("reproduce", "put a paper's numbers and findings beside what boards hold"))
     _add_export(add("export", "write boards as Markdown, CSV, LaTeX, JSON, or for others' sites"))
     _add_page(add("page", "write all boards as one HTML file that needs no server"))
+    _add_judge(
+        add("judge", "write sheets for human judgement of questions, and read the filled ones")
+    )
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +35,33 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where boards are (default: ./leaderboards)",
     )
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a command that reads a task's data."""
+    parser.add_argument(
+        "--data-dir",
+        action="append",
+        default=[],
+        metavar="[NAME=]DIR",
+        help="where data lie: in place of $VLBENCH_DATA, or the root of one loader or task",
+    )
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Add the option that lets files name functions of any package."""
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="let files name functions of any package, which are imported and called",
+    )
+
+
+def positive(text: str) -> int:
+    """Return a whole number from 1. Raises ArgumentTypeError for another text."""
+    if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1, not '{text:.20}'")
+    return int(text)
 
 
 def _add_show(show: argparse.ArgumentParser) -> None:
@@ -93,3 +126,40 @@ def _add_reproduce(reproduce: argparse.ArgumentParser) -> None:
 def _add_page(page: argparse.ArgumentParser) -> None:
     page.add_argument("folder", type=Path, metavar="OUT", help="where index.html is written")
     add_output(page)
+
+
+def _add_judge(judge: argparse.ArgumentParser) -> None:
+    judge.add_argument(
+        "folder", type=Path, metavar="OUT", help="the folder of the sheets and their key"
+    )
+    judge.add_argument(
+        "--of",
+        nargs=2,
+        metavar=("TASK", "MODEL"),
+        help="write the sheets for this row; without it, read the filled sheets in OUT",
+    )
+    judge.add_argument(
+        "--steps",
+        default="1,2,3",
+        metavar="STEP,...",
+        help="the systems compared with the human questions (default: 1,2,3)",
+    )
+    judge.add_argument(
+        "--images", type=positive, default=50, metavar="N", help="images to sample (default: 50)"
+    )
+    judge.add_argument(
+        "--seed",
+        type=_seed,
+        default=0,
+        metavar="N",
+        help="seed of the sample and the order (default: 0)",
+    )
+    add_data(judge)
+    add_trust(judge)
+    add_output(judge)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or len(text) > MOST_DIGITS:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0, not '{text:.20}'")
+    return int(text)

@@ -15,6 +15,9 @@ from vlbench.results import Result, Score
 COLLECTION = "vlbench"
 UNKNOWN = "unknown"
 
+# JSON has no infinite numbers.
+UNBOUNDED: Mapping[float, Any] = {inf: "Infinity", -inf: "-Infinity"}
+
 
 def result_id(row: Result, score: Score) -> str:
     """Return the id of a score within its record."""
@@ -79,7 +82,7 @@ def _metric(score: Score) -> dict[str, Any]:
     }
     if score.metric not in BOUNDS:
         return named
-    low, high = ("Infinity" if bound == inf else bound for bound in BOUNDS[score.metric])
+    low, high = (UNBOUNDED.get(bound, bound) for bound in BOUNDS[score.metric])
     return named | {"score_type": "continuous", "min_score": low, "max_score": high}
 
 

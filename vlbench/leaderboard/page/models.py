@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.offers import capabilities_of
 from vlbench.catalog.specs import ModelSpec
-from vlbench.leaderboard.page.capabilities import capabilities_of
 from vlbench.leaderboard.page.columns import primary_label, standing
 from vlbench.leaderboard.page.names import (
     NO_SCORE,

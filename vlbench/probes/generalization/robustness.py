@@ -69,6 +69,7 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     *,
     epsilons: dict[str, list[float]],
     target_offset: int,
+    goals: Sequence[str] = GOALS,
     sample: Sample | None = PAPER_SAMPLE,
     attack: Descent = PAPER_DESCENT,
     seed: int = 0,
@@ -76,7 +77,8 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return the success of attacks on test images, for each norm, goal and epsilon.
 
-    `epsilons` has ascending sizes under `linf` and `l2`. `sample` test images are drawn as in the
+    `epsilons` has ascending sizes under `linf`, `l2` or both; `goals` are untargeted, targeted or
+    both, and nothing else is attacked. `sample` test images are drawn as in the
     paper's code; None takes all. The target of class y is (y + target_offset) mod K. `seed` draws
     the random starts, and trains a head. `categories` are the classes whose images alone are
     attacked, and learned from, in the order of a classifier's outputs; None takes all. Raises
@@ -84,7 +86,7 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     """
     data = data if categories is None else of_classes(data, categories)
     classes = len(data.classes)
-    _refuse_attacks(epsilons, attack)
+    _refuse_attacks(epsilons, goals, attack)
     if target_offset % classes == 0:
         raise ValueError(f"target_offset {target_offset} is a multiple of the {classes} classes")
     _refuse_model(model)
@@ -94,7 +96,7 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     victim = find_victim(model, data, engine, first, seed=seed)
     has_gradient = gradient(victim.logits, first, batches[0].right.to(engine.device)).any()
     run = AttackRun(model, victim, batches, engine)
-    attacks = list(_attacks(epsilons, attack, seed))
+    attacks = list(_attacks(epsilons, goals, attack, seed))
     found: dict[Attack | None, Predictions] = {None: (clean := run.predictions(None))}
     found |= {one: run.predictions(one) for one in attacks if one.epsilon}
     judged = [_clean_accuracy(clean, labels(test), classes)]
@@ -128,10 +130,10 @@ class Judged(NamedTuple):
 
 
 def _attacks(
-    epsilons: Mapping[str, Sequence[float]], descent: Descent, seed: int
+    epsilons: Mapping[str, Sequence[float]], goals: Sequence[str], descent: Descent, seed: int
 ) -> Iterator[Attack]:
     for norm, sizes in epsilons.items():
-        yield from (Attack(norm, goal, float(x), descent, seed) for goal in GOALS for x in sizes)
+        yield from (Attack(norm, goal, float(x), descent, seed) for goal in goals for x in sizes)
 
 
 def _drawn(test: Split, sample: Sample | None) -> Split:
@@ -204,7 +206,11 @@ def _success(metric: str, attack: Attack, credit: Tensor, chance: float | None) 
     )
 
 
-def _refuse_attacks(epsilons: Mapping[str, Sequence[float]], descent: Descent) -> None:
+def _refuse_attacks(
+    epsilons: Mapping[str, Sequence[float]], goals: Sequence[str], descent: Descent
+) -> None:
+    if not goals or len(set(goals)) < len(goals) or not set(goals) <= set(GOALS):
+        raise ValueError(f"goals are {list(goals)}; wanted some of {', '.join(GOALS)}")
     for norm, sizes in epsilons.items():
         if norm not in ATTACKS:
             raise ValueError(f"no norm is named '{norm}'; there are {', '.join(ATTACKS)}")

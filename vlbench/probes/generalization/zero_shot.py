@@ -6,26 +6,29 @@ their normalised text vectors, normalised again. `accuracy_normalised_texts` nor
 of a single prompt, too; for a cosine it is `accuracy` up to rounding.
 `accuracy_raw_prompt_mean` is the rule in the code of arXiv:2104.08313: the mean of the text vectors
 as the model returns them, so that long vectors count more, and normalised only then.
+
+A model without vectors that it can compare chooses the class whose prompts have the highest mean
+matching score. Its `accuracy` is also named `accuracy_scored`, which no other model has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from vlbench.capabilities import DualEncoder, count_truncated
-from vlbench.data.records import Data, labels, value_column
+from vlbench.capabilities import DualEncoder, ImageTextScorer, Picture, count_truncated
+from vlbench.data.records import Data, Split, labels, value_column
 from vlbench.engine import Engine
 from vlbench.errors import unknown
 from vlbench.metrics.features import all_equal
 from vlbench.metrics.items import Answers, item_table, join_items
 from vlbench.metrics.ranking import TIED, Choice, choose, credit_among, join_choices
-from vlbench.metrics.statistics import wilson
-from vlbench.results import Outcome, Score
+from vlbench.probes.generalization.guesses import guess_score
+from vlbench.results import Outcome
 
 # The names in open_clip of the sets that a task may name.
 PROMPT_SETS = {
@@ -44,14 +47,14 @@ EQUAL_VECTORS_NOTE = "the vectors of all images are the same: none tells classes
 
 
 def zero_shot(
-    model: DualEncoder,
+    model: DualEncoder | ImageTextScorer,
     data: Data,
     engine: Engine,
     *,
     prompts: list[str] | str = "a photo of a {}.",
     class_names: list[str] | str | None = None,
 ) -> Outcome:
-    """Return the accuracy of choosing the class whose name, in the prompts, is most similar.
+    """Return the accuracy of choosing the class whose name, in the prompts, fits an image best.
 
     `prompts` is one prompt with {} for the name, a list of them, or a set of open_clip:
     openai_imagenet or simple_imagenet. `class_names` defaults to the names of the data, and may be
@@ -61,6 +64,8 @@ def zero_shot(
     test, names = data.splits["test"], _class_names(class_names, data.classes)
     templates = _prompts(prompts)
     texts = [prompt.replace("{}", name) for name in names for prompt in templates]
+    if not isinstance(model, DualEncoder):
+        return _outcome_of_scores(model, test, names, texts, engine)
     vectors = engine.features(model.encode_texts, value_column(texts, "text"))
     by_rule = vectors_by_rule(vectors.view(len(names), len(templates), -1))
     images = engine.features(model.encode_images, test["image"])
@@ -70,7 +75,8 @@ def zero_shot(
         told_apart = classes[:1].expand_as(classes) if equal else classes
         ranked[metric] = rank(model, images, told_apart, right, engine.device)
     scores = [
-        _score(metric, found.first.credit, right, len(names)) for metric, found in ranked.items()
+        guess_score(metric, found.first.credit, right, len(names))
+        for metric, found in ranked.items()
     ]
     examples = test["image"].examples()
     items = [
@@ -81,12 +87,47 @@ def zero_shot(
     ]
     if len(names) > GUESSES:
         credit = ranked["accuracy"].top5
-        scores.append(_score("accuracy_top5", credit, right, len(names), guesses=GUESSES))
+        scores.append(guess_score("accuracy_top5", credit, right, len(names), GUESSES))
         items.append(item_table(examples, "accuracy_top5", {}, credit))
     ties = int(ranked["accuracy"].first.tied.sum())
     counts = {"n": len(right), "ties": ties} | count_truncated(model, texts)
     notes = [EQUAL_VECTORS_NOTE] if equal else []
     return Outcome(scores=scores, counts=counts, notes=notes, items=join_items(items))
+
+
+def _outcome_of_scores(
+    model: ImageTextScorer,
+    test: Split,
+    names: Sequence[str],
+    texts: Sequence[str],
+    engine: Engine,
+) -> Outcome:
+    """Return the accuracy of choosing the class with the highest mean score of its P texts."""
+    right, column = torch.from_numpy(labels(test)), test.columns.get("picture", test["image"])
+
+    def scored(shown: Sequence[Any]) -> list[Tensor]:
+        pictures = [one if isinstance(one, Picture) else Picture(one, None) for one in shown]
+        # The texts of an image come together, with the same picture.
+        pairs = [(picture, text) for picture in pictures for text in texts]
+        size = engine.settings.rows_per_batch
+        batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+        found = [model.score_pairs(*map(list, zip(*batch, strict=True))) for batch in batches]
+        return list(torch.cat(found).float().cpu().view(len(shown), len(names), -1).mean(2))
+
+    key = {"what": "scores of classes", "model": model, "texts": list(texts)}
+    scores = torch.stack(engine.map(scored, column, key=key))
+    first = choose(scores, right)
+    answers = Answers(names, first.chosen, right)
+    examples = test["image"].examples()
+    rules = ("accuracy", "accuracy_scored")
+    found = [guess_score(metric, first.credit, right, len(names)) for metric in rules]
+    items = [item_table(examples, metric, {}, first.credit, answers) for metric in rules]
+    if len(names) > GUESSES:
+        credit = credit_among(scores, right, GUESSES)
+        found.append(guess_score("accuracy_top5", credit, right, len(names), GUESSES))
+        items.append(item_table(examples, "accuracy_top5", {}, credit))
+    counts = {"n": len(right), "ties": int(first.tied.sum())} | count_truncated(model, texts)
+    return Outcome(scores=found, counts=counts, items=join_items(items))
 
 
 def vectors_by_rule(vectors: Tensor) -> dict[str, Tensor]:
@@ -158,15 +199,3 @@ def _from_open_clip(name: str) -> list[str]:
     import open_clip  # noqa: PLC0415 - takes seconds, for a task that names a set
 
     return [item("{}") if callable(item) else item for item in getattr(open_clip, name)]
-
-
-def _score(metric: str, credit: Tensor, right: Tensor, classes: int, guesses: int = 1) -> Score:
-    n, common = len(right), right.bincount(minlength=classes).topk(guesses).values
-    floor = "majority_class" if guesses == 1 else "majority_classes"
-    return Score(
-        metric=metric,
-        n=n,
-        chance=guesses / classes,
-        floors={floor: int(common.sum()) / n},
-        **wilson(float(credit.sum()), n)._asdict(),
-    )

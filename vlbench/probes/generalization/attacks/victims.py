@@ -1,15 +1,12 @@
 """The classifier under attack: a model's own, or a linear head trained on its features.
 
-A model's own classifier is attacked where its classes are those of the data: as many logits as
-classes, and, where both have names in letters, at least one class that shares a word with the
-data's class of the same number. A classifier of other classes is not attacked, nor replaced by a
-head.
+A model's own classifier is attacked where its classes are those of the data. A classifier of other
+classes is not attacked, nor replaced by a head.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -29,6 +26,7 @@ from vlbench.nets.linear import (
     train_linear_probe_once,
     zero_probe,
 )
+from vlbench.probes.generalization.own_classes import refuse_other_classes
 
 OWN_NOTE = "the model's own classifier is attacked"
 HEAD_NOTE = (
@@ -76,7 +74,7 @@ def find_victim(
         except CannotDo as error:
             reason = str(error)
         else:
-            _refuse_other_classes(model, logits, data.classes)
+            refuse_other_classes(model, logits, data.classes)
             return Victim(model.logits, None, OWN_NOTE)
     if not isinstance(model, ImageEncoder):
         raise CannotDo(reason or "the model has neither a classifier nor image features")
@@ -101,24 +99,3 @@ def _trained(model: ImageEncoder, data: Data, engine: Engine, seed: int) -> Vict
     note = HEAD_NOTE.format(len(label), epochs, learning_rate, weight_decay, batch_size)
     on_device = {name: value.to(engine.device) for name, value in head.items()}
     return Victim(model.encode_images, on_device, note)
-
-
-def _refuse_other_classes(model: Classifier, logits: Tensor, classes: Sequence[str]) -> None:
-    if logits.ndim != 2:
-        raise ValueError(f"logits have shape {list(logits.shape)}; wanted [N, C]")
-    if logits.shape[1] != len(classes):
-        count = logits.shape[1]
-        raise CannotDo(f"the model's own classifier has {count} classes, the data {len(classes)}")
-    try:
-        names = model.class_names()
-    except CannotDo:  # the checkpoint's names are unknown, so only their number is compared
-        return
-    pairs = [(_words(a), _words(b)) for a, b in zip(names, classes, strict=False)]
-    in_letters = [(a, b) for a, b in pairs if a and b]
-    if in_letters and not any(a & b for a, b in in_letters):
-        first = f"its first is '{names[0]}', the data's '{classes[0]}'"
-        raise CannotDo(f"the classes of the model's own classifier are not the data's: {first}")
-
-
-def _words(name: str) -> set[str]:
-    return set(re.findall(r"[a-z]+", name.lower()))

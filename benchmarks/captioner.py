@@ -1,0 +1,157 @@
+"""Measure both stages of the captioner as ratios, side by side in one run.
+
+Cross-entropy: against a bare PyTorch loop of the same arithmetic, on made-up features and captions;
+the target is a ratio of at most 1.15. SCST: with a scorer that sleeps 1 ms and then 5 ms for each
+caption, against the time of scoring the same distinct captions alone; the target is 1.1. Give the
+number of steps to measure more than 20.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, dropout
+
+from vlbench.nets.captioner import END, Sizes
+from vlbench.nets.captioner_cross_entropy import CrossEntropy, CrossEntropyTraining, Exam, Lesson
+from vlbench.nets.captioner_self_critical import Policy, SelfCritical, SelfCriticalTraining
+from vlbench.nets.captioner_weights import drawn_captioner
+from vlbench.nets.captioner_words import Labels, Vocabulary
+
+IMAGES, FEATURES, WORDS, WIDTH = 200, 256, 500, 128
+BATCH, CAPTIONS, LENGTH = 10, 5, 17
+ROUNDS = 3
+CPU = torch.device("cpu")
+
+
+class Bare(nn.Module):
+    """The network, written down plainly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.image, self.words = nn.Linear(FEATURES, WIDTH), nn.Embedding(WORDS + 1, WIDTH)
+        self.i2h, self.h2h = nn.Linear(WIDTH, 5 * WIDTH), nn.Linear(WIDTH, 5 * WIDTH)
+        self.logit = nn.Linear(WIDTH, WORDS + 1)
+
+    def forward(self, features: Tensor, words: Tensor) -> Tensor:
+        """Return logits [N, T, V + 1]."""
+        hidden = cell = features.new_zeros(len(features), WIDTH)
+        inputs = [self.image(features), *self.words(words).unbind(1)]
+        outputs = []
+        for one in inputs:
+            gates = self.i2h(one) + self.h2h(hidden)
+            take, keep, show, a, b = gates.chunk(5, 1)
+            cell = keep.sigmoid() * cell + take.sigmoid() * torch.maximum(a, b)
+            hidden = show.sigmoid() * cell.tanh()
+            outputs.append(dropout(hidden, 0.5))
+        logits: Tensor = self.logit(torch.stack(outputs[1:], 1))
+        return logits
+
+
+def made_up(rng: torch.Generator) -> Lesson:
+    """Return features and captions of 5 to 16 words that mean nothing."""
+    words = torch.randint(1, WORDS + 1, (IMAGES * CAPTIONS, LENGTH), generator=rng)
+    length = torch.randint(5, LENGTH, (len(words), 1), generator=rng)
+    words[torch.arange(LENGTH) >= length] = END
+    labels = Labels(words.int(), torch.arange(IMAGES + 1) * CAPTIONS)
+    vocabulary = Vocabulary(tuple(f"w{i}" for i in range(WORDS)))
+    return Lesson(torch.randn(IMAGES, FEATURES, generator=rng), labels, vocabulary)
+
+
+def bare_steps(lesson: Lesson, steps: int) -> None:
+    """Train in plain PyTorch."""
+    network = Bare()
+    adam = torch.optim.Adam(network.parameters(), lr=5e-4)
+    for _ in range(steps):
+        images = torch.randperm(IMAGES)[:BATCH]
+        rows = (images[:, None] * CAPTIONS + torch.arange(CAPTIONS)).flatten()
+        words = lesson.labels.words[rows].long()
+        words = words[:, : int((words != END).sum(1).max()) + 1]
+        read = torch.cat([torch.zeros_like(words[:, :1]), words[:, :-1]], 1)
+        logits = network(lesson.features[images].repeat_interleave(CAPTIONS, 0), read)
+        counted = torch.cat([torch.ones_like(read[:, :1]), words[:, :-1] != END], 1).bool()
+        adam.zero_grad()
+        cross_entropy(logits[counted], words[counted]).backward()
+        nn.utils.clip_grad_value_(network.parameters(), 0.1)
+        adam.step()
+
+
+def our_steps(lesson: Lesson, steps: int) -> None:
+    """Train as vlbench does, without a validation."""
+    plan = CrossEntropy(epochs=1 + steps * BATCH // IMAGES, validate_steps=steps + 1)
+    exam = Exam(lesson.features[:0], [])
+    training = CrossEntropyTraining(lesson, exam, (WIDTH, WIDTH), plan, CPU)
+    for number in range(steps):
+        training.step(number)
+
+
+class Sleeps:
+    """A reward that takes so many seconds a caption, and remembers what it was asked."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.asked: list[int] = []
+
+    def __call__(self, rows: object, texts: list[str]) -> Tensor:  # noqa: ARG002
+        """Return the length of each text."""
+        self.asked.append(len(texts))
+        for _ in texts:
+            time.sleep(self.seconds)
+        return torch.tensor([float(len(text)) for text in texts])
+
+
+def self_critical_steps(lesson: Lesson, reward: Sleeps, steps: int) -> None:
+    """Train on rewards."""
+    sizes = Sizes(FEATURES, WORDS, WIDTH, WIDTH)
+    network = drawn_captioner(sizes, torch.Generator().manual_seed(0))
+    policy, plan = Policy(network, lesson.vocabulary), SelfCritical()
+    training = SelfCriticalTraining(policy, lesson.features, reward, plan, CPU, seed=0)
+    for number in range(steps):
+        training.step(number)
+
+
+def seconds(job: Callable[[], object]) -> float:
+    """Return the wall time of one call."""
+    start = time.perf_counter()
+    job()
+    return time.perf_counter() - start
+
+
+def compare(
+    what: str, target: float, alone: Callable[[], object], ours: Callable[[], object]
+) -> None:
+    """Print each round, and the ratio of the fastest of both: other programs only slow down."""
+    times = []
+    for _ in range(ROUNDS):
+        times.append((seconds(alone), seconds(ours)))
+        print(f"{what}: {times[-1][0]:.2f} s, {times[-1][1]:.2f} s", flush=True)
+    least = [min(column) for column in zip(*times, strict=True)]
+    print(f"{what}: fastest {least[0]:.2f} s, {least[1]:.2f} s, ratio {least[1] / least[0]:.2f}; "
+          f"target {target}")  # fmt: skip
+
+
+def measure(steps: int) -> None:
+    """Print all ratios."""
+    lesson = made_up(torch.Generator().manual_seed(0))
+    compare(
+        f"cross-entropy, {steps} steps, bare and ours",
+        1.15,
+        lambda: bare_steps(lesson, steps),
+        lambda: our_steps(lesson, steps),
+    )
+    for pause in (0.001, 0.005):
+        tried = Sleeps(pause)
+        self_critical_steps(lesson, tried, steps)
+        asked = [[""] * n for n in tried.asked]
+        compare(
+            f"SCST, {steps} steps, {1000 * pause:.0f} ms a caption, scores alone and all",
+            1.1,
+            lambda: [tried([], texts) for texts in asked],  # noqa: B023 - called at once
+            lambda: self_critical_steps(lesson, Sleeps(pause), steps),  # noqa: B023
+        )
+
+
+if __name__ == "__main__":
+    measure(int(sys.argv[1]) if sys.argv[1:] else 20)

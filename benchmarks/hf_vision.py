@@ -1,0 +1,88 @@
+"""Features of a vision transformer through the engine against a bare loop over transformers.
+
+Run: python benchmarks/hf_vision.py [images]. A DINOv2 of small size with random weights reads JPEGs
+of 500 x 375 at 224 x 224. The bare loop calls the library's own image processor and model, batch by
+batch. Prints the ratios of wall time, in turn, and how far the features differ.
+"""
+
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from extraction import BATCH, CPU, REPEATS, make_images
+
+from vlbench.data.image_folder import image_folder
+from vlbench.data.records import Column
+from vlbench.engine import Engine
+from vlbench.engine.fingerprints import identified
+from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.store import Store
+from vlbench.resolve import load_object
+
+
+def write_model(folder: Path) -> str:
+    """Write a DINOv2 of small size with seeded random weights, and its image processor."""
+    torch.manual_seed(0)
+    config = transformers.Dinov2Config(hidden_size=384, num_attention_heads=6, image_size=518)
+    transformers.Dinov2Model(config).save_pretrained(folder)
+    square = {"height": 224, "width": 224}
+    processor = transformers.BitImageProcessor(size={"shortest_edge": 256}, crop_size=square)
+    processor.save_pretrained(folder)
+    return str(folder)
+
+
+@torch.no_grad()
+def bare_loop(processor: Any, model: Any, images: Column) -> torch.Tensor:
+    """Return the features as a script with the library alone would get them."""
+    found = []
+    for start in range(0, len(images), BATCH):
+        rows = range(start, min(start + BATCH, len(images)))
+        inputs = processor([images[row] for row in rows], return_tensors="pt")
+        found.append(model(**inputs).pooler_output)
+    return torch.cat(found)
+
+
+def clock() -> tuple[float, float]:
+    """Return wall time, and this process's CPU time, which other processes disturb less."""
+    return time.perf_counter(), time.process_time()
+
+
+def compare(count: int) -> None:
+    """Print the engine's time over the bare loop's, in turn, over the same images."""
+    adapters = Path(__file__).resolve().parents[1] / "model_adapters"
+    adapter, ratios = load_object("hf_vision:HfVision", [adapters]), []
+    with tempfile.TemporaryDirectory() as place:
+        folder = write_model(Path(place) / "model")
+        images = image_folder(root=make_images(Path(place) / "images", count)).splits["test"]
+        processor = transformers.AutoImageProcessor.from_pretrained(folder)
+        bare = transformers.AutoModel.from_pretrained(folder).eval()
+        model = adapter(device=CPU, architecture=folder)
+        # Once per model that is loaded, not per image: about what reading its file takes.
+        identity = identified(model, {"architecture": folder}, CPU, torch.float32).identity
+        bare_loop(processor, bare, images["image"].select(range(BATCH)))
+        for turn in range(REPEATS):
+            start = clock()
+            expected = bare_loop(processor, bare, images["image"])
+            middle = clock()
+            engine = Engine(
+                ComputeSettings(CPU, batch_size=BATCH),
+                store=Store(Path(place) / f"store {turn}"),
+                identities={id(model): identity},
+            )
+            found = engine.features(model.encode_images, images["image"])
+            pairs = zip(start, middle, clock(), strict=True)
+            ratios.append([(end - half) / (half - begin) for begin, half, end in pairs])
+            print(f"bare {middle[0] - start[0]:.2f} s; engine / bare {ratios[-1][0]:.3f} of wall")
+    alike = torch.nn.functional.cosine_similarity(found, expected).min()
+    wall, cpu = map(statistics.median, zip(*ratios, strict=True))
+    print(f"{count} images, engine / bare: median {wall:.3f} of wall time, {cpu:.3f} of CPU time")
+    print(f"least cosine between their features: {alike:.6f}")
+
+
+if __name__ == "__main__":
+    compare(int(sys.argv[1]) if sys.argv[1:] else 96)

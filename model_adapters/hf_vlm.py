@@ -1,0 +1,198 @@
+"""Generative vision-and-language models of transformers: Qwen-VL, LLaVA, SmolVLM, Gemma 3, ..."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+
+import torch
+from PIL.Image import Image
+from torch import Tensor
+
+from vlbench.adapter_kit.asked_images import AskedImage
+from vlbench.adapter_kit.chat_prompts import Answer, Chat
+from vlbench.adapter_kit.hugging_face import Checkpoint, transformers_object
+from vlbench.adapter_kit.image_tokens import LAYOUTS, ImageTokens, Seen, locate, overlap_shares
+from vlbench.adapter_kit.images import images_of, resizing
+from vlbench.adapter_kit.square_views import SquareView, image_features
+from vlbench.adapter_kit.text import Spans, TextReader, token_vectors
+from vlbench.capabilities import JointAttention, Picture, TokenVectors
+from vlbench.errors import CannotDo, SpecError
+
+# The question and the answer of VQAScore. Lin et al. 2024, arXiv:2404.01291, section 3.
+QUESTION = 'Does this figure show "{}"? Please answer Yes or No.'
+
+# Types that were tried: what they keep of a picture does not depend on the text after it. It does
+# where text is read in both directions, as in PaliGemma.
+SHARED = frozenset(LAYOUTS)
+
+
+class HfVlm:
+    """A language model that reads image tokens, in the chat template of its processor.
+
+    `architecture`, `weights`, `revision` and `init_seed` are those of
+    `vlbench.adapter_kit.hugging_face.Checkpoint`. `question` has {} in the place of a text, and
+    `answer` is what the score is the probability of; with `against`, such as "No", the score is the
+    answer's share of both probabilities. A text is cut to `text_limit` tokens. `layer` of the
+    language model, from 0 for the embeddings to -1 for the last, gives the vectors of texts.
+
+    Scores, attention and regions see a picture in the processor's own geometry, tiles included.
+    `preprocess` squashes it to one square of `size` pixels without tiles instead; see
+    `vlbench.adapter_kit.square_views.SquareView` for the default. Memory is that of the weights,
+    and of keys and values for each token of a picture, once per text of the picture in one call.
+    """
+
+    def __init__(  # noqa: PLR0913 - models.yaml fills them by name
+        self,
+        *,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+        architecture: str = "HuggingFaceTB/SmolVLM-256M-Instruct",
+        weights: str = "pretrained",
+        revision: str = "main",
+        init_seed: int = 0,
+        question: str = QUESTION,
+        answer: str = "Yes",
+        against: str | None = None,
+        text_limit: int = 512,
+        size: int | None = None,
+        layer: int = -1,
+    ) -> None:
+        checkpoint = Checkpoint(architecture, weights, revision, init_seed)
+        _refuse_other_kinds(checkpoint)
+        processor = checkpoint.load("AutoProcessor")
+        self._chat = Chat(processor, checkpoint.name, question)
+        self._answers = [self._chat.answer(text) for text in (answer, against) if text is not None]
+        for one in self._answers:
+            _tell_of_parts(one, checkpoint.name)
+        kind = "AutoModelForImageTextToText"
+        opened = checkpoint.open(kind, device, dtype, attention="sdpa")
+        self.model = opened.model
+        self._kind: str = opened.config.model_type
+        self._shared = self._kind in SHARED
+        words = opened.config.get_text_config()
+        _refuse_absent_layer(layer, words.num_hidden_layers, checkpoint.name)
+        self._layer = layer
+        self._context: int = words.max_position_embeddings
+        self._reader = TextReader(checkpoint.tokenizer(), min(text_limit, self._context), device)
+        self.context_length: int = self._reader.limit
+        self.count_tokens = self._chat.count
+        self._view = SquareView(self.model, processor, size)
+        self._steps = resizing(self._view.size, squash=True)
+        self._device = device
+
+    def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
+        """Return VQAScore, float32 [N]: the probability of the answer over the whole vocabulary.
+
+        It is the geometric mean where the answer is several tokens. Texts of one image share the
+        image's part of the work in the types of `SHARED`; in others each pair runs alone.
+        """
+        scores = torch.empty(len(texts), device=self._device)
+        more = max(len(answer.ids) for answer in self._answers)
+        for places, asked in self._asked(pictures, texts, more):
+            logs = asked.mean_logs(self._answers)
+            scores[places] = (logs[0] - logs[1]).sigmoid() if len(logs) > 1 else logs[0].exp()
+        return scores
+
+    def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
+        """Return the attention of each text token to each image token that has a place.
+
+        It is out of the attention to all of the prompt before the token. A layer without softmax
+        attention is left out. What a layer's window no longer reaches has attention 0.
+        """
+        found: dict[int, JointAttention] = {}
+        for places, asked in self._asked(pictures, texts):
+            placed = self._located(asked, images_of([pictures[places[0]]])[0])
+            columns = torch.tensor(asked.image)[placed.places]
+            for i, weights, tail in zip(places, asked.attention(), asked.tails, strict=True):
+                seen = weights[..., columns.to(weights.device)]
+                spans = [span for span in tail.spans if span]
+                found[i] = JointAttention(spans, seen, placed.boxes, whole=True)
+        return [found[i] for i in range(len(texts))]
+
+    def preprocess(self, image: Image) -> Tensor:
+        """Return float32 [3, size, size] in [0, 1]: the whole image, squashed."""
+        return self._steps(image)
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """Return the mean of the projected image tokens of a square view, float32 [N, D]."""
+        return self._view.tokens(pixels).float().mean(1)
+
+    def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
+        """Return the mean of the image tokens, weighted by the area they share with a box.
+
+        Each view of the picture counts the same. A box that no token sees gets the vector of the
+        token whose centre is the nearest to its own.
+        """
+        found = []
+        for image, wanted in zip(images_of(pictures), boxes, strict=True):
+            asked = AskedImage(self.model, self._chat, image, [""], shared=self._shared)
+            placed = self._located(asked, image)
+            tokens = image_features(self.model, asked.pixels()).float()
+            vectors = tokens[placed.places.to(tokens.device)]
+            found.append(overlap_shares(wanted, placed.boxes).to(vectors) @ vectors)
+        return found
+
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """Return the mean over the text's own tokens, float32 [N, D], without image or question.
+
+        A text without tokens becomes the mean over its special tokens.
+        """
+        states, spans, attended = self._states(texts)
+        own = torch.tensor([[bool(span) for span in row] for row in spans], device=states.device)
+        counted = torch.where(own.any(1, keepdim=True), own, attended).float()
+        return (states * counted[..., None]).sum(1) / counted.sum(1, keepdim=True)
+
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+        """Return a vector per token, which has seen the tokens before it but no image."""
+        states, spans, _ = self._states(texts)
+        return token_vectors(states, spans)
+
+    def _states(self, texts: Sequence[str]) -> tuple[Tensor, list[Spans], Tensor]:
+        """Return hidden states float32 [N, T, D], spans, and the attention mask, bool [N, T]."""
+        batch, spans = self._reader.read(texts)
+        batch = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        output = self.model.get_decoder()(**batch, output_hidden_states=True, use_cache=False)
+        last = self._layer == -1
+        states = output.last_hidden_state if last else output.hidden_states[self._layer]
+        return states.float(), spans, batch["attention_mask"].bool()
+
+    def _asked(
+        self, pictures: Sequence[Picture], texts: Sequence[str], more: int = 0
+    ) -> Iterator[tuple[list[int], AskedImage]]:
+        """Yield the places of the texts of each image, and the image with these texts."""
+        images = images_of(pictures)
+        of_image: dict[int, list[int]] = {}
+        for i, image in enumerate(images):
+            of_image.setdefault(id(image), []).append(i)
+        for places in of_image.values():
+            cut = [self._chat.cut(texts[i], self.context_length) for i in places]
+            asked = AskedImage(self.model, self._chat, images[places[0]], cut, shared=self._shared)
+            asked.check_length(self._context, more)
+            yield places, asked
+
+    def _located(self, asked: AskedImage, image: Image) -> ImageTokens:
+        seen = Seen(self._chat.processor, asked.pixels(), image.size, len(asked.image))
+        return locate(self._kind, seen)
+
+
+def _refuse_other_kinds(checkpoint: Checkpoint) -> None:
+    known = transformers_object("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING")
+    if type(checkpoint.config) not in known:
+        found = f"{checkpoint.name} is a model of type {checkpoint.config.model_type}"
+        raise CannotDo(f"{found}; this adapter reads generative models of images and texts")
+
+
+def _refuse_absent_layer(layer: int, layers: int, name: str) -> None:
+    if not -layers - 1 <= layer <= layers:
+        raise SpecError(f"layer {layer} is outside {-layers - 1}..{layers} of {name}")
+
+
+def _tell_of_parts(answer: Answer, name: str) -> None:
+    """Warn of an answer of several tokens."""
+    if len(answer.ids) > 1:
+        warnings.warn(
+            f"'{answer.text}' is {len(answer.ids)} tokens of {name}: "
+            "its score is the geometric mean of their probabilities",
+            stacklevel=3,
+        )

@@ -1,0 +1,67 @@
+"""Image models of timm by name, with the preprocessing that their weights were evaluated with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from PIL.Image import Image
+from timm_cnn import TimmCnn
+from torch import Tensor
+
+
+class TimmVision:
+    """An image encoder and classifier of timm, at its own size.
+
+    It resizes and crops as timm's configuration of the weights says, so that transformers with a
+    fixed input size can be read; the tasks' `resize` and `crop` do not apply. `architecture`,
+    `weights`, `revision` and `init_seed` are those of `TimmCnn`, as are its features.
+    """
+
+    def __init__(
+        self,
+        *,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+        architecture: str,
+        weights: str = "pretrained",
+        revision: str = "main",
+        init_seed: int = 0,
+    ) -> None:
+        self._net = TimmCnn(
+            device=device,
+            dtype=dtype,
+            architecture=architecture,
+            weights=weights,
+            revision=revision,
+            init_seed=init_seed,
+        )
+        self.model = self._net.model
+        self._steps = _steps(self.model)
+
+    def preprocess(self, image: Image) -> Tensor:
+        """Return float32 [3, H, W] in [0, 1], resized and cropped by timm."""
+        return self._steps(image)
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """Return float32 [N, D], the pooled inputs of the head."""
+        return self._net.encode_images(pixels)
+
+    def logits(self, pixels: Tensor) -> Tensor:
+        """Return float32 [N, C]."""
+        return self._net.logits(pixels)
+
+    def class_names(self) -> list[str]:
+        """Return the names of the classes. Raises CannotDo for classes that nobody names."""
+        return self._net.class_names()
+
+
+def _steps(model: Any) -> Callable[[Image], Tensor]:
+    """Return timm's preprocessing of a model without its last step, which normalises."""
+    from timm.data import create_transform, resolve_model_data_config  # noqa: PLC0415 - seconds
+    from torchvision.transforms import Compose  # noqa: PLC0415
+
+    composed = create_transform(**resolve_model_data_config(model), is_training=False)
+    steps: Callable[[Image], Tensor] = Compose(composed.transforms[:-1])
+    return steps

@@ -1,0 +1,190 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hub_cache import COMMIT, cached, empty_cache
+
+from vlbench.catalog.library_names import library_model, pinned, reads_hub
+from vlbench.errors import UnknownNameError, WeightsError
+
+DINO = {"model_type": "dinov2", "architectures": ["Dinov2Model"]}
+
+
+def meant(name, **given):
+    spec = library_model(name, given)
+    return spec.adapter, dict(spec.params)
+
+
+def write(folder, config, name="config.json"):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(json.dumps(config))
+    return folder
+
+
+@pytest.fixture
+def cache(monkeypatch, tmp_path):
+    return empty_cache(monkeypatch, tmp_path / "hub")
+
+
+@pytest.mark.parametrize(
+    ("name", "adapter", "params"),
+    [
+        (
+            "timm:vit_small_patch14_dinov2.lvd142m",
+            "timm_vision:TimmVision",
+            {"architecture": "vit_small_patch14_dinov2.lvd142m"},
+        ),
+        (
+            "open_clip:ViT-B-16-SigLIP/webli",
+            "open_clip:OpenClip",
+            {"architecture": "ViT-B-16-SigLIP", "weights": "webli", "tag": "webli"},
+        ),
+        (
+            "open_clip:ViT-B-32/random",
+            "open_clip:OpenClip",
+            {"architecture": "ViT-B-32", "weights": "random"},
+        ),
+        (
+            "torchvision:convnext_tiny/IMAGENET1K_V1",
+            "torchvision_cnn:TorchvisionCnn",
+            {"architecture": "convnext_tiny", "weights": "IMAGENET1K_V1"},
+        ),
+        (
+            "torchvision:resnet18",
+            "torchvision_cnn:TorchvisionCnn",
+            {"architecture": "resnet18"},
+        ),
+    ],
+)
+def test_a_name_stands_for_an_adapter_and_its_arguments(name, adapter, params):
+    assert meant(name) == (adapter, params)
+    assert library_model(name, {}).name == name
+
+
+@pytest.mark.parametrize("name", ["tiny-clip", "models:Adapter", "timmy:resnet18", "hf"])
+def test_other_names_stand_for_nothing(name):
+    assert library_model(name, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("timm:", r"'timm:' names no model; wanted is timm:NAME, or timm:\./FOLDER"),
+        ("timm:vit_smal_patch16_224", "did you mean .*vit_small_patch16_224"),
+        ("torchvision:resnet51", "did you mean .*resnet50"),
+        ("torchvision:resnet18/IMAGENET1K_V9", "did you mean IMAGENET1K_V1"),
+        ("open_clip:ViT-B-99/openai", "did you mean ViT-B-"),
+        ("open_clip:ViT-B-32", "ViT-B-32 of open_clip wants a tag"),
+        ("open_clip:ViT-B-32/openay", "did you mean openai"),
+        ("hf:./nowhere", r"no folder \./nowhere"),
+        ("timm:~/nowhere-at-all", "no folder ~/nowhere-at-all"),
+    ],
+)
+def test_what_no_library_has_is_refused_with_the_nearest_names(name, message):
+    with pytest.raises(UnknownNameError, match=message):
+        library_model(name, {})
+
+
+@pytest.mark.parametrize("library", ["timm", "open_clip", "hf"])
+def test_a_folder_is_named_by_its_last_part(library, tmp_path):
+    folder = write(tmp_path / "my-model", DINO)
+    spec = library_model(f"{library}:{folder}", {})
+    assert spec.name == f"{library}:my-model"
+    assert spec.params == {"architecture": str(folder)}
+
+
+def test_a_folder_is_relative_to_where_the_command_is_run(tmp_path, monkeypatch):
+    write(tmp_path / "dino", DINO)
+    monkeypatch.chdir(tmp_path)
+    spec = library_model("hf:./dino", {})
+    assert (spec.name, spec.adapter) == ("hf:dino", "hf_vision:HfVision")
+    assert spec.params == {"architecture": str(tmp_path / "dino")}
+    write(tmp_path / "org" / "dino", DINO)
+    with pytest.raises(UnknownNameError, match=r"is also a folder here; write hf:\./org/dino"):
+        library_model("hf:org/dino", {})
+
+
+def test_the_commit_that_a_branch_is_at_is_an_argument(cache, tmp_path):
+    cached(cache, "org/dino", write(tmp_path / "files", DINO))
+    expected = {"architecture": "org/dino", "revision": COMMIT}
+    assert meant("hf:org/dino") == ("hf_vision:HfVision", expected)
+    assert meant("hf:org/dino@main") == ("hf_vision:HfVision", expected)
+    assert library_model("hf:org/dino@main", {}).name == "hf:org/dino@main"
+    assert meant(f"hf:org/dino@{COMMIT}")[1] == expected
+    assert meant("hf:org/dino", revision=COMMIT)[1] == expected
+
+
+def test_a_repository_of_open_clip_is_pinned_too(cache, tmp_path):
+    files = write(tmp_path / "files", {}, "open_clip_config.json")
+    cached(cache, "org/clip", files)
+    expected = {"architecture": "hf-hub:org/clip", "revision": COMMIT}
+    assert meant("open_clip:hf-hub:org/clip") == ("open_clip:OpenClip", expected)
+    assert meant("open_clip:hf-hub:org/clip@main")[1] == expected
+
+
+@pytest.mark.usefixtures("cache")
+def test_weights_of_ones_own_say_which_adapter_reads_them(tmp_path):
+    folder = write(tmp_path / "fine-tuned", DINO)
+    expected = ("hf_vision:HfVision", {"architecture": "org/dino"})
+    assert meant("hf:org/dino", weights=str(folder)) == expected
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("hf:org/gone", "hf:./FOLDER, or with --model-args weights=FOLDER"),
+        ("open_clip:hf-hub:org/gone", "open_clip:./FOLDER"),
+    ],
+)
+def test_a_configuration_that_cannot_be_had_names_the_options(name, option):
+    message = (
+        r"^org/gone, revision main, cannot be downloaded from the hub: this run is offline; "
+        rf"give a local copy with --model {option}$"
+    )
+    with pytest.raises(WeightsError, match=message):
+        library_model(name, {})
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{"])
+def test_a_configuration_that_is_none_is_refused(content, tmp_path):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(UnknownNameError, match=r"config\.json cannot be read as a configuration"):
+        library_model(f"hf:{tmp_path}", {})
+
+
+def test_planning_reads_the_hub_for_names_that_lie_there():
+    names = ["hf:org/name", "open_clip:hf-hub:org/name", "timm:resnet18", "tiny-rn", object()]
+    assert [reads_hub(name) for name in names] == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "revision", "expected"),
+    [
+        ("hf:org/name", COMMIT, f"hf:org/name@{COMMIT}"),
+        ("open_clip:hf-hub:org/name", COMMIT, f"open_clip:hf-hub:org/name@{COMMIT}"),
+        ("hf:org/name@v2", COMMIT, "hf:org/name@v2"),
+        ("hf:folder", "main", "hf:folder"),
+        ("bert-base-uncased", COMMIT, "bert-base-uncased"),
+    ],
+)
+def test_a_row_is_run_again_at_the_commit_that_it_records(name, revision, expected):
+    assert pinned(name, {"revision": revision}) == expected
+
+
+PROGRAM = """
+import sys
+from vlbench.catalog.library_names import library_model
+names = ["timm:resnet18.a1_in1k", "open_clip:ViT-B-32/openai", "torchvision:vgg11/IMAGENET1K_V1"]
+assert all(library_model(name, {}) for name in names)
+print(" ".join(sys.modules))
+"""
+
+
+def test_a_right_name_is_planned_without_importing_its_library():
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)
+    assert not {"torch", "timm", "open_clip", "torchvision"} & set(done.stdout.split())

@@ -1,0 +1,67 @@
+import pytest
+
+from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.offers import capabilities_of, needs_of
+
+ADAPTER = """
+from torch import Tensor
+class Own:
+    def encode_texts(self, texts): ...
+    def sing(self, words): ...
+class Heir(Own):
+    def sing(self, words): ...
+"""
+
+
+@pytest.fixture
+def source(tmp_path):
+    (tmp_path / "model_adapters").mkdir()
+    (tmp_path / "model_adapters" / "own.py").write_text(ADAPTER)
+    (tmp_path / "singing.py").write_text(
+        "from typing import Protocol\nclass Singer(Protocol):\n    def sing(self, words): ...\n"
+    )
+    (tmp_path / "model_adapters" / "models.yaml").write_text(
+        'own: {adapter: "own:Own", without: [TextEncoder]}\nheir: {adapter: "own:Heir"}\n'
+        'far: {adapter: "no.such.module:Thing"}\nboth: {adapter: "own:Own"}\n'
+    )
+    return load_catalog([tmp_path]).models
+
+
+def test_a_models_own_capabilities_and_those_of_its_source_are_known(source):
+    assert capabilities_of(source["both"]) == ["TextEncoder", "Singer"]
+
+
+def test_what_a_model_is_said_to_be_without_is_left_out(source):
+    assert capabilities_of(source["own"]) == ["Singer"]
+
+
+def test_an_adapter_whose_text_does_not_tell_has_unknown_capabilities(source):
+    assert (capabilities_of(source["heir"]), capabilities_of(source["far"])) == (None, None)
+
+
+PROBE = """
+def look(model: "ImageEncoder | Detector", data, engine): ...
+def unsaid(model, data, engine): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("probe", "needs"),
+    [
+        ("few_shot", "ImageEncoder"),
+        (
+            "vlbench.probes.vsep.zero_shot_alignment:zero_shot_alignment_regions",
+            "Detector | RegionEncoder",
+        ),
+        ("looking:look", "ImageEncoder | Detector"),
+        ("looking:unsaid", None),
+        ("no.such:probe", None),
+    ],
+)
+def test_what_a_task_needs_is_what_its_probe_says(tmp_path, probe, needs):
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "looking.py").write_text(PROBE)
+    (tmp_path / "tasks" / "ours.yaml").write_text(
+        f'version: 1\nprobe: "{probe}"\ndata: {{loader: "a:b"}}\nprimary: {{metric: accuracy}}\n'
+    )
+    assert needs_of(load_catalog([tmp_path]).tasks["ours"]) == needs

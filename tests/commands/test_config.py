@@ -1,0 +1,84 @@
+import pytest
+from sources import write
+
+from vlbench import cli
+from vlbench.cli import COMMANDS
+from vlbench.commands.config import config_words
+from vlbench.commands.parser import parser_of
+from vlbench.errors import SpecError
+
+FILE = """\
+model: [tiny-rn, raw-pixels]
+tasks: few_shot_*
+model-args: {weights: a.pt, shift: 0.5}
+data_dir: {coco: /a, "": /b}
+include_path: ../ours
+cache_dir: cache
+batch_size: auto
+limit: 30
+download: true
+strict: false
+name: null
+"""
+
+SAME = """\
+    run --model tiny-rn,raw-pixels --tasks few_shot_* --model-args weights=a.pt,shift=0.5
+    --data-dir coco=/a --data-dir =/b --include-path ../ours --cache-dir cache
+    --batch-size auto --limit 30 --download
+""".split()  # noqa: SIM905 - as it is typed
+
+
+def parsed(words):
+    return vars(parser_of(COMMANDS).parse_args(words))
+
+
+def words_of(text, tmp_path, *command):
+    file = tmp_path / "run.yaml"
+    write(file, text)
+    return config_words(file, parsed(["run", *command]), parsed(["run"]))
+
+
+def test_options_in_a_file_are_those_of_the_command_line(tmp_path):
+    assert parsed(["run", *words_of(FILE, tmp_path)]) == parsed(SAME)
+
+
+@pytest.mark.parametrize("own", [["--limit", "7", "--model", "x"], ["--no-cache"]])
+def test_the_command_line_overrides_the_file(own, tmp_path):
+    found = parsed(["run", *words_of(FILE, tmp_path, *own), *own])
+    wanted = parsed(["run", *own])
+    changed = {key for key in wanted if wanted[key] != parsed(["run"])[key]}
+    assert {key: found[key] for key in changed} == {key: wanted[key] for key in changed}
+    assert found["batch_size"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tasks: a\nmodell: x\n", r"run.yaml:2: no option is named 'modell'; did you mean model"),
+        ("config: other.yaml\n", r"run.yaml:1: no option is named 'config'"),
+        ("command: x\n", r"run.yaml:1: no option is named 'command'"),
+        ("strict: 3\n", r"run.yaml:1: strict is true or false, not 3"),
+        ("tasks: [[a]]\n", r"run.yaml:1: tasks is a text, a number or a list of them"),
+        ("tasks: ['a,b', c]\n", r"run.yaml:1: tasks has a comma inside one of its values"),
+        ("- a\n", r"run.yaml: wanted a mapping"),
+    ],
+)
+def test_what_the_command_line_could_not_say_is_an_error_with_its_line(text, message, tmp_path):
+    with pytest.raises(SpecError, match=message):
+        words_of(text, tmp_path)
+
+
+def test_a_file_that_is_not_there_is_an_error_with_exit_code_2(tmp_path, capsys):
+    assert cli.main(["--config", str(tmp_path / "none.yaml")]) == 2
+    assert "none.yaml: cannot be read" in capsys.readouterr().err
+
+
+def test_a_run_from_a_file_is_the_run_of_its_options(tmp_path, capsys):
+    write(tmp_path / "run.yaml", "model: raw-pixels\ntasks: few_shot_digits\ndry-run: true\n")
+    assert cli.main(["--config", str(tmp_path / "run.yaml"), "--output", str(tmp_path)]) == 0
+    assert "few_shot_digits" in capsys.readouterr().out
+
+
+def test_a_run_without_model_or_tasks_says_what_it_needs(capsys):
+    assert cli.main(["--model", "raw-pixels"]) == 2
+    assert "a run needs --model and --tasks" in capsys.readouterr().err

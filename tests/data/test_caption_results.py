@@ -1,0 +1,68 @@
+import json
+
+import pytest
+
+from vlbench.data.caption_results import result_captions
+from vlbench.data.records import Column, Split, value_column
+from vlbench.errors import DataAbsent, DataError
+
+ROWS = Split({"id": value_column([139, 7])})
+
+
+def put(folder, content):
+    file = folder / "captions.json"
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
+    return file
+
+
+def entry(image, caption="a dog"):
+    return {"image_id": image, "caption": caption}
+
+
+def test_captions_come_in_the_order_of_the_rows(tmp_path):
+    file = put(tmp_path, [entry(7, "a\u2028cat \n sits"), {**entry(139), "more": 1}])
+    assert result_captions(file, ROWS) == ["a dog", "a cat sits"]
+
+
+def test_images_without_ids_have_the_numbers_of_their_rows(tmp_path):
+    stored = Column("k", "picture", ["x", "y", "z"], [2, 1])
+    file = put(tmp_path, [entry(1, "one"), entry(2, "two"), entry("0", "none")])
+    assert result_captions(file, Split({"picture": stored})) == ["two", "one"]
+
+
+def test_images_that_a_limit_leaves_out_may_have_captions(tmp_path):
+    file = put(tmp_path, [entry(7, "seven"), entry(139)])
+    assert result_captions(file, ROWS.select([1])) == ["seven"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([entry(7), entry(139), entry(7, "b")], r"has two captions of image 7; wanted one"),
+        ([entry(7), entry(139), entry("7")], r"has two captions of image 7; wanted one"),
+        ([entry(7), entry(139), entry(8)], r"a caption of image 8, which the data set lacks"),
+        ([entry(7)], r"has no caption of 1 of 2 images, 139 first"),
+        ("[{", r"is no JSON \("),
+        ("[" * 100_000, r"is no JSON \("),
+        ({"7": "a dog"}, r"is no list; wanted"),
+        ([entry(7), "a dog"], r", entry 1: wanted \{"),
+        ([entry(True)], r", entry 0: wanted"),
+        ([entry(7.0)], r", entry 0: wanted"),
+        ([entry(7, None)], r", entry 0: wanted"),
+        ([entry(7, "\ud800")], r", entry 0: wanted"),
+    ],
+)
+def test_a_file_that_is_no_result_is_one_clear_error(tmp_path, content, message):
+    with pytest.raises(DataError, match=r"^captions\.json" + "[ ]?.*" + message):
+        result_captions(put(tmp_path, content), ROWS)
+
+
+def test_bytes_that_are_no_text_are_named(tmp_path):
+    (tmp_path / "captions.json").write_bytes(b"\xff\xfe[")
+    with pytest.raises(DataError, match=r"captions\.json is no UTF-8"):
+        result_captions(tmp_path / "captions.json", ROWS)
+
+
+def test_a_file_that_is_not_there_is_absent(tmp_path):
+    with pytest.raises(DataAbsent, match=r"captions gone\.json .* is absent"):
+        result_captions(tmp_path / "gone.json", ROWS)

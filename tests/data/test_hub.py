@@ -1,0 +1,141 @@
+"""Data sets of the hub as a user names them: written here as the hub keeps them."""
+
+import datasets
+import numpy as np
+import pytest
+from PIL import Image
+
+from vlbench.data.hub import images
+from vlbench.data.image_folder import image_folder
+from vlbench.data.records import labels
+from vlbench.errors import DataAbsent, DataError
+
+NAMES = ["cat", "dog"]
+SOURCE = {"repository": "org/pets", "revision": "a" * 40, "splits": {"test": "validation"}}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Three images in class folders: two PNGs and a JPEG."""
+    root = tmp_path_factory.mktemp("images")
+    rng = np.random.default_rng(0)
+    for name in ("cat/a.png", "cat/b.jpg", "dog/c.png"):
+        file = root / "test" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (6, 5, 3), dtype=np.uint8)).save(file)
+    return root
+
+
+@pytest.fixture(scope="module")
+def table(folder):
+    files = sorted((folder / "test").rglob("*.*"))
+    rows = {
+        "image": [{"bytes": file.read_bytes(), "path": None} for file in files],
+        "label": [0, 0, 1],
+        "text": ["a cat", "another", "a dog"],
+        "id": ["one", "two", "three"],
+    }
+    types = {"image": datasets.Image(), "label": datasets.ClassLabel(names=NAMES)}
+    text = {name: datasets.Value("string") for name in ("text", "id")}
+    return datasets.Dataset.from_dict(rows, datasets.Features({**types, **text}))
+
+
+def parquet(table, root):
+    (root / "data").mkdir(parents=True)
+    for part in range(2):
+        rows = table.select(range(2) if part == 0 else [2])
+        rows.to_parquet(root / "data" / f"validation-{part:05}-of-00002.parquet")
+    return root
+
+
+def on_disk(table, root):
+    datasets.DatasetDict(validation=table).save_to_disk(root)
+    return root
+
+
+def load(root, tmp_path, **options):
+    return images(root=root, cache_dir=tmp_path / "cache", **{**SOURCE, **options})
+
+
+@pytest.mark.parametrize("written", [parquet, on_disk])
+def test_a_folder_of_the_hubs_files_is_the_same_data_as_its_images(
+    written, table, folder, tmp_path
+):
+    data = load(written(table, tmp_path / "pets"), tmp_path)
+    assert data.digest() == image_folder(root=folder).digest()
+    assert data.classes == NAMES
+    assert labels(data.splits["test"]).tolist() == [0, 0, 1]
+
+
+def test_a_download_is_the_same_data(table, folder, tmp_path, monkeypatch):
+    asked = []
+
+    def fetch(source, _):
+        asked.append((source.repository, source.revision, source.configuration))
+        return {"validation": table}
+
+    monkeypatch.setattr("vlbench.data.hub.open_tables", fetch)
+    data = load(tmp_path / "absent", tmp_path, download=True, config="small")
+    assert data.digest() == image_folder(root=folder).digest()
+    assert asked == [("org/pets", "a" * 40, "small")]
+
+
+def test_nothing_is_downloaded_unasked(tmp_path):
+    message = r"^org/pets, revision a+ is absent; get it from the hub \(--download\); put it at "
+    with pytest.raises(DataAbsent, match=message):
+        load(tmp_path / "absent", tmp_path)
+
+
+def test_captions_and_items_are_columns_too(table, tmp_path):
+    root = parquet(table, tmp_path / "pets")
+    (split,) = load(root, tmp_path, caption="text", item="id").splits.values()
+    assert list(split["caption"]) == ["a cat", "another", "a dog"]
+    assert list(split["captions"]) == [["a cat"], ["another"], ["a dog"]]
+    assert split["image"].examples().ids == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"splits": {"test": "valid"}}, "no split is named 'valid'"),
+        ({"image": "imag"}, "validation: no column is named 'imag'; did you mean image"),
+        ({"image": "text"}, "validation: the column text holds .*, no images"),
+        ({"label": "text"}, "the column text is not of one ClassLabel type in all splits"),
+        ({"caption": "label"}, "validation, row 0: the caption is 0, no text"),
+        ({"item": "label"}, "validation: two rows have the item '0'"),
+    ],
+)
+def test_what_a_data_set_lacks_is_named(options, message, table, tmp_path):
+    with pytest.raises(DataError, match=message):
+        load(on_disk(table, tmp_path / "pets"), tmp_path, **options)
+
+
+def broken(table, encoded):
+    rows = table.select_columns(["image", "label"])
+    stored = rows.cast_column("image", datasets.Image(decode=False)).to_dict()
+    stored["image"][0] = encoded and {"bytes": encoded, "path": None}
+    return datasets.Dataset.from_dict(stored, rows.features)
+
+
+@pytest.mark.parametrize(
+    ("encoded", "message"),
+    [
+        (b"nothing", r"validation, row 0\.png cannot be decoded as an image"),
+        (None, "validation, row 0: there is no image in the table itself"),
+    ],
+)
+def test_a_broken_image_is_named_by_split_and_row(encoded, message, table, tmp_path):
+    with pytest.raises(DataError, match=message):
+        load(on_disk(broken(table, encoded), tmp_path / "pets"), tmp_path)
+
+
+def test_a_folder_of_something_else_is_refused(folder, tmp_path):
+    with pytest.raises(DataError, match="holds neither parquet files nor what save_to_disk writes"):
+        load(folder, tmp_path)
+
+
+def test_broken_parquet_is_named(tmp_path):
+    (tmp_path / "pets").mkdir()
+    (tmp_path / "pets" / "validation-00000-of-00001.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match=r"validation-00000-of-00001\.parquet cannot be read as pa"):
+        load(tmp_path / "pets", tmp_path)

@@ -1,0 +1,137 @@
+import csv
+
+import pyarrow as pa
+import pytest
+from PIL import Image
+from pyarrow import parquet
+
+from vlbench.data.image_folder import image_folder
+from vlbench.data.records import labels
+from vlbench.data.table import images
+from vlbench.errors import DataAbsent, DataError
+
+ROWS = [
+    {"image": "test/cat/a.png", "label": "cat", "text": "a cat", "id": "one"},
+    {"image": "test/cat/b.jpg", "label": "cat", "text": "a cat, again", "id": "two"},
+    {"image": "test/dog/c.png", "label": "dog", "text": "a dog", "id": "three"},
+]
+
+
+@pytest.fixture
+def root(tmp_path):
+    for level, row in enumerate(ROWS):
+        file = tmp_path / row["image"]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (9, 8), (level * 40, 0, 0)).save(file)
+    write(tmp_path / "test.csv", ROWS)
+    return tmp_path
+
+
+def write(file, rows):
+    if file.suffix == ".parquet":
+        parquet.write_table(pa.Table.from_pylist(rows), file)
+        return
+    with file.open("w", encoding="utf-8", newline="") as opened:
+        writer = csv.DictWriter(opened, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def changed(**values):
+    return [{**ROWS[0], **values}, *ROWS[1:]]
+
+
+@pytest.mark.parametrize("name", ["test.csv", "test.parquet"])
+def test_the_same_images_are_the_same_data_as_in_folders(root, name):
+    write(root / name, ROWS)
+    data = images(root=root, test=name)
+    assert data.digest() == image_folder(root=root).digest()
+    assert data.classes == ["cat", "dog"]
+    assert labels(data.splits["test"]).tolist() == [0, 0, 1]
+
+
+def test_captions_and_items_are_columns_too(root):
+    (split,) = images(root=root, test="test.csv", caption="text", item="id").splits.values()
+    assert list(split["caption"]) == ["a cat", "a cat, again", "a dog"]
+    assert split["caption"].kind == "text"
+    assert list(split["captions"]) == [["a cat"], ["a cat, again"], ["a dog"]]
+    assert split["image"].examples().ids == ["one", "two", "three"]
+
+
+def test_images_need_no_label(root):
+    data = images(root=root, test="test.csv", label="", caption="text")
+    assert set(data.splits["test"].columns) == {"image", "caption", "captions"}
+    assert data.classes == []
+
+
+def test_classes_are_those_of_the_first_table(root):
+    write(root / "train.csv", ROWS[:2])
+    assert images(root=root, test="train.csv").classes == ["cat"]
+    with pytest.raises(DataError, match=r"^test\.csv, row 3: no class is named 'dog'; there are"):
+        images(root=root, train="train.csv", test="test.csv")
+
+
+@pytest.mark.parametrize("label", ["1", "fish"])
+def test_labels_are_names_or_numbers_of_the_classes_that_are_listed(root, label):
+    write(root / "test.csv", changed(label=label))
+    data = images(root=root, test="test.csv", classes=["cat", "fish", "dog"])
+    assert labels(data.splits["test"]).tolist() == [1, 0, 2]
+
+
+def test_numbers_of_a_parquet_table_need_names(root):
+    numbered = [{**row, "label": i} for i, row in enumerate(ROWS)]
+    write(root / "test.parquet", numbered)
+    with pytest.raises(DataError, match="row 1: the label is 0, no text; list the names as `cla"):
+        images(root=root, test="test.parquet")
+    data = images(root=root, test="test.parquet", classes=["x", "y", "z"])
+    assert labels(data.splits["test"]).tolist() == [0, 1, 2]
+    with pytest.raises(DataError, match="row 3: no class is named '2'"):
+        images(root=root, test="test.parquet", classes=["x", "y"])
+
+
+@pytest.mark.parametrize("name", ["test.csv", "test.parquet"])
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"image": "test/cat/gone.png"}, r"gone\.png is absent \(1 of 3 images in {} are\)"),
+        ({"image": "../a.png"}, r"{}, row 1: the path \.\./a\.png leads out of the root"),
+        ({"image": "/etc/a.png"}, "row 1: the path /etc/a.png leads out of the root"),
+        ({"image": ""}, "{}, row 1: the image is '', no text"),
+        ({"label": " "}, "{}, row 1: the label is ' ', no text"),
+        ({"id": "two"}, "{}: two rows have the item 'two'"),
+    ],
+)
+def test_a_value_that_cannot_be_is_named_with_table_and_row(root, name, values, message):
+    write(root / name, changed(**values))
+    with pytest.raises(DataError, match=message.format(name.replace(".", r"\."))):
+        images(root=root, test=name, item="id")
+
+
+@pytest.mark.parametrize("name", ["test.csv", "test.parquet"])
+def test_an_absent_column_gets_the_nearest_name(root, name):
+    write(root / name, ROWS)
+    with pytest.raises(DataError, match=r"no column is named 'lable'; did you mean label"):
+        images(root=root, test=name, label="lable")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("test.csv", b"image,label\n", r"^test\.csv has no rows"),
+        ("test.csv", b"", "no column is named 'image'; there are none"),
+        ("test.csv", b"image,label\na.png\n", "row 1: the label is None, no text"),
+        ("test.csv", b"image,label\n\xff,a\n", "cannot be read as CSV"),
+        ("test.csv", b'image,label\n"a.png,a\n', "cannot be read as CSV"),
+        ("test.parquet", b"PAR1", "cannot be read as parquet"),
+        ("test.txt", b"a", r"is no table; wanted is a file that ends in \.csv or \.parquet"),
+    ],
+)
+def test_a_broken_table_is_named(root, name, content, message):
+    (root / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        images(root=root, test=name)
+
+
+def test_an_absent_table_says_where_it_should_be(root):
+    with pytest.raises(DataAbsent, match=r"the table train\.csv is absent; .* put it at .*train"):
+        images(root=root, test="test.csv", train="train.csv")

@@ -1,0 +1,114 @@
+import pytest
+import torch
+from torch import nn
+
+from vlbench.engine import Engine, training
+from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.store import Store
+
+CPU = torch.device("cpu")
+STEPS = 6
+
+
+class Killed(BaseException):
+    """Ends a run as a signal does."""
+
+
+class Walk:
+    """A network that takes random steps; `dies` before one of them."""
+
+    steps = STEPS
+
+    def __init__(self, dies: int | None = None) -> None:
+        self.net = nn.Linear(2, 2)
+        nn.init.zeros_(self.net.weight)
+        self.random = torch.Generator().manual_seed(3)
+        self.optimizer = torch.optim.Adam([self.net.weight], lr=0.1)
+        self.dies = dies
+        self.done: list[int] = []
+
+    def step(self, number: int) -> None:
+        if number == self.dies:
+            raise Killed
+        self.done.append(number)
+        self.net.weight.grad = torch.randn(2, 2, generator=self.random)
+        self.optimizer.step()
+
+    def state(self):
+        parts = {"net": self.net, "optimizer": self.optimizer}
+        states = {name: dict(part.state_dict()) for name, part in parts.items()}
+        return states | {"random": self.random.get_state()}
+
+    def restore(self, state):
+        self.net.load_state_dict(state["net"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.random.set_state(state["random"])
+
+    def result(self):
+        return self.net.weight.detach()
+
+
+def engine(folder):
+    return Engine(ComputeSettings(CPU), store=Store(folder))
+
+
+@pytest.fixture
+def each_step_is_kept(monkeypatch):
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+
+
+@pytest.mark.usefixtures("each_step_is_kept")
+@pytest.mark.parametrize("dies", range(STEPS))
+def test_a_killed_training_goes_on_where_it_stopped_to_the_same_bits(dies, tmp_path):
+    whole = Engine.for_tests().train({}, Walk, "walk")
+    with pytest.raises(Killed):
+        engine(tmp_path).train({}, lambda: Walk(dies), "walk")
+    again = Walk()
+    # The key is that of the code of the factory, which is the same for both lambdas' file.
+    assert torch.equal(engine(tmp_path).train({}, lambda: again, "walk"), whole)
+    assert again.done == list(range(dies, STEPS))
+
+
+def test_a_training_that_is_done_is_not_done_again_and_leaves_no_checkpoint(tmp_path):
+    first = engine(tmp_path).train({"rate": 1}, Walk, "walk")
+    again = engine(tmp_path).train({"rate": 1}, lambda: pytest.fail("trained again"), "walk")
+    other = Walk()
+    engine(tmp_path).train({"rate": 2}, lambda: other, "walk")
+    assert torch.equal(first, again)
+    assert other.done == list(range(STEPS))
+    assert not list(tmp_path.rglob("checkpoint*"))
+
+
+@pytest.mark.usefixtures("each_step_is_kept")
+def test_a_damaged_checkpoint_reads_as_absent(tmp_path):
+    with pytest.raises(Killed):
+        engine(tmp_path).train({}, lambda: Walk(4), "walk")
+    (file,) = tmp_path.rglob("checkpoint*")
+    file.write_bytes(file.read_bytes()[:-1])
+    again = Walk()
+    engine(tmp_path).train({}, lambda: again, "walk")
+    assert again.done == list(range(STEPS))
+
+
+def test_without_a_store_a_training_is_only_done(tmp_path):
+    result = Engine.for_tests().train({}, Walk, "walk")
+    assert torch.equal(result, engine(tmp_path).train({}, Walk, "walk"))
+
+
+def test_spread_gives_one_output_an_item_in_order_from_batches_at_fixed_positions():
+    seen = []
+
+    def doubled(items):
+        seen.append(list(items))
+        return [2 * item for item in items]
+
+    assert Engine(ComputeSettings(CPU, batch_size=3)).spread(doubled, range(8)) == list(
+        range(0, 16, 2)
+    )
+    assert seen == [[0, 1, 2], [3, 4, 5], [6, 7]]
+    assert Engine.for_tests().spread(doubled, []) == []
+
+
+def test_spread_refuses_a_function_that_loses_an_item():
+    with pytest.raises(ValueError, match="1 outputs for 2 items"):
+        Engine.for_tests().spread(lambda items: items[:1], [1, 2])

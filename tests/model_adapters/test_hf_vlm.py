@@ -1,0 +1,361 @@
+import shutil
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from PIL import Image
+from tiny_joint import CPU, adapter, broken_promises, copy_without
+from tiny_vlm import WRITERS
+
+from vlbench.capabilities import Picture
+from vlbench.errors import CannotDo, DataError, SpecError, WeightsError
+
+HfVlm = adapter("hf_vlm:HfVlm")
+QUESTION = 'Does this figure show "{}"? Please answer Yes or No.'
+TEXTS = ["a photo of a cat", "Two dogs", "", "a photo of the cat sat on the mat"]
+OPTIONS = {"text_limit": 64}
+# Of a model that sees pictures of any size.
+SIZES = {"qwen3": {"size": 32}}
+FAMILIES = pytest.mark.parametrize("made", WRITERS, indirect=True)
+
+
+class Made(NamedTuple):
+    """A tiny model as a folder, as the adapter, and as the library opens it."""
+
+    name: str
+    folder: str
+    adapter: object
+    library: object
+    processor: object
+
+    def inputs(self, image, text, answer=""):
+        """Return what the library's processor makes of a question, up to some of the answer."""
+        asked = {"type": "text", "text": QUESTION.replace("{}", text)}
+        chat = [{"role": "user", "content": [{"type": "image"}, asked]}]
+        prompt = self.processor.apply_chat_template(chat, add_generation_prompt=True)
+        special = not prompt.startswith("<bos>")
+        return self.processor(
+            images=[image],
+            text=[prompt + answer],
+            return_tensors="pt",
+            add_special_tokens=special,
+        )
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory):
+    """Make each tiny model once, whatever the order of the tests."""
+
+    @cache
+    def made(name):
+        folder = WRITERS[name](tmp_path_factory.mktemp(name))
+        model = HfVlm(device=CPU, architecture=folder, **OPTIONS, **SIZES.get(name, {}))
+        kind = transformers.AutoModelForImageTextToText
+        library = kind.from_pretrained(folder, attn_implementation="eager")
+        processor = transformers.AutoProcessor.from_pretrained(folder)
+        return Made(name, folder, model, library, processor)
+
+    return made
+
+
+@pytest.fixture
+def made(request, make):
+    return make(request.param)
+
+
+@pytest.fixture
+def folder(make):
+    return make("gemma3").folder
+
+
+@pytest.fixture
+def gemma(make):
+    return make("gemma3").adapter
+
+
+def noise(width, height, seed=0):
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return Image.fromarray(pixels)
+
+
+IMAGES = [noise(90, 50), noise(40, 60, 1)]
+PICTURES = [Picture(image, None) for image in IMAGES]
+
+
+@torch.no_grad()
+def probability(made, image, text, answer):
+    """Return the geometric mean of an answer's probabilities, of one pass over all of it."""
+    bare, whole = (made.inputs(image, text, given) for given in ("", answer))
+    begun = bare["input_ids"].shape[1]
+    ids = whole["input_ids"][0, begun:]
+    logs = made.library(**whole).logits[0, begun - 1 : -1].log_softmax(-1)
+    return logs.gather(1, ids[:, None]).mean().exp()
+
+
+def yes(made):
+    return " Yes" if made.name in {"smolvlm", "llava"} else "Yes"
+
+
+@FAMILIES
+def test_a_score_is_the_probability_of_yes_in_a_whole_pass_of_each_pair(made):
+    pairs = [(i, text) for text in TEXTS for i in range(2)]
+    expected = [probability(made, IMAGES[i], text, yes(made)) for i, text in pairs]
+    scores = made.adapter.score_pairs([PICTURES[i] for i, _ in pairs], [text for _, text in pairs])
+    torch.testing.assert_close(scores, torch.stack(expected), rtol=1e-4, atol=1e-8)
+
+
+@FAMILIES
+def test_texts_that_share_a_picture_score_as_alone(made):
+    together = made.adapter.score_pairs(PICTURES[:1] * 4, TEXTS)
+    alone = [made.adapter.score_pairs(PICTURES[:1], [text]) for text in TEXTS]
+    torch.testing.assert_close(together, torch.cat(alone), rtol=1e-5, atol=1e-8)
+
+
+# Where the tokens of a 90 x 50 picture come in another order than their views, or have no place.
+ORDERS = {
+    "smolvlm": [*range(24, 28), *range(24)],
+    "internvl": [*range(8, 12), *range(8)],
+    "onevision": [*range(16), *(16 + 9 * row + column for row in range(4) for column in range(8))],
+}
+
+
+@FAMILIES
+def test_attention_is_that_of_a_whole_eager_pass(made):
+    text = TEXTS[3]
+    with torch.no_grad():
+        inputs = made.inputs(IMAGES[0], text)
+        whole = torch.stack(made.library(**inputs, output_attentions=True).attentions)[:, 0]
+    ids = inputs["input_ids"][0]
+    words = made.processor.tokenizer.tokenize(text)
+    found = made.processor.tokenizer.convert_ids_to_tokens(ids.tolist())
+    start = next(i for i in range(len(ids)) if found[i : i + len(words)] == words)
+    columns = (ids == made.library.config.image_token_id).nonzero()[:, 0]
+    order = ORDERS.get(made.name, range(len(columns)))
+    one = made.adapter.attend(PICTURES[:1] * 2, [TEXTS[1], text])[1]
+    expected = whole[:, :, start : start + len(words), columns[[*order]]]
+    torch.testing.assert_close(one.weights, expected, rtol=1e-4, atol=1e-6)
+    assert len(one.boxes) == len(order)
+    assert one.whole
+    assert [text[a:b] for a, b in one.spans] == text.split()
+
+
+@pytest.mark.parametrize("made", ["qwen3", "gemma3"], indirect=True)
+def test_a_type_that_is_not_known_to_share_runs_each_pair_alone(made, monkeypatch):
+    pictures = PICTURES[:1] * 4
+    shared = made.adapter.score_pairs(pictures, TEXTS), made.adapter.attend(pictures, TEXTS)
+    monkeypatch.setattr(made.adapter, "_shared", False)
+    scores = made.adapter.score_pairs(pictures, TEXTS)
+    torch.testing.assert_close(scores, shared[0], rtol=1e-4, atol=1e-8)
+    for one, other in zip(made.adapter.attend(pictures, TEXTS), shared[1], strict=True):
+        torch.testing.assert_close(one.weights, other.weights, rtol=1e-4, atol=1e-6)
+
+
+def test_a_window_that_has_left_the_image_gives_zeros(gemma):
+    layers = gemma.attend(PICTURES[:1], TEXTS[3:])[0].weights.sum((1, 3))
+    assert (layers[0] == 0).any()
+    assert (layers[2] > 0).all()
+
+
+def test_a_text_of_no_words_attends_with_no_row(gemma):
+    one = gemma.attend(PICTURES[:1] * 2, ["", "Two dogs"])[0]
+    assert one.weights.shape == (3, 2, 0, 4)
+    assert one.spans == []
+
+
+@FAMILIES
+@torch.no_grad()
+def test_image_vectors_are_the_librarys_on_one_square_view(made):
+    image = IMAGES[0].resize((32, 32))
+    # SmolVLM's enlarges a view before it cuts or shrinks it.
+    once = {"smolvlm": {"do_image_splitting": False, "size": {"longest_edge": 32}}}
+    untiled = once.get(made.name, {})
+    given = made.processor.image_processor(images=[image], return_tensors="pt", **untiled)
+    unused = {"num_patches", "num_crops", "rows", "cols"}
+    features = made.library.get_image_features(
+        **{name: value for name, value in given.items() if name not in unused}
+    ).pooler_output
+    # LLaVA-OneVision adds a tile and newlines to the view, after it.
+    expected = features[0].reshape(-1, features[0].shape[-1])[:16].mean(0)
+    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None] / 255
+    found = made.adapter.encode_images(pixels)
+    torch.testing.assert_close(found[0], expected, rtol=1e-4, atol=1e-5)
+
+
+@FAMILIES
+@torch.no_grad()
+def test_a_region_is_the_mean_of_the_image_tokens_it_meets(made):
+    inputs = made.inputs(IMAGES[0], "a")
+    words = {"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"}
+    features = made.library.get_image_features(
+        **{name: value for name, value in inputs.items() if name not in words}
+    ).pooler_output
+    tokens = torch.cat([part.reshape(-1, part.shape[-1]) for part in features])
+    one = made.adapter.attend(PICTURES[:1], ["a"])[0]
+    placed = tokens[[*ORDERS.get(made.name, range(len(tokens)))]]
+    middle = torch.tensor([[40, 20, 50, 30.0]])
+    low, high = torch.maximum(one.boxes[:, :2], middle[:, :2]), one.boxes[:, 2:].clone()
+    areas = (torch.minimum(high, middle[:, 2:]) - low).clamp_min(0).prod(1)
+    expected = (areas[:, None] * placed).sum(0) / areas.sum()
+    found = made.adapter.encode_regions(PICTURES[:1], [middle])[0]
+    torch.testing.assert_close(found[0], expected, rtol=1e-4, atol=1e-5)
+
+
+@FAMILIES
+@torch.no_grad()
+def test_token_vectors_are_the_language_models(made):
+    ids = made.processor.tokenizer(TEXTS[0], return_tensors="pt")
+    expected = made.library.get_decoder()(**ids).last_hidden_state[0]
+    found = made.adapter.encode_tokens([TEXTS[3], TEXTS[0]])[1]
+    assert [TEXTS[0][a:b] for a, b in found.spans] == TEXTS[0].split()
+    torch.testing.assert_close(found.vectors, expected, rtol=1e-4, atol=1e-5)
+    mean = made.adapter.encode_texts([TEXTS[0], TEXTS[3]])[0]
+    torch.testing.assert_close(mean, expected.mean(0), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("made", ["qwen3", "smolvlm", "llava"], indirect=True)
+def test_the_contract_holds(made):
+    assert broken_promises(made.adapter) == []
+
+
+def test_an_earlier_layer_gives_its_hidden_states(folder):
+    model = HfVlm(device=CPU, architecture=folder, layer=0, **OPTIONS)
+    ids = model._reader.tokenizer(TEXTS[0], return_tensors="pt").input_ids
+    expected = model.model.get_input_embeddings()(ids)[0]
+    torch.testing.assert_close(model.encode_tokens(TEXTS[:1])[0].vectors, expected)
+
+
+def test_a_layer_that_is_not_there_is_refused(folder):
+    with pytest.raises(SpecError, match=r"layer 4 is outside -4\.\.3"):
+        HfVlm(device=CPU, architecture=folder, layer=4)
+
+
+def test_a_size_that_the_model_does_not_see_is_refused(folder):
+    with pytest.raises(SpecError, match="size 48 is not 32, the only size that the model sees"):
+        HfVlm(device=CPU, architecture=folder, size=48)
+
+
+@pytest.mark.parametrize("made", ["qwen3"], indirect=True)
+def test_pictures_of_any_size_are_seen_in_whole_tokens(made):
+    view = HfVlm(device=CPU, architecture=made.folder).preprocess(IMAGES[0])
+    assert view.shape == (3, 448, 448)
+    with pytest.raises(SpecError, match="size 40 is no multiple of 16"):
+        HfVlm(device=CPU, architecture=made.folder, size=40)
+
+
+@pytest.mark.parametrize("made", ["smolvlm", "qwen3", "gemma3"], indirect=True)
+def test_an_answer_of_several_tokens_has_the_geometric_mean(made):
+    with pytest.warns(UserWarning, match=r"'Yesterday' is \d tokens of .*geometric mean"):
+        model = HfVlm(device=CPU, architecture=made.folder, answer="Yesterday")
+    blank = " " if made.name == "smolvlm" else ""
+    expected = [probability(made, IMAGES[0], text, blank + "Yesterday") for text in TEXTS]
+    scores = model.score_pairs(PICTURES[:1] * 4, TEXTS)
+    torch.testing.assert_close(scores, torch.stack(expected), rtol=1e-4, atol=1e-8)
+
+
+@pytest.mark.parametrize("made", ["smolvlm"], indirect=True)
+def test_an_answer_may_be_held_against_another(made):
+    model = HfVlm(device=CPU, architecture=made.folder, against="No")
+    right, wrong = (probability(made, IMAGES[0], TEXTS[0], text) for text in (" Yes", " No"))
+    scores = model.score_pairs(PICTURES[:1], TEXTS[:1])
+    torch.testing.assert_close(scores[0], right / (right + wrong), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("made", ["llava"], indirect=True)
+def test_the_question_may_be_another(made):
+    model = HfVlm(device=CPU, architecture=made.folder, question="Is {} there?")
+    prompt = f"USER: <image>\nIs {TEXTS[0]} there? ASSISTANT:"
+    inputs = made.processor(images=[IMAGES[0]], text=[prompt], return_tensors="pt")
+    with torch.no_grad():
+        logs = made.library(**inputs).logits[0, -1].log_softmax(-1)
+    yes_id = made.processor.tokenizer(" Yes").input_ids[0]
+    scores = model.score_pairs(PICTURES[:1], TEXTS[:1])
+    torch.testing.assert_close(scores[0], logs[yes_id].exp(), rtol=1e-4, atol=1e-8)
+
+
+@pytest.mark.parametrize("made", ["llava", "qwen3"], indirect=True)
+def test_half_precision_scores_nearly_the_same(made):
+    half = HfVlm(
+        device=CPU, architecture=made.folder, dtype=torch.bfloat16, **SIZES.get(made.name, {})
+    )
+    scores = half.score_pairs(PICTURES, TEXTS[:2])
+    assert scores.dtype == torch.float32
+    torch.testing.assert_close(
+        scores, made.adapter.score_pairs(PICTURES, TEXTS[:2]), rtol=0.2, atol=0
+    )
+    assert half.encode_images(torch.rand(1, 3, 32, 32)).dtype == torch.float32
+
+
+@pytest.mark.parametrize("question", ["Is it there?", "{} or {}?"])
+def test_a_question_needs_one_place_for_the_text(folder, question):
+    with pytest.raises(SpecError, match=r"needs \{\} once, in the place of the text"):
+        HfVlm(device=CPU, architecture=folder, question=question)
+
+
+@pytest.mark.parametrize("made", ["qwen3"], indirect=True)
+def test_an_image_that_the_processor_refuses_is_named(made):
+    with pytest.raises(DataError, match="refuses an image of 1 x 2000 pixels: "):
+        made.adapter.score_pairs([Picture(noise(1, 2000), None)], ["a cat"])
+
+
+def test_a_picture_without_an_image_is_named(gemma):
+    with pytest.raises(DataError, match="picture 1 of the batch has no image"):
+        gemma.score_pairs([PICTURES[0], Picture(None, None)], TEXTS[:2])
+
+
+def test_a_text_with_a_special_token_is_refused(gemma):
+    with pytest.raises(DataError, match="text 'a <image>' has <image>, a special token"):
+        gemma.score_pairs(PICTURES[:1], ["a <image>"])
+
+
+def test_texts_are_cut_and_counted(folder):
+    model = HfVlm(device=CPU, architecture=folder, text_limit=3)
+    assert model.context_length == 3
+    assert model.count_tokens(["a photo of", "a photo of a cat", ""]) == [3, 5, 0]
+    cut = model.score_pairs(PICTURES[:1], ["a photo of a cat"])
+    assert torch.equal(cut, model.score_pairs(PICTURES[:1], ["a photo of"]))
+    assert len(model.attend(PICTURES[:1], ["a photo of a cat"])[0].spans) == 3
+
+
+def test_a_prompt_longer_than_the_context_is_refused(gemma, monkeypatch):
+    monkeypatch.setattr(gemma, "_context", 40)
+    wanted = "reads 40 tokens, not 17 up to the end of the image and 28 after it; cut texts by 5 "
+    with pytest.raises(DataError, match=wanted):
+        gemma.score_pairs(PICTURES[:1], ["a photo of a cat"])
+
+
+def test_a_model_without_a_chat_template_is_refused(folder, tmp_path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "chat_template.jinja").unlink()
+    with pytest.raises(CannotDo, match="has no chat template, so its prompts are unknown"):
+        HfVlm(device=CPU, architecture=str(tmp_path))
+
+
+def test_another_kind_of_model_is_refused(tmp_path):
+    transformers.BertConfig().save_pretrained(tmp_path)
+    with pytest.raises(CannotDo, match="type bert; this adapter reads generative models"):
+        HfVlm(device=CPU, architecture=str(tmp_path))
+
+
+def test_weights_that_are_not_there_name_the_download_and_the_option():
+    with pytest.raises(WeightsError, match=r"ORG/NAME, .*cannot be downloaded.*weights=PATH"):
+        HfVlm(device=CPU, architecture="ORG/NAME")
+
+
+def test_a_weight_that_a_folder_lacks_is_named(folder, tmp_path):
+    lost = "multi_modal_projector.mm_input_projection_weight"
+    with pytest.raises(WeightsError, match=r"lacks 1 weights: .*mm_input_projection_weight$"):
+        HfVlm(device=CPU, weights=copy_without(lost, folder, tmp_path))
+
+
+def test_random_weights_obey_their_seed(folder):
+    first, same, other = (
+        HfVlm(device=CPU, architecture=folder, weights="random", init_seed=seed).encode_texts(
+            TEXTS[:1]
+        )
+        for seed in (0, 0, 1)
+    )
+    assert torch.equal(first, same)
+    assert not torch.allclose(first, other, rtol=1e-3)

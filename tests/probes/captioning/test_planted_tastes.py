@@ -1,0 +1,99 @@
+"""Models with a planted taste, and a captioner that learns it: what the probes then say."""
+
+import pytest
+from captions_data import SETTINGS, Likes, world
+from captions_world import PAIRS, THINGS, VOCABULARY, captions, named, network, taught
+
+from vlbench.engine import Engine
+from vlbench.nets.captioner_files import StoredCaptioner, write_captioner
+from vlbench.nets.captioner_self_critical import SelfCritical
+from vlbench.probes.captioning.caption_cross import caption_cross
+from vlbench.probes.captioning.caption_patterns import caption_patterns
+
+TAGS = {"a": "DET", "of": "ADP", "near": "ADP", "on": "ADP", "and": "CCONJ", "is": "AUX"}
+TAGS |= dict.fromkeys([*THINGS, "picture", "background"], "NOUN")
+WORDS = [[text.split() for text in captions(pair)] for pair in PAIRS]
+TAGGED = [[[TAGS.get(word, "ADJ") for word in one] for one in texts] for texts in WORDS]
+DATA = world(words=WORDS, tags=TAGGED)
+
+
+def begins(_, text):
+    """Return how much of "a picture of" a caption begins with."""
+    wanted = ["a", "picture", "of"]
+    right = [a == b for a, b in zip(text.split(), wanted, strict=False)]
+    return [*right, False].index(False) / len(wanted)
+
+
+def names(pair, text):
+    return len(set(named(text)) & set(pair))
+
+
+def is_long(_, text):
+    return len(text.split())
+
+
+def is_text(*_):
+    return 0.5
+
+
+@pytest.fixture(scope="module")
+def captioner(tmp_path_factory):
+    """A captioner of the little world, and how it learns a taste."""
+    folder = tmp_path_factory.mktemp("captioner")
+    about = {"regions": "sum", "widths": [6]}
+    write_captioner(folder, StoredCaptioner(network(taught()["weights"]), VOCABULARY, about))
+    plan = SelfCritical(epochs=25, images=5, rate=5e-3)
+    return SETTINGS._replace(weights=folder, self_critical=plan)
+
+
+def liked(taste, captioner):
+    given = {"captioner": captioner, "encoders": [], "seeds": 1, "metrics": ["cider"]}
+    outcome = caption_patterns(Likes(taste), DATA, Engine.for_tests(), **given)
+    return outcome, {(s.metric, *s.at.values()): s.value for s in outcome.scores}
+
+
+def test_a_model_that_loves_a_prefix_gets_it_and_it_is_named(captioner):
+    outcome, values = liked(begins, captioner)
+    assert values["pattern_ratio", "favourites", "own"] > 0.9
+    assert values["prefix_ratio", "ce", "own"] < 0.5
+    assert any("seed 0: a+picture+of+" in note for note in outcome.notes)
+    assert values["match_score_gain",] > 0.5
+    assert values["prefers_reference",] < 0.1
+
+
+def test_a_model_that_loves_nouns_of_the_image_gets_them(captioner):
+    _, values = liked(names, captioner)
+    assert values["match_score_gain",] > 0.2
+    assert values["unique_nouns_gain",] > 1
+    assert values["noun_recall_gain",] > 0
+    # It pays to name whatever may be there.
+    assert values["noun_precision_gain",] < -0.2
+
+
+def test_a_model_that_loves_length_gets_it(captioner):
+    _, values = liked(is_long, captioner)
+    assert values["length_gain",] > 3
+    assert values["prefers_reference",] < 0.1
+    assert values["perplexity_gain",] > 1
+
+
+def test_a_model_that_loves_nothing_changes_nothing(captioner):
+    outcome, values = liked(is_text, captioner)
+    gains = {name: value for (name, *_), value in values.items() if name.endswith("_gain")}
+    assert set(gains.values()) == {0.0}
+    assert values["nonzero_advantages",] == 0
+    assert values["prefers_reference",] == values["prefers_reference_another_image",] == 0.5
+    assert outcome.notes[0].startswith("SCST found nothing")
+
+
+def test_what_pleases_a_model_that_loves_length_does_not_please_one_that_loves_a_prefix(captioner):
+    class Other(Likes):
+        """A model of another name."""
+
+    given = {"captioner": captioner, "encoders": [], "seeds": 1, "metrics": []}
+    model, other = Likes(is_long), Other(lambda pair, text: text in captions(pair))
+    outcome = caption_cross(model, DATA, Engine.for_tests(), scorers=[other], **given)
+    values = {(s.metric, *s.at.values()): s.value for s in outcome.scores}
+    assert values["outscores_ce", "Likes"] > 0.9
+    assert values["outscores_ce_of_others",] < 0.4
+    assert values["match_score_gain", "Other"] < -0.3

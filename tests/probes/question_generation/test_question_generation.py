@@ -1,0 +1,223 @@
+import re
+
+import pytest
+import torch
+from question_fakes import CLASSES, Speaks, masked_lm, tokenizer, toy_model, toy_world
+
+from vlbench.capabilities import Regions
+from vlbench.data.records import Column, Data, Split, value_column
+from vlbench.engine import Engine
+from vlbench.errors import CannotDo, DataError, TooFewRows
+from vlbench.nets.bert_gen_training import BertGenTraining, StepTraining
+from vlbench.probes.question_generation.question_generation import Questions, question_generation
+
+QUICK = BertGenTraining(epochs=10, batch_size=10, learning_rate=0.01, projection_rate=0.1)
+STEPS = ["1", "2", "2 unfrozen", "3", "3 from scratch"]
+
+
+def probe(model=None, data=None, **params):
+    """Return the outcome; the fields of `Questions` may stand beside the probe's own."""
+    kept = {"max_question": 8} | {k: params.pop(k) for k in Questions._fields if k in params}
+    usual = {"questions": Questions(**kept), "training": QUICK, "metrics": ["cider"]}
+    params = {**usual, "examples": 0, **params}
+    return question_generation(
+        model or toy_model(), data or toy_world(), Engine.for_tests(), **params
+    )
+
+
+def of(outcome, metric):
+    return {s.at["step"]: s for s in outcome.scores if s.metric == metric}
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """A toy language whose questions name the class of the first region."""
+    found = probe(things=["names"], metrics=["bleu_4", "cider"], examples=2)
+    yield found
+    for artifact in ("examples", "similarity_by_layer"):
+        found.artifacts[artifact].unlink()
+
+
+@pytest.mark.slow
+def test_one_linear_layer_sees_what_a_region_is(planted):
+    nouns = of(planted, "noun_accuracy")
+    assert nouns["2"].value == 1
+    assert nouns["2"].floors["another_image"] <= 0.3
+    assert nouns["2"].floors["untrained_projection"] <= 0.3
+    assert nouns["2"].floors["most_frequent_question"] == pytest.approx(1 / len(CLASSES))
+    gain = of(planted, "cider_gain_from_image")["2"]
+    assert gain.ci95[0] > 5
+    assert gain.value == pytest.approx(
+        of(planted, "cider")["2"].value - of(planted, "cider")["2"].floors["another_image"]
+    )
+
+
+@pytest.mark.slow
+def test_every_step_learns_the_toy_language_and_the_floors_do_not_know_the_image(planted):
+    nouns = of(planted, "noun_accuracy")
+    assert list(nouns) == STEPS
+    assert all(nouns[step].value >= 0.9 for step in STEPS)
+    assert nouns["1"].floors["another_caption"] <= 0.3
+    assert of(planted, "bleu_4")["2"].value == pytest.approx(1)
+
+
+@pytest.mark.slow
+def test_items_give_the_scores(planted):
+    from vlbench.leaderboard.comparison.joins import items_of
+
+    assert len(planted.scores) > 20
+    for score in planted.scores:
+        items_of("toy", planted.items, score)
+
+
+@pytest.mark.slow
+def test_artifacts_have_all_questions_and_what_was_looked_at(planted):
+    rows = planted.artifacts["questions"].to_pylist()
+    # Two floors of all, five steps, five of another's image or caption, and W untrained.
+    assert len(rows) == 13 * 24
+    own = [r for r in rows if r["step"] == "2" and not r["floor"]]
+    assert {r["noun_accuracy"] for r in own} == {1.0}
+    assert own[0]["references"] == ["what is the thing0 ?"] * 2
+    looked = planted.artifacts["attention"].to_pylist()
+    assert {(r["step"], r["kind"]) for r in looked} == {
+        *(("1", "word"), ("2", "region"), ("3", "word"), ("3", "region"))
+    }
+    for name in ("examples", "similarity_by_layer"):
+        assert planted.artifacts[name].read_bytes().startswith(b"\x89PNG")
+    layers = planted.artifacts["similarity"].to_pylist()
+    assert [(r["step"], r["layer"]) for r in layers] == [
+        (step, layer) for step in ("random", "1", "2", "3") for layer in (1, 2)
+    ]
+
+
+@pytest.mark.slow
+def test_seeds_are_draws_whose_mean_is_the_score():
+    once = QUICK._replace(epochs=1)
+    found = probe(training=once, seeds=[0, 1], data=toy_world(20, 8), things=["names"])
+    for score in of(found, "cider").values():
+        assert score.value == pytest.approx(sum(score.draws) / 2)
+
+
+def nothing_is_trained(monkeypatch):
+    def fail(*_):
+        pytest.fail("a step was trained")
+
+    monkeypatch.setattr(StepTraining, "step", fail)
+
+
+WRONG = {
+    "has no regions": lambda r: r._replace(boxes=r.boxes[:0], vectors=r.vectors[:0]),
+    "image 0 has 1 regions, not 2": lambda r: r._replace(boxes=r.boxes[:1], vectors=r.vectors[:1]),
+    "has a box outside it": lambda r: r._replace(boxes=r.boxes + 6),
+    "or an empty one": lambda r: r._replace(boxes=r.boxes[:, [2, 1, 0, 3]]),
+    "without a vector": lambda r: r._replace(vectors=None),
+    "of finite numbers": lambda r: r._replace(vectors=r.vectors / 0),
+    "of another width": lambda r: r._replace(vectors=r.vectors[:, :3]),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_regions_that_cannot_be_read_name_the_image(message, monkeypatch):
+    nothing_is_trained(monkeypatch)
+    with pytest.raises(DataError, match=message):
+        probe(data=toy_world(change=WRONG[message]), regions=2)
+
+
+def with_column(name, values):
+    """Return the toy world with other values of the first train images."""
+    data = toy_world()
+    train = data.splits["train"]
+    changed = value_column([*values, *list(train[name])[len(values) :]])
+    return Data(splits={**data.splits, "train": Split({**train.columns, name: changed})})
+
+
+@pytest.mark.parametrize("captions", [[], [" "]])
+def test_an_image_without_a_caption_is_named(captions, monkeypatch):
+    nothing_is_trained(monkeypatch)
+    with pytest.raises(DataError, match="image 0 has no caption, or an empty one"):
+        probe(data=with_column("captions", [captions]))
+
+
+def test_a_model_with_too_few_positions_is_refused_before_training(monkeypatch):
+    nothing_is_trained(monkeypatch)
+    # [CLS], two regions, [SEP], three words, and eight tokens of a question.
+    with pytest.raises(CannotDo, match=r"are 7 tokens, and 8 .* 14 positions"):
+        probe(toy_model(max_position_embeddings=14))
+
+
+def test_a_tokenizer_without_a_mask_is_refused(monkeypatch):
+    nothing_is_trained(monkeypatch)
+    with pytest.raises(CannotDo, match=r"no \[MASK\]"):
+        probe(Speaks(tokenizer(["a"], without="mask"), masked_lm()))
+
+
+def test_a_split_without_questions_is_too_small(monkeypatch):
+    nothing_is_trained(monkeypatch)
+    with pytest.raises(TooFewRows, match="0 images have a question"):
+        probe(data=with_column("questions", [[]] * 60))
+
+
+def test_no_seed_and_no_question_are_refused():
+    for wrong in ({"seeds": []}, {"max_question": 0}):
+        with pytest.raises(ValueError, match="wanted 1 or more"):
+            probe(**wrong)
+
+
+@pytest.mark.slow
+def test_a_question_that_is_too_long_is_cut_and_counted():
+    long = " ".join(["what is the thing0"] * 3)
+    found = probe(
+        data=with_column("questions", [[long, "what is here ?"]]),
+        training=QUICK._replace(epochs=1),
+    )
+    assert found.counts["truncated_texts"] == 1
+    assert found.counts["train_questions"] == 120
+
+
+@pytest.mark.slow
+def test_a_constant_model_scores_the_floor():
+    model = toy_model()
+    torch.nn.init.zeros_(model.module.base_model.embeddings.word_embeddings.weight)
+    torch.nn.init.zeros_(model.module.cls.predictions.bias)
+    frozen = BertGenTraining(epochs=1, batch_size=60, learning_rate=0.0)
+    found = probe(model, training=frozen, things=["names"])
+    for step in STEPS:
+        assert of(found, "noun_accuracy")[step].value == 0
+        assert of(found, "distinct_questions")[step].value == pytest.approx(1 / 24)
+
+
+@pytest.mark.slow
+def test_real_questions_and_captions_are_asked_of_with_made_up_regions(real_data):
+    from vlbench.data.vqg import vqg
+
+    real = vqg(root=real_data / "vqg", source="bing", splits=["train", "test"])
+    data = Data(splits={"train": made_up(real, "train", 24), "test": made_up(real, "test", 8)})
+    texts = [
+        text
+        for split in data.splits.values()
+        for name in ("questions", "captions")
+        for those in split[name]
+        for text in those
+    ]
+    words = tokenizer(sorted({word for text in texts for word in re.findall(r"\w+|[^\w\s]", text)}))
+    module = masked_lm(vocabulary=len(words), max_position_embeddings=128, spread=0.1)
+    training = QUICK._replace(epochs=1, batch_size=32)
+    found = probe(Speaks(words, module), data, max_question=20, training=training, regions=36)
+    assert found.counts["train_images"] == 24
+    assert found.counts["train_questions"] == sum(map(len, data.splits["train"]["questions"]))
+    assert {s.n for s in found.scores if s.at["step"] != "people"} == {8}
+    # Five people ask about each image.
+    assert len(of(found, "cider")["people"].draws) == 5
+    assert of(found, "cider")["people"].value > 0
+
+
+def made_up(real, split, count):
+    """Return the first images of a split of VQG, with 36 regions drawn at random."""
+    rows = real.splits[split].select(range(count))
+    rng = torch.Generator().manual_seed(count)
+    low = torch.rand(count, 36, 2, generator=rng) * 50
+    boxes = torch.cat([low, low + 10], -1)
+    vectors = torch.randn(count, 36, 8, generator=rng)
+    regions = [Regions(b, v, None, None, (60, 60)) for b, v in zip(boxes, vectors, strict=True)]
+    column = Column(f"made up {split}", "value", regions, range(count))
+    return Split({**rows.columns, "regions": column})

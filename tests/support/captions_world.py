@@ -1,0 +1,81 @@
+"""A little world of captions: images with two of six things, told apart by their features."""
+
+from functools import cache
+from itertools import combinations
+
+import torch
+
+from vlbench.nets.captioner import Sizes, greedy_captions
+from vlbench.nets.captioner_cross_entropy import CrossEntropy, CrossEntropyTraining, Exam, Lesson
+from vlbench.nets.captioner_weights import empty_captioner
+from vlbench.nets.captioner_words import label, learn_vocabulary
+
+CPU = torch.device("cpu")
+
+THINGS = ("boat", "cat", "dog", "hat", "plane", "tree")
+PAIRS = list(combinations(THINGS, 2))
+
+FORMS = (
+    "there is a {} and a {}",
+    "a {} and a {} on a plain background",
+    "a {} near a {}",
+    "a {}",
+    "a picture of a {} and a {}",
+)
+
+VOCABULARY = learn_vocabulary([form.format(*PAIRS[0]) for form in FORMS] + [*THINGS], rare=0)
+
+
+def captions(pair):
+    """Return five captions of an image that shows two things."""
+    return [form.format(*pair) for form in FORMS]
+
+
+def features(pairs=PAIRS):
+    """Return what an encoder sees of images of two things each, [N, 6], 0 or 3."""
+    return torch.tensor([[3.0 * (thing in pair) for thing in THINGS] for pair in pairs])
+
+
+def labels(pairs=PAIRS):
+    return label(VOCABULARY, [captions(pair) for pair in pairs])
+
+
+def named(text):
+    """Return the things that a text names, with repetitions."""
+    return [word for word in text.split() if word in THINGS]
+
+
+WIDTHS = (16, 32)
+PLAN = CrossEntropy(epochs=80, images=5, rate=0.01, decay=1.0, sampling=0.0, dropout=0.0, clip=1.0)
+SIZES = Sizes(features=len(THINGS), words=len(VOCABULARY), embedding=WIDTHS[0], hidden=WIDTHS[1])
+
+
+def cross_entropy(plan):
+    """Return a training on all images, validated on the same."""
+    references = [captions(pair) for pair in PAIRS]
+    lesson = Lesson(features(), labels(), VOCABULARY)
+    return CrossEntropyTraining(lesson, Exam(features(), references), WIDTHS, plan, CPU)
+
+
+def run(training, start=0, stop=None):
+    """Do the steps from `start` to `stop`, or to the end."""
+    for number in range(start, training.steps if stop is None else stop):
+        training.step(number)
+    return training
+
+
+@cache
+def taught():
+    """Return what a training gives that ends with a captioner of this world."""
+    return run(cross_entropy(PLAN)).result()
+
+
+def network(weights):
+    found = empty_captioner(SIZES)
+    found.load_state_dict(weights)
+    return found
+
+
+def said(weights):
+    """Return the greedy caption of each image."""
+    return VOCABULARY.texts(greedy_captions(network(weights), features()))

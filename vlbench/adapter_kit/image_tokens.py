@@ -1,0 +1,233 @@
+"""Where in a picture each image token of a generative model lies.
+
+A model sees a picture in views: the whole, and for some models a grid of tiles or of finer tokens.
+The boxes of a view are disjoint and cover what the view sees. Views stand in order, the whole one
+first, though the tokens of some models come in another order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from vlbench.adapter_kit.attention import patch_boxes
+from vlbench.errors import CannotDo
+
+# The width and height of a picture, and a rectangle in it: x1, y1, x2, y2, all in its pixels.
+Size = tuple[int, int]
+Rectangle = tuple[float, float, float, float]
+
+
+class ImageTokens(NamedTuple):
+    """The tokens with a place in the picture, of all image tokens of a prompt.
+
+    `places` int64 [R] are their numbers among the image tokens, `boxes` [R, 4] are xyxy pixels.
+    """
+
+    places: Tensor
+    boxes: Tensor
+
+
+class View(NamedTuple):
+    """A grid of tokens from number `first` on, and the rectangle of the picture that it sees.
+
+    The rectangle may reach over the picture's edge, into padding. After each row stand `extra`
+    tokens without a place.
+    """
+
+    first: int
+    rows: int
+    columns: int
+    seen: Rectangle
+    extra: int = 0
+
+
+class Seen(NamedTuple):
+    """A picture of a size, as a processor made it into inputs with `tokens` image tokens."""
+
+    processor: Any
+    inputs: Mapping[str, Any]
+    size: Size
+    tokens: int
+
+    @property
+    def whole(self) -> Rectangle:
+        """The whole picture."""
+        return (0, 0, *self.size)
+
+
+def locate(kind: str, seen: Seen) -> ImageTokens:
+    """Return the places of the image tokens of a model of type `kind`.
+
+    Raises CannotDo for a type whose tokens have no known place, and for tokens that the known
+    places do not account for.
+    """
+    if kind not in LAYOUTS:
+        raise CannotDo(f"it is not known where in a picture the image tokens of {kind} lie")
+    views = LAYOUTS[kind](seen)
+    counted = sum(view.rows * (view.columns + view.extra) for view in views)
+    if counted != seen.tokens:
+        raise CannotDo(f"{counted} image tokens of {kind} have a place, of {seen.tokens}")
+    placed = [_placed(view, seen.size) for view in views]
+    return ImageTokens(*(torch.cat(parts) for parts in zip(*placed, strict=True)))
+
+
+def overlap_shares(boxes: Tensor, cells: Tensor) -> Tensor:
+    """Return each cell's share [N, R] of the area that N boxes have in common with R cells.
+
+    A box that meets no cell goes to the cell with the nearest centre. All are xyxy.
+    """
+    boxes, cells = boxes.double().cpu(), cells.double().cpu()
+    low = torch.maximum(boxes[:, None, :2], cells[:, :2])
+    high = torch.minimum(boxes[:, None, 2:], cells[:, 2:])
+    areas = (high - low).clamp_min(0).prod(-1)
+    own, others = ((one[:, :2] + one[:, 2:]) / 2 for one in (boxes, cells))
+    nearest = torch.zeros_like(areas).scatter(1, torch.cdist(own, others).argmin(1, True), 1)
+    areas = torch.where(areas.sum(1, keepdim=True) > 0, areas, nearest)
+    return areas / areas.sum(1, keepdim=True)
+
+
+def _placed(view: View, size: Size) -> tuple[Tensor, Tensor]:
+    """Return the numbers and boxes of a view's tokens, less those that see only padding."""
+    left, top, right, bottom = view.seen
+    cells = patch_boxes(view.rows, view.columns, (view.columns, view.rows)).double()
+    scale = torch.tensor([(right - left) / view.columns, (bottom - top) / view.rows]).double()
+    start = torch.tensor([left, top]).double()
+    boxes = cells * scale.repeat(2) + start.repeat(2)
+    boxes = boxes.reshape(-1, 2, 2).clamp_min(0).minimum(torch.tensor(size).double())
+    sides = boxes[:, 1] - boxes[:, 0]
+    rows = torch.arange(view.rows)[:, None] * (view.columns + view.extra)
+    places = view.first + (rows + torch.arange(view.columns)).flatten()
+    kept = (sides > 1e-6 * max(size)).all(1)
+    return places[kept], boxes.flatten(1).float()[kept]
+
+
+def _merged(seen: Seen) -> list[View]:
+    """Qwen-VL: the picture squashed to whole patches, which are merged n by n."""
+    merge = seen.processor.image_processor.merge_size
+    _, rows, columns = (
+        seen.inputs["image_grid_thw"][0] // torch.tensor([1, merge, merge])
+    ).tolist()
+    return [View(0, rows, columns, seen.whole)]
+
+
+def _square(seen: Seen) -> list[View]:
+    """Gemma 3: the picture squashed to a square."""
+    side = math.isqrt(seen.tokens)
+    return [View(0, side, side, seen.whole)]
+
+
+def _cropped(seen: Seen) -> list[View]:
+    """LLaVA, FastVLM: the picture padded to a square, or cut to its centre, or squashed."""
+    height, width = seen.inputs["pixel_values"].shape[-2:]
+    patch = seen.processor.patch_size
+    return [View(0, height // patch, width // patch, _centre(seen))]
+
+
+def _centre(seen: Seen) -> Rectangle:
+    processor, (width, height) = seen.processor.image_processor, seen.size
+    short, side = processor.size.get("shortest_edge"), max(seen.size)
+    if getattr(processor, "do_pad", False):
+        left, top = (width - side) // 2, (height - side) // 2
+        return (left, top, left + side, top + side)
+    if not (short and processor.do_center_crop):
+        return seen.whole
+    long = int(short * side / min(seen.size))
+    resized = (short, long) if height > width else (long, short)
+    cropped = (processor.crop_size["width"], processor.crop_size["height"])
+    scale = [own / became for own, became in zip(seen.size, resized, strict=True)]
+    start = [(became - cut) / 2 for became, cut in zip(resized, cropped, strict=True)]
+    (left, right), (top, bottom) = (
+        (first * by, (first + cut) * by)
+        for first, cut, by in zip(start, cropped, scale, strict=True)
+    )
+    return (left, top, right, bottom)
+
+
+def _tiles(seen: Seen, grid: Size, side: int, first: int) -> list[View]:
+    """Return a view per tile of a grid of (rows, columns), from token number `first` on."""
+    rows, columns = grid
+    boxes = patch_boxes(rows, columns, seen.size).tolist()
+    return [View(first + i * side * side, side, side, tuple(box)) for i, box in enumerate(boxes)]
+
+
+def _idefics3(seen: Seen) -> list[View]:
+    """Idefics 3 and SmolVLM: a grid of tiles, and after it the whole picture, squashed."""
+    side = math.isqrt(seen.processor.image_seq_len)
+    width, height = seen.size
+    _, *grid = seen.processor.image_processor.get_number_of_image_patches(height, width, {})
+    tiles = _tiles(seen, tuple(grid), side, 0) if all(grid) else []
+    return [View(len(tiles) * side * side, side, side, seen.whole), *tiles]
+
+
+def _internvl(seen: Seen) -> list[View]:
+    """InternVL: a grid of tiles, and after it a thumbnail; no thumbnail after a single tile."""
+    from transformers.models.got_ocr2.image_processing_got_ocr2 import (  # noqa: PLC0415 - slow
+        get_optimal_tiled_canvas,
+    )
+
+    side = math.isqrt(seen.processor.image_seq_length)
+    processor, (width, height) = seen.processor.image_processor, seen.size
+    if seen.tokens == side * side:
+        return [View(0, side, side, seen.whole)]
+    tile = (processor.size["height"], processor.size["width"])
+    columns, rows = get_optimal_tiled_canvas(
+        (height, width), tile, processor.min_patches, processor.max_patches
+    )
+    tiles = _tiles(seen, (rows, columns), side, 0)
+    return [View(len(tiles) * side * side, side, side, seen.whole), *tiles]
+
+
+def _anyres(seen: Seen) -> list[View]:
+    """LLaVA-OneVision: the picture squashed, then a finer grid with a newline after each row.
+
+    The picture is scaled to fit the best of several canvases and padded. Rows and columns of
+    tokens that lie in the padding are cut off, as whole tokens, so that some of it may be left.
+    """
+    from transformers.image_processing_utils import select_best_resolution  # noqa: PLC0415 - slow
+
+    processor, (width, height) = seen.processor, seen.size
+    side = math.isqrt(processor.num_image_tokens)
+    tile = seen.inputs["pixel_values"].shape[-2:]
+    canvas = select_best_resolution((height, width), processor.image_processor.image_grid_pinpoints)
+    cells = [side * (long // one) for long, one in zip(canvas, tile, strict=True)]
+    features, rows = processor._get_unpadded_features(  # noqa: SLF001 - the one place that knows
+        height, width, side, side, *(cell // side for cell in cells)
+    )
+    fine = View(side * side, rows, features // rows, _unpadded(seen.size, canvas, cells), 1)
+    return [View(0, side, side, seen.whole), fine]
+
+
+def _unpadded(size: Size, canvas: Sequence[int], cells: Sequence[int]) -> Rectangle:
+    """Return what is left of a canvas (height, width) of cells, without rows or columns of padding.
+
+    Cells are cut off in whole numbers, equally on both sides.
+    """
+    width, height = size
+    scale = min(canvas[0] / height, canvas[1] / width)
+    by_width = width / height > cells[1] / cells[0]
+    kept = int(
+        round(height * cells[1] / width, 7) if by_width else round(width * cells[0] / height, 7)
+    )
+    cut = [(cells[0] - kept) // 2, 0] if by_width else [0, (cells[1] - kept) // 2]
+    found = []
+    for own, whole, count, off in zip((height, width), canvas, cells, cut, strict=True):
+        before = (whole - min(math.ceil(own * scale), whole)) // 2
+        edges = (off * whole / count, whole - off * whole / count)
+        found.append([(edge - before) / scale for edge in edges])
+    (top, bottom), (left, right) = found
+    return (left, top, right, bottom)
+
+
+LAYOUTS: dict[str, Callable[[Seen], list[View]]] = {
+    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"), _merged),
+    **dict.fromkeys(("idefics3", "smolvlm"), _idefics3),
+    "gemma3": _square,
+    **dict.fromkeys(("llava", "fast_vlm"), _cropped),
+    "llava_onevision": _anyres,
+    "internvl": _internvl,
+}

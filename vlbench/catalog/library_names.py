@@ -1,0 +1,198 @@
+"""Models named by their library instead of a line in models.yaml.
+
+`timm:NAME`, `open_clip:ARCHITECTURE/TAG`, `open_clip:hf-hub:ORG/NAME`, `hf:ORG/NAME` and
+`torchvision:NAME/WEIGHTS` stand for a shipped adapter and its arguments. What lies on the hub may
+end in `@REVISION`; without one, the commit that `main` is at becomes the argument `revision`. In
+place of a name, all but torchvision take the path of a folder: `hf:./folder`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vlbench.catalog.sources import shipped_source
+from vlbench.catalog.specs import ModelSpec
+from vlbench.catalog.strict_yaml import Document
+from vlbench.catalog.transformers_models import reader_of
+from vlbench.errors import UnknownNameError
+
+HUB = "hf-hub:"
+
+# What takes a local copy of a model of transformers.
+HF_INSTEAD = "hf:./FOLDER, or with --model-args weights=FOLDER"
+
+# How each library's models are named.
+FORMS = {
+    "hf": "hf:ORG/NAME, hf:ORG/NAME@REVISION, or hf:./FOLDER",
+    "open_clip": "open_clip:ARCHITECTURE/TAG, open_clip:hf-hub:ORG/NAME, or open_clip:./FOLDER",
+    "timm": "timm:NAME, or timm:./FOLDER",
+    "torchvision": "torchvision:NAME, or torchvision:NAME/WEIGHTS",
+}
+
+
+class Meant(NamedTuple):
+    """What a name stands for: an adapter, its arguments, and how rows name the model."""
+
+    adapter: str
+    params: dict[str, Any]
+    shown: str
+
+
+def library_model(name: str, given: Mapping[str, Any]) -> ModelSpec | None:
+    """Return the line that `LIBRARY:NAME` stands for; None for any other name.
+
+    `given` are the arguments that the user overrides. Of `hf:` names the configuration is read,
+    from the hub where it is not cached. Raises UnknownNameError with the nearest names, and
+    WeightsError for a configuration that cannot be had.
+    """
+    library, colon, rest = name.partition(":")
+    if not colon or library not in FORMS:
+        return None
+    if not rest:
+        raise UnknownNameError(f"'{name}' names no model; wanted is {FORMS[library]}")
+    meant = _MEANINGS[library](rest, given)
+    file = shipped_source() / "model_adapters" / f"{meant.adapter.partition(':')[0]}.py"
+    return ModelSpec(
+        f"{library}:{meant.shown}",
+        shipped_source(),
+        Document(file, {}, {}),
+        adapter=meant.adapter,
+        params=meant.params,
+    )
+
+
+def reads_hub(name: Any) -> bool:
+    """Return whether planning a model reads a configuration that may lie on the hub."""
+    return isinstance(name, str) and name.startswith(("hf:", f"open_clip:{HUB}"))
+
+
+def pinned(name: str, params: Mapping[str, Any]) -> str:
+    """Return a row's model with the commit that its arguments record, if its name has none."""
+    commit = str(params.get("revision", ""))
+    moves = reads_hub(name) and "@" not in name and len(commit) == 40
+    return f"{name}@{commit}" if moves else name
+
+
+def _timm(text: str, given: Mapping[str, Any]) -> Meant:
+    del given
+    folder = _folder(text)
+    if folder is None and not _is_written("timm", text):
+        from vlbench.adapter_kit.library_models import require_timm  # noqa: PLC0415 - seconds
+
+        require_timm(text)
+    return Meant("timm_vision:TimmVision", {"architecture": str(folder or text)}, _shown(text))
+
+
+def _torchvision(text: str, given: Mapping[str, Any]) -> Meant:
+    del given
+    name, slash, weights = text.partition("/")
+    random = weights == "random"
+    if not _is_written("torchvision", name, *([weights] if slash and not random else [])):
+        from vlbench.adapter_kit.library_models import require_torchvision  # noqa: PLC0415 - too
+
+        require_torchvision(name, weights)
+    params = {"architecture": name, **({"weights": weights} if slash else {})}
+    return Meant("torchvision_cnn:TorchvisionCnn", params, text)
+
+
+def _open_clip(text: str, given: Mapping[str, Any]) -> Meant:
+    adapter, folder = "open_clip:OpenClip", _folder(text)
+    if folder:
+        return Meant(adapter, {"architecture": str(folder)}, _shown(text))
+    if text.startswith(HUB):
+        repository, _, revision = text.removeprefix(HUB).partition("@")
+        wanted = str(given.get("revision", revision or "main"))
+        file = _of_hub(repository, "open_clip_config.json", wanted, "open_clip:./FOLDER")
+        params = {"architecture": f"{HUB}{repository}", "revision": file.parent.name}
+        return Meant(adapter, params, text)
+    name, _, tag = text.partition("/")
+    random = tag == "random"
+    if not tag or not _is_written("open_clip", name, *([] if random else [tag])):
+        from vlbench.adapter_kit import library_models  # noqa: PLC0415 - as above
+
+        library_models.require_open_clip(name)
+        if not random:
+            library_models.require_open_clip_tag(name, tag)
+    # The tag says how a local file in its place is normalised.
+    params = {"architecture": name, "weights": tag} | ({} if random else {"tag": tag})
+    return Meant(adapter, params, text)
+
+
+def _hf(text: str, given: Mapping[str, Any]) -> Meant:
+    folder = _folder(text)
+    copy = Path(str(given.get("weights", ""))).expanduser()
+    if folder:
+        file, params = folder / "config.json", {"architecture": str(folder)}
+    else:
+        repository, _, revision = text.partition("@")
+        if Path(repository).is_dir():
+            raise UnknownNameError(f"hf:{text} is also a folder here; write hf:./{text} for it")
+        params = {"architecture": repository}
+        if given.get("weights") and copy.is_dir():
+            file = copy / "config.json"
+        else:
+            wanted = str(given.get("revision", revision or "main"))
+            file = _of_hub(repository, "config.json", wanted, HF_INSTEAD)
+            params["revision"] = file.parent.name
+    return Meant(reader_of(_read_json(file), text), params, _shown(text))
+
+
+_MEANINGS: dict[str, Callable[[str, Mapping[str, Any]], Meant]] = {
+    "hf": _hf,
+    "open_clip": _open_clip,
+    "timm": _timm,
+    "torchvision": _torchvision,
+}
+
+
+def _of_hub(repository: str, file: str, revision: str, instead: str) -> Path:
+    """Return a file of a repository, in a folder named after its commit."""
+    from vlbench.adapter_kit.hub_files import hub_file  # noqa: PLC0415 - imports torch
+
+    return hub_file(repository, file, revision, f"--model {instead}")
+
+
+def _read_json(file: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UnknownNameError(f"{file} cannot be read as a configuration: {error}") from error
+    if not isinstance(found, dict):
+        raise UnknownNameError(f"{file} cannot be read as a configuration: it is no mapping")
+    return found
+
+
+def _folder(text: str) -> Path | None:
+    """Return the folder of a text written as a path; None for a name."""
+    if text[0] not in "./~" and not Path(text).is_absolute():
+        return None
+    folder = Path(text).expanduser().absolute()
+    if not folder.is_dir():
+        raise UnknownNameError(f"no folder {text}")
+    return folder
+
+
+def _shown(text: str) -> str:
+    """Return a name as rows show it: of a path the last part."""
+    return text if _folder(text) is None else Path(text).expanduser().resolve().name
+
+
+def _is_written(library: str, *words: str) -> bool:
+    """Return whether words stand in the files of a library, which are read as text.
+
+    Importing the library would take seconds. It gives the last word, and the nearest names, where
+    one of the words is written nowhere.
+    """
+    spec = importlib.util.find_spec(library)
+    if spec is None or spec.origin is None:
+        return False
+    folder = Path(spec.origin).parent
+    files = [*folder.glob("*.py"), *folder.glob("models/*.py")]
+    names = [file.stem for file in folder.glob("model_configs/*.json")]
+    text = "\n".join([*names, *(file.read_text("utf-8") for file in files)])
+    return all(re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w.-])", text) for word in words)

@@ -1,0 +1,91 @@
+"""What models of the catalog can do and tasks ask for, from the text of their code.
+
+Nothing is imported.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+from vlbench.catalog.sources import PACKAGE, capability_files
+from vlbench.catalog.specs import ModelSpec, TaskSpec
+
+Node = TypeVar("Node", ast.ClassDef, ast.FunctionDef)
+
+
+def capabilities_of(spec: ModelSpec) -> list[str] | None:
+    """Return the capabilities of a model's adapter; None where its text does not tell.
+
+    That is an adapter that lies in no folder of the source, or that inherits its methods.
+    """
+    module, _, name = spec.adapter.partition(":")
+    files = [folder / f"{module}.py" for folder in spec.folders]
+    file = next((file for file in files if file.is_file()), None)
+    methods = _classes(file).get(name) if file else None
+    if methods is None:
+        return None
+    known = _protocols(PACKAGE / "capabilities.py")
+    for other in capability_files(spec.source):
+        known = {**known, **_protocols(other)}
+    offered = [capability for capability, wanted in known.items() if wanted <= methods]
+    return [one for one in offered if one not in spec.without]
+
+
+def needs_of(spec: TaskSpec) -> str | None:
+    """Return what a task's probe asks of a model, as its text has it; None where it does not tell.
+
+    Alternatives stand with ` | ` between them.
+    """
+    module, _, name = spec.probe.partition(":")
+    parts = module.split(".")
+    inside = PACKAGE.joinpath(*parts[1:]).with_suffix(".py")
+    files = [folder / f"{module}.py" for folder in spec.folders]
+    files += [inside] if parts[0] == PACKAGE.name else PACKAGE.glob(f"probes/*/{module}.py")
+    file = next((file for file in files if file.is_file()), None)
+    return _asked(file).get(name or module) if file else None
+
+
+@cache
+def _asked(file: Path) -> Mapping[str, str]:
+    """Return the annotation of the model of each function that has one."""
+    return {
+        node.name: ast.unparse(argument.annotation).strip("'\"")
+        for node in _nodes(file, ast.FunctionDef)
+        for argument in node.args.args
+        if argument.arg == "model" and argument.annotation
+    }
+
+
+@cache
+def _classes(file: Path) -> Mapping[str, frozenset[str]]:
+    """Return the methods of each class without bases."""
+    return {node.name: _methods(node) for node in _nodes(file, ast.ClassDef) if not node.bases}
+
+
+@cache
+def _protocols(file: Path) -> Mapping[str, frozenset[str]]:
+    """Return the methods of each Protocol that has some of its own."""
+    nodes = [node for node in _nodes(file, ast.ClassDef) if "Protocol" in _bases(node)]
+    found = {node.name: _methods(node) for node in nodes}
+    return {name: methods for name, methods in found.items() if methods}
+
+
+def _nodes(file: Path, kind: type[Node]) -> Iterator[Node]:
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        return
+    yield from (node for node in tree.body if isinstance(node, kind))
+
+
+def _bases(node: ast.ClassDef) -> set[str]:
+    return {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+
+
+def _methods(node: ast.ClassDef) -> frozenset[str]:
+    parts = (part.name for part in node.body if isinstance(part, ast.FunctionDef))
+    return frozenset(name for name in parts if name[0] != "_")

@@ -1,0 +1,136 @@
+"""`vlbench data TASK`: what a task will read, before any model sees it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vlbench.catalog.catalog import load_catalog
+from vlbench.commands.answer import Answer
+from vlbench.data.records import Column, Data, Split
+from vlbench.errors import unknown
+from vlbench.leaderboard.tables import plain_table
+from vlbench.leaderboard.texts import printed
+from vlbench.planning.tasks import resolve_task
+
+# Examples that are shown of each split, and images whose sizes are read.
+EXAMPLES, SIZED = 5, 200
+
+# Columns that identify an example by its content, the first that a split has.
+CONTENT = ("image", "picture", "text", "caption")
+
+# Columns that say in a few words what an example is.
+TOLD = ("caption", "question", "text", "words")
+
+
+def answer(arguments: argparse.Namespace) -> Answer:
+    """Return what the data of a task are, as tables or JSON; of a group, its members.
+
+    Raises UnknownNameError for a task that is not there, and DataAbsent.
+    """
+    catalog = load_catalog(arguments.include_path)
+    if arguments.task not in catalog.tasks:
+        raise unknown("task", arguments.task, catalog.tasks)
+    members = catalog.tasks[arguments.task].group
+    if members:
+        return Answer([f"{arguments.task} is a group of {', '.join(members)}"])
+    task = resolve_task(catalog, arguments.task, True, arguments.options)
+    kinds = {"regions": next(iter(task.regions.values()))} if task.regions else {}
+    told = describe(task.loader(**task.loader_arguments, **kinds))
+    if arguments.json:
+        return Answer([json.dumps(told, indent=1)])
+    return Answer(_shown(arguments.task, told))
+
+
+def describe(data: Data) -> dict[str, Any]:
+    """Return the rows, classes, sizes, examples, missing and duplicate rows of each split.
+
+    `overlap` counts the rows of a split whose content another split has, too.
+    """
+    contents = {name: _content(split) for name, split in data.splits.items()}
+    gaps = data.missing_rows()
+    splits = {}
+    for name, split in data.splits.items():
+        own = contents[name]
+        others = {other: set(found or ()) for other, found in contents.items() if other != name}
+        splits[name] = {
+            "rows": len(split),
+            "missing": gaps.get(name, 0),
+            "duplicates": None if own is None else len(own) - len(set(own)),
+            "overlap": {
+                other: sum(d in found for d in own or ()) for other, found in others.items()
+            },
+            "per_class": _per_class(data, split),
+            "sizes": _sizes(split),
+            "columns": sorted(split.columns),
+            "examples": [_example(data, split, i) for i in range(min(EXAMPLES, len(split)))],
+        }
+    return {"data": data.digest(), "classes": len(data.classes), "splits": splits}
+
+
+def _content(split: Split) -> list[str] | None:
+    """Return the digest of the content of each row; None where the source has none."""
+    column = next((split[name] for name in CONTENT if name in split.columns), None)
+    if column is None or not (column.digests or column.kind == "text"):
+        return None
+    return list(column.examples().digests) if column.digests else [str(text) for text in column]
+
+
+def _per_class(data: Data, split: Split) -> dict[str, int]:
+    if "label" not in split.columns or not data.classes:
+        return {}
+    counts = Counter(split["label"])
+    return {name: counts[i] for i, name in enumerate(data.classes)}
+
+
+def _sizes(split: Split) -> dict[str, int]:
+    """Return how many of the first images have each size, as WIDTHxHEIGHT."""
+    if "image" not in split.columns:
+        return {}
+    column: Column = split["image"]
+    sizes = (column[i].size for i in range(min(SIZED, len(column))))
+    return dict(Counter(f"{width}x{height}" for width, height in sizes).most_common())
+
+
+def _example(data: Data, split: Split, i: int) -> str:
+    known = split[next(iter(split.columns))].examples().ids[i]
+    said = [str(split[name][i]) for name in TOLD if name in split.columns][:1]
+    if "label" in split.columns and data.classes:
+        said.append(data.classes[split["label"][i]])
+    return ": ".join([str(known), *said])
+
+
+def _shown(task: str, told: Mapping[str, Any]) -> list[Any]:
+    """Return tables and lines of what was found."""
+    columns = ["split", "rows", "missing", "duplicates", "rows per class", "image sizes"]
+    splits = told["splits"]
+    cells = [
+        [
+            name,
+            f"{one['rows']:,}",
+            f"{one['missing']:,}",
+            "unknown" if one["duplicates"] is None else f"{one['duplicates']:,}",
+            _range(list(one["per_class"].values())),
+            ", ".join(list(one["sizes"])[:3]) or "-",
+        ]
+        for name, one in splits.items()
+    ]
+    lines: list[Any] = [f"{task}: {told['classes']} classes", plain_table(columns, cells)]
+    for name, one in splits.items():
+        lines += [
+            f"{count:,} rows of {name} are in {other}, too"
+            for other, count in one["overlap"].items()
+            if count
+        ]
+        lines += [printed(f"{name}: {example}") for example in one["examples"]]
+    return lines
+
+
+def _range(counts: Sequence[int]) -> str:
+    if not counts:
+        return "-"
+    low, high = min(counts), max(counts)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

@@ -1,0 +1,119 @@
+"""Images with human questions about them: the columns that the loaders of VQG and VQA share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from vlbench.data.images import file_images
+from vlbench.data.pictures import pictures
+from vlbench.data.records import Column, Split
+from vlbench.data.regions import image_id, region_features
+from vlbench.data.tables import column_from, in_memory
+from vlbench.errors import DataAbsent, DataError
+
+COCO_HOME = "cocodataset.org/#download"
+NO_QUESTION = "none"
+
+SCHEMA = pa.schema(
+    {
+        "id": pa.string(),
+        "questions": pa.list_(pa.string()),
+        "ratings": pa.list_(pa.int32()),
+        "captions": pa.list_(pa.string()),
+    }
+)
+
+
+class AskedImage(NamedTuple):
+    """An image's id, its questions, one rating per question (None: not rated), and its captions."""
+
+    id: str
+    questions: list[str]
+    ratings: list[int | None]
+    captions: list[str]
+
+
+class Sources(NamedTuple):
+    """Where the images of a split are: COCO's folder, the parts of COCO, and region features.
+
+    Without COCO's folder, a split has no images; with region features, the images may be absent.
+    """
+
+    coco: Path | None
+    parts: Sequence[str]
+    features: Path | None
+
+
+def asked_split(rows: Iterable[AskedImage], sources: Sources) -> Split:
+    """Return one row per image that has a question.
+
+    Columns: `id`, `questions` and `question` (the first); where the source has them, `ratings`
+    (one per question, None where a question is not rated), `captions` and `caption` (the first),
+    `image`, `regions` and `picture`. Raises DataError for an image without its file or its regions.
+    """
+    kept = [row for row in rows if row.questions]
+    table = in_memory((row._asdict() for row in kept), SCHEMA)
+    column, ids = partial(column_from, table), [row.id for row in kept]
+    columns: dict[str, Column] = {
+        "id": column(["id"], str),
+        "questions": column(["questions"], list),
+        "question": column(["questions"], _first, "text"),
+    }
+    if any(rating is not None for row in kept for rating in row.ratings):
+        columns["ratings"] = column(["ratings"], list)
+    if any(row.captions for row in kept):
+        columns["captions"] = column(["captions"], list)
+        columns["caption"] = column(["captions"], _first, "text")
+    images = _images(sources, ids)
+    features = region_features(sources.features) if sources.features else None
+    shown = pictures(images, ids, features) if images or features is not None else {}
+    return Split(columns | shown)
+
+
+def captions_of(
+    number: int, captions: Sequence[Mapping[int, Sequence[str]]], where: str
+) -> list[str]:
+    """Return the captions of an image that are not blank, from the first file with the image.
+
+    Raises DataError, naming the files by `where`, for an image without captions.
+    """
+    own = next((found[number] for found in captions if number in found), ())
+    kept = [caption for caption in own if caption.strip()]
+    if not kept:
+        raise DataError(f"{where} has no caption of image {number}")
+    return kept
+
+
+def require_files(what: str, home: str, files: Iterable[Path]) -> None:
+    """Raise DataAbsent for the first file that is absent."""
+    for file in files:
+        if not file.is_file():
+            raise DataAbsent(what, home, str(file))
+
+
+def _images(sources: Sources, ids: Sequence[str]) -> Column | None:
+    """Return the images by their COCO ids; None where the folders are absent but not needed."""
+    if sources.coco is None:
+        return None
+    folders = [sources.coco / part for part in sources.parts]
+    if not any(folder.is_dir() for folder in folders):
+        if sources.features is None:
+            raise DataAbsent("COCO's images", COCO_HOME, str(folders[0]))
+        return None
+    there = {
+        image_id(file.name): f"{folder.name}/{file.name}"
+        for folder in folders
+        if folder.is_dir()
+        for file in sorted(folder.iterdir())
+    }
+    names = [there.get(name, f"{sources.parts[0]}/{name}") for name in ids]
+    return file_images(sources.coco, names, listed="the questions")
+
+
+def _first(texts: Sequence[Any]) -> str:
+    return str(texts[0])

@@ -1,0 +1,70 @@
+"""Captions in COCO's result format: a JSON list of {image_id, caption}, one entry per image."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from vlbench.data.coco_files import MISFITS
+from vlbench.data.records import Split
+from vlbench.data.texts import first_repeated, read_text, sound_text
+from vlbench.errors import DataAbsent, DataError
+
+WANTED = '{"image_id": a number or a text, "caption": a text}'
+
+
+def result_captions(file: Path, rows: Split) -> list[str]:
+    """Return the caption of each row of a split, with each run of white space as one blank.
+
+    The image ids are those of the column `id`; where there is none, the numbers under which the
+    rows are stored. Raises DataAbsent without the file, and DataError where it is no list of
+    results, has two captions of an image or one of an unknown image, or lacks an image.
+    """
+    if not file.is_file():
+        what = f"the file of captions {file.name} (COCO's result format)"
+        raise DataAbsent(what, "the captioner that wrote them", str(file))
+    captions = _read(file)
+    wanted, known = _image_ids(rows)
+    unknown = next((image for image in captions if image not in known), None)
+    if unknown is not None:
+        raise DataError(f"{file.name} has a caption of image {unknown}, which the data set lacks")
+    lacking = [image for image in wanted if image not in captions]
+    if lacking:
+        missing = f"{len(lacking)} of {len(wanted)} images, {lacking[0]} first"
+        raise DataError(f"{file.name} has no caption of {missing}")
+    return [" ".join(captions[image].split()) for image in wanted]
+
+
+def _image_ids(rows: Split) -> tuple[list[str], set[str]]:
+    """Return the ids of the rows, and those of all that is stored, as texts."""
+    if "id" in rows.columns:
+        column = rows["id"]
+        return [str(one) for one in column], {str(one) for one in column.stored}
+    numbers = rows["picture"]
+    return [str(row) for row in numbers.rows], {str(i) for i in range(len(numbers.stored))}
+
+
+def _read(file: Path) -> dict[str, str]:
+    """Return the captions by image id."""
+    try:
+        content = json.loads(read_text(file))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{file.name} is no JSON ({error!s:.100})") from error
+    if not isinstance(content, list):
+        raise DataError(f"{file.name} is no list; wanted [{WANTED}, ...]")
+    pairs = [_pair(file, i, entry) for i, entry in enumerate(content)]
+    repeated = first_repeated(image for image, _ in pairs)
+    if repeated is not None:
+        raise DataError(f"{file.name} has two captions of image {repeated}; wanted one")
+    return dict(pairs)
+
+
+def _pair(file: Path, i: int, entry: Any) -> tuple[str, str]:
+    try:
+        image, caption = entry["image_id"], sound_text(entry["caption"])
+        if type(image) is int:
+            return str(image), caption
+        return sound_text(image), caption
+    except MISFITS as error:
+        raise DataError(f"{file.name}, entry {i}: wanted {WANTED}") from error

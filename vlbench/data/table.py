@@ -1,0 +1,159 @@
+"""Anybody's images, listed in a table: CSV or parquet with the path of each image and its label."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from vlbench.data.images import file_images, labelled
+from vlbench.data.records import Data, Split, value_column
+from vlbench.data.texts import first_repeated, is_number
+from vlbench.errors import DataAbsent, DataError, unknown
+
+
+def images(  # noqa: PLR0913 - YAML fills them by name
+    *,
+    root: Path,
+    test: str,
+    train: str = "",
+    val: str = "",
+    image: str = "image",
+    label: str = "label",
+    caption: str = "",
+    item: str = "",
+    classes: Sequence[str] = (),
+) -> Data:
+    """Return the images that tables in `root` list, in the order of their rows.
+
+    `train`, `val` and `test` are the tables, each .csv (UTF-8, with a header) or .parquet. `image`,
+    `label`, `caption` and `item` name their columns: paths relative to `root`, class names, texts,
+    and what identifies an example. An empty name leaves a column out. Classes are the sorted names
+    of the first table given, unless `classes` lists them; then a label may also be a class number.
+
+    Raises DataAbsent for a table that is not there, and DataError, naming table and row, for a
+    column or a value that is not what it should be.
+    """
+    named = {"train": train, "val": val, "test": test}
+    names = {split: name for split, name in named.items() if name}
+    for name in names.values():
+        if not (root / name).is_file():
+            raise DataAbsent(f"the table {name}", "your own images", str(root / name))
+    columns = {"image": image, "label": label, "caption": caption, "item": item}
+    tables = {split: _read(root, name, columns) for split, name in names.items()}
+    if label and not classes:
+        classes = sorted(set(next(iter(tables.values())).texts("label")))
+    splits = {split: _split(root, table, classes) for split, table in tables.items()}
+    return Data(splits=splits, classes=list(classes))
+
+
+class _Table(NamedTuple):
+    """The wanted columns of a table, by what they are: image, label, caption, item."""
+
+    name: str
+    values: Mapping[str, Sequence[Any]]
+
+    def where(self, row: int) -> str:
+        """Return how an error names a row."""
+        return f"{self.name}, row {row + 1}"
+
+    def texts(self, column: str) -> list[str]:
+        """Return the values of a column that must be texts. Raises DataError."""
+        values = self.values[column]
+        wrong = [i for i, v in enumerate(values) if not isinstance(v, str) or not v.strip()]
+        if wrong:
+            found = values[wrong[0]]
+            hint = "; list the names as `classes`" if isinstance(found, int) else ""
+            raise DataError(f"{self.where(wrong[0])}: the {column} is {found!r}, no text{hint}")
+        return list(values)
+
+
+def _split(root: Path, table: _Table, classes: Sequence[str]) -> Split:
+    column = file_images(root, _paths(table), listed=table.name)
+    if "item" in table.values:
+        column = replace(column, names=_items(table))
+    columns = {"image": column}
+    if "label" in table.values:
+        numbers = _numbers(table, classes)
+        columns |= labelled(column, numbers, classes=len(classes), where=table.name).columns
+    if "caption" in table.values:
+        texts = table.texts("caption")
+        columns["caption"] = value_column(texts, "text")
+        columns["captions"] = value_column([[text] for text in texts])
+    return Split(columns)
+
+
+def _paths(table: _Table) -> list[str]:
+    """Return the paths of the images. Raises DataError for one that leads out of the root."""
+    paths = table.texts("image")
+    for i, path in enumerate(paths):
+        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+            raise DataError(f"{table.where(i)}: the path {path:.200} leads out of the root")
+    return paths
+
+
+def _items(table: _Table) -> list[str]:
+    """Return what identifies the examples. Raises DataError where two have the same."""
+    items = [str(value) for value in table.values["item"]]
+    if (twice := first_repeated(items)) is not None:
+        raise DataError(f"{table.name}: two rows have the item {twice!r}")
+    return items
+
+
+def _numbers(table: _Table, classes: Sequence[str]) -> list[int]:
+    """Return the number of each row's class. Raises DataError for a label that is no class."""
+    numbers = {name: number for number, name in enumerate(classes)}
+    found = []
+    for i, value in enumerate(table.values["label"]):
+        number = numbers.get(value) if isinstance(value, str) else value
+        if number is None and isinstance(value, str) and is_number(value):
+            number = int(value)
+        if type(number) is not int or not 0 <= number < len(classes):
+            named = unknown("class", str(value), classes)
+            raise DataError(f"{table.where(i)}: {named}")
+        found.append(number)
+    return found
+
+
+def _read(root: Path, name: str, columns: Mapping[str, str]) -> _Table:
+    """Return the named columns of a table. Raises DataError for what is none, or lacks one."""
+    readers = {".csv": _read_csv, ".parquet": _read_parquet}
+    suffix = PurePosixPath(name).suffix.lower()
+    if suffix not in readers:
+        raise DataError(f"{name} is no table; wanted is a file that ends in .csv or .parquet")
+    wanted = {kind: column for kind, column in columns.items() if column}
+    values = readers[suffix](root / name, name, list(wanted.values()))
+    if not next(iter(values.values())):
+        raise DataError(f"{name} has no rows")
+    return _Table(name, {kind: values[column] for kind, column in wanted.items()})
+
+
+def _read_csv(path: Path, name: str, columns: Sequence[str]) -> dict[str, list[Any]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, strict=True)
+            _require(name, columns, reader.fieldnames or [])
+            rows = [[row[column] for column in columns] for row in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{name} cannot be read as CSV: {error}") from error
+    return {column: [row[i] for row in rows] for i, column in enumerate(columns)}
+
+
+def _read_parquet(path: Path, name: str, columns: Sequence[str]) -> dict[str, list[Any]]:
+    from pyarrow import ArrowException, parquet  # noqa: PLC0415 - only who reads parquet waits
+
+    try:
+        _require(name, columns, parquet.read_schema(path).names)
+        table = parquet.read_table(path, columns=[*columns])
+        return {column: table.column(column).to_pylist() for column in columns}
+    except (OSError, ValueError, ArrowException) as error:
+        raise DataError(f"{name} cannot be read as parquet: {error}") from error
+
+
+def _require(name: str, columns: Sequence[str], known: Sequence[str]) -> None:
+    """Raise DataError for a column that a table lacks."""
+    for column in columns:
+        if column not in known:
+            raise DataError(f"{name}: {unknown('column', column, known)}")

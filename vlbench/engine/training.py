@@ -1,0 +1,97 @@
+"""Long trainings: checkpointed, stored when done, and continued where a killed run stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any, NamedTuple, Protocol
+
+from vlbench.engine.processes import Processes
+from vlbench.engine.progress import Progress
+from vlbench.engine.shards import PATIENCE
+from vlbench.engine.store import Store
+
+# What a killed run loses at most, in seconds, and one step.
+CHECKPOINT_SECONDS = 30.0
+
+RESULT, CHECKPOINT = "train", "checkpoint"
+
+
+class Training(Protocol):
+    """A training that may stop after any of its `steps` and go on as if it had not.
+
+    All processes run it in step and compute the same: what they share out goes through
+    `Engine.spread` and `Engine.map`. Random numbers come from its own generators, which are part of
+    its state. States and results are made of tensors and plain values.
+    """
+
+    steps: int
+
+    def step(self, number: int) -> None:
+        """Do step `number`, 0 to steps - 1."""
+        ...
+
+    def state(self) -> Mapping[str, Any]:
+        """Return all that the steps to come depend on; it is written before the next step.
+
+        It may therefore share memory with the training.
+        """
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become as it was when `state` was returned, on this process's device."""
+        ...
+
+    def result(self) -> Any:
+        """Return what the training is for."""
+        ...
+
+
+class Place(NamedTuple):
+    """Where a training is stored, who takes part, and who watches."""
+
+    store: Store | None
+    key: str
+    processes: Processes
+    progress: Progress
+
+
+def train(place: Place, make: Callable[[], Training], what: str) -> Any:
+    """Return the result of a training, now or of an earlier run; `what` names it to the user.
+
+    Another run that trains the same is waited for, as long as makes sense.
+    """
+    store = place.store if place.processes.is_main else None
+    claimed = store.claimed(place.key, RESULT, seconds=PATIENCE) if store else nullcontext()
+    with claimed:
+        found = _loaded(place, store, RESULT)
+        if found is None:
+            found = {"value": _trained(place, store, make(), what)}
+            if store:
+                store.save(place.key, RESULT, found)
+                store.drop(place.key, CHECKPOINT)
+    return found["value"]
+
+
+def _loaded(place: Place, store: Store | None, part: str) -> Any:
+    """Return what the main process has stored, to every process, or None."""
+    return place.processes.attempt(lambda: store.load(place.key, part) if store else None)[0]
+
+
+def _trained(place: Place, store: Store | None, training: Training, what: str) -> Any:
+    start, last = 0, time.monotonic()
+    checkpoint = _loaded(place, store, CHECKPOINT)
+    if checkpoint is not None:
+        start = checkpoint["steps"]
+        training.restore(checkpoint["state"])
+    place.progress.start(what, training.steps)
+    place.progress.advance(start)
+    for number in range(start, training.steps):
+        training.step(number)
+        place.progress.advance(1)
+        if store and time.monotonic() - last > CHECKPOINT_SECONDS:
+            state = {"steps": number + 1, "state": training.state()}
+            store.save(place.key, CHECKPOINT, state)
+            last = time.monotonic()
+    return training.result()

@@ -1,0 +1,81 @@
+"""Metrics of Hugging Face `evaluate`, an optional package, by a name or the path of a script."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vlbench.errors import DataAbsent, DataError
+from vlbench.resolve import IMPORT_ERRORS
+
+# What the name of such a metric begins with.
+PREFIX = "evaluate:"
+
+
+class Value(NamedTuple):
+    """A score of which nothing but its value is known."""
+
+    value: float
+
+
+class Evaluated:
+    """A metric of `evaluate`, loaded at once: a name from a hub, or a script by its path.
+
+    A script is run: name none that you would not run. Raises DataAbsent without the package, and
+    DataError where the metric cannot be loaded.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        evaluate = _package()
+        try:
+            self._metric = evaluate.load(name.removeprefix(PREFIX), keep_in_memory=True)
+        except IMPORT_ERRORS as error:
+            why = f"{type(error).__name__}: {error}".partition("\n")[0]
+            raise DataError(f"{name} cannot be loaded ({why:.200})") from error
+
+    def __call__(self, captions: Sequence[str], references: Sequence[Sequence[str]]) -> Value:
+        """Return the score of captions [N], as they stand, against the references of each.
+
+        A metric of one reference has the first. Raises DataError for a score that is no finite
+        number.
+        """
+        given = list(references) if self._takes_several() else [one[0] for one in references]
+        found = self._metric.compute(predictions=list(captions), references=given)
+        return Value(self._number(found))
+
+    def _takes_several(self) -> bool:
+        """Return whether the references of an item are a list, in any form that it takes."""
+        forms = self._metric.features
+        forms = forms if isinstance(forms, list) else [forms]
+        return any(type(form["references"]).__name__ != "Value" for form in forms)
+
+    def _number(self, found: Any) -> float:
+        """Return the number under the metric's own name, or the only one that there is."""
+        results = found if isinstance(found, Mapping) else {}
+        numbers = {k: float(v) for k, v in results.items() if _is_number(v)}
+        named = numbers.get(self._metric.name)
+        if named is None and len(numbers) == 1:
+            (named,) = numbers.values()
+        if named is None or not math.isfinite(named):
+            told = ", ".join(f"{k}: {v!r:.20}" for k, v in results.items())
+            raise DataError(f"{self.name} returned no number of its own ({told:.200})")
+        return named
+
+
+def _package() -> Any:
+    try:
+        # It takes seconds, and may be absent: only a task that names such a metric needs it.
+        return importlib.import_module("evaluate")
+    except ImportError as error:
+        get = "PyPI (python -m pip install evaluate)"
+        raise DataAbsent("the package evaluate", get, "the environment of this Python") from error
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a number of Python's or NumPy's."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)

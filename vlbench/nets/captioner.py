@@ -1,0 +1,247 @@
+"""The FC captioner of arXiv:2210.09550: an LSTM that sees the image once, before the first word.
+
+`newfc` of ImageCaptioning.pytorch, with its names of weights: the features of the image are step 0
+of a one-layer LSTM whose cell input is the larger of two linear candidates, without tanh (maxout);
+dropout acts on the output alone. Word 0 begins, ends and pads a caption, and is an ordinary class
+of the softmax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding, log_softmax
+
+# Begins, ends and pads a caption.
+END = 0
+
+# Words of the longest caption that is decoded.
+LONGEST = 20
+
+# Images whose captions are decoded at a time, at fixed positions.
+AT_ONCE = 500
+
+
+class Sizes(NamedTuple):
+    """Numbers of features of an image, of words, and the widths of embeddings and LSTM."""
+
+    features: int
+    words: int
+    embedding: int
+    hidden: int
+
+
+class State(NamedTuple):
+    """Output and cell of the LSTM, each [N, H]."""
+
+    output: Tensor
+    cell: Tensor
+
+
+class Noise(NamedTuple):
+    """What is random in training: dropout, and the words of scheduled sampling, 0..1 each.
+
+    `rng` lives on the device of the network.
+    """
+
+    rng: torch.Generator
+    dropout: float = 0.5
+    sampling: float = 0.0
+
+    def thin(self, outputs: Tensor) -> Tensor:
+        """Return outputs with dropout."""
+        if not self.dropout:
+            return outputs
+        drawn = torch.rand(outputs.shape, generator=self.rng, device=outputs.device)
+        return outputs * (drawn >= self.dropout) / (1 - self.dropout)
+
+    def blur(self, features: Tensor, deviation: float) -> Tensor:
+        """Return features with normal noise of a deviation."""
+        drawn = torch.randn(features.shape, generator=self.rng, device=features.device)
+        return features + deviation * drawn
+
+    def draw(self, log_probabilities: Tensor) -> Tensor:
+        """Return a word for each row of log probabilities [N, V + 1], int64 [N]."""
+        found = torch.multinomial(log_probabilities.detach().exp(), 1, generator=self.rng)
+        return found[:, 0]
+
+    def mistaken(self, n: int) -> Tensor:
+        """Return the rows of n that read a word of their own in place of the true one."""
+        drawn = torch.rand(n, generator=self.rng, device=self.rng.device)
+        return (drawn < self.sampling).nonzero()[:, 0]
+
+
+# Words [...] to what they add to the gates [..., 5 H].
+Read = Callable[[Tensor], Tensor]
+
+
+# Log probabilities [N, V + 1] to a word for each row, int64 [N].
+Choose = Callable[[Tensor], Tensor]
+
+
+class Spoken(NamedTuple):
+    """Captions int64 [N, T], END after their last word, and the words' log probabilities [N, T].
+
+    Steps after the first END have the log probability 0.
+    """
+
+    words: Tensor
+    log_probabilities: Tensor
+
+
+class _Core(nn.Module):
+    """What input and output add to three gates and two candidates of the cell."""
+
+    def __init__(self, embedding: int, hidden: int) -> None:
+        super().__init__()
+        self.i2h = nn.Linear(embedding, 5 * hidden)
+        self.h2h = nn.Linear(hidden, 5 * hidden)
+
+
+class FcCaptioner(nn.Module):
+    """The network; the names of its weights are those of ImageCaptioning.pytorch."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.fc_embed = nn.Linear(sizes.features, sizes.embedding)
+        self.embed = nn.Embedding(sizes.words + 1, sizes.embedding)
+        self._core = _Core(sizes.embedding, sizes.hidden)
+        self.logit = nn.Linear(sizes.hidden, sizes.words + 1)
+
+    @property
+    def sizes(self) -> Sizes:
+        """The widths of the network."""
+        words = self.embed.num_embeddings - 1
+        return Sizes(
+            self.fc_embed.in_features, words, self.embed.embedding_dim, self.logit.in_features
+        )
+
+    def forward(self, images: State, words: Tensor, noise: Noise | None = None) -> Tensor:
+        """Return the outputs [N, T, H] after each of the words [N, T] that follow the image.
+
+        The first word is END. With noise, rows chosen at random read at each later step a word
+        drawn from their own previous prediction instead (scheduled sampling, arXiv:1506.03099).
+        """
+        state, read = images, self._reader(words.numel())
+        outputs: list[Tensor] = []
+        for step, gates in enumerate(read(words).unbind(1)):
+            if noise and noise.sampling and step:
+                state = self._turn(self._mistaken(gates, outputs[-1], noise, read), state)
+            else:
+                state = self._turn(gates, state)
+            outputs.append(noise.thin(state.output) if noise else state.output)
+        return torch.stack(outputs, 1)
+
+    def see(self, features: Tensor) -> State:
+        """Return the state after step 0, at which the images' features [N, F] are read."""
+        gates = self._input(self.fc_embed(features))
+        zero = features.new_zeros(len(features), self.logit.in_features)
+        return self._gated(gates, zero)
+
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """Return the log probabilities of the next word [..., V + 1] for outputs [..., H]."""
+        return log_softmax(self.logit(outputs), -1)
+
+    def speak(self, images: State, choose: Choose, noise: Noise | None = None) -> Spoken:
+        """Return captions of at most 20 words that `choose` makes, a step at a time."""
+        n, device = len(images.output), images.output.device
+        word, state = torch.full((n,), END, device=device), images
+        going = torch.ones(n, dtype=torch.bool, device=device)
+        read = self._reader(n * LONGEST)
+        words, logs = [], []
+        for _ in range(LONGEST):
+            state = self._turn(read(word), state)
+            output = noise.thin(state.output) if noise else state.output
+            found = self.log_probabilities(output)
+            word = choose(found) * going
+            words.append(word)
+            logs.append(found.gather(1, word[:, None])[:, 0] * going)
+            going = going & (word != END)
+            if not going.any():
+                break
+        return Spoken(_padded(words), _padded(logs))
+
+    def _reader(self, count: int) -> Read:
+        """Return what tells what words [...] add to the gates, [..., 5 H], for `count` words."""
+        vectors = self.embed.weight
+        if count < len(vectors):
+            return lambda words: self._input(embedding(words, vectors))
+        # Cheaper, where most words occur several times.
+        added = self._input(vectors)
+        return lambda words: embedding(words, added)
+
+    def _input(self, vectors: Tensor) -> Tensor:
+        """Return what vectors [..., E] add to the gates, both biases included, [..., 5 H]."""
+        return self._core.i2h(vectors) + self._core.h2h.bias  # type: ignore[no-any-return]
+
+    def _mistaken(self, gates: Tensor, output: Tensor, noise: Noise, read: Read) -> Tensor:
+        """Return what is read where some rows read a word of their own."""
+        rows = noise.mistaken(len(gates))
+        with torch.no_grad():
+            drawn = noise.draw(self.log_probabilities(output[rows]))
+        return gates.index_put((rows,), read(drawn))
+
+    def _turn(self, read: Tensor, state: State) -> State:
+        gates = torch.addmm(read, state.output, self._core.h2h.weight.T)
+        return self._gated(gates, state.cell)
+
+    def _gated(self, gates: Tensor, cell: Tensor) -> State:
+        take, keep, show, one, other = gates.chunk(5, 1)
+        cell = keep.sigmoid() * cell + take.sigmoid() * torch.maximum(one, other)
+        return State(show.sigmoid() * cell.tanh(), cell)
+
+
+def repeated(images: State, times: int) -> State:
+    """Return each image's state so many times in a row."""
+    return State(*(part.repeat_interleave(times, 0) for part in images))
+
+
+def until_end(words: Tensor) -> Tensor:
+    """Return which steps of captions [N, T] count: those up to their first END, bool [N, T]."""
+    before = words[:, :-1] != END
+    return torch.cat([torch.ones_like(words[:, :1], dtype=torch.bool), before.cumprod(1) > 0], 1)
+
+
+def caption_loss(network: FcCaptioner, outputs: Tensor, words: Tensor) -> Tensor:
+    """Return the mean negative log probability of words [N, T], the END of each included.
+
+    `outputs` [N, T, H] are those before each word. The mean is over all words of the batch.
+    """
+    counted = until_end(words)
+    found = network.log_probabilities(outputs[counted])
+    return -found.gather(1, words[counted][:, None]).mean()
+
+
+def reward_loss(spoken: Spoken, rewards: Tensor) -> Tensor:
+    """Return the loss whose gradient is that of REINFORCE, for the reward [N] of each caption.
+
+    The mean of reward times negative log probability over all words of the batch, the END of each
+    caption included (arXiv:1612.00563, as ImageCaptioning.pytorch averages it).
+    """
+    counted = until_end(spoken.words)
+    return -(spoken.log_probabilities * rewards[:, None])[counted].mean()
+
+
+def most_probable(log_probabilities: Tensor) -> Tensor:
+    """Return the most probable word of each row: the choice of greedy decoding."""
+    return log_probabilities.argmax(1)
+
+
+@torch.no_grad()
+def greedy_captions(network: FcCaptioner, features: Tensor) -> Tensor:
+    """Return the greedy caption of each image's features [N, F], int64 [N, 20], on the CPU."""
+    device = network.logit.weight.device
+    parts = [
+        network.speak(network.see(part.to(device)), most_probable).words.cpu()
+        for part in torch.split(features, AT_ONCE)
+    ]
+    return torch.cat(parts) if parts else torch.empty(0, LONGEST, dtype=torch.int64)
+
+
+def _padded(steps: list[Tensor]) -> Tensor:
+    """Return the steps side by side [N, 20], zero where there were none."""
+    found = torch.stack(steps, 1)
+    return nn.functional.pad(found, (0, LONGEST - found.shape[1]))

@@ -1,0 +1,67 @@
+"""Paths among a task's arguments, wherever they stand in them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vlbench.metrics.text.evaluated import PREFIX
+from vlbench.planning.options import DATA_VARIABLE
+from vlbench.resolve import is_record
+
+
+def beside(file: Path, value: Any) -> Any:
+    """Return a value whose relative paths lie beside the file that names them.
+
+    A path that starts with the variable of the data's folder stays as it is.
+    """
+    if isinstance(value, Path):
+        return value if value.parts[:1] == (DATA_VARIABLE,) else file.parent / value
+    script = _script(value)
+    if script:
+        return f"{PREFIX}{beside(file, script)}"
+    if is_record(type(value)):
+        moved = {name: beside(file, part) for name, part in _fields(value).items()}
+        return type(value)(**moved)
+    return [beside(file, part) for part in value] if isinstance(value, list) else value
+
+
+def paths_in(value: Any, key: str) -> Iterator[tuple[str, Path]]:
+    """Yield the paths in a value under their dotted keys: `captioner.weights`."""
+    script = _script(value)
+    if isinstance(value, Path):
+        yield key, value
+    elif script:
+        yield key, script
+    elif is_record(type(value)):
+        for name, part in _fields(value).items():
+            yield from paths_in(part, f"{key}.{name}")
+    elif isinstance(value, list):
+        for i, part in enumerate(value):
+            yield from paths_in(part, f"{key}.{i}")
+
+
+def metrics_of_others(value: Any) -> list[str]:
+    """Return the metrics of the package `evaluate` in a value: code that is not vlbench's."""
+    if isinstance(value, str):
+        return [value] if value.startswith(PREFIX) else []
+    parts = _fields(value).values() if is_record(type(value)) else value
+    several = is_record(type(value)) or isinstance(value, list)
+    return [one for part in parts for one in metrics_of_others(part)] if several else []
+
+
+def _script(value: Any) -> Path | None:
+    """Return the path of a metric of `evaluate` that is a script."""
+    named = isinstance(value, str) and value.startswith(PREFIX) and value.endswith(".py")
+    return Path(value.removeprefix(PREFIX)) if named else None
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    names = (
+        [one.name for one in dataclasses.fields(record)]
+        if dataclasses.is_dataclass(record)
+        else record._fields
+    )
+    return {name: getattr(record, name) for name in names}

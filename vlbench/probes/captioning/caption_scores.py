@@ -1,0 +1,149 @@
+"""Scores of kinds of captions: favourites, those before, references; gains; and their items."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from vlbench.metrics.captions import CAPTION_METRICS
+from vlbench.metrics.corpus import CORPORA
+from vlbench.metrics.items import Answers, Examples, item_table
+from vlbench.metrics.statistics import Floats
+from vlbench.metrics.text.evaluated import PREFIX
+from vlbench.probes.captioning.caption_statistics import FRACTIONS, WORDS, formula_of
+from vlbench.probes.captioning.estimates import (
+    OverSeeds,
+    as_fraction,
+    not_negative,
+    over_seeds,
+    share,
+    value_alone,
+)
+from vlbench.probes.captioning.preferences import Preference
+from vlbench.results import Score
+
+# Captions: of the captioner after and before it is rewarded, and the first reference.
+FAVOURITES, BEFORE, REFERENCE = "favourites", "ce", "reference"
+KINDS = (FAVOURITES, BEFORE, REFERENCE)
+
+MATCH = "match_score"
+
+# Statistics of each metric [seeds, N, S] by the kind of captions; one seed for what none changes.
+ByKind = Mapping[str, Mapping[str, Floats]]
+
+# The ranges of other scores are their models' own.
+NEVER_NEGATIVE = frozenset({*WORDS, *CAPTION_METRICS, "perplexity"})
+
+At = Mapping[str, str]
+
+
+def caption_scores(kinds: ByKind, units: Mapping[str, str], at: At | None = None) -> list[Score]:
+    """Return the score of each metric for each kind of captions, and the gains of favourites.
+
+    `units` are those of metrics that are no fractions. A score without a value, such as the
+    precision of nouns where no caption has one, is left out.
+    """
+    found = []
+    for kind, metrics in kinds.items():
+        for name, statistics in metrics.items():
+            value = _measured(name, statistics)
+            n = _images(name, statistics)
+            if value and name in FRACTIONS:
+                value = as_fraction(value, n)
+            elif value and name in NEVER_NEGATIVE:
+                value = not_negative(value)
+            found += _score(name, {**(at or {}), "captions": kind}, value, n, units)
+    return [*found, *gains(kinds, units, at)]
+
+
+def gains(kinds: ByKind, units: Mapping[str, str], at: At | None = None) -> list[Score]:
+    """Return what favourites score more than captions of the same images before."""
+    found = []
+    for name, statistics in kinds.get(FAVOURITES, {}).items():
+        less = kinds[BEFORE][name][0]
+        value = _measured(name, statistics, less)
+        found += _score(f"{name}_gain", dict(at or {}), value, len(less), units, chance=0.0)
+    return found
+
+
+def preference_score(metric: str, at: At, found: Preference) -> Score:
+    """Return the share of images where the first of two captions is preferred; chance is 1/2."""
+    return share_score(metric, at, found.credit, chance=0.5)
+
+
+def share_score(metric: str, at: At, credit: Floats, *, chance: float | None = None) -> Score:
+    """Return the mean of [seeds, N] credits."""
+    value = share(credit)
+    return Score(metric=metric, at=dict(at), n=credit.shape[1], chance=chance, **value.score())
+
+
+def preference_items(
+    metric: str, at: At, found: Preference, examples: Examples, names: Sequence[str]
+) -> Any:
+    """Return the items of a preference between two kinds of captions, the first of which is right.
+
+    Where one seed is all there is, items have no trials.
+    """
+    right = np.zeros(len(examples.ids), np.int64)
+    chosen = Answers(list(names), untried(found.chosen), right)
+    return item_table(examples, metric, at, untried(found.credit), chosen)
+
+
+def statistics_items(kinds: ByKind, examples: Examples, at: At | None = None) -> list[Any]:
+    """Return the items of all scores that are means over all images."""
+    return [
+        item_table(examples, name, {**(at or {}), "captions": kind}, untried(values[..., 0]))
+        for kind, metrics in kinds.items()
+        for name, values in metrics.items()
+        if _is_mean(name) and len(examples.ids) == values.shape[1] and values[..., 1].all()
+    ]
+
+
+def untried(values: Any) -> Any:
+    """Return [N] of a single seed, else [seeds, N]."""
+    return values[0] if len(values) == 1 else values
+
+
+def _is_mean(name: str) -> bool:
+    """Return whether a score is a mean over images that count."""
+    return name not in CORPORA and not name.startswith(PREFIX)
+
+
+def _measured(name: str, statistics: Floats, less: Floats | None = None) -> OverSeeds | None:
+    if name.startswith(PREFIX):
+        return value_alone(statistics, less=less)
+    return over_seeds(statistics, formula_of(name), less=less)
+
+
+def _images(name: str, statistics: Floats) -> int:
+    """Return the number of images that count, in the seed where fewest do."""
+    return int(statistics[..., 1].sum(1).min()) if _is_mean(name) else statistics.shape[1]
+
+
+def _score(
+    name: str,
+    at: At,
+    found: OverSeeds | None,
+    n: int,
+    units: Mapping[str, str],
+    *,
+    chance: float | None = None,
+) -> list[Score]:
+    if found is None:
+        return []
+    metric = name.removesuffix("_gain")
+    plain = "score" if metric.startswith(PREFIX) else "words" if metric in WORDS else "fraction"
+    unit = units.get(metric, plain)
+    return [
+        Score(
+            metric=name,
+            at=dict(at),
+            n=n,
+            chance=chance,
+            unit=unit,
+            higher_is_better=metric != "perplexity",
+            **found.score(),
+        )
+    ]

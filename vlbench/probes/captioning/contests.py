@@ -1,0 +1,221 @@
+"""Contests of texts for an image: how often one outscores the others, and its controls.
+
+A share comes with three more scores: `<share>_another_image` has the scores of the same texts for
+another test image, `<share>_text_only` those of a trigram model, and `<share>_tied` is how often
+the highest scores are tied, as they are where a head is saturated. Tied texts share the credit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from vlbench.capabilities import ImageTextScorer
+from vlbench.data.records import Data, Split
+from vlbench.engine import Engine
+from vlbench.metrics.items import Answers, Examples, item_table, join_items
+from vlbench.metrics.ranking import Choice, choose_any, join_choices
+from vlbench.metrics.statistics import bootstrap_fraction, bootstrap_ratio, wilson
+from vlbench.probes.captioning.controls import TextScorer, other_images
+from vlbench.probes.captioning.scoring import PairScorer
+from vlbench.results import At, Outcome, Score
+
+# The unit of matching scores, which is each model's own.
+UNIT = "score"
+
+
+class Measured(NamedTuple):
+    """A score and the items behind it."""
+
+    score: Score
+    items: Any
+
+
+class Share(NamedTuple):
+    """A share to measure: of contests in which the first of some texts outscores the others.
+
+    The texts are given by their names. Of several contests for an image, it is the mean.
+    """
+
+    metric: str
+    at: At
+    contests: Sequence[Sequence[str]]
+
+
+class Contest(NamedTuple):
+    """Scores [N, C] of C texts for each of N images, for another image, and by the text alone."""
+
+    images: Examples
+    names: Sequence[str]
+    texts: Sequence[Sequence[str]]
+    own: Tensor
+    another_image: Tensor
+    text_only: Tensor
+
+    def place(self, name: str) -> int:
+        """Return the column of a text."""
+        return self.names.index(name)
+
+    def share(self, share: Share) -> list[Measured]:
+        """Return a share with its controls, and how often its contests are tied."""
+        found = {
+            f"{share.metric}{control}": self._judged(scores, share)
+            for control, scores in (
+                ("", self.own),
+                ("_another_image", self.another_image),
+                ("_text_only", self.text_only),
+            )
+        }
+        chance = float(torch.cat([1 / self._rivals(contest) for contest in share.contests]).mean())
+        measured = [
+            self._fraction(name, share, choice.credit, chance, self._answers(share, choice))
+            for name, choice in found.items()
+        ]
+        tied = found[share.metric].tied.double()
+        return [*measured, self._fraction(f"{share.metric}_tied", share, tied)]
+
+    def mean(self, metric: str, at: At, values: Tensor, **more: Any) -> Measured:
+        """Return the mean of [N] numbers over images."""
+        numbers = values.double().numpy()
+        found = bootstrap_ratio(numbers, np.ones(len(numbers)))._asdict()
+        score = Score(metric=metric, at=at, n=len(numbers), **{"unit": UNIT} | more | found)
+        return Measured(score, item_table(self.images, metric, at, numbers))
+
+    def match(self, at: At, name: str) -> Measured:
+        """Return the mean matching score of a text."""
+        return self.mean("match_score", at, self.own[:, self.place(name)])
+
+    def table(self) -> Any:
+        """Return all texts with their scores, a row per text."""
+        columns = {
+            "id": [image for image in self.images.ids for _ in self.names],
+            "name": [*self.names] * len(self.texts),
+            "text": [*chain(*self.texts)],
+            "score": self.own.flatten().tolist(),
+        }
+        return pa.table(columns)
+
+    def _judged(self, scores: Tensor, share: Share) -> Choice:
+        """Return the choices of all images, one contest after the other."""
+        return join_choices([self._choose(scores, contest) for contest in share.contests])
+
+    def _choose(self, scores: Tensor, contest: Sequence[str]) -> Choice:
+        """Return the choices of one contest; texts that are the same share one candidate."""
+        same = self._same(contest)
+        candidates = same.int().argmax(2) == torch.arange(len(contest))
+        right = candidates & same[:, 0]
+        choice = choose_any(scores[:, self._places(contest)], right, candidates=candidates)
+        return choice._replace(credit=choice.credit / same[:, 0].sum(1))
+
+    def _rivals(self, contest: Sequence[str]) -> Tensor:
+        """Return how many texts differ, times those that are the same as the first, float64 [N]."""
+        same = self._same(contest)
+        different = (same.int().argmax(2) == torch.arange(len(contest))).sum(1)
+        return (different * same[:, 0].sum(1)).double()
+
+    def _same(self, contest: Sequence[str]) -> Tensor:
+        """Return which texts of a contest are the same, bool [N, C, C]."""
+        told = [[of_image[place] for place in self._places(contest)] for of_image in self.texts]
+        numbers = torch.tensor([[of_image.index(text) for text in of_image] for of_image in told])
+        return numbers[:, :, None] == numbers[:, None]
+
+    def _places(self, contest: Sequence[str]) -> list[int]:
+        return [self.place(name) for name in contest]
+
+    def _answers(self, share: Share, choice: Choice) -> Answers:
+        """Return which text was chosen in each contest."""
+        chosen = choice.chosen.view(len(share.contests), -1).tolist()
+        pairs = [
+            (self.place(contest[one]) if one >= 0 else -1, self.place(contest[0]))
+            for contest, found in zip(share.contests, chosen, strict=True)
+            for one in found
+        ]
+        said, right = zip(*pairs, strict=True)
+        return Answers(self.names, said, right)
+
+    def _fraction(
+        self,
+        metric: str,
+        share: Share,
+        credit: Tensor,
+        chance: float | None = None,
+        answers: Answers | None = None,
+    ) -> Measured:
+        hits, contests = credit.numpy(), len(share.contests)
+        images, found = self.images, wilson(float(hits.sum()), len(hits))
+        if contests > 1:
+            images = _repeated(self.images, [contest[-1] for contest in share.contests])
+            by_image = hits.reshape(contests, -1).sum(0)
+            found = bootstrap_fraction(by_image, np.full(len(by_image), contests))
+        score = Score(
+            metric=metric,
+            at=share.at,
+            n=len(hits),
+            chance=chance,
+            higher_is_better=not metric.endswith("_tied"),
+            **found._asdict(),
+        )
+        return Measured(score, item_table(images, metric, share.at, hits, answers))
+
+
+class Judge:
+    """Scores texts by a model, for images of a split, and by a trigram model of `training`."""
+
+    def __init__(
+        self, model: ImageTextScorer, data: Data, rows: Split, engine: Engine, training: str
+    ) -> None:
+        self._images = rows["picture"]
+        self._scorer = PairScorer(model, rows, engine)
+        self._texts = TextScorer(data.splits[training])
+
+    def contest(
+        self, texts: Sequence[Mapping[str, str]], rows: Sequence[int], *, seed: int
+    ) -> Contest:
+        """Return the scores of the texts of each of N images, by the same names for all.
+
+        The images are these rows of the split; another image is one of them, drawn by the seed.
+        Raises TooFewRows for fewer than two.
+        """
+        others = [rows[i] for i in other_images(len(rows), seed)]
+        names = list(texts[0])
+        told = [[of_image[name] for name in names] for of_image in texts]
+        every = [*chain(*told)]
+        pictured = [row for row in (*rows, *others) for _ in names]
+        scores = self._scorer(pictured, [*every, *every]).double()
+        own, another = scores.view(2, len(rows), len(names))
+        alone = self._texts(every).view(len(rows), len(names))
+        return Contest(self._images.select(rows).examples(), names, told, own, another, alone)
+
+
+def report(
+    measured: Sequence[Measured],
+    primary: str,
+    counts: Mapping[str, int],
+    artifacts: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """Return the outcome of scores; it counts and notes the ties of the primary share."""
+    tied = [one.score for one in measured if one.score.metric == f"{primary}_tied"]
+    ties = sum(round(score.value * score.n) for score in tied)
+    note = (
+        f"{primary}: the best scores are tied in {ties} of {sum(score.n for score in tied)} choices"
+        " (within 1e-6 of the largest), and share the credit"
+    )
+    return Outcome(
+        scores=[one.score for one in measured],
+        counts={"ties": ties, **counts},
+        artifacts=artifacts or {},
+        notes=[note] if ties else [],
+        items=join_items([one.items for one in measured]),
+    )
+
+
+def _repeated(images: Examples, names: Sequence[str]) -> Examples:
+    """Return the examples of several contests for each image, named and in the image's cluster."""
+    ids = [f"{image}/{name}" for name in names for image in images.ids]
+    return Examples(ids, list(images.digests) * len(names), list(images.ids) * len(names))

@@ -1,0 +1,75 @@
+"""Classification with a model's own classifier: top-1, top-5 and the accuracy of each class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from vlbench.capabilities import Classifier
+from vlbench.data.records import Data, labels
+from vlbench.engine import Engine
+from vlbench.metrics.items import Answers, item_table, join_items
+from vlbench.metrics.ranking import choose, credit_among
+from vlbench.metrics.statistics import wilson
+from vlbench.probes.generalization.categories import of_classes
+from vlbench.probes.generalization.guesses import guess_score
+from vlbench.probes.generalization.own_classes import refuse_other_classes
+from vlbench.results import Outcome, Score
+
+# The number of guesses that `accuracy_top5` allows.
+GUESSES = 5
+
+# Of more classes than this, the accuracy of each is no score: a board is no place for thousands.
+MOST_CLASSES = 100
+
+
+def classification(
+    model: Classifier, data: Data, engine: Engine, *, categories: list[str] | None = None
+) -> Outcome:
+    """Return how often the class with the highest logit is the right one.
+
+    `accuracy_top5` is how often the right class is among the five highest, where there are more
+    classes than five; `class_accuracy` that of the images of one class. Tied classes share the
+    credit. `categories` are the classes whose images are classified, in the order of the model's
+    outputs; None takes all. Raises CannotDo where the model's classes are not the data's.
+    """
+    data = data if categories is None else of_classes(data, categories)
+    test, names = data.splits["test"], data.classes
+    logits = engine.features(model.logits, test["image"])
+    refuse_other_classes(model, logits, names)
+    right = torch.from_numpy(labels(test))
+    first = choose(logits, right)
+    scores = [guess_score("accuracy", first.credit, right, len(names))]
+    examples = test["image"].examples()
+    items = [
+        item_table(examples, "accuracy", {}, first.credit, Answers(names, first.chosen, right))
+    ]
+    if len(names) > GUESSES:
+        credit = credit_among(logits, right, GUESSES)
+        scores.append(guess_score("accuracy_top5", credit, right, len(names), GUESSES))
+        items.append(item_table(examples, "accuracy_top5", {}, credit))
+    if len(names) <= MOST_CLASSES:
+        scores += _each_class(first.credit, right, names)
+    return Outcome(
+        scores=scores,
+        counts={"n": len(right), "ties": int(first.tied.sum())},
+        items=join_items(items),
+    )
+
+
+def _each_class(credit: Tensor, right: Tensor, names: Sequence[str]) -> list[Score]:
+    """Return the accuracy of each class that has an image."""
+    own = [credit[right == number] for number in range(len(names))]
+    return [
+        Score(
+            metric="class_accuracy",
+            at={"class": name},
+            n=len(one),
+            chance=1 / len(names),
+            **wilson(float(one.sum()), len(one))._asdict(),
+        )
+        for name, one in zip(names, own, strict=True)
+        if len(one)
+    ]

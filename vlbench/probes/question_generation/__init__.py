@@ -1,0 +1,1 @@
+"""Probes of visual question generation."""

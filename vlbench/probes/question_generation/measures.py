@@ -1,0 +1,137 @@
+"""Measures of questions: statistics of each image, which a score is a formula of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from vlbench.metrics.corpus import CORPORA
+from vlbench.metrics.questions import QuestionMetrics
+from vlbench.metrics.statistics import Floats
+from vlbench.probes.question_generation.reading import Asked
+from vlbench.probes.question_generation.things import names_a_thing
+from vlbench.probes.question_generation.wording import compared
+
+NOUN, DISTINCT, SEEN, LENGTH = (
+    *("noun_accuracy", "distinct_questions"),
+    *("questions_seen_in_training", "question_length"),
+)
+
+
+class System(NamedTuple):
+    """Questions of a step, or of one of its floors, one list of the images' for each seed.
+
+    `floor` is empty for the step itself; a floor without a step is one of all steps.
+    """
+
+    step: str
+    floor: str
+    questions: list[list[str]]
+
+
+class Measured(NamedTuple):
+    """A system, and each metric's statistics float64 [seeds, N, K]; K = 1 where it is a mean."""
+
+    system: System
+    statistics: Mapping[str, Floats]
+
+    def value(self, metric: str) -> float:
+        """Return a metric of all seeds."""
+        return score_of(metric, pooled(metric, self.statistics[metric]))
+
+
+def pooled(metric: str, statistics: Floats) -> Floats:
+    """Return statistics [N, K] of all seeds together.
+
+    A mean over images is the mean over seeds; a corpus score is that of the questions of all seeds.
+    """
+    together: Floats = statistics.sum(0) if metric in CORPORA else statistics.mean(0)
+    return together
+
+
+def score_of(metric: str, statistics: Floats) -> float:
+    """Return a metric of the statistics [N, K] of images."""
+    if metric in CORPORA:
+        return float(CORPORA[metric].formula(statistics.sum(0)))
+    return float(statistics.mean())
+
+
+class Measures:
+    """Measures the questions of test images against their references."""
+
+    def __init__(self, metrics: QuestionMetrics, test: Asked, train: Asked) -> None:
+        self._metrics, self._test = metrics, test
+        self._seen = frozenset(compared(text) for texts in train.questions for text in texts)
+
+    def __call__(self, system: System) -> Measured:
+        """Return the statistics of a system."""
+        found = [self._of_seed(questions, self._test.questions) for questions in system.questions]
+        return Measured(system, {m: np.stack([one[m] for one in found]) for m in found[0]})
+
+    def people(self) -> Measured | None:
+        """Return what people score: each image's question j against its other ones.
+
+        j runs over as many as an image has at most, modulo their number, each in the place of a
+        seed. Images with one question are left out; None where that leaves fewer than two.
+        """
+        rows = [i for i, texts in enumerate(self._test.questions) if len(set(texts)) > 1]
+        if len(rows) < 2:
+            return None
+        said = [self._test.questions[i] for i in rows]
+        turns = [
+            [texts[j % len(texts)] for texts in said] for j in range(max(len(t) for t in said))
+        ]
+        found = [
+            self._of_seed(
+                turn,
+                [_without(texts, j % len(texts)) for texts in said],
+                [self._test.names[i] for i in rows],
+            )
+            for j, turn in enumerate(turns)
+        ]
+        # Whether a question of people is seen in training says nothing of people.
+        kept = [metric for metric in found[0] if metric != SEEN]
+        return Measured(
+            System("people", "", turns), {m: np.stack([one[m] for one in found]) for m in kept}
+        )
+
+    def _of_seed(
+        self,
+        questions: Sequence[str],
+        references: Sequence[Sequence[str]],
+        names: Sequence[frozenset[str]] | None = None,
+    ) -> dict[str, Floats]:
+        questions = [compared(question) for question in questions]
+        said: dict[Hashable, list[str]] = {i: [text] for i, text in enumerate(questions)}
+        own: dict[Hashable, list[str]] = {
+            i: [compared(text) for text in texts] for i, texts in enumerate(references)
+        }
+        scores = self._metrics(said, own)
+        shown = self._test.names if names is None else names
+        return {name: score.statistics for name, score in scores.items()} | {
+            name: np.array(values, np.float64)[:, None]
+            for name, values in self._plain(questions, shown).items()
+        }
+
+    def _plain(
+        self, questions: Sequence[str], names: Sequence[frozenset[str]]
+    ) -> dict[str, list[float]]:
+        """Return measures that need no references, of each question."""
+        counts = Counter(questions)
+        found = {
+            # Equal questions share the one that they are.
+            DISTINCT: [1 / counts[question] for question in questions],
+            SEEN: [float(question in self._seen) for question in questions],
+            LENGTH: [float(len(question.split())) for question in questions],
+        }
+        if any(names):
+            pairs = zip(questions, names, strict=True)
+            found[NOUN] = [float(names_a_thing(*pair)) for pair in pairs]
+        return found
+
+
+def _without(texts: Sequence[str], j: int) -> list[str]:
+    return [*texts[:j], *texts[j + 1 :]]

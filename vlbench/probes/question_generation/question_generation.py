@@ -1,0 +1,194 @@
+"""Visual question generation with BERT-gen. arXiv:2002.10832.
+
+A masked language model of text learns to ask about captions (step 1), then about images through one
+linear layer, all else frozen (step 2), then about both (step 3, from 1 and 2); ablations train all
+weights in step 2, and step 3 without the steps before. Question j is trained with caption j modulo
+their number; a test image is asked about once, by greedy decoding, with its first caption, and the
+question is scored against all of the image's questions. The paper does not say how captions and
+questions are paired, nor how long a question may be.
+
+Floors: the most frequent train question for every image; the question of the train image with the
+nearest caption (`nearest_caption`); of steps that read images, the step with the image of another
+test image (`another_image`), and of step 1, with its caption (`another_caption`); of step 2, step 1
+with W drawn and never trained (`untrained_projection`). `cider_gain_from_image` is CIDEr less that
+of `another_image`: above 0, a step uses its image. `people` is each of an image's questions against
+its other ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vlbench.capabilities import MaskedLanguageModel
+from vlbench.data.records import Data, Split
+from vlbench.digests import digest
+from vlbench.engine import Engine
+from vlbench.errors import DataError
+from vlbench.metrics.questions import QUESTION_METRICS, QuestionMetrics
+from vlbench.nets.bert_gen import BOX, BertGen, marks_of
+from vlbench.nets.bert_gen_training import PAPER_TRAINING, BertGenTraining
+from vlbench.probes.question_generation.examples import attention_artifacts
+from vlbench.probes.question_generation.floors import (
+    most_frequent_question,
+    questions_of_nearest_captions,
+)
+from vlbench.probes.question_generation.measures import Measured, Measures, System
+from vlbench.probes.question_generation.pictures import draw_similarity
+from vlbench.probes.question_generation.reading import (
+    Asked,
+    ObjectReader,
+    Objects,
+    Texts,
+    asked,
+    object_sizes,
+    pairs_of,
+    require_room,
+)
+from vlbench.probes.question_generation.scores import (
+    ANOTHER,
+    ANOTHER_CAPTION,
+    FREQUENT,
+    NEAREST,
+    UNTRAINED,
+)
+from vlbench.probes.question_generation.similarity import similarities
+from vlbench.probes.question_generation.steps import STEPS, Material, Shown, Trainings
+from vlbench.probes.question_generation.tables import Found, outcome, similarity_rows
+from vlbench.results import Outcome
+
+
+class Questions(NamedTuple):
+    """Which questions count: cut to so many tokens, the end included, and naming some thing.
+
+    `things` are columns that name what an image shows: with them, a question counts only where it
+    names one of these things.
+    """
+
+    max_question: int = 20
+    things: Sequence[str] = ()
+
+
+ALL_QUESTIONS = Questions()
+
+
+def question_generation(  # noqa: PLR0913 - the YAML fills all but three
+    model: MaskedLanguageModel,
+    data: Data,
+    engine: Engine,
+    *,
+    images: int | None = None,
+    regions: int | None = None,
+    questions: Questions = ALL_QUESTIONS,
+    training: BertGenTraining = PAPER_TRAINING,
+    metrics: Sequence[str] = QUESTION_METRICS,
+    examples: int = 8,
+    seeds: Sequence[int] = (0,),
+) -> Outcome:
+    """Return how well each step asks, and how alike it finds images and their captions.
+
+    The first `images` of the test split are asked about. Each image has `regions` regions (None:
+    as many as it has). Where `questions` name things, `noun_accuracy` is how often a step's
+    question does. The attention is drawn for so many `examples`; scores are means over the `seeds`.
+
+    Raises CannotDo for a model without learned positions, the special tokens, or as many positions
+    as the longest X and a question take; DataError for an image without regions, with another
+    number, with a box outside it, or without a caption; TooFewRows for a split with fewer than two
+    images that have questions.
+    """
+    longest, things = questions
+    if longest < 1 or not seeds:
+        raise ValueError(f"max_question {longest}, seeds {list(seeds)}: wanted 1 or more")
+    tokenizer, _ = model.masked_lm()
+    texts = Texts(tokenizer, marks_of(tokenizer).end, longest)
+    train = asked(data.splits["train"], things)
+    test = asked(_first_rows(data.splits["test"], images), things)
+    reader = ObjectReader(regions)
+    material, sizes = _material(engine, train, test, texts, reader)
+    trainings = [Trainings(model, engine, material, training, texts, seed=seed) for seed in seeds]
+    _require(trainings[0].untrained(), material, test, sizes, texts)
+    shown = Shown.of(test)
+    systems = [*_without_model(engine, train, test), *_of_steps(trainings, shown)]
+    alike = similarities(trainings, shown)
+    drawn = attention_artifacts(trainings[0], test, examples)
+    if engine.is_main:
+        drawn["similarity_by_layer"] = draw_similarity(similarity_rows(alike))
+    with QuestionMetrics(metrics) as opened:
+        measures = Measures(opened, test, train)
+        measured = [measures(system) for system in systems]
+        people = measures.people()
+    every: list[Measured] = [*measured, *([people] if people else [])]
+    counts = {"train_questions": len(material.pairs), **_counts(train, texts)}
+    counts["images_without_question"] = _left_out(data, images, train, test)
+    return outcome(Found(test, every, alike, list(seeds)), counts, drawn)
+
+
+def _first_rows(split: Split, images: int | None) -> Split:
+    return split if images is None else split.select(range(min(images, len(split))))
+
+
+def _counts(train: Asked, texts: Texts) -> dict[str, int]:
+    every = [one for those in train.questions for one in those]
+    return {"train_images": len(train.captions), "truncated_texts": texts.cut(every)}
+
+
+def _left_out(data: Data, images: int | None, train: Asked, test: Asked) -> int:
+    given = [data.splits["train"], _first_rows(data.splits["test"], images)]
+    return sum(map(len, given)) - len(train.captions) - len(test.captions)
+
+
+def _material(
+    engine: Engine, train: Asked, test: Asked, texts: Texts, reader: ObjectReader
+) -> tuple[Material, tuple[list[int], list[int]]]:
+    """Return what is trained on, and the number of regions of each train and test image."""
+    shapes = [object_sizes(found, reader, engine) for found in (train, test)]
+    widths = [own[0][1] for own in shapes]
+    if widths[0] != widths[1]:
+        raise DataError(f"region vectors of train and test differ in width: {widths}")
+    column, pairs = train.split["regions"], pairs_of(train, texts)
+    content = [column.key, list(column.rows), [list(pair) for pair in pairs]]
+    objects = Objects(column, train.ids, reader)
+    material = Material(pairs, objects, digest(content), widths[0] - BOX)
+    sizes = [[count for count, _ in own] for own in shapes]
+    return material, (sizes[0], sizes[1])
+
+
+def _require(
+    network: BertGen,
+    material: Material,
+    test: Asked,
+    sizes: tuple[list[int], list[int]],
+    texts: Texts,
+) -> None:
+    """Raise CannotDo, before anything is trained, for a model that cannot ask."""
+    of_train = [sizes[0][pair.image] for pair in material.pairs]
+    captions = texts.captions([own[0] for own in test.captions])
+    every = [*(pair.caption for pair in material.pairs), *captions]
+    require_room(network, [*of_train, *sizes[1]], every, texts.most)
+    network.require_left_to_right()
+
+
+def _without_model(engine: Engine, train: Asked, test: Asked) -> list[System]:
+    """Return the questions that need no model, which are floors of all steps."""
+    frequent = [most_frequent_question(train.questions)] * len(test.captions)
+    captions = [own[0] for own in test.captions]
+    nearest = questions_of_nearest_captions(train, captions, engine)
+    return [System("", FREQUENT, [frequent]), System("", NEAREST, [nearest])]
+
+
+def _of_steps(trainings: Sequence[Trainings], shown: Shown) -> list[System]:
+    """Return the questions of each step, and of its own floors."""
+    systems = []
+    for step in STEPS:
+        ways = {"": (step, shown)}
+        if step.images:
+            ways[ANOTHER] = (step, shown.with_other_images())
+        else:
+            ways[ANOTHER_CAPTION] = (step, shown.with_other_captions())
+        if step.name == "2":
+            # After step 1, W is as it was drawn.
+            ways[UNTRAINED] = (STEPS[0], shown)
+        for floor, (after, what) in ways.items():
+            asked_by_seed = [seed.questions(step, after, what) for seed in trainings]
+            systems.append(System(step.name, floor, asked_by_seed))
+    return systems

@@ -1,0 +1,175 @@
+"""Scores of the steps, with their floors, and the items behind them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from vlbench.metrics.corpus import CORPORA, corpus_estimate
+from vlbench.metrics.items import Examples, item_table
+from vlbench.metrics.statistics import (
+    ROUNDING,
+    Estimate,
+    Floats,
+    bootstrap_ratio,
+    mean_of_trials,
+    student_interval,
+    wilson,
+)
+from vlbench.probes.question_generation.measures import (
+    DISTINCT,
+    LENGTH,
+    NOUN,
+    SEEN,
+    Measured,
+    pooled,
+    score_of,
+)
+from vlbench.results import Score
+
+GAIN = "cider_gain_from_image"
+
+# The floors that every step has, and those of some.
+FREQUENT, NEAREST = "most_frequent_question", "nearest_caption"
+ANOTHER, ANOTHER_CAPTION = "another_image", "another_caption"
+UNTRAINED = "untrained_projection"
+
+STATISTICS = pa.field("statistics", pa.list_(pa.float64()))
+
+
+class Look(NamedTuple):
+    """How a metric is read: its unit, bounds, and whether more is better."""
+
+    unit: str
+    low: float
+    high: float
+    higher_is_better: bool = True
+
+
+FRACTION = Look("fraction", 0.0, 1.0)
+LOOKS = {
+    "cider": Look("CIDEr", 0.0, 10.0),
+    GAIN: Look("CIDEr", -10.0, 10.0),
+    SEEN: Look("fraction", 0.0, 1.0, higher_is_better=False),
+    LENGTH: Look("words", 0.0, math.inf),
+    "cls_similarity": Look("cosine", -1.0, 1.0),
+}
+
+
+def look(metric: str) -> Look:
+    """Return how a metric is read; its `_ptb` variant is read as the metric itself."""
+    return LOOKS.get(metric.removesuffix("_ptb"), FRACTION)
+
+
+def scores_of(measured: Sequence[Measured]) -> list[Score]:
+    """Return the scores of each step, with the floors of all steps and its own."""
+    common = {one.system.floor: one for one in measured if not one.system.step}
+    scores: list[Score] = []
+    for one in measured:
+        step, floor, _ = one.system
+        if step and not floor:
+            own = {o.system.floor: o for o in measured if o.system.step == step and o.system.floor}
+            floors = {} if step == "people" else common | own
+            scores += [_score(one, metric, floors) for metric in one.statistics]
+            if ANOTHER in own and "cider" in one.statistics:
+                scores.append(gain(one, own[ANOTHER]))
+    return scores
+
+
+def items_of(examples: Examples, measured: Sequence[Measured]) -> list[pa.Table]:
+    """Return the items of all scores of steps but of people, whose images may be fewer."""
+    tables = []
+    for one in measured:
+        if one.system.step and not one.system.floor and one.system.step != "people":
+            at = {"step": one.system.step}
+            tables += [metric_items(examples, m, at, s) for m, s in one.statistics.items()]
+    return tables
+
+
+def gain_items(examples: Examples, one: Measured, other: Measured) -> pa.Table:
+    """Return the items of what a step gains by its own image."""
+    difference = one.statistics["cider"] - other.statistics["cider"]
+    return metric_items(examples, GAIN, {"step": one.system.step}, difference)
+
+
+def gain(one: Measured, other: Measured) -> Score:
+    """Return CIDEr less CIDEr with another image, paired by image and seed."""
+    difference = one.statistics["cider"] - other.statistics["cider"]
+    return made(GAIN, {"step": one.system.step}, difference, chance=0.0)
+
+
+def metric_items(
+    examples: Examples, metric: str, at: Mapping[str, Any], statistics: Floats
+) -> pa.Table:
+    """Return the items of a metric of statistics [seeds, N, K].
+
+    Those of a corpus score have the statistics of the questions of all seeds, and as credit the
+    score of the image alone.
+    """
+    if metric not in CORPORA:
+        credit = statistics[..., 0]
+        table = item_table(examples, metric, at, credit if len(credit) > 1 else credit[0])
+        return table.append_column(STATISTICS, pa.nulls(len(table), STATISTICS.type))
+    together = pooled(metric, statistics)
+    table = item_table(examples, metric, at, CORPORA[metric].formula(together))
+    return table.append_column(STATISTICS, pa.array(together.tolist(), STATISTICS.type))
+
+
+def made(metric: str, at: Mapping[str, str | int], statistics: Floats, **more: Any) -> Score:
+    """Return the score of statistics [seeds, N, K]."""
+    seeds, n = statistics.shape[:2]
+    found = estimate(metric, statistics)
+    return Score(
+        metric=metric,
+        at=dict(at),
+        n=n,
+        value=found.value,
+        stderr=None if metric == DISTINCT else found.stderr,
+        ci95=None if metric == DISTINCT else found.ci95,
+        draws=[score_of(metric, of_seed) for of_seed in statistics] if seeds > 1 else (),
+        unit=look(metric).unit,
+        higher_is_better=look(metric).higher_is_better,
+        **more,
+    )
+
+
+def estimate(metric: str, statistics: Floats) -> Estimate:
+    """Return the score of statistics [seeds, N, K], its error and interval.
+
+    A mean of shares over seeds is `mean_of_trials`, of one seed Wilson's. Other scores of one seed
+    have a bootstrap over images. Over several seeds, their variance / seeds and that of the
+    bootstrap of the score of all seeds together add up; the interval is Student's t with the
+    degrees of freedom of Welch and Satterthwaite, cut to what the metric can be.
+    """
+    together = pooled(metric, statistics)
+    if metric in {NOUN, SEEN}:
+        shares = statistics[..., 0]
+        return (
+            mean_of_trials(shares) if len(shares) > 1 else wilson(float(shares.sum()), shares.size)
+        )
+    if metric in CORPORA:
+        found = corpus_estimate(together, CORPORA[metric].formula)
+    else:
+        found = bootstrap_ratio(together[:, 0], np.ones(len(together)))
+    return _over_seeds(metric, [score_of(metric, one) for one in statistics], len(together), found)
+
+
+def _over_seeds(metric: str, by_seed: Sequence[float], n: int, found: Estimate) -> Estimate:
+    of_seeds = float(np.var(by_seed, ddof=1)) / len(by_seed) if len(by_seed) > 1 else 0.0
+    parts = [of_seeds, found.stderr**2]
+    if parts[0] < ROUNDING**2:
+        return found
+    low, high = student_interval(found.value, parts, (len(by_seed), n))
+    cut = max(low, look(metric).low), min(high, look(metric).high)
+    return Estimate(found.value, math.sqrt(sum(parts)), cut)
+
+
+def _score(one: Measured, metric: str, floors: Mapping[str, Measured]) -> Score:
+    values = {name: floor.value(metric) for name, floor in floors.items()}
+    # How long a question is, or how often it was asked before, is nothing to beat.
+    kept = {} if metric in {DISTINCT, SEEN, LENGTH} else values
+    return made(metric, {"step": one.system.step}, one.statistics[metric], floors=kept)

@@ -1,0 +1,107 @@
+"""How alike an image and its caption are to BERT-gen, layer by layer.
+
+arXiv:2002.10832, section "Cross-modal alignment": the mean cosine of the vectors of [CLS], for the
+image alone and for the caption alone. Vectors of [CLS] point one way for whatever is read, so the
+floor is that of another image's caption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from vlbench.metrics.statistics import Floats
+from vlbench.nets.bert_gen import BertGen, Inputs, Source
+from vlbench.probes.question_generation.reading import ObjectReader, Texts
+from vlbench.probes.question_generation.steps import STEPS, Asker, Shown, Step, Trainings
+
+RANDOM = "random"
+
+# The steps whose similarities the paper compares.
+COMPARED = ("1", "2", "3")
+
+
+@dataclass(frozen=True)
+class CrossModalReader:
+    """Reads images and captions apart, with one network."""
+
+    network: BertGen
+    texts: Texts
+    reader: ObjectReader
+
+    def cosines(
+        self,
+        regions: Sequence[Any],
+        names: Sequence[str],
+        captions: Sequence[str],
+        others: Sequence[str],
+    ) -> list[Tensor]:
+        """Return of each image its cosines with its caption and with another's, [2, layers]."""
+        images = self._vectors([Source(objects=o) for o in self.reader.read(regions, names)])
+        texts = [
+            self._vectors([Source(caption=tokens) for tokens in self.texts.captions(some)])
+            for some in (captions, others)
+        ]
+        pairs = torch.stack([cosine_similarity(images, vectors, -1) for vectors in texts], 1)
+        return list(pairs.double().cpu())
+
+    @torch.no_grad()
+    def _vectors(self, sources: Sequence[Source]) -> Tensor:
+        """Return the vectors of [CLS] after each layer, [N, layers, H]."""
+        embedded, valid = prefix = self.network.read(sources)
+        steps = torch.arange(0, device=valid.device)
+        sees = valid[:, None].expand(-1, valid.shape[1], -1)
+        inputs = Inputs(embedded, self.network.positions(prefix, steps), sees)
+        states = self.network.module.base_model(
+            **self.network.arguments(inputs), output_hidden_states=True
+        ).hidden_states
+        return torch.stack([state[:, 0] for state in states[1:]], 1)
+
+
+def similarities(trainings: Sequence[Trainings], shown: Shown) -> dict[str, Floats]:
+    """Return cosines float64 [seeds, N, 2, layers] with the own and another's caption, by step.
+
+    Of a transformer with random weights, and after steps 1, 2 and 3; after step 1, and with random
+    weights, W is as it was drawn.
+    """
+    found = {RANDOM: [_of_random(one, shown) for one in trainings]}
+    for step in STEPS:
+        if step.name in COMPARED:
+            found[step.name] = [_of_step(one, step, shown) for one in trainings]
+    return {name: np.stack(by_seed) for name, by_seed in found.items()}
+
+
+def _of_step(trainings: Trainings, step: Step, shown: Shown) -> Floats:
+    asker = trainings.asker(step)
+    return _cosines(trainings, asker, shown, trainings.key(step))
+
+
+def _of_random(trainings: Trainings, shown: Shown) -> Floats:
+    asker = trainings.asker(STEPS[0], untrained=True)
+    random_transformer(asker.network, trainings.seed)
+    return _cosines(trainings, asker, shown, trainings.key(STEPS[0]) | {"step": RANDOM})
+
+
+def _cosines(trainings: Trainings, asker: Asker, shown: Shown, key: Mapping[str, Any]) -> Floats:
+    reader = CrossModalReader(asker.network, asker.texts, asker.reader)
+    others = shown.with_other_captions().captions
+    found = trainings.engine.map(reader.cosines, *shown, others, key={**key, "asked": "similarity"})
+    cosines: Floats = torch.stack(found).numpy()
+    return cosines
+
+
+def random_transformer(network: BertGen, seed: int) -> BertGen:
+    """Return a network of the same form in place, its module's weights drawn from the seed."""
+    module = network.module
+    weight = next(module.parameters())
+    with torch.random.fork_rng([weight.device] if weight.device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        drawn = type(module)(module.config)
+    network.module = drawn.to(weight.device, weight.dtype)
+    return network.eval()

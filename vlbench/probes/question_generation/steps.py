@@ -1,0 +1,193 @@
+"""The three steps of arXiv:2002.10832, section "Experimental Protocol", and its two ablations.
+
+Each is trained when it is first asked for, and stored; a step that starts from others takes the
+weights that these have trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from vlbench.capabilities import MaskedLanguageModel
+from vlbench.data.records import Column, value_column
+from vlbench.engine import Engine
+from vlbench.nets.bert_gen import BertGen, Source
+from vlbench.nets.bert_gen_training import BertGenTraining, Learns, StepTraining, load
+from vlbench.nets.greedy import greedy
+from vlbench.probes.question_generation.floors import other_rows
+from vlbench.probes.question_generation.reading import (
+    Asked,
+    Examples,
+    ObjectReader,
+    Pair,
+    Texts,
+)
+
+
+class Step(NamedTuple):
+    """What a step reads and learns, and the steps whose weights it starts from."""
+
+    name: str
+    images: bool
+    captions: bool
+    learns: Learns
+    after: tuple[str, ...] = ()
+
+
+STEPS = (
+    Step("1", images=False, captions=True, learns=Learns(language=True, projection=False)),
+    Step("2", True, False, Learns(language=False, projection=True), after=("1",)),
+    Step("2 unfrozen", True, False, Learns(language=True, projection=True), after=("1",)),
+    Step("3", True, True, Learns(language=True, projection=True), after=("1", "2")),
+    Step("3 from scratch", True, True, Learns(language=True, projection=True)),
+)
+
+
+class Material(NamedTuple):
+    """What the steps are trained on, its digest, and the width of a region's vector."""
+
+    pairs: Sequence[Pair]
+    objects: Sequence[Tensor]
+    digest: str
+    width: int
+
+
+class Shown(NamedTuple):
+    """The images of a split as they are asked about: regions, names, and the first captions."""
+
+    regions: Column
+    names: Column
+    captions: Column
+
+    @classmethod
+    def of(cls, found: Asked) -> Shown:
+        """Return the images that are asked about."""
+        captions = [own[0] for own in found.captions]
+        return cls(
+            found.split["regions"],
+            value_column(found.ids, "text"),
+            value_column(captions, "text"),
+        )
+
+    def with_other_images(self) -> Shown:
+        """Return each caption with the image of another one, drawn by a fixed seed."""
+        order = other_rows(len(self.names))
+        return self._replace(regions=self.regions.select(order), names=self.names.select(order))
+
+    def with_other_captions(self) -> Shown:
+        """Return each image with the caption of the same other one."""
+        order = other_rows(len(self.names))
+        return self._replace(captions=self.captions.select(order))
+
+    def select(self, rows: Sequence[int]) -> Shown:
+        """Return these of the rows."""
+        return Shown(*(column.select(rows) for column in self))
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Asks a question of each image, caption, or both."""
+
+    network: BertGen
+    step: Step
+    texts: Texts
+    reader: ObjectReader
+
+    def ask(
+        self, regions: Sequence[Any], names: Sequence[str], captions: Sequence[str]
+    ) -> list[str]:
+        """Return a question of each image and its caption, of which the step may read one alone."""
+        sources = self.sources(regions, names, captions)
+        found = greedy(self.network, sources, self.texts.most)
+        return [self.texts.question(tokens) for tokens in found]
+
+    def sources(
+        self, regions: Sequence[Any], names: Sequence[str], captions: Sequence[str]
+    ) -> list[Source]:
+        """Return X of each image and its caption."""
+        nothing = [None] * len(names)
+        objects = self.reader.read(regions, names) if self.step.images else nothing
+        words = self.texts.captions(captions) if self.step.captions else nothing
+        return [Source(*pair) for pair in zip(objects, words, strict=True)]
+
+
+class Trainings:
+    """The steps of one seed, which draws W and the order of the questions."""
+
+    def __init__(
+        self,
+        model: MaskedLanguageModel,
+        engine: Engine,
+        material: Material,
+        training: BertGenTraining,
+        texts: Texts,
+        *,
+        seed: int,
+    ) -> None:
+        self._model, self.engine, self._material = model, engine, material
+        self._training, self._texts, self.seed = training, texts, seed
+        self._trained: dict[str, Mapping[str, Tensor]] = {}
+
+    def untrained(self) -> BertGen:
+        """Return BERT-gen with the weights of the model and W as drawn."""
+        tokenizer, module = self._model.masked_lm()
+        rng = torch.Generator().manual_seed(self.seed)
+        return BertGen(tokenizer, self.engine.copy(module), self._material.width, rng).eval()
+
+    def network(self, step: Step) -> BertGen:
+        """Return BERT-gen after a step, trained now where it is not stored."""
+        network = self._start(step)
+        load(network, self._weights(step))
+        return network.eval()
+
+    def key(self, step: Step) -> dict[str, Any]:
+        """Return all that the weights of a step depend on, besides code."""
+        return {
+            "what": "BERT-gen",
+            "model": self._model,
+            "step": step.name,
+            "material": self._material.digest,
+            "seed": self.seed,
+            "device": self.engine.device.type,
+            **self._training._asdict(),
+        }
+
+    def questions(self, step: Step, after: Step, shown: Shown) -> list[str]:
+        """Return what is asked of each image, by what a `step` reads, `after` a step's training."""
+        asker = self.asker(step, after)
+        regions = shown.regions if step.images else value_column([None] * len(shown.names))
+        key = {**self.key(after), "asked": step.name, "most": self._texts.most}
+        return self.engine.map(asker.ask, regions, shown.names, shown.captions, key=key)
+
+    def asker(self, step: Step, after: Step | None = None, *, untrained: bool = False) -> Asker:
+        """Return what asks by what a step reads, after its training, that of another, or none."""
+        network = self.untrained() if untrained else self.network(after or step)
+        # The number of regions was checked before.
+        return Asker(network, step, self._texts, ObjectReader(None))
+
+    def _weights(self, step: Step) -> Mapping[str, Tensor]:
+        if step.name not in self._trained:
+            make = partial(self._training_of, step)
+            what = f"step {step.name}, seed {self.seed}"
+            self._trained[step.name] = self.engine.train(self.key(step), make, what)
+        return self._trained[step.name]
+
+    def _training_of(self, step: Step) -> StepTraining:
+        objects = self._material.objects if step.images else None
+        examples = Examples(self._material.pairs, objects, step.captions)
+        network = self._start(step)
+        return StepTraining(network, examples, step.learns, self._training, self.seed)
+
+    def _start(self, step: Step) -> BertGen:
+        """Return BERT-gen as a step finds it."""
+        network = self.untrained()
+        for earlier in STEPS:
+            if earlier.name in step.after:
+                load(network, self._weights(earlier))
+        return network
