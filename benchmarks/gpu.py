@@ -153,7 +153,12 @@ class Classifier:
 
 
 def attacks(
-    device: torch.device, architecture: str, *, images: int = ATTACKED, side: int = 224
+    device: torch.device,
+    architecture: str,
+    *,
+    images: int = ATTACKED,
+    side: int = 224,
+    epsilons: Sequence[float] = EPSILONS,
 ) -> float:
     """Return the time of robustness over that of foolbox, which takes one epsilon after the other.
 
@@ -181,7 +186,7 @@ def attacks(
 
     def one_by_one() -> None:
         for x, y in zip(pixels.split(ATTACK_BATCH), label.split(ATTACK_BATCH), strict=True):
-            for epsilon in EPSILONS:
+            for epsilon in epsilons:
                 attack(attacked, x, misled(y), epsilons=epsilon)
                 attack(attacked, x, taken((y + 1) % 10), epsilons=epsilon)
 
@@ -189,7 +194,7 @@ def attacks(
         options = {"target_offset": 1, "sample": None}
         options["attack"] = Descent(batch_size=ATTACK_BATCH, **rule)
         engine = Engine(ComputeSettings(device))
-        robustness(model, data, engine, epsilons={"linf": EPSILONS}, **options)
+        robustness(model, data, engine, epsilons={"linf": list(epsilons)}, **options)
 
     seconds(
         device,

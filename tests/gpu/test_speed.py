@@ -34,4 +34,4 @@ def test_the_measurements_themselves_run():
     measured = extraction(torch.device("cpu"), "ViT-S-32-alt", 8, batch_size=4)
     assert measured.engine > 0
     assert measured.forward > 0
-    assert attacks(torch.device("cpu"), "resnet18", images=10, side=32) > 0
+    assert attacks(torch.device("cpu"), "resnet18", images=2, side=32, epsilons=[0.01]) > 0

@@ -1,6 +1,7 @@
 import json
 import re
 import uuid
+from dataclasses import replace
 from hashlib import sha256
 
 import pytest
@@ -54,13 +55,24 @@ def record(file):
     return json.loads(file.content)
 
 
-def test_every_shipped_row_is_a_valid_record(valid, shipped, shipped_boards):
+def first_of_each(boards):
+    """Return the boards with the first row that each has for a board or for a model."""
+    models = set()
+    for one in boards:
+        scored = [row for row in one.results if row.status == "ok"]
+        kept = [row for i, row in enumerate(scored) if i == 0 or row.model not in models]
+        models |= {row.model for row in kept}
+        yield replace(one, results=kept)
+
+
+def test_a_row_of_every_shipped_board_and_model_is_a_valid_record(valid, shipped, shipped_boards):
     boards = [one for one in shipped_boards if (shipped / f"{one.task}.json").is_file()]
-    ok = [row for one in boards for row in one.results if row.status == "ok"]
-    found = list(records(selection(shipped, *boards), Source(shipped, MODELS)))
+    chosen = list(first_of_each(boards))
+    found = list(records(selection(shipped, *chosen), Source(shipped, MODELS)))
     files = [one for one in found if isinstance(one, File)]
     assert [one for one in found if isinstance(one, LeftOut)] == []
-    assert len([one for one in files if one.place.endswith(".json")]) == len(ok) > 60
+    rows = sum(len(one.results) for one in chosen)
+    assert len([one for one in files if one.place.endswith(".json")]) == rows > 30
     for file in files:
         valid(file)
 
