@@ -28,9 +28,9 @@ install: .venv/installed
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv || echo "no uv; pip it is"
 	if [ -x $(BIN)/uv ]; then \
-	  $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --group dev -c constraints.txt -e . ; \
+	  $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --group dev -c constraints.txt -e '.[all]' ; \
 	else \
 	  $(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' && \
-	  $(BIN)/python -m pip install --quiet --group dev -c constraints.txt -e . ; \
+	  $(BIN)/python -m pip install --quiet --group dev -c constraints.txt -e '.[all]' ; \
 	fi
 	touch $@

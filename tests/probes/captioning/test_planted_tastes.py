@@ -54,7 +54,7 @@ def liked(taste, captioner):
 
 def test_a_model_that_loves_a_prefix_gets_it_and_it_is_named(captioner):
     outcome, values = liked(begins, captioner)
-    # The paper's prefix of UNITER is "a picture of". What follows it is luck, and differs by processor.
+    # "a picture of" is the prefix of UNITER in the paper. What follows it differs by processor.
     assert values["prefix_ratio", "favourites", "uniter"] > 0.9
     assert values["prefix_ratio", "ce", "uniter"] < 0.5
     assert values["prefix_ratio", "favourites", "own"] > values["prefix_ratio", "ce", "own"]

@@ -97,7 +97,7 @@ def _open(file: Path) -> Any:
     try:
         import h5py  # type: ignore[import-untyped]  # noqa: PLC0415 - an optional dependency
     except ModuleNotFoundError as error:
-        raise DataError(f"{file.name} is read with h5py: python -m pip install h5py") from error
+        raise DataError(f"{file.name} is read with h5py: pip install 'vlbench[hdf5]'") from error
     try:
         return h5py.File(file, "r")
     except OSError as error:

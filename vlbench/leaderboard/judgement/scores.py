@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vlbench.errors import DataAbsent
 from vlbench.leaderboard.judgement.material import HUMAN
 from vlbench.leaderboard.judgement.reading import Judgements
 from vlbench.leaderboard.judgement.sheets import ANSWERS
@@ -48,11 +49,16 @@ def ratings_of(judgements: Judgements) -> list[Rating]:
 def agreement(answers: NDArray[np.int64]) -> float | None:
     """Return the ordinal alpha of answers [raters, ...]: 1 is full agreement, 0 is chance.
 
-    None where all answers are equal: alpha is undefined without variation.
+    None where all answers are equal: alpha is undefined without variation. Raises DataAbsent where
+    the package krippendorff is not installed.
     """
     if (answers == answers.flat[0]).all():
         return None
-    import krippendorff  # noqa: PLC0415 - listings must not import it
+    try:
+        import krippendorff  # noqa: PLC0415 - listings must not import it
+    except ModuleNotFoundError as error:
+        get = "PyPI (pip install 'vlbench[judge]')"
+        raise DataAbsent("the package krippendorff", get, "this Python") from error
 
     units = answers.reshape(len(answers), -1)
     domain = [int(answer) for answer in ANSWERS]

