@@ -15,7 +15,7 @@ from vlbench.adapter_kit.hugging_face import Checkpoint, transformers_object
 from vlbench.adapter_kit.image_tokens import LAYOUTS, ImageTokens, Seen, locate, overlap_shares
 from vlbench.adapter_kit.images import images_of, resizing
 from vlbench.adapter_kit.square_views import SquareView, image_features
-from vlbench.adapter_kit.text import Spans, TextReader, token_vectors
+from vlbench.adapter_kit.text import Spans, TextReader, text_vectors, token_vectors
 from vlbench.capabilities import JointAttention, Picture, TokenVectors
 from vlbench.errors import CannotDo, SpecError
 
@@ -138,10 +138,7 @@ class HfVlm:
 
         A text without tokens becomes the mean over its special tokens.
         """
-        states, spans, attended = self._states(texts)
-        own = torch.tensor([[bool(span) for span in row] for row in spans], device=states.device)
-        counted = torch.where(own.any(1, keepdim=True), own, attended).float()
-        return (states * counted[..., None]).sum(1) / counted.sum(1, keepdim=True)
+        return text_vectors(*self._states(texts))
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
         """Return a vector per token, which has seen the tokens before it but no image."""
