@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vlbench.adapter_kit.hugging_face import Checkpoint, transformers_object
-from vlbench.adapter_kit.text import Spans, TextReader, token_vectors
+from vlbench.adapter_kit.text import Spans, TextReader, text_vectors, token_vectors
 from vlbench.capabilities import TokenVectors
 from vlbench.errors import CannotDo, SpecError
 
@@ -69,10 +69,7 @@ class HfText:
 
         A text without tokens becomes the mean over its special tokens.
         """
-        states, spans, attended = self._states(texts)
-        own = torch.tensor([[bool(span) for span in row] for row in spans], device=states.device)
-        counted = torch.where(own.any(1, keepdim=True), own, attended).float()
-        return (states * counted[..., None]).sum(1) / counted.sum(1, keepdim=True)
+        return text_vectors(*self._states(texts))
 
     def masked_lm(self) -> tuple[Any, Any]:
         """Return the tokenizer and the module with its masked-language-model head."""

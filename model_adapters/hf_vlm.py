@@ -1,4 +1,4 @@
-"""Generative vision-and-language models of transformers: Qwen-VL, LLaVA, SmolVLM, Gemma 3, ..."""
+"""Generative vision-and-language models of transformers: Qwen-VL, LLaVA, SmolVLM, PaliGemma, ..."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from PIL.Image import Image
 from torch import Tensor
 
 from vlbench.adapter_kit.asked_images import AskedImage
-from vlbench.adapter_kit.chat_prompts import Answer, Chat
 from vlbench.adapter_kit.hugging_face import Checkpoint, transformers_object
-from vlbench.adapter_kit.image_tokens import LAYOUTS, ImageTokens, Seen, locate, overlap_shares
+from vlbench.adapter_kit.image_tokens import ImageTokens, Seen, locate, overlap_shares
 from vlbench.adapter_kit.images import images_of, resizing
+from vlbench.adapter_kit.prompts import Answer, Prompts
 from vlbench.adapter_kit.square_views import SquareView, image_features
-from vlbench.adapter_kit.text import Spans, TextReader, token_vectors
+from vlbench.adapter_kit.text import Spans, TextReader, text_vectors, token_vectors
+from vlbench.adapter_kit.vlm_families import family
 from vlbench.capabilities import JointAttention, Picture, TokenVectors
 from vlbench.errors import CannotDo, SpecError
 
 # The question and the answer of VQAScore. Lin et al. 2024, arXiv:2404.01291, section 3.
 QUESTION = 'Does this figure show "{}"? Please answer Yes or No.'
 
-# Types that were tried: what they keep of a picture does not depend on the text after it. It does
-# where text is read in both directions, as in PaliGemma.
-SHARED = frozenset(LAYOUTS)
-
 
 class HfVlm:
-    """A language model that reads image tokens, in the chat template of its processor.
+    """A language model that reads image tokens, asked in the chat template of its processor.
+
+    PaliGemma has no template: its prompt is the question as it is, and a newline, as in the code of
+    VQAScore. `question` may begin with a task that it was trained on, as in "answer en {} ?".
 
     `architecture`, `weights`, `revision` and `init_seed` are those of
     `vlbench.adapter_kit.hugging_face.Checkpoint`. `question` has {} in the place of a text, and
@@ -38,8 +38,14 @@ class HfVlm:
 
     Scores, attention and regions see a picture in the processor's own geometry, tiles included.
     `preprocess` squashes it to one square of `size` pixels without tiles instead; see
-    `vlbench.adapter_kit.square_views.SquareView` for the default. Memory is that of the weights,
-    and of keys and values for each token of a picture, once per text of the picture in one call.
+    `vlbench.adapter_kit.square_views.SquareView` for the default.
+
+    The texts of a picture share the picture's keys and values: memory is that of the weights, and
+    of keys and values for each token of a picture, once per text of the picture in one call. In
+    PaliGemma these depend on the text, so that texts share the image features alone: each text
+    costs a whole pass of the language model, and attention layers x heads x tokens^2 numbers for
+    each of up to 4 texts at a time: as float32 in 18 layers of 8 heads 50 MB for a picture of 256
+    image tokens, 0.7 GB for 1,024 and 10 GB for 4,096. Types that were not tried share nothing.
     """
 
     def __init__(  # noqa: PLR0913 - models.yaml fills them by name
@@ -61,22 +67,22 @@ class HfVlm:
         checkpoint = Checkpoint(architecture, weights, revision, init_seed)
         _refuse_other_kinds(checkpoint)
         processor = checkpoint.load("AutoProcessor")
-        self._chat = Chat(processor, checkpoint.name, question)
-        self._answers = [self._chat.answer(text) for text in (answer, against) if text is not None]
+        self._kind: str = checkpoint.config.model_type
+        self._family = family(self._kind)
+        self._prompts = Prompts(processor, checkpoint.name, question, self._family.form)
+        self._answers = [self._prompts.answer(one) for one in (answer, against) if one is not None]
         for one in self._answers:
             _tell_of_parts(one, checkpoint.name)
-        kind = "AutoModelForImageTextToText"
-        opened = checkpoint.open(kind, device, dtype, attention="sdpa")
+        opened = checkpoint.open("AutoModelForImageTextToText", device, dtype, attention=None)
         self.model = opened.model
-        self._kind: str = opened.config.model_type
-        self._shared = self._kind in SHARED
         words = opened.config.get_text_config()
         _refuse_absent_layer(layer, words.num_hidden_layers, checkpoint.name)
         self._layer = layer
         self._context: int = words.max_position_embeddings
-        self._reader = TextReader(checkpoint.tokenizer(), min(text_limit, self._context), device)
+        tokenizer = checkpoint.tokenizer(**self._family.tokenizer)
+        self._reader = TextReader(tokenizer, min(text_limit, self._context), device)
         self.context_length: int = self._reader.limit
-        self.count_tokens = self._chat.count
+        self.count_tokens = self._prompts.count
         self._view = SquareView(self.model, processor, size)
         self._steps = resizing(self._view.size, squash=True)
         self._device = device
@@ -84,8 +90,7 @@ class HfVlm:
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return VQAScore, float32 [N]: the probability of the answer over the whole vocabulary.
 
-        It is the geometric mean where the answer is several tokens. Texts of one image share the
-        image's part of the work in the types of `SHARED`; in others each pair runs alone.
+        It is the geometric mean where the answer is several tokens.
         """
         scores = torch.empty(len(texts), device=self._device)
         more = max(len(answer.ids) for answer in self._answers)
@@ -97,8 +102,9 @@ class HfVlm:
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
         """Return the attention of each text token to each image token that has a place.
 
-        It is out of the attention to all of the prompt before the token. A layer without softmax
-        attention is left out. What a layer's window no longer reaches has attention 0.
+        It is out of the attention to all that the token sees: the prompt before it, and in
+        PaliGemma the whole prompt. A layer without softmax attention is left out. What a layer's
+        window no longer reaches has attention 0.
         """
         found: dict[int, JointAttention] = {}
         for places, asked in self._asked(pictures, texts):
@@ -126,9 +132,9 @@ class HfVlm:
         """
         found = []
         for image, wanted in zip(images_of(pictures), boxes, strict=True):
-            asked = AskedImage(self.model, self._chat, image, [""], shared=self._shared)
+            asked = self._ask(image, [""])
             placed = self._located(asked, image)
-            tokens = image_features(self.model, asked.pixels()).float()
+            tokens = image_features(self.model, asked.head.pixels()).float()
             vectors = tokens[placed.places.to(tokens.device)]
             found.append(overlap_shares(wanted, placed.boxes).to(vectors) @ vectors)
         return found
@@ -138,13 +144,13 @@ class HfVlm:
 
         A text without tokens becomes the mean over its special tokens.
         """
-        states, spans, attended = self._states(texts)
-        own = torch.tensor([[bool(span) for span in row] for row in spans], device=states.device)
-        counted = torch.where(own.any(1, keepdim=True), own, attended).float()
-        return (states * counted[..., None]).sum(1) / counted.sum(1, keepdim=True)
+        return text_vectors(*self._states(texts))
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
-        """Return a vector per token, which has seen the tokens before it but no image."""
+        """Return a vector per token, which has seen the tokens before it but no image.
+
+        In PaliGemma it has seen the start of a text and all of its tokens.
+        """
         states, spans, _ = self._states(texts)
         return token_vectors(states, spans)
 
@@ -152,7 +158,7 @@ class HfVlm:
         """Return hidden states float32 [N, T, D], spans, and the attention mask, bool [N, T]."""
         batch, spans = self._reader.read(texts)
         batch = {name: batch[name] for name in ("input_ids", "attention_mask")}
-        output = self.model.get_decoder()(**batch, output_hidden_states=True, use_cache=False)
+        output = self._family.states(self.model, batch)
         last = self._layer == -1
         states = output.last_hidden_state if last else output.hidden_states[self._layer]
         return states.float(), spans, batch["attention_mask"].bool()
@@ -166,13 +172,16 @@ class HfVlm:
         for i, image in enumerate(images):
             of_image.setdefault(id(image), []).append(i)
         for places in of_image.values():
-            cut = [self._chat.cut(texts[i], self.context_length) for i in places]
-            asked = AskedImage(self.model, self._chat, images[places[0]], cut, shared=self._shared)
+            cut = [self._prompts.cut(texts[i], self.context_length) for i in places]
+            asked = self._ask(images[places[0]], cut)
             asked.check_length(self._context, more)
             yield places, asked
 
+    def _ask(self, image: Image, texts: Sequence[str]) -> AskedImage:
+        return AskedImage(self.model, self._prompts, image, texts, self._family.runner)
+
     def _located(self, asked: AskedImage, image: Image) -> ImageTokens:
-        seen = Seen(self._chat.processor, asked.pixels(), image.size, len(asked.image))
+        seen = Seen(self._prompts.processor, asked.head.pixels(), image.size, len(asked.image))
         return locate(self._kind, seen)
 
 

@@ -67,7 +67,7 @@ def _scores(model: Any, image: Tensor, texts: list[str]) -> dict[str, float]:
 @torch.inference_mode()
 def _written(model: Any, examples: Examples) -> dict[str, Measure]:
     """Return the share of tokens of first captions that it would write."""
-    taught = vlm.lesson(model._chat.tokenizer, examples)  # noqa: SLF001 - no other way in
+    taught = vlm.lesson(model._prompts.tokenizer, examples)  # noqa: SLF001 - no other way in
     count = min(MEASURED, len(examples.facts))
     found: dict[str, list[Tensor]] = {"": [], "_with_another_image": []}
     every = []

@@ -5,7 +5,9 @@ from PIL import Image
 from tiny_vlm import WRITERS
 
 from vlbench.adapter_kit.asked_images import AskedImage, eager
-from vlbench.adapter_kit.chat_prompts import Answer, Chat
+from vlbench.adapter_kit.chat_prompts import ChatTemplate
+from vlbench.adapter_kit.prompts import Answer, Prompts
+from vlbench.adapter_kit.shared_prefix import SharedPrefix
 from vlbench.errors import DataError
 
 IMAGE = Image.effect_noise((40, 60), 80).convert("RGB")
@@ -17,7 +19,8 @@ def asked(tmp_path_factory):
     folder = WRITERS["llava"](tmp_path_factory.mktemp("llava"))
     model = transformers.AutoModelForImageTextToText.from_pretrained(folder)
     processor = transformers.AutoProcessor.from_pretrained(folder)
-    return AskedImage(model, Chat(processor, "tiny", "{} ?"), IMAGE, TEXTS, shared=True)
+    prompts = Prompts(processor, "tiny", "{} ?", ChatTemplate)
+    return AskedImage(model, prompts, IMAGE, TEXTS, SharedPrefix)
 
 
 # The ids of two answers, each of one token.
@@ -26,14 +29,14 @@ ANSWERS = [Answer("Yes", 0, [300]), Answer("No", 0, [301])]
 
 def test_prompts_differ_only_after_the_image(asked):
     assert len(asked.image) == 16
-    assert max(asked.image) == len(asked.head) - 1
+    assert max(asked.image) == len(asked.head.ids) - 1
     assert [len([span for span in tail.spans if span]) for tail in asked.tails] == [2, 5]
 
 
 @torch.no_grad()
 def test_answers_of_one_token_are_read_from_one_run(asked, monkeypatch):
-    runs, run = [], asked.run
-    monkeypatch.setattr(asked, "run", lambda *given: runs.append(given) or run(*given))
+    runs, run = [], asked.runner.run
+    monkeypatch.setattr(asked.runner, "run", lambda *given: runs.append(given) or run(*given))
     both = asked.mean_logs(ANSWERS)
     assert len(runs) == 1
     torch.testing.assert_close(both[1:], asked.mean_logs(ANSWERS[1:]))
@@ -43,15 +46,15 @@ def test_answers_of_one_token_are_read_from_one_run(asked, monkeypatch):
 @torch.no_grad()
 def test_rows_are_run_some_at_a_time(asked):
     rows = [[7, 8], [7, 9], [7, 8, 9]]
-    one_by_one = [run.output.logits for run in asked.run(rows, 1, 1)]
-    (together,) = asked.run(rows, 1, 3)
+    one_by_one = [run.output.logits for run in asked.runner.run(rows, 1, 1)]
+    (together,) = asked.runner.run(rows, 1, 3)
     for i, logits in enumerate(one_by_one):
         own = together.output.logits[i, together.last[i]]
         torch.testing.assert_close(own, logits[0], rtol=1e-4, atol=1e-5)
 
 
 def test_a_prompt_that_is_too_long_is_refused(asked):
-    longest = len(asked.head) + max(len(tail.ids) for tail in asked.tails)
+    longest = len(asked.head.ids) + max(len(tail.ids) for tail in asked.tails)
     asked.check_length(longest)
     with pytest.raises(DataError, match=f"tiny reads {longest - 2} tokens.* cut texts by 3 tokens"):
         asked.check_length(longest - 2, more=1)

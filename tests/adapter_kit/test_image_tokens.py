@@ -17,7 +17,12 @@ SIZES = [(128, 128), (190, 64), (70, 200), (131, 97), (40, 30)]
 HIDDEN, SHOWN = 0.06, 0.12
 
 
-@pytest.fixture(scope="module", params=WRITERS)
+# PaliGemma's processor reads a tensor in a way that NumPy will no longer allow.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+
+# PaliGemma 2 sees as PaliGemma does.
+@pytest.fixture(scope="module", params=sorted(WRITERS.keys() - {"paligemma2"}))
 def local(request, tmp_path_factory):
     """A model whose vision tower mixes no patches, and its processor."""
     folder = WRITERS[request.param](tmp_path_factory.mktemp(request.param))
@@ -31,7 +36,7 @@ def local(request, tmp_path_factory):
 def inputs_of(processor, image):
     special = processor.image_token
     made = processor(images=[image], text=[special + "a"], return_tensors="pt")
-    names = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")
+    names = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "labels")
     return made["input_ids"][0], {k: v for k, v in made.items() if k not in names}
 
 

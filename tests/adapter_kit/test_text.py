@@ -4,7 +4,7 @@ import transformers
 from tiny_joint import CPU, TINY, WORDS, write_words
 from tokenizers import ByteLevelBPETokenizer
 
-from vlbench.adapter_kit.text import TextReader, token_span, token_vectors
+from vlbench.adapter_kit.text import TextReader, text_vectors, token_span, token_vectors
 from vlbench.errors import CannotDo
 
 
@@ -94,6 +94,13 @@ def test_vectors_are_those_of_the_tokens_with_a_span():
     assert found[0].vectors.tolist() == [[2, 3], [4, 5]]
     assert found[1].spans == []
     assert found[1].vectors.shape == (0, 2)
+
+
+def test_a_text_is_the_mean_of_its_own_tokens_or_of_its_special_ones():
+    states = torch.arange(16.0).view(2, 4, 2)
+    attended = torch.tensor([[True, True, True, True], [True, True, False, False]])
+    found = text_vectors(states, [[None, (0, 3), (4, 8), None], [None] * 4], attended)
+    assert found.tolist() == [[3, 4], [9, 10]]
 
 
 def test_the_vocabulary_of_these_tests_is_read(words):

@@ -10,6 +10,8 @@ from vlbench.errors import UnknownNameError
         ("qwen2_vl", "Qwen2VLForConditionalGeneration", "hf_vlm:HfVlm"),
         ("smolvlm", "SmolVLMForConditionalGeneration", "hf_vlm:HfVlm"),
         ("gemma3", "Gemma3ForConditionalGeneration", "hf_vlm:HfVlm"),
+        ("paligemma", "PaliGemmaForConditionalGeneration", "hf_vlm:HfVlm"),
+        ("paligemma", None, "hf_vlm:HfVlm"),
         ("gemma3_text", "Gemma3ForCausalLM", "hf_text:HfText"),
         ("clip", "CLIPModel", "hf_dual:HfDual"),
         ("siglip", "SiglipModel", "hf_dual:HfDual"),

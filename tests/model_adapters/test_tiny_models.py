@@ -152,7 +152,7 @@ def test_texts_that_are_learnt_side_by_side_are_read_as_by_the_adapter(monkeypat
     texts = ["a red cup .", "two dogs are left of a tree .", "a boat ."]
     noise = torch.randint(256, (3, 64, 64), generator=torch.Generator().manual_seed(0))
     image = Image.fromarray(noise.byte().permute(1, 2, 0).numpy())
-    words = vlm.Words(model._chat.tokenizer)
+    words = vlm.Words(model._prompts.tokenizer)
     learnt = [[*words[text], *words["?"], vlm.words.END] for text in texts]
     ids = vlm.side_by_side([vlm.Learnt(one, one) for one in learnt], 1).ids
     with torch.inference_mode():

@@ -164,17 +164,22 @@ def write_llava(folder):
         image_token_id=made.image_token_id,
         image_seq_length=16,
     )
-    processor = transformers.LlavaProcessor(
+    processor = cropping_processor(BLANK)
+    return save(folder, transformers.LlavaForConditionalGeneration(config), processor)
+
+
+def cropping_processor(template):
+    """Return a processor of LLaVA with a chat template, whose IMAGE is the placeholder."""
+    return transformers.LlavaProcessor(
         transformers.CLIPImageProcessor(
             size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}
         ),
-        made,
+        tokenizer(),
         patch_size=8,
         vision_feature_select_strategy="default",
         num_additional_image_tokens=1,
-        chat_template=BLANK.replace("IMAGE", "<image>"),
+        chat_template=template.replace("IMAGE", "<image>"),
     )
-    return save(folder, transformers.LlavaForConditionalGeneration(config), processor)
 
 
 def write_onevision(folder):
@@ -257,6 +262,36 @@ def write_internvl(folder):
     return save(folder, transformers.InternVLForConditionalGeneration(config), processor)
 
 
+def write_paligemma(folder, kind="gemma", **more):
+    """Write PaliGemma: the squashed image and the prompt read in both directions, no template."""
+    made = tokenizer()
+    processor = transformers.PaliGemmaProcessor(
+        transformers.SiglipImageProcessor(size={"height": 32, "width": 32}, image_seq_length=16),
+        made,
+    )
+    config = transformers.PaliGemmaConfig(
+        text_config={"model_type": kind, **text(made, head_dim=8, **more)},
+        vision_config={
+            "model_type": "siglip_vision_model",
+            "vision_use_head": False,
+            **siglip(),
+        },
+        projection_dim=16,
+        hidden_size=16,
+        vocab_size=len(made),
+        image_token_index=made.image_token_id,
+    )
+    return save(folder, transformers.PaliGemmaForConditionalGeneration(config), processor)
+
+
+def write_paligemma2(folder):
+    """Write PaliGemma 2: Gemma 2 bends its attention and its logits, and has no SDPA."""
+    layers = ["sliding_attention", "full_attention"]
+    caps = {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}
+    sizes = {"sliding_window": 12, "query_pre_attn_scalar": 8}
+    return write_paligemma(folder, "gemma2", layer_types=layers, **caps, **sizes)
+
+
 WRITERS = {
     "qwen3": write_qwen3,
     "smolvlm": write_smolvlm,
@@ -264,4 +299,6 @@ WRITERS = {
     "onevision": write_onevision,
     "gemma3": write_gemma3,
     "internvl": write_internvl,
+    "paligemma": write_paligemma,
+    "paligemma2": write_paligemma2,
 }

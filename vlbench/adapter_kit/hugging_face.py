@@ -114,14 +114,15 @@ class Checkpoint:
         *,
         config: Any = None,
         optional_heads: bool = False,
-        attention: str = "eager",
+        attention: str | None = "eager",
     ) -> Opened:
         """Return a model of a class of transformers, such as "LxmertForPreTraining".
 
         `config` takes the place of the checkpoint's own. With `optional_heads`, the checkpoint may
         lack weights outside the base model. `attention` is the library's implementation; only eager
-        attention returns its weights. Raises CannotDo for a checkpoint of another type, and
-        WeightsError for weights that are missing or have another shape.
+        attention returns its weights, and None means SDPA in each part of the model that has it.
+        Raises CannotDo for a checkpoint of another type, and WeightsError for weights that are
+        missing or have another shape.
         """
         config = self.config if config is None else config
         reads = getattr(transformers_object(kind), "config_class", None)
@@ -136,9 +137,9 @@ class Checkpoint:
         model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
         return Opened(model, config, missing)
 
-    def tokenizer(self) -> Any:
+    def tokenizer(self, **options: Any) -> Any:
         """Return a fast tokenizer that pads on the right. Raises WeightsError if there is none."""
-        tokenizer = self.load("AutoTokenizer")
+        tokenizer = self.load("AutoTokenizer", **options)
         if not tokenizer.is_fast:
             raise WeightsError(f"{self.name} has no fast tokenizer, so its tokens have no spans")
         tokenizer.padding_side = "right"
@@ -146,7 +147,7 @@ class Checkpoint:
             tokenizer.pad_token = tokenizer.eos_token
         return tokenizer
 
-    def _make(self, kind: str, config: Any, attention: str) -> tuple[Any, list[str]]:
+    def _make(self, kind: str, config: Any, attention: str | None) -> tuple[Any, list[str]]:
         """Return a float32 model, and the names of the weights that the checkpoint lacks."""
         if self.seed is not None:
             return _draw(kind, config, self.seed, attention), []
@@ -195,7 +196,7 @@ def transformers_object(name: str) -> Any:
     return getattr(transformers, name)
 
 
-def _draw(kind: str, config: Any, seed: int, attention: str) -> Any:
+def _draw(kind: str, config: Any, seed: int, attention: str | None) -> Any:
     """Return a float32 model with seeded weights."""
     cls = transformers_object(kind)
     with seeded(seed):

@@ -116,7 +116,7 @@ def _merged(seen: Seen) -> list[View]:
 
 
 def _square(seen: Seen) -> list[View]:
-    """Gemma 3: the picture squashed to a square."""
+    """Gemma 3, PaliGemma: the picture squashed to a square."""
     side = math.isqrt(seen.tokens)
     return [View(0, side, side, seen.whole)]
 
@@ -226,7 +226,7 @@ def _unpadded(size: Size, canvas: Sequence[int], cells: Sequence[int]) -> Rectan
 LAYOUTS: dict[str, Callable[[Seen], list[View]]] = {
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"), _merged),
     **dict.fromkeys(("idefics3", "smolvlm"), _idefics3),
-    "gemma3": _square,
+    **dict.fromkeys(("gemma3", "paligemma"), _square),
     **dict.fromkeys(("llava", "fast_vlm"), _cropped),
     "llava_onevision": _anyres,
     "internvl": _internvl,

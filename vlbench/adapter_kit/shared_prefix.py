@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from vlbench.adapter_kit.chat_prompts import PER_TOKEN
+from vlbench.adapter_kit.prompts import PER_TOKEN, common_run
+from vlbench.adapter_kit.runs import Head, Run, last_places
 
 
 class Prefix(NamedTuple):
@@ -23,6 +24,34 @@ class Prefix(NamedTuple):
     length: int
     start: int
     axes: int
+
+
+class SharedPrefix:
+    """Runs what prompts begin with once, and then each on its own, read from left to right."""
+
+    cuts = True
+
+    def __init__(self, model: Any, head: Head) -> None:
+        self._model = model
+        self._head = head
+
+    def run(
+        self,
+        rows: Sequence[Sequence[int]],
+        shared: int,
+        at_once: int,
+        count: int = 1,
+        **options: Any,
+    ) -> Iterator[Run]:
+        """Yield the output for what the rows do not share, some rows at a time."""
+        same = min(common_run(rows), shared)
+        prefix = run_prefix(self._model, self._head.inputs, len(self._head.ids) + same)
+        for texts in torch.split(torch.arange(len(rows)), at_once):
+            part = [rows[i][same:] for i in texts.tolist()]
+            kept, last = last_places([len(row) for row in part], count)
+            keep = {"logits_to_keep": kept.to(self._model.device)}
+            output = continue_rows(self._model, prefix, part, **keep, **options)
+            yield Run(texts.tolist(), output, prefix.length, last)
 
 
 def run_prefix(model: Any, inputs: Mapping[str, Any], length: int) -> Prefix:

@@ -84,3 +84,13 @@ def token_vectors(states: Tensor, spans: Sequence[Spans]) -> list[TokenVectors]:
         kept = [i for i, span in enumerate(row) if span]
         found.append(TokenVectors([span for span in row if span], vectors[kept]))
     return found
+
+
+def text_vectors(states: Tensor, spans: Sequence[Spans], attended: Tensor) -> Tensor:
+    """Return the mean of the hidden states [N, T, D] of each text's own tokens, [N, D].
+
+    A text without tokens becomes the mean over its special tokens, those `attended` (bool [N, T]).
+    """
+    own = torch.tensor([[bool(span) for span in row] for row in spans], device=states.device)
+    counted = torch.where(own.any(1, keepdim=True), own, attended).float()
+    return (states * counted[..., None]).sum(1) / counted.sum(1, keepdim=True)

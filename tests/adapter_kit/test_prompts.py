@@ -1,0 +1,77 @@
+import pytest
+from PIL import Image
+from tiny_vlm import CHAT, MARKS, cropping_processor
+
+from vlbench.adapter_kit.chat_prompts import ChatTemplate
+from vlbench.adapter_kit.prompts import Prompts, common_run
+from vlbench.errors import CannotDo, DataError, SpecError
+
+IMAGE = Image.new("RGB", (40, 40))
+
+
+def asked(processor=None, question='Is "{}" there?'):
+    processor = processor or cropping_processor(CHAT)
+    return Prompts(processor, "this model", question, ChatTemplate)
+
+
+def tokens(one, ids):
+    return one.tokenizer.convert_ids_to_tokens(ids)
+
+
+def test_spans_are_those_of_the_text_in_the_prompt():
+    one, text = asked(), 'say "cat" twice'
+    tail = one.tail(text)
+    spans = [span for span in tail.spans if span]
+    assert "".join(text[a:b] for a, b in spans) == text.replace(" ", "")
+    assert tokens(one, tail.ids)[0] == "I"
+    assert tail.spans[0] is None
+
+
+def test_the_tail_is_what_the_processor_makes_after_the_image():
+    one = asked()
+    inputs, length = one.read(IMAGE, "a cat")
+    ids = tokens(one, inputs["input_ids"][0].tolist())
+    assert ids[-length - 1] == MARKS["image_token"]
+    assert MARKS["image_token"] not in ids[-length:]
+
+
+def test_a_long_text_is_cut_at_the_end_of_a_token():
+    one = asked()
+    assert one.cut("a photo of a cat", 3) == "a photo of"
+    assert one.cut("a photo of", 3) == "a photo of"
+    assert one.count(["a photo of a cat", ""]) == [5, 0]
+
+
+def test_a_special_token_is_refused_unless_it_stands_for_unknown_words():
+    one = asked()
+    one.tokenizer.add_tokens(["cat"], special_tokens=True)
+    with pytest.raises(DataError, match="text 'cat' has cat, a special token of this model"):
+        asked(one.processor).tail("cat")
+    one.tokenizer.unk_token = "cat"  # noqa: S105 - a token of words
+    assert asked(one.processor).tail("cat").spans.count((0, 3)) == 1
+
+
+def test_rows_begin_alike_up_to_where_they_differ():
+    assert common_run([[1, 2, 3], [1, 2, 4, 5]]) == 2
+    assert common_run([[1, 2], [1, 2, 3]]) == 2
+    assert common_run([[1]]) == 1
+    assert common_run([[], [1]]) == 0
+
+
+def test_a_question_without_a_place_for_the_text_is_refused():
+    with pytest.raises(SpecError, match=r"question 'Is it\?' needs \{\} once"):
+        asked(question="Is it?")
+
+
+def test_a_processor_without_a_placeholder_is_refused():
+    processor = cropping_processor(CHAT)
+    processor.image_token = None
+    with pytest.raises(CannotDo, match="this model has no placeholder for an image, so the text"):
+        asked(processor)
+
+
+def test_a_processor_that_rewrites_the_text_is_refused():
+    one = asked()
+    one._form = lambda question: ChatTemplate(one.processor, "")(question)._replace(given="<image>")
+    with pytest.raises(CannotDo, match="the processor of this model rewrites the text after"):
+        one.read(IMAGE, "a cat")

@@ -1,0 +1,167 @@
+"""Prompts of generative models: a question about one image, with a text in it, as ids."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from PIL.Image import Image
+
+from vlbench.adapter_kit.text import Spans, token_span
+from vlbench.errors import CannotDo, DataError, SpecError
+
+# Inputs of a model that have one entry per token of the prompt.
+PER_TOKEN = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")
+
+
+class Prompt(NamedTuple):
+    """A question about an image, ready for an answer.
+
+    `read` is what the tokenizer reads, with a placeholder for the image, and with special tokens
+    added to it if `adds_special`; `given` is what the processor makes it of. An answer begins with
+    `blank`, or is tokenised apart from the prompt where that is None.
+    """
+
+    read: str
+    given: str
+    adds_special: bool
+    blank: str | None
+
+
+class Tail(NamedTuple):
+    """The ids of a prompt after its image, and for each id the characters of the text, or None."""
+
+    ids: list[int]
+    spans: Spans
+
+
+class Answer(NamedTuple):
+    """The ids that an answer adds to a prompt, after the last `replaced` ids of the prompt."""
+
+    text: str
+    replaced: int
+    ids: list[int]
+
+
+class Prompts:
+    """A processor, a question with {} for a text, and the format that the question is put into.
+
+    Raises CannotDo for a processor that the format does not fit or whose tokens have no spans, and
+    SpecError for a question without {}.
+    """
+
+    def __init__(
+        self,
+        processor: Any,
+        name: str,
+        question: str,
+        form: Callable[[Any, str], Callable[[str], Prompt]],
+    ) -> None:
+        self.processor = processor
+        self.tokenizer = processor.tokenizer
+        self.name = name
+        if question.count("{}") != 1:
+            raise SpecError(f"question '{question}' needs {{}} once, in the place of the text")
+        self._before, self._after = question.split("{}")
+        self._form = form(processor, name)
+        if not self.tokenizer.is_fast:
+            raise CannotDo(f"{name} has no fast tokenizer, so its tokens have no spans")
+        if not getattr(processor, "image_token", None):
+            raise CannotDo(f"{name} has no placeholder for an image, so the text cannot be found")
+        self._placeholder: int = self.tokenizer.convert_tokens_to_ids(processor.image_token)
+        added = self.tokenizer.added_tokens_decoder.items()
+        # An unknown word is no special token that someone wrote.
+        unknown = self.tokenizer.unk_token_id
+        self._special = {i for i, token in added if token.special and i != unknown}
+
+    def prompt(self, text: str) -> Prompt:
+        """Return the question about a text."""
+        return self._form(f"{self._before}{text}{self._after}")
+
+    def answer(self, text: str) -> Answer:
+        """Return what an answer, with the blank before it, adds to a prompt."""
+        prompt = self.prompt("")
+        if prompt.blank is None:
+            return Answer(text, 0, self.tokenizer(text, add_special_tokens=False).input_ids)
+        answered = prompt._replace(read=f"{prompt.read}{prompt.blank}{text}")
+        rows = [self._encode(one).input_ids for one in (prompt, answered)]
+        same = common_run(rows)
+        return Answer(text, len(rows[0]) - same, rows[1][same:])
+
+    def read(self, image: Image, text: str) -> tuple[dict[str, Any], int]:
+        """Return the inputs of the model for one pair, on the CPU, and the length of the tail.
+
+        Raises DataError for an image that the processor refuses, and as `tail` does.
+        """
+        prompt, tail = self.prompt(text), self.tail(text).ids
+        options = {"add_special_tokens": prompt.adds_special, "return_tensors": "pt"}
+        try:
+            # PaliGemma's processor reads a tensor in a way that NumPy will no longer allow.
+            with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+                inputs = dict(self.processor(images=[image], text=[prompt.given], **options))
+        except (ValueError, TypeError, ZeroDivisionError, RuntimeError) as error:
+            size = "{} x {}".format(*image.size)
+            raise DataError(f"{self.name} refuses an image of {size} pixels: {error}") from error
+        # Some processors add what a loss would be computed from.
+        inputs.pop("labels", None)
+        if inputs["input_ids"][0, -len(tail) :].tolist() != tail:
+            raise CannotDo(f"the processor of {self.name} rewrites the text after the image")
+        return inputs, len(tail)
+
+    def tail(self, text: str) -> Tail:
+        """Return the part of a prompt after its image.
+
+        Raises DataError for a text with a special token, and CannotDo where the text does not come
+        after the image as it is.
+        """
+        prompt = self.prompt(text)
+        start = prompt.read.rfind(f"{self._before}{text}{self._after}") + len(self._before)
+        if start < len(self._before):
+            raise CannotDo(f"the prompt of {self.name} changes the text: {text[:40]!r}")
+        tokens = self._encode(prompt, return_offsets_mapping=True)
+        spans = [
+            _inside(prompt.read, offsets, start, len(text)) for offsets in tokens["offset_mapping"]
+        ]
+        ids = tokens.input_ids
+        special = [i for i, span in zip(ids, spans, strict=True) if span and i in self._special]
+        if special:
+            token = self.tokenizer.convert_ids_to_tokens(special[0])
+            raise DataError(f"text {text[:40]!r} has {token}, a special token of {self.name}")
+        if self._placeholder not in ids:
+            raise CannotDo(f"the prompt of {self.name} leaves out the image")
+        after = len(ids) - ids[::-1].index(self._placeholder)
+        if any(spans[:after]):
+            raise CannotDo(f"the prompt of {self.name} puts the text before the image")
+        return Tail(ids[after:], spans[after:])
+
+    def cut(self, text: str, limit: int) -> str:
+        """Return the text up to the end of its token number `limit`."""
+        options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
+        ends = self.tokenizer(text, **options)["offset_mapping"]
+        return text if len(ends) <= limit else text[: ends[limit - 1][1]]
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Return how many tokens each text has by itself, without special ones."""
+        found = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
+        return [len(ids) for ids in found.input_ids]
+
+    def _encode(self, prompt: Prompt, **options: Any) -> Any:
+        special = prompt.adds_special
+        return self.tokenizer(prompt.read, add_special_tokens=special, verbose=False, **options)
+
+
+def common_run(rows: Sequence[Sequence[int]]) -> int:
+    """Return how many ids all rows begin with in common."""
+    shortest = min(map(len, rows))
+    apart = (i for i in range(shortest) if len({row[i] for row in rows}) > 1)
+    return next(apart, shortest)
+
+
+def _inside(
+    prompt: str, offsets: tuple[int, int], start: int, length: int
+) -> tuple[int, int] | None:
+    """Return which characters of the text a token has, counted in the text; None for none."""
+    first, last = max(offsets[0], start), min(offsets[1], start + length)
+    span = token_span(prompt, first, last)
+    return (span[0] - start, span[1] - start) if span else None
