@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import resource
 import time
 from itertools import chain
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from vlbench.engine import Engine, Progress
-from vlbench.engine.devices import hardware
+from vlbench.engine.devices import hardware, peak_memory_mb
 from vlbench.engine.engine import Known
 from vlbench.engine.processes import Processes
 from vlbench.engine.settings import ComputeSettings
@@ -65,9 +64,6 @@ def run_job(job: Job, models: LiveModels, machine: Machine) -> tuple[Outcome, di
 
 def _facts(settings: ComputeSettings, processes: int, seconds: float) -> dict[str, Any]:
     """Return what may differ from one run to the next."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    if settings.device.type == "cuda":
-        peak = torch.cuda.max_memory_allocated(settings.device) / 2**20
     return {
         "finished": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),
@@ -75,7 +71,7 @@ def _facts(settings: ComputeSettings, processes: int, seconds: float) -> dict[st
         "hardware": hardware(settings.device),
         "threads": torch.get_num_threads(),
         "processes": processes,
-        "peak_memory_mb": round(peak),
+        "peak_memory_mb": round(peak_memory_mb(settings.device)),
         "batch_size": settings.batch_size,
         "channels_last": settings.channels_last,
     }
