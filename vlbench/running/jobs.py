@@ -17,7 +17,15 @@ from vlbench.engine.settings import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.planning.jobs import Job
 from vlbench.results import Outcome, require_primary
+from vlbench.running.history import History, Took
 from vlbench.running.models import LiveModels
+
+
+class Moment(NamedTuple):
+    """A moment of a run, in seconds, and the bytes that the store has grown by until then."""
+
+    seconds: float
+    stored: int
 
 
 class Machine(NamedTuple):
@@ -27,6 +35,20 @@ class Machine(NamedTuple):
     store: Store
     progress: Progress
     processes: Processes
+    history: History
+
+    def now(self) -> Moment:
+        """Return this moment."""
+        return Moment(time.perf_counter(), self.store.grown)
+
+    def remember(self, model: str, work: str, start: Moment) -> None:
+        """Remember what a step took since its start. Every process calls this: each stores some."""
+        end = self.now()
+        stored = sum(self.processes.exchange(end.stored - start.stored))
+        if self.processes.is_main:
+            memory = peak_memory_mb(self.settings.device)
+            took = Took(end.seconds - start.seconds, memory, stored / 2**20)
+            self.history.add(model, work, took)
 
 
 def run_job(job: Job, models: LiveModels, machine: Machine) -> tuple[Outcome, dict[str, Any]]:
