@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from vlbench.boards import (
-    kept_result,
     read_board,
     refuse_clash,
     require_writable,
@@ -166,23 +165,45 @@ def test_another_schema_is_refused(tmp_path, schema):
         read_board(tmp_path / "t.json")
 
 
-@pytest.mark.parametrize("text", ['{"schema": 1}', '{"schema": 1, "task": "t", "rows": 5}'])
-def test_a_foreign_file_of_schema_1_is_refused(tmp_path, text):
-    (tmp_path / "t.json").write_text(text)
-    with pytest.raises(SpecError, match=r"t\.json: (task|version): is absent"):
-        kept_result(tmp_path, "t", "m", "r")
+def content_and_time(file):
+    return file.read_bytes(), file.stat().st_mtime_ns, file.stat().st_ino
 
 
-def test_the_row_that_answers_a_request_is_found(tmp_path):
-    written(tmp_path, result("a"), result("b", request="other"), result("c", "failed"))
-    assert kept_result(tmp_path, "t", "a", "r").model == "a"
-    assert kept_result(tmp_path, "t", "b", "r") is None
-    assert kept_result(tmp_path, "t", "c", "r") is None
+@pytest.mark.parametrize("standing", [result(), result("m", "skipped", reason="why")])
+def test_a_board_that_says_so_already_is_not_written_again(tmp_path, standing):
+    write_result(tmp_path, result("other"))
+    write_result(tmp_path, standing)
+    before = content_and_time(tmp_path / "t.json")
+    write_result(tmp_path, result("m", "skipped", reason="why"))
+    assert content_and_time(tmp_path / "t.json") == before
 
 
-def test_without_a_board_or_an_output_no_row_is_kept(tmp_path):
-    assert kept_result(tmp_path, "t", "m", "r") is None
-    assert kept_result(None, "t", "m", "r") is None
+@pytest.mark.parametrize(
+    "new",
+    [
+        result("m", "skipped", reason="another"),
+        result("m", "failed", reason="why"),
+        result("new", "skipped", reason="why"),
+        result("m", "skipped", reason="why", paper="another"),
+        result("m", "skipped", reason="why", request="another"),
+    ],
+)
+def test_a_board_that_says_anything_else_is_written(tmp_path, new):
+    write_result(tmp_path, result("m", "skipped", reason="why"))
+    before = (tmp_path / "t.json").read_bytes()
+    write_result(tmp_path, new)
+    assert (tmp_path / "t.json").read_bytes() != before
+    rows = read_board(tmp_path / "t.json").results
+    assert (new.model, new.status, new.reason) in [(r.model, r.status, r.reason) for r in rows]
+
+
+def test_a_failed_row_beside_an_ok_row_of_the_same_model_goes(tmp_path):
+    write_result(tmp_path, result())
+    content = json.loads((tmp_path / "t.json").read_text())
+    content["rows"].append(content["rows"][0] | {"status": "failed", "reason": "why"})
+    (tmp_path / "t.json").write_text(json.dumps(content))
+    rows = written(tmp_path, result("m", "failed", reason="again"))
+    assert rows == [("m", "ok", "c1", "")]
 
 
 @pytest.mark.parametrize("part", ["weights", "adapter"])

@@ -1,5 +1,6 @@
 import json
 import logging
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from sources import TASK, make_images, make_source, write
 from vlbench.cli import main
 
 HEAVY = {"torch", "sklearn", "scipy", "datasets", "transformers", "open_clip", "torchvision"}
-HEAVY |= {"timm", "gensim", "matplotlib", "foolbox", "pandas"}
+HEAVY |= {"timm", "gensim", "matplotlib", "foolbox", "pandas", "accelerate", "huggingface_hub"}
 
 
 @pytest.fixture
@@ -194,37 +195,94 @@ def test_leaderboard_show_of_no_board_exits_with_2(capsys):
     assert "no board nothing in leaderboards" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "words",
-    [["--help"], ["run", "--help"], ["ls", "tasks"], ["show", "few_shot_digits"], ["--version"]],
-)
-def test_help_and_listings_import_nothing_heavy(words):
-    code = (
-        f"import sys; from vlbench.cli import main\ntry: main({words!r})\nexcept SystemExit: pass\n"
-    )
+def imports(*commands):
+    """Return the heavy libraries that commands import, what they print, and what they complain."""
+    code = "import sys; from vlbench.cli import main\n"
+    for words in commands:
+        code += f"try: code = main({words!r})\nexcept SystemExit as end: code = end.code\n"
+        code += "assert code == 0, code\n"
     code += f"print(sorted({HEAVY!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    *lines, heavy = done.stdout.splitlines()
+    return heavy, "\n".join(lines), done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["run", "--help"],
+        ["--version"],
+        *(["ls", kind] for kind in ("tasks", "models", "probes", "data")),
+        ["show", "few_shot_digits"],
+        ["show", "tiny-clip"],
+    ],
+    ids=" ".join,
+)
+def test_help_and_listings_import_nothing_heavy(words):
+    assert imports(words)[0] == "[]"
 
 
 def test_a_dry_run_of_all_embedded_tasks_draws_nothing_and_imports_little(tmp_path):
-    words = ["--model", "tiny-clip", "--tasks", "embedded", "--dry-run", "--cache-dir"]
+    words = ["--model", "tiny-clip,tiny-bert", "--tasks", "embedded", "--dry-run", "--cache-dir"]
     words += [str(tmp_path / "cache"), "--output", str(tmp_path / "boards")]
-    code = f"import sys; from vlbench.cli import main; main({words!r})\n"
-    code += f"print(sorted({HEAVY - {'torch'}!r} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
-    assert done.stderr == ""
-    assert {file.name for file in (tmp_path / "cache").rglob("*")} <= {"digests.sqlite"}
+    heavy, printed, complaints = imports(words, ["data", "few_shot_digits"])
+    assert (heavy, complaints) == ("['torch']", "")
+    assert " run " in printed
+    assert {file.name for file in (tmp_path / "cache").rglob("*")} <= {"digests.sqlite", "vlbench"}
     assert not (tmp_path / "boards").exists()
+
+
+def test_a_run_whose_rows_are_all_there_imports_writes_and_draws_nothing(tmp_path):
+    boards, cache = tmp_path / "boards", tmp_path / "kept"
+    words = ["--model", "raw-pixels,tiny-word2vec", "--tasks", "few_shot_digits"]
+    words += ["--output", str(boards), "--cache-dir", str(cache)]
+    assert main(words) == 0
+    board = boards / "few_shot_digits.json"
+    before = (board.read_bytes(), board.stat().st_mtime_ns)
+    steps = (cache / "history.sqlite").read_bytes()
+    heavy, printed, complaints = imports(words)
+    assert (heavy, complaints) == ("['torch']", "")
+    assert (printed.count("kept"), printed.count("skipped")) == (1, 2)
+    assert (board.read_bytes(), board.stat().st_mtime_ns) == before
+    assert (cache / "history.sqlite").read_bytes() == steps
+
+
+def test_a_dry_run_estimates_from_earlier_runs_in_the_same_cache_folder(source, tmp_path, capsys):
+    kept = ["--cache-dir", str(tmp_path / "kept")]
+    assert run(source, *kept, "--dry-run") == 0
+    assert "no estimate of time, memory and disk" in capsys.readouterr().out
+    assert run(source, *kept) == 0
+    assert "estimate" not in capsys.readouterr().out
+    assert run(source, *kept, "--dry-run", "--overwrite") == 0
+    printed = capsys.readouterr().out.splitlines()
+    told = {name: line for line in printed for name, colon, _ in [line.partition(":")] if colon}
+    for step in ("mean-colour · loading", "mean-colour · few_shot_colours", "time", "memory"):
+        assert re.search(r": (up to )?[\d.]+ (s|min|MB|GB)\b", told[step])
+    assert told["disk"] == "disk: up to 0.0 MB in the cache folder"
+
+
+@pytest.mark.parametrize("words", [["--no-cache"], ["--batch-size", "8"], ["--limit", "6"]])
+def test_a_dry_run_estimates_nothing_from_runs_that_are_not_like_it(source, capsys, words):
+    assert run(source) == 0
+    capsys.readouterr()
+    assert run(source, "--overwrite", "--dry-run", *words) == 0
+    printed = capsys.readouterr().out
+    assert "no estimate" in printed
+    assert "few_shot_colours: no estimate" in printed or "estimated from" not in printed
+
+
+def test_a_dry_run_of_what_is_kept_estimates_nothing(source, capsys):
+    assert run(source) == 0
+    capsys.readouterr()
+    assert run(source, "--dry-run") == 0
+    printed = capsys.readouterr().out
+    assert ("kept" in printed, "estimate" in printed) == (True, False)
 
 
 def test_leaderboard_show_imports_nothing_heavy(source):
     run(source)
-    code = "import sys; from vlbench.cli import main; main(['leaderboard', 'show'])\n"
-    code += f"print(sorted({HEAVY!r} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert imports(["leaderboard", "show"])[0] == "[]"
 
 
 def test_the_module_runs_as_the_command_does():

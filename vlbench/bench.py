@@ -17,6 +17,8 @@ from vlbench.planning.datasets import require_region_widths
 from vlbench.planning.options import Keywords, Options
 from vlbench.planning.plan import Plan, plan
 from vlbench.results import Result, matching
+from vlbench.running.estimates import Step, estimated
+from vlbench.running.history import History, place_of
 from vlbench.running.jobs import Machine
 from vlbench.running.leftovers import sweep
 from vlbench.running.report import Report
@@ -50,6 +52,14 @@ def agreed(planned: Plan, processes: Processes) -> Plan:
         for job, (status, reason, result) in zip(planned.jobs, decided, strict=True)
     ]
     return replace(planned, jobs=jobs)
+
+
+def estimated_steps(planned: Plan, processes: Processes) -> list[Step]:
+    """Return the steps that a plan would run, with what they took in earlier runs on this machine.
+
+    Known are the runs that used the same cache folder.
+    """
+    return estimated(planned.jobs, _history(planned.options, processes).seen())
 
 
 def evaluate(
@@ -119,10 +129,16 @@ def run(planned: Plan, processes: Processes, progress: Progress | None = None) -
     if processes.is_main:
         for folder in filter(None, (store.root, options.output)):
             sweep(folder)
-    machine = Machine(settings, store, progress or NoProgress(), processes)
+    history = _history(options, processes)
+    machine = Machine(settings, store, progress or NoProgress(), processes, history)
     report = Report()
     for jobs in grouped(planned.jobs, by=lambda job: job.model.name):
         for result in run_model(jobs, machine, writer, report):
             report.results.append(result)
             machine.progress.done(result)
     return report
+
+
+def _history(options: Options, processes: Processes) -> History:
+    assert options.cache_dir
+    return History(options.cache_dir, place_of(options.settings(), processes.size))

@@ -90,15 +90,10 @@ def board_bytes(board: Board) -> bytes:
     return (text + "\n").encode()
 
 
-def kept_result(output: Path | None, task: str, model: str, request: str) -> Result | None:
-    """Return the ok row of a model with this request, or None; also None for an empty request."""
-    rows = [r for r in _results(output, task) if r.status == "ok" and r.model == model]
-    return next((row for row in rows if request and row.request == request), None)
-
-
 def refuse_clash(output: Path, result: Result) -> None:
     """Raise IdentityClash where an ok row of this identity has other weights or adapter source."""
-    for row in _results(output, result.task):
+    board = read_board(board_file(output, result.task))
+    for row in board.results if board else []:
         standing = row.status == "ok" and _identity(row) == _identity(result)
         for part in ("weights", "adapter"):
             if standing and row.provenance.get(part) != result.provenance.get(part):
@@ -118,8 +113,9 @@ def write_result(
     """Put a result on its task's board, save its artifacts, and return it with their places.
 
     It replaces the row of the same identity, but a failed or skipped result never replaces an ok
-    row. Rows of an older version of the task move to the archive. Raises OutputError where it
-    cannot be written, and IdentityClash as `refuse_clash` does, unless it may `overwrite`.
+    row; a board that says so already is left alone. Rows of an older version of the task move to
+    the archive. Raises OutputError where it cannot be written, and IdentityClash as `refuse_clash`
+    does, unless it may `overwrite`.
     """
     file = board_file(output, result.task)
     with files.locked(output, "boards"):
@@ -127,6 +123,8 @@ def write_result(
             # Again: another run may have written since this one looked.
             refuse_clash(output, result)
         board = read_board(file)
+        if board and _says(board, result):
+            return result
         taken = _taken(output, board, result)
         saved = save_artifacts(output, result.task, result.model, artifacts or {}, taken)
         result = replace(result, artifacts={**result.artifacts, **saved})
@@ -176,12 +174,6 @@ def require_writable(output: Path) -> None:
         (output / ".writable").unlink()
 
 
-def require_readable(output: Path, task: str) -> None:
-    """Raise SpecError for a malformed board of a task, archived ones too."""
-    for file in [board_file(output, task), *sorted(output.glob(f"archive/{escape(task)}.v*.json"))]:
-        read_board(file)
-
-
 def _board(content: Mapping[str, Any]) -> Board:
     """Return the board that a file's JSON describes."""
     whole = {key: value for key, value in content.items() if key != "rows"}
@@ -213,6 +205,16 @@ def _result(row: Any, head: Mapping[str, Any], key: Key) -> Result:
     return result
 
 
+def _says(board: Board, result: Result) -> bool:
+    """Return whether a board has just what it would have with a failed or skipped result."""
+    heads = [(one.task, one.version, one.paper, one.primary) for one in (board, result)]
+    if result.status == "ok" or heads[0] != heads[1]:
+        return False
+    mine = [row for row in board.results if row.model == result.model]
+    wanted = [row for row in mine if row.status == "ok"] or [result]
+    return [json.dumps(row.row()) for row in mine] == [json.dumps(row.row()) for row in wanted]
+
+
 def _taken(output: Path, board: Board | None, new: Result) -> set[str]:
     """Return the files of the rows that a new one does not replace, archived ones among them."""
     boards = [board, *map(read_board, output.glob(f"archive/{escape(new.task)}.v*.json"))]
@@ -220,11 +222,6 @@ def _taken(output: Path, board: Board | None, new: Result) -> set[str]:
     own = (new.version, _identity(new))
     stay = [row for version, row in rows if (version, _identity(row)) != own]
     return {artifact["file"] for row in stay for artifact in row.artifacts.values()}
-
-
-def _results(output: Path | None, task: str) -> Sequence[Result]:
-    board = read_board(board_file(output, task)) if output else None
-    return board.results if board else []
 
 
 def _identity(row: Result) -> tuple[str, str]:

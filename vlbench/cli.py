@@ -70,8 +70,9 @@ def _failed(why: object, code: int = FAILED) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     if not (arguments.model and arguments.tasks):
         raise UnknownNameError("a run needs --model and --tasks, here or in a file for --config")
-    from vlbench.bench import agreed, run, set_up
+    from vlbench.bench import agreed, estimated_steps, run, set_up
     from vlbench.catalog.library_names import reads_hub
+    from vlbench.commands.estimates import print_estimates
     from vlbench.commands.progress import Bar
     from vlbench.commands.reports import print_plan, print_report
     from vlbench.planning.plan import plan
@@ -84,6 +85,8 @@ def _run(arguments: argparse.Namespace) -> int:
         console = _console(quiet=not processes.is_main)
         print_plan(console, planned)
         if arguments.dry_run:
+            device = planned.options.settings().device.type
+            print_estimates(console, estimated_steps(planned, processes), device)
             return 0
         with Bar(console) as bar:
             report = run(planned, processes, bar)

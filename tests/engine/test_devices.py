@@ -1,3 +1,8 @@
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
 import torch
 
 from vlbench.engine import devices
@@ -10,6 +15,32 @@ def test_a_gpu_is_asked_for_whole_float32_and_the_same_numbers_again(monkeypatch
     cublas.allow_tf32 = True
     devices.set_up(torch.device("cuda"))
     assert (cudnn.allow_tf32, cublas.allow_tf32, cudnn.deterministic) == (False, False, True)
+
+
+def test_the_peak_of_memory_is_this_process_own_and_not_that_of_what_started_it(
+    monkeypatch, tmp_path
+):
+    status = tmp_path / "status"
+    status.write_text("Name:\tpython\nVmPeak:\t 9000000 kB\nVmHWM:\t   71680 kB\nVmRSS:\t 1 kB\n")
+    monkeypatch.setattr(devices, "STATUS", status)
+    assert devices.peak_memory_mb(torch.device("cpu")) == 70
+
+
+def test_the_peak_of_memory_is_no_less_than_what_is_in_use():
+    in_use = psutil.Process().memory_info().rss
+    assert devices.peak_memory_mb(torch.device("cpu")) >= in_use / 2**20 - 1
+
+
+@pytest.mark.parametrize(("platform", "unit"), [("darwin", 2**20), ("freebsd14", 1024)])
+def test_without_linux_the_peak_is_what_the_system_says_in_its_own_unit(
+    monkeypatch, platform, unit
+):
+    monkeypatch.setattr(devices, "STATUS", Path("/nowhere"))
+    monkeypatch.setattr("sys.platform", platform)
+    monkeypatch.setattr(
+        devices.resource, "getrusage", lambda _: SimpleNamespace(ru_maxrss=70 * unit)
+    )
+    assert devices.peak_memory_mb(torch.device("cpu")) == 70
 
 
 def test_a_cpu_is_set_up_wherever_the_c_library_is_another(monkeypatch):

@@ -184,7 +184,7 @@ def _add_run(words: Any, command: Command) -> None:
         help="images at a time (default: 32); auto: the fastest on a CPU, the most on a GPU",
     )
     run.add_argument("--limit", type=positive, metavar="N", help="N rows a split; writes no board")
-    run.add_argument("--dry-run", action="store_true", help="print the plan and stop")
+    run.add_argument("--dry-run", action="store_true", help="print the plan, estimate it, and stop")
     run.add_argument(
         "--strict", action="store_true", help="exit 1 if anything is skipped or absent"
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import resource
+import sys
 from pathlib import Path
 
 import torch
@@ -11,6 +13,9 @@ import torch
 # glibc's mallopt options: the size from which blocks are mapped apart, and what is given back.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 NEVER = 2**31 - 1
+
+# What Linux tells a process of itself.
+STATUS = Path("/proc/self/status")
 
 
 def set_up(device: torch.device) -> None:
@@ -30,6 +35,20 @@ def set_up(device: torch.device) -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(M_MMAP_THRESHOLD, NEVER)
         libc.mallopt(M_TRIM_THRESHOLD, NEVER)
+
+
+def peak_memory_mb(device: torch.device) -> float:
+    """Return the most memory that this process has had at once, in MB: the GPU's, or its own.
+
+    Of a process that a large one started, Linux's `ru_maxrss` is that of the large one.
+    """
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    if STATUS.exists():
+        lines = STATUS.read_text().splitlines()
+        return float(next(line.split()[1] for line in lines if line.startswith("VmHWM:"))) / 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 1024
 
 
 def hardware(device: torch.device) -> str:

@@ -25,11 +25,13 @@ class Store:
     """A folder of values under keys, which several runs may share.
 
     A value is a mapping of tensors and plain values, nested in lists. A file that is cut short
-    or altered reads as absent, so what it held is computed again.
+    or altered reads as absent, so what it held is computed again. `grown` counts the bytes that it
+    has grown by since it was opened here.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.grown = 0
 
     def load(self, key: str, part: str) -> Any:
         """Return the value, or None if it is absent or damaged."""
@@ -51,11 +53,16 @@ class Store:
         buffer = io.BytesIO()
         torch.save(owned(value), buffer)
         body = buffer.getvalue()
-        write_whole(self._file(key, part), hashlib.sha256(body).digest() + body)
+        file = self._file(key, part)
+        before = _size(file)
+        write_whole(file, hashlib.sha256(body).digest() + body)
+        self.grown += _size(file) - before
 
     def drop(self, key: str, part: str) -> None:
         """Remove the value, if it is there."""
-        self._file(key, part).unlink(missing_ok=True)
+        file = self._file(key, part)
+        self.grown -= _size(file)
+        file.unlink(missing_ok=True)
 
     def claim(self, key: str, part: str, *, seconds: float = 0) -> Callable[[], None] | None:
         """Return what gives back the claim to compute a value, or None where another run has it.
@@ -84,6 +91,11 @@ class Store:
     def _file(self, key: str, part: str) -> Path:
         name = key.removeprefix("sha256:")
         return self.root / name[:2] / name / f"{part}.pt"
+
+
+def _size(file: Path) -> int:
+    """Return how many bytes a file has; 0 where it is not there."""
+    return file.stat().st_size if file.exists() else 0
 
 
 def _give_back(file: Path, lock: BaseFileLock) -> None:

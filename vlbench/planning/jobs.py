@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vlbench.boards import kept_result
 from vlbench.capabilities import lacking
 from vlbench.data.records import Data
 from vlbench.digests import digest
@@ -15,6 +14,7 @@ from vlbench.engine.processes import verdict
 from vlbench.errors import CannotDo, DataAbsent, SpecError
 from vlbench.identity import code_digest
 from vlbench.planning.datasets import DataSets
+from vlbench.planning.kept import kept_result
 from vlbench.planning.models import Model
 from vlbench.planning.options import Options
 from vlbench.planning.tasks import Task
@@ -43,10 +43,13 @@ class Job:
     limited: bool = False
 
 
-def judge(model: Model, task: Task, datasets: DataSets, options: Options) -> Job:
+def judge(
+    model: Model, task: Task, datasets: DataSets, standing: Sequence[Result], options: Options
+) -> Job:
     """Return the job of a model on a task: to run, kept, or why it cannot run here.
 
-    Raises SpecError for a task's file that cannot be right.
+    `standing` are the rows of the task's board. Raises SpecError for a task's file that cannot be
+    right.
     """
     gap = lacking(model.adapter, task.needs, model.spec.without)
     if gap:
@@ -63,7 +66,7 @@ def judge(model: Model, task: Task, datasets: DataSets, options: Options) -> Job
     except Exception as error:  # noqa: BLE001 - somebody's loader: any error is a result
         return Job(model=model, task=task, status="failed", reason=verdict(error).value)
     request = request_of(model, task, [data, *views.values()], options)
-    kept = kept_result(options.output, task.spec.name, model.name, request)
+    kept = kept_result(standing, model.name, request)
     if kept is None or options.overwrite:
         limited = options.limit is not None
         return Job(model=model, task=task, data=data, views=views, request=request, limited=limited)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from vlbench.boards import require_readable
 from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.errors import (
     DataError,
@@ -19,6 +18,7 @@ from vlbench.errors import (
 from vlbench.files import WANTED_NAME, is_model_name
 from vlbench.planning.datasets import DataSets
 from vlbench.planning.jobs import Job, judge
+from vlbench.planning.kept import standing_rows
 from vlbench.planning.models import Model, resolve_model
 from vlbench.planning.options import Options
 from vlbench.planning.tasks import Task, resolve_task
@@ -53,11 +53,13 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
     ]
     problems.require_none()
     _refuse_names(resolved_models, resolved_tasks, options)
-    if options.output:
-        for task in resolved_tasks:
-            require_readable(options.output, task.spec.name)
+    standing = {
+        task.spec.name: standing_rows(options.output, task.spec.name) for task in resolved_tasks
+    }
     datasets = DataSets(options.limit)
-    jobs = [judge(model, task, datasets, options) for (model,), task in pairs]
+    jobs = [
+        judge(model, task, datasets, standing[task.spec.name], options) for (model,), task in pairs
+    ]
     absent = [job for job in jobs if job.status == "unavailable" and job.task.named]
     if absent:
         lines = dict.fromkeys(f"{job.task.spec.name}: {job.reason}" for job in absent)

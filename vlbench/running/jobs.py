@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import resource
 import time
 from itertools import chain
 from typing import Any, NamedTuple
@@ -11,14 +10,22 @@ from typing import Any, NamedTuple
 import torch
 
 from vlbench.engine import Engine, Progress
-from vlbench.engine.devices import hardware
+from vlbench.engine.devices import hardware, peak_memory_mb
 from vlbench.engine.engine import Known
 from vlbench.engine.processes import Processes
 from vlbench.engine.settings import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.planning.jobs import Job
 from vlbench.results import Outcome, require_primary
+from vlbench.running.history import History, Took
 from vlbench.running.models import LiveModels
+
+
+class Moment(NamedTuple):
+    """A moment of a run, in seconds, and the bytes that the store has grown by until then."""
+
+    seconds: float
+    stored: int
 
 
 class Machine(NamedTuple):
@@ -28,6 +35,20 @@ class Machine(NamedTuple):
     store: Store
     progress: Progress
     processes: Processes
+    history: History
+
+    def now(self) -> Moment:
+        """Return this moment."""
+        return Moment(time.perf_counter(), self.store.grown)
+
+    def remember(self, model: str, work: str, start: Moment) -> None:
+        """Remember what a step took since its start. Every process calls this: each stores some."""
+        end = self.now()
+        stored = sum(self.processes.exchange(end.stored - start.stored))
+        if self.processes.is_main:
+            memory = peak_memory_mb(self.settings.device)
+            took = Took(end.seconds - start.seconds, memory, stored / 2**20)
+            self.history.add(model, work, took)
 
 
 def run_job(job: Job, models: LiveModels, machine: Machine) -> tuple[Outcome, dict[str, Any]]:
@@ -65,9 +86,6 @@ def run_job(job: Job, models: LiveModels, machine: Machine) -> tuple[Outcome, di
 
 def _facts(settings: ComputeSettings, processes: int, seconds: float) -> dict[str, Any]:
     """Return what may differ from one run to the next."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    if settings.device.type == "cuda":
-        peak = torch.cuda.max_memory_allocated(settings.device) / 2**20
     return {
         "finished": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),
@@ -75,7 +93,7 @@ def _facts(settings: ComputeSettings, processes: int, seconds: float) -> dict[st
         "hardware": hardware(settings.device),
         "threads": torch.get_num_threads(),
         "processes": processes,
-        "peak_memory_mb": round(peak),
+        "peak_memory_mb": round(peak_memory_mb(settings.device)),
         "batch_size": settings.batch_size,
         "channels_last": settings.channels_last,
     }

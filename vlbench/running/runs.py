@@ -11,6 +11,7 @@ from vlbench.errors import IdentityClash, OutputError, ProcessLost
 from vlbench.planning.jobs import Job
 from vlbench.results import Result
 from vlbench.running import rows
+from vlbench.running.history import LOADING, work_of
 from vlbench.running.jobs import Machine, run_job
 from vlbench.running.models import LiveModels
 from vlbench.running.report import Report
@@ -50,6 +51,7 @@ def _run_loaded(
     """Load a model and yield the results of its jobs, which fail where it does not load."""
     model = jobs[0].model
     machine.progress.begin(model.name, jobs[0].task.spec.name)
+    start = machine.now()
     loaded = ended_alike(partial(models.get, model), machine.processes)
     if loaded.status == "skipped":
         yield from (writer.write(rows.without_scores(job, *loaded)) for job in jobs)
@@ -58,6 +60,7 @@ def _run_loaded(
         report.not_loaded[model.name] = failed[0].reason
         report.results.extend(failed)
     else:
+        machine.remember(model.name, LOADING, start)
         for job in jobs:
             yield from _run_one(job, models, machine, writer, report)
 
@@ -67,11 +70,13 @@ def _run_one(
 ) -> Iterator[Result]:
     """Yield the result of a job whose model is loaded; none where its data are absent."""
     machine.progress.begin(job.model.name, job.task.spec.name)
+    start = machine.now()
     ended = ended_alike(partial(_probed, job, models, machine, writer), machine.processes)
     if ended.status == "unavailable":
         report.absent[job.task.spec.name] = ended.value
     elif ended.status == "ok":
         row, outcome, run = ended.value
+        machine.remember(job.model.name, work_of(job), start)
         yield writer.write(rows.finished(row, job, outcome, run), outcome)
     elif ended.status == "too few" and job.limited:
         yield writer.write(rows.without_scores(job, "skipped", "limit"))
