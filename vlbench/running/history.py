@@ -84,6 +84,7 @@ def work_of(job: Job) -> str:
 
 
 def _open(file: Path) -> sqlite3.Connection:
-    base = sqlite3.connect(file, timeout=60)
+    # An estimate is worth no longer wait, as on a shared disk that cannot lock.
+    base = sqlite3.connect(file, timeout=2)
     base.execute(f"CREATE TABLE IF NOT EXISTS steps ({COLUMNS})")
     return base
