@@ -84,7 +84,7 @@ def test_digests_of_pixels_are_remembered(tmp_path, monkeypatch):
     monkeypatch.setattr(vlbench.digests, "SETTLED_NS", -1)
     token = vlbench.digests.memory.set(tmp_path / "memory.sqlite")
     first = file_images(tmp_path, names).key
-    monkeypatch.setattr("vlbench.data.images._pixels_digest", None)
+    monkeypatch.setattr("vlbench.data.images.pixels_digest", None)
     assert file_images(tmp_path, names).key == first
     vlbench.digests.memory.reset(token)
 

@@ -5,16 +5,14 @@ of the original files, so that columns have the same keys.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import PIL.Image
-
 from vlbench import hub
-from vlbench.data.images import DecodedImages, decode_image, encoded_images, labelled
-from vlbench.data.records import Column, Data, Split
+from vlbench.data.images import labelled
+from vlbench.data.records import Data, Split
+from vlbench.data.streams import streamed_images
 from vlbench.errors import DataAbsent, DataError
 
 
@@ -92,27 +90,40 @@ def _unreached(source: HubSet, absent: DataAbsent, why: str) -> DataAbsent:
     return DataAbsent(f"{absent.what} ({source}: {why})", absent.where_to_get, absent.where_to_put)
 
 
-def _split(table: Any, source: HubSet, name: str, classes: int) -> Split:
-    where = f"{source.repository}, {name}"
-    return labelled(
-        _images(table, source.image, where), table[source.label][:], classes=classes, where=where
-    )
+@dataclass(frozen=True, eq=False)
+class Cells(Sequence[Any]):
+    """The encoded images of a table's column, each with its name, read on each access."""
+
+    table: Any
+    column: str
+    where: str
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.table)
+
+    def __getitem__(self, row: Any) -> Any:
+        """Return the bytes of a row's image, and its name. Raises DataError where it has none."""
+        name = f"{self.where}, row {row}"
+        encoded = (self.table[row][self.column] or {}).get("bytes")
+        if not encoded:
+            raise DataError(f"{name}: there is no image in the table itself")
+        return bytes(encoded), name
 
 
-def _images(table: Any, column: str, where: str) -> Column:
-    """Return the images, read and decoded on each access: only the key is computed at once."""
+def image_cells(table: Any, column: str, where: str) -> Cells:
+    """Return the encoded images of a table's column; `where` names the table in errors."""
     from datasets import Image  # noqa: PLC0415 - see open_tables
 
     # Select the column once: selecting it for each image costs ten times the decoding.
     cells = table.cast_column(column, Image(decode=False)).select_columns([column])
-    blobs = [cell["bytes"] for cell in cells[:][column]]
-    encoded = encoded_images(blobs, [f"{where}, row {row}.png" for row in range(len(blobs))])
-    decode = partial(_decode, cells, column, where)
-    return replace(encoded, stored=DecodedImages(range(len(blobs)), decode))
+    return Cells(cells, column, where)
 
 
-def _decode(cells: Any, column: str, where: str, row: int) -> PIL.Image.Image:
-    return decode_image(cells[row][column]["bytes"], f"{where}, row {row}")
+def _split(table: Any, source: HubSet, name: str, classes: int) -> Split:
+    where = f"{source.repository}, {name}"
+    images = streamed_images(image_cells(table, source.image, where))
+    return labelled(images, table[source.label][:], classes=classes, where=where)
 
 
 def _class_names(names: Sequence[str]) -> list[str]:

@@ -46,10 +46,14 @@ Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 @dataclass(frozen=True, eq=False)
 class DecodedImages(Sequence[Any]):
-    """Images decoded from `source` on each access and not kept."""
+    """Images decoded from `source` on each access and not kept.
+
+    `measure` reads (W, H) without decoding, where the source has a header.
+    """
 
     source: Sequence[Any] | Pixels
     decode: Callable[[Any], Image]
+    measure: Callable[[Any], tuple[int, int]] | None = None
 
     def __len__(self) -> int:
         """Return the number of images."""
@@ -58,8 +62,12 @@ class DecodedImages(Sequence[Any]):
     def __getitem__(self, i: Any) -> Any:
         """Return image i, or the list of images of a slice."""
         if isinstance(i, slice):
-            return [self.decode(encoded) for encoded in self.source[i]]
+            return [self[row] for row in range(*i.indices(len(self)))]
         return self.decode(self.source[i])
+
+    def size(self, i: int) -> tuple[int, int]:
+        """Return (W, H) of image i."""
+        return self.measure(self.source[i]) if self.measure else self[i].size
 
 
 def file_images(root: Path, names: Sequence[str], *, listed: str = "") -> Column:
@@ -77,10 +85,11 @@ def file_images(root: Path, names: Sequence[str], *, listed: str = "") -> Column
         raise DataError(f"{absent[0]:.200} is absent ({which}); fetch them")
     pixels = [name for name in names if is_lossless(name)]
     encoded = [name for name in names if not is_lossless(name)]
-    known = _file_digests(root, pixels, "rgb pixels", partial(_file_pixels_digest, root))
+    known = _file_digests(root, pixels, "rgb pixels", partial(_filepixels_digest, root))
     known |= _file_digests(root, encoded, "bytes", partial(_file_bytes_digest, root))
-    stored = DecodedImages(list(names), partial(read_image, root))
-    return replace(_column(stored, [known[name] for name in names]), names=list(names))
+    decode, measure = partial(read_image, root), partial(_size_in_file, root)
+    stored = DecodedImages(list(names), decode, measure)
+    return replace(image_column(stored, [known[name] for name in names]), names=list(names))
 
 
 def require_sizes(
@@ -100,20 +109,8 @@ def require_sizes(
 def encoded_images(blobs: Sequence[bytes], names: Sequence[str]) -> Column:
     """Return the images of encoded bytes (of an archive, say); the name's suffix is the format."""
     pairs = list(zip(blobs, names, strict=True))
-    return _column(DecodedImages(pairs, _decode_pair), [_encoded_digest(*pair) for pair in pairs])
-
-
-def streamed_images(names: Sequence[str], read: Callable[[int], bytes]) -> Column:
-    """Return the images of encoded bytes that `read` gives by number, one at a time, as asked for.
-
-    The suffix of a name is the format.
-    """
-    digests = [_encoded_digest(read(i), name) for i, name in enumerate(names)]
-
-    def decode(i: int) -> Image:
-        return decode_image(read(i), names[i])
-
-    return _column(DecodedImages(range(len(names)), decode), digests)
+    digests = [_encoded_digest(*pair) for pair in pairs]
+    return image_column(DecodedImages(pairs, decode_pair, size_of_pair), digests)
 
 
 def array_images(pixels: Pixels) -> Column:
@@ -122,7 +119,7 @@ def array_images(pixels: Pixels) -> Column:
         message = f"images are uint8 [N, H, W] or [N, H, W, 3], not {pixels.dtype} {pixels.shape}"
         raise ValueError(message)
     stored = DecodedImages(pixels, _from_array)
-    return _column(stored, [_pixels_digest(image) for image in stored])
+    return image_column(stored, [pixels_digest(image) for image in stored])
 
 
 def labelled(images: Column, labels: Sequence[int], *, classes: int, where: str) -> Split:
@@ -179,7 +176,8 @@ def _rgb(image: Image, name: str) -> Image:
     return image.convert("RGB")
 
 
-def _column(stored: DecodedImages, digests: Sequence[str]) -> Column:
+def image_column(stored: DecodedImages, digests: Sequence[str]) -> Column:
+    """Return the column of images with these digests of their contents."""
     key = digest(["images", *digests])
     return Column(key, "image", stored, range(len(stored)), digests=digests)
 
@@ -192,15 +190,24 @@ def _file_digests(
 
 
 def _file_size(root: Path, path: Path) -> str:
+    width, height = _size_in_file(root, path.relative_to(root).as_posix())
+    return f"{width}x{height}"
+
+
+def _size_in_file(root: Path, name: str) -> tuple[int, int]:
+    return _header_size(root / name, name)
+
+
+def _header_size(source: Path | BytesIO, name: str) -> tuple[int, int]:
     try:
-        with PIL.Image.open(path, formats=FORMATS) as image:
-            return f"{image.width}x{image.height}"
+        with PIL.Image.open(source, formats=FORMATS) as image:
+            return image.size
     except UNDECODABLE as error:
-        raise _undecodable(path.relative_to(root).as_posix(), error) from error
+        raise _undecodable(name, error) from error
 
 
-def _file_pixels_digest(root: Path, path: Path) -> str:
-    return _pixels_digest(read_image(root, path.relative_to(root).as_posix()))
+def _filepixels_digest(root: Path, path: Path) -> str:
+    return pixels_digest(read_image(root, path.relative_to(root).as_posix()))
 
 
 def _file_bytes_digest(root: Path, path: Path) -> str:
@@ -213,16 +220,23 @@ def _file_bytes_digest(root: Path, path: Path) -> str:
 
 def _encoded_digest(encoded: bytes, name: str) -> str:
     if is_lossless(name):
-        return _pixels_digest(decode_image(encoded, name))
+        return pixels_digest(decode_image(encoded, name))
     return hashlib.sha256(encoded).hexdigest()
 
 
-def _pixels_digest(image: Image) -> str:
+def pixels_digest(image: Image) -> str:
+    """Return the sha256 of an image's size and pixels, hexadecimal."""
     return hashlib.sha256(f"{image.width}x{image.height}".encode() + image.tobytes()).hexdigest()
 
 
-def _decode_pair(pair: tuple[bytes, str]) -> Image:
+def decode_pair(pair: tuple[bytes, str]) -> Image:
+    """Return the image of encoded bytes and their name."""
     return decode_image(*pair)
+
+
+def size_of_pair(pair: tuple[bytes, str]) -> tuple[int, int]:
+    """Return (W, H) in the header of encoded bytes, by their name in errors."""
+    return _header_size(BytesIO(pair[0]), pair[1])
 
 
 def _from_array(pixels: Pixels) -> Image:
