@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from io import BytesIO
+
+from PIL.Image import Image
 
 from vlbench.data.images import (
     DecodedImages,
     decode_image,
-    decode_pair,
     image_column,
+    image_size,
     pixels_digest,
-    size_of_pair,
 )
 from vlbench.data.records import Column
 
@@ -32,7 +34,7 @@ def streamed_images(
     """
     if digests is None:
         digests = [encoded_digest(*source[i]) for i in range(len(source))]
-    return image_column(DecodedImages(source, decode_pair, size_of_pair), digests)
+    return image_column(DecodedImages(source, _decode, _size), digests)
 
 
 def encoded_digest(encoded: bytes, name: str) -> str:
@@ -42,5 +44,14 @@ def encoded_digest(encoded: bytes, name: str) -> str:
     """
     if not encoded.startswith(LOSSY):
         return pixels_digest(decode_image(encoded, name))
-    size_of_pair((encoded, name))
+    image_size(BytesIO(encoded), name)
     return hashlib.sha256(encoded).hexdigest()
+
+
+def _decode(pair: tuple[bytes, str]) -> Image:
+    return decode_image(*pair)
+
+
+def _size(pair: tuple[bytes, str]) -> tuple[int, int]:
+    encoded, name = pair
+    return image_size(BytesIO(encoded), name)
