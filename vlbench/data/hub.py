@@ -14,9 +14,8 @@ from typing import Any
 
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.described import Named, Rows, columns_of, described, said_in
-from vlbench.data.hub_sets import HubSet, image_cells, open_tables
+from vlbench.data.hub_sets import HubSet, cell_images, open_tables
 from vlbench.data.records import Data
-from vlbench.data.streams import streamed_images
 from vlbench.errors import DataAbsent, DataError, unknown
 
 
@@ -134,5 +133,5 @@ def _rows(table: Any, name: str, wanted: Mapping[str, Sequence[str]]) -> Rows:
     columns = {kind: [table[one][:] for one in names] for kind, names in others.items()}
     labels, items = (next(iter(columns.get(kind, ())), None) for kind in ("label", "item"))
     said = said_in(columns, lambda row: f"{name}, row {row}")
-    images = streamed_images(image_cells(table, image, name))
+    images = cell_images(table, image, name)
     return Rows(images, labels, [str(one) for one in items or ()], said)

@@ -4,6 +4,7 @@ The library datasets stores them as memory-mapped Arrow tables. Rows, pixels and
 of the original files, so that columns have the same keys.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any, NamedTuple
 
 from vlbench import hub
 from vlbench.data.images import labelled
-from vlbench.data.records import Data, Split
-from vlbench.data.streams import streamed_images
+from vlbench.data.records import Column, Data, Split
+from vlbench.data.streams import encoded_digest, streamed_images
+from vlbench.digests import file_digests
 from vlbench.errors import DataAbsent, DataError
 
 
@@ -40,6 +42,9 @@ MNIST = HubSet("ylecun/mnist", "77f3279092a1c1579b2250db8eafed0ad422088c")
 FASHION_MNIST = HubSet("zalando-datasets/fashion_mnist", "531be5e2ccc9dba0c201ad3ae567a4f3d16ecdd2")
 # The digit zero has label 0 here and label 10 in the original files. The split "extra" is unused.
 SVHN = HubSet("ufldl-stanford/svhn", "f9e1717d73324ebbc1ece84267ccd80d0aca0690", "cropped_digits")
+
+# What is remembered of a table; another number for another `encoded_digest`.
+HOW = "images of a table, 1"
 
 # A class name that the hub's CIFAR-100 misspells.
 MISSPELT = {"cra": "crab"}
@@ -111,18 +116,31 @@ class Cells(Sequence[Any]):
         return bytes(encoded), name
 
 
-def image_cells(table: Any, column: str, where: str) -> Cells:
-    """Return the encoded images of a table's column; `where` names the table in errors."""
+def cell_images(table: Any, column: str, where: str) -> Column:
+    """Return the images of a table's column; `where` names the table in errors.
+
+    Their digests are remembered as long as the table's files stay as they are.
+    """
     from datasets import Image  # noqa: PLC0415 - see open_tables
 
     # Select the column once: selecting it for each image costs ten times the decoding.
     cells = table.cast_column(column, Image(decode=False)).select_columns([column])
-    return Cells(cells, column, where)
+    source = Cells(cells, column, where)
+
+    def found(_: Path) -> str:
+        return json.dumps([encoded_digest(*source[row]) for row in range(len(source))])
+
+    files = [Path(file["filename"]) for file in table.cache_files]
+    if not files:  # a table in memory
+        return streamed_images(source)
+    how = json.dumps([HOW, column, len(table), *file_digests(files, "bytes")])
+    (known,) = file_digests(files[:1], how, found)
+    return streamed_images(source, json.loads(known))
 
 
 def _split(table: Any, source: HubSet, name: str, classes: int) -> Split:
     where = f"{source.repository}, {name}"
-    images = streamed_images(image_cells(table, source.image, where))
+    images = cell_images(table, source.image, where)
     return labelled(images, table[source.label][:], classes=classes, where=where)
 
 

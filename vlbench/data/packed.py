@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from vlbench.data.images import MOST_PIXELS, require_whole
+from vlbench.data.images import MOST_PIXELS
 from vlbench.data.streams import encoded_digest
 from vlbench.data.tars import Member, members
 from vlbench.data.texts import is_number
@@ -73,10 +73,7 @@ def _packed(path: Path, shard: str, own: Mapping[str, Member], wanted: Wanted) -
         which = " and ".join(one.suffix for one in found) or f"no {', '.join(IMAGES)}"
         raise DataError(f"{where} has {len(found)} images ({which}); wanted is one")
     (image,) = found
-    encoded = _content(path, image, where, MOST_IMAGE)
-    # This is remembered, so that each image is decoded once for it, and not at every start.
-    require_whole(encoded, where)
-    digest = encoded_digest(encoded, where)
+    digest = encoded_digest(_content(path, image, where, MOST_IMAGE), where)
     label = _label(path, own, wanted.label, where) if wanted.label else None
     caption = _text(path, own, wanted.caption, where, MOST_TEXT) if wanted.caption else None
     return Packed(image.key, image.start, image.size, digest, label, caption)

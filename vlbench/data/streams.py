@@ -17,6 +17,7 @@ from vlbench.data.images import (
     image_column,
     image_size,
     pixels_digest,
+    require_whole,
 )
 from vlbench.data.records import Column
 
@@ -40,11 +41,11 @@ def streamed_images(
 def encoded_digest(encoded: bytes, name: str) -> str:
     """Return the digest of an image's pixels where its format is lossless, else of its bytes.
 
-    Raises DataError for what is no image: of a lossy format, for a header that is none.
+    Raises DataError, with its name, for what is no whole image.
     """
     if not encoded.startswith(LOSSY):
         return pixels_digest(decode_image(encoded, name))
-    image_size(BytesIO(encoded), name)
+    require_whole(encoded, name)
     return hashlib.sha256(encoded).hexdigest()
 
 
