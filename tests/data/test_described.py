@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -43,8 +44,6 @@ def test_regions_are_those_of_the_items_or_else_of_the_files(pictures, region_fi
 
 @pytest.fixture
 def region_files(tmp_path):
-    import numpy as np
-
     (tmp_path / "regions").mkdir()
     for i in range(2):
         boxes = np.array([[0, 0, 2, 2], [1, 1, 3, 3]], np.float32)
@@ -71,7 +70,7 @@ def where(row):
 
 
 def test_an_empty_name_is_no_column():
-    named = {"image": "img", "label": "", "caption": ["a", "b"], "item": "id", "question": []}
+    named = {"image": "img", "label": "", "caption": ["a", "", "b"], "item": "id", "question": [""]}
     assert columns_of(named) == {"image": ["img"], "caption": ["a", "b"], "item": ["id"]}
 
 

@@ -66,6 +66,8 @@ def test_captions_are_lines(tmp_path):
 def test_a_split_lies_in_any_folder(tmp_path):
     put_split(tmp_path, shards(), split="validation")
     put_split(tmp_path, [example(0)], split="train")
+    # What macOS leaves on foreign disks.
+    (tmp_path / "train" / "._0.tar").write_bytes(b"")
     data = load(tmp_path, splits={"train": "train", "test": "validation"})
     assert {name: len(split) for name, split in data.splits.items()} == {"train": 1, "test": 4}
 

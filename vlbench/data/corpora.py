@@ -68,7 +68,10 @@ class Corpus:
 
 
 class WordTests(NamedTuple):
-    """Where the texts are: a corpus, analogy questions, and sets of word pairs."""
+    """Where the texts are: a corpus, analogy questions, and sets of word pairs.
+
+    Formats: `Corpus`, and `read_questions` and `read_pairs` of `vlbench.data.word_files`.
+    """
 
     corpus: Path
     analogies: Path

@@ -38,8 +38,9 @@ class Rows(NamedTuple):
 
 def columns_of(named: Mapping[str, Named]) -> dict[str, list[str]]:
     """Return the columns that are wanted, by what they are: `{image: [img], caption: [a, b]}`."""
-    several = {kind: [one] if isinstance(one, str) else [*one] for kind, one in named.items()}
-    return {kind: columns for kind, columns in several.items() if columns and all(columns)}
+    several = {kind: [one] if isinstance(one, str) else one for kind, one in named.items()}
+    wanted = {kind: [name for name in names if name] for kind, names in several.items()}
+    return {kind: names for kind, names in wanted.items() if names}
 
 
 def said_in(

@@ -135,7 +135,8 @@ def _shards(root: Path, folder: str) -> list[str]:
     text = read_text(root / named, named).strip()
     if not is_number(text) or int(text) < 1:
         raise DataError(f"{named}: {text!r:.40} is no number of shards")
-    there = {file.name for file in (root / folder).iterdir() if file.suffix == ".tar"}
+    files = [file.name for file in (root / folder).iterdir() if file.suffix == ".tar"]
+    there = {name for name in files if not name.startswith(".")}
     names = [f"{number}.tar" for number in range(min(int(text), len(there) + 1))]
     lacking = next((name for name in names if name not in there), None)
     if lacking:
