@@ -113,6 +113,12 @@ def test_a_second_tar_behind_the_first_is_not_lost_without_a_word(tmp_path):
         found(file)
 
 
+def test_a_tar_that_cannot_be_read_is_named_without_its_root(tmp_path):
+    (tmp_path / "0.tar").mkdir()
+    with pytest.raises(DataError, match=r"^test/0\.tar is damaged .* \(Is a directory\)$"):
+        found(tmp_path / "0.tar")
+
+
 @pytest.mark.parametrize("stored", [b"", b"nothing", b"\x1f\x8b" + b"0" * 1024])
 def test_what_is_no_tar_is_named(tmp_path, stored):
     (tmp_path / "0.tar").write_bytes(stored)

@@ -55,7 +55,8 @@ def members(path: Path, named: str) -> Iterator[Member]:
                         yield from _member(info, path.stat().st_size, named)
             _require_end(file, archive.offset)
     except (tarfile.TarError, *DAMAGED) as error:
-        why = f"{type(error).__name__}: {error}"
+        # Without the path that an OSError names, since a result may quote the message.
+        why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         message = f"{named} is damaged after {last:.200}, or no uncompressed tar ({why:.200})"
         raise DataError(message) from error
 
