@@ -90,6 +90,25 @@ def test_digests_of_pixels_are_remembered(tmp_path, monkeypatch):
     vlbench.digests.memory.reset(token)
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 3, 5])
+def test_digests_of_parts_are_those_of_the_whole(tmp_path, monkeypatch, at_once):
+    names = saved(tmp_path, COLOUR, ".png")
+    monkeypatch.setattr("vlbench.data.images.AT_ONCE", at_once)
+    assert file_images(tmp_path, names).key == array_images(COLOUR).key
+
+
+def test_digests_are_remembered_as_far_as_they_are_known(tmp_path, monkeypatch):
+    names = [*saved(tmp_path, COLOUR, ".png"), "broken.png"]
+    (tmp_path / "broken.png").write_bytes(b"nothing")
+    monkeypatch.setattr(vlbench.digests, "SETTLED_NS", -1)
+    monkeypatch.setattr("vlbench.data.images.AT_ONCE", 3)
+    with vlbench.digests.remembered_in(tmp_path / "memory.sqlite"):
+        with pytest.raises(DataError, match=r"^broken\.png cannot be decoded"):
+            file_images(tmp_path, names)
+        monkeypatch.setattr("vlbench.data.images.pixels_digest", None)
+        assert len(file_images(tmp_path, names[:3])) == 3
+
+
 def test_a_truncated_jpeg_names_the_file_relative_to_the_root(tmp_path):
     (tmp_path / "cat.jpg").write_bytes(encoded(RNG.integers(0, 256, (64, 64), np.uint8), "JPEG"))
     (tmp_path / "cat.jpg").write_bytes((tmp_path / "cat.jpg").read_bytes()[:-900])

@@ -37,6 +37,9 @@ UNDECODABLE = (
     *(PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning),
 )
 
+# Files whose digests are looked up together.
+AT_ONCE = 10_000
+
 # As many pixels take 700 MB while they are decoded; Pillow itself would only warn.
 MOST_PIXELS = 89_478_485
 
@@ -198,8 +201,13 @@ def image_column(stored: DecodedImages, digests: Sequence[str]) -> Column:
 def _file_digests(
     root: Path, names: Sequence[str], how: str, compute: Callable[[Path], str]
 ) -> dict[str, str]:
-    found = file_digests([root / name for name in names], how, compute)
-    return dict(zip(names, found, strict=True))
+    known: dict[str, str] = {}
+    # In parts: what is done is remembered, and the paths of a million files take a gigabyte.
+    for start in range(0, len(names), AT_ONCE):
+        part = names[start : start + AT_ONCE]
+        found = file_digests([root / name for name in part], how, compute)
+        known.update(zip(part, found, strict=True))
+    return known
 
 
 def _file_size(root: Path, path: Path) -> str:
