@@ -173,7 +173,7 @@ def put_texts(folder):
 
 
 @pytest.mark.parametrize("name", DATA)
-def test_word_tests_beside_anybodys_images_run(ours, tmp_path, name):
+def test_word_tests_beside_anybodys_images_run(ours, tmp_path, name, capsys):
     put_texts(tmp_path)
     texts = {"corpus": "corpus.txt", "analogies": "questions.txt", "word_pairs": ["pairs.tsv"]}
     beside = {
@@ -187,6 +187,9 @@ def test_word_tests_beside_anybodys_images_run(ours, tmp_path, name):
     assert found.primary_score.value == 1
     assert found.counts["pairs_pairs"] == 5
     assert found.counts["visual_words_in_corpus"] == 2
+    assert main(["data", "word_space_mine", "--include-path", str(ours)]) == 0
+    told = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["word_pairs", "1", "0", "unknown", "-", "-"] in told
 
 
 def test_absent_word_tests_are_named_before_images_are_read(tmp_path):
