@@ -9,12 +9,13 @@ import vlbench.digests
 from vlbench.data.images import (
     array_images,
     decode_image,
-    encoded_images,
     file_images,
     labelled,
     read_image,
     require_sizes,
+    require_whole,
 )
+from vlbench.data.streams import streamed_images
 from vlbench.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -55,7 +56,7 @@ def test_grey_images_become_three_equal_channels():
 def test_encoded_bytes_have_the_key_of_their_files(tmp_path):
     names = saved(tmp_path, COLOUR, ".png") + saved(tmp_path, COLOUR, ".jpg")
     blobs = [(tmp_path / name).read_bytes() for name in names]
-    column = encoded_images(blobs, names)
+    column = streamed_images([*zip(blobs, names, strict=True)])
     assert column.key == file_images(tmp_path, names).key
     assert np.array_equal(np.asarray(column[0]), COLOUR[0])
 
@@ -65,7 +66,7 @@ def test_the_key_does_not_know_folder_or_name(tmp_path):
     saved(tmp_path, COLOUR, ".jpg")
     (tmp_path / "0.jpg").rename(tmp_path / "elsewhere" / "moved.jpg")
     moved = file_images(tmp_path, ["elsewhere/moved.jpg"])
-    assert moved.key == encoded_images([encoded(COLOUR[0], "JPEG")], ["0.jpg"]).key
+    assert moved.key == streamed_images([(encoded(COLOUR[0], "JPEG"), "0.jpg")]).key
 
 
 def test_the_key_knows_the_order_and_the_shape():
@@ -76,7 +77,7 @@ def test_the_key_knows_the_order_and_the_shape():
 
 def test_two_encodings_of_one_lossy_image_have_two_keys():
     blobs = [encoded(COLOUR[0], "JPEG", quality=q) for q in (60, 90)]
-    assert len({encoded_images([blob], ["a.jpg"]).key for blob in blobs}) == 2
+    assert len({streamed_images([(blob, "a.jpg")]).key for blob in blobs}) == 2
 
 
 def test_digests_of_pixels_are_remembered(tmp_path, monkeypatch):
@@ -84,9 +85,28 @@ def test_digests_of_pixels_are_remembered(tmp_path, monkeypatch):
     monkeypatch.setattr(vlbench.digests, "SETTLED_NS", -1)
     token = vlbench.digests.memory.set(tmp_path / "memory.sqlite")
     first = file_images(tmp_path, names).key
-    monkeypatch.setattr("vlbench.data.images._pixels_digest", None)
+    monkeypatch.setattr("vlbench.data.images.pixels_digest", None)
     assert file_images(tmp_path, names).key == first
     vlbench.digests.memory.reset(token)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 5])
+def test_digests_of_parts_are_those_of_the_whole(tmp_path, monkeypatch, at_once):
+    names = saved(tmp_path, COLOUR, ".png")
+    monkeypatch.setattr("vlbench.data.images.AT_ONCE", at_once)
+    assert file_images(tmp_path, names).key == array_images(COLOUR).key
+
+
+def test_digests_are_remembered_as_far_as_they_are_known(tmp_path, monkeypatch):
+    names = [*saved(tmp_path, COLOUR, ".png"), "broken.png"]
+    (tmp_path / "broken.png").write_bytes(b"nothing")
+    monkeypatch.setattr(vlbench.digests, "SETTLED_NS", -1)
+    monkeypatch.setattr("vlbench.data.images.AT_ONCE", 3)
+    with vlbench.digests.remembered_in(tmp_path / "memory.sqlite"):
+        with pytest.raises(DataError, match=r"^broken\.png cannot be decoded"):
+            file_images(tmp_path, names)
+        monkeypatch.setattr("vlbench.data.images.pixels_digest", None)
+        assert len(file_images(tmp_path, names[:3])) == 3
 
 
 def test_a_truncated_jpeg_names_the_file_relative_to_the_root(tmp_path):
@@ -101,6 +121,16 @@ def test_a_truncated_png_is_found_with_the_key(tmp_path):
     (tmp_path / "a.png").write_bytes(encoded(COLOUR[0], "PNG")[:60])
     with pytest.raises(DataError, match=r"^a\.png cannot be decoded"):
         file_images(tmp_path, ["a.png"])
+
+
+@pytest.mark.parametrize("form", ["JPEG", "WEBP", "GIF", "PNG"])
+def test_an_image_that_breaks_off_anywhere_is_not_whole(form):
+    pixels = np.random.default_rng(1).integers(0, 256, (40, 50, 3), np.uint8)
+    whole = encoded(pixels, form)
+    require_whole(whole, "a")
+    for part in (0.1, 0.5, 0.9):
+        with pytest.raises(DataError, match=r"^a cannot be decoded as an image"):
+            require_whole(whole[: int(part * len(whole))], "a")
 
 
 def test_no_image_at_all_names_no_address():

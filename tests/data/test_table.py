@@ -60,7 +60,7 @@ def test_captions_and_items_are_columns_too(root):
 
 def test_images_need_no_label(root):
     data = images(root=root, test="test.csv", label="", caption="text")
-    assert set(data.splits["test"].columns) == {"image", "caption", "captions"}
+    assert set(data.splits["test"].columns) == {"image", "picture", "caption", "captions"}
     assert data.classes == []
 
 

@@ -20,6 +20,16 @@ def test_pairs_leave_out_what_is_marked_as_remarks(tmp_path):
     assert read_pairs(path) == [("tiger", "cat"), ("Jerusalem", "Israel")]
 
 
+@pytest.mark.parametrize("header", ["", "Word 1,Word 2,Human (mean)\n"])
+def test_pairs_of_a_csv_have_commas_and_perhaps_a_header(tmp_path, header):
+    (tmp_path / "pairs.csv").write_text(f"{header}tiger,cat,7.35\nJerusalem,Israel,8\n")
+    assert read_pairs(tmp_path / "pairs.csv") == [("tiger", "cat"), ("Jerusalem", "Israel")]
+    (tmp_path / "pairs.csv").write_text(f"{header}tiger,cat,7.35\nJerusalem\tIsrael\t8\n")
+    message = r"pairs\.csv, line \d: wanted word, comma, word, comma, number, not 'Jerusalem"
+    with pytest.raises(DataError, match=message):
+        read_pairs(tmp_path / "pairs.csv")
+
+
 def test_visual_words_are_lower_case(tmp_path):
     path = put(tmp_path, "n01440764\tTench\nn02012849\tcrane \n")
     assert read_visual_words(path) == {"n01440764": "tench", "n02012849": "crane"}

@@ -16,7 +16,9 @@ import numpy as np
 from PIL import Image
 from region_files import BOXES, VECTORS, butd, lxmert, put_ban, put_tsv
 from scipy.io import savemat
+from tar_shards import put_split
 
+from vlbench.data import table, webdataset
 from vlbench.data.caption_results import result_captions
 from vlbench.data.cifar import cifar10, cifar100
 from vlbench.data.coco import coco
@@ -137,6 +139,22 @@ def _imagenet(folder: Path) -> None:
     (folder / "LOC_val_solution.csv").write_text("ImageId,PredictionString\n" + rows)
     for i in (1, 2):
         _picture(folder / f"val/ILSVRC2012_val_{i:08d}.jpg")
+
+
+def _shards(folder: Path) -> None:
+    jpeg, png = io.BytesIO(), io.BytesIO()
+    Image.fromarray(PIXELS[0]).save(jpeg, "JPEG")
+    Image.fromarray(PIXELS[1]).save(png, "PNG")
+    one = [("a.jpg", jpeg.getvalue()), ("a.cls", b"0"), ("a.txt", b"A dog\nA pet")]
+    two = [("b.png", png.getvalue()), ("b.cls", b"1"), ("b.txt", b"A cat")]
+    put_split(folder, [one, two])
+
+
+def _table(folder: Path) -> None:
+    rows = [f"test/{name}.png,{name},A {name}" for name in ("cat", "dog")]
+    (folder / "test.csv").write_text("\n".join(["image,label,caption", *rows]))
+    for name in ("cat", "dog"):
+        _picture(folder / f"test/{name}.png")
 
 
 def _coco(folder: Path) -> None:
@@ -296,6 +314,12 @@ MADE: Mapping[str, Format] = {
     "imagenet": Format(
         _imagenet, ["LOC_synset_mapping.txt", "LOC_val_solution.csv"], _whole(imagenet)
     ),
+    "tar shards": Format(
+        _shards,
+        ["test/0.tar", "test/1.tar", "test/nshards.txt", "classnames.txt"],
+        _whole(webdataset.images, splits={"test": "test"}, caption="txt"),
+    ),
+    "table": Format(_table, ["test.csv"], _whole(table.images, test="test.csv", caption="caption")),
     "coco": Format(_coco, [*ANNOTATIONS, "coco_class_name.txt"], _whole(coco, splits=["val"])),
     "karpathy": Format(_karpathy, ["dataset_coco.json"], _whole(karpathy)),
     "captions": Format(_results, ["captions.json"], _read_results),

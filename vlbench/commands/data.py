@@ -10,14 +10,15 @@ from typing import Any
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
+from vlbench.data.images import DecodedImages
 from vlbench.data.records import Column, Data, Split
 from vlbench.errors import unknown
 from vlbench.leaderboard.tables import plain_table
 from vlbench.leaderboard.texts import printed
 from vlbench.planning.tasks import resolve_task
 
-# Examples that are shown of each split, and images whose sizes are read.
-EXAMPLES, SIZED = 5, 200
+# Examples that are shown of each split, and images whose sizes are read, evenly spread.
+EXAMPLES, SIZED = 5, 1000
 
 # Columns that identify an example by its content, the first that a split has.
 CONTENT = ("image", "picture", "text", "caption")
@@ -87,11 +88,15 @@ def _per_class(data: Data, split: Split) -> dict[str, int]:
 
 
 def _sizes(split: Split) -> dict[str, int]:
-    """Return how many of the first images have each size, as WIDTHxHEIGHT."""
+    """Return how many images of a sample have each size, as WIDTHxHEIGHT; of headers, if any."""
     if "image" not in split.columns:
         return {}
     column: Column = split["image"]
-    sizes = (column[i].size for i in range(min(SIZED, len(column))))
+    rows = column.rows[:: max(1, len(column) // SIZED)]
+    if isinstance(column.stored, DecodedImages):
+        sizes = [column.stored.size(row) for row in rows]
+    else:
+        sizes = [column.stored[row].size for row in rows]
     return dict(Counter(f"{width}x{height}" for width, height in sizes).most_common())
 
 

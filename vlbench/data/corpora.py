@@ -68,7 +68,10 @@ class Corpus:
 
 
 class WordTests(NamedTuple):
-    """Where the texts are: a corpus, analogy questions, and sets of word pairs."""
+    """Where the texts are: a corpus, analogy questions, and sets of word pairs.
+
+    Formats: `Corpus`, and `read_questions` and `read_pairs` of `vlbench.data.word_files`.
+    """
 
     corpus: Path
     analogies: Path
@@ -91,10 +94,10 @@ def imagenet_and_corpus(
     if words is not None and not words.is_file():
         raise DataAbsent("the list of visual words", WORDNET, str(words))
     # Checked before ImageNet is read, which takes minutes.
-    _require_files(texts)
+    require_texts(texts)
     data = imagenet(root=root)
     if words is None:
-        return with_corpus(data, _class_words(data), texts)
+        return with_class_words(data, texts)
     visual_words = read_visual_words(words)
     wnids = data.splits["test"]["wnid"]
     return with_corpus(data, [visual_words.get(wnid, "") for wnid in wnids], texts)
@@ -108,7 +111,7 @@ def objects_and_corpus(*, seed: int = 0, cache_dir: Path | None = None) -> Data:
     """
     texts = _gensim_texts()
     data = objects(seed=seed, cache_dir=cache_dir)
-    return with_corpus(data, _class_words(data), texts)
+    return with_class_words(data, texts)
 
 
 def with_corpus(data: Data, words: Sequence[str], texts: WordTests) -> Data:
@@ -117,7 +120,7 @@ def with_corpus(data: Data, words: Sequence[str], texts: WordTests) -> Data:
     Split "corpus" has one row, `documents`; "analogies" has one, `file`; "word_pairs" has one
     `file` per set. Raises DataAbsent for a missing file.
     """
-    _require_files(texts)
+    require_texts(texts)
     documents = Column(path_digest(texts.corpus), "value", [Corpus(texts.corpus)], [0])
     splits = {
         "test": Split({**data.splits["test"].columns, "word": value_column(words)}),
@@ -126,6 +129,18 @@ def with_corpus(data: Data, words: Sequence[str], texts: WordTests) -> Data:
         "word_pairs": Split({"file": _files(texts.word_pairs)}),
     }
     return Data(splits=splits, classes=data.classes, expected=data.expected)
+
+
+def with_class_words(data: Data, texts: WordTests | None) -> Data:
+    """Return data as `with_corpus`, each class's first name its visual word; as they are for None.
+
+    Raises DataError for data without labelled test images.
+    """
+    if texts is None:
+        return data
+    if "test" not in data.splits or not data.classes:
+        raise DataError("visual words are the names of classes: wanted are labelled test images")
+    return with_corpus(data, _class_words(data), texts)
 
 
 def _class_words(data: Data) -> list[str]:
@@ -146,7 +161,10 @@ def _gensim_texts() -> WordTests:
     return WordTests(folder / "head500.noblanks.cor", folder / "questions-words.txt", pairs)
 
 
-def _require_files(texts: WordTests) -> None:
+def require_texts(texts: WordTests | None) -> None:
+    """Raise DataAbsent for the first of the files that is absent."""
+    if texts is None:
+        return
     pairs = [("a set of word pairs", PAIRS, path) for path in texts.word_pairs]
     single = [
         ("the corpus", WIKIPEDIA, texts.corpus),

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from vlbench.data.hub_sets import HubSet, open_tables
-from vlbench.data.images import labelled, streamed_images
-from vlbench.data.records import Column, Data, Split, value_column
-from vlbench.data.texts import first_repeated
+from vlbench.data.corpora import WordTests, require_texts, with_class_words
+from vlbench.data.described import Named, Rows, columns_of, described, said_in
+from vlbench.data.hub_sets import HubSet, cell_images, open_tables
+from vlbench.data.records import Data
 from vlbench.errors import DataAbsent, DataError, unknown
-
-# How the encoded bytes of lossy formats begin; any other format is compared by its pixels.
-LOSSY = {b"\xff\xd8\xff": ".jpg", b"GIF8": ".gif", b"RIFF": ".webp"}
 
 
 def images(  # noqa: PLR0913 - YAML fills them by name
@@ -32,8 +28,11 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     config: str | None = None,
     image: str = "image",
     label: str = "label",
-    caption: str = "",
+    caption: Named = "",
+    question: Named = "",
     item: str = "",
+    regions: Path | None = None,
+    texts: WordTests | None = None,
     download: bool = False,
     cache_dir: Path | None = None,
 ) -> Data:
@@ -41,12 +40,15 @@ def images(  # noqa: PLR0913 - YAML fills them by name
 
     Otherwise `download` fetches the `revision` of `repository`, of its `config` if it has several.
     `splits` gives the data set's name of each split: `{train: train, test: validation}`. `image`,
-    `label`, `caption` and `item` name columns; an empty name leaves one out. Images are encoded, as
-    datasets stores them; labels are of its type ClassLabel. Parquet becomes Arrow in `cache_dir`.
+    `label`, `caption`, `question` and `item` name columns; an empty name leaves one out. Images are
+    encoded, as datasets stores them; labels are of its type ClassLabel; captions and questions are
+    columns of texts or of lists of texts, one column or several. Parquet becomes Arrow in
+    `cache_dir`. `regions` and `texts` are as in `vlbench.data.table`.
 
     Raises DataAbsent where there is no such folder and nothing is downloaded, and DataError for a
     split, a column or a value that is not what it should be.
     """
+    require_texts(texts)
     source = HubSet(repository, revision, config, image, label)
     absent = DataAbsent(str(source), "the hub (--download)", str(root))
     if root.is_dir():
@@ -55,12 +57,16 @@ def images(  # noqa: PLR0913 - YAML fills them by name
         tables = open_tables(source, absent)
     else:
         raise absent
-    columns = {"image": image, "label": label, "caption": caption, "item": item}
-    wanted = {kind: column for kind, column in columns.items() if column}
-    opened = {name: _table(tables, known, wanted.values()) for name, known in splits.items()}
+    said = {"caption": caption, "question": question}
+    wanted = columns_of({"image": image, "label": label, "item": item, **said})
+    opened = {name: _table(tables, known, wanted) for name, known in splits.items()}
     classes = _classes(opened, label) if label else []
-    found = {name: _split(opened[name], splits[name], wanted, classes) for name in opened}
-    return Data(splits=found, classes=classes)
+    rows = {name: _rows(opened[name], known, wanted) for name, known in splits.items()}
+    found = {
+        name: described(rows[name], classes=len(classes), where=known, regions=regions)
+        for name, known in splits.items()
+    }
+    return with_class_words(Data(splits=found, classes=classes), texts)
 
 
 def _local(root: Path, splits: Mapping[str, str], cache_dir: Path | None) -> Any:
@@ -98,11 +104,11 @@ def _mapped(file: Path, cache_dir: Path | None) -> Any:
         raise DataError(f"{file.name} cannot be read as parquet: {error}") from error
 
 
-def _table(tables: Mapping[str, Any], name: str, columns: Any) -> Any:
+def _table(tables: Mapping[str, Any], name: str, wanted: Mapping[str, Sequence[str]]) -> Any:
     """Return a split with all columns. Raises DataError for what is not there."""
     if name not in tables:
         raise DataError(str(unknown("split", name, tables)))
-    for column in columns:
+    for column in chain(*wanted.values()):
         if column not in tables[name].column_names:
             raise DataError(f"{name}: {unknown('column', column, tables[name].column_names)}")
     return tables[name]
@@ -116,45 +122,16 @@ def _classes(tables: Mapping[str, Any], label: str) -> list[str]:
     return [str(name) for name in listed[0]]
 
 
-def _split(table: Any, name: str, wanted: Mapping[str, str], classes: Sequence[str]) -> Split:
-    columns = {"image": _images(table, name, wanted)}
-    if "label" in wanted:
-        numbers = table[wanted["label"]][:]
-        columns |= labelled(columns["image"], numbers, classes=len(classes), where=name).columns
-    if "caption" in wanted:
-        texts = table[wanted["caption"]][:]
-        wrong = [i for i, text in enumerate(texts) if not isinstance(text, str) or not text.strip()]
-        if wrong:
-            raise DataError(f"{name}, row {wrong[0]}: the caption is {texts[wrong[0]]!r}, no text")
-        columns["caption"] = value_column(texts, "text")
-        columns["captions"] = value_column([[text] for text in texts])
-    return Split(columns)
-
-
-def _images(table: Any, name: str, wanted: Mapping[str, str]) -> Column:
-    """Return the images, read from the memory-mapped table one at a time."""
+def _rows(table: Any, name: str, wanted: Mapping[str, Sequence[str]]) -> Rows:
+    """Return what a table has for its images, which are read one at a time."""
     from datasets import Image  # noqa: PLC0415 - see _local
 
-    column = wanted["image"]
-    if not isinstance(table.features[column], Image):
-        raise DataError(f"{name}: the column {column} holds {table.features[column]}, no images")
-    # Select the column once: selecting it for each image costs ten times the decoding.
-    cells = table.cast_column(column, Image(decode=False)).select_columns([column])
-    read = partial(_bytes, cells, column, name)
-    names = [f"{name}, row {i}{_suffix(read(i))}" for i in range(len(cells))]
-    images = streamed_images(names, read)
-    items = [str(one) for one in table[wanted["item"]][:]] if "item" in wanted else []
-    if (twice := first_repeated(items)) is not None:
-        raise DataError(f"{name}: two rows have the item {twice!r}")
-    return replace(images, names=items)
-
-
-def _bytes(cells: Any, column: str, name: str, row: int) -> bytes:
-    encoded = (cells[row][column] or {}).get("bytes")
-    if not encoded:
-        raise DataError(f"{name}, row {row}: there is no image in the table itself")
-    return bytes(encoded)
-
-
-def _suffix(encoded: bytes) -> str:
-    return next((suffix for start, suffix in LOSSY.items() if encoded.startswith(start)), ".png")
+    (image,) = wanted["image"]
+    if not isinstance(table.features[image], Image):
+        raise DataError(f"{name}: the column {image} holds {table.features[image]}, no images")
+    others = {kind: names for kind, names in wanted.items() if kind != "image"}
+    columns = {kind: [table[one][:] for one in names] for kind, names in others.items()}
+    labels, items = (next(iter(columns.get(kind, ())), None) for kind in ("label", "item"))
+    said = said_in(columns, lambda row: f"{name}, row {row}")
+    images = cell_images(table, image, name)
+    return Rows(images, labels, [str(one) for one in items or ()], said)

@@ -4,17 +4,17 @@ The library datasets stores them as memory-mapped Arrow tables. Rows, pixels and
 of the original files, so that columns have the same keys.
 """
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import PIL.Image
-
 from vlbench import hub
-from vlbench.data.images import DecodedImages, decode_image, encoded_images, labelled
+from vlbench.data.images import labelled
 from vlbench.data.records import Column, Data, Split
+from vlbench.data.streams import encoded_digest, streamed_images
+from vlbench.digests import file_digests
 from vlbench.errors import DataAbsent, DataError
 
 
@@ -42,6 +42,9 @@ MNIST = HubSet("ylecun/mnist", "77f3279092a1c1579b2250db8eafed0ad422088c")
 FASHION_MNIST = HubSet("zalando-datasets/fashion_mnist", "531be5e2ccc9dba0c201ad3ae567a4f3d16ecdd2")
 # The digit zero has label 0 here and label 10 in the original files. The split "extra" is unused.
 SVHN = HubSet("ufldl-stanford/svhn", "f9e1717d73324ebbc1ece84267ccd80d0aca0690", "cropped_digits")
+
+# What is remembered of a table; another number for another `encoded_digest`.
+HOW = "images of a table, 1"
 
 # A class name that the hub's CIFAR-100 misspells.
 MISSPELT = {"cra": "crab"}
@@ -92,27 +95,53 @@ def _unreached(source: HubSet, absent: DataAbsent, why: str) -> DataAbsent:
     return DataAbsent(f"{absent.what} ({source}: {why})", absent.where_to_get, absent.where_to_put)
 
 
-def _split(table: Any, source: HubSet, name: str, classes: int) -> Split:
-    where = f"{source.repository}, {name}"
-    return labelled(
-        _images(table, source.image, where), table[source.label][:], classes=classes, where=where
-    )
+@dataclass(frozen=True, eq=False)
+class Cells(Sequence[Any]):
+    """The encoded images of a table's column, each with its name, read on each access."""
+
+    table: Any
+    column: str
+    where: str
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.table)
+
+    def __getitem__(self, row: Any) -> Any:
+        """Return the bytes of a row's image, and its name. Raises DataError where it has none."""
+        name = f"{self.where}, row {row}"
+        encoded = (self.table[row][self.column] or {}).get("bytes")
+        if not encoded:
+            raise DataError(f"{name}: there is no image in the table itself")
+        return bytes(encoded), name
 
 
-def _images(table: Any, column: str, where: str) -> Column:
-    """Return the images, read and decoded on each access: only the key is computed at once."""
+def cell_images(table: Any, column: str, where: str) -> Column:
+    """Return the images of a table's column; `where` names the table in errors.
+
+    Their digests are remembered as long as the table's files stay as they are.
+    """
     from datasets import Image  # noqa: PLC0415 - see open_tables
 
     # Select the column once: selecting it for each image costs ten times the decoding.
     cells = table.cast_column(column, Image(decode=False)).select_columns([column])
-    blobs = [cell["bytes"] for cell in cells[:][column]]
-    encoded = encoded_images(blobs, [f"{where}, row {row}.png" for row in range(len(blobs))])
-    decode = partial(_decode, cells, column, where)
-    return replace(encoded, stored=DecodedImages(range(len(blobs)), decode))
+    source = Cells(cells, column, where)
+
+    def found(_: Path) -> str:
+        return json.dumps([encoded_digest(*source[row]) for row in range(len(source))])
+
+    files = [Path(file["filename"]) for file in table.cache_files]
+    if not files:  # a table in memory
+        return streamed_images(source)
+    how = json.dumps([HOW, column, len(table), *file_digests(files, "bytes")])
+    (known,) = file_digests(files[:1], how, found)
+    return streamed_images(source, json.loads(known))
 
 
-def _decode(cells: Any, column: str, where: str, row: int) -> PIL.Image.Image:
-    return decode_image(cells[row][column]["bytes"], f"{where}, row {row}")
+def _split(table: Any, source: HubSet, name: str, classes: int) -> Split:
+    where = f"{source.repository}, {name}"
+    images = cell_images(table, source.image, where)
+    return labelled(images, table[source.label][:], classes=classes, where=where)
 
 
 def _class_names(names: Sequence[str]) -> list[str]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from vlbench.data.images import file_images, labelled
-from vlbench.data.records import Data, Split, value_column
-from vlbench.data.texts import first_repeated, is_number
+from vlbench.data.corpora import WordTests, require_texts, with_class_words
+from vlbench.data.described import Named, Rows, columns_of, described, said_in
+from vlbench.data.images import file_images
+from vlbench.data.records import Data
+from vlbench.data.texts import is_number
 from vlbench.errors import DataAbsent, DataError, unknown
 
 
@@ -22,18 +24,27 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     val: str = "",
     image: str = "image",
     label: str = "label",
-    caption: str = "",
+    caption: Named = "",
+    question: Named = "",
     item: str = "",
     classes: Sequence[str] = (),
+    regions: Path | None = None,
+    texts: WordTests | None = None,
 ) -> Data:
     """Return the images that tables in `root` list, in the order of their rows.
 
     `train`, `val` and `test` are the tables, each .csv (UTF-8, with a header) or .parquet. `image`,
-    `label`, `caption` and `item` name their columns: paths relative to `root`, class names, texts,
-    and what identifies an example. An empty name leaves a column out. Classes are the sorted names
-    of the first table given, unless `classes` lists them; then a label may also be a class number.
+    `label`, `caption`, `question` and `item` name their columns: paths relative to `root`, class
+    names, texts, and what identifies an example. An empty name leaves a column out; several columns
+    of captions or questions, or lists in one of parquet, are several texts of an image. Classes are
+    the sorted names of the first table given, unless `classes` lists them; then a label may also be
+    a class number.
 
-    Raises DataAbsent for a table that is not there, and DataError, naming table and row, for a
+    `regions` are region features of the images (see `vlbench.data.regions`), by their items or else
+    by the names of their files. `texts` are a corpus and word tests: then only the test images are
+    read, and the first name of each class is their visual word (see `vlbench.data.corpora`).
+
+    Raises DataAbsent for a file that is not there, and DataError, naming table and row, for a
     column or a value that is not what it should be.
     """
     named = {"train": train, "val": val, "test": test}
@@ -41,19 +52,25 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     for name in names.values():
         if not (root / name).is_file():
             raise DataAbsent(f"the table {name}", "your own images", str(root / name))
-    columns = {"image": image, "label": label, "caption": caption, "item": item}
+    require_texts(texts)
+    said = {"caption": caption, "question": question}
+    columns = columns_of({"image": image, "label": label, "item": item, **said})
     tables = {split: _read(root, name, columns) for split, name in names.items()}
     if label and not classes:
         classes = sorted(set(next(iter(tables.values())).texts("label")))
-    splits = {split: _split(root, table, classes) for split, table in tables.items()}
-    return Data(splits=splits, classes=list(classes))
+    rows = {split: _rows(root, table, classes) for split, table in tables.items()}
+    splits = {
+        split: described(rows[split], classes=len(classes), where=table.name, regions=regions)
+        for split, table in tables.items()
+    }
+    return with_class_words(Data(splits=splits, classes=list(classes)), texts)
 
 
 class _Table(NamedTuple):
-    """The wanted columns of a table, by what they are: image, label, caption, item."""
+    """The values of the wanted columns of a table, by what they are: image, label, caption."""
 
     name: str
-    values: Mapping[str, Sequence[Any]]
+    columns: Mapping[str, Sequence[Sequence[Any]]]
 
     def where(self, row: int) -> str:
         """Return how an error names a row."""
@@ -61,7 +78,7 @@ class _Table(NamedTuple):
 
     def texts(self, column: str) -> list[str]:
         """Return the values of a column that must be texts. Raises DataError."""
-        values = self.values[column]
+        values = self.columns[column][0]
         wrong = [i for i, v in enumerate(values) if not isinstance(v, str) or not v.strip()]
         if wrong:
             found = values[wrong[0]]
@@ -70,19 +87,11 @@ class _Table(NamedTuple):
         return list(values)
 
 
-def _split(root: Path, table: _Table, classes: Sequence[str]) -> Split:
-    column = file_images(root, _paths(table), listed=table.name)
-    if "item" in table.values:
-        column = replace(column, names=_items(table))
-    columns = {"image": column}
-    if "label" in table.values:
-        numbers = _numbers(table, classes)
-        columns |= labelled(column, numbers, classes=len(classes), where=table.name).columns
-    if "caption" in table.values:
-        texts = table.texts("caption")
-        columns["caption"] = value_column(texts, "text")
-        columns["captions"] = value_column([[text] for text in texts])
-    return Split(columns)
+def _rows(root: Path, table: _Table, classes: Sequence[str]) -> Rows:
+    images = file_images(root, _paths(table), listed=table.name)
+    labels = _numbers(table, classes) if "label" in table.columns else None
+    items = [str(value) for value in chain(*table.columns.get("item", ()))]
+    return Rows(images, labels, items, said_in(table.columns, table.where))
 
 
 def _paths(table: _Table) -> list[str]:
@@ -94,19 +103,11 @@ def _paths(table: _Table) -> list[str]:
     return paths
 
 
-def _items(table: _Table) -> list[str]:
-    """Return what identifies the examples. Raises DataError where two have the same."""
-    items = [str(value) for value in table.values["item"]]
-    if (twice := first_repeated(items)) is not None:
-        raise DataError(f"{table.name}: two rows have the item {twice!r}")
-    return items
-
-
 def _numbers(table: _Table, classes: Sequence[str]) -> list[int]:
     """Return the number of each row's class. Raises DataError for a label that is no class."""
     numbers = {name: number for number, name in enumerate(classes)}
     found = []
-    for i, value in enumerate(table.values["label"]):
+    for i, value in enumerate(table.columns["label"][0]):
         number = numbers.get(value) if isinstance(value, str) else value
         if number is None and isinstance(value, str) and is_number(value):
             number = int(value)
@@ -117,17 +118,16 @@ def _numbers(table: _Table, classes: Sequence[str]) -> list[int]:
     return found
 
 
-def _read(root: Path, name: str, columns: Mapping[str, str]) -> _Table:
+def _read(root: Path, name: str, columns: Mapping[str, Sequence[str]]) -> _Table:
     """Return the named columns of a table. Raises DataError for what is none, or lacks one."""
     readers = {".csv": _read_csv, ".parquet": _read_parquet}
     suffix = PurePosixPath(name).suffix.lower()
     if suffix not in readers:
         raise DataError(f"{name} is no table; wanted is a file that ends in .csv or .parquet")
-    wanted = {kind: column for kind, column in columns.items() if column}
-    values = readers[suffix](root / name, name, list(wanted.values()))
+    values = readers[suffix](root / name, name, list(chain(*columns.values())))
     if not next(iter(values.values())):
         raise DataError(f"{name} has no rows")
-    return _Table(name, {kind: values[column] for kind, column in wanted.items()})
+    return _Table(name, {kind: [values[one] for one in own] for kind, own in columns.items()})
 
 
 def _read_csv(path: Path, name: str, columns: Sequence[str]) -> dict[str, list[Any]]:

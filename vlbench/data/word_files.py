@@ -43,15 +43,25 @@ def read_questions(path: Path) -> list[Question]:
     return found
 
 
+def pair_delimiter(path: Path) -> str:
+    """Return what separates the columns of a file of word pairs: a comma in .csv, else a tab."""
+    return "," if path.suffix.lower() == ".csv" else "\t"
+
+
 def read_pairs(path: Path) -> list[tuple[str, str]]:
-    """Return the word pairs of a file of lines `word, tab, word, tab, number`. Raises DataError."""
-    found = []
+    """Return the word pairs of a file of lines `word, tab, word, tab, number`. Raises DataError.
+
+    A .csv has commas and no quotes, and may have a header.
+    """
+    delimiter, found = pair_delimiter(path), []
+    between = "comma" if delimiter == "," else "tab"
     for number, line in enumerate(_lines(path), 1):
-        parts = line.split("\t")
-        if line.startswith("#"):
+        parts = line.split(delimiter)
+        is_pair = len(parts) == 3 and _is_number(parts[2])
+        if line.startswith("#") or (number == 1 and delimiter == "," and not is_pair):
             continue
-        if len(parts) != 3 or not _is_number(parts[2]):
-            wanted = "word, tab, word, tab, number"
+        if not is_pair:
+            wanted = f"word, {between}, word, {between}, number"
             raise DataError(f"{path.name}, line {number}: wanted {wanted}, not {line!r}")
         found.append((parts[0], parts[1]))
     return found

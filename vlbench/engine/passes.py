@@ -157,8 +157,11 @@ class _Preprocessed(Dataset[Any]):
 
     def __getitem__(self, rows: list[int]) -> Any:
         try:
-            values = [self._column.stored[row] for row in rows]
-            return stack([_pixels(self._prepare(v)) for v in values]) if self._prepare else values
+            values = (self._column.stored[row] for row in rows)
+            if not self._prepare:
+                return [*values]
+            # One image at a time: a batch of photographs takes gigabytes before it is cropped.
+            return stack([_pixels(self._prepare(value)) for value in values])
         except (VlbenchError, OSError, ValueError) as error:
             return error
 

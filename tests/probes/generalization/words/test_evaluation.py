@@ -46,6 +46,18 @@ def test_pairs_agree_as_gensim_says():
     assert found.pairs == round(353 * (1 - missing / 100)) < 353
 
 
+@pytest.mark.parametrize("header", [[], ["word1,word2,score"]])
+def test_pairs_of_a_csv_agree_as_those_of_tabs(tmp_path, header):
+    tabbed = ["a\tb\t1", "a\tc\t2", "b\tc\t3", "a\td\t4.5", "b\td\t0", "a\tunknown\t4"]
+    (tmp_path / "pairs.csv").write_text(
+        "\n".join([*header, *(line.replace("\t", ",") for line in tabbed)])
+    )
+    vectors = keyed_vectors([*"abcd"], random_vectors([*"abcd"]))
+    found = similarity(vectors, tmp_path / "pairs.csv")
+    assert found == similarity(vectors, put(tmp_path, *tabbed))
+    assert found.pairs == 5
+
+
 def test_the_interval_of_pearson_is_that_of_scipy():
     x, y = np.random.default_rng(0).normal(size=(2, 30))
     found, expected = fisher(pearsonr(x, y)[0], 30), pearsonr(x, y).confidence_interval()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from vlbench.data.word_files import read_pairs
+from vlbench.data.word_files import pair_delimiter, read_pairs
 from vlbench.digests import digest
 from vlbench.metrics import items
 from vlbench.metrics.statistics import Z95, Estimate
@@ -100,7 +100,10 @@ def similarity(vectors: Any, pairs: Path) -> Agreement:
     used = sum(a.upper() in vocabulary and b.upper() in vocabulary for a, b in read_pairs(pairs))
     if used < FEWEST_PAIRS:
         return Agreement(None, None, used)
-    found = vectors.evaluate_word_pairs(str(pairs), restrict_vocab=len(vectors))
+    # gensim passes over a line without a number, such as the header of a .csv.
+    found = vectors.evaluate_word_pairs(
+        str(pairs), delimiter=pair_delimiter(pairs), restrict_vocab=len(vectors)
+    )
     pearson, spearman = (float(result[0]) for result in found[:2])
     return Agreement(fisher(pearson, used), fisher(spearman, used, spread=SPEARMAN), used)
 

@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vlbench.data.described import Rows, columns_of, described, said_in
+from vlbench.data.images import file_images
+from vlbench.errors import DataError
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    for i in range(2):
+        Image.new("RGB", (4, 3), (i, 0, 0)).save(tmp_path / f"{i}.png")
+    return file_images(tmp_path, ["0.png", "1.png"])
+
+
+def split(images, regions=None, **rows):
+    return described(Rows(images, **rows), classes=2, where="test.csv", regions=regions)
+
+
+def test_images_alone_have_no_picture(pictures):
+    assert set(split(pictures).columns) == {"image"}
+    assert set(split(pictures, labels=[0, 1]).columns) == {"image", "label"}
+
+
+def test_texts_bring_the_picture_that_scorers_of_pairs_see(pictures):
+    texts = {"caption": [["a", "b"], ["c"]], "question": [["who?"], ["why?", "how?"]]}
+    found = split(pictures, texts=texts, items=["one", "two"])
+    assert list(found["caption"]) == ["a", "c"]
+    assert list(found["captions"]) == [["a", "b"], ["c"]]
+    assert list(found["question"]) == ["who?", "why?"]
+    assert list(found["questions"]) == [["who?"], ["why?", "how?"]]
+    assert found["picture"][1].image.size == (4, 3)
+    assert found["picture"].examples().ids == ["one", "two"]
+
+
+@pytest.mark.parametrize("items", [[], ["COCO_0000.jpg", "COCO_0001.jpg"]])
+def test_regions_are_those_of_the_items_or_else_of_the_files(pictures, region_files, items):
+    found = split(pictures, region_files, items=items)
+    assert torch.equal(found["regions"][1].vectors, torch.full((2, 3), 1.0))
+    assert found["picture"][0].regions.vectors[0, 0] == 0
+
+
+@pytest.fixture
+def region_files(tmp_path):
+    (tmp_path / "regions").mkdir()
+    for i in range(2):
+        boxes = np.array([[0, 0, 2, 2], [1, 1, 3, 3]], np.float32)
+        vectors = np.full((2, 3), i, np.float32)
+        arrays = {"x": vectors, "boxes": boxes, "image_w": 4, "image_h": 3}
+        np.savez(tmp_path / "regions" / f"{i}.npz", **arrays)
+    return tmp_path / "regions"
+
+
+def test_an_image_without_regions_is_named(pictures, region_files):
+    with pytest.raises(DataError, match=r"has no regions of image 7 \(missing for 1 of 2 images"):
+        split(pictures, region_files, items=["0", "7"])
+
+
+def test_an_item_that_stands_twice_and_a_label_of_no_class_are_named(pictures):
+    with pytest.raises(DataError, match=r"^test\.csv: two rows have the item 'a'"):
+        split(pictures, items=["a", "a"])
+    with pytest.raises(DataError, match=r"^test\.csv: label 2 is not in 0\.\.1"):
+        split(pictures, labels=[0, 2])
+
+
+def where(row):
+    return f"test.csv, row {row + 1}"
+
+
+def test_an_empty_name_is_no_column():
+    named = {"image": "img", "label": "", "caption": ["a", "", "b"], "item": "id", "question": [""]}
+    assert columns_of(named) == {"image": ["img"], "caption": ["a", "b"], "item": ["id"]}
+
+
+def test_several_columns_and_lists_are_several_texts_without_blank_ones():
+    columns = {"caption": [["a", "b"], [None, ["c", " "]]], "image": [["x", "y"]]}
+    assert said_in(columns, where) == {"caption": [["a"], ["b", "c"]]}
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        (3, "the caption is 3, no text"),
+        (["a", 3], "the caption is 3"),
+        ("", ""),
+        (None, ""),
+        ([], ""),
+    ],
+)
+def test_what_is_no_text_is_named_with_its_row(cell, message):
+    with pytest.raises(DataError, match=f"^test.csv, row 2.* {message or 'has no caption'}"):
+        said_in({"caption": [["fine", cell]]}, where)

@@ -1,0 +1,93 @@
+"""A split of anybody's data: images with labels, captions, questions and items of their own.
+
+The loaders of tables, of the hub and of tar shards share it: the same rows are the same data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vlbench.data.images import labelled
+from vlbench.data.pictures import pictures
+from vlbench.data.records import Column, Split, value_column
+from vlbench.data.regions import region_features
+from vlbench.data.texts import first_repeated
+from vlbench.errors import DataError
+
+# What is said of an image, and the columns of its first text and of all of them.
+SAID = {"caption": "captions", "question": "questions"}
+
+# A column, several, or none: an empty name.
+Named = str | Sequence[str]
+
+
+class Rows(NamedTuple):
+    """What a source has for the images of a split; labels are None where it has none.
+
+    `texts` are the texts of each image, by what they are: `caption`, `question`.
+    """
+
+    images: Column
+    labels: Sequence[int] | None = None
+    items: Sequence[str] = ()
+    texts: Mapping[str, Sequence[Sequence[str]]] = {}
+
+
+def columns_of(named: Mapping[str, Named]) -> dict[str, list[str]]:
+    """Return the columns that are wanted, by what they are: `{image: [img], caption: [a, b]}`."""
+    several = {kind: [one] if isinstance(one, str) else one for kind, one in named.items()}
+    wanted = {kind: [name for name in names if name] for kind, names in several.items()}
+    return {kind: names for kind, names in wanted.items() if names}
+
+
+def said_in(
+    columns: Mapping[str, Sequence[Sequence[Any]]], where: Callable[[int], str]
+) -> dict[str, list[list[str]]]:
+    """Return the texts of each image, by what they are, in columns of texts or of lists of texts.
+
+    Blank texts are left out. Raises DataError, naming the row by `where`, for an image without any,
+    and for what is no text.
+    """
+    return {
+        kind: [_texts(cells, where(row), kind) for row, cells in enumerate(zip(*own, strict=True))]
+        for kind, own in columns.items()
+        if kind in SAID
+    }
+
+
+def _texts(values: Sequence[Any], where: str, what: str) -> list[str]:
+    cells = [one for value in values for one in (value if isinstance(value, list) else [value])]
+    wrong = [one for one in cells if one is not None and not isinstance(one, str)]
+    if wrong:
+        raise DataError(f"{where}: the {what} is {wrong[0]!r:.40}, no text")
+    texts = [one for one in cells if one and one.strip()]
+    if not texts:
+        raise DataError(f"{where} has no {what}")
+    return texts
+
+
+def described(rows: Rows, *, classes: int, where: str, regions: Path | None = None) -> Split:
+    """Return the columns of a split, among them `picture` where images have texts or regions.
+
+    Regions are those of the images' items, or of their names. Raises DataError, naming `where`, for
+    labels that fit neither images nor classes, for an item that stands twice, and for an image
+    without regions.
+    """
+    images = rows.images
+    if rows.items:
+        if (twice := first_repeated(rows.items)) is not None:
+            raise DataError(f"{where}: two rows have the item {twice!r}")
+        images = replace(images, names=rows.items)
+    columns = {"image": images}
+    if rows.labels is not None:
+        columns |= labelled(images, rows.labels, classes=classes, where=where).columns
+    for kind, texts in rows.texts.items():
+        columns[kind] = value_column([first for first, *_ in texts], "text")
+        columns[SAID[kind]] = value_column([[*several] for several in texts])
+    if rows.texts or regions:
+        features = region_features(regions) if regions else None
+        columns |= pictures(images, images.examples().ids, features)
+    return Split(columns)
