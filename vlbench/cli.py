@@ -137,7 +137,7 @@ def _validate(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     from vlbench.bench import set_up
-    from vlbench.commands.checking import check_model
+    from vlbench.commands.checking import check_model, lines_of
     from vlbench.planning.options import Options, model_args
 
     options = Options(
@@ -150,10 +150,8 @@ def _check(arguments: argparse.Namespace) -> int:
     )
     with set_up(options) as (complete, _):
         findings = check_model(arguments.model, complete)
-    for finding in findings:
-        mark = "ok    " if finding.ok else "FAILED"
-        why = f": {finding.why}" if finding.why else ""
-        print(f"{mark} {finding.capability}: {finding.what}{why}")
+    for line in lines_of(findings):
+        print(line)
     return 0 if findings and all(finding.ok for finding in findings) else FAILED
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import vlbench.probes
-from vlbench.capabilities import alternatives, is_capability, lacking
+from vlbench.capabilities import alternatives, is_capability
 from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.gaps import lacking
 from vlbench.catalog.specs import TaskSpec
 from vlbench.data.records import Data
 from vlbench.engine.fingerprints import contents
