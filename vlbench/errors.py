@@ -58,7 +58,10 @@ class DataAbsent(DataError):  # noqa: N818 - the contract's name
 
 
 class TooFewRows(VlbenchError):  # noqa: N818 - reads as the reason in a row
-    """A split has fewer rows than the task needs."""
+    """A split has fewer rows than the task needs: at least `rows` of them, where that is known."""
+
+    def __init__(self, found: str, rows: int | None = None) -> None:
+        super().__init__(found if rows is None else f"{found}; a split needs {rows} rows or more")
 
 
 class CannotDo(VlbenchError):  # noqa: N818 - the contract's name

@@ -42,3 +42,10 @@ def test_a_limited_run_prints_numbers_and_that_no_board_was_written(source):
     text = printed(print_report, plan, ran(["mean-colour"], ["few_shot_colours"], **options))
     assert "100.0 %" in text
     assert text.rstrip().endswith("no board was written because of --limit 6")
+
+
+def test_a_limit_that_leaves_too_few_rows_writes_no_board_either(source):
+    options = {"include_path": [source], "limit": 2}
+    plan = planned(["mean-colour"], ["few_shot_colours"], **options)
+    text = printed(print_report, plan, ran(["mean-colour"], ["few_shot_colours"], **options))
+    assert text == "no board was written because of --limit 2\n"

@@ -84,7 +84,9 @@ class Bar:
     def done(self, result: Result) -> None:
         """Print how a task ended."""
         seconds = f" in {result.run['seconds']:.1f} s" if result.run else ""
-        reason = f": {result.reason}" if result.reason else ""
+        # A row without scores has no place for its notes but this line.
+        why = [result.reason, *([] if result.scores else result.notes)]
+        reason = "".join(f": {one}" for one in why if one)
         line = f"{result.model} · {result.task}: {result.status}{seconds}{reason}"
         self._console.print(printed(line), highlight=False, markup=False, soft_wrap=True)
 

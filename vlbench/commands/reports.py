@@ -29,7 +29,7 @@ def print_report(console: Console, planned: Plan, report: Report) -> None:
         found = [result for result in ok if result.task == task]
         if found:
             console.print(score_table(task, primaries[task], found))
-    if ok and planned.options.limit is not None:
+    if report.results and planned.options.limit is not None:
         console.print(f"no board was written because of --limit {planned.options.limit}")
     _print_absent(console, report.absent)
 
