@@ -200,12 +200,14 @@ def _answered(module: str, arguments: argparse.Namespace) -> int:
 
 def _printed(answer: Answer) -> int:
     """Print an answer, and return its exit code."""
+    from vlbench.leaderboard.fitting import fitted
+
     console = _console()
     for shown in answer.shown:
         if isinstance(shown, str):
             print(shown)
         else:
-            console.print(shown)
+            console.print(fitted(shown, console.width))
     for problem in answer.problems:
         print(problem, file=sys.stderr)
     return answer.code

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
+from vlbench.leaderboard.fitting import fitted
 from vlbench.leaderboard.tables import plain_table, score_table
 from vlbench.leaderboard.texts import printed
 from vlbench.planning.plan import Plan
@@ -16,7 +17,8 @@ def print_plan(console: Console, planned: Plan) -> None:
     """Print what will run and what not; absent data once, with the tasks that lack them."""
     here = [job for job in planned.jobs if job.status != "unavailable"]
     rows = [[job.model.name, job.task.spec.name, job.status, job.reason] for job in here]
-    console.print(plain_table(["model", "task", "plan", "why"], rows))
+    table = plain_table(["model", "task", "plan", "why"], rows)
+    console.print(fitted(table, console.width))
     absent = [job for job in planned.jobs if job.status == "unavailable"]
     _print_absent(console, {job.task.spec.name: job.reason for job in absent})
 
@@ -28,7 +30,8 @@ def print_report(console: Console, planned: Plan, report: Report) -> None:
     for task in dict.fromkeys(result.task for result in report.results):
         found = [result for result in ok if result.task == task]
         if found:
-            console.print(score_table(task, primaries[task], found))
+            table = score_table(task, primaries[task], found)
+            console.print(fitted(table, console.width))
     if report.results and planned.options.limit is not None:
         console.print(f"no board was written because of --limit {planned.options.limit}")
     _print_absent(console, report.absent)
