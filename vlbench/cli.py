@@ -151,7 +151,7 @@ def _check(arguments: argparse.Namespace) -> int:
     with set_up(options) as (complete, _):
         findings = check_model(arguments.model, complete)
     for line in lines_of(findings):
-        print(line)
+        _console().print(line, markup=False)
     return 0 if findings and all(finding.ok for finding in findings) else FAILED
 
 

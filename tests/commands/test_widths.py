@@ -94,9 +94,15 @@ def test_the_plan_and_a_run_cut_nothing(words, printed, tmp_path):
     assert [line for line in wide.splitlines() if line != line.rstrip()] == []
     for width in (80, 120):
         narrow = printed([*words, "--overwrite"], width)
-        for line in narrow.splitlines():
-            assert cell_len(line) <= width or LONG in line
-        assert LONG in narrow
+        assert [line for line in narrow.splitlines() if cell_len(line) > width] == []
+        assert {LONG, "ImageEncoder"} <= set(narrow.split())
+
+
+def test_what_check_finds_is_broken_between_words(printed, tmp_path):
+    words = ["check", "fails", "--include-path", str(make_source(tmp_path / "ours"))]
+    wide = printed(words)
+    require_whole(printed(words, 80), wide, 80)
+    assert max(map(len, wide.splitlines())) > 80
 
 
 @pytest.mark.parametrize("width", [80, 120])

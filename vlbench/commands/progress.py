@@ -35,6 +35,12 @@ class Pass(NamedTuple):
     told: float
 
 
+def say(console: Console, line: str) -> None:
+    """Print a line as it is, on a terminal broken between its words."""
+    wraps = not console.is_terminal
+    console.print(printed(line), highlight=False, markup=False, soft_wrap=wraps)
+
+
 class _Bars(Progress):
     """A bar below the line that names its model and task, which may be as long as a terminal."""
 
@@ -104,7 +110,7 @@ class Bar:
         why = [result.reason, *([] if result.scores else result.notes)]
         reason = "".join(f": {one}" for one in why if one)
         line = f"{result.model} · {result.task}: {result.status}{seconds}{reason}"
-        self._console.print(printed(line), highlight=False, markup=False, soft_wrap=True)
+        say(self._console, line)
 
     def _tell(self, current: Pass, now: float) -> None:
         """Print how far a pass is, once in a while."""
@@ -113,7 +119,7 @@ class Bar:
         left = (now - current.started) * (current.total - self._done) / self._done
         many = f"{self._done} of {current.total}, {left / 60:.0f} min left"
         line = f"{self._cell}: {current.what}: {many}"
-        self._console.print(printed(line), highlight=False, markup=False, soft_wrap=True)
+        say(self._console, line)
         self._pass = current._replace(told=now)
 
     def _show(self, what: str, total: int | None) -> None:

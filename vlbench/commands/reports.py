@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
+from vlbench.commands.progress import say
 from vlbench.leaderboard.fitting import fitted
 from vlbench.leaderboard.tables import plain_table, score_table
-from vlbench.leaderboard.texts import printed
 from vlbench.planning.plan import Plan
 from vlbench.running.report import Report
 
@@ -42,5 +42,4 @@ def _print_absent(console: Console, reasons: Mapping[str, str]) -> None:
     for task, reason in reasons.items():
         tasks.setdefault(reason, []).append(task)
     for reason, names in tasks.items():
-        line = f"unavailable: {', '.join(names)}: {reason}"
-        console.print(printed(line), markup=False, highlight=False, soft_wrap=True)
+        say(console, f"unavailable: {', '.join(names)}: {reason}")
