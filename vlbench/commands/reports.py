@@ -17,8 +17,9 @@ def print_plan(console: Console, planned: Plan) -> None:
     """Print what will run and what not; absent data once, with the tasks that lack them."""
     here = [job for job in planned.jobs if job.status != "unavailable"]
     rows = [[job.model.name, job.task.spec.name, job.status, job.reason] for job in here]
-    table = plain_table(["model", "task", "plan", "why"], rows)
-    console.print(fitted(table, console.width))
+    if rows:
+        table = plain_table(["model", "task", "plan", "why"], rows)
+        console.print(fitted(table, console.width))
     absent = [job for job in planned.jobs if job.status == "unavailable"]
     _print_absent(console, {job.task.spec.name: job.reason for job in absent})
 
