@@ -14,9 +14,9 @@ from vlbench.capabilities import (
     capabilities_in,
     count_truncated,
     is_capability,
-    lacking,
     offered,
 )
+from vlbench.catalog.gaps import lacking
 
 
 class DualEncoder(ImageEncoder, TextEncoder, SharedSpace, Protocol):

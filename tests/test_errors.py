@@ -1,9 +1,20 @@
 import inspect
+import json
+from functools import partial
 
 import pytest
 
 import vlbench.errors
-from vlbench.errors import DataAbsent, DataError, UnknownNameError, VlbenchError, unknown
+from vlbench.errors import (
+    DataAbsent,
+    DataError,
+    UnknownNameError,
+    VlbenchError,
+    defined_at,
+    described,
+    place_of,
+    unknown,
+)
 
 ERRORS = [kind for kind in vars(vlbench.errors).values() if inspect.isclass(kind)]
 OURS = [kind for kind in ERRORS if kind.__module__ == "vlbench.errors"]
@@ -43,3 +54,40 @@ def test_an_unknown_name_like_no_other_lists_all():
 
 def test_an_unknown_name_among_none_says_so():
     assert str(unknown("task", "zzz", [])) == "no task is named 'zzz'; there are none"
+
+
+def raised(function, *arguments):
+    with pytest.raises(Exception) as found:  # noqa: PT011 - any
+        function(*arguments)
+    return found.value.with_traceback(found.value.__traceback__.tb_next)
+
+
+def test_an_error_in_a_library_is_told_with_the_line_that_called_it():
+    def parses(text):
+        return json.loads(text)
+
+    line = inspect.getsourcelines(parses)[1] + 1
+    assert described(raised(parses, "{")).endswith(f"(char 1) (test_errors.py:{line})")
+
+
+def test_an_error_in_vlbench_is_told_with_the_users_line_that_led_there():
+    def asks():
+        return unknown("task", 3, [])
+
+    line = inspect.getsourcelines(asks)[1] + 1
+    assert place_of(raised(asks)) == f"test_errors.py:{line}"
+
+
+def test_an_error_that_no_user_line_led_to_is_told_with_the_line_that_raised_it():
+    assert place_of(raised(json.loads, "{")).startswith("decoder.py:")
+
+
+def test_an_error_of_vlbench_is_its_message_and_one_never_raised_has_no_line():
+    assert described(UnknownNameError("no task")) == "no task"
+    assert described(KeyError("a")) == "KeyError: 'a'"
+
+
+def test_a_function_is_named_by_the_line_that_it_begins_at():
+    line = inspect.getsourcelines(raised)[1]
+    assert defined_at(partial(raised, print)) == f"test_errors.py:{line}"
+    assert defined_at(len) == "len"

@@ -167,7 +167,7 @@ class MaskedLanguageModel(Protocol):
 def capabilities_in(module: types.ModuleType) -> list[type]:
     """Return the capabilities that a module defines: its Protocols with methods of their own."""
     found = [v for v in vars(module).values() if isinstance(v, type) and _is_protocol(v)]
-    return [one for one in found if one.__module__ == module.__name__ and _methods(one)]
+    return [one for one in found if one.__module__ == module.__name__ and methods(one)]
 
 
 def offered(adapter: type, without: Sequence[str] = (), others: Sequence[type] = ()) -> list[type]:
@@ -176,13 +176,13 @@ def offered(adapter: type, without: Sequence[str] = (), others: Sequence[type] =
     Known are the capabilities of this module and `others`, such as those of a user's own source.
     """
     known = [*capabilities_in(sys.modules[__name__]), *others]
-    return [one for one in known if _has(adapter, one, without)]
+    return [one for one in known if has(adapter, one, without)]
 
 
 def is_capability(annotation: Any) -> bool:
     """Return whether an annotation is a Protocol of a model, or alternatives, or a list of them."""
-    options = [_element(a) for a in alternatives(annotation) if a is not types.NoneType]
-    return bool(options) and all(_parts(option) for option in options)
+    options = [element(a) for a in alternatives(annotation) if a is not types.NoneType]
+    return bool(options) and all(parts(option) for option in options)
 
 
 def alternatives(annotation: Any) -> list[Any]:
@@ -190,13 +190,6 @@ def alternatives(annotation: Any) -> list[Any]:
     if typing.get_origin(annotation) in {types.UnionType, typing.Union}:
         return list(typing.get_args(annotation))
     return [annotation]
-
-
-def lacking(adapter: type, annotation: Any, without: Sequence[str] = ()) -> str:
-    """Return what an adapter class lacks for an annotation, in words; empty where it fits."""
-    options = [_element(a) for a in alternatives(annotation) if a is not types.NoneType]
-    gaps = [[p.__name__ for p in _parts(o) if not _has(adapter, p, without)] for o in options]
-    return " or ".join(" and ".join(gap) for gap in gaps) if all(gaps) else ""
 
 
 def count_truncated(model: Any, texts: Sequence[str]) -> dict[str, int]:
@@ -209,25 +202,27 @@ def count_truncated(model: Any, texts: Sequence[str]) -> dict[str, int]:
     return {"truncated_texts": sum(n > model.context_length for n in model.count_tokens(texts))}
 
 
-def _has(adapter: type, part: type, without: Sequence[str]) -> bool:
-    defined = all(callable(getattr(adapter, method, None)) for method in _methods(part))
+def has(adapter: type, part: type, without: Sequence[str] = ()) -> bool:
+    """Return whether an adapter class has all methods of a capability that it is not `without`."""
+    defined = all(callable(getattr(adapter, method, None)) for method in methods(part))
     return defined and part.__name__ not in without
 
 
-def _element(annotation: Any) -> Any:
+def element(annotation: Any) -> Any:
     """Return C of `list[C]`."""
     return typing.get_args(annotation)[0] if typing.get_origin(annotation) is list else annotation
 
 
-def _parts(annotation: Any) -> list[type]:
+def parts(annotation: Any) -> list[type]:
     """Return the Protocols with methods of their own that make up a capability."""
     lineage = annotation.__mro__ if isinstance(annotation, type) else ()
-    return [c for c in lineage if _is_protocol(c) and _methods(c)]
+    return [c for c in lineage if _is_protocol(c) and methods(c)]
 
 
 def _is_protocol(kind: type) -> bool:
     return bool(getattr(kind, "_is_protocol", False))
 
 
-def _methods(part: type) -> list[str]:
+def methods(part: type) -> list[str]:
+    """Return the names of the methods that a Protocol has of its own."""
     return [name for name, value in vars(part).items() if name[0] != "_" and callable(value)]

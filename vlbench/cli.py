@@ -140,7 +140,7 @@ def _validate(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     from vlbench.bench import set_up
-    from vlbench.commands.checking import check_model
+    from vlbench.commands.checking import check_model, lines_of
     from vlbench.planning.options import Options, model_args
 
     options = Options(
@@ -153,10 +153,8 @@ def _check(arguments: argparse.Namespace) -> int:
     )
     with set_up(options) as (complete, _):
         findings = check_model(arguments.model, complete)
-    for finding in findings:
-        mark = "ok    " if finding.ok else "FAILED"
-        why = f": {finding.why}" if finding.why else ""
-        print(f"{mark} {finding.capability}: {finding.what}{why}")
+    for line in lines_of(findings):
+        _console().print(line, markup=False)
     return 0 if findings and all(finding.ok for finding in findings) else FAILED
 
 
@@ -205,12 +203,14 @@ def _answered(module: str, arguments: argparse.Namespace) -> int:
 
 def _printed(answer: Answer) -> int:
     """Print an answer, and return its exit code."""
+    from vlbench.leaderboard.fitting import fitted
+
     console = _console()
     for shown in answer.shown:
         if isinstance(shown, str):
             print(shown)
         else:
-            console.print(shown)
+            console.print(fitted(shown, console.width))
     for problem in answer.problems:
         print(problem, file=sys.stderr)
     return answer.code

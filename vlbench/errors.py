@@ -13,11 +13,22 @@ VlbenchError
 └── OutputError        a result cannot be written
 """
 
-from collections.abc import Iterable
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
+from functools import partial
+from inspect import unwrap
+from pathlib import PurePath
+from types import FrameType
+from typing import Any
+
+from vlbench.plugins import PREFIX
 
 # Of the names that there are, in a message.
 MOST_NAMES = 30
+
+# Parts of the paths of installed packages.
+PACKAGES = ("site-packages", "dist-packages")
 
 
 class VlbenchError(Exception):
@@ -47,7 +58,10 @@ class DataAbsent(DataError):  # noqa: N818 - the contract's name
 
 
 class TooFewRows(VlbenchError):  # noqa: N818 - reads as the reason in a row
-    """A split has fewer rows than the task needs."""
+    """A split has fewer rows than the task needs: at least `rows` of them, where that is known."""
+
+    def __init__(self, found: str, rows: int | None = None) -> None:
+        super().__init__(found if rows is None else f"{found}; a split needs {rows} rows or more")
 
 
 class CannotDo(VlbenchError):  # noqa: N818 - the contract's name
@@ -78,3 +92,54 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     hint = f"did you mean {', '.join(near)}?" if near else f"there are {listed}{more}"
     return UnknownNameError(f"no {kind} is named '{name}'; {hint}")
+
+
+def described(error: BaseException) -> str:
+    """Return an error's message with its type, and the line that it is to be looked for in.
+
+    That is the last line of the user's own code, such as an adapter's, on the way to where it was
+    raised; without any, the line that raised it. Errors of vlbench have their message alone.
+    """
+    if isinstance(error, VlbenchError):
+        return str(error)
+    place = place_of(error)
+    return f"{type(error).__name__}: {error}{f' ({place})' if place else ''}"
+
+
+def place_of(error: BaseException) -> str:
+    """Return the file and line of an error, `adapter.py:12`; empty for one that was not raised."""
+    raised = list(_frames(error))
+    own = [place for place in raised if _is_own(place[0])]
+    if not raised:
+        return ""
+    frame, line = (own or raised)[-1]
+    return f"{PurePath(frame.f_code.co_filename).name}:{line}"
+
+
+def defined_at(function: Callable[..., Any]) -> str:
+    """Return the file and line that a function begins at; its name, where it has no line."""
+    while isinstance(function, partial):
+        function = function.func
+    code = getattr(unwrap(function), "__code__", None)
+    if code is None:
+        return getattr(function, "__name__", type(function).__name__)
+    return f"{PurePath(code.co_filename).name}:{code.co_firstlineno}"
+
+
+def _frames(error: BaseException) -> Iterator[tuple[FrameType, int]]:
+    """Yield the frames that an error came through and the line of each, the innermost last."""
+    found = error.__traceback__
+    while found:
+        yield found.tb_frame, found.tb_lineno
+        found = found.tb_next
+
+
+def _is_own(frame: FrameType) -> bool:
+    """Return whether a frame is of a source's file, or of neither vlbench nor a library."""
+    module = str(frame.f_globals.get("__name__", ""))
+    if module.startswith(PREFIX):
+        return True
+    file = frame.f_code.co_filename
+    of_python = file.startswith(("<frozen", sysconfig.get_path("stdlib")))
+    of_library = of_python or any(part in file for part in PACKAGES)
+    return not of_library and module.partition(".")[0] != "vlbench"

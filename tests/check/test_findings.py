@@ -1,5 +1,8 @@
+import inspect
+import re
 from typing import Protocol
 
+import numpy as np
 import pytest
 import torch
 from honest import Honest, broken, failures
@@ -28,7 +31,7 @@ def test_a_capability_without_promises_is_said_to_have_none_yet():
         def caption(self, pictures): ...
 
     (finding,) = check_adapter(Captions(), others=[Captioner])
-    assert finding == ("Captioner", "has no promises yet", True, "")
+    assert finding[:4] == ("Captioner", "has no promises yet", True, "")
     assert check_adapter(Captions(), others=[Captioner], without=["Captioner"]) == []
 
 
@@ -43,7 +46,47 @@ def test_what_an_adapter_raises_is_the_finding():
             raise ZeroDivisionError("no texts today")
 
     why = failures(Refusing())
-    assert why["TextEncoder", "finite"] == "ZeroDivisionError: no texts today"
+    found = why["TextEncoder", "finite"]
+    assert re.fullmatch(r"ZeroDivisionError: no texts today \(test_findings\.py:\d+\)", found)
+
+
+def test_an_error_below_the_adapter_points_at_the_adapters_line():
+    class Deep(Honest):
+        def encode_texts(self, texts):
+            return torch.stack([])  # the line of the error
+
+    here = inspect.getsourcelines(Deep.encode_texts)[1] + 1
+    assert failures(Deep())["TextEncoder", "finite"].endswith(f" (test_findings.py:{here})")
+
+
+def test_findings_of_one_error_share_their_cause():
+    class Blind(Honest):
+        def preprocess(self, image):
+            return {}[image.mode]
+
+    found = [finding for finding in check_adapter(Blind()) if not finding.ok]
+    assert {finding.capability for finding in found} == {
+        "ImageEncoder",
+        "Classifier",
+        "SharedSpace",
+    }
+    assert len({finding.cause for finding in found}) == 1
+
+
+def test_what_is_no_tensor_is_named_with_the_line_of_its_method():
+    class Arrays(Honest):
+        def preprocess(self, image):
+            return np.zeros((3, 4, 4), "float32")
+
+    line = inspect.getsourcelines(Arrays.preprocess)[1]
+    assert failures(Arrays())["Classifier", "finite"] == (
+        f"test_findings.py:{line}: preprocess returns ndarray, not a float32 Tensor [3, H, W]"
+    )
+
+
+def test_outputs_that_are_no_tensors_are_named():
+    why = failures(broken(encode_texts=lambda _, texts: np.ones((len(texts), 3), "float32")))
+    assert why["TextEncoder", "finite"] == "an output is of type ndarray, not a float32 Tensor"
 
 
 def test_an_output_of_the_wrong_shape_is_shown():

@@ -1,7 +1,10 @@
-import pytest
-from sources import make_source
+import re
 
-from vlbench.commands.checking import check_model
+import pytest
+from sources import make_source, write
+
+from vlbench.check import Finding
+from vlbench.commands.checking import check_model, lines_of
 from vlbench.errors import UnknownNameError
 from vlbench.planning.options import Options
 
@@ -25,3 +28,53 @@ def test_an_adapter_that_does_not_load_has_that_as_its_finding(options):
 def test_a_name_that_no_source_has_is_refused(options):
     with pytest.raises(UnknownNameError, match="did you mean mean-colour"):
         check_model("mean-color", options)
+
+
+def test_a_capability_that_is_begun_is_incomplete(options):
+    methods = "def preprocess(self, image): ...\n    def encode_image(self, pixels): ...\n"
+    write(options.include_path[0] / "mine.py", f"class Mine:\n    {methods}")
+    (finding,) = check_model(f"{options.include_path[0]}/mine.py:Mine", options)
+    assert finding[:3] == ("ImageEncoder", "is incomplete", False)
+    assert finding.why == "encode_images is missing; encode_image is there"
+
+
+def test_an_adapter_with_no_capability_is_told_what_one_wants(options):
+    write(options.include_path[0] / "mine.py", "class Mine:\n    def embed(self, x): ...\n")
+    (finding,) = check_model(f"{options.include_path[0]}/mine.py:Mine", options)
+    assert (finding.what, finding.ok) == ("has no capability", False)
+    assert finding.why == (
+        "Mine has the methods of none; those of ImageEncoder are "
+        "preprocess(image: Image) -> Tensor and encode_images(pixels: Tensor) -> Tensor"
+    )
+
+
+def test_one_cause_is_printed_once_with_all_that_it_breaks(options):
+    lines = lines_of(check_model("fails", options))
+    failed = [line for line in lines if "the model broke" in line]
+    assert len(failed) == 1
+    assert failed[0].startswith("FAILED ImageEncoder: takes a grayscale image: RuntimeError: ")
+    assert re.search(r"the model broke \(colours\.py:\d+\)$", failed[0])
+    (rest,) = [line for line in lines if line.startswith("       ")]
+    assert rest.startswith("       the same breaks 8 more of ImageEncoder: takes an image once")
+    assert [line for line in lines if line.startswith("ok")] == [
+        "ok     ImageEncoder: preprocess gives float32 [3, H, W] in [0, 1]"
+    ]
+
+
+def test_different_causes_have_a_line_each():
+    lines = lines_of([
+        Finding("A", "kept", ok=True, why=""),
+        Finding("A", "finite", ok=False, why="2 of 4 values are NaN"),
+        Finding("A", "first", ok=False, why="E: 1 (a.py:3)", cause="E a.py:3"),
+        Finding("B", "second", ok=False, why="E: 2 (a.py:3)", cause="E a.py:3"),
+        Finding("B", "third", ok=False, why="F: 2 (a.py:3)", cause="F a.py:3"),
+        Finding("B", "finite", ok=False, why="2 of 4 values are NaN"),
+    ])  # fmt: skip
+    assert lines == [
+        "ok     A: kept",
+        "FAILED A: finite: 2 of 4 values are NaN",
+        "       the same breaks 1 more of B: finite",
+        "FAILED A: first: E: 1 (a.py:3)",
+        "       the same breaks 1 more of B: second",
+        "FAILED B: third: F: 2 (a.py:3)",
+    ]

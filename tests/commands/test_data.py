@@ -49,3 +49,8 @@ def test_a_group_lists_its_members_and_a_wrong_name_the_nearest(source, capsys):
     assert "few_shot_six is a group of" in capsys.readouterr().out
     assert run(source, "few_shot_colors") == 2
     assert "did you mean few_shot_colours" in capsys.readouterr().err
+
+
+def test_a_data_dir_of_no_such_name_is_refused(source, capsys):
+    assert run(source, "few_shot_colours", "--data-dir", "few_shot_color=x") == 2
+    assert "did you mean few_shot_colours" in capsys.readouterr().err

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from io import StringIO
 
 from rich.console import Console
@@ -42,3 +43,11 @@ def test_on_a_terminal_a_pass_is_a_bar_with_how_much_is_done():
     text = shown(terminal=True)
     assert "encode_images on images" in text
     assert "4/10" in text
+
+
+def test_a_row_that_a_limit_leaves_out_says_how_many_rows_there_must_be():
+    text = StringIO()
+    notes = ["class 'x' has 1 example; a split needs 9 rows or more"]
+    with Bar(Console(file=text, width=200)) as bar:
+        bar.done(replace(DONE, status="skipped", reason="limit", notes=notes, run={}))
+    assert text.getvalue() == f"a[b=c] · few_shot: skipped: limit: {notes[0]}\n"

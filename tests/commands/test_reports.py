@@ -28,6 +28,13 @@ def test_the_plan_tells_absent_data_once_with_all_tasks_that_lack_them(source):
     assert "words" in text
 
 
+def test_a_plan_of_absent_data_alone_has_no_table(source):
+    tag = TASK.replace("../images", "../nowhere").replace("[ours]", "[gone]")
+    write(source / "tasks" / "b.yaml", tag)
+    text = printed(print_plan, planned(["mean-colour"], ["gone"], include_path=[source]))
+    assert text.startswith("unavailable: b:")
+
+
 def test_the_report_has_a_table_for_each_task_that_scored(source):
     models, where = ["mean-colour", "fails"], {"include_path": [source]}
     plan = planned(models, ["few_shot_colours"], **where)
@@ -42,3 +49,10 @@ def test_a_limited_run_prints_numbers_and_that_no_board_was_written(source):
     text = printed(print_report, plan, ran(["mean-colour"], ["few_shot_colours"], **options))
     assert "100.0 %" in text
     assert text.rstrip().endswith("no board was written because of --limit 6")
+
+
+def test_a_limit_that_leaves_too_few_rows_writes_no_board_either(source):
+    options = {"include_path": [source], "limit": 2}
+    plan = planned(["mean-colour"], ["few_shot_colours"], **options)
+    text = printed(print_report, plan, ran(["mean-colour"], ["few_shot_colours"], **options))
+    assert text == "no board was written because of --limit 2\n"

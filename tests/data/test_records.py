@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from vlbench.data.records import Column, Data, Split, labels, value_column
+from vlbench.data.records import Column, Data, Split, fewest_rows, labels, value_column
 
 
 def numbered(*label_counts, n=None):
@@ -175,3 +175,21 @@ def test_examples_without_names_are_known_by_their_place_and_the_content_of_thei
 def test_names_that_stand_twice_identify_nothing():
     column = Column("key", "image", "ab", range(2), ["a.jpg", "a.jpg"])
     assert column.examples().ids == ["0", "1"]
+
+
+@pytest.mark.parametrize("fractions", [[10] * 4, [30, 25, 10, 7], [90, 2]])
+@pytest.mark.parametrize("least", [1, 2])
+def test_the_rows_a_class_needs_are_never_too_many_and_always_more(fractions, least):
+    label = [place for place, count in enumerate(fractions) for _ in range(count)]
+    data = Data(splits={"train": Split({"label": value_column(label)})}, classes=list("abcd"))
+
+    def counts(n):
+        return np.bincount(labels(data.limited(n).splits["train"]), minlength=len(fractions))
+
+    enough = next(n for n in range(1, len(label) + 1) if counts(n).min() >= least)
+    for n in range(1, enough):
+        assert n < fewest_rows(counts(n).tolist(), least) <= enough
+
+
+def test_of_classes_of_one_size_as_many_rows_are_named_as_are_needed():
+    assert fewest_rows([2, 2, 1], 5) == 15

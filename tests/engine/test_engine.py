@@ -13,7 +13,7 @@ from vlbench.engine.engine import Known
 from vlbench.engine.settings import ComputeSettings
 from vlbench.engine.shards import SHARD
 from vlbench.engine.store import Store
-from vlbench.errors import DataError
+from vlbench.errors import DataError, SpecError
 
 CPU = torch.device("cpu")
 
@@ -147,7 +147,9 @@ def test_a_ragged_adapter_gets_batches_of_one_size_and_keeps_the_order():
 
 
 def test_sizes_that_differ_without_ragged_are_an_error_that_says_so():
-    with pytest.raises(ValueError, match="make one, or set ragged = True"):
+    with pytest.raises(
+        SpecError, match=r"^test_engine.py:\d+: preprocess gave sizes .* ragged = True"
+    ):
         Engine.for_tests().features(MeanColour().encode_images, pictures_of_two_sizes())
 
 
@@ -308,7 +310,9 @@ class Bytes(ConstantModel):
 
 def test_pixels_that_are_no_floats_are_refused():
     column = labelled_images(2).splits["train"]["image"]
-    with pytest.raises(ValueError, match=r"preprocess gave torch\.uint8 \[3, 4, 4\]"):
+    with pytest.raises(
+        SpecError, match=r"test_engine.py:\d+: preprocess gave torch\.uint8 \[3, 4, 4\]"
+    ):
         Engine.for_tests().features(Bytes().encode_images, column)
 
 

@@ -1,10 +1,14 @@
+import inspect
+import threading
+
 import pytest
 import torch
 from fakes import ConstantModel, labelled_images
 
 from vlbench.data.records import value_column
-from vlbench.engine.passes import Apply, Encode, stack
+from vlbench.engine.passes import Apply, Encode, LoadingError, stack
 from vlbench.engine.settings import ComputeSettings
+from vlbench.errors import SpecError
 
 CPU = ComputeSettings(torch.device("cpu"))
 IMAGES = labelled_images(3).splits["train"]["image"]
@@ -40,3 +44,37 @@ def test_nothing_is_recorded_for_gradients():
 def test_only_tensors_of_one_shape_become_one(sizes, stacked):
     found = stack([torch.zeros(size) for size in sizes])
     assert isinstance(found, torch.Tensor) == stacked
+
+
+class Blind(ConstantModel):
+    def preprocess(self, image):
+        return {}[image.mode]  # the line of the error
+
+
+class Locked(ConstantModel):
+    def preprocess(self, image):
+        raise UnsendableError(threading.Lock())
+
+
+class UnsendableError(Exception):
+    """What no process can send to another."""
+
+
+@pytest.mark.parametrize(
+    ("model", "error"), [(Blind, "KeyError: 'RGB'"), (Locked, "UnsendableError: ")]
+)
+def test_an_error_in_a_worker_keeps_the_line_of_the_adapter(model, error):
+    line = inspect.getsourcelines(model.preprocess)[1] + 1
+    with pytest.raises(LoadingError, match=rf"^{error}.*\(test_passes\.py:{line}\)$"):
+        list(Encode(model().encode_images, IMAGES, CPU._replace(workers=1))([[0]]))
+
+
+def test_an_error_of_vlbench_passes_through_a_worker_as_it_is():
+    bytes_ = type("Bytes", (ConstantModel,), {"preprocess": lambda *_: torch.zeros(3).byte()})
+    with pytest.raises(SpecError, match=r"test_passes\.py:\d+: preprocess gave torch\.uint8 \[3\]"):
+        list(Encode(bytes_().encode_images, IMAGES, CPU._replace(workers=1))([[0]]))
+
+
+def test_an_error_outside_a_worker_is_raised_as_it_is():
+    with pytest.raises(KeyError):
+        list(Encode(Blind().encode_images, IMAGES, CPU)([[0]]))

@@ -1,15 +1,17 @@
 import json
+from dataclasses import replace
 
 import pytest
 from planted_boards import board, result, score, write
-from planted_matrices import clip, two_boards
+from planted_matrices import clip, matrix, row, two_boards
+from scipy.stats import pearsonr
 
 from vlbench.boards import read_board
 from vlbench.errors import SpecError
 from vlbench.leaderboard import summaries
 from vlbench.leaderboard.figures import similarity_figures
 from vlbench.leaderboard.figures.looks import looks
-from vlbench.leaderboard.summaries import build_summaries
+from vlbench.leaderboard.summaries import build_summaries, with_matrices
 
 MATRICES = {"rsa_x_all": ["rsa_x", "rsa_x_text"]}
 LOOKS = looks(["bert", "clip", "rn50"])
@@ -97,3 +99,60 @@ def test_one_model_alone_has_nothing_to_be_compared_with(tmp_path):
     (row,) = json.loads(build_summaries(tmp_path, MATRICES, LOOKS)[0].read_text())["rows"]
     assert (row["status"], row["reason"]) == ("skipped", "no other model to compare it with")
     assert not figure.exists()
+
+
+DATA = {"provenance": {"data": "mine:images sha256:a", "weights": "sha256:w"}}
+
+
+def own_boards(output, *, data="a"):
+    """Return boards of two models on a task of a user's own, and of one on its texts."""
+    theirs = {"provenance": {"data": f"mine:images sha256:{data}", "weights": "sha256:w"}}
+    vision = [row(output, "rsa_mine", m, matrix(i), **DATA) for i, m in enumerate("ab")]
+    text = row(output, "rsa_mine_text", "c", matrix(2, shared=1), **theirs)
+    return board(*vision, task="rsa_mine"), board(text, task="rsa_mine_text")
+
+
+def test_matrices_of_one_data_set_make_a_group_without_a_file(tmp_path):
+    write(tmp_path, *own_boards(tmp_path), one("few", score(0.2)))
+    groups = with_matrices(tmp_path, MATRICES)
+    assert groups == {"rsa_mine_similarity": ["rsa_mine", "rsa_mine_text"], **MATRICES}
+
+
+def test_matrices_of_other_data_stand_apart_and_one_alone_makes_no_group(tmp_path):
+    write(tmp_path, *own_boards(tmp_path, data="b"))
+    assert with_matrices(tmp_path, {}) == {"rsa_mine_similarity": ["rsa_mine"]}
+
+
+def test_what_a_group_file_compares_is_not_compared_again(tmp_path):
+    write(tmp_path, *own_boards(tmp_path))
+    both, first = {"mine": ["rsa_mine", "rsa_mine_text"]}, {"mine": ["rsa_mine"]}
+    assert with_matrices(tmp_path, both) == both
+    assert with_matrices(tmp_path, first) == first
+
+
+def test_a_row_that_is_not_published_makes_no_group(tmp_path):
+    rows = own_boards(tmp_path)[0].results
+    random = replace(rows[1], provenance={**DATA["provenance"], "weights": "random:0"})
+    write(tmp_path, board(rows[0], random, task="rsa_mine"))
+    assert with_matrices(tmp_path, {}) == {}
+
+
+def test_the_correlation_of_two_models_is_that_of_their_matrices(tmp_path, monkeypatch):
+    monkeypatch.setattr(summaries, "draw_similarities", lambda *_: [])
+    write(tmp_path, own_boards(tmp_path)[0])
+    (file,) = build_summaries(tmp_path, with_matrices(tmp_path, {}), looks("ab"))
+    assert file == tmp_path / "summaries" / "rsa_mine_similarity.json"
+    (a, _) = read_board(file).results
+    wanted = pearsonr(matrix(0), matrix(1)).statistic
+    (found,) = [s.value for s in a.scores if s.metric == "rdm_correlation"]
+    assert found == pytest.approx(wanted, abs=1e-6)
+
+
+def test_a_group_that_a_file_takes_the_place_of_is_removed_with_its_figures(tmp_path):
+    write(tmp_path, *own_boards(tmp_path))
+    own = build_summaries(tmp_path, with_matrices(tmp_path, {}), looks("abc"))
+    assert len(own) == 7
+    by_file = {"mine": ["rsa_mine", "rsa_mine_text"]}
+    build_summaries(tmp_path, with_matrices(tmp_path, by_file), looks("abc"))
+    assert [file for file in own if file.exists()] == []
+    assert (tmp_path / "summaries" / "mine.json").exists()

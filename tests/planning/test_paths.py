@@ -6,8 +6,14 @@ import pytest
 from runs import evaluate, planned, ran
 from sources import TASK, make_source, write
 
-from vlbench.errors import SpecError
-from vlbench.planning.paths import beside, metrics_of_others, paths_in
+from vlbench.errors import SpecError, UnknownNameError
+from vlbench.planning.paths import (
+    beside,
+    loader_names,
+    metrics_of_others,
+    paths_in,
+    require_known,
+)
 
 FILE = Path("/source/tasks/t.yaml")
 
@@ -106,3 +112,40 @@ def test_a_task_with_a_metric_of_others_is_refused_without_trust(source):
     with pytest.raises(SpecError, match=r"evaluate:bleu runs code of others; allow it with --tr"):
         evaluate(source, tasks="b")
     assert evaluate(source, tasks="b", trust=True)[0].status == "failed"
+
+
+HUB, TABLE = "vlbench.data.hub:images", "vlbench.data.table:images"
+
+
+def test_a_loader_has_a_whole_name_a_short_one_and_that_of_its_function():
+    assert loader_names(HUB) == (HUB, "hub:images", "images")
+    assert loader_names("mine:read") == ("mine:read", "mine:read", "read")
+
+
+@pytest.mark.parametrize("name", ["", "a", "b", "hub:images", HUB, "table:images"])
+def test_a_task_or_one_loader_is_known(name):
+    require_known([name], {"a": HUB, "b": TABLE})
+
+
+def test_a_name_of_several_loaders_is_an_error_that_lists_them():
+    with pytest.raises(UnknownNameError, match=r"images=DIR: .* hub:images, table:images; give"):
+        require_known(["images"], {"a": HUB, "b": TABLE})
+    with pytest.raises(UnknownNameError, match=r"are one\.hub:images, two\.hub:images; give"):
+        require_known(["hub:images"], {"a": "one.hub:images", "b": "two.hub:images"})
+
+
+def test_a_name_of_one_loader_that_several_tasks_read_is_clear():
+    require_known(["images"], {"a": HUB, "b": HUB})
+
+
+def test_a_name_that_nothing_selected_has_is_an_error_with_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"named 'tabel:images'; did you mean table:images"):
+        require_known(["tabel:images"], {"b": TABLE})
+
+
+def test_a_loaders_short_name_says_where_its_data_lie(tmp_path):
+    source = make_source(tmp_path / "theirs")
+    moved = (source / "images").rename(tmp_path / "elsewhere")
+    for name in ("image_folder:image_folder", "vlbench.data.image_folder:image_folder"):
+        (result,) = evaluate(source, data_dir={name: moved})
+        assert result.status == "ok"

@@ -29,6 +29,9 @@ def test_too_few_rows_because_of_limit_are_skipped_not_failed(source):
     )
     (result,) = evaluate(source, tasks="b", limit=6)
     assert (result.status, result.reason) == ("skipped", "limit")
+    assert result.notes == [
+        "class 'blue' has 2 examples, 3 shots asked; a split needs 9 rows or more"
+    ]
 
 
 def test_too_few_examples_fail_and_name_the_class(source):
@@ -36,7 +39,7 @@ def test_too_few_examples_fail_and_name_the_class(source):
     (result,) = evaluate(source, tasks="b")
     assert (result.status, result.reason) == (
         "failed",
-        "class 'blue' has 3 examples, 4 shots asked",
+        "class 'blue' has 3 examples, 4 shots asked; a split needs 12 rows or more",
     )
 
 

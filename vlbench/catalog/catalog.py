@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vlbench.catalog.claims import FOLDER, ClaimsSpec, load_claims, task_problems
+from vlbench.catalog.library_names import FORMS
 from vlbench.catalog.sources import find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec, load_models, load_task
 from vlbench.errors import SpecError, UnknownNameError, unknown
@@ -51,6 +52,8 @@ class Catalog:
 
     def model(self, name: str) -> ModelSpec:
         """Return a model by name. Raises UnknownNameError with the nearest names."""
+        if name not in self.models and name in FORMS:
+            raise UnknownNameError(f"'{name}' is a library; a model of it is named {FORMS[name]}")
         if name not in self.models:
             raise unknown("model", name, self.models)
         return self.models[name]

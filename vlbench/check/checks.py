@@ -6,18 +6,29 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from PIL.Image import Image
 from torch import Tensor
 
 from vlbench.check.samples import SENTENCES, Samples
+from vlbench.errors import SpecError, defined_at
 
 # Says why a promise is broken; empty where it is kept.
 Check = Callable[[Any, Samples], str]
 
 
+def preprocessed(adapter: Any, image: Image) -> Tensor:
+    """Return what `preprocess` makes of an image. Raises SpecError where that is no tensor."""
+    pixels = adapter.preprocess(image)
+    if not isinstance(pixels, Tensor):
+        where, found = defined_at(adapter.preprocess), type(pixels).__name__
+        raise SpecError(f"{where}: preprocess returns {found}, not a float32 Tensor [3, H, W]")
+    return pixels
+
+
 def pixels_in_range(adapter: Any, samples: Samples) -> str:
     """Name an image for which `preprocess` does not return float32 [3, H, W] in [0, 1]."""
     for image in samples.images:
-        pixels = adapter.preprocess(image)
+        pixels = preprocessed(adapter, image)
         if pixels.dtype != torch.float32 or pixels.ndim != 3 or len(pixels) != 3:
             return f"an image of {image.size} becomes {pixels.dtype} {tuple(pixels.shape)}"
         low, high = pixels.min().item(), pixels.max().item()
@@ -28,7 +39,7 @@ def pixels_in_range(adapter: Any, samples: Samples) -> str:
 
 def one_size(adapter: Any, samples: Samples) -> str:
     """Name the sizes that `preprocess` returns, if there are several."""
-    sizes = {tuple(adapter.preprocess(image).shape[1:]) for image in samples.images}
+    sizes = {tuple(preprocessed(adapter, image).shape[1:]) for image in samples.images}
     if len(sizes) == 1 or getattr(adapter, "ragged", False):
         return ""
     return f"sizes are {sorted(sizes)}; an adapter that keeps the size says ragged = True"
@@ -40,7 +51,7 @@ def gradients(method: str) -> Check:
     def check(adapter: Any, samples: Samples) -> str:
         if not getattr(adapter, "differentiable", True):
             return ""
-        pixels = torch.stack([adapter.preprocess(image) for image in samples.images[:3]])
+        pixels = torch.stack([preprocessed(adapter, image) for image in samples.images[:3]])
         leaf = pixels.to(samples.device).requires_grad_()
         with torch.enable_grad():
             outputs = getattr(adapter, method)(leaf)
@@ -72,7 +83,7 @@ def cut_texts_are_counted(adapter: Any, samples: Samples) -> str:
 
 def similarity(adapter: Any, samples: Samples) -> str:
     """Say where `similarity` gives no [N, M], or a pair's number depends on the batch."""
-    pixels = torch.stack([adapter.preprocess(image) for image in samples.images[:3]])
+    pixels = torch.stack([preprocessed(adapter, image) for image in samples.images[:3]])
     images = adapter.encode_images(pixels.to(samples.device))
     texts = adapter.encode_texts(samples.texts[:2])
     table = adapter.similarity(images, texts)
@@ -86,7 +97,7 @@ def similarity(adapter: Any, samples: Samples) -> str:
 def classes(adapter: Any, samples: Samples) -> str:
     """Say where class names and logits differ in number."""
     names = list(adapter.class_names())
-    logits = adapter.logits(adapter.preprocess(samples.images[0])[None].to(samples.device))
+    logits = adapter.logits(preprocessed(adapter, samples.images[0])[None].to(samples.device))
     if len(names) != logits.shape[1]:
         return f"{len(names)} class names, {logits.shape[1]} logits"
     return ""

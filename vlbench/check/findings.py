@@ -13,6 +13,7 @@ from vlbench.capabilities import offered
 from vlbench.check.checks import Check
 from vlbench.check.promises import PROMISES, Outputs, Pass
 from vlbench.check.samples import Samples, draw_samples
+from vlbench.errors import SpecError, described, place_of
 
 # Two outputs are the same within this share of the larger one's largest magnitude.
 TOLERANCE = 1e-4
@@ -23,12 +24,16 @@ NO_PROMISES = "has no promises yet"
 
 
 class Finding(NamedTuple):
-    """Whether an adapter keeps one promise, and if not, why."""
+    """Whether an adapter keeps one promise, and if not, why.
+
+    `cause` is the same for findings of one error: its type and its line; empty where none is known.
+    """
 
     capability: str
     what: str
     ok: bool
     why: str
+    cause: str = ""
 
 
 def check_adapter(
@@ -61,17 +66,18 @@ def _checks(capability: type) -> dict[str, Check]:
     return {**(_common(promises.tried) if promises.tried else {}), **promises.checks}
 
 
-def _verdict(check: Check, adapter: Any, samples: Samples) -> tuple[bool, str]:
+def _verdict(check: Check, adapter: Any, samples: Samples) -> tuple[bool, str, str]:
     try:
         with torch.no_grad():
             why = check(adapter, samples)
     except Exception as error:  # noqa: BLE001 - an adapter may raise anything: that is the finding
-        why = f"{type(error).__name__}: {error}"
-    return not why, why
+        return False, described(error), f"{type(error).__name__} {place_of(error)}"
+    return not why, why, ""
 
 
 def _common(fresh: Pass) -> dict[str, Check]:
     """Return the checks of every capability that has one output per example."""
+    fresh = fresh._replace(outputs=_tensors(fresh.outputs))
     tried = fresh._replace(outputs=_remembered(fresh.outputs))
     odd: dict[str, Check] = {
         f"takes {what}": partial(_finite, tried, [i]) for i, what in tried.odd.items()
@@ -84,6 +90,19 @@ def _common(fresh: Pass) -> dict[str, Check]:
         "a batch of one equals a batch of three": partial(_one_by_one, tried),
         "does not depend on its neighbours": partial(_same, tried, [0, 1, 2], [0, 3, 3], TOLERANCE),
     }
+
+
+def _tensors(outputs: Outputs) -> Outputs:
+    """Return the same function, which raises SpecError for an output that is no tensor."""
+
+    def tensors(adapter: Any, samples: Samples, places: Sequence[int]) -> Sequence[Tensor]:
+        found = outputs(adapter, samples, places)
+        other = next((type(one).__name__ for one in found if not isinstance(one, Tensor)), "")
+        if other:
+            raise SpecError(f"an output is of type {other}, not a float32 Tensor")
+        return found
+
+    return tensors
 
 
 def _remembered(outputs: Outputs) -> Outputs:

@@ -44,7 +44,9 @@ class Promises(NamedTuple):
 
 
 def _pixels(adapter: Any, samples: Samples, places: Sequence[int]) -> Tensor:
-    return torch.stack([adapter.preprocess(samples.images[i]) for i in places]).to(samples.device)
+    return torch.stack([checks.preprocessed(adapter, samples.images[i]) for i in places]).to(
+        samples.device
+    )
 
 
 def _some(samples: Sequence[Any], places: Sequence[int]) -> list[Any]:

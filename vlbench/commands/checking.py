@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from vlbench.capabilities import capabilities_in
+from vlbench.capabilities import ImageEncoder, capabilities_in
 from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.gaps import half_offered_by, signatures
 from vlbench.catalog.sources import capability_files, find_sources, shipped_source
 from vlbench.check import Finding, check_adapter
 from vlbench.engine.processes import Processes, verdict
@@ -30,13 +31,47 @@ def check_model(name: str, options: Options) -> list[Finding]:
         raise
     except Exception as error:  # noqa: BLE001 - somebody's adapter: that it does not load is found
         return [Finding(name, "does not load", ok=False, why=verdict(error).value)]
-    return check_adapter(
+    without = model.spec.without
+    others = _own_capabilities([*find_sources(options.include_path), model.spec.source])
+    found = check_adapter(
         adapter,
-        without=model.spec.without,
+        without=without,
         device=settings.device,
         region_width=model.spec.regions.get("width", 2048),
-        others=_own_capabilities([*find_sources(options.include_path), model.spec.source]),
+        others=others,
     )
+    half = half_offered_by(type(adapter), without, others)
+    found += [Finding(part, "is incomplete", ok=False, why=gap) for part, gap in half.items()]
+    return found or [Finding(name, "has no capability", ok=False, why=_none(type(adapter)))]
+
+
+def lines_of(findings: Sequence[Finding]) -> list[str]:
+    """Return a line for each promise that is kept, and one for each cause that breaks promises.
+
+    The other promises that the same error breaks follow it on a line.
+    """
+    broken: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in findings:
+        if not finding.ok:
+            key = (finding.cause,) if finding.cause else (finding.what, finding.why)
+            broken.setdefault(key, []).append(finding)
+    lines = [f"ok     {one.capability}: {one.what}" for one in findings if one.ok]
+    for first, *rest in broken.values():
+        lines.append(f"FAILED {first.capability}: {first.what}: {first.why}")
+        whats: dict[str, list[str]] = {}
+        for one in rest:
+            whats.setdefault(one.capability, []).append(one.what)
+        lines += [
+            f"       the same breaks {len(what)} more of {name}: {'; '.join(what)}"
+            for name, what in whats.items()
+        ]
+    return lines
+
+
+def _none(adapter: type) -> str:
+    """Return what an adapter without any capability could have, as an example."""
+    wanted = " and ".join(signatures(ImageEncoder))
+    return f"{adapter.__name__} has the methods of none; those of ImageEncoder are {wanted}"
 
 
 def _own_capabilities(sources: Sequence[Path]) -> list[type]:

@@ -15,6 +15,7 @@ from vlbench.data.records import Column, Data, Split
 from vlbench.errors import unknown
 from vlbench.leaderboard.tables import plain_table
 from vlbench.leaderboard.texts import printed
+from vlbench.planning.paths import require_known
 from vlbench.planning.tasks import resolve_task
 
 # Examples that are shown of each split, and images whose sizes are read, evenly spread.
@@ -38,6 +39,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
     members = catalog.tasks[arguments.task].group
     if members:
         return Answer([f"{arguments.task} is a group of {', '.join(members)}"])
+    loader = catalog.tasks[arguments.task].data["loader"]
+    require_known(arguments.options.data_dir, {arguments.task: loader})
     task = resolve_task(catalog, arguments.task, True, arguments.options)
     kinds = {"regions": next(iter(task.regions.values()))} if task.regions else {}
     told = describe(task.loader(**task.loader_arguments, **kinds))

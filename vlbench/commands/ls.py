@@ -27,7 +27,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
         return Answer([json.dumps(rows, indent=1)])
     columns = COLUMNS[arguments.kind]
     cells = [[row["name"], *(_cell(row, column) for column in columns)] for row in rows]
-    return Answer([plain_table(["name", *columns], cells)])
+    return Answer([plain_table(["name", *columns], cells, optional=("needs", "tags"))])
 
 
 def _cell(row: Mapping[str, Any], column: str) -> str:

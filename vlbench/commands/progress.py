@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from time import monotonic
 from typing import NamedTuple, Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
+    Progress,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.progress import Progress as Bars
+from rich.table import Column
+from rich.text import Text
 
 from vlbench.leaderboard.texts import printed
 from vlbench.results import Result
@@ -32,18 +35,37 @@ class Pass(NamedTuple):
     told: float
 
 
+def say(console: Console, line: str) -> None:
+    """Print a line as it is, on a terminal broken between its words."""
+    wraps = not console.is_terminal
+    console.print(printed(line), highlight=False, markup=False, soft_wrap=wraps)
+
+
+class _Bars(Progress):
+    """A bar below the line that names its model and task, which may be as long as a terminal."""
+
+    cell = ""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Yield what is drawn, from the top; rich calls this."""
+        yield Text(self.cell)
+        yield self.make_tasks_table(self.tasks)
+
+
 class Bar:
     """Shows each pass over the data as a bar, or off a terminal in lines, and each result."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._bars = Bars(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+        # The bar has what the numbers leave of the line.
+        self._bars = _Bars(
+            TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold")),
+            BarColumn(None, table_column=Column(ratio=1)),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
+            TimeElapsedColumn(table_column=Column(no_wrap=True)),
+            TextColumn("left", table_column=Column(no_wrap=True)),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
+            expand=True,
             console=console,
             disable=not console.is_terminal,
             transient=True,
@@ -84,9 +106,11 @@ class Bar:
     def done(self, result: Result) -> None:
         """Print how a task ended."""
         seconds = f" in {result.run['seconds']:.1f} s" if result.run else ""
-        reason = f": {result.reason}" if result.reason else ""
+        # A row without scores has no place for its notes but this line.
+        why = [result.reason, *([] if result.scores else result.notes)]
+        reason = "".join(f": {one}" for one in why if one)
         line = f"{result.model} · {result.task}: {result.status}{seconds}{reason}"
-        self._console.print(printed(line), highlight=False, markup=False, soft_wrap=True)
+        say(self._console, line)
 
     def _tell(self, current: Pass, now: float) -> None:
         """Print how far a pass is, once in a while."""
@@ -95,10 +119,11 @@ class Bar:
         left = (now - current.started) * (current.total - self._done) / self._done
         many = f"{self._done} of {current.total}, {left / 60:.0f} min left"
         line = f"{self._cell}: {current.what}: {many}"
-        self._console.print(printed(line), highlight=False, markup=False, soft_wrap=True)
+        say(self._console, line)
         self._pass = current._replace(told=now)
 
     def _show(self, what: str, total: int | None) -> None:
         if self._current is not None:
             self._bars.remove_task(self._current)
-        self._current = self._bars.add_task(printed(f"{self._cell}: {what}"), total=total)
+        self._bars.cell = printed(self._cell)
+        self._current = self._bars.add_task(printed(what), total=total)

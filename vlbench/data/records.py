@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -152,6 +153,17 @@ def value_column(values: Sequence[Any], kind: str = "value") -> Column:
 def labels(split: Split) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return the label of every row, int64 [N]."""
     return np.array(list(split["label"]), dtype=np.int64)
+
+
+def fewest_rows(counts: Sequence[int], least: int) -> int:
+    """Return how many rows a stratified sample has at least in which every class has `least`.
+
+    `counts` are those of the classes in a smaller sample of the same split.
+    """
+    rows, scarce, slack = sum(counts), min(counts), len(counts) / 2
+    # A class has its fraction of the rows, rounded; the roundings of all classes add up to `slack`.
+    by_fraction = (least - 0.5) * (rows - slack) / (scarce + 0.5) - slack
+    return max(least * len(counts), math.ceil(by_fraction), rows + 1)
 
 
 def _draw(split: Split, n: int, seed: int) -> list[int]:

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from vlbench.data.records import Column
 from vlbench.engine.settings import ComputeSettings
-from vlbench.errors import VlbenchError
+from vlbench.errors import SpecError, VlbenchError, defined_at, described
 
 # Kinds of columns whose values are decoded images, which workers load.
 DECODED = frozenset({"image", "picture"})
@@ -65,7 +65,10 @@ class Encode:
             return self._encode(values)
         if not getattr(self.adapter, "ragged", False):
             sizes = sorted({tuple(value.shape) for value in values})
-            raise ValueError(f"preprocess gave sizes {sizes}; make one, or set ragged = True")
+            where = defined_at(self.adapter.preprocess)
+            raise SpecError(
+                f"{where}: preprocess gave sizes {sizes}; make one, or set ragged = True"
+            )
         return self._by_size(values)
 
     def _by_size(self, values: list[Tensor]) -> Tensor:
@@ -158,12 +161,13 @@ class _Preprocessed(Dataset[Any]):
     def __getitem__(self, rows: list[int]) -> Any:
         try:
             values = (self._column.stored[row] for row in rows)
-            if not self._prepare:
+            prepare = self._prepare
+            if not prepare:
                 return [*values]
             # One image at a time: a batch of photographs takes gigabytes before it is cropped.
-            return stack([_pixels(self._prepare(value)) for value in values])
-        except (VlbenchError, OSError, ValueError) as error:
-            return error
+            return stack([_pixels(prepare(value), prepare) for value in values])
+        except Exception as error:  # noqa: BLE001 - somebody's adapter; its line is known only here
+            return _sent(error)
 
 
 class _Images(Dataset[Any]):
@@ -180,8 +184,19 @@ class _Images(Dataset[Any]):
         try:
             values = [[column[row] for row in rows] for column in self.columns]
             return pickle.dumps(values) if get_worker_info() else values
-        except (VlbenchError, OSError, ValueError) as error:
-            return error
+        except Exception as error:  # noqa: BLE001 - as above, of somebody's data
+            return _sent(error)
+
+
+class LoadingError(VlbenchError):
+    """What a loader's worker raised that is no error of vlbench, as a text with its line."""
+
+
+def _sent(error: Exception) -> Exception:
+    """Return an error as a worker can send it: without its traceback, and as one that pickles."""
+    if isinstance(error, VlbenchError) or not get_worker_info():
+        return error
+    return LoadingError(described(error))
 
 
 def _unpacked(values: Any) -> Any:
@@ -193,8 +208,10 @@ def stack(values: list[Tensor]) -> Tensor | list[Tensor]:
     return torch.stack(values) if len({value.shape for value in values}) == 1 else values
 
 
-def _pixels(value: Any) -> Tensor:
+def _pixels(value: Any, prepare: Callable[[Any], Any]) -> Tensor:
     if not isinstance(value, Tensor) or value.dtype != torch.float32 or value.ndim != 3:
-        found = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value)
-        raise ValueError(f"preprocess gave {found}; wanted float32 [3, H, W] in [0, 1]")
+        tensor = isinstance(value, Tensor)
+        found = f"{value.dtype} {list(value.shape)}" if tensor else type(value).__name__
+        wanted = "wanted float32 [3, H, W] in [0, 1]"
+        raise SpecError(f"{defined_at(prepare)}: preprocess gave {found}; {wanted}")
     return value

@@ -21,7 +21,7 @@ from vlbench.errors import (
     ProcessLost,
     TooFewRows,
     UnknownNameError,
-    VlbenchError,
+    described,
 )
 
 # A process may wait this long for what the main process builds once.
@@ -129,18 +129,7 @@ def verdict(error: Exception) -> Ended:
         return Ended("skipped", str(error))
     if isinstance(error, TooFewRows):
         return Ended("too few", str(error))
-    return Ended("failed", str(error) if isinstance(error, VlbenchError) else _described(error))
-
-
-def _described(error: Exception) -> str:
-    """Return an error's message with its type and the line that raised it."""
-    frame = error.__traceback__
-    while frame and frame.tb_next:
-        frame = frame.tb_next
-    if not frame:
-        return f"{type(error).__name__}: {error}"
-    file = frame.tb_frame.f_code.co_filename.rpartition("/")[2]
-    return f"{type(error).__name__}: {error} ({file}:{frame.tb_lineno})"
+    return Ended("failed", described(error))
 
 
 def local_device(name: str) -> torch.device:

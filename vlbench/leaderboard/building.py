@@ -14,7 +14,7 @@ from vlbench.leaderboard.figures.favourite_figures import draw_favourites
 from vlbench.leaderboard.figures.figures import draw_figures
 from vlbench.leaderboard.figures.head_figures import draw_heads
 from vlbench.leaderboard.figures.looks import folder_looks
-from vlbench.leaderboard.summaries import build_summaries
+from vlbench.leaderboard.summaries import build_summaries, with_matrices
 
 
 def build(output: Path, catalog: Catalog) -> list[Path]:
@@ -25,6 +25,7 @@ def build(output: Path, catalog: Catalog) -> list[Path]:
     for file in sorted([*output.glob("*.json"), *output.glob("summaries/*.json")]):
         read_board(file)
     groups = {name: task.group for name, task in catalog.tasks.items() if task.group}
+    groups = with_matrices(output, groups)
     seen = {name: model.training_images or 0 for name, model in catalog.models.items()}
     looks = folder_looks(output)
     written = [*build_summaries(output, groups, looks), *build_leaders(output)]

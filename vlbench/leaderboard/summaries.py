@@ -1,5 +1,7 @@
 """Summaries: a file for each group of tasks, made from the boards of its tasks alone.
 
+Matrices of a data set that no group compares make a group of their own.
+
 A summary holds means over the tasks. Where rows keep matrices (the artifact `rdm`), it holds the
 similarities of the models instead.
 """
@@ -7,6 +9,7 @@ similarities of the models instead.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,30 @@ from vlbench.leaderboard.figures.looks import Look
 from vlbench.leaderboard.figures.similarity_figures import draw_similarities
 from vlbench.leaderboard.means import mean_rows
 from vlbench.leaderboard.members import joined
+from vlbench.leaderboard.rows import publishable
 from vlbench.leaderboard.similarities import PRIMARY, left_out_rows, similarity_rows
+
+# How the group of the matrices of one data set ends that no file of a group names.
+OWN = "_similarity"
+
+
+def with_matrices(output: Path, groups: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """Return groups, and one for each data set whose matrices no group compares.
+
+    Such a group is named after its first task, `rsa_mine_similarity`. It has the tasks whose rows
+    keep matrices of the same data, and two of these rows or more.
+    """
+    grouped = {task for tasks in groups.values() for task in tasks}
+    alone: dict[str, dict[str, int]] = {}
+    for file in sorted(output.glob("*.json")):
+        name = file.stem
+        board = None if name in grouped else read_board(file)
+        kept = publishable(board.results).values() if board else ()
+        data = Counter(str(row.provenance.get("data")) for row in kept if "rdm" in row.artifacts)
+        for one, count in data.most_common(1):
+            alone.setdefault(one, {})[name] = count
+    own = {f"{next(iter(of))}{OWN}": list(of) for of in alone.values() if sum(of.values()) > 1}
+    return {**own, **groups}
 
 
 def build_summaries(
@@ -27,10 +53,12 @@ def build_summaries(
     """Write `summaries/<group>.json` for each group, and return the files, with their figures.
 
     A group of means needs a board for every task, and a model with a publishable row on each.
-    Without one, its summary is removed. Raises SpecError where the tasks of a group differ in their
+    Without one, its summary is removed, as is that of a data set's own group that is none any more.
+    Raises SpecError where the tasks of a group differ in their
     primary scores.
     """
     written: list[Path] = []
+    _remove_old(output, groups)
     for group, tasks in sorted(groups.items()):
         found = [read_board(output / f"{task}.json") for task in tasks]
         boards = [board for board in found if board]
@@ -47,6 +75,14 @@ def build_summaries(
         write_whole(file, _content(group, boards, rows, boards[0].primary))
         written.append(file)
     return written
+
+
+def _remove_old(output: Path, groups: Mapping[str, Sequence[str]]) -> None:
+    """Remove the summary and the figures of each data set's own group that there is no more."""
+    for file in output.glob(f"summaries/*{OWN}.json"):
+        if file.stem not in groups and (output / f"{file.stem.removesuffix(OWN)}.json").exists():
+            file.unlink()
+            draw_similarities(output / "figures", file.stem, [], {})
 
 
 def _write_similarities(

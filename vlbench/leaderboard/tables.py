@@ -11,6 +11,7 @@ from rich.text import Text
 
 from vlbench.boards import Board
 from vlbench.catalog.specs import TaskSpec
+from vlbench.leaderboard.fitting import OPTIONAL
 from vlbench.leaderboard.references import Published, published
 from vlbench.leaderboard.rows import comparable_sets, publishable, ranked
 from vlbench.leaderboard.texts import printed
@@ -65,10 +66,10 @@ def score_table(
     name = score_name(primary["metric"], primary["at"])
     columns = ["model", name, "95 % interval", "chance", "highest floor", "n"]
     columns += ["vs leader"] if leading else []
-    table = _table(title, [*columns, *(["published", "difference"] if is_published else [])])
+    columns += ["published", "difference"] if is_published else []
     variants = _variants(primary, results)
-    for variant in variants:
-        table.add_column(Text(printed(spaced(variant))), justify="right", overflow="fold")
+    columns += [spaced(variant) for variant in variants]
+    table = _table(title, columns, optional=columns[2:])
     for (result, score), paper in zip(scored, papers, strict=True):
         cells = (
             result.model,
@@ -96,9 +97,14 @@ def reason_table(title: str, results: Sequence[Result]) -> Table:
     return table
 
 
-def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> Table:
-    """Return a table of texts."""
-    table = _table(title, columns, numbers=False)
+def plain_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    title: str = "",
+    optional: Sequence[str] = (),
+) -> Table:
+    """Return a table of texts; a narrow terminal may lack its `optional` columns."""
+    table = _table(title, columns, numbers=False, optional=optional)
     for row in rows:
         _add_row(table, row)
     return table
@@ -158,7 +164,9 @@ def spaced(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _table(title: str, columns: Sequence[str], *, numbers: bool = True) -> Table:
+def _table(
+    title: str, columns: Sequence[str], *, numbers: bool = True, optional: Sequence[str] = ()
+) -> Table:
     table = Table(
         title=Text(printed(title), "table.title") if title else None,
         title_justify="left",
@@ -167,7 +175,7 @@ def _table(title: str, columns: Sequence[str], *, numbers: bool = True) -> Table
     )
     for i, column in enumerate(columns):
         table.add_column(
-            Text(printed(column)),
+            Text(printed(column), OPTIONAL if column in optional else ""),
             justify="right" if numbers and i else "left",
             overflow="fold",
             no_wrap=not i,

@@ -45,7 +45,8 @@ def rdm_of_classes(
     least = 2 if rule == "per_dimension" else 1
     for row, name in zip(rows, names, strict=True):
         if len(row) < least:
-            raise TooFewRows(f"class '{name}' has {len(row)} images, {least} needed for '{rule}'")
+            found = f"class '{name}' has {len(row)} images, {least} needed for '{rule}'"
+            raise TooFewRows(found, least * len(names))
     by_dimension = rule == "per_dimension"
     means, errors = _moments(features, rows, by_dimension=by_dimension)
     if rule in {"cosine", "correlation"}:

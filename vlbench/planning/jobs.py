@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vlbench.capabilities import lacking
+from vlbench.catalog.gaps import lacking
 from vlbench.data.records import Data
 from vlbench.digests import digest
 from vlbench.engine.fingerprints import contents, identified

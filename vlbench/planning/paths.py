@@ -3,13 +3,43 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from vlbench.errors import UnknownNameError, unknown
 from vlbench.metrics.text.evaluated import PREFIX
 from vlbench.planning.options import DATA_VARIABLE
 from vlbench.resolve import is_record
+
+
+def loader_names(loader: str) -> tuple[str, str, str]:
+    """Return the names that --data-dir takes for a loader of a task's file, the longest first.
+
+    `vlbench.data.hub:images` is also `hub:images`, and `images`.
+    """
+    module, _, function = loader.partition(":")
+    return loader, f"{module.rpartition('.')[2]}:{function}", function
+
+
+def require_known(names: Iterable[str], loaders: Mapping[str, str]) -> None:
+    """Raise UnknownNameError for a name of --data-dir that no task and no loader has, or several.
+
+    `loaders` are those of the tasks, by the task's name.
+    """
+    used = sorted(set(loaders.values()))
+    known = {*loaders, *(name for loader in used for name in loader_names(loader))}
+    for name in filter(None, names):
+        if name not in known:
+            raise unknown("selected task, or loader of one,", name, known)
+        meant = [loader for loader in used if name in loader_names(loader)]
+        if len(meant) > 1:
+            short = [loader_names(loader)[1] for loader in meant]
+            choices = short if len(set(short)) == len(short) else meant
+            raise UnknownNameError(
+                f"--data-dir {name}=DIR: loaders of that name are {', '.join(choices)}; "
+                "give one of them, or a task's name"
+            )
 
 
 def beside(file: Path, value: Any) -> Any:

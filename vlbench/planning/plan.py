@@ -13,7 +13,6 @@ from vlbench.errors import (
     UnknownNameError,
     VlbenchError,
     WeightsError,
-    unknown,
 )
 from vlbench.files import WANTED_NAME, is_model_name
 from vlbench.planning.datasets import DataSets
@@ -21,6 +20,7 @@ from vlbench.planning.jobs import Job, judge
 from vlbench.planning.kept import standing_rows
 from vlbench.planning.models import Model, resolve_model
 from vlbench.planning.options import Options
+from vlbench.planning.paths import require_known
 from vlbench.planning.tasks import Task, resolve_task
 
 Found = TypeVar("Found")
@@ -112,7 +112,4 @@ def _refuse_names(models: Sequence[Model], tasks: Sequence[Task], options: Optio
         raise UnknownNameError(
             f"two models would have rows named {', '.join(twice)}; run them apart"
         )
-    known = {task.spec.name for task in tasks} | {task.loader.__name__ for task in tasks}
-    for name in options.data_dir:
-        if name and name not in known:
-            raise unknown("selected task, or loader of one,", name, known)
+    require_known(options.data_dir, {task.spec.name: task.spec.data["loader"] for task in tasks})

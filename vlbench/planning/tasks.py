@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import vlbench.probes
-from vlbench.capabilities import alternatives, is_capability, lacking
+from vlbench.capabilities import alternatives, is_capability
 from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.gaps import lacking
 from vlbench.catalog.specs import TaskSpec
 from vlbench.data.records import Data
 from vlbench.engine.fingerprints import contents
 from vlbench.errors import SpecError, UnknownNameError
 from vlbench.planning.models import Model, resolve_model
 from vlbench.planning.options import Options
-from vlbench.planning.paths import beside, metrics_of_others, paths_in
+from vlbench.planning.paths import beside, loader_names, metrics_of_others, paths_in
 from vlbench.planning.trust import find_object
 from vlbench.resolve import (
     Problem,
@@ -161,8 +162,8 @@ def _check_data(
 ) -> tuple[dict[str, Any], list[Problem]]:
     """Return the loader's arguments, with this machine's data folders filled in, and problems."""
     given = {k: v for k, v in spec.data.items() if k not in {"loader", "regions"}}
-    name = getattr(loader, "__name__", "")
-    root = options.data_dir.get(spec.name, options.data_dir.get(name))
+    names = (spec.name, *loader_names(spec.data["loader"]))
+    root = next((options.data_dir[name] for name in names if name in options.data_dir), None)
     if root is not None:
         given["root"] = str(root.absolute())
     # Regions are filled in model by model, where the task has some.

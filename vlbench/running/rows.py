@@ -19,6 +19,11 @@ def without_scores(job: Job, status: str, reason: str) -> Result:
     return replace(_head(job), status=status, reason=_cleaned(job, reason))
 
 
+def limited_out(job: Job, found: str) -> Result:
+    """Return the row of a job that --limit leaves too few rows for, and what it found of them."""
+    return replace(without_scores(job, "skipped", "limit"), notes=[_cleaned(job, found)])
+
+
 def begun(job: Job, models: LiveModels) -> Result:
     """Return the row of a job that is about to run: all but what its probe finds."""
     return replace(

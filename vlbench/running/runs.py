@@ -79,7 +79,7 @@ def _run_one(
         machine.remember(job.model.name, work_of(job), start)
         yield writer.write(rows.finished(row, job, outcome, run), outcome)
     elif ended.status == "too few" and job.limited:
-        yield writer.write(rows.without_scores(job, "skipped", "limit"))
+        yield writer.write(rows.limited_out(job, ended.value))
     else:
         status = "skipped" if ended.status == "skipped" else "failed"
         yield writer.write(rows.without_scores(job, status, ended.value))

@@ -25,7 +25,7 @@ def test_what_cannot_be_told_apart_from_the_leader_is_marked(tmp_path):
     build_leaders(tmp_path)
     (table,) = answer(Namespace(output=tmp_path, tasks=["t"], include_path=[])).shown
     column = next(one for one in table.columns if str(one.header) == "vs leader")
-    assert [str(cell) for cell in column.cells] == ["leader", "not told apart", "-"]
+    assert [str(cell) for cell in column.cells] == ["leader", "tied", "untested"]
 
 
 def test_without_comparisons_there_is_no_such_column(tmp_path):

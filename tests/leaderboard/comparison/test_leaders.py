@@ -5,7 +5,7 @@ from planted_boards import board, measured, result, score, write
 
 from vlbench.boards import read_board
 from vlbench.errors import SpecError
-from vlbench.leaderboard.comparison.leaders import build_leaders, outdated, read_leaders, standings
+from vlbench.leaderboard.comparison.leaders import build_leaders, outdated, read_leaders
 
 BEST, NEAR, FAR = ([1] * 40, [1] * 38 + [0] * 2, [1] * 20 + [0] * 20)
 
@@ -86,7 +86,7 @@ def test_a_leader_without_items_is_compared_with_none(tmp_path):
     build_leaders(write(tmp_path, board(result("a", score(1.0)), measured(tmp_path, "b", FAR))))
     found = read_leaders(tmp_path, "t")["a"]
     assert found.untested == {"b": "the leader cannot be compared: its row keeps no items"}
-    assert standings({"a": found}) == {}
+    assert found.p == {}
 
 
 def test_a_board_of_skipped_rows_has_no_leader(tmp_path):
@@ -113,13 +113,6 @@ def test_a_file_of_another_schema_is_refused(output):
     file.write_text(file.read_text().replace('"schema": 1', '"schema": 2'))
     with pytest.raises(SpecError, match="has schema 2; run vlbench leaderboard build"):
         read_leaders(output, "t")
-
-
-def test_standings_are_said_in_words(output):
-    build_leaders(output)
-    assert standings(read_leaders(output, "t")) == {
-        "a": {"best": "leader", "far": "p <0.001", "near": "not told apart"}
-    }
 
 
 @pytest.mark.parametrize("text", ["{", '{"schema": 1}', "[]", '{"schema": 2}'])

@@ -122,3 +122,11 @@ def test_a_table_without_rows_has_no_figure(tmp_path):
     saved = save_artifacts(tmp_path, "t", "m.1", {"unigrams": empty})
     write(tmp_path, board(replace(result("m.1", score()), artifacts=saved)))
     assert draw_favourites(tmp_path) == []
+
+
+def test_a_picture_of_examples_is_left_to_its_own_probe(tmp_path, caplog):
+    (tmp_path / "sheet.png").write_bytes(png("red"))
+    saved = save_artifacts(tmp_path, "t", "m", {"examples": tmp_path / "sheet.png"})
+    write(tmp_path, board(replace(result("m", score()), artifacts=saved)))
+    assert draw_favourites(tmp_path) == []
+    assert caplog.messages == []

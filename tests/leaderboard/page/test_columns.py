@@ -8,7 +8,6 @@ from vlbench.leaderboard.page.columns import (
     entries_of,
     facts_of,
     published_text,
-    standing,
 )
 
 LEADERS = Leaders("a", ["b"], {"c": "no items"}, {"b": 0.5, "d": 0.01})
@@ -48,8 +47,7 @@ def test_models_that_were_not_tested_are_named_with_the_reason():
 
 def test_a_column_says_how_models_stand_against_the_leader():
     assert labels([result("a", score())], LEADERS)[0] == ["95 % interval", "leader"]
-    assert [standing(m, LEADERS) for m in "abcd"] == ["leader", "tied", "untested", ""]
-    assert standing("a", None) == standing("a", LEADERS._replace(p={})) == ""
+    assert labels([result("a", score())], LEADERS._replace(p={}))[0] == ["95 % interval"]
 
 
 def test_a_published_number_is_told_with_its_distance_in_standard_errors():

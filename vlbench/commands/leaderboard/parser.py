@@ -44,7 +44,8 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="[NAME=]DIR",
-        help="where data lie: in place of $VLBENCH_DATA, or the root of one loader or task",
+        help="where data lie: in place of $VLBENCH_DATA, or with NAME= the root of a task, or of a "
+        "loader, such as hub:images; may be repeated",
     )
 
 

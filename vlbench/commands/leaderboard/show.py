@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
-from vlbench.leaderboard.comparison.leaders import old_comparisons, read_leaders, standings
+from vlbench.leaderboard.comparison.leaders import Leaders, old_comparisons, read_leaders
+from vlbench.leaderboard.comparison.standing import BEHIND, standing
 from vlbench.leaderboard.named import named_boards
-from vlbench.leaderboard.tables import board_tables
+from vlbench.leaderboard.tables import board_tables, probability
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
@@ -18,8 +20,20 @@ def answer(arguments: argparse.Namespace) -> Answer:
     tables = [
         table
         for board in boards
-        for table in board_tables(
-            board, tasks.get(board.task), standings(read_leaders(output, board.task))
-        )
+        for table in board_tables(board, tasks.get(board.task), _standings(output, board.task))
     ]
     return Answer(tables, old_comparisons(output, [board.task for board in boards]))
+
+
+def _standings(output: Path, task: str) -> dict[str, dict[str, str]]:
+    """Return how each model stands to its leader, by `comparable`, where any was tested."""
+    sets = {key: one for key, one in read_leaders(output, task).items() if one.p}
+    return {
+        key: {model: _told(model, one) for model in (one.leader, *one.p, *one.untested)}
+        for key, one in sets.items()
+    }
+
+
+def _told(model: str, leaders: Leaders) -> str:
+    word = standing(model, leaders)
+    return f"{word}, {probability(leaders.p[model])}" if word == BEHIND else word

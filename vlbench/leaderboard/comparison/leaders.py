@@ -19,13 +19,17 @@ from vlbench.files import file_name, write_whole
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.comparison.joins import Items, compare, items_of
 from vlbench.leaderboard.rows import comparable_sets, cost, publishable
-from vlbench.leaderboard.tables import probability, score_name
+from vlbench.leaderboard.tables import score_name
 from vlbench.metrics.paired import holm
 from vlbench.reading.objects import read_as
 from vlbench.results import Result, matching
 
 # Below it a difference from the leader counts, after Holm's correction.
 LEVEL = 0.05
+
+
+# Why rows that are not published are not tested.
+UNPUBLISHED = ("some of its data were missing", "its weights are random")
 
 
 class Leaders(NamedTuple):
@@ -125,17 +129,6 @@ def old_comparisons(output: Path, tasks: Sequence[str]) -> list[str]:
     ]
 
 
-def standings(found: Mapping[str, Leaders]) -> dict[str, dict[str, str]]:
-    """Return in words how each model stands to its leader, by `comparable`, where it was tested."""
-    return {
-        key: {one.leader: "leader"}
-        | {model: probability(p) for model, p in one.p.items()}
-        | dict.fromkeys(one.tied, "not told apart")
-        for key, one in found.items()
-        if one.p
-    }
-
-
 def _is_old(found: _File, output: Path, task: str) -> bool:
     return found.board != bytes_digest(board_file(output, task))
 
@@ -194,4 +187,4 @@ def _reason(row: Result, primary: Mapping[str, Any]) -> str:
     """Return why a row is compared with no leader."""
     if not matching(row.scores, primary):
         return f"it has no score {score_name(primary['metric'], primary['at'])}"
-    return "some of its data were missing" if row.is_partial else "its weights are random"
+    return UNPUBLISHED[0] if row.is_partial else UNPUBLISHED[1]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from vlbench.leaderboard.comparison.standing import BEST
 from vlbench.leaderboard.export.selection import Entry, Part
-from vlbench.leaderboard.export.standing import BEST
 from vlbench.leaderboard.tables import floor_text, interval, number, score_name
 from vlbench.leaderboard.texts import one_line
 

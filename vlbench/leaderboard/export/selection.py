@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vlbench.boards import Board
 from vlbench.catalog.catalog import Catalog
 from vlbench.leaderboard.comparison.leaders import read_leaders
-from vlbench.leaderboard.export.standing import standings
+from vlbench.leaderboard.comparison.standing import standing
 from vlbench.leaderboard.references import Published, published
 from vlbench.leaderboard.rows import comparable_sets, ranked, unpublished
 from vlbench.leaderboard.texts import one_line
@@ -83,9 +83,8 @@ def _parts(output: Path, board: Board, catalog: Catalog) -> list[Part]:
         apart = f", not comparable with the others: set {i + 1}" if len(sets) > 1 else ""
         # Equal ones by name.
         found = ranked(sorted(rows, key=lambda row: row.model), board.primary)
-        scored = [row.model for row, score in found if score]
-        known = standings(leaders.get(key), scored) if scored else {}
-        entries = [_entry(row, catalog, known.get(row.model, "")) for row, _ in found]
+        known = leaders.get(key)
+        entries = [_entry(row, catalog, standing(row.model, known)) for row, _ in found]
         parts.append(Part(board, title + apart, entries))
     return parts
 

@@ -68,7 +68,9 @@ def draw_favourites(output: Path) -> list[Path]:
         board = read_board(file)
         for row in board.results if board else ():
             for name, draw in (("unigrams", _draw_words), ("examples", _draw_sheet)):
-                if row.status == "ok" and name in row.artifacts:
+                # Other probes keep a picture of examples.
+                kept = row.artifacts.get(name, {}).get("file", "")
+                if row.status == "ok" and kept and not kept.endswith(".png"):
                     written += _tried(output, file.stem, row, draw)
     return written
 

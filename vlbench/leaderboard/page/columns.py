@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vlbench.boards import Board
+from vlbench.leaderboard.comparison.standing import standing
 from vlbench.leaderboard.page import bars
 from vlbench.leaderboard.page.names import chance_of, figure_of, interval_of, metric_label
 from vlbench.leaderboard.rows import ranked
@@ -64,17 +65,6 @@ def published_text(found: Any, unit: str) -> str:
         return ""
     away = "" if found.in_stderr is None else f" ({found.in_stderr:+.1f} SE)"
     return figure_of(found.value, unit) + away
-
-
-def standing(model: str, leaders: Any) -> str:
-    """Return how a model stands against the leader of its set; empty where it is told apart."""
-    if leaders is None or not leaders.p:
-        return ""
-    if model == leaders.leader:
-        return "leader"
-    if model in leaders.tied:
-        return "tied"
-    return "untested" if model in leaders.untested else ""
 
 
 def columns_of(

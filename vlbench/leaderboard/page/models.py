@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.offers import capabilities_of
 from vlbench.catalog.specs import ModelSpec
-from vlbench.leaderboard.page.columns import primary_label, standing
+from vlbench.leaderboard.comparison.standing import standing
+from vlbench.leaderboard.page.columns import primary_label
 from vlbench.leaderboard.page.names import (
     NO_SCORE,
     chance_of,

@@ -67,7 +67,7 @@ def clustering(
         return in_parts(data, categories, lambda part: clustering(model, part, engine, seed=seed))
     test, k = data.splits["test"], len(data.classes)
     if len(test) < k:
-        raise TooFewRows(f"the test split has {len(test)} images, {k} clusters asked")
+        raise TooFewRows(f"the test split has {len(test)} images, {k} clusters asked", k)
     features, label = engine.features(model.encode_images, test["image"]), labels(test)
     tested = Tested(test["image"].examples(), data.classes, label)
     if all_parallel(features):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
-from vlbench.data.records import Data, labels
+from vlbench.data.records import Data, fewest_rows, labels
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.metrics.items import Answers, item_table, join_items
@@ -92,7 +92,7 @@ def _draw(
     scarce = int(counts.argmin())
     if counts[scarce] < shots:
         found = f"class '{classes[scarce]}' has {counts[scarce]} examples"
-        raise TooFewRows(f"{found}, {shots} shots asked")
+        raise TooFewRows(f"{found}, {shots} shots asked", fewest_rows(counts.tolist(), shots))
     rng = np.random.default_rng(seed)
     first = np.cumsum(counts) - counts
     places = first[:, None] + np.arange(shots)

@@ -141,7 +141,8 @@ def _drawn(test: Split, sample: Sample | None) -> Split:
     if sample is None:
         return test
     if not 1 <= sample.images <= len(test):
-        raise TooFewRows(f"the test split has {len(test)} images, {sample.images} asked")
+        found = f"the test split has {len(test)} images, {sample.images} asked"
+        raise TooFewRows(found, sample.images)
     # The paper's code draws from NumPy's older generator.
     order = np.random.RandomState(sample.seed).permutation(len(test))
     return test.select(order[: sample.images].tolist())

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder, TextEncoder, TokenEncoder
-from vlbench.data.records import Data, labels, value_column
+from vlbench.data.records import Data, fewest_rows, labels, value_column
 from vlbench.data.words import tokens_at
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows
@@ -114,7 +114,7 @@ def _rows(label: NDArray[np.int64], names: Sequence[str], least: int) -> list[Te
     scarce = int(counts.argmin())
     if counts[scarce] < least:
         found = f"class '{names[scarce]}' has {counts[scarce]} images"
-        raise TooFewRows(f"{found}, halves need {least}")
+        raise TooFewRows(f"{found}, halves need {least}", fewest_rows(counts.tolist(), least))
     order = torch.from_numpy(np.argsort(label, kind="stable"))
     return list(torch.split(order, counts.tolist()))
 

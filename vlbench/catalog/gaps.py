@@ -1,0 +1,95 @@
+"""What an adapter lacks of a capability, method by method."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from vlbench import capabilities
+from vlbench.capabilities import alternatives, capabilities_in, element, has, methods, parts
+
+# How alike the names of two methods are of which one was meant to be the other, 0..1.
+ALIKE = 0.8
+
+
+def lacking(adapter: type, annotation: Any, without: Sequence[str] = ()) -> str:
+    """Return what an adapter class lacks for an annotation, in words; empty where it fits."""
+    options = [element(a) for a in alternatives(annotation) if a is not types.NoneType]
+    gaps = [[p for p in parts(o) if not has(adapter, p, without)] for o in options]
+    if not all(gaps):
+        return ""
+    return " or ".join(" and ".join(_named(adapter, p, without) for p in gap) for gap in gaps)
+
+
+def half_offered(adapter: type, part: type, others: Sequence[type] = ()) -> str:
+    """Return the methods that an adapter class lacks of a capability that it begins to have.
+
+    It begins to where it has a method of it, or one with nearly the name of a missing one. A method
+    that several capabilities share, as `preprocess`, counts for those of which there is more.
+    Known are vlbench's capabilities and `others`. Empty where it has all methods, or begins none.
+    """
+    known = list(dict.fromkeys([*capabilities_in(capabilities), part, *others]))
+    missing = [name for name in methods(part) if not _defines(adapter, name)]
+    there = [name for name in methods(part) if name not in missing]
+    sharing = [one for one in known if one is not part and set(there) & set(methods(one))]
+    begun = _is_begun(adapter, part, known) or (
+        there and not any(has(adapter, one) or _is_begun(adapter, one, known) for one in sharing)
+    )
+    if not (missing and begun):
+        return ""
+    near = _near(adapter, part, known)
+    return ", ".join(
+        f"{name} is missing; {near[name]} is there"
+        if name in near
+        else f"{_signature(part, name)} is missing"
+        for name in missing
+    )
+
+
+def half_offered_by(
+    adapter: type, without: Sequence[str] = (), others: Sequence[type] = ()
+) -> dict[str, str]:
+    """Return what an adapter class lacks of each capability that it begins to have, by its name."""
+    known = [*capabilities_in(capabilities), *others]
+    gaps = {one.__name__: half_offered(adapter, one, others) for one in known}
+    return {name: gap for name, gap in gaps.items() if gap and name not in without}
+
+
+def signatures(part: type) -> list[str]:
+    """Return the methods of a capability with their parameters and results."""
+    return [_signature(part, name) for name in methods(part)]
+
+
+def _is_begun(adapter: type, part: type, known: Sequence[type]) -> bool:
+    """Return whether an adapter has a method that is this capability's alone, or nearly has one."""
+    shared = {name for one in known if one is not part for name in methods(one)}
+    alone = [name for name in methods(part) if name not in shared and _defines(adapter, name)]
+    return bool(alone or _near(adapter, part, known))
+
+
+def _near(adapter: type, part: type, known: Sequence[type]) -> dict[str, str]:
+    """Return the method of no capability that is named most like each missing one, if any is."""
+    wanted = {name for one in known for name in methods(one)}
+    own = [n for n in dir(adapter) if n[0] != "_" and n not in wanted and _defines(adapter, n)]
+    missing = [name for name in methods(part) if not _defines(adapter, name)]
+    near = {name: get_close_matches(name, own, 1, ALIKE) for name in missing}
+    return {name: found[0] for name, found in near.items() if found}
+
+
+def _defines(adapter: type, method: str) -> bool:
+    return callable(getattr(adapter, method, None))
+
+
+def _named(adapter: type, part: type, without: Sequence[str]) -> str:
+    gap = "" if part.__name__ in without else half_offered(adapter, part)
+    return f"{part.__name__} ({gap})" if gap else part.__name__
+
+
+def _signature(part: type, method: str) -> str:
+    """Return a method with its parameters and result as its text has them, without `self`."""
+    found = inspect.signature(getattr(part, method))
+    rest = [one for name, one in found.parameters.items() if name != "self"]
+    return f"{method}{found.replace(parameters=rest)}".replace("'", "")
