@@ -99,6 +99,7 @@ def deltas(network: FcCaptioner, said: Rollout) -> Tensor:
     slopes[0, :, 1] = 0
     slopes[1:, :, 1] *= said.cells[:-1]
     slopes[:, :, 2] *= squashed
+    # Of equal candidates, which no real weights have, the second takes all.
     torch.mul(take, one > other, out=slopes[:, :, 3])
     torch.sub(take, slopes[:, :, 3], out=slopes[:, :, 4])
     to_cell = torch.addcmul(show, show * squashed, squashed, value=-1)

@@ -133,7 +133,7 @@ class SelfCriticalTraining:
         said = rollout(network, features, several, Noise(learner.rng, self._plan.dropout))
         texts = self._vocabulary.texts(torch.cat([said.greedy, said.sampled], 1).T)
         rows = torch.cat([images, images.repeat_interleave(several)]).tolist()
-        # The net works while the model scores.
+        # What of the gradient needs no reward is computed while the model scores.
         with ThreadPoolExecutor(1) as beside:
             found = beside.submit(deltas, network, said)
             scores, scored = distinct_scores(self._reward, rows, texts)
