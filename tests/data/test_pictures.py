@@ -3,7 +3,8 @@ import pytest
 import torch
 
 from vlbench.data.images import array_images
-from vlbench.data.pictures import pictures
+from vlbench.data.pictures import apart_from_regions, only_in_pictures, pictures
+from vlbench.data.records import Data, Split, value_column
 from vlbench.data.regions import region_features
 from vlbench.errors import DataError
 
@@ -45,3 +46,36 @@ def test_a_picture_is_known_by_its_image_and_its_regions(features):
 def test_images_without_regions_are_counted(features):
     with pytest.raises(DataError, match=r"has no regions of image 8 \(missing for 1 of 2 images\)"):
         pictures(IMAGES, ["42", "8"], features)
+
+
+def data(features, images=IMAGES, names=NAMES):
+    captions = value_column([["a dog"], ["a cat"]])
+    return Data(splits={"test": Split({**pictures(images, names, features), "captions": captions})})
+
+
+def test_regions_of_their_own_are_in_pictures_alone(features):
+    found = only_in_pictures(data(features)).splits["test"]
+    assert set(found.columns) == {"image", "picture", "captions"}
+    assert found["picture"][1].regions is not None
+    assert found["picture"].key == data(features).splits["test"]["picture"].key
+
+
+def test_regions_that_pictures_do_not_read_from_files_stay():
+    split = Split({"regions": value_column([1, 2]), "captions": value_column([3, 4])})
+    theirs = Data(splits={"test": split})
+    assert only_in_pictures(theirs).digest() == theirs.digest()
+    assert apart_from_regions(theirs).digest() == theirs.digest()
+
+
+def test_apart_from_their_regions_data_differ_by_images_names_and_columns(features):
+    def key(found):
+        return apart_from_regions(found).digest()
+
+    others = array_images(np.ones((2, 30, 40, 3), np.uint8))
+    assert key(data(features)) == key(data(None))
+    assert key(data(features)) != key(data(features, others))
+    assert key(data(features, None)) != key(data(features))
+    assert key(data(features, None)) != key(data(features, None, ["7.jpg", "42.jpg"]))
+    assert key(data(features).limited(1)) != key(data(features))
+    changed = Split(data(None).splits["test"].columns | {"captions": value_column(["b", "c"])})
+    assert key(Data(splits={"test": changed})) != key(data(features))

@@ -4,22 +4,22 @@ import pytest
 import torch
 from ported import near
 from safetensors.torch import load_file
+from torch.nn.functional import pad
 
 from vlbench.nets.captioner import (
+    END,
     LONGEST,
     Noise,
     Sizes,
-    Spoken,
     State,
     caption_loss,
     greedy_captions,
-    most_probable,
     repeated,
-    reward_loss,
     until_end,
 )
 from vlbench.nets.captioner_cross_entropy import CrossEntropy, taught_loss
 from vlbench.nets.captioner_learner import Learner
+from vlbench.nets.captioner_rollout import rollout
 from vlbench.nets.captioner_weights import drawn_captioner, empty_captioner
 
 CPU = torch.device("cpu")
@@ -79,27 +79,27 @@ def _shifted(network, golden):
     return images, words[:, 1:]
 
 
+def log_probabilities(network, golden, captions):
+    """Return the log probabilities of the words of captions, 0 after the first END."""
+    several = len(captions) // len(golden["fc_feats"])
+    images = repeated(network.see(golden["fc_feats"]), several)
+    outputs = network(images, pad(captions[:, :-1], (1, 0), value=END))
+    logs = network.log_probabilities(outputs).gather(2, captions[:, :, None])[:, :, 0]
+    return logs * until_end(captions)
+
+
 def test_greedy_captions_are_those_of_the_original(newfc):
     network, golden = newfc
-    spoken = network.speak(network.see(golden["fc_feats"]), most_probable)
-    assert torch.equal(spoken.words, golden["greedy_seq"])
-    near(spoken.log_probabilities, golden["greedy_token_logprobs"])
-    assert torch.equal(greedy_captions(network, golden["fc_feats"]), golden["greedy_seq"])
+    found = greedy_captions(network, golden["fc_feats"])
+    assert torch.equal(found, golden["greedy_seq"])
+    near(log_probabilities(network, golden, found), golden["greedy_token_logprobs"])
 
 
-def test_loss_and_gradients_of_rewards_are_those_of_the_original(newfc):
+def test_log_probabilities_of_samples_are_those_of_the_original(newfc):
     network, golden = newfc
-    words, rows = golden["sampled_seq"], iter(golden["sampled_seq"].T)
-    images = repeated(network.see(golden["fc_feats"]), 5)
-    spoken = network.speak(images, lambda _: next(rows))
-    assert torch.equal(spoken.words, words)
-    near(spoken.log_probabilities, golden["sample_token_logprobs"])
-    assert torch.equal(until_end(words), golden["reward_mask"] > 0)
-    loss = reward_loss(spoken, golden["rewards"][:, 0])
-    near(loss, golden["reward_loss_mean"][0])
-    loss.backward()
-    for name, weight in network.named_parameters():
-        near(weight.grad, golden[f"rl_grad.{name}"])
+    found = log_probabilities(network, golden, golden["sampled_seq"])
+    near(found, golden["sample_token_logprobs"])
+    assert torch.equal(until_end(golden["sampled_seq"]), golden["reward_mask"] > 0)
 
 
 def test_rates_and_sampling_are_those_of_the_original(real_data):
@@ -125,13 +125,6 @@ def test_steps_count_up_to_the_first_end():
     assert until_end(words).tolist() == expected
 
 
-def test_a_reward_weighs_every_word_of_its_caption_and_its_end():
-    logs = torch.tensor([[-1.0, -2.0, 0.0], [-3.0, 0.0, 0.0]])
-    spoken = Spoken(torch.tensor([[5, 0, 0], [0, 0, 0]]), logs)
-    # Three words count: 5 and END with the reward 2, END with -1.
-    assert float(reward_loss(spoken, torch.tensor([2.0, -1.0]))) == pytest.approx((6 - 3) / 3)
-
-
 def test_a_caption_of_no_words_ends_at_once_and_one_without_end_at_twenty():
     network = drawn_captioner(SIZES, seeded())
     network.logit.bias.data[0] = 1e4
@@ -146,7 +139,7 @@ def test_no_draw_touches_torchs_own_generator():
     network = drawn_captioner(SIZES, seeded())
     noise = Noise(seeded(), dropout=0.5, sampling=0.5)
     network(network.see(torch.rand(3, 4, generator=seeded())), torch.ones(3, 5).long(), noise)
-    network.speak(network.see(torch.zeros(3, 4)), noise.draw, noise)
+    rollout(network, torch.zeros(3, 4), 2, noise)
     assert torch.equal(before, torch.get_rng_state())
 
 
@@ -167,9 +160,16 @@ def test_scheduled_sampling_reads_the_networks_own_words_after_the_first_step():
 
 
 def test_samples_follow_the_predicted_probabilities():
-    logs = torch.tensor([[0.1, 0.2, 0.7]]).log().expand(20_000, 3)
-    drawn = Noise(seeded()).draw(logs).bincount() / 20_000
-    torch.testing.assert_close(drawn, torch.tensor([0.1, 0.2, 0.7]), atol=0.01, rtol=0)
+    probabilities = torch.tensor([[0.1, 0.0, 0.2, 0.7, 0.0]]).expand(20_000, 5)
+    drawn = Noise(seeded()).draw(probabilities).bincount(minlength=5) / 20_000
+    torch.testing.assert_close(drawn, probabilities[0], atol=0.01, rtol=0)
+    assert drawn[[1, 4]].tolist() == [0, 0]
+
+
+def test_rows_are_drawn_apart():
+    certain = torch.eye(7)[[3, 0, 6, 6, 2]]
+    assert Noise(seeded()).draw(certain).tolist() == [3, 0, 6, 6, 2]
+    assert Noise(seeded()).draw(certain[:0]).tolist() == []
 
 
 def test_the_loss_is_the_mean_over_words_not_over_captions():

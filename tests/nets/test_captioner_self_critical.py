@@ -147,6 +147,14 @@ def test_rewards_that_are_no_numbers_or_too_few_are_errors():
         distinct_scores(lambda *_: torch.ones(1), [0, 1], ["a", "a"])
 
 
+def test_a_reward_that_raises_ends_the_step(taught):
+    def reward(*_):
+        raise RuntimeError("the model broke")
+
+    with pytest.raises(RuntimeError, match="the model broke"):
+        training(taught, reward).step(0)
+
+
 def test_ties_are_no_advantage():
     found = advantages(torch.tensor([0.5, 100.0, 0.0]), torch.tensor([0.4, 100.00001, 0.0]))
     torch.testing.assert_close(found, torch.tensor([0.1, 0.0, 0.0]))

@@ -17,7 +17,11 @@ from vlbench.files import WANTED_NAME, is_file_name, is_model_name
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """One task: a probe, its data and parameters; or a group of tasks."""
+    """One task: a probe, its data and parameters; or a group of tasks.
+
+    With `own_regions`, the regions that a model reads are how it sees an image and not what is
+    measured: the probe finds them in pictures alone, and rows of all kinds are comparable.
+    """
 
     name: str
     source: Path
@@ -33,6 +37,7 @@ class TaskSpec:
     primary: Mapping[str, Any] = field(default_factory=dict)
     reference: Sequence[Mapping[str, Any]] = ()
     group: Sequence[str] = ()
+    own_regions: bool = False
 
     @property
     def file(self) -> Path:
@@ -92,6 +97,7 @@ TASK_KEYS: dict[str, tuple[type, ...]] = {
     "primary": (dict,),
     "reference": (list,),
     "group": (list,),
+    "own_regions": (bool,),
 }
 MODEL_KEYS: dict[str, tuple[type, ...]] = {
     "adapter": (str,),
@@ -178,6 +184,9 @@ def _probe_problems(document: Document) -> list[str]:
         problems.append(f"{document.where('data', 'loader')}: 'loader' {found}")
     if isinstance(primary, dict) and not _is_primary(primary):
         problems.append(f"{document.where('primary')}: 'primary' is {{metric: ..., at: {{...}}}}")
+    if "own_regions" in values and not (isinstance(data, dict) and "regions" in data):
+        where = document.where("own_regions")
+        problems.append(f"{where}: 'own_regions' is for a task whose 'data' have 'regions'")
     return problems
 
 

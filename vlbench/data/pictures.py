@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vlbench.capabilities import Picture, Regions
-from vlbench.data.records import Column
+from vlbench.data.records import Column, Data, Split
 from vlbench.data.regions import RegionFeatures, image_id
 from vlbench.digests import digest
 from vlbench.errors import DataError
@@ -33,6 +33,34 @@ def pictures(
     key = digest(["picture", *((name, column.key) for name, column in columns.items())])
     whole = Column(key, "picture", picture, range(len(names)), names=list(names))
     return {**columns, "picture": whole}
+
+
+def only_in_pictures(data: Data) -> Data:
+    """Return the data without the column `regions` that `pictures` made: models see them alone."""
+    return _changed(data, lambda c: None if isinstance(c.stored, _RegionsOfImages) else c)
+
+
+def apart_from_regions(data: Data) -> Data:
+    """Return what the data are whatever regions are in the pictures that `pictures` made.
+
+    It is for digests: such pictures are known by their names, beside the column `image`.
+    """
+
+    def apart(column: Column) -> Column:
+        if not isinstance(column.stored, _PicturesOfImages):
+            return column
+        return replace(column, key=digest(["names of pictures", list(column.names)]))
+
+    return _changed(only_in_pictures(data), apart)
+
+
+def _changed(data: Data, change: Callable[[Column], Column | None]) -> Data:
+    """Return the data with each column changed, or left out for None."""
+    splits = {}
+    for split, rows in data.splits.items():
+        columns = {name: change(column) for name, column in rows.columns.items()}
+        splits[split] = Split({name: c for name, c in columns.items() if c is not None})
+    return replace(data, splits=splits)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding, log_softmax
+from torch.nn.functional import embedding, linear, log_softmax
 
 # Begins, ends and pads a caption.
 END = 0
@@ -63,10 +63,14 @@ class Noise(NamedTuple):
         drawn = torch.randn(features.shape, generator=self.rng, device=features.device)
         return features + deviation * drawn
 
-    def draw(self, log_probabilities: Tensor) -> Tensor:
-        """Return a word for each row of log probabilities [N, V + 1], int64 [N]."""
-        found = torch.multinomial(log_probabilities.detach().exp(), 1, generator=self.rng)
-        return found[:, 0]
+    def draw(self, probabilities: Tensor) -> Tensor:
+        """Return a word for each row of probabilities [N, V + 1], int64 [N]."""
+        # One random number per row: torch.multinomial draws V + 1, and takes 20 times as long.
+        below = probabilities.cumsum(1)
+        drawn = torch.rand(
+            len(below), 1, generator=self.rng, dtype=below.dtype, device=below.device
+        )
+        return torch.searchsorted(below / below[:, -1:], drawn, right=True)[:, 0]
 
     def mistaken(self, n: int) -> Tensor:
         """Return the rows of n that read a word of their own in place of the true one."""
@@ -78,21 +82,7 @@ class Noise(NamedTuple):
 Read = Callable[[Tensor], Tensor]
 
 
-# Log probabilities [N, V + 1] to a word for each row, int64 [N].
-Choose = Callable[[Tensor], Tensor]
-
-
-class Spoken(NamedTuple):
-    """Captions int64 [N, T], END after their last word, and the words' log probabilities [N, T].
-
-    Steps after the first END have the log probability 0.
-    """
-
-    words: Tensor
-    log_probabilities: Tensor
-
-
-class _Core(nn.Module):
+class Core(nn.Module):
     """What input and output add to three gates and two candidates of the cell."""
 
     def __init__(self, embedding: int, hidden: int) -> None:
@@ -108,8 +98,13 @@ class FcCaptioner(nn.Module):
         super().__init__()
         self.fc_embed = nn.Linear(sizes.features, sizes.embedding)
         self.embed = nn.Embedding(sizes.words + 1, sizes.embedding)
-        self._core = _Core(sizes.embedding, sizes.hidden)
+        self._core = Core(sizes.embedding, sizes.hidden)
         self.logit = nn.Linear(sizes.hidden, sizes.words + 1)
+
+    @property
+    def core(self) -> Core:
+        """The cell."""
+        return self._core
 
     @property
     def sizes(self) -> Sizes:
@@ -135,9 +130,13 @@ class FcCaptioner(nn.Module):
             outputs.append(noise.thin(state.output) if noise else state.output)
         return torch.stack(outputs, 1)
 
+    def added(self, vectors: Tensor) -> Tensor:
+        """Return what vectors [..., E] add to the gates, both biases included, [..., 5 H]."""
+        return linear(vectors, self.core.i2h.weight, self.core.i2h.bias + self.core.h2h.bias)
+
     def see(self, features: Tensor) -> State:
         """Return the state after step 0, at which the images' features [N, F] are read."""
-        gates = self._input(self.fc_embed(features))
+        gates = self.added(self.fc_embed(features))
         zero = features.new_zeros(len(features), self.logit.in_features)
         return self._gated(gates, zero)
 
@@ -145,43 +144,36 @@ class FcCaptioner(nn.Module):
         """Return the log probabilities of the next word [..., V + 1] for outputs [..., H]."""
         return log_softmax(self.logit(outputs), -1)
 
-    def speak(self, images: State, choose: Choose, noise: Noise | None = None) -> Spoken:
-        """Return captions of at most 20 words that `choose` makes, a step at a time."""
+    def speak(self, images: State) -> Tensor:
+        """Return greedy captions int64 [N, 20], END after their last word."""
         n, device = len(images.output), images.output.device
         word, state = torch.full((n,), END, device=device), images
         going = torch.ones(n, dtype=torch.bool, device=device)
         read = self._reader(n * LONGEST)
-        words, logs = [], []
-        for _ in range(LONGEST):
+        words = torch.full((n, LONGEST), END, device=device)
+        for step in range(LONGEST):
             state = self._turn(read(word), state)
-            output = noise.thin(state.output) if noise else state.output
-            found = self.log_probabilities(output)
-            word = choose(found) * going
-            words.append(word)
-            logs.append(found.gather(1, word[:, None])[:, 0] * going)
+            word = self.logit(state.output).argmax(1) * going
+            words[:, step] = word
             going = going & (word != END)
             if not going.any():
                 break
-        return Spoken(_padded(words), _padded(logs))
+        return words
 
     def _reader(self, count: int) -> Read:
         """Return what tells what words [...] add to the gates, [..., 5 H], for `count` words."""
         vectors = self.embed.weight
         if count < len(vectors):
-            return lambda words: self._input(embedding(words, vectors))
+            return lambda words: self.added(embedding(words, vectors))
         # Cheaper, where most words occur several times.
-        added = self._input(vectors)
+        added = self.added(vectors)
         return lambda words: embedding(words, added)
-
-    def _input(self, vectors: Tensor) -> Tensor:
-        """Return what vectors [..., E] add to the gates, both biases included, [..., 5 H]."""
-        return self._core.i2h(vectors) + self._core.h2h.bias  # type: ignore[no-any-return]
 
     def _mistaken(self, gates: Tensor, output: Tensor, noise: Noise, read: Read) -> Tensor:
         """Return what is read where some rows read a word of their own."""
         rows = noise.mistaken(len(gates))
         with torch.no_grad():
-            drawn = noise.draw(self.log_probabilities(output[rows]))
+            drawn = noise.draw(self.log_probabilities(output[rows]).exp())
         return gates.index_put((rows,), read(drawn))
 
     def _turn(self, read: Tensor, state: State) -> State:
@@ -215,33 +207,11 @@ def caption_loss(network: FcCaptioner, outputs: Tensor, words: Tensor) -> Tensor
     return -found.gather(1, words[counted][:, None]).mean()
 
 
-def reward_loss(spoken: Spoken, rewards: Tensor) -> Tensor:
-    """Return the loss whose gradient is that of REINFORCE, for the reward [N] of each caption.
-
-    The mean of reward times negative log probability over all words of the batch, the END of each
-    caption included (arXiv:1612.00563, as ImageCaptioning.pytorch averages it).
-    """
-    counted = until_end(spoken.words)
-    return -(spoken.log_probabilities * rewards[:, None])[counted].mean()
-
-
-def most_probable(log_probabilities: Tensor) -> Tensor:
-    """Return the most probable word of each row: the choice of greedy decoding."""
-    return log_probabilities.argmax(1)
-
-
 @torch.no_grad()
 def greedy_captions(network: FcCaptioner, features: Tensor) -> Tensor:
     """Return the greedy caption of each image's features [N, F], int64 [N, 20], on the CPU."""
     device = network.logit.weight.device
     parts = [
-        network.speak(network.see(part.to(device)), most_probable).words.cpu()
-        for part in torch.split(features, AT_ONCE)
+        network.speak(network.see(part.to(device))).cpu() for part in torch.split(features, AT_ONCE)
     ]
     return torch.cat(parts) if parts else torch.empty(0, LONGEST, dtype=torch.int64)
-
-
-def _padded(steps: list[Tensor]) -> Tensor:
-    """Return the steps side by side [N, 20], zero where there were none."""
-    found = torch.stack(steps, 1)
-    return nn.functional.pad(found, (0, LONGEST - found.shape[1]))

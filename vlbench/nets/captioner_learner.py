@@ -21,7 +21,7 @@ class Learner:
         self.network = network.to(device)
         self.device = device
         self.rng = torch.Generator(device).manual_seed(seed)
-        self._adam = torch.optim.Adam(self.network.parameters())
+        self._adam = torch.optim.Adam(self.network.parameters(), fused=True)
         self._clip = clip
 
     def shuffled(self, n: int) -> Tensor:
@@ -29,11 +29,20 @@ class Learner:
         return torch.randperm(n, generator=self.rng, device=self.device).cpu()
 
     def descend(self, loss: Tensor, rate: float) -> None:
-        """Do one step at a learning rate."""
-        for group in self._adam.param_groups:
-            group["lr"] = rate
+        """Do one step down a loss at a learning rate."""
         self._adam.zero_grad()
         torch.autograd.backward(loss)
+        self._step(rate)
+
+    def follow(self, gradients: Mapping[str, Tensor], rate: float) -> None:
+        """Do one step against the gradient by each weight at a learning rate."""
+        for name, weight in self.network.named_parameters():
+            weight.grad = gradients[name]
+        self._step(rate)
+
+    def _step(self, rate: float) -> None:
+        for group in self._adam.param_groups:
+            group["lr"] = rate
         nn.utils.clip_grad_value_(self.network.parameters(), self._clip)
         self._adam.step()
 

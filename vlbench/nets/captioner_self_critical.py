@@ -10,19 +10,15 @@ would make full steps of a saturated model's rounding errors.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from vlbench.nets.captioner import (
-    FcCaptioner,
-    Noise,
-    most_probable,
-    repeated,
-    reward_loss,
-)
+from vlbench.nets.captioner import FcCaptioner, Noise
 from vlbench.nets.captioner_learner import Learner
+from vlbench.nets.captioner_rollout import deltas, reward_gradients, rollout
 from vlbench.nets.captioner_words import Vocabulary
 
 # Scores float32 [N] of texts for the images of these rows; higher is better. No pair of a row and a
@@ -132,18 +128,20 @@ class SelfCriticalTraining:
 
     def _learn(self, images: Tensor) -> Sums:
         learner, several = self._learner, self._plan.samples
-        network, rng = learner.network, learner.rng
-        seen = network.see(self._features[images].to(learner.device))
-        with torch.no_grad():
-            greedy = network.speak(seen, most_probable).words
-        noise = Noise(rng, self._plan.dropout)
-        sampled = network.speak(repeated(seen, several), noise.draw, noise)
-        texts = [*self._vocabulary.texts(greedy), *self._vocabulary.texts(sampled.words)]
+        network = learner.network
+        features = self._features[images].to(learner.device)
+        said = rollout(network, features, several, Noise(learner.rng, self._plan.dropout))
+        texts = self._vocabulary.texts(torch.cat([said.greedy, said.sampled], 1).T)
         rows = torch.cat([images, images.repeat_interleave(several)]).tolist()
-        scores, scored = distinct_scores(self._reward, rows, texts)
+        # What of the gradient needs no reward is computed while the model scores.
+        with ThreadPoolExecutor(1) as beside:
+            found = beside.submit(deltas, network, said)
+            scores, scored = distinct_scores(self._reward, rows, texts)
         base = scores[: len(images)].repeat_interleave(several)
         gain = advantages(scores[len(images) :], base)
-        learner.descend(reward_loss(sampled, gain.to(learner.device)), self._plan.rate)
+        rewards = gain.to(learner.device)
+        weights = reward_gradients(network, features, said, found.result(), rewards)
+        learner.follow(weights, self._plan.rate)
         own = scores[len(images) :]
         return Sums(float(own.sum()), float(base.sum()), float((gain != 0).sum()), len(own), scored)
 

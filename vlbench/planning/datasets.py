@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
+from vlbench.data.pictures import only_in_pictures
 from vlbench.data.records import Data
 from vlbench.errors import CannotDo, SpecError
 from vlbench.planning.models import Model
@@ -22,6 +23,8 @@ class DataSets:
     def load(self, task: Task, model: Model) -> Data:
         """Return the task's data, with the regions that the model reads.
 
+        Where these are the model's own, they are in pictures alone.
+
         Raises CannotDo where the task has no regions of the model's kind, SpecError for a loader
         that returns no Data, DataAbsent, and whatever else a loader raises.
         """
@@ -29,7 +32,8 @@ class DataSets:
         key = repr((task.loader, sorted(arguments.items())))
         if key not in self._loaded:
             self._loaded[key] = self._load(task, arguments)
-        return self._loaded[key]
+        data = self._loaded[key]
+        return only_in_pictures(data) if task.spec.own_regions else data
 
     def views(self, task: Task, model: Model) -> dict[str, Data]:
         """Return the task's data as each companion reads them whose regions are of another kind.

@@ -5,17 +5,28 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import vlbench
 from vlbench.catalog.sources import shipped_source
+from vlbench.data.pictures import apart_from_regions
+from vlbench.data.records import Data
 from vlbench.digests import digest
 from vlbench.engine.fingerprints import as_path, each_value
 from vlbench.identity import library_versions
 from vlbench.planning.jobs import Job
+from vlbench.planning.models import Model
 from vlbench.planning.privacy import shown
 from vlbench.resolve import parameters
 from vlbench.running.models import LiveModels
+
+
+class Seen(NamedTuple):
+    """Digests of the data and of companions' views of them, and the kind of regions."""
+
+    data: str
+    regions: str | None
+    views: Mapping[str, Any]
 
 
 def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
@@ -42,8 +53,7 @@ def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
 
 def comparable_of(job: Job, models: LiveModels) -> str:
     """Return the digest of what rows must share to be compared."""
-    assert job.data
-    regions = job.model.spec.regions.get("kind") if job.task.regions else None
+    seen = seen_alike(job)
     companions = {
         key: [
             [models.get(one).source, models.get(one).weights, shown_arguments(one.arguments)]
@@ -51,9 +61,32 @@ def comparable_of(job: Job, models: LiveModels) -> str:
         ]
         for key, several in job.task.companions.items()
     }
-    shared: list[Any] = [job.task.fixed, job.data.digest(), companions, regions]
-    views = {key: data.digest() for key, data in job.views.items()}
-    return digest([*shared, views] if views else shared)
+    shared: list[Any] = [job.task.fixed, seen.data, companions, seen.regions]
+    return digest([*shared, seen.views] if seen.views else shared)
+
+
+def seen_alike(job: Job) -> Seen:
+    """Return what the models of comparable rows see alike.
+
+    Where a task says that regions are the model's own, their kind is none of it; the regions that
+    companions read count all the same.
+    """
+    assert job.data
+    if not job.task.spec.own_regions:
+        regions = job.model.spec.regions.get("kind") if job.task.regions else None
+        return Seen(job.data.digest(), regions, {k: data.digest() for k, data in job.views.items()})
+    read = {
+        key: [_regions_of(one, job.views.get(one.key, job.data)) for one in several]
+        for key, several in job.task.companions.items()
+    }
+    views = {key: digests for key, digests in read.items() if any(digests)}
+    return Seen(apart_from_regions(job.data).digest(), None, views)
+
+
+def _regions_of(companion: Model, data: Data) -> str | None:
+    """Return the digest of the data with the regions that a companion reads, if it reads some."""
+    has_some = data.digest() != apart_from_regions(data).digest()
+    return data.digest() if has_some and "kind" in companion.spec.regions else None
 
 
 def shown_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:

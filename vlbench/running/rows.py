@@ -45,7 +45,12 @@ def finished(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
         row,
         scores=outcome.scores,
         counts=counts_of(outcome, row.primary, sum(missing.values())),
-        notes=[*notes, *_dropped(job), *(_cleaned(job, note) for note in outcome.notes)],
+        notes=[
+            *notes,
+            *_dropped(job),
+            *_own_regions(job),
+            *(_cleaned(job, note) for note in outcome.notes),
+        ],
         run=run,
     )
 
@@ -56,6 +61,12 @@ def _dropped(job: Job) -> list[str]:
     known = parameters(job.model.adapter) if made else {}
     why = "the adapter has no `{}`" if made else "the adapter came as an object, without `{}`"
     return [f"{why.format(key)}: its own preprocessing holds" for key in asked if key not in known]
+
+
+def _own_regions(job: Job) -> list[str]:
+    """Return a note of the regions that the model reads, where rows of other kinds stand beside."""
+    kind = job.model.spec.regions.get("kind")
+    return [f"regions: {kind}"] if kind and job.task.spec.own_regions else []
 
 
 def _cleaned(job: Job, text: str) -> str:

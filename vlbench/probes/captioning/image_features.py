@@ -51,7 +51,10 @@ def image_features(
 def _pooled(split: Split, engine: Engine, pool: Pool) -> Tensor:
     """Return the sum or the mean of the vectors of each image's regions."""
     if "regions" not in split.columns:
-        raise DataError(f"the captioner asks for regions: {pool}, but the data have no regions")
+        raise DataError(
+            f"the captioner asks for regions: {pool}, but the data have no regions, or with "
+            "own_regions none that all models share; give it features or encoders"
+        )
     function = _sums if pool == "sum" else _means
     return _stacked(engine.map(function, split["regions"], key={"what": "pooled regions"}))
 
