@@ -219,7 +219,7 @@ MODELS = {
             rate=4e-3,
             decay=0.0,
             optimizer=(
-                "Adam in three stages, at 1, 1 and 0.6 times the rate, falling by 0, 15 and 12 % "
+                "Adam in three stages, at 1, 1 and 0.6 times the rate, falling by 0, 30 and 22 % "
                 "an epoch; a batch is of texts"
             ),
         ),

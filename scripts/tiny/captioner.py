@@ -48,7 +48,7 @@ CPU = torch.device("cpu")
 HIDDEN = 128
 
 # Images of other seeds for each of train, and how many of them are in memory at a time.
-OTHERS, AT_ONCE = 6, 1000
+OTHERS, AT_ONCE = 14, 1000
 
 # What is added to the bias of the forget gates at first: what was seen lasts for a caption.
 OPEN = 4.0
@@ -176,8 +176,8 @@ def stages(captions: Sequence[Sequence[str]], seed: int) -> list[Stage]:
     return [
         Stage(lists, several=1, share=0.07, rate=1.0, decay=1.0),
         # Of two neighbours one is a caption.
-        Stage(both, several=2, share=0.28, rate=1.0, decay=0.85),
-        Stage(captions, several=1, share=0.65, rate=0.6, decay=0.88),
+        Stage(both, several=2, share=0.28, rate=1.0, decay=0.7),
+        Stage(captions, several=1, share=0.65, rate=0.6, decay=0.78),
     ]
 
 
