@@ -12,6 +12,7 @@ from tiny.measures import Measure
 from tiny.training import Plan, Training
 from tiny.world import OTHER_SEED, WORLD_SEED
 from vlbench.data.scenes import VERSION
+from vlbench.data.scenes.rows import sizes
 
 LIBRARIES = ("torch", "numpy", "pillow", "datasets", "tokenizers")
 
@@ -41,6 +42,13 @@ def questions(images: int) -> dict[str, Any]:
     """Return what a card says of the questions about images of another world, if there are any."""
     asked = {"seed": OTHER_SEED, "images": images, "texts": 5 * images}
     return {"questions": asked} if images else {}
+
+
+def others(images: int) -> dict[str, Any]:
+    """Return what a card says of images of other worlds, if there are any."""
+    last = OTHER_SEED + (images - 1) // sum(sizes("scenes").values())
+    seeds = list(range(OTHER_SEED, last + 1))
+    return {"others": {"seeds": seeds, "images": images, "texts": 5 * images}} if images else {}
 
 
 def training(told: Training, plan: Plan) -> dict[str, Any]:

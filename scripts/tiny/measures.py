@@ -47,7 +47,7 @@ def measure_clip(folder: Path, world: World) -> dict[str, Measure]:
     model = load_object("open_clip:OpenClip", ADAPTERS)(device=CPU, architecture=str(folder))
     with torch.inference_mode():
         texts = model.encode_texts([PROMPT.format(name) for name in world.classes])
-        seen = vectors(model, world.objects)
+        seen = vectors(model, world.objects.images)
         guesses = model.similarity(seen, texts).argmax(1)
     return {"zero_shot_accuracy": share(guesses == world.objects.labels, 1 / len(world.classes))}
 
@@ -173,15 +173,19 @@ def _scores(model: Any, pictures: Sequence[Picture], texts: Sequence[str]) -> Te
 
 def _parts(model: Any, examples: Examples) -> list[tuple[Tensor, Tensor]]:
     """Return pixels as the adapter makes them of pictures, and labels, some at once."""
-    pictures = [Image.fromarray(array) for array in examples.images.permute(0, 2, 3, 1).numpy()]
-    pixels = torch.stack([model.preprocess(picture) for picture in pictures])
-    return list(zip(pixels.split(AT_ONCE), examples.labels.split(AT_ONCE), strict=True))
+    pixels = _pixels(model, examples.images)
+    return list(zip(pixels, examples.labels.split(AT_ONCE), strict=True))
 
 
-def vectors(model: Any, examples: Examples) -> Tensor:
-    """Return what a model encodes images as, float32 [N, D]."""
+def _pixels(model: Any, images: Tensor) -> tuple[Tensor, ...]:
+    pictures = [Image.fromarray(array) for array in images.permute(0, 2, 3, 1).numpy()]
+    return torch.stack([model.preprocess(picture) for picture in pictures]).split(AT_ONCE)
+
+
+def vectors(model: Any, images: Tensor) -> Tensor:
+    """Return what a model encodes images uint8 [N, 3, 64, 64] as, float32 [N, D]."""
     with torch.inference_mode():
-        return torch.cat([model.encode_images(pixels) for pixels, _ in _parts(model, examples)])
+        return torch.cat([model.encode_images(pixels) for pixels in _pixels(model, images)])
 
 
 def share(right: Tensor, chance: float) -> Measure:

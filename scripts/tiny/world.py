@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,13 +13,13 @@ from vlbench.capabilities import Regions
 from vlbench.data.annotations import Phrase
 from vlbench.data.records import Data, Split
 from vlbench.data.scenes import objects, scenes
-from vlbench.data.scenes.rows import row
+from vlbench.data.scenes.rows import Row, row, sizes
 from vlbench.data.scenes.world import SIDE
 
 # The seed of the drawings, not of the training: the tasks use the same drawings.
 WORLD_SEED = 0
 
-# The seed of a world that no task uses.
+# The seed of a world that no task uses; so are those that follow it.
 OTHER_SEED = 2002
 
 
@@ -87,7 +87,14 @@ def of_categories(world: World, names: Sequence[str]) -> World:
 
 def other_questions(count: int) -> list[list[str]]:
     """Return the five questions of each of so many images, which are in no split of any task."""
-    return [row("scenes", OTHER_SEED, i)[0]["questions"] for i in range(count)]
+    return [one["questions"] for one in other_rows(range(count))]
+
+
+def other_rows(numbers: Iterable[int]) -> Iterator[Row]:
+    """Yield the rows of these scenes of other seeds, which are in no split of any task."""
+    whole = sum(sizes("scenes").values())
+    for i in numbers:
+        yield row("scenes", OTHER_SEED + i // whole, i % whole)[0]
 
 
 def _examples(data: Data, split: str) -> Examples:
