@@ -40,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if getattr(arguments, "config", None):
             arguments = parser.parse_args(configured(parser, arguments, words))
+        arguments.typed = words
         with news():
             code: int = arguments.command(arguments)
         sys.stdout.flush()
@@ -72,6 +73,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UnknownNameError("a run needs --model and --tasks, here or in a file for --config")
     from vlbench.bench import agreed, run, set_up
     from vlbench.catalog.library_names import reads_hub
+    from vlbench.commands.launching import idle_gpus
     from vlbench.commands.progress import Bar
     from vlbench.commands.reports import print_plan, print_report
     from vlbench.planning.plan import plan
@@ -83,6 +85,9 @@ def _run(arguments: argparse.Namespace) -> int:
         planned = agreed(plan(models, arguments.tasks.split(","), options), processes)
         console = _console(quiet=not processes.is_main)
         print_plan(console, planned)
+        works = any(job.status == "run" for job in planned.jobs)
+        if works and (hint := idle_gpus(arguments.typed, options.device)):
+            console.print(hint, markup=False, soft_wrap=True)
         if arguments.dry_run:
             return 0
         with Bar(console) as bar:
