@@ -73,9 +73,9 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UnknownNameError("a run needs --model and --tasks, here or in a file for --config")
     from vlbench.bench import agreed, run, set_up
     from vlbench.catalog.library_names import reads_hub
-    from vlbench.commands.launching import idle_gpus
     from vlbench.commands.progress import Bar
     from vlbench.commands.reports import print_plan, print_report
+    from vlbench.commands.unused_gpus import unused_gpus
     from vlbench.planning.plan import plan
 
     models = list(dict.fromkeys(arguments.model.split(",")))
@@ -86,7 +86,7 @@ def _run(arguments: argparse.Namespace) -> int:
         console = _console(quiet=not processes.is_main)
         print_plan(console, planned)
         works = any(job.status == "run" for job in planned.jobs)
-        if works and (hint := idle_gpus(arguments.typed, options.device)):
+        if works and (hint := unused_gpus(arguments.typed, options.device)):
             console.print(hint, markup=False, soft_wrap=True)
         if arguments.dry_run:
             return 0

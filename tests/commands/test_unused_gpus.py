@@ -6,7 +6,7 @@ import torch
 from sources import make_source
 
 from vlbench.cli import main
-from vlbench.commands.launching import idle_gpus
+from vlbench.commands.unused_gpus import unused_gpus
 
 WORDS = ["run", "--model", "a,b", "--tasks", "few_shot", "--output", "my boards"]
 
@@ -20,8 +20,8 @@ def four_gpus(monkeypatch):
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda"])
-def test_of_four_gpus_three_are_idle_and_the_command_uses_all(device):
-    said, _, command = idle_gpus(WORDS, device).partition(": ")
+def test_of_four_gpus_three_are_unused_and_the_command_uses_all(device):
+    said, _, command = unused_gpus(WORDS, device).partition(": ")
     assert said == "4 GPUs are visible, and this run uses one of them; to use all"
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "4", "-m"]
     assert shlex.split(command) == [*launch, "vlbench", *WORDS]
@@ -29,23 +29,23 @@ def test_of_four_gpus_three_are_idle_and_the_command_uses_all(device):
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:1"])
 def test_who_names_a_device_is_told_nothing(device):
-    assert idle_gpus(WORDS, device) == ""
+    assert unused_gpus(WORDS, device) == ""
 
 
 @pytest.mark.parametrize("variable", ["WORLD_SIZE", "ACCELERATE_MIXED_PRECISION"])
 def test_a_launched_run_is_told_nothing(monkeypatch, variable):
     monkeypatch.setenv(variable, "1")
-    assert idle_gpus(WORDS, "auto") == ""
+    assert unused_gpus(WORDS, "auto") == ""
 
 
-def test_one_gpu_as_where_the_others_are_hidden_is_not_idle(monkeypatch):
+def test_one_gpu_as_where_the_others_are_hidden_is_not_unused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert idle_gpus(WORDS, "auto") == ""
+    assert unused_gpus(WORDS, "auto") == ""
 
 
 def test_gpus_that_cannot_be_used_do_not_count(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert idle_gpus(WORDS, "auto") == ""
+    assert unused_gpus(WORDS, "auto") == ""
 
 
 def test_a_run_says_so_once_and_what_it_says_runs(monkeypatch, tmp_path, capsys):

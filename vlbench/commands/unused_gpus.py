@@ -13,8 +13,8 @@ import torch
 OF_LAUNCHERS = frozenset({"WORLD_SIZE", "ACCELERATE_MIXED_PRECISION"})
 
 
-def idle_gpus(words: Sequence[str], device: str) -> str:
-    """Return that GPUs will be idle, and the command that uses all; empty where none will be.
+def unused_gpus(words: Sequence[str], device: str) -> str:
+    """Return that GPUs will be unused, and the command that uses all; empty where none will be.
 
     `words` are those of the command line, `device` its option. GPUs that CUDA_VISIBLE_DEVICES hides
     do not count.
