@@ -20,6 +20,8 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for option in ("CACHE_DIR", "OUTPUT", "DEVICE"):
+        monkeypatch.delenv(f"VLBENCH_{option}", raising=False)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import os
 import pytest
 
 from vlbench.errors import OutputError
-from vlbench.files import is_model_name, safe_name, take_lock, write_whole
+from vlbench.files import default_cache, is_model_name, safe_name, take_lock, write_whole
 
 
 def no_room(_):
@@ -116,3 +116,10 @@ def test_a_file_system_without_locks_gets_a_file_with_a_lifetime(tmp_path, monke
 )
 def test_a_model_is_named_by_printable_characters(name, fits):
     assert is_model_name(name) == fits
+
+
+def test_the_cache_is_where_the_environment_says_or_below_the_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("VLBENCH_CACHE_DIR", str(tmp_path / "scratch"))
+    assert default_cache() == tmp_path / "scratch"
+    monkeypatch.setenv("VLBENCH_CACHE_DIR", "")
+    assert default_cache() == tmp_path / "cache" / "vlbench"

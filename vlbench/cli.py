@@ -40,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if getattr(arguments, "config", None):
             arguments = parser.parse_args(configured(parser, arguments, words))
+        arguments.typed = words
         with news():
             code: int = arguments.command(arguments)
         sys.stdout.flush()
@@ -75,6 +76,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from vlbench.commands.estimates import print_estimates
     from vlbench.commands.progress import Bar
     from vlbench.commands.reports import print_plan, print_report
+    from vlbench.commands.unused_gpus import unused_gpus
     from vlbench.planning.plan import plan
 
     models = list(dict.fromkeys(arguments.model.split(",")))
@@ -84,6 +86,9 @@ def _run(arguments: argparse.Namespace) -> int:
         planned = agreed(plan(models, arguments.tasks.split(","), options), processes)
         console = _console(quiet=not processes.is_main)
         print_plan(console, planned)
+        works = any(job.status == "run" for job in planned.jobs)
+        if works and (hint := unused_gpus(arguments.typed, options.device)):
+            console.print(hint, markup=False, soft_wrap=True)
         if arguments.dry_run:
             device = planned.options.settings().device.type
             print_estimates(console, estimated_steps(planned, processes), device)

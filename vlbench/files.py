@@ -31,10 +31,13 @@ PART = ".part-"
 
 
 def default_cache() -> Path:
-    """Return where features and digests are kept unless the user says otherwise.
+    """Return where features and digests are kept unless an option says otherwise.
 
-    Raises UnknownNameError for a user without a home.
+    That is $VLBENCH_CACHE_DIR, or a folder below $XDG_CACHE_HOME or the user's home. Raises
+    UnknownNameError for a user without a home.
     """
+    if named := os.environ.get("VLBENCH_CACHE_DIR"):
+        return Path(named)
     try:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except RuntimeError as error:

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from vlbench.cli import COMMANDS
+from vlbench.commands.config import configured
 from vlbench.commands.parser import data_dirs, parser_of, spelled
 
 
@@ -34,6 +35,33 @@ def test_the_batch_size_is_a_number_or_measured():
     assert parsed(*words).batch_size == 32
     assert parsed(*words, "--batch-size", "8").batch_size == 8
     assert parsed(*words, "--batch-size", "auto").batch_size is None
+
+
+RUN = ["run", "--model", "a", "--tasks", "b"]
+
+
+@pytest.mark.parametrize("words", [RUN, ["leaderboard", "show", "b"], ["items", "b", "a"]])
+def test_the_environment_says_where_boards_are_unless_the_command_does(words, monkeypatch):
+    monkeypatch.setenv("VLBENCH_OUTPUT", "mine")
+    assert parsed(*words).output == Path("mine")
+    assert parsed(*words, "--output", "theirs").output == Path("theirs")
+    monkeypatch.setenv("VLBENCH_OUTPUT", "")
+    assert parsed(*words).output == Path("leaderboards")
+
+
+@pytest.mark.parametrize("words", [RUN, ["check", "a"], ["rerun", "b", "a"]])
+def test_the_environment_says_which_device_unless_the_command_does(words, monkeypatch):
+    monkeypatch.setenv("VLBENCH_DEVICE", "cuda:1")
+    assert parsed(*words).device == "cuda:1"
+    assert parsed(*words, "--device", "cpu").device == "cpu"
+
+
+def test_a_file_of_options_overrides_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("VLBENCH_OUTPUT", "mine")
+    (tmp_path / "run.yaml").write_text("output: theirs")
+    words = [*RUN, "--config", str(tmp_path / "run.yaml")]
+    parser = parser_of(COMMANDS)
+    assert parser.parse_args(configured(parser, parsed(*words), words)).output == Path("theirs")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

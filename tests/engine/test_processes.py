@@ -37,6 +37,18 @@ class DiesOnTheSecond(MeanColour):
         return super().encode_images(pixels)
 
 
+class CountsImages(MeanColour):
+    def __init__(self, *, device, folder: str, name: str):
+        super().__init__(device=device)
+        self.file = f"{folder}/{name}"
+
+    def encode_images(self, pixels):
+        import os
+        with open(f"{self.file}.{os.environ['RANK']}", "a") as file:
+            print(len(pixels), file=file)
+        return super().encode_images(pixels)
+
+
 class Noisy(MeanColour):
     def encode_images(self, pixels):
         wide = torch.nn.functional.interpolate(pixels, 64).flatten(1)
@@ -119,6 +131,21 @@ def test_one_process_and_two_nodes_give_the_same_boards_but_for_run_and_one_prin
         assert json.dumps(one) == json.dumps(two)
         assert first[1].count(f"{task}: ok in") == 1
     assert second[1] == ""
+
+
+@pytest.mark.slow
+def test_each_of_several_models_is_spread_over_all_processes(source, tmp_path):
+    line = '{name}: {{adapter: "colours:CountsImages", params: {{folder: "{at}", name: {name}}}}}\n'
+    lines = [line.format(name=name, at=tmp_path) for name in ("first", "second")]
+    write(source / "model_adapters" / "models.yaml", "".join(lines))
+    words = ["--model", "first,second", "--tasks", "clustering_digits", "--no-cache", "--output"]
+    done = run(source, [*words, str(tmp_path / "boards")], LAUNCH)
+    assert done.returncode == 0, done.stderr
+    for name in ("first", "second"):
+        parts = [tmp_path / f"{name}.{rank}" for rank in (0, 1)]
+        passed = [sum(map(int, part.read_text().split())) for part in parts]
+        assert sum(passed) == 899  # the test images
+        assert min(passed) > 0.4 * 899
 
 
 @pytest.mark.slow

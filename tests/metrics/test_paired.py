@@ -4,7 +4,16 @@ from time import perf_counter
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, bootstrap, kstest, permutation_test, t, ttest_1samp, ttest_rel
+from scipy.stats import (
+    binomtest,
+    bootstrap,
+    kstest,
+    norm,
+    permutation_test,
+    t,
+    ttest_1samp,
+    ttest_rel,
+)
 
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.paired import compare_corpora, compare_items, holm, sign_flip_p
@@ -252,6 +261,7 @@ def test_the_interval_of_a_corpus_score_is_that_of_scipys_bootstrap():
     found = compare_corpora(a, b, alone(200), BLEU)
     assert found.ci95 == pytest.approx(tuple(theirs.confidence_interval), abs=0.008)
     assert found.p < 0.001
+    assert found.detectable == pytest.approx(2.802 * theirs.standard_error, rel=0.08)
 
 
 @pytest.mark.parametrize(
@@ -297,3 +307,43 @@ def test_ten_thousand_items_take_less_than_a_second():
     begun = perf_counter()
     compare_items(a, b, alone(10_000))
     assert perf_counter() - begun < 5
+
+
+def test_what_is_detectable_is_worked_by_hand():
+    a, b = np.repeat([1, 0, 1], [30, 10, 60]), np.repeat([0, 1, 1], [30, 10, 60])
+    error = math.sqrt((40 - 100 * 0.2**2) / 99 / 100)
+    expected = (norm.ppf(0.975) + norm.ppf(0.8)) * error
+    assert compare_items(a, b, alone(100)).detectable == pytest.approx(expected)
+
+
+def test_what_is_detectable_by_trials_that_agree_is_that_of_the_t_test():
+    a = np.tile([3, 1, 4, 1, 5, 9.0], (4, 1))
+    error = a[0].std(ddof=1) / math.sqrt(6)
+    expected = (t(5).ppf(0.975) + t(5).ppf(0.8)) * error
+    found = compare_items(a, np.zeros((4, 6)), alone(6))
+    assert found.detectable == pytest.approx(expected)
+
+
+def test_a_difference_that_is_detectable_is_found_four_times_of_five():
+    pairs = np.random.default_rng(5).normal(0, 1, (300, 2, 100))
+    size = np.mean([compare_items(a, b, alone(100), flips=9).detectable for a, b in pairs])
+    found = [compare_items(a + size, b, alone(100), flips=999).p <= 0.05 for a, b in pairs]
+    assert np.mean(found) == pytest.approx(0.8, abs=0.06)
+
+
+def test_what_is_detectable_of_clusters_is_at_the_error_of_scipys_bootstrap():
+    rng = np.random.default_rng(6)
+    sizes, clusters = rng.integers(1, 5, 200), np.repeat(alone(200), 3)
+    kept = np.tile(alone(3), 200) < sizes[clusters]
+    difference = (rng.random(200)[clusters] - rng.random(600))[kept]
+    sums = np.bincount(clusters[kept], difference), np.bincount(clusters[kept])
+    theirs = bootstrap(
+        (alone(200),), lambda i, axis: sums[0][i].sum(axis) / sums[1][i].sum(axis),
+        vectorized=True, n_resamples=4000, method="percentile", rng=1,
+    )  # fmt: skip
+    found = compare_items(difference, 0 * difference, clusters[kept]).detectable
+    assert found == pytest.approx(2.802 * theirs.standard_error, rel=0.05)
+
+
+def test_where_nothing_varies_no_difference_is_said_to_be_detectable():
+    assert compare_items([1, 1, 0], [1, 1, 0], alone(3)).detectable == 0

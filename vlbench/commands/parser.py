@@ -14,6 +14,7 @@ from vlbench.commands.leaderboard.parser import (
     add_output,
     add_trust,
     add_words,
+    of_environment,
     positive,
 )
 
@@ -24,6 +25,13 @@ EXIT_CODES = """exit codes:
   1  something failed, or nothing ran
   2  an error in the command, in a file, or absent data of a task named by you
   130  interrupted; finished work is saved, and the same command resumes
+"""
+
+ENVIRONMENT = """environment:
+  VLBENCH_DATA       where data lie, as --data-dir DIR
+  VLBENCH_OUTPUT     the default of --output
+  VLBENCH_CACHE_DIR  the default of --cache-dir
+  VLBENCH_DEVICE     the default of --device
 """
 
 
@@ -43,7 +51,7 @@ def parser_of(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         prog="vlbench",
         description="Probe what vision and vision-and-language models know, and how.",
         epilog="`vlbench --model NAME --tasks all` is short for `vlbench run ...`.\n\n"
-        + EXIT_CODES,
+        f"{EXIT_CODES}\n{ENVIRONMENT}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"vlbench {vlbench.__version__}")
@@ -96,10 +104,15 @@ def _add(words: Any, name: str, about: str, command: Command) -> argparse.Argume
 
 def _add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model-args", default="", metavar="K=V,...", help="adapter arguments")
-    parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
+    _add_device(parser)
     parser.add_argument("--dtype", default="float32", help="what adapters compute in")
     parser.add_argument("--offline", action="store_true", help="do not even try to reach the hub")
     add_trust(parser)
+
+
+def _add_device(parser: argparse.ArgumentParser) -> None:
+    default = of_environment("VLBENCH_DEVICE", "auto")
+    parser.add_argument("--device", default=default, help="cpu, cuda, cuda:1, ... (default: auto)")
 
 
 def _add_items(words: Any, command: Command) -> None:
@@ -137,7 +150,7 @@ def _add_rerun(words: Any, command: Command) -> None:
     rerun.add_argument("model", metavar="MODEL", help="the row's name on the board")
     rerun.add_argument("--as-model", metavar="NAME", help="what to run, if --name named the row")
     rerun.add_argument("--model-args", default="", metavar="K=V,...", help="adapter arguments")
-    rerun.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
+    _add_device(rerun)
     add_data(rerun)
     rerun.add_argument("--offline", action="store_true", help="do not even try to reach the hub")
     add_trust(rerun)

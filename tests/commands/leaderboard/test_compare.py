@@ -1,4 +1,5 @@
 import io
+import re
 from argparse import Namespace
 
 import pytest
@@ -32,6 +33,18 @@ def test_a_comparison_is_one_line_of_all_it_takes_to_judge_it(output):
     assert cells[:4] == ["t: accuracy (shots 5)", "100.0 %", "66.7 %", "+33.3"]
     assert cells[5:] == ["0.002 (0.002)", "10, 0, 20", "30"]
     assert (found.problems, found.code) == ([], 0)
+
+
+def test_how_large_a_difference_would_have_been_found_stands_below_the_table(output):
+    text = rendered(asked(output, "a", "b").shown)
+    # 10 of 30 differ: 2.802 standard errors of a mean of zeros and ones
+    (points,) = re.findall(r"detectable with 80 % power at p < 0.05: t (\S+) points", text)
+    assert float(points) == pytest.approx(280.2 * (2 / 9 / 29) ** 0.5, abs=0.05)
+
+
+def test_of_equal_models_nothing_is_said_to_be_detectable(tmp_path):
+    rows = [measured(tmp_path, m, [1] * 30) for m in "ab"]
+    assert "detectable" not in rendered(asked(write(tmp_path, board(*rows)), "a", "b").shown)
 
 
 def test_three_models_are_three_tables(output):

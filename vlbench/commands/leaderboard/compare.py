@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from rich.table import Table
+from rich.text import Text
 
 from vlbench.commands.answer import Answer
 from vlbench.leaderboard.comparison.comparing import Compared, Report, compare_models
@@ -38,7 +39,18 @@ def _table(compared: Sequence[Compared]) -> Table:
     rows = [_cells(one) for one in compared]
     table = plain_table([*columns, "items in clusters"], rows, f"A: {a}\nB: {b}")
     table.columns[0].no_wrap, table.columns[0].min_width = False, 12
+    table.caption, table.caption_justify = Text(_detectable(compared), "table.caption"), "left"
     return table
+
+
+def _detectable(compared: Sequence[Compared]) -> str:
+    """Return how large a difference would have been found on each task."""
+    sizes = [
+        f"{printed(one.task)} {_size(one.found.detectable, one.scores[0].unit)}"
+        for one in compared
+        if one.found.detectable
+    ]
+    return f"detectable with 80 % power at p < 0.05: {', '.join(sizes)}\n" if sizes else ""
 
 
 def _cells(one: Compared) -> list[str]:
@@ -61,6 +73,10 @@ def _cells(one: Compared) -> list[str]:
 def _signed(value: float, unit: str) -> str:
     """Return a difference: of percentages, in points."""
     return f"{100 * value:+.1f}" if unit == "fraction" else f"{value:+.4g}"
+
+
+def _size(difference: float, unit: str) -> str:
+    return f"{100 * difference:.1f} points" if unit == "fraction" else f"{difference:.3g}"
 
 
 def _p(p: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,12 +27,20 @@ def add_words(add: AddWord) -> None:
     )
 
 
+def of_environment(variable: str, default: str) -> str:
+    """Return the default of an option: the value of a variable that is set and not empty, if any.
+
+    argparse converts a default that is a text as it does a word of the command line.
+    """
+    return os.environ.get(variable) or default
+
+
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Add the option that says where boards are."""
     parser.add_argument(
         "--output",
         type=Path,
-        default=Path("leaderboards"),
+        default=of_environment("VLBENCH_OUTPUT", "leaderboards"),
         metavar="DIR",
         help="where boards are (default: ./leaderboards)",
     )
