@@ -1,3 +1,5 @@
+import shutil
+
 import pytest
 from fakes import ConstantModel
 from runs import board, evaluate
@@ -65,3 +67,12 @@ def test_a_lone_surrogate_in_a_note_or_a_reason_loses_no_row(source, tmp_path):
     evaluate(source, model="fails", output=tmp_path / "boards")
     (row,) = board(tmp_path / "boards")["rows"]
     assert row["reason"].startswith("RuntimeError: broke \ufffd (colours.py:")
+
+
+def test_rows_that_two_splits_share_are_counted(source):
+    images = source / "images"
+    shutil.copy(images / "train/red/0.png", images / "test/red/again.png")
+    shutil.copy(images / "train/red/0.png", images / "test/blue/and again.png")
+    (result,) = evaluate(source)
+    # Test has 11 images now, and train 9.
+    assert list(result.notes) == ["data: 1 of 9 rows of train are in test, too"]

@@ -11,6 +11,7 @@ from typing import Any
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
 from vlbench.data.images import DecodedImages
+from vlbench.data.overlaps import content, overlaps
 from vlbench.data.records import Column, Data, Split
 from vlbench.errors import unknown
 from vlbench.leaderboard.tables import plain_table
@@ -20,9 +21,6 @@ from vlbench.planning.tasks import resolve_task
 
 # Examples that are shown of each split, and images whose sizes are read, evenly spread.
 EXAMPLES, SIZED = 5, 1000
-
-# Columns that identify an example by its content, the first that a split has.
-CONTENT = ("image", "picture", "text", "caption")
 
 # Columns that say in a few words what an example is.
 TOLD = ("caption", "question", "text", "words")
@@ -54,33 +52,21 @@ def describe(data: Data) -> dict[str, Any]:
 
     `overlap` counts the rows of a split whose content another split has, too.
     """
-    contents = {name: _content(split) for name, split in data.splits.items()}
-    gaps = data.missing_rows()
+    shared, gaps = overlaps(data), data.missing_rows()
     splits = {}
     for name, split in data.splits.items():
-        own = contents[name]
-        others = {other: set(found or ()) for other, found in contents.items() if other != name}
+        own = content(split)
         splits[name] = {
             "rows": len(split),
             "missing": gaps.get(name, 0),
             "duplicates": None if own is None else len(own) - len(set(own)),
-            "overlap": {
-                other: sum(d in found for d in own or ()) for other, found in others.items()
-            },
+            "overlap": {other: count for (one, other), count in shared.items() if one == name},
             "per_class": _per_class(data, split),
             "sizes": _sizes(split),
             "columns": sorted(split.columns),
             "examples": [_example(data, split, i) for i in range(min(EXAMPLES, len(split)))],
         }
     return {"data": data.digest(), "classes": len(data.classes), "splits": splits}
-
-
-def _content(split: Split) -> list[str] | None:
-    """Return the digest of the content of each row; None where the source has none."""
-    column = next((split[name] for name in CONTENT if name in split.columns), None)
-    if column is None or not (column.digests or column.kind == "text"):
-        return None
-    return list(column.examples().digests) if column.digests else [str(text) for text in column]
 
 
 def _per_class(data: Data, split: Split) -> dict[str, int]:

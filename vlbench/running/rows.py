@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from vlbench.data.overlaps import overlaps
+from vlbench.data.records import Data
 from vlbench.planning.jobs import Job
 from vlbench.planning.privacy import cleaned, secrets_in
 from vlbench.resolve import parameters
@@ -47,6 +49,7 @@ def finished(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
         counts=counts_of(outcome, row.primary, sum(missing.values())),
         notes=[
             *notes,
+            *_shared(job.data),
             *_dropped(job),
             *_own_regions(job),
             *(_cleaned(job, note) for note in outcome.notes),
@@ -61,6 +64,22 @@ def _dropped(job: Job) -> list[str]:
     known = parameters(job.model.adapter) if made else {}
     why = "the adapter has no `{}`" if made else "the adapter came as an object, without `{}`"
     return [f"{why.format(key)}: its own preprocessing holds" for key in asked if key not in known]
+
+
+def _shared(data: Data) -> list[str]:
+    """Return a note for each two splits of the data that share rows."""
+    found = {
+        pair: n for pair, n in overlaps(data).items() if n and pair == _small_first(data, pair)
+    }
+    return [
+        f"data: {n} of {len(data.splits[one])} rows of {one} are in {other}, too"
+        for (one, other), n in found.items()
+    ]
+
+
+def _small_first(data: Data, pair: tuple[str, str]) -> tuple[str, str]:
+    one, other = sorted(pair, key=lambda name: (len(data.splits[name]), name))
+    return one, other
 
 
 def _own_regions(job: Job) -> list[str]:
