@@ -19,7 +19,7 @@ from vlbench.adapter_kit.images import IMAGENET, Interpolation, resizing
 from vlbench.adapter_kit.library_models import require_torchvision
 from vlbench.adapter_kit.torchvision_models import open_torchvision, torchvision_models
 from vlbench.adapter_kit.weights import load_weights, read_past_pickles, weights_file
-from vlbench.errors import CannotDo, WeightsError
+from vlbench.errors import CannotDo, WeightsError, unknown
 
 # Published files have the state dict under one of these keys; `cnn` is the key of ICMLM.
 ENVELOPES = ("state_dict", "model", "model_state_dict", "net", "cnn")
@@ -29,7 +29,9 @@ class TorchvisionCnn:
     """A classifier of torchvision. Its features are the inputs of its last layer with weights.
 
     That layer is linear, but for SqueezeNet's, a convolution, whose inputs are averaged over
-    positions. A transformer reads images of one size alone: give that as `resize` and `crop`.
+    positions. With `layer`, a module's name such as "layer3" or "layer3.0.conv1", the features are
+    that module's outputs, [N, D], or [N, D, H, W] averaged over positions. A transformer reads
+    images of one size alone: give that as `resize` and `crop`.
 
     `weights` is a tag of torchvision, a file (a state dict in the layout of any of the papers
     above), or "random" (drawn with `init_seed`). `source` says where the file can be downloaded. A
@@ -51,6 +53,7 @@ class TorchvisionCnn:
         crop: int | None = None,
         squash: bool = False,
         interpolation: Interpolation = "bicubic",
+        layer: str = "",
         init_seed: int = 0,
     ) -> None:
         self._steps = resizing(resize, crop, squash=squash, interpolation=interpolation)
@@ -63,7 +66,7 @@ class TorchvisionCnn:
         head = _head_name(model)
         normaliser = _load(file, model, head) if file else torch.tensor(IMAGENET)
         self.model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
-        self._head = head
+        self._head, self._layer = head, _known(layer, model)
         self._mean, self._std = normaliser.view(2, 3, 1, 1).to(device)
         self._dtype = dtype
         self._categories: list[str] = tags.DEFAULT.meta["categories"]
@@ -75,6 +78,8 @@ class TorchvisionCnn:
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, D]; for a ResNet-50 the average over positions, D = 2048."""
+        if self._layer:
+            return self._inner(pixels)
         read: list[Tensor] = []
         head = self.model.get_submodule(self._head)
         with head.register_forward_pre_hook(lambda _, inputs: read.extend(inputs)):
@@ -98,6 +103,21 @@ class TorchvisionCnn:
             raise CannotDo(f"the names of this checkpoint's {count} classes are not known")
         return list(self._categories)
 
+    def _inner(self, pixels: Tensor) -> Tensor:
+        """Return the outputs of the layer asked for. Raises CannotDo where it has not one."""
+        read: list[Tensor] = []
+        inner = self.model.get_submodule(self._layer)
+        # Copied: what follows may write into it, as an in-place ReLU does.
+        with inner.register_forward_hook(lambda _, __, output: read.append(output.clone())):
+            self.model(self._normalised(pixels))
+        if len(read) != 1:
+            raise CannotDo(f"{self._layer} runs {len(read)} times, not once; name another layer")
+        (output,) = read
+        if output.ndim not in {2, 4}:
+            shape = list(output.shape)
+            raise CannotDo(f"{self._layer} gives {shape}, not [N, D] or [N, D, H, W]")
+        return (output.mean((2, 3)) if output.ndim == 4 else output).float()
+
     def _normalised(self, pixels: Tensor) -> Tensor:
         size = self._size
         if size and tuple(pixels.shape[2:]) != (size, size):
@@ -118,6 +138,16 @@ def _head_name(model: nn.Module) -> str:
     layers = list(model.named_modules())
     linear = [name for name, layer in layers if isinstance(layer, nn.Linear)]
     return (linear or [name for name, layer in layers if isinstance(layer, nn.Conv2d)])[-1]
+
+
+def _known(layer: str, model: nn.Module) -> str:
+    """Return the name of a layer. Raises UnknownNameError, and CannotDo for Swin transformers."""
+    names = [name for name, _ in model.named_modules() if name]
+    if layer and layer not in names:
+        raise unknown("layer", layer, names)
+    if layer and isinstance(model, torchvision_models().SwinTransformer):
+        raise CannotDo("the maps of a Swin transformer have no place for `layer`: D comes last")
+    return layer
 
 
 def _fixed_size(model: nn.Module) -> int | None:

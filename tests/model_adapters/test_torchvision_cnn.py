@@ -7,6 +7,7 @@ from safetensors.torch import save_file
 from tiny_joint import CPU, broken_promises
 from tiny_resnet import IMAGENET, LITTLE, SMALL, TorchvisionCnn, draw_state, headless
 from torch import nn
+from torchvision.models.feature_extraction import create_feature_extractor
 
 from vlbench.errors import CannotDo, UnknownNameError, WeightsError
 
@@ -82,6 +83,46 @@ def test_an_unknown_tag_lists_those_there_are():
 def test_an_unknown_architecture_names_the_nearest():
     with pytest.raises(UnknownNameError, match="did you mean resnet50"):
         TorchvisionCnn(**SMALL, architecture="resnet5")
+
+
+@pytest.mark.parametrize("layer", ["layer2", "layer1.0.bn1", "fc", "layer4.1.conv2"])
+def test_features_of_a_layer_are_those_of_torchvisions_extractor(little, pixels, file, layer):
+    torch.save(little, file)
+    model = TorchvisionCnn(**LITTLE, weights=str(file), layer=layer)
+    whole = torchvision.models.resnet18()
+    whole.load_state_dict(little)
+    # Stops at the layer, before the ReLU that writes into the output of a normalisation.
+    theirs = create_feature_extractor(whole.eval(), {layer: "found"})(IMAGENET(pixels))["found"]
+    expected = theirs if theirs.ndim == 2 else theirs.mean((2, 3))
+    torch.testing.assert_close(model.encode_images(pixels), expected)
+
+
+def test_a_layer_keeps_the_contract():
+    model = TorchvisionCnn(**LITTLE, weights="random", layer="layer3")
+    assert broken_promises(model) == []
+
+
+def test_a_layer_that_is_not_there_names_the_nearest():
+    with pytest.raises(UnknownNameError, match="no layer is named 'layer33'; did you mean layer3"):
+        TorchvisionCnn(**LITTLE, weights="random", layer="layer33")
+
+
+def test_a_layer_that_runs_twice_is_refused(pixels):
+    model = TorchvisionCnn(**LITTLE, weights="random", layer="layer1.0.relu")
+    with pytest.raises(CannotDo, match=r"layer1\.0\.relu runs 2 times, not once"):
+        model.encode_images(pixels)
+
+
+def test_a_layer_of_tokens_is_refused():
+    options = {"device": CPU, "architecture": "vit_b_32", "weights": "random", "resize": 224}
+    model = TorchvisionCnn(**options, layer="encoder.layers.encoder_layer_0")
+    with pytest.raises(CannotDo, match=r"encoder_layer_0 gives \[1, 50, 768\], not \[N, D\]"):
+        model.encode_images(torch.zeros(1, 3, 224, 224))
+
+
+def test_layers_whose_channels_come_last_are_refused():
+    with pytest.raises(CannotDo, match="a Swin transformer"):
+        TorchvisionCnn(**SMALL, architecture="swin_t", weights="random", layer="features.1")
 
 
 SQUEEZED = {**SMALL, "architecture": "squeezenet1_1"}
