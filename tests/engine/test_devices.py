@@ -43,6 +43,16 @@ def test_without_linux_the_peak_is_what_the_system_says_in_its_own_unit(
     assert devices.peak_memory_mb(torch.device("cpu")) == 70
 
 
+def test_where_the_kernel_tells_no_peak_a_run_does_not_end_for_it(monkeypatch, tmp_path):
+    (tmp_path / "status").write_text("Name:\tpython\nVmRSS:\t 1 kB\n")
+    monkeypatch.setattr(devices, "STATUS", tmp_path / "status")
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr(
+        devices.resource, "getrusage", lambda _: SimpleNamespace(ru_maxrss=70 * 1024)
+    )
+    assert devices.peak_memory_mb(torch.device("cpu")) == 70
+
+
 def test_a_cpu_is_set_up_wherever_the_c_library_is_another(monkeypatch):
     monkeypatch.setattr("platform.libc_ver", lambda: ("", ""))
     devices.set_up(torch.device("cpu"))

@@ -40,13 +40,15 @@ def set_up(device: torch.device) -> None:
 def peak_memory_mb(device: torch.device) -> float:
     """Return the most memory that this process has had at once, in MB: the GPU's, or its own.
 
-    Of a process that a large one started, Linux's `ru_maxrss` is that of the large one.
+    Of a process that a large one started, Linux's `ru_maxrss` is that of the large one, so that it
+    is asked only where the kernel tells no more, as in some sandboxes.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
-    if STATUS.exists():
-        lines = STATUS.read_text().splitlines()
-        return float(next(line.split()[1] for line in lines if line.startswith("VmHWM:"))) / 1024
+    lines = STATUS.read_text().splitlines() if STATUS.exists() else []
+    for line in lines:
+        if line.startswith("VmHWM:"):
+            return float(line.split()[1]) / 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 1024
 
