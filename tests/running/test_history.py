@@ -43,11 +43,12 @@ def test_reading_what_is_not_there_makes_nothing(tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_broken_database_is_an_empty_history(tmp_path):
+def test_a_broken_database_is_an_empty_history_and_is_named(tmp_path, caplog):
     (tmp_path / "history.sqlite").write_text("not a data base" * 100)
     history = History(tmp_path, "here")
     history.add("m", "w", Took(2.0, 300.0, 5.0))
     assert history.seen() == {}
+    assert "history.sqlite tells of no earlier run (file is not a database)" in caplog.text
 
 
 def test_a_folder_that_cannot_be_made_costs_the_history_alone(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing, suppress
@@ -15,6 +16,8 @@ from vlbench.digests import digest
 from vlbench.engine.devices import hardware
 from vlbench.engine.settings import ComputeSettings
 from vlbench.planning.jobs import Job
+
+LOGGER = logging.getLogger(__name__)
 
 # The work of a model that gets ready, whatever the task.
 LOADING = "loading"
@@ -64,9 +67,14 @@ class History:
         if not self._file.is_file():
             return found
         query = f"SELECT {SEEN} FROM steps WHERE place = ? GROUP BY work, model"  # noqa: S608 - ours
-        with suppress(sqlite3.Error), closing(_open(self._file)) as base:
-            for work, model, *numbers in base.execute(query, (self._place,)):
-                found.setdefault(work, {})[model] = Seen(*numbers)
+        try:
+            with closing(_open(self._file)) as base:
+                for work, model, *numbers in base.execute(query, (self._place,)):
+                    found.setdefault(work, {})[model] = Seen(*numbers)
+        except sqlite3.Error as error:
+            LOGGER.warning(
+                "%s tells of no earlier run (%s); if it is damaged, delete it", self._file, error
+            )
         return found
 
 
