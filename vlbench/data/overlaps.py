@@ -15,7 +15,9 @@ def content(split: Split) -> list[str] | None:
     column = next((split[name] for name in CONTENT if name in split.columns), None)
     if column is None or not (column.digests or column.kind == "text"):
         return None
-    return list(column.examples().digests) if column.digests else [str(text) for text in column]
+    if column.digests:
+        return [column.digests[row] for row in column.rows]
+    return [str(text) for text in column]
 
 
 def overlaps(data: Data) -> dict[tuple[str, str], int]:
