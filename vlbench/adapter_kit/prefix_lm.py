@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vlbench.adapter_kit.prompts import Prompt
-from vlbench.adapter_kit.runs import Head, Run, last_places
+from vlbench.adapter_kit.runs import Run, Runner, last_places
 from vlbench.errors import CannotDo
 
 # Tokens of one batch: it takes as many prompts as fit, and at least one.
@@ -40,14 +40,8 @@ class PlainPrompt:
         return Prompt(read, f"{image}{question}", adds_special=False, blank=None)
 
 
-class SharedImage:
+class SharedImage(Runner):
     """Runs whole prompts, which share the features of their image."""
-
-    cuts = False
-
-    def __init__(self, model: Any, head: Head) -> None:
-        self._model = model
-        self._head = head
 
     @cached_property
     def _features(self) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,7 +40,7 @@ class Run(NamedTuple):
     last: Tensor
 
 
-class Runner(Protocol):
+class Runner(ABC):
     """Runs rows of ids after the head of an image, for the logits of the last `count` of a row.
 
     The last `count` ids less one are those of an answer. Rows run at most `at_once` at a time, and
@@ -48,10 +49,13 @@ class Runner(Protocol):
     end at the last id that is asked about.
     """
 
-    cuts: bool
+    cuts = False
 
-    def __init__(self, model: Any, head: Head) -> None: ...
+    def __init__(self, model: Any, head: Head) -> None:
+        self._model = model
+        self._head = head
 
+    @abstractmethod
     def run(
         self,
         rows: Sequence[Sequence[int]],
@@ -63,14 +67,8 @@ class Runner(Protocol):
         """Yield the output for some rows after the other."""
 
 
-class OneByOne:
+class OneByOne(Runner):
     """Runs each prompt alone and whole, whatever a model could share between them."""
-
-    cuts = False
-
-    def __init__(self, model: Any, head: Head) -> None:
-        self._model = model
-        self._head = head
 
     def run(
         self,

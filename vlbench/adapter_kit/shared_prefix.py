@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vlbench.adapter_kit.prompts import PER_TOKEN, common_run
-from vlbench.adapter_kit.runs import Head, Run, last_places
+from vlbench.adapter_kit.runs import Run, Runner, last_places
 
 
 class Prefix(NamedTuple):
@@ -26,14 +26,10 @@ class Prefix(NamedTuple):
     axes: int
 
 
-class SharedPrefix:
+class SharedPrefix(Runner):
     """Runs what prompts begin with once, and then each on its own, read from left to right."""
 
     cuts = True
-
-    def __init__(self, model: Any, head: Head) -> None:
-        self._model = model
-        self._head = head
 
     def run(
         self,
