@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vlbench.nets.captioner import FcCaptioner
+from vlbench.nets.states import on_cpu
 
 
 class Learner:
@@ -52,7 +53,7 @@ class Learner:
 
     def state(self) -> dict[str, Any]:
         """Return all that the steps to come depend on, on the CPU."""
-        adam = _on_cpu(self._adam.state_dict())
+        adam = on_cpu(self._adam.state_dict())
         return {"weights": self.weights(), "adam": adam, "rng": self.rng.get_state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -60,11 +61,3 @@ class Learner:
         self.network.load_state_dict(state["weights"])
         self._adam.load_state_dict(state["adam"])
         self.rng.set_state(state["rng"])
-
-
-def _on_cpu(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.cpu()
-    if isinstance(value, dict):
-        return {key: _on_cpu(item) for key, item in value.items()}
-    return [_on_cpu(item) for item in value] if isinstance(value, list) else value

@@ -20,6 +20,7 @@ from torch.nn.functional import cross_entropy, layer_norm, normalize
 
 from vlbench.digests import digest
 from vlbench.engine import Engine
+from vlbench.nets.states import on_cpu
 
 HIDDEN = 512
 LEARNING_RATE = 1e-3
@@ -152,7 +153,7 @@ def advance(state: State, pairs: Pairs, turn: Turn) -> State:
             torch.autograd.backward(loss)
             adam.step()
     weights = {name: value.cpu() for name, value in network.state_dict().items()}
-    return {"weights": weights, "adam": _on_cpu(adam.state_dict()), "rng": rng.get_state()}
+    return {"weights": weights, "adam": on_cpu(adam.state_dict()), "rng": rng.get_state()}
 
 
 def _loss(network: VsepNetwork, regions: Tensor, targets: Tensor, layer_normed: bool) -> Tensor:
@@ -178,11 +179,3 @@ def _uninitialised(width: int, words: int) -> VsepNetwork:
     with torch.device("meta"):
         network = VsepNetwork(width, words)
     return network.to_empty(device="cpu")
-
-
-def _on_cpu(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.cpu()
-    if isinstance(value, dict):
-        return {key: _on_cpu(item) for key, item in value.items()}
-    return [_on_cpu(item) for item in value] if isinstance(value, list) else value
