@@ -26,7 +26,7 @@ class HfText:
     normalisation).
     """
 
-    def __init__(  # noqa: PLR0913 - models.yaml fills them by name
+    def __init__(
         self,
         *,
         device: torch.device,

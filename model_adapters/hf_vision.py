@@ -42,7 +42,7 @@ class HfVision:
     last as the library gives it. Sizes and normalisation come from the model's image processor.
     """
 
-    def __init__(  # noqa: PLR0913 - models.yaml fills them by name
+    def __init__(
         self,
         *,
         device: torch.device,

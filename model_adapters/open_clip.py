@@ -54,7 +54,7 @@ class OpenClip:
     with `init_seed`, those of BatchNorms so that a ResNet keeps the scale of its activations.
     """
 
-    def __init__(  # noqa: PLR0913 - models.yaml fills them by name
+    def __init__(
         self,
         *,
         device: torch.device,

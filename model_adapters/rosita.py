@@ -107,7 +107,7 @@ class Rosita:
     cut, special ones included; the original code fine-tunes for retrieval with 30.
     """
 
-    def __init__(  # noqa: PLR0913 - models.yaml fills them by name
+    def __init__(
         self,
         *,
         device: torch.device,

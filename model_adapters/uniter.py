@@ -104,7 +104,7 @@ class Uniter:
     head `rank_output`.
     """
 
-    def __init__(  # noqa: PLR0913 - models.yaml fills them by name
+    def __init__(
         self,
         *,
         device: torch.device,

@@ -39,7 +39,7 @@ class VisualBert:
     regions also reads the box of each region.
     """
 
-    def __init__(  # noqa: PLR0913 - models.yaml fills them by name
+    def __init__(
         self,
         *,
         device: torch.device,

@@ -12,7 +12,7 @@ PACKAGE = ROOT / "vlbench"
 FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "model_adapters").glob("*.py")])
 MODULES = [file for file in FILES if file.name not in {"__init__.py", "__main__.py"}]
 
-MOST_FILES, MOST_LINES, LONGEST, MOST_PARAMETERS = 14, 250, 40, 6
+MOST_FILES, MOST_LINES, LONGEST, MOST_PARAMETERS = 14, 400, 60, 8
 
 # What a task's YAML or the command line fills does not count; it comes after these.
 FILLED_BY_VLBENCH = {"model", "data", "engine"}

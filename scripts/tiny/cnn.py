@@ -80,7 +80,7 @@ def train_robust(world: World, folder: Path, plan: Plan) -> Training:
     return told
 
 
-def attack(  # noqa: PLR0913 - the two that stay the same come from above
+def attack(
     model: nn.Module,
     pixels: Tensor,
     labels: Tensor,

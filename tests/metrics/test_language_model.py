@@ -45,7 +45,7 @@ def model(captions):
         ("fake", "-10326.45", "8.871349", 10_893, 0),
     ],
 )
-def test_perplexities_are_those_that_srilm_prints(  # noqa: PLR0917
+def test_perplexities_are_those_that_srilm_prints(
     model, captions, part, log10, perplexity, predicted, unknown
 ):
     sums = perplexity_statistics(model, captions[part]).sum(0)

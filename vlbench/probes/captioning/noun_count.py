@@ -34,7 +34,7 @@ REFERENCE = "reference"
 KINDS = ("true", "absent")
 
 
-def noun_count(  # noqa: PLR0913 - the YAML fills all but three
+def noun_count(
     model: ImageTextScorer,
     data: Data,
     engine: Engine,

@@ -35,7 +35,7 @@ RULES = ("accuracy", "accuracy_cosine", "accuracy_euclidean")
 BLOCK = 1 << 18
 
 
-def few_shot(  # noqa: PLR0913 - the YAML fills all but three
+def few_shot(
     model: ImageEncoder,
     data: Data,
     engine: Engine,

@@ -23,7 +23,7 @@ from vlbench.probes.grounding.reports import Queries, report
 from vlbench.results import Outcome
 
 
-def entity_grounding(  # noqa: PLR0913 - the YAML fills all but three
+def entity_grounding(
     model: JointAttender,
     data: Data,
     engine: Engine,

@@ -42,7 +42,7 @@ from vlbench.probes.vsep.region_items import region_items
 from vlbench.results import Outcome, Score
 
 
-def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
+def object_label_alignment(
     model: TokenEncoder,
     data: Data,
     engine: Engine,
@@ -65,7 +65,7 @@ def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
     return _align(encoders, sets, engine, training)
 
 
-def object_label_alignment_regions(  # noqa: PLR0913 - the YAML fills all but three
+def object_label_alignment_regions(
     model: Detector | RegionEncoder,
     data: Data,
     engine: Engine,

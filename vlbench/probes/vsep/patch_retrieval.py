@@ -50,7 +50,7 @@ class Pools(NamedTuple):
 PAPER_POOLS = Pools()
 
 
-def patch_retrieval(  # noqa: PLR0913 - the YAML fills all but three
+def patch_retrieval(
     model: TokenEncoder,
     data: Data,
     engine: Engine,
@@ -70,7 +70,7 @@ def patch_retrieval(  # noqa: PLR0913 - the YAML fills all but three
     return _retrieve(ObjectEncoders(model, regions, boxes), data, engine, pools, splits, training)
 
 
-def patch_retrieval_regions(  # noqa: PLR0913 - the YAML fills all but three
+def patch_retrieval_regions(
     model: Detector | RegionEncoder,
     data: Data,
     engine: Engine,
