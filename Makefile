@@ -16,6 +16,7 @@ test: install
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+	@$(BIN)/python scripts/size
 
 check: install
 	scripts/check

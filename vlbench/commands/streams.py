@@ -33,10 +33,19 @@ def is_of_reader(error: BaseException) -> bool:
     return isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError)
 
 
+class _CurrentStderr(logging.StreamHandler[TextIO]):
+    """Writes to what is standard error at that moment: while bars are drawn, rich's console."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        self.setStream(sys.stderr)
+        super().emit(record)
+
+
 @contextmanager
 def news() -> Iterator[None]:
     """Let what takes long before a run starts say so on stderr."""
-    logger, handler = logging.getLogger("vlbench"), logging.StreamHandler()
+    logger, handler = logging.getLogger("vlbench"), _CurrentStderr()
     handler.setFormatter(logging.Formatter("vlbench: %(message)s"))
     level, propagates = logger.level, logger.propagate
     logger.addHandler(handler)
