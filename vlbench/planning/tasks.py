@@ -115,7 +115,11 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
         spec=spec,
         named=named,
         probe=probe,
-        arguments={k: beside(spec.file, v) for k, v in arguments.items() if k not in companions},
+        arguments={
+            key: beside(spec.document.file_of("params", key), value)
+            for key, value in arguments.items()
+            if key not in companions
+        },
         companions=companions,
         loader=loader,
         loader_arguments=data,
@@ -173,7 +177,8 @@ def _check_data(
     )
     known = parameters(loader)
     # Paths in a task's file are relative to it; a run's own are relative to where it was started.
-    arguments = {key: beside(spec.file, value) for key, value in arguments.items()}
+    file_of = spec.document.file_of
+    arguments = {key: beside(file_of("data", key), value) for key, value in arguments.items()}
     cache = options.cache_dir and options.cache_dir.absolute()
     from_run = {"download": options.download or None, "cache_dir": cache}
     arguments |= {k: v for k, v in from_run.items() if k in known and v is not None}
@@ -191,7 +196,7 @@ def _check_regions(
         except TypeError as error:
             lines.append(f"{spec.document.where('data', 'regions', str(kind))}: '{kind}' {error}")
             continue
-        found[kind] = beside(spec.file, value)
+        found[kind] = beside(spec.document.file_of("data", "regions", str(kind)), value)
     return found
 
 
