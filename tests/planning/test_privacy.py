@@ -167,3 +167,8 @@ def test_nothing_private_enters_a_board_or_page_by_a_name_parameter_reason_or_li
     assert rows[0]["reason"].startswith("RuntimeError: no <hidden>, token: <hidden>, pw=<hidden>,")
     assert rows[1]["provenance"]["params"]["token"] == "<hidden>"  # noqa: S105 - hides one
     assert rows[1]["model"] == "mean-colour[place=<hidden>,token=<hidden>]"
+
+
+def test_the_folder_that_the_shell_is_in_is_cut_like_any_other(monkeypatch):
+    monkeypatch.setenv("PWD", "/mnt/project")
+    assert cleaned("/mnt/project/images/cat.png is broken") == "cat.png is broken"

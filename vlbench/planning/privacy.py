@@ -117,9 +117,10 @@ def _values_of_environment(text: str) -> Iterator[str]:
     """Yield the values of variables that are secrets by their names, or that a text names."""
     words = set(re.findall(r"\w+", text))
     for name, value in os.environ.items():
-        # A folder is cut from the text like any other.
+        # A folder is cut from the text like any other; PWD is the shell's, and no password.
         named = name in words and not _is_local(value)
-        if len(value) >= SHORTEST_VALUE and (named or _names_secret(name)):
+        secret = _names_secret(name) and name != "PWD"
+        if len(value) >= SHORTEST_VALUE and (named or secret):
             yield value
 
 
