@@ -7,12 +7,14 @@ that registered as sources. Anything else is refused before it is imported, unle
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Container, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import vlbench
 from vlbench import plugins
+from vlbench.catalog.sources import find_sources
 from vlbench.errors import SpecError
 from vlbench.resolve import blamed_on, load_object
 
@@ -40,6 +42,19 @@ def find_object(
         if trusted is not None and not beside and _is_foreign(whole, found):
             raise SpecError(_not_trusted(whole))
         return found
+
+
+def names_file(text: str) -> bool:
+    """Return whether FILE.py:Class stands in a text."""
+    return re.search(r"\.py:\w", text) is not None
+
+
+def require_own_file(where: str, model: str, source: Path) -> None:
+    """Raise SpecError for FILE.py:Class that a file of `source` names and no source holds."""
+    file = Path(model.rpartition(":")[0]).resolve()
+    sources = (source.resolve(), *find_sources())
+    if names_file(model) and not any(file.is_relative_to(one) for one in sources):
+        raise SpecError(f"{where}: {_not_trusted(model)}")
 
 
 def _is_inside(module: str) -> bool:
