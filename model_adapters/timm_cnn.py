@@ -15,11 +15,13 @@ from vlbench.adapter_kit.archives import open_zip
 from vlbench.adapter_kit.images import Interpolation, resizing
 from vlbench.adapter_kit.library_models import require_timm
 from vlbench.adapter_kit.weights import (
+    LARGEST_SIZE,
     UNREADABLE,
     hub_obstacle,
     load_weights,
     not_downloaded,
     read_state_dict,
+    require_sizes,
     seeded,
     unreadable,
     weights_file,
@@ -143,6 +145,7 @@ def _read(architecture: str) -> Recipe:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise WeightsError(f"{file} cannot be read as timm's: {error!r}") from error
     require_timm(recipe.name)
+    require_sizes(str(file), recipe.options, largest=LARGEST_SIZE)
     return recipe._replace(labels=labels)
 
 
