@@ -204,7 +204,9 @@ def _load(recipe: Recipe, file: Path) -> Any:
     if file.suffix == ".npz":
         return _load_npz(recipe, file)
     state = read_state_dict(file)
-    head = state.get(f"{_timm().get_pretrained_cfg(recipe.name).classifier}.weight")
+    heads = _timm().get_pretrained_cfg(recipe.name).classifier
+    # A network that was distilled has a second head.
+    head = state.get(f"{heads if isinstance(heads, str) else heads[0]}.weight")
     has_head = isinstance(head, Tensor) and head.ndim > 0
     model = _build(recipe, 0, num_classes=len(head) if has_head else 0)
     load_weights(model, state, file)

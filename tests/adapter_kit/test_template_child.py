@@ -1,4 +1,3 @@
-
 import pytest
 from tiny_vlm import BLANK, CHAT, cropping_processor
 
