@@ -142,7 +142,7 @@ def _read(architecture: str) -> Recipe:
         options = {k: config[k] for k in ("num_classes", "pretrained_cfg")}
         recipe = Recipe(config["architecture"], config.get("model_args", {}) | options, [])
         labels = list(config.get("label_names", []))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise WeightsError(f"{file} cannot be read as timm's: {error!r}") from error
     require_timm(recipe.name)
     require_sizes(str(file), recipe.options, largest=LARGEST_SIZE)

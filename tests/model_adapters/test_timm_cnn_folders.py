@@ -49,6 +49,9 @@ def test_a_folder_that_names_no_classes_has_no_names(tmp_path):
 def test_a_folder_that_timm_did_not_save_is_refused(tmp_path):
     with pytest.raises(WeightsError, match=r"config\.json cannot be read as timm's: FileNotFound"):
         TimmCnn(**SMALL, architecture=str(tmp_path))
+    (tmp_path / "config.json").write_text("[" * 200_000)
+    with pytest.raises(WeightsError, match=r"cannot be read as timm's: RecursionError"):
+        TimmCnn(**SMALL, architecture=str(tmp_path))
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(WeightsError, match=r"cannot be read as timm's: KeyError\('num_classes'\)"):
         TimmCnn(**SMALL, architecture=str(tmp_path))

@@ -83,6 +83,14 @@ def test_a_file_outside_the_source_is_refused(tmp_path, name):
         find(f"{name}:evil".format(folder=tmp_path), [tmp_path / "tasks"])
 
 
+@pytest.mark.parametrize("name", ["1" * 5000, f"{'a' * 5000}:Adapter"])
+def test_a_name_that_no_file_can_have_is_refused_with_its_line(tmp_path, name):
+    with pytest.raises(
+        SpecError, match=r"^t\.yaml:5: '[1a]{40}\.\.\.' names no file: File name too"
+    ):
+        find(name, [tmp_path])
+
+
 def test_a_file_of_the_source_and_functions_of_vlbench_are_found(tmp_path):
     write(tmp_path / "zz.py", "from os import system as call\n")
     assert callable(find("zz:call", [tmp_path]))

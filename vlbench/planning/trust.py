@@ -33,7 +33,10 @@ def find_object(
     before it is imported. Raises SpecError with `where` in front.
     """
     module = name.partition(":")[0]
-    beside = any((folder / f"{module}.py").is_file() for folder in folders)
+    try:
+        beside = any((folder / f"{module}.py").is_file() for folder in folders)
+    except OSError as error:
+        raise SpecError(f"{where}: '{name:.40}...' names no file: {error.strerror}") from error
     whole = name if beside or "." in module else package + name
     with blamed_on(where):
         if trusted is not None and not (beside and _is_inside(module)):
