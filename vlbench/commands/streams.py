@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import TextIO
 
+from vlbench.errors import Exited
+
 
 def settle_streams() -> None:
     """Let both streams spell out what their encoding lacks, such as all but ASCII."""
@@ -30,7 +32,10 @@ def drain() -> None:
 
 def is_of_reader(error: BaseException) -> bool:
     """Return whether standard output has no reader any more; rich ends the process for that."""
-    return isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError)
+    ended = error.__cause__ if isinstance(error, Exited) else error
+    return any(
+        isinstance(one, BrokenPipeError) for one in (ended, getattr(ended, "__context__", 0))
+    )
 
 
 class _CurrentStderr(logging.StreamHandler[TextIO]):

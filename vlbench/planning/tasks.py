@@ -19,7 +19,7 @@ from vlbench.errors import SpecError, UnknownNameError
 from vlbench.planning.models import Model, resolve_model
 from vlbench.planning.options import Options
 from vlbench.planning.paths import beside, loader_names, metrics_of_others, paths_in
-from vlbench.planning.trust import find_object
+from vlbench.planning.trust import find_object, require_own_file
 from vlbench.resolve import (
     Problem,
     blamed_on,
@@ -104,6 +104,8 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
         where = spec.document.where("params")
         lines.append(f"{where}: {', '.join(foreign)} runs code of others; allow it with --trust")
     others = _named_models(spec, hints(probe), arguments)
+    for _, where, model in [] if options.trust else others:
+        require_own_file(where, model, spec.source)
     companions = _companions(catalog, others, hints(probe), options, lines)
     with blamed_on(spec.document.where("data", "loader")):
         data, problems = _check_data(spec, loader, options)
