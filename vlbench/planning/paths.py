@@ -31,7 +31,9 @@ def require_known(names: Iterable[str], loaders: Mapping[str, str]) -> None:
     known = {*loaders, *(name for loader in used for name in loader_names(loader))}
     for name in filter(None, names):
         if name not in known:
-            raise unknown("selected task, or loader of one,", name, known)
+            why = unknown("selected task, or loader of one,", name, known)
+            wanted = "wants the name of a task that is to run, or of its loader, not a tag"
+            raise UnknownNameError(f"--data-dir NAME=DIR {wanted}: {why}")
         meant = [loader for loader in used if name in loader_names(loader)]
         if len(meant) > 1:
             short = [loader_names(loader)[1] for loader in meant]
