@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlbench.commands.config import configured
-from vlbench.commands.parser import Command, data_dirs, parser_of, spelled
+from vlbench.commands.parser import RENAMED, Command, data_dirs, parser_of, spelled
 from vlbench.commands.streams import Unpadded, drain, is_of_reader, news, settle_streams
 from vlbench.errors import OutputError, ProcessLost, UnknownNameError, VlbenchError, WeightsError
 
@@ -35,6 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed("standard output is closed; open it, or send it to /dev/null")
     settle_streams()
     words = spelled(sys.argv[1:] if argv is None else argv)
+    if renamed := RENAMED.get(tuple(words[:2])):
+        old, new = " ".join(words[:2]), " ".join(renamed)
+        print(f"vlbench: `{old}` is now `{new}`; the old spelling will go", file=sys.stderr)
+        words[:2] = renamed
     parser = parser_of(COMMANDS)
     arguments = parser.parse_args(words)
     try:
@@ -169,7 +173,7 @@ def _items(arguments: argparse.Namespace) -> int:
 
 def _leaderboard(arguments: argparse.Namespace) -> int:
     word = f"leaderboard.{arguments.word}"
-    reads_data = arguments.word == "judge" and arguments.of
+    reads_data = arguments.word == "rate" and arguments.of
     return _with_data(word, arguments) if reads_data else _answered(word, arguments)
 
 
