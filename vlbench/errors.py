@@ -88,10 +88,15 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     """Return the error for a name that is not among the known ones, with the nearest of them."""
     names = sorted(known)
     near = get_close_matches(name, names, n=3, cutoff=0.5)
-    listed = ", ".join(names[:MOST_NAMES]) or "none"
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    hint = f"did you mean {', '.join(near)}?" if near else f"there are {listed}{more}"
+    hint = f"did you mean {', '.join(near)}?" if near else f"there are {listed(names)}"
     return UnknownNameError(f"no {kind} is named '{name}'; {hint}")
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names in order for a message, the first of very many."""
+    known = sorted(names)
+    more = f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else ""
+    return (", ".join(known[:MOST_NAMES]) or "none") + more
 
 
 def described(error: BaseException) -> str:
