@@ -136,6 +136,15 @@ class Result:
         """Whether rows of the official data were missing."""
         return self.counts.get("expected", 0) > self.counts.get("n", 0)
 
+    @property
+    def is_mostly_tied(self) -> bool:
+        """Whether more than half of the choices were tied: of the n, unless `choices` counts them.
+
+        A tied choice earns what guessing does, so that such a score says little of the model.
+        """
+        choices = self.counts.get("choices", self.counts.get("n", 0))
+        return 2 * self.counts.get("ties", 0) > choices
+
     def row(self) -> dict[str, Any]:
         """Return the row as a board's file has it: plain values, every key."""
         row = asdict(self)
