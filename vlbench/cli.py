@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from vlbench.planning.plan import Plan
     from vlbench.running.report import Report
 
-FAILED, USAGE, STOPPED = 1, 2, 130
+# The last two are 128 and the number of the signal that ends other programs in these cases.
+FAILED, USAGE, STOPPED, UNREAD = 1, 2, 130, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,8 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"vlbench: `{old}` is now `{new}`; the old spelling will go", file=sys.stderr)
         words[:2] = renamed
     parser = parser_of(COMMANDS)
-    arguments = parser.parse_args(words)
     try:
+        arguments = parser.parse_args(words)
         if getattr(arguments, "config", None):
             arguments = parser.parse_args(configured(parser, arguments, words))
         arguments.typed = words
@@ -60,7 +61,7 @@ def _ended(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         return _failed("Interrupted. Finished work is saved; rerun the command to resume.", STOPPED)
     if is_of_reader(error):
-        return _failed("nobody reads standard output any more; what is done is kept")
+        return UNREAD
     if isinstance(error, SystemExit):
         raise error
     of_machine = isinstance(error, OSError | OutputError | ProcessLost | WeightsError)

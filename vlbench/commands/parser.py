@@ -25,6 +25,7 @@ EXIT_CODES = """exit codes:
   1  something failed, or nothing ran
   2  an error in the command, in a file, or absent data of a task named by you
   130  interrupted; finished work is saved, and the same command resumes
+  141  nobody reads standard output any more, as after | head; the same holds
 """
 
 ENVIRONMENT = """environment:
