@@ -5,6 +5,7 @@ VlbenchError
 ├── UnknownNameError   a name that no source has: fix the command
 ├── DataError          an image or a table that cannot be read: fix the machine's data
 │   └── DataAbsent     a data set that is not there: fetch it
+│       └── PackageAbsent  a package that is not there: install it
 ├── TooFewRows         a split is too small for what the task asks
 ├── CannotDo           this model cannot do this task: skipped, with the reason
 ├── WeightsError       weights cannot be had or loaded
@@ -13,6 +14,8 @@ VlbenchError
 └── OutputError        a result cannot be written
 """
 
+import shlex
+import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
@@ -55,6 +58,16 @@ class DataAbsent(DataError):  # noqa: N818 - the contract's name
         self.what = what
         self.where_to_get = where_to_get
         self.where_to_put = where_to_put
+
+
+class PackageAbsent(DataAbsent):
+    """A package that is not installed: what needs it, and the command that installs it here."""
+
+    def __init__(self, what: str, *commands: str) -> None:
+        python = shlex.quote(sys.executable)
+        install = " && ".join(f"{python} -m {command}" for command in commands)
+        super().__init__(what, install, sys.prefix)
+        self.args = (f"{what} is absent; install it with `{install}`",)
 
 
 class TooFewRows(VlbenchError):  # noqa: N818 - reads as the reason in a row
