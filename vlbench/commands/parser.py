@@ -37,7 +37,7 @@ ENVIRONMENT = """environment:
 
 
 # Old spellings of commands, which go with the next release, and the new ones.
-RENAMED = {("leaderboard", "judge"): ("leaderboard", "rate")}
+RENAMED: dict[tuple[str, ...], Sequence[str]] = {("leaderboard", "judge"): ("leaderboard", "rate")}
 
 
 def spelled(argv: Sequence[str]) -> list[str]:

@@ -153,7 +153,7 @@ class Signs:
         gather: Callable[[Any], list[Any]],
         silence: float,
     ) -> None:
-        from torch.distributed import TCPStore  # noqa: PLC0415 - one process needs none of it
+        from torch.distributed import TCPStore  # type: ignore[attr-defined] # noqa: PLC0415 - as above
 
         host = os.environ["MASTER_ADDR"]
         own = TCPStore(host, 0, is_master=True, wait_for_workers=False) if rank == 0 else None

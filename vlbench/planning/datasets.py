@@ -108,7 +108,8 @@ def _ends(node: ast.AST, probe: str) -> bool:
 def _literal_splits(node: ast.AST) -> Iterator[str]:
     """Yield the names in `data.splits["..."]` of what is evaluated in any case."""
     if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "data.splits":
-        yield from [node.slice.value] if isinstance(node.slice, ast.Constant) else []
+        name = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        yield from [name] if isinstance(name, str) else []
     elif isinstance(node, ast.ListComp | ast.GeneratorExp):
         yield from _literal_splits(node.generators[0].iter)
     elif not isinstance(node, ast.IfExp | ast.BoolOp | ast.Lambda | ast.FunctionDef):
