@@ -1,10 +1,21 @@
 import errno
 import os
+import subprocess
+import sys
+import time
 
 import pytest
 
 from vlbench.errors import OutputError
-from vlbench.files import default_cache, is_model_name, safe_name, take_lock, write_whole
+from vlbench.files import (
+    IN_USE,
+    default_cache,
+    is_model_name,
+    safe_name,
+    take_lock,
+    temporary_folder,
+    write_whole,
+)
 
 
 def no_room(_):
@@ -95,6 +106,41 @@ def test_a_lock_is_held_by_one_and_free_again_when_released(tmp_path):
     assert take_lock(tmp_path / "lock", seconds=0) is None
     lock.release()
     assert take_lock(tmp_path / "lock", seconds=0) is not None
+
+
+def left(folder, age):
+    """A temporary folder with the mark of whoever used it so many seconds ago."""
+    mark = folder / IN_USE
+    folder.mkdir()
+    mark.touch()
+    os.utime(mark, (time.time() - age,) * 2)
+    return mark
+
+
+def test_a_temporary_folder_goes_and_so_do_those_of_killed_processes(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    marks = [left(tmp_path / f"vlbench-{age}", age) for age in (3600, 3600 * 24, 1)]
+    (tmp_path / "vlbench-boards").mkdir()
+    lock = take_lock(marks[1])
+    with temporary_folder() as folder:
+        assert folder.is_dir()
+        assert [mark.exists() for mark in marks] == [False, True, True]
+    lock.release()
+    names = {"vlbench-86400", "vlbench-1", "vlbench-boards"}
+    assert {one.name for one in tmp_path.iterdir()} == names
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_its_folder_and_the_next_one_removes_it(tmp_path):
+    code = (
+        "import os, signal\nfrom vlbench.files import IN_USE, temporary_folder\n"
+        "with temporary_folder() as folder:\n    os.utime(folder / IN_USE, (0, 0))\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    for _ in range(2):
+        environment = os.environ | {"TMPDIR": str(tmp_path)}
+        subprocess.run([sys.executable, "-c", code], check=False, env=environment)
+        assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK])

@@ -13,7 +13,7 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch):
-    for name in (*hub.VARIABLES, "HF_ENDPOINT", *PROXIES, *map(str.upper, PROXIES)):
+    for name in (*hub.VARIABLES, hub.UNREACHED, "HF_ENDPOINT", *PROXIES, *map(str.upper, PROXIES)):
         monkeypatch.setenv(name, "")  # so that what a test sets is undone after it
         monkeypatch.delenv(name)
 
@@ -42,6 +42,7 @@ def test_a_hub_that_refuses_sets_all_three_variables_at_once(monkeypatch, closed
     assert hub.settle()
     assert time.monotonic() - began < 1.0
     assert [os.environ[name] for name in hub.VARIABLES] == ["1", "1", "1"]
+    assert hub.why_offline() == "the hub cannot be reached"
 
 
 def test_a_hub_that_keeps_silent_is_given_up_in_time(monkeypatch):
@@ -57,6 +58,7 @@ def test_offline_by_word_of_the_user_tries_nothing(monkeypatch):
     monkeypatch.setattr(hub, "reachable", lambda: pytest.fail("the hub was tried"))
     assert hub.settle(offline=True)
     assert hub.is_offline()
+    assert hub.why_offline() == "this run is offline"
 
 
 @pytest.mark.parametrize(("value", "offline"), [("1", True), ("yes", True), ("0", False)])

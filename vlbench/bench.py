@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from vlbench import digests, hub
 from vlbench.engine import NoProgress, Progress, devices
 from vlbench.engine.processes import Processes
 from vlbench.engine.store import Store
+from vlbench.files import temporary_folder
 from vlbench.planning.datasets import require_region_widths
 from vlbench.planning.options import Keywords, Options
 from vlbench.planning.plan import Plan, plan
@@ -37,8 +36,8 @@ def set_up(options: Options, *, reach_hub: bool = True) -> Iterator[tuple[Option
     of files are remembered in the cache folder. Without a cache folder a temporary one is used.
     """
     hub.settle(offline=options.offline or not reach_hub)
-    with tempfile.TemporaryDirectory(prefix="vlbench-") as temporary:
-        options = replace(options, cache_dir=options.cache_dir or Path(temporary))
+    with temporary_folder() as temporary:
+        options = replace(options, cache_dir=options.cache_dir or temporary)
         assert options.cache_dir
         with digests.remembered_in(options.cache_dir / "digests.sqlite"):
             yield options, Processes(cpu=options.settings().device.type == "cpu")

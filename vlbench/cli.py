@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlbench.commands.config import configured
-from vlbench.commands.parser import Command, data_dirs, parser_of, spelled
+from vlbench.commands.parser import RENAMED, Command, data_dirs, parser_of, spelled
 from vlbench.commands.streams import Unpadded, drain, is_of_reader, news, settle_streams
 from vlbench.errors import (
     Exited,
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from vlbench.planning.plan import Plan
     from vlbench.running.report import Report
 
-FAILED, USAGE, STOPPED = 1, 2, 130
+# The last two are 128 and the number of the signal that ends other programs in these cases.
+FAILED, USAGE, STOPPED, UNREAD = 1, 2, 130, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,9 +44,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed("standard output is closed; open it, or send it to /dev/null")
     settle_streams()
     words = spelled(sys.argv[1:] if argv is None else argv)
+    if renamed := RENAMED.get(tuple(words[:2])):
+        old, new = " ".join(words[:2]), " ".join(renamed)
+        print(f"vlbench: `{old}` is now `{new}`; the old spelling will go", file=sys.stderr)
+        words[:2] = renamed
     parser = parser_of(COMMANDS)
-    arguments = parser.parse_args(words)
     try:
+        arguments = parser.parse_args(words)
         if getattr(arguments, "config", None):
             arguments = parser.parse_args(configured(parser, arguments, words))
         arguments.typed = words
@@ -64,7 +69,7 @@ def _ended(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         return _failed("Interrupted. Finished work is saved; rerun the command to resume.", STOPPED)
     if is_of_reader(error):
-        return _failed("nobody reads standard output any more; what is done is kept")
+        return UNREAD
     if isinstance(error, SystemExit):
         raise error
     of_machine = isinstance(error, Exited | OSError | OutputError | ProcessLost | WeightsError)
@@ -177,7 +182,7 @@ def _items(arguments: argparse.Namespace) -> int:
 
 def _leaderboard(arguments: argparse.Namespace) -> int:
     word = f"leaderboard.{arguments.word}"
-    reads_data = arguments.word == "judge" and arguments.of
+    reads_data = arguments.word == "rate" and arguments.of
     return _with_data(word, arguments) if reads_data else _answered(word, arguments)
 
 

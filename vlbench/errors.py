@@ -5,6 +5,7 @@ VlbenchError
 ├── UnknownNameError   a name that no source has: fix the command
 ├── DataError          an image or a table that cannot be read: fix the machine's data
 │   └── DataAbsent     a data set that is not there: fetch it
+│       └── PackageAbsent  a package that is not there: install it
 ├── TooFewRows         a split is too small for what the task asks
 ├── CannotDo           this model cannot do this task: skipped, with the reason
 ├── WeightsError       weights cannot be had or loaded
@@ -14,6 +15,8 @@ VlbenchError
 └── OutputError        a result cannot be written
 """
 
+import shlex
+import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -59,6 +62,16 @@ class DataAbsent(DataError):  # noqa: N818 - the contract's name
         self.where_to_put = where_to_put
 
 
+class PackageAbsent(DataAbsent):
+    """A package that is not installed: what needs it, and the command that installs it here."""
+
+    def __init__(self, what: str, *commands: str) -> None:
+        python = shlex.quote(sys.executable)
+        install = " && ".join(f"{python} -m {command}" for command in commands)
+        super().__init__(what, install, sys.prefix)
+        self.args = (f"{what} is absent; install it with `{install}`",)
+
+
 class TooFewRows(VlbenchError):  # noqa: N818 - reads as the reason in a row
     """A split has fewer rows than the task needs: at least `rows` of them, where that is known."""
 
@@ -94,10 +107,15 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     """Return the error for a name that is not among the known ones, with the nearest of them."""
     names = sorted(known)
     near = get_close_matches(name, names, n=3, cutoff=0.5)
-    listed = ", ".join(names[:MOST_NAMES]) or "none"
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    hint = f"did you mean {', '.join(near)}?" if near else f"there are {listed}{more}"
+    hint = f"did you mean {', '.join(near)}?" if near else f"there are {listed(names)}"
     return UnknownNameError(f"no {kind} is named '{name}'; {hint}")
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names in order for a message, the first of very many."""
+    known = sorted(names)
+    more = f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else ""
+    return (", ".join(known[:MOST_NAMES]) or "none") + more
 
 
 def described(error: BaseException) -> str:

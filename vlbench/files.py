@@ -6,10 +6,13 @@ import errno
 import hashlib
 import os
 import re
+import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 from vlbench.errors import OutputError, SpecError, UnknownNameError
@@ -28,6 +31,13 @@ LAPSE = 60.0
 
 # How the names of files begin that are being written, and that killed runs leave behind.
 PART = ".part-"
+
+
+# How the names of temporary folders begin, the file in each whose lock its process holds, and how
+# many seconds old that is before another process may try the lock.
+TEMPORARY = "vlbench-"
+IN_USE = ".vlbench-in-use"
+SETTLED = 60.0
 
 
 def default_cache() -> Path:
@@ -90,6 +100,36 @@ def take_lock(file: Path, *, seconds: float = -1) -> BaseFileLock | None:
         with suppress(Timeout):
             lock.acquire(timeout=seconds)
     return lock if lock.is_locked else None
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a folder that is gone afterwards; those that killed processes left are removed first.
+
+    Raises OSError where it cannot be made.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*/{IN_USE}"):
+        _remove_unused(left)
+    folder = tempfile.TemporaryDirectory(prefix=TEMPORARY)
+    lock = take_lock(Path(folder.name, IN_USE))
+    assert lock
+    try:
+        yield Path(folder.name)
+    finally:
+        # While the lock is held, so that no other process removes it at the same time.
+        folder.cleanup()
+        lock.release()
+
+
+def _remove_unused(mark: Path) -> None:
+    """Remove the folder of a mark whose lock no process holds; another user's is left alone."""
+    with suppress(OSError):  # another process may be removing it, too
+        found = mark.lstat()
+        settled = time.time() - found.st_mtime > SETTLED
+        is_own = S_ISREG(found.st_mode) and found.st_uid == os.getuid()
+        if settled and is_own and (lock := take_lock(mark, seconds=0)):
+            shutil.rmtree(mark.parent, ignore_errors=True)
+            lock.release()
 
 
 @contextmanager

@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 VARIABLE = "HF_HUB_OFFLINE"
 VARIABLES = (VARIABLE, "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
+# Set beside them where no user, but a connection that failed, made this process offline.
+UNREACHED = "VLBENCH_HUB_UNREACHED"
 ENDPOINT = "https://huggingface.co"
 
 
@@ -24,7 +26,10 @@ def settle(*, offline: bool = False) -> bool:
     `offline` decides, then HF_HUB_OFFLINE, whatever its value. Only without both is a connection
     tried, once.
     """
-    if offline or (VARIABLE not in os.environ and not reachable()):
+    if not offline and VARIABLE not in os.environ and not reachable():
+        os.environ[UNREACHED] = "1"
+        offline = True
+    if offline:
         os.environ.update(dict.fromkeys(VARIABLES, "1"))
     return is_offline()
 
@@ -32,6 +37,11 @@ def settle(*, offline: bool = False) -> bool:
 def is_offline() -> bool:
     """Return whether HF_HUB_OFFLINE says so, as the libraries read it."""
     return os.environ.get(VARIABLE, "").upper() in {"1", "ON", "YES", "TRUE"}
+
+
+def why_offline() -> str:
+    """Return why this process is offline, in words."""
+    return "the hub cannot be reached" if UNREACHED in os.environ else "this run is offline"
 
 
 def reachable(*, seconds: float = 3.0) -> bool:

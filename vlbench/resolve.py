@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import sys
 import typing
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,6 +48,10 @@ def load_object(name: str, folders: Sequence[Path]) -> Any:
     except Exited as error:
         raise SpecError(f"'{module_name}' cannot be imported: {error}") from error
     except IMPORT_ERRORS as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == module_name:
+            raise SpecError(
+                f"no module is named '{module_name}'{_nearest_module(module_name, folders)}"
+            ) from error
         raise SpecError(
             f"'{module_name}' cannot be imported: {type(error).__name__}: {error}"
         ) from error
@@ -216,6 +221,16 @@ def _word(option: Any) -> str:
         return str(option)
     name = getattr(option, "__name__", str(option))
     return "null" if name == "NoneType" else name
+
+
+def _nearest_module(name: str, folders: Sequence[Path]) -> str:
+    """Return the nearest name of a file in the folders, or below the package, as a hint."""
+    package, _, last = name.rpartition(".")
+    files = [file for folder in folders for file in folder.glob("*.py")]
+    for folder in getattr(sys.modules.get(package), "__path__", ()):
+        files += Path(folder).rglob("*.py")
+    near = get_close_matches(last, {file.stem for file in files}, n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def _nearest(key: str, known: Mapping[str, Any]) -> str:

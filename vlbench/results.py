@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vlbench.errors import SpecError
+from vlbench.errors import SpecError, listed
 
 if TYPE_CHECKING:  # reading a board must not cost the import of torch
     import pyarrow as pa
@@ -176,6 +177,15 @@ class Result:
         """Whether rows of the official data were missing."""
         return self.counts.get("expected", 0) > self.counts.get("n", 0)
 
+    @property
+    def is_mostly_tied(self) -> bool:
+        """Whether more than half of the choices were tied: of the n, unless `choices` counts them.
+
+        A tied choice earns what guessing does, so that such a score says little of the model.
+        """
+        choices = self.counts.get("choices", self.counts.get("n", 0))
+        return 2 * self.counts.get("ties", 0) > choices
+
     def row(self) -> dict[str, Any]:
         """Return the row as a board's file has it: plain values, every key."""
         row = asdict(self)
@@ -188,8 +198,11 @@ def require_primary(outcome: Outcome, primary: Mapping[str, Any], where: str) ->
     """Raise SpecError where a task's primary does not name exactly one of the scores."""
     found = matching(outcome.scores, primary)
     if len(found) != 1:
-        given = sorted({f"{s.metric} at {dict(s.at)}" for s in outcome.scores})
-        raise SpecError(f"{where}: primary {primary} is {len(found)} of the scores {given}")
+        given = listed({f"{s.metric} at {dict(s.at)}" for s in outcome.scores})
+        near = get_close_matches(primary["metric"], {s.metric for s in outcome.scores}, 1)
+        hint = f"; did you mean {near[0]}?" if near and not found else ""
+        wanted = f"must match exactly one score, but matches {len(found)} of: {given}{hint}"
+        raise SpecError(f"{where}: primary {dict(primary)} {wanted}")
 
 
 def counts_of(outcome: Outcome, primary: Mapping[str, Any], missing: int) -> dict[str, int]:

@@ -99,6 +99,11 @@ def test_a_missing_key_is_named(task, key):
         task("\n".join(lines))
 
 
+def test_a_misspelt_key_is_named_with_its_line_and_not_called_missing_too(task):
+    with pytest.raises(SpecError, match=r"^\S+:9: unknown 'primry'; did you mean 'primary'\?$"):
+        task(TASK.replace("primary:", "primry:"))
+
+
 def test_data_without_a_loader_are_told_with_their_line(task):
     with pytest.raises(SpecError, match=r":6: 'loader' is missing"):
         task(TASK.replace('loader: "a:b", ', ""))

@@ -9,6 +9,8 @@ from vlbench.commands.parser import parser_of
     [
         (["leaderbord", "show"], "did you mean leaderboard?"),
         (["leaderboard", "biuld"], "did you mean build?"),
+        (["build"], "did you mean vlbench leaderboard build?"),
+        (["judge", "sheets"], "did you mean vlbench leaderboard rate?"),
         (["ls", "task"], "did you mean tasks?"),
         (["--modl", "a", "--taskss", "b"], "did you mean --model?; did you mean --tasks?"),
         (["--model", "a", "--tasks", "b", "--log_samples"], "`vlbench items TASK MODEL` lists"),

@@ -23,6 +23,13 @@ def test_a_filter_is_a_tag_or_a_part_of_the_name(source, capsys):
     assert all(name.startswith("few_shot_c") for name in named)
 
 
+def test_a_filter_is_a_capability_that_models_have_and_tasks_need(source, capsys):
+    models = listed(source, capsys, "models", "ImageEncoder")
+    assert "mean-colour" in models
+    assert all("ImageEncoder" in row["capabilities"] for row in models.values())
+    assert "few_shot_colours" in listed(source, capsys, "tasks", "ImageEncoder")
+
+
 def test_a_filter_that_nothing_fits_is_an_error_with_the_nearest(source, capsys):
     assert main(["ls", "tasks", "few_shot_colors", "--include-path", source]) == 2
     told = capsys.readouterr().err

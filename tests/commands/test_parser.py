@@ -19,10 +19,11 @@ def parsed(*words):
         (["ls", "tasks", "--include_path", "x_y"], ["ls", "tasks", "--include-path", "x_y"]),
         (["--help"], ["--help"]),
         (["--version"], ["--version"]),
-        ([], []),
+        ([], ["--help"]),
+        (["leaderboard"], ["leaderboard", "--help"]),
     ],
 )
-def test_run_may_be_left_out_and_options_have_two_spellings(words, wanted):
+def test_run_and_help_may_be_left_out_and_options_have_two_spellings(words, wanted):
     assert spelled(words) == wanted
 
 

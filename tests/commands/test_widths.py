@@ -32,7 +32,7 @@ HELPS = [
     for words in (
         *([], ["run"], ["ls"], ["show"], ["check"], ["items"], ["data"], ["rerun"], ["validate"]),
         *(["leaderboard", word] for word in ("show", "build", "compare", "merge", "export")),
-        *(["leaderboard", word] for word in ("reproduce", "page", "judge")),
+        *(["leaderboard", word] for word in ("reproduce", "page", "rate")),
     )
 ]
 

@@ -1,9 +1,12 @@
 import pickle
+import struct
 from io import BytesIO
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from torchvision.transforms.v2.functional import to_dtype
 
 import vlbench.digests
 from vlbench.data.images import (
@@ -159,9 +162,41 @@ def test_an_image_of_another_size_is_named(tmp_path):
         require_sizes(tmp_path, names, [(4, 5), (4, 5)], "a.json")
 
 
-def test_sixteen_bits_are_refused_not_clipped():
-    with pytest.raises(DataError, match=r"a\.png has pixels of mode I;16; save it with 8 bits"):
-        decode_image(encoded(COLOUR[0, :, :, 0].astype(np.uint16) * 256, "PNG"), "a.png")
+EVERY_GREY = np.arange(2**16, dtype=np.uint16).reshape(256, 256)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+@pytest.mark.parametrize("order", ["<u2", ">u2"])
+def test_sixteen_bits_of_grey_are_those_of_torchvision(kind, order):
+    red, *_ = decode_image(encoded(EVERY_GREY.astype(order), kind), "a").split()
+    expected = to_dtype(torch.from_numpy(EVERY_GREY), torch.uint8, scale=True)
+    assert np.array_equal(red, expected)
+
+
+def tiff(pixels, meaning, stored):
+    """The bytes of a TIFF of uint16 pixels [channels, H, W]."""
+    channels, height, width = pixels.shape
+    data = pixels.astype("<u2").tobytes()
+    tags = {256: width, 257: height, 258: 16, 259: 1, 262: meaning, 273: 8}
+    tags |= {277: channels, 278: height, 279: len(data) // channels, 284: stored}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    head = struct.pack("<2sHI", b"II", 42, 8 + len(data))
+    return head + data + struct.pack("<H", len(tags)) + entries + bytes(4)
+
+
+def test_sixteen_bits_whose_zero_is_white_are_turned_round():
+    image = decode_image(tiff(np.array([[[0, 256, 65535]]]), 0, 1), "a.tif")
+    assert [image.getpixel((x, 0))[0] for x in range(3)] == [255, 254, 0]
+
+
+def test_sixteen_bits_that_pillow_misreads_are_refused():
+    with pytest.raises(DataError, match=r"^a\.tif has 16 bits in separate channels; save it with"):
+        decode_image(tiff(np.zeros((3, 2, 2)), 2, 2), "a.tif")
+
+
+def test_whole_numbers_of_32_bits_are_refused_not_clipped():
+    with pytest.raises(DataError, match=r"a\.tif has pixels of mode I; save it with 8 bits"):
+        decode_image(encoded(COLOUR[0, :, :, 0].astype(np.int32) * 256, "TIFF"), "a.tif")
 
 
 def test_a_transparent_palette_keeps_its_colours():

@@ -159,6 +159,33 @@ def test_what_fails_on_one_process_ends_in_both_with_its_message(source, tmp_pat
     assert "no weights on the second machine" in done.stderr
 
 
+STOPS = """
+import os, signal
+from vlbench.engine.processes import Processes
+
+processes = Processes(cpu=True, silence=3.0)
+assert processes.exchange(processes.rank) == [0, 1]
+if processes.rank == int(os.environ["STOPPED"]):
+    os.kill(os.getpid(), signal.SIGSTOP)
+processes.exchange("one waits for the other")
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_a_process_that_is_stopped_ends_the_others_which_say_so(stopped):
+    meet = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    code, own = [sys.executable, "-c", STOPS], {"STOPPED": str(stopped)}
+    environments = [ENVIRONMENT | meet | own | {"RANK": str(rank)} for rank in (0, 1)]
+    pipe = subprocess.PIPE
+    both = [subprocess.Popen(code, env=one, stderr=pipe, text=True) for one in environments]
+    _, told = both[1 - stopped].communicate(timeout=120)
+    both[stopped].kill()
+    both[stopped].communicate()
+    assert both[1 - stopped].returncode == 1
+    assert f"process {stopped} of this run (on {socket.gethostname()}) has given no sign" in told
+
+
 @pytest.mark.slow
 def test_where_a_node_dies_the_rest_ends_and_says_so_and_the_rerun_goes_on(source, tmp_path):
     boards = tmp_path / "boards"

@@ -57,6 +57,13 @@ def test_the_title_says_task_and_version_and_the_column_the_conditions():
     assert "accuracy (shots 5)" in text
 
 
+def test_a_score_of_ties_is_marked():
+    tied = result("m", score(0.1), counts={**counts(), "ties": 100})
+    assert "10.0 % (mostly ties)" in rendered(*board_tables(board(tied)))
+    few = result("m", score(0.1), counts={**counts(), "ties": 100, "choices": 200})
+    assert "ties" not in rendered(*board_tables(board(few)))
+
+
 def test_a_score_is_shown_with_all_it_takes_to_judge_it():
     floors = {"pixels": 0.25, "blank": 0.125}
     shown = score(0.531, ci95=(0.521, 0.541), chance=0.1, floors=floors, n=10_000)

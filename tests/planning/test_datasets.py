@@ -1,13 +1,45 @@
+import shutil
+
 import pytest
 from runs import evaluate
 from sources import TASK, make_source, write
 
-from vlbench.errors import SpecError
+from vlbench.errors import DataError, SpecError
+from vlbench.planning.datasets import splits_read
 
 
 @pytest.fixture
 def source(tmp_path):
     return make_source(tmp_path / "ours")
+
+
+def test_a_split_that_the_probe_reads_is_missed_before_anything_runs(source):
+    shutil.rmtree(source / "images" / "train")
+    with pytest.raises(
+        DataError, match=r"_colours: the split 'train' \(the data have test\) is abs"
+    ):
+        evaluate(source)
+
+
+def in_any_case(model, data, engine):
+    rows = [len(split) for split in (data.splits["train"], data.splits["test"])]
+    if model.name:
+        return in_any_case(model, data.splits["part"], engine)
+    return rows + data.splits["val"]
+
+
+def perhaps(_, data, engine, *, split="test"):
+    rows = data.splits[split] or data.splits["val"]
+    if engine.device:
+        return rows
+    return data.splits["train"]
+
+
+@pytest.mark.parametrize(
+    ("probe", "splits"), [(in_any_case, ["train", "test", "val"]), (perhaps, []), (len, [])]
+)
+def test_splits_count_that_a_probe_reads_whatever_its_arguments(probe, splits):
+    assert splits_read(probe) == splits
 
 
 REGIONS = """\

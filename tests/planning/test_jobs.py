@@ -1,9 +1,13 @@
 import json
+import re
+import sys
 
 import pytest
 from fakes import Reader
 from runs import board, evaluate, planned, ran
 from sources import make_source
+
+from vlbench.errors import DataError
 
 
 @pytest.fixture
@@ -37,6 +41,13 @@ def test_without_takes_a_capability_away(source):
     models.write_text('blind: {adapter: "colours:MeanColour", without: [ImageEncoder]}')
     (result,) = evaluate(source, model="blind")
     assert result.reason == "the model has no ImageEncoder"
+
+
+def test_a_task_whose_package_is_absent_is_unavailable_before_anything_runs(monkeypatch):
+    monkeypatch.setattr("vlbench.metrics.text.java.find_spec", lambda _: None)
+    command = re.escape(f"{sys.executable} -m pip install 'vlbench[captions]'")
+    with pytest.raises(DataError, match=rf": pycocoeval.* install it with `{command}`$"):
+        planned(["tiny-clip"], ["caption_patterns_scenes"])
 
 
 class Signed(Reader):

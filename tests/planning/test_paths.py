@@ -143,6 +143,13 @@ def test_a_name_that_nothing_selected_has_is_an_error_with_the_nearest():
         require_known(["tabel:images"], {"b": TABLE})
 
 
+def test_a_tag_is_told_what_a_folder_can_be_given_for():
+    with pytest.raises(
+        UnknownNameError, match=r"a task that is to run, or of its loader, not a ta"
+    ):
+        require_known(["few_shot"], {"few_shot_cub": HUB})
+
+
 def test_a_loaders_short_name_says_where_its_data_lie(tmp_path):
     source = make_source(tmp_path / "theirs")
     moved = (source / "images").rename(tmp_path / "elsewhere")

@@ -20,7 +20,37 @@ def source(tmp_path):
 def test_a_primary_that_is_no_score_fails_and_says_which_there_are(source):
     write(source / "tasks" / "b.yaml", TASK.replace("{shots: 1}", "{shots: 2}"))
     (result,) = evaluate(source, tasks="b")
-    assert "is 0 of the scores" in result.reason
+    assert "must match exactly one score, but matches 0 of: " in result.reason
+    assert "accuracy at {'shots': 1}, accuracy_cosine at {'shots': 1}" in result.reason
+
+
+COUNTED = """\
+from vlbench.capabilities import ImageEncoder
+from vlbench.results import Outcome, Score
+
+
+def counted(model: ImageEncoder, data, engine, *, log: str):
+    def say(_):
+        with open(log, "a") as lines:
+            lines.write("computed")
+        return [0.0]
+
+    engine.map(say, data.splits["test"]["image"].select([0]), key={"what": "mapped"})
+    engine.once({"what": "built"}, lambda: {"value": say(None)})
+    return Outcome(scores=[Score("counted", 1.0, 2)])
+"""
+
+
+def test_a_primary_that_is_mended_finds_what_was_computed_before(source, tmp_path):
+    log = tmp_path / "log"
+    write(source / "tasks" / "counted.py", COUNTED)
+    task = TASK[: TASK.index("params")].replace("few_shot", "counted:counted")
+    for metric, status in [("cuonted", "failed"), ("counted", "ok")]:
+        ending = f"params: {{log: {log}}}\nprimary: {{metric: {metric}}}"
+        write(source / "tasks" / "c.yaml", task + ending)
+        (result,) = evaluate(source, tasks="c", cache_dir=tmp_path / "cache")
+        assert result.status == status
+    assert log.read_text() == "computed" * 2
 
 
 NAMED = """\

@@ -18,7 +18,18 @@ def test_every_key_of_a_row_is_there(source, tmp_path):
         *("model", "status", "reason", "comparable", "request", "scores", "counts"),
         *("artifacts", "notes", "provenance", "run"),
     }
-    assert row["counts"] == {"n": 9, "expected": 9, "ties": 0, "truncated_texts": 0, "clusters": 9}
+    counts = {"n": 9, "expected": 9, "ties": 0, "truncated_texts": 0, "clusters": 9}
+    assert row["counts"] == counts | {"choices": 18}
+
+
+ALL_TIED = "18 of 18 choices are tied, and a tied choice earns what guessing does"
+
+
+def test_a_row_whose_choices_are_mostly_tied_notes_it(source):
+    (tied,) = evaluate(source, model=ConstantModel())
+    assert (tied.notes[0], tied.is_mostly_tied) == (ALL_TIED, True)
+    (told,) = evaluate(source)
+    assert (list(told.notes), told.is_mostly_tied) == ([], False)
 
 
 def test_all_but_run_is_the_same_on_a_rerun(source, tmp_path):
@@ -57,7 +68,8 @@ def test_an_adapter_object_takes_nothing_of_a_task_and_the_row_notes_it(source):
     write(source / "tasks" / "b.yaml", TASK + "model: {crop: 8}\n")
     (result,) = evaluate(source, model=ConstantModel(), tasks="b")
     assert list(result.notes) == [
-        "the adapter came as an object, without `crop`: its own preprocessing holds"
+        ALL_TIED,
+        "the adapter came as an object, without `crop`: its own preprocessing holds",
     ]
 
 

@@ -54,6 +54,7 @@ def main(folder):
         found["as it was" if left == before else "merged" if left == after else "broken"] += 1
         merge([source], copy)
         found["never merged"] += snapshot(copy) != after
+        found["left beside"] += list(copies.iterdir()) != [copy]
         found["steps"] = step = step + 1
         shutil.rmtree(copies)
     sys.stdout.write(json.dumps(found))

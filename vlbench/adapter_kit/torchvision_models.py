@@ -46,7 +46,7 @@ def open_torchvision(architecture: str, tag: Any, seed: int, **options: Any) -> 
     what = f"the weights {tag}"
     cached = Path(torch.hub.get_dir(), "checkpoints", tag.url.rpartition("/")[2])
     if hub.is_offline() and not cached.is_file():
-        raise not_downloaded(what, tag.url, "this run is offline")
+        raise not_downloaded(what, tag.url, hub.why_offline())
     try:
         model: nn.Module = get(architecture, weights=tag, **options)
     except UNREADABLE as error:

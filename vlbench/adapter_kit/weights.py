@@ -77,7 +77,7 @@ def weights_file(path: str, hint: str = "") -> Path:
 def hub_obstacle() -> str:
     """Return why nothing can be downloaded from the hub; empty where something can."""
     if hub.is_offline():
-        return "this run is offline"
+        return hub.why_offline()
     return "" if hub.reachable() else "the hub cannot be reached"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 from vlbench.catalog.sources import capability_files, shipped_source
 from vlbench.catalog.strict_yaml import Document, load_yaml
-from vlbench.catalog.values import checked, is_at
+from vlbench.catalog.values import checked, is_at, nearest
 from vlbench.errors import SpecError, unknown
 from vlbench.files import WANTED_NAME, is_file_name, is_model_name
 
@@ -120,7 +120,9 @@ def load_task(file: Path, source: Path) -> list[TaskSpec]:
     """Return the task of a YAML file. Raises SpecError with all that is wrong with it."""
     document = _extended(load_yaml(file), source)
     values, problems = checked(document, document.values, TASK_KEYS, ())
-    problems += _group_problems(document) if "group" in values else _probe_problems(document)
+    meant = {near for key in values if key not in TASK_KEYS for near in nearest(key, TASK_KEYS)}
+    own = _group_problems(document) if "group" in values else _probe_problems(document, meant)
+    problems += own
     problems += _text_problems(document, "tags", "a tag") + _name_problems(document)
     problems += _reference_problems(document)
     if problems:
@@ -207,10 +209,12 @@ def _text_problems(document: Document, key: str, what: str) -> list[str]:
     return [f"{document.where(key)}: {what} must be str, not {value!r}" for value in wrong]
 
 
-def _probe_problems(document: Document) -> list[str]:
+def _probe_problems(document: Document, meant: Container[str]) -> list[str]:
+    """Return what is wrong with a task; a key that is `meant` by a misspelt one is not missing."""
     values = document.values
     wanted = ("version", "probe", "data", "primary")
-    problems = [f"{document.file}: '{key}' is missing" for key in wanted if key not in values]
+    missing = [key for key in wanted if key not in values and key not in meant]
+    problems = [f"{document.file}: '{key}' is missing" for key in missing]
     data, primary = values.get("data"), values.get("primary")
     if isinstance(data, dict) and not isinstance(data.get("loader"), str):
         found = f"must be str, not {data['loader']!r}" if "loader" in data else "is missing"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -21,13 +21,18 @@ def checked(
     for key, value in kept.items():
         where = document.where(*path, str(key))
         if key not in allowed:
-            near = get_close_matches(str(key), allowed, n=1)
+            near = nearest(key, allowed)
             hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(allowed)}"
             problems.append(f"{where}: unknown '{key}'; {hint}")
         elif type(value) not in allowed[key]:
             names = " or ".join(kind.__name__ for kind in allowed[key])
             problems.append(f"{where}: '{key}' must be {names}, not {value!r}")
     return kept, problems
+
+
+def nearest(key: Any, allowed: Iterable[str]) -> list[str]:
+    """Return the allowed key that an unknown one probably means; none where it is like no other."""
+    return get_close_matches(str(key), list(allowed), n=1)
 
 
 def is_at(at: Any) -> bool:

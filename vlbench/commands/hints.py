@@ -48,7 +48,14 @@ KINDS |= {name: name for name in ("open_clip", "timm", "torchvision")}
 
 
 class HintingParser(argparse.ArgumentParser):
-    """A parser whose errors name what was probably meant."""
+    """A parser whose errors name what was probably meant.
+
+    `inner` holds the whole command for each word that is one only behind another word.
+    """
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.inner: dict[str, str] = {}
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the arguments; a word that no command knows is an error with a hint."""
@@ -67,6 +74,7 @@ class HintingParser(argparse.ArgumentParser):
         """Exit with 2; of a wrong choice, the nearest right one is named."""
         found = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         near = get_close_matches(found[1], re.findall(r"[\w-]+", found[2]), 1) if found else []
+        near = [self.inner[found[1]]] if found and found[1] in self.inner else near
         super().error(f"{message}; did you mean {near[0]}?" if near else message)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
@@ -24,15 +25,26 @@ def list_things(kind: str, include: Sequence[Path], wanted: str = "") -> list[di
     """Return tasks, models, probes or loaders, each with `name`, `tags`, `file`, and more.
 
     A task also has what it `needs` of a model, and a model its `capabilities`; None where the text
-    of its code does not tell. `wanted` is a tag, or a part of the name in which * stands for
-    anything. Raises UnknownNameError where nothing is so called.
+    of its code does not tell. `wanted` is a tag, a capability that a model has or a task needs, or
+    a part of the name in which * stands for anything. Raises UnknownNameError where nothing is so
+    called.
     """
     rows = _all_things(kind, include)
-    found = [row for row in rows if wanted in row["tags"] or fnmatch(row["name"], f"*{wanted}*")]
+    words = [{*row["tags"], *_capabilities(row)} for row in rows]
+    found = [
+        row
+        for row, own in zip(rows, words, strict=True)
+        if wanted in own or fnmatch(row["name"], f"*{wanted}*")
+    ]
     if wanted and not found:
-        names = {name for row in rows for name in (row["name"], *row["tags"])}
+        names = {row["name"] for row in rows}.union(*words)
         raise unknown(kind.removesuffix("s"), wanted, names)
     return found
+
+
+def _capabilities(row: Mapping[str, Any]) -> list[str]:
+    """Return what a model can do, or what a task needs of a model."""
+    return row.get("capabilities") or re.findall(r"\w+", row.get("needs") or "")
 
 
 def _all_things(kind: str, include: Sequence[Path]) -> list[dict[str, Any]]:

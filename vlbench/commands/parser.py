@@ -25,6 +25,7 @@ EXIT_CODES = """exit codes:
   1  something failed, or nothing ran
   2  an error in the command, in a file, or absent data of a task named by you
   130  interrupted; finished work is saved, and the same command resumes
+  141  nobody reads standard output any more, as after | head; the same holds
 """
 
 ENVIRONMENT = """environment:
@@ -35,14 +36,19 @@ ENVIRONMENT = """environment:
 """
 
 
+# Old spellings of commands, which go with the next release, and the new ones.
+RENAMED: dict[tuple[str, ...], Sequence[str]] = {("leaderboard", "judge"): ("leaderboard", "rate")}
+
+
 def spelled(argv: Sequence[str]) -> list[str]:
-    """Return argv with `run` added if it was left out, and with hyphens in option names."""
+    """Return argv with hyphens in option names, and with `run` or `--help` if it was left out."""
     words = []
     for word in argv:
         name, equals, value = word.partition("=")
         words.append(name.replace("_", "-") + equals + value if word[:2] == "--" else word)
     flat = bool(words) and words[0][:1] == "-" and words[0] not in {"-h", "--help", "--version"}
-    return ["run", *words] if flat else words
+    bare = words in ([], ["leaderboard"])
+    return ["run", *words] if flat else [*words, "--help"] if bare else words
 
 
 def parser_of(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
@@ -59,7 +65,9 @@ def parser_of(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     _add_run(words, commands["run"])
     ls = _add(words, "ls", "list what there is", commands["ls"])
     ls.add_argument("kind", choices=["tasks", "models", "probes", "data"])
-    ls.add_argument("filter", nargs="?", metavar="FILTER", help="a tag, or a part of the name")
+    ls.add_argument(
+        "filter", nargs="?", metavar="FILTER", help="a tag, a capability, or a part of the name"
+    )
     about = "show what a task or a model is, or draw a sheet of scenes or objects"
     show = _add(words, "show", about, commands["show"])
     show.add_argument("name", metavar="TASK|MODEL|scenes|objects")
@@ -82,9 +90,11 @@ def parser_of(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     def add_word(name: str, about: str) -> argparse.ArgumentParser:
         word = _add(boards, name, about, commands["leaderboard"])
         word.set_defaults(word=name)
+        parser.inner[name] = f"vlbench leaderboard {name}"
         return word
 
     add_words(add_word)
+    parser.inner |= {old[-1]: f"vlbench {' '.join(new)}" for old, new in RENAMED.items()}
     return parser
 
 

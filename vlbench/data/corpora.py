@@ -20,7 +20,7 @@ from vlbench.data.records import Column, Data, Split, labels, value_column
 from vlbench.data.scenes import objects
 from vlbench.data.word_files import read_visual_words
 from vlbench.digests import digest, path_digest
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataAbsent, DataError, PackageAbsent
 
 # The longest document: over a hundred times the longest article of Wikipedia, and all of text8.
 MOST_BYTES = 1 << 27
@@ -154,8 +154,7 @@ def _gensim_texts() -> WordTests:
     """Return the texts inside gensim, which is found without importing it: it imports scipy."""
     package = importlib.util.find_spec("gensim")
     if package is None or package.origin is None:
-        install = "PyPI (python -m pip install gensim)"
-        raise DataAbsent("the package gensim", install, "the environment of this Python")
+        raise PackageAbsent("the package gensim", "pip install gensim")
     folder = Path(package.origin).parent / "test" / "test_data"
     pairs = [folder / name for name in ("wordsim353.tsv", "simlex999.txt")]
     return WordTests(folder / "head500.noblanks.cor", folder / "questions-words.txt", pairs)

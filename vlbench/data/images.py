@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import PIL.Image
 from PIL.Image import Image
+from PIL.TiffImagePlugin import TiffImageFile
 
 from vlbench.data.records import Column, Split, value_column
 from vlbench.digests import bytes_digest, digest, file_digests
@@ -42,6 +43,10 @@ AT_ONCE = 10_000
 
 # As many pixels take 700 MB while they are decoded; Pillow itself would only warn.
 MOST_PIXELS = 89_478_485
+
+# Tags of TIFF: bits of each channel, what the grey values mean, how the channels are stored.
+BITS, MEANING, STORED = 258, 262, 284
+WHITE_IS_ZERO, SEPARATELY = 0, 2
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -184,6 +189,17 @@ def _opened(source: Path | BytesIO, name: str) -> Iterator[Image]:
 
 
 def _rgb(image: Image, name: str) -> Image:
+    tags = image.tag_v2 if isinstance(image, TiffImageFile) else {}
+    bits = max(tags.get(BITS, (16,)))
+    if bits > 8 and tags.get(STORED) == SEPARATELY:
+        # Pillow would read this wrongly without an error.
+        raise DataError(
+            f"{name} has {bits} bits in separate channels; save it with 8 bits a channel"
+        )
+    if image.mode.startswith("I;16"):
+        # The upper eight bits, as Pillow itself reads 16 bits of colour, and as torchvision does.
+        grey = (np.asarray(image) >> (bits - 8)).astype(np.uint8)
+        return _from_array(~grey if tags.get(MEANING) == WHITE_IS_ZERO else grey)
     if image.mode.startswith(("I", "F")):
         # Pillow would clip these to 0..255 without an error.
         raise DataError(f"{name} has pixels of mode {image.mode}; save it with 8 bits a channel")

@@ -101,7 +101,11 @@ class Splits(dict[str, Split]):
     def __missing__(self, name: str) -> Split:
         """Raise DataAbsent."""
         present = ", ".join(self) or "no split"
-        raise DataAbsent(f"the split '{name}' (there is {present})", "the same source", "its place")
+        raise DataAbsent(
+            f"the split '{name}' (the data have {present})",
+            "where the others come from",
+            "the place that the task's `data` give it",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

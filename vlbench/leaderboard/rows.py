@@ -35,6 +35,11 @@ def is_random(row: Result) -> bool:
     return str(row.provenance.get("weights", "")).startswith("random:")
 
 
+def ties_mark(row: Result) -> str:
+    """Return what stands beside a score where most choices were tied; nothing elsewhere."""
+    return " (mostly ties)" if row.is_mostly_tied else ""
+
+
 def comparable_sets(rows: Sequence[Result]) -> dict[str, list[Result]]:
     """Return the ok rows by what a fair comparison shares, in the order of each set's first row."""
     sets: dict[str, list[Result]] = {}

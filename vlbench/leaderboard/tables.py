@@ -13,7 +13,7 @@ from vlbench.boards import Board
 from vlbench.catalog.specs import TaskSpec
 from vlbench.leaderboard.fitting import OPTIONAL
 from vlbench.leaderboard.references import Published, published
-from vlbench.leaderboard.rows import comparable_sets, publishable, ranked
+from vlbench.leaderboard.rows import comparable_sets, publishable, ranked, ties_mark
 from vlbench.leaderboard.texts import printed
 from vlbench.results import At, Result, Score, matching
 
@@ -73,7 +73,7 @@ def score_table(
     for (result, score), paper in zip(scored, papers, strict=True):
         cells = (
             result.model,
-            number(score.value, score.unit),
+            number(score.value, score.unit) + ties_mark(result),
             interval(score),
             number(score.chance, score.unit),
             floor_text(score),

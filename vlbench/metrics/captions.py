@@ -7,7 +7,7 @@ of CIDEr is that of all references, in each of its draws. A metric of Hugging Fa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -16,10 +16,10 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from vlbench.errors import DataError, SpecError, TooFewRows
-from vlbench.metrics.corpus import CORPORA, ORDERS, corpus_estimate
+from vlbench.metrics.corpus import CORPORA, ORDERS, TREEBANK, corpus_estimate
 from vlbench.metrics.statistics import Estimate, Floats, bootstrap_ratio
 from vlbench.metrics.text.evaluated import PREFIX, Evaluated, Value
-from vlbench.metrics.text.java import coco_caption
+from vlbench.metrics.text.java import coco_caption, find_java
 from vlbench.metrics.text.meteor import Meteor
 from vlbench.metrics.text.spice import find_spice, spice
 from vlbench.metrics.text.words import treebank_words
@@ -41,6 +41,19 @@ Pair = tuple[str, list[str]]
 
 # Statistics [N, S] of the pairs of N images.
 Scorer = Callable[[Sequence[Pair]], Floats]
+
+
+def require_installed(names: Iterable[str]) -> None:
+    """Raise DataAbsent where what metrics among these names need is not there; import nothing.
+
+    The names may have the suffix of Penn Treebank words.
+    """
+    known = {f"{name}{suffix}" for name in CAPTION_METRICS for suffix in ("", TREEBANK)}
+    wanted = known.intersection(names)
+    if wanted:
+        coco_caption()
+    if any(name.startswith(("meteor", "spice")) or name.endswith(TREEBANK) for name in wanted):
+        find_java()
 
 
 class CaptionScore(NamedTuple):

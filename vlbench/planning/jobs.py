@@ -13,7 +13,8 @@ from vlbench.engine.fingerprints import contents, identified
 from vlbench.engine.processes import verdict
 from vlbench.errors import CannotDo, DataAbsent, SpecError, exits_as_errors
 from vlbench.identity import code_digest
-from vlbench.planning.datasets import DataSets
+from vlbench.metrics.captions import require_installed
+from vlbench.planning.datasets import DataSets, require_splits
 from vlbench.planning.kept import kept_result
 from vlbench.planning.models import Model
 from vlbench.planning.options import Options
@@ -56,8 +57,10 @@ def judge(
         return Job(model=model, task=task, status="skipped", reason=f"the model has no {gap}")
     try:
         _require_files(task)
+        require_installed(task.words)
         with exits_as_errors():
             data, views = datasets.load(task, model), datasets.views(task, model)
+        require_splits(task, data)
     except CannotDo as error:
         return Job(model=model, task=task, status="skipped", reason=str(error))
     except DataAbsent as error:

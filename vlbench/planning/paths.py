@@ -31,7 +31,9 @@ def require_known(names: Iterable[str], loaders: Mapping[str, str]) -> None:
     known = {*loaders, *(name for loader in used for name in loader_names(loader))}
     for name in filter(None, names):
         if name not in known:
-            raise unknown("selected task, or loader of one,", name, known)
+            why = unknown("selected task, or loader of one,", name, known)
+            wanted = "wants the name of a task that is to run, or of its loader, not a tag"
+            raise UnknownNameError(f"--data-dir NAME=DIR {wanted}: {why}")
         meant = [loader for loader in used if name in loader_names(loader)]
         if len(meant) > 1:
             short = [loader_names(loader)[1] for loader in meant]
@@ -75,11 +77,16 @@ def paths_in(value: Any, key: str) -> Iterator[tuple[str, Path]]:
 
 def metrics_of_others(value: Any) -> list[str]:
     """Return the metrics of the package `evaluate` in a value: code that is not vlbench's."""
+    return [text for text in texts_in(value) if text.startswith(PREFIX)]
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts in a value, however deep in lists and records."""
     if isinstance(value, str):
-        return [value] if value.startswith(PREFIX) else []
-    parts = _fields(value).values() if is_record(type(value)) else value
-    several = is_record(type(value)) or isinstance(value, list)
-    return [one for part in parts for one in metrics_of_others(part)] if several else []
+        yield value
+    elif is_record(type(value)) or isinstance(value, list | tuple):
+        for part in _fields(value).values() if is_record(type(value)) else value:
+            yield from texts_in(part)
 
 
 def _script(value: Any) -> Path | None:

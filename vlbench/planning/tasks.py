@@ -18,7 +18,7 @@ from vlbench.engine.fingerprints import contents
 from vlbench.errors import SpecError, UnknownNameError
 from vlbench.planning.models import Model, resolve_model
 from vlbench.planning.options import Options
-from vlbench.planning.paths import beside, loader_names, metrics_of_others, paths_in
+from vlbench.planning.paths import beside, loader_names, metrics_of_others, paths_in, texts_in
 from vlbench.planning.trust import find_object, require_own_file
 from vlbench.resolve import (
     Problem,
@@ -65,6 +65,12 @@ class Task:
         return dict(
             pair for name, value in self.arguments.items() for pair in paths_in(value, name)
         )
+
+    @property
+    def words(self) -> list[str]:
+        """The texts among the probe's arguments, its defaults among them."""
+        defaults = {name: one.default for name, one in parameters(self.probe).items()}
+        return [*texts_in([*{**defaults, **self.arguments}.values()])]
 
     @property
     def fixed(self) -> dict[str, Any]:

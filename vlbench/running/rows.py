@@ -43,19 +43,26 @@ def finished(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
         f"partial: {split} lacks {n} of {job.data.expected[split]} rows"
         for split, n in missing.items()
     ]
+    counts = counts_of(outcome, row.primary, sum(missing.values()))
+    scored = replace(row, scores=outcome.scores, counts=counts, run=run)
     return replace(
-        row,
-        scores=outcome.scores,
-        counts=counts_of(outcome, row.primary, sum(missing.values())),
+        scored,
         notes=[
             *notes,
+            *_ties(scored),
             *_shared(job.data),
             *_dropped(job),
             *_own_regions(job),
             *(_cleaned(job, note) for note in outcome.notes),
         ],
-        run=run,
     )
+
+
+def _ties(row: Result) -> list[str]:
+    """Return a note where most choices were tied, with how many."""
+    ties, choices = row.counts["ties"], row.counts.get("choices", row.counts["n"])
+    note = f"{ties:,} of {choices:,} choices are tied, and a tied choice earns what guessing does"
+    return [note] if row.is_mostly_tied else []
 
 
 def _dropped(job: Job) -> list[str]:

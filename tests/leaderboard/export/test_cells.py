@@ -1,4 +1,4 @@
-from planted_boards import board, result, score
+from planted_boards import board, counts, result, score
 from planted_exports import referring, selection
 
 from vlbench.leaderboard.export.cells import cells, heads, higher_is_better, is_best
@@ -22,6 +22,11 @@ def test_a_row_has_all_that_it_takes_to_judge_its_score(tmp_path):
         "published": "25.0 %, Table 1 (ours +2.0 SE)",
         "against the leader": "-",
     }
+
+
+def test_a_score_of_ties_is_marked(tmp_path):
+    _, entry = only(tmp_path, result("m", score(), counts={**counts(), "ties": 51}))
+    assert cells(entry)[1] == "50.0 % (mostly ties)"
 
 
 def test_a_published_value_without_our_error_stands_alone(tmp_path):

@@ -25,6 +25,11 @@ def test_a_partial_row_and_random_weights_are_marked():
     assert [row.badges for row in table.rows] == [["partial: 500 of 1,000"], ["random weights"]]
 
 
+def test_a_score_of_ties_is_marked():
+    (table,) = tables(result("a", score(), counts={**counts(), "ties": 51}))
+    assert table.rows[0].score == "50.0 (mostly ties)"
+
+
 def test_counts_that_n_does_not_say_are_notes():
     more = {**counts(), "clusters": 100, "ties": 6, "truncated_texts": 0}
     (table,) = tables(result("a", score(), notes=["x"], counts=more))

@@ -71,7 +71,7 @@ def test_means_have_the_bootstrap_over_images_and_the_models_own_unit():
 def test_the_outcome_counts_and_notes_the_ties_of_its_primary_share():
     tied = contest([1, 1, 0], [3, 2, 0])
     outcome = report(tied.share(Share("first", {}, [["a", "b"]])), "first", {"clusters": 2})
-    assert outcome.counts == {"ties": 1, "clusters": 2}
+    assert outcome.counts == {"ties": 1, "choices": 2, "clusters": 2}
     assert outcome.notes[0].startswith("first: the best scores are tied in 1 of 2 choices")
     untied = report(tied.share(Share("first", {}, [["b", "c"]])), "first", {})
     assert untied.notes == []

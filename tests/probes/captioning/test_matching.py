@@ -60,7 +60,7 @@ def test_under_a_constant_model_every_share_is_at_chance_and_nothing_changes():
     assert found.notes[0].startswith("SCST found nothing")
     n = len(ROWS)
     assert f"prefers_reference: the scores are tied in {n} of {n} choices" in found.notes[1]
-    assert found.counts == {"ties": len(ROWS)}
+    assert found.counts == {"ties": len(ROWS), "choices": len(ROWS)}
 
 
 def test_what_is_preferred_for_another_image_too_is_no_matter_of_the_image():

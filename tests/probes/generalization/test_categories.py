@@ -108,7 +108,7 @@ def test_n_chance_and_floors_are_those_of_the_part(part, n, chance):
 
 def test_counts_are_sums_but_n_is_left_to_the_primary_score():
     outcome = run(transfer, ConstantModel(), categories=PARTS)
-    assert outcome.counts == {"ties": 50}
+    assert outcome.counts == {"ties": 50, "choices": 50}
 
 
 def test_notes_say_of_which_part_they_are():

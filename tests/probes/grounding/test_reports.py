@@ -38,8 +38,8 @@ def outcome(model, of_words, groups=1):
 def test_counts_are_of_queries_and_of_the_data():
     found = outcome(Planted(), queries(0, words=3))
     assert found.counts == {
-        "asked": 3, "without_regions": 0, "without_token": 0, "ties": 0, "clusters": 3,
-        "left_out": 3,
+        "asked": 3, "without_regions": 0, "without_token": 0, "ties": 0, "choices": 3,
+        "clusters": 3, "left_out": 3,
     }  # fmt: skip
     assert set(found.artifacts) == {"heads"}
 

@@ -22,9 +22,7 @@ def add_words(add: AddWord) -> None:
     _add_reproduce(add("reproduce", "put a paper's numbers and findings beside what boards hold"))
     _add_export(add("export", "write boards as Markdown, CSV, LaTeX, JSON, or for others' sites"))
     _add_page(add("page", "write all boards as one HTML file that needs no server"))
-    _add_judge(
-        add("judge", "write sheets for human judgement of questions, and read the filled ones")
-    )
+    _add_rate(add("rate", "write sheets for human ratings of questions, and read the filled ones"))
 
 
 def of_environment(variable: str, default: str) -> str:
@@ -138,35 +136,35 @@ def _add_page(page: argparse.ArgumentParser) -> None:
     add_output(page)
 
 
-def _add_judge(judge: argparse.ArgumentParser) -> None:
-    judge.add_argument(
+def _add_rate(rate: argparse.ArgumentParser) -> None:
+    rate.add_argument(
         "folder", type=Path, metavar="OUT", help="the folder of the sheets and their key"
     )
-    judge.add_argument(
+    rate.add_argument(
         "--of",
         nargs=2,
         metavar=("TASK", "MODEL"),
         help="write the sheets for this row; without it, read the filled sheets in OUT",
     )
-    judge.add_argument(
+    rate.add_argument(
         "--steps",
         default="1,2,3",
         metavar="STEP,...",
         help="the systems compared with the human questions (default: 1,2,3)",
     )
-    judge.add_argument(
+    rate.add_argument(
         "--images", type=positive, default=50, metavar="N", help="images to sample (default: 50)"
     )
-    judge.add_argument(
+    rate.add_argument(
         "--seed",
         type=_seed,
         default=0,
         metavar="N",
         help="seed of the sample and the order (default: 0)",
     )
-    add_data(judge)
-    add_trust(judge)
-    add_output(judge)
+    add_data(rate)
+    add_trust(rate)
+    add_output(rate)
 
 
 def _seed(text: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import textwrap
 from collections.abc import Mapping
 from io import BytesIO
@@ -17,7 +16,7 @@ from vlbench.data.records import Split
 from vlbench.data.scenes.loaders import drawn_rows
 from vlbench.data.scenes.rows import sizes
 from vlbench.data.scenes.world import CATEGORIES
-from vlbench.files import write_whole
+from vlbench.files import temporary_folder, write_whole
 
 TILE = 192
 TEXT = 54
@@ -32,8 +31,8 @@ def write_sheet(name: str, file: Path) -> dict[str, Any]:
     Only these images are drawn, not the whole world.
     """
     content = BytesIO()
-    with tempfile.TemporaryDirectory(prefix="vlbench-") as folder:
-        contact_sheet(drawn_rows(name, "test", COUNT, Path(folder)), COUNT).save(content, "PNG")
+    with temporary_folder() as folder:
+        contact_sheet(drawn_rows(name, "test", COUNT, folder), COUNT).save(content, "PNG")
     write_whole(file, content.getvalue())
     return {"name": name, "file": str(file), "splits": sizes(name), "classes": list(CATEGORIES)}
 

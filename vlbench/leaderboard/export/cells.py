@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vlbench.leaderboard.comparison.standing import BEST
 from vlbench.leaderboard.export.selection import Entry, Part
+from vlbench.leaderboard.rows import ties_mark
 from vlbench.leaderboard.tables import floor_text, interval, number, score_name
 from vlbench.leaderboard.texts import one_line
 
@@ -31,7 +32,7 @@ def cells(entry: Entry) -> list[str]:
         return [one_line(entry.row.model), *["-"] * 7]
     return [
         one_line(entry.row.model),
-        number(score.value, score.unit),
+        number(score.value, score.unit) + ties_mark(entry.row),
         interval(score),
         str(score.n),
         number(score.chance, score.unit),

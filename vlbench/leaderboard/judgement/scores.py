@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vlbench.errors import DataAbsent
+from vlbench.errors import PackageAbsent
 from vlbench.leaderboard.judgement.material import HUMAN
 from vlbench.leaderboard.judgement.reading import Judgements
 from vlbench.leaderboard.judgement.sheets import ANSWERS
@@ -57,8 +57,8 @@ def agreement(answers: NDArray[np.int64]) -> float | None:
     try:
         import krippendorff  # noqa: PLC0415 - listings must not import it
     except ModuleNotFoundError as error:
-        get = "PyPI (pip install 'vlbench[judge]')"
-        raise DataAbsent("the package krippendorff", get, "this Python") from error
+        install = "pip install 'vlbench[judge]'"
+        raise PackageAbsent("the package krippendorff", install) from error
 
     units = answers.reshape(len(answers), -1)
     domain = [int(answer) for answer in ANSWERS]

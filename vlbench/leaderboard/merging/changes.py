@@ -13,6 +13,7 @@ from typing import NamedTuple
 from vlbench.boards import Board
 from vlbench.leaderboard.merging.merging import join, read_folder, read_folders
 from vlbench.leaderboard.merging.unions import Source, union
+from vlbench.leaderboard.rows import ties_mark
 from vlbench.leaderboard.tables import condition, number
 from vlbench.results import Result, matching
 
@@ -100,7 +101,8 @@ def _told(row: Result) -> str:
     score = scores[0]
     at = "".join(f", {name} {condition(value)}" for name, value in score.at.items())
     partial = " (partial)" if row.is_partial else ""
-    return f"{span(score.metric + at)} {number(score.value, score.unit)}, n {score.n}{partial}"
+    value = number(score.value, score.unit) + ties_mark(row)
+    return f"{span(score.metric + at)} {value}, n {score.n}{partial}"
 
 
 def _same(board: Board, boards: Mapping[str, Board]) -> Sequence[Result]:

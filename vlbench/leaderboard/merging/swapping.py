@@ -24,10 +24,15 @@ AT_FDCWD, RENAME_EXCHANGE, RENAME_SWAP = -100, 2, 2
 def held(folder: Path, what: str) -> Iterator[bool]:
     """Hold the lock of a folder that has files, and yield whether it has any.
 
-    A folder without any is not even made: `rewritten` makes it when it is complete.
+    What killed holders left beside it is removed. A folder without files is not even made:
+    `rewritten` makes it when it is complete. Raises OutputError.
     """
     occupied = folder.is_dir() and any(folder.iterdir())
     with locked(folder, what) if occupied else nullcontext():
+        if occupied:
+            with _explained(folder):
+                for left in folder.resolve().parent.glob(f"{escape(_beside(folder))}*"):
+                    shutil.rmtree(left)
         yield occupied
 
 
@@ -35,19 +40,16 @@ def held(folder: Path, what: str) -> Iterator[bool]:
 def rewritten(folder: Path, *, occupied: bool) -> Iterator[Path]:
     """Yield a copy of a folder, which takes its place in one step when the block ends well.
 
-    Killed at any moment, the folder is as it was or as it is to be; what is left beside it goes at
-    the next call. Files are hard links: replace them, never write into them. The caller holds the
-    lock of an `occupied` folder, which the copy shares. Raises OutputError.
+    Killed at any moment, the folder is as it was or as it is to be; what is left beside it goes
+    when it is `held` again. Files are hard links: replace them, never write into them. The caller
+    holds the lock of an `occupied` folder, which the copy shares. Raises OutputError.
     """
     real = folder.resolve()
     if Path.cwd().is_relative_to(real):
         raise OutputError(f"cannot replace {folder} from inside it; go to another folder first")
-    beside = f".{real.name}.merging-"
-    copy = real.with_name(beside + secrets.token_hex(4))
+    copy = real.with_name(_beside(folder) + secrets.token_hex(4))
     try:
         with _explained(folder):
-            for left in real.parent.glob(f"{escape(beside)}*") if occupied else ():
-                shutil.rmtree(left)
             copy.mkdir(parents=True)
             if occupied:
                 shutil.copytree(
@@ -72,6 +74,11 @@ def _explained(folder: Path) -> Iterator[None]:
         why = f"cannot replace {folder} in one step: {error.strerror or error}"
         way_out = f"merge into a new folder (--output NEW), with {folder} among the folders"
         raise OutputError(f"{why}; {way_out}") from error
+
+
+def _beside(folder: Path) -> str:
+    """Return how the names begin of the copies beside a folder."""
+    return f".{folder.resolve().name}.merging-"
 
 
 def _link_or_copy(source: str, target: str) -> None:

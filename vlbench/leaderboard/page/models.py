@@ -20,6 +20,7 @@ from vlbench.leaderboard.page.names import (
 from vlbench.leaderboard.page.provenance import facts_of, overridden
 from vlbench.leaderboard.page.tables import Shelf, row_ids
 from vlbench.leaderboard.page.values import Fact, Model, ModelScore, Other, Reason, ScoreGroup
+from vlbench.leaderboard.rows import ties_mark
 from vlbench.planning.privacy import cleaned, shown
 from vlbench.results import Result, Score, matching
 
@@ -95,7 +96,7 @@ def _groups(
             ModelScore(
                 task=shelf.name,
                 href=id_,
-                score=figure_of(score.value, score.unit) if score else NO_SCORE,
+                score=figure_of(score.value, score.unit) + ties_mark(row) if score else NO_SCORE,
                 interval=interval_of(score) if score else "",
                 standing=standing(row.model, shelf.leaders.get(row.comparable)),
                 others=[] if brief else [_other(one) for one in row.scores if one is not score],

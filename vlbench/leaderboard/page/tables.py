@@ -19,7 +19,7 @@ from vlbench.leaderboard.page.columns import (
 )
 from vlbench.leaderboard.page.names import NO_SCORE, figure_of, row_id, task_id
 from vlbench.leaderboard.page.values import Reason, Row, Table
-from vlbench.leaderboard.rows import comparable_sets, is_random
+from vlbench.leaderboard.rows import comparable_sets, is_random, ties_mark
 from vlbench.results import Result, Score
 
 
@@ -107,7 +107,7 @@ def _row(
         card=cards[row.model],
         badges=_badges(row),
         bar=bar(score) if score else "",
-        score=figure_of(score.value, score.unit) if score else NO_SCORE,
+        score=figure_of(score.value, score.unit) + ties_mark(row) if score else NO_SCORE,
         cells=[column.cell(entry) for column in columns],
         notes=_notes(row),
     )

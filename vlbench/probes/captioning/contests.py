@@ -202,13 +202,14 @@ def report(
     """Return the outcome of scores; it counts and notes the ties of the primary share."""
     tied = [one.score for one in measured if one.score.metric == f"{primary}_tied"]
     ties = sum(round(score.value * score.n) for score in tied)
+    choices = sum(score.n for score in tied)
     note = (
-        f"{primary}: the best scores are tied in {ties} of {sum(score.n for score in tied)} choices"
+        f"{primary}: the best scores are tied in {ties} of {choices} choices"
         " (within 1e-6 of the largest), and share the credit"
     )
     return Outcome(
         scores=[one.score for one in measured],
-        counts={"ties": ties, **counts},
+        counts={"ties": ties, "choices": choices, **counts},
         artifacts=artifacts or {},
         notes=[note] if ties else [],
         items=join_items([one.items for one in measured]),

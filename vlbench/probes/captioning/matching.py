@@ -88,7 +88,7 @@ def tied_part(metric: str, at: Mapping[str, str], found: Preference, examples: E
     return Part(
         [replace(share_score(name, at, tied), higher_is_better=False)],
         [item_table(examples, name, at, untried(tied))],
-        {"ties": found.ties},
+        {"ties": found.ties, "choices": choices},
         [note] if found.ties else [],
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from numpy.random import Generator
 from vlbench.data.naming import singulars
 from vlbench.data.records import Data, Split
 from vlbench.engine import Engine
-from vlbench.errors import DataAbsent, TooFewRows
+from vlbench.errors import DataAbsent, PackageAbsent, TooFewRows
 
 NOUN, PUNCTUATION, UNKNOWN = "NOUN", "PUNCT", "X"
 
@@ -199,8 +200,8 @@ def _spacy_tagger(name: str) -> tuple[Tagger, list[str]]:
         spacy = importlib.import_module("spacy")
         pipeline = spacy.load(name)
     except (ImportError, OSError) as error:
-        where = f"`pip install spacy` and `python -m spacy download {name}`"
-        raise DataAbsent(f"the spaCy pipeline '{name}'", where, "this Python") from error
+        commands = "pip install spacy", f"spacy download {shlex.quote(name)}"
+        raise PackageAbsent(f"the spaCy pipeline '{name}'", *commands) from error
     tokens = importlib.import_module("spacy.tokens")
 
     def tag(texts: Sequence[Sequence[str]]) -> list[list[str]]:

@@ -34,7 +34,7 @@ def in_parts(
     found = {part: probe(rows) for part, rows in separate.items()}
     counts: Counter[str] = Counter()
     for outcome in found.values():
-        counts.update(outcome.counts)
+        counts.update({"choices": outcome.counts.get("n", 0)} | dict(outcome.counts))
     return Outcome(
         scores=[
             replace(score, at={"categories": part} | dict(score.at))

@@ -81,7 +81,9 @@ def few_shot(
             item_table(tested, rule, {"shots": n}, part, Answers(data.classes, said, right))
             for rule, part, said in zip(RULES, credit, chosen, strict=True)
         ]
-    return Outcome(scores, {"n": len(right), "ties": ties}, items=join_items(items))
+    choices = len(shots) * trials * len(right)
+    counts = {"n": len(right), "ties": ties, "choices": choices}
+    return Outcome(scores, counts, items=join_items(items))
 
 
 def _draw(

@@ -105,9 +105,14 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     notes = [victim.note]
     notes += [] if has_gradient else [BLIND_NOTE.format(len(first))]
     notes += [] if (clean.right == 1).any() else [NONE_RIGHT_NOTE]
+    tied = [one.tied for one in found.values()]
     return Outcome(
         scores=[one.score for one in judged],
-        counts={"n": len(test), "ties": sum(int(p.tied.sum()) for p in found.values())},
+        counts={
+            "n": len(test),
+            "ties": sum(int(one.sum()) for one in tied),
+            "choices": sum(map(len, tied)),
+        },
         notes=notes,
         items=join_items([one.items(test, data.classes) for one in judged]),
     )

@@ -103,6 +103,7 @@ def word_space(  # noqa: PLR0913 - the YAML fills all but three
             {y for y, one in zip(label.tolist(), word, strict=True) if not one}
         ),
         "ties": int(choice.tied.sum()),
+        "choices": len(choice.tied),
     }
     notes = [_corpus_note(sizes), *notes]
     sizes |= _test_sizes(tests)

@@ -95,9 +95,15 @@ def zero_shot_projection(  # noqa: PLR0913 - the YAML fills all but three
     floor, _ = _credit(engine, features, shuffled, drawn, training)
     repeated = len(vectors) - len(np.unique(vectors.numpy(), axis=0))
     score = _score(credit, floor, features.test.label, drawn)
+    choices = int((~credit.isnan()).sum())
     return Outcome(
         scores=[score],
-        counts={"n": score.n, "ties": ties, "classes_without_own_vector": repeated},
+        counts={
+            "n": score.n,
+            "ties": ties,
+            "choices": choices,
+            "classes_without_own_vector": repeated,
+        },
         notes=[EQUAL_FEATURES_NOTE] if all_equal(features.test.features) else [],
         items=item_table(data.splits["test"]["image"].examples(), score.metric, {}, credit),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from vlbench.data.dependencies import Token, word_arcs
 from vlbench.data.records import Split
 from vlbench.data.words import word_spans
 from vlbench.engine import Engine
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError, PackageAbsent
 
 
 def parsed(rows: Split, parser: str | None, engine: Engine) -> list[list[list[Arc]]]:
@@ -61,5 +62,5 @@ def _pipeline(name: str) -> tuple[Any, Any]:
         spacy = importlib.import_module("spacy")
         return spacy, spacy.load(name)
     except (ImportError, OSError) as error:
-        where = f"`pip install spacy` and `python -m spacy download {name}`"
-        raise DataAbsent(f"the spaCy pipeline '{name}'", where, "this Python") from error
+        commands = "pip install spacy", f"spacy download {shlex.quote(name)}"
+        raise PackageAbsent(f"the spaCy pipeline '{name}'", *commands) from error

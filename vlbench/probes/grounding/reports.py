@@ -78,6 +78,7 @@ def _counts(groups: Sequence[Group]) -> dict[str, int]:
         "without_regions": bare,
         "without_token": n - read - bare,
         "ties": round(float(ties)),
+        "choices": read,
     }
 
 

@@ -89,7 +89,7 @@ def _align(
     unnormed = train_on(sets.train, engine, training, layer_normed=False)
     shuffled = train_on(sets.train, engine, training, shuffled=True)
     judged: list[Judged] = []
-    counts = {"ties": 0, "oov_template_images": 0}
+    counts = {"ties": 0, "choices": 0, "oov_template_images": 0}
     for objects in sets.tests.values():
         cosines = similarities(net, objects.regions, objects.words)
         choice = chosen_words(cosines)
@@ -108,6 +108,7 @@ def _align(
             Judged("template_drop", kept, choice.credit[rows] - prompted),
         ]
         counts["ties"] += int(choice.tied.sum())
+        counts["choices"] += choice.tied.numel()
     if sets.names.static:
         judged += _caption_forms(sets, engine, training)
     return Outcome(

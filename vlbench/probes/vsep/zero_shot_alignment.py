@@ -149,6 +149,7 @@ def _align(
         "clusters": next(iter(images.values())),
         "unseen_not_one": sum(int((r.unseen.sum(1) != 1).sum()) for r in results.values()),
         "ties": sum(int(r.choice.tied.sum()) for r in results.values()),
+        "choices": sum(r.choice.tied.numel() for r in results.values()),
     }
     return Outcome(
         scores=scores,

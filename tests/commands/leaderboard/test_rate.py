@@ -22,17 +22,17 @@ def given(tmp_path):
     return ["--output", str(tmp_path / "boards"), "--include-path", str(source)]
 
 
-def judge(folder, *words):
-    return main(["leaderboard", "judge", str(folder), *words])
+def rate(folder, *words):
+    return main(["leaderboard", "rate", str(folder), *words])
 
 
 def test_sheets_are_written_and_read_back(given, tmp_path, capsys):
     folder = tmp_path / "judged"
-    assert judge(folder, "--of", TASK, "m", "--images", "4", *given) == 0
+    assert rate(folder, "--of", TASK, "m", "--images", "4", *given) == 0
     assert "wrote 3 sheets of 16 questions about 4 images" in capsys.readouterr().out
     assert len(list((folder / "sheets/images").glob("*.png"))) == 4
     fill_all(folder, lambda cells: "5" if cells["rater"] == "anna" else "4")
-    assert judge(folder) == 0
+    assert rate(folder) == 0
     printed = capsys.readouterr().out
     assert "m on few_shot_colours: 3 raters, 4 images, 4 systems" in printed
     assert "4.33 [4.33, 4.33]" in printed
@@ -41,10 +41,19 @@ def test_sheets_are_written_and_read_back(given, tmp_path, capsys):
     assert json.loads((folder / "judgements.json").read_text())["raters"] == 3
 
 
+def test_the_old_spelling_does_the_same_with_a_warning(tmp_path, capsys):
+    assert main(["leaderboard", "judge", str(tmp_path)]) == rate(tmp_path)
+    warned, old, new = capsys.readouterr().err.splitlines()
+    assert (
+        warned == "vlbench: `leaderboard judge` is now `leaderboard rate`; the old spelling will go"
+    )
+    assert old == new
+
+
 def test_equal_answers_have_no_alpha(given, tmp_path, capsys):
-    assert judge(tmp_path / "judged", "--of", TASK, "m", "--images", "4", *given) == 0
+    assert rate(tmp_path / "judged", "--of", TASK, "m", "--images", "4", *given) == 0
     fill_all(tmp_path / "judged")
-    assert judge(tmp_path / "judged") == 0
+    assert rate(tmp_path / "judged") == 0
     assert "alpha undefined (all answers are equal)" in capsys.readouterr().out
 
 
@@ -58,16 +67,16 @@ def test_equal_answers_have_no_alpha(given, tmp_path, capsys):
     ],
 )
 def test_what_cannot_be_judged_is_said(given, tmp_path, capsys, words, why):
-    assert judge(tmp_path / "judged", *words, *given) == 2
+    assert rate(tmp_path / "judged", *words, *given) == 2
     assert why in capsys.readouterr().err
     assert not (tmp_path / "judged").exists()
 
 
 def test_the_key_of_other_sheets_is_never_lost(given, tmp_path, capsys):
     words = ["--of", TASK, "m", "--images", "4", *given]
-    assert judge(tmp_path / "judged", *words) == 0
+    assert rate(tmp_path / "judged", *words) == 0
     key = (tmp_path / "judged/key.json").read_text()
-    assert judge(tmp_path / "judged", *words, "--seed", "1") == 2
+    assert rate(tmp_path / "judged", *words, "--seed", "1") == 2
     assert (
         "already has the key.json of other sheets; choose another folder" in capsys.readouterr().err
     )
@@ -77,5 +86,5 @@ def test_the_key_of_other_sheets_is_never_lost(given, tmp_path, capsys):
 @pytest.mark.parametrize("words", [["--seed", "-1"], ["--images", "0"]])
 def test_a_number_that_is_none_is_refused(tmp_path, words, capsys):
     with pytest.raises(SystemExit):
-        judge(tmp_path, *words)
+        rate(tmp_path, *words)
     assert "must be a whole number" in capsys.readouterr().err

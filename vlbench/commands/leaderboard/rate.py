@@ -1,4 +1,4 @@
-"""`vlbench leaderboard judge`: sheets for human judgement of questions, and their statistics."""
+"""`vlbench leaderboard rate`: sheets for human judgement of questions, and their statistics."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _written(arguments: argparse.Namespace) -> Answer:
             f"wrote {len(SHEETS)} sheets of {count} questions about {len(shown)} images",
             f"1. give {folder / FOR_JUDGES} to the raters; do not show them {folder / KEY}",
             f"2. put each rater's filled CSV files into {folder / FILLED / 'NAME'}",
-            f"3. run: vlbench leaderboard judge {folder}",
+            f"3. run: vlbench leaderboard rate {folder}",
         )
     )
 
