@@ -34,6 +34,19 @@ def test_without_a_train_folder_there_is_only_a_test_split(tmp_path):
     assert data.classes == ["cat", "dog"]
 
 
+def test_files_of_a_split_that_is_not_wanted_are_not_read(tmp_path):
+    put(tmp_path, "train/cat/a.png", "train/dog/a.png", "test/dog/x.png")
+    (tmp_path / "train/cat/a.png").write_bytes(b"broken")
+    data = image_folder(root=tmp_path, wanted_splits=["test"])
+    assert (list(data.splits), data.classes) == (["test"], ["cat", "dog"])
+    assert labels(data.splits["test"]).tolist() == [1]
+
+
+def test_where_no_wanted_split_is_there_all_are_read(tmp_path):
+    put(tmp_path, "train/cat/a.png", "test/cat/x.png")
+    assert list(image_folder(root=tmp_path, wanted_splits=["val"]).splits) == ["train", "test"]
+
+
 def paint(file):
     Image.new("RGB", (3, 2), (9, 9, 9)).save(file)
     os.utime(file, (1, 1))

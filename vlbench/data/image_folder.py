@@ -5,17 +5,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vlbench.data.images import SUFFIXES, file_images, labelled
-from vlbench.data.records import Data, Split
+from vlbench.data.records import Data, Split, wanted
 from vlbench.errors import DataAbsent, DataError
 
 
-def image_folder(*, root: Path, train: str = "train", test: str = "test") -> Data:
+def image_folder(
+    *, root: Path, train: str = "train", test: str = "test", wanted_splits: Sequence[str] = ()
+) -> Data:
     """Return images labelled by the folder they lie in, ordered by class and name.
 
     Without a folder `train` there is only a test split. Classes are the sorted names of the
     folders of train, or of test where train is absent; test may lack some. Hidden files and files
     without an image suffix are ignored; folders inside a class folder belong to the class, and
-    linked ones are followed.
+    linked ones are followed. Of `wanted_splits` alone, if there are some, files are read.
     """
     if not root.is_dir():
         raise DataAbsent("image folder", "your own images", f"{root / test}/<class>/<image>")
@@ -23,7 +25,8 @@ def image_folder(*, root: Path, train: str = "train", test: str = "test") -> Dat
         raise DataError(f"no folder '{test}' of test images; there are {_folders(root)}")
     folders = {"train": train, "test": test} if (root / train).is_dir() else {"test": test}
     classes = _folders(root / next(iter(folders.values())))
-    splits = {name: _split(root, folder, classes) for name, folder in folders.items()}
+    read = wanted(folders, wanted_splits)
+    splits = {name: _split(root, folder, classes) for name, folder in read.items()}
     return Data(splits=splits, classes=classes)
 
 
