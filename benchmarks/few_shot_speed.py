@@ -1,11 +1,12 @@
 """Measure few_shot against its matrix products alone, side by side, as a ratio of times.
 
 10,000 test and 10,000 train features of width 2,048, 100 classes, 30 draws: 1, 5 and 10 shots of
-10 trials. The target is a ratio of at most 2. The features are in memory: no model runs.
+10 trials. The target is a ratio of at most 1.5. The features are in memory: no model runs.
 """
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 
 import torch
@@ -32,17 +33,19 @@ class InMemory:
 
 
 def seconds(job: Callable[[], object]) -> float:
-    """Return the wall time of one call."""
-    start = time.perf_counter()
+    """Return the CPU seconds of one call."""
+    start = time.process_time()
     job()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def main() -> None:
     """Print each round, and the ratio of the fastest of both: other programs only slow down."""
     features = torch.rand(IMAGES, WIDTH, generator=torch.Generator().manual_seed(0))
     label = value_column([i % CLASSES for i in range(IMAGES)])
-    split = Split({"image": label, "label": label})
+    # As of images: without digests of their own, rows would be digested one by one.
+    images = replace(label, digests=[str(i) for i in range(IMAGES)])
+    split = Split({"image": images, "label": label})
     data = Data(splits={"train": split, "test": split}, classes=[str(i) for i in range(CLASSES)])
     engine, model = InMemory(features), SimpleNamespace(encode_images=None)
     means = features[:CLASSES].T.contiguous()
@@ -61,7 +64,7 @@ def main() -> None:
         times.append((alone, whole))
         print(f"products alone {alone:.2f} s, few_shot {whole:.2f} s, ratio {whole / alone:.2f}")
     alone, whole = (min(column) for column in zip(*times, strict=True))
-    print(f"fastest: {alone:.2f} s, {whole:.2f} s, ratio {whole / alone:.2f}; target 2")
+    print(f"fastest: {alone:.2f} s, {whole:.2f} s, ratio {whole / alone:.2f}; target 1.5")
 
 
 if __name__ == "__main__":

@@ -105,15 +105,20 @@ def put_table(folder, split, rows):
             writer.writerow([f"{split}/{key}.{suffix}", NAMES[label]])
 
 
-def loaded(root, cache):
+def loaded(root, cache, **options):
     splits = {"train": "train", "test": "test"}
     return {
         "hub": hub.images(
-            root=root / "hub", repository="a/b", revision="c", splits=splits, cache_dir=cache
+            root=root / "hub",
+            repository="a/b",
+            revision="c",
+            splits=splits,
+            cache_dir=cache,
+            **options,
         ),
-        "shards": webdataset.images(root=root / "shards", splits=splits),
+        "shards": webdataset.images(root=root / "shards", splits=splits, **options),
         "table": table.images(
-            root=root / "table", train="train.csv", test="test.csv", classes=NAMES
+            root=root / "table", train="train.csv", test="test.csv", classes=NAMES, **options
         ),
     }
 
@@ -131,6 +136,12 @@ class Colours:
 
     def encode_images(self, pixels):
         return pixels.mean((2, 3))
+
+
+def test_no_image_is_read_of_a_split_that_is_not_wanted(root, tmp_path):
+    found = loaded(root, tmp_path, wanted_splits=["test"]).values()
+    assert [list(data.splits) for data in found] == [["test"]] * 3
+    assert len({data.digest() for data in found}) == 1
 
 
 @pytest.mark.parametrize("per_shard", [6, pytest.param(1000, marks=pytest.mark.slow)])

@@ -273,6 +273,16 @@ def test_a_file_given_twice_is_digested_once(tmp_path):
     assert compute.calls == 2
 
 
+@pytest.mark.usefixtures("memory")
+@pytest.mark.parametrize("asked", [1, 2, 3])
+def test_digests_are_looked_up_in_parts(asked, tmp_path, monkeypatch):
+    monkeypatch.setattr(vlbench.digests, "ASKED", asked)
+    compute, files = Counting(), [old_file(tmp_path / name, name) for name in "abc"]
+    first = file_digests(files, "bytes", compute)
+    assert file_digests([*map(str, reversed(files))], "bytes", compute) == first[::-1]
+    assert compute.calls == 3
+
+
 def test_no_files_have_no_digests(memory):
     assert file_digests([], "bytes") == []
     assert not memory.exists()

@@ -24,6 +24,9 @@ PLAIN = {bool, int, float, str, type(None)}
 # A file changed this recently may change again without a new time stamp.
 SETTLED_NS = 2_000_000_000
 
+# Keys in one query; SQLite before 3.32 takes 999.
+ASKED = 500
+
 
 def digest(value: Any) -> str:
     """Return `sha256:...` of plain values, arrays and tensors, nested in lists and mappings.
@@ -39,22 +42,28 @@ def digest(value: Any) -> str:
 
 
 def file_digests(
-    paths: Sequence[Path], how: str, compute: Callable[[Path], str] | None = None
+    paths: Sequence[Path | str], how: str, compute: Callable[[Path], str] | None = None
 ) -> list[str]:
     """Return the digest of each file, remembered under device, inode, size and mtime.
 
     `how` names what `compute` digests (default: the bytes), since one file may have two digests.
     """
     now = time.time_ns()
-    keys = [_file_key(path, how) for path in paths]
+    stats = [os.stat(path) for path in paths]  # noqa: PTH116 - of a million paths, in half the time
+    keys = [
+        f"({stat.st_dev}, {stat.st_ino}, {stat.st_size}, {stat.st_mtime_ns}, {how!r})"
+        for stat in stats
+    ]
     known = _recall(keys)
     fresh = {
-        key: (compute or bytes_digest)(path)
-        for key, path in dict(zip(keys, paths, strict=True)).items()
+        key: (path, stat.st_mtime_ns)
+        for key, path, stat in zip(keys, paths, stats, strict=True)
         if key not in known
     }
-    _remember({key: d for key, d in fresh.items() if now - key[3] > SETTLED_NS})
-    return [known.get(key) or fresh[key] for key in keys]
+    computed = {key: (compute or bytes_digest)(Path(path)) for key, (path, _) in fresh.items()}
+    _remember({key: d for key, d in computed.items() if now - fresh[key][1] > SETTLED_NS})
+    known |= computed
+    return [known[key] for key in keys]
 
 
 @contextmanager
@@ -123,35 +132,30 @@ def _as_array(tensor: Any) -> np.ndarray[Any, Any]:
     return np.asarray(numbers.numpy())
 
 
-FileKey = tuple[int, int, int, int, str]
-
-
-def _file_key(path: Path, how: str) -> FileKey:
-    stat = path.stat()
-    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, how
-
-
-def _recall(keys: Sequence[FileKey]) -> dict[FileKey, str]:
+def _recall(keys: Sequence[str]) -> dict[str, str]:
+    """Return the digests that are remembered, by key."""
     file = memory.get()
     if file is None or not file.is_file():
         return {}
-    query = "SELECT digest FROM digests WHERE key = ?"
-    found: dict[FileKey, Any] = {}
+    found: dict[str, str] = {}
     # A memory that is broken or out of reach costs time, not the run.
     with suppress(sqlite3.Error), closing(_open(file)) as base:
-        found = {key: base.execute(query, (repr(key),)).fetchone() for key in set(keys)}
-    return {key: row[0] for key, row in found.items() if row}
+        for start in range(0, len(keys), ASKED):
+            part = keys[start : start + ASKED]
+            marks = ",".join("?" * len(part))
+            query = f"SELECT key, digest FROM digests WHERE key IN ({marks})"  # noqa: S608 - marks
+            found.update(base.execute(query, part))
+    return found
 
 
-def _remember(fresh: Mapping[FileKey, str]) -> None:
+def _remember(fresh: Mapping[str, str]) -> None:
     file = memory.get()
     if file is None or not fresh:
         return
-    rows = [(repr(key), value) for key, value in fresh.items()]
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
     with suppress(sqlite3.Error), closing(_open(file)) as base, base:
-        base.executemany("INSERT OR REPLACE INTO digests VALUES (?, ?)", rows)
+        base.executemany("INSERT OR REPLACE INTO digests VALUES (?, ?)", fresh.items())
 
 
 def _open(file: Path) -> sqlite3.Connection:

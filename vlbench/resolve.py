@@ -71,13 +71,16 @@ def blamed_on(where: str) -> Iterator[None]:
         raise SpecError(f"{where}: {error}") from error
 
 
-def hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotation of each parameter of a function or class, or of a record's fields."""
+def hints(function: Callable[..., Any], *, extras: bool = False) -> dict[str, Any]:
+    """Return the annotation of each parameter of a function or class, or of a record's fields.
+
+    Only with `extras` they keep what `Annotated` adds.
+    """
     target = function
     if isinstance(function, type) and not is_record(function):
         target = function.__init__  # type: ignore[misc]
     try:
-        annotations = typing.get_type_hints(target)
+        annotations = typing.get_type_hints(target, include_extras=extras)
     except (NameError, AttributeError, TypeError) as error:
         name = getattr(target, "__qualname__", repr(target))
         raise SpecError(

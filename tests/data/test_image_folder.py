@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import vlbench.digests
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import labels
+from vlbench.digests import remembered_in
 from vlbench.errors import DataAbsent, DataError
 
 
@@ -30,6 +32,52 @@ def test_without_a_train_folder_there_is_only_a_test_split(tmp_path):
     data = image_folder(root=tmp_path, test="val")
     assert list(data.splits) == ["test"]
     assert data.classes == ["cat", "dog"]
+
+
+def test_files_of_a_split_that_is_not_wanted_are_not_read(tmp_path):
+    put(tmp_path, "train/cat/a.png", "train/dog/a.png", "test/dog/x.png")
+    (tmp_path / "train/cat/a.png").write_bytes(b"broken")
+    data = image_folder(root=tmp_path, wanted_splits=["test"])
+    assert (list(data.splits), data.classes) == (["test"], ["cat", "dog"])
+    assert labels(data.splits["test"]).tolist() == [1]
+
+
+def test_where_no_wanted_split_is_there_all_are_read(tmp_path):
+    put(tmp_path, "train/cat/a.png", "test/cat/x.png")
+    assert list(image_folder(root=tmp_path, wanted_splits=["val"]).splits) == ["train", "test"]
+
+
+def paint(file):
+    Image.new("RGB", (3, 2), (9, 9, 9)).save(file)
+    os.utime(file, (1, 1))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: paint(folder / "0.png"),
+        lambda folder: paint(folder / "new.png"),
+        lambda folder: (folder / "0.png").unlink(),
+        lambda folder: (folder / "0.png").rename(folder / "2.png"),
+        lambda folder: (folder / "2.png").symlink_to(folder / "0.png"),
+    ],
+    ids=["changed", "added", "removed", "renamed", "linked"],
+)
+def test_what_is_remembered_hides_no_change(change, tmp_path, monkeypatch):
+    monkeypatch.setattr(vlbench.digests, "SETTLED_NS", -1)
+    put(tmp_path, "test/cat/0.png", "test/cat/1.png")
+    with remembered_in(tmp_path / "memory.sqlite"):
+        before = image_folder(root=tmp_path).digest()
+        change(tmp_path / "test/cat")
+        after = image_folder(root=tmp_path).digest()
+    assert before != after == image_folder(root=tmp_path).digest()
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    put(tmp_path, "test/cat/a.png")
+    (tmp_path / "test/cat/b.png").symlink_to(tmp_path / "gone")
+    with pytest.raises(DataError, match=r"^test/cat/b\.png is absent \(1 of 2 images are\)"):
+        image_folder(root=tmp_path)
 
 
 def test_class_folders_may_lie_in_the_root_itself(tmp_path):

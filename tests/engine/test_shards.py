@@ -9,8 +9,9 @@ import torch
 from vlbench.data.records import value_column
 from vlbench.engine import Engine, shards
 from vlbench.engine.settings import ComputeSettings
-from vlbench.engine.shards import SHARD, batches, pack
+from vlbench.engine.shards import SHARD, StoredRows, batches, pack
 from vlbench.engine.store import Store
+from vlbench.errors import OutputError
 
 # Forked, so that runs need not import torch again.
 fork = multiprocessing.get_context("fork")
@@ -119,3 +120,62 @@ def test_tensors_of_one_shape_are_packed_and_others_own_their_memory():
     assert pack([torch.zeros(2), torch.ones(2)]).tolist() == [[0, 0], [1, 1]]
     ragged = pack([torch.zeros(100)[:1], torch.ones(2)])
     assert [len(part.untyped_storage()) for part in ragged] == [4, 8]
+
+
+def put_numbers(store, rows):
+    """Store two numbers for each row, shard by shard."""
+    for number in sorted({row // SHARD for row in rows}):
+        own = [row for row in rows if row // SHARD == number]
+        values = torch.tensor([[row, -row] for row in own], dtype=torch.float32)
+        store.save("sha256:ab", f"{number:06d}", {"rows": own, "values": values})
+
+
+ROWS = [700, 3, 256, 3, 255, 701]
+
+
+def test_stored_rows_are_indexed_like_a_tensor(store):
+    put_numbers(store, range(3 * SHARD))
+    rows, tensor = StoredRows(store, "sha256:ab", ROWS), torch.tensor([[r, -r] for r in ROWS])
+    assert (rows.shape, len(rows)) == (tensor.shape, 6)
+    for places in (
+        torch.tensor([5, 0, 0, 4]),
+        slice(2, 5),
+        slice(6, 9),
+        torch.tensor([], dtype=int),
+    ):
+        assert torch.equal(rows[places], tensor[places].float())
+
+
+def test_stored_rows_follow_a_shard_that_another_run_adds_rows_to(store):
+    put_numbers(store, [5, 9])
+    rows = StoredRows(store, "sha256:ab", [9])
+    put_numbers(store, [2, 5, 7, 9])
+    assert rows[slice(0, 1)].tolist() == [[9, -9]]
+
+
+def test_stored_rows_that_are_lost_are_named(store):
+    put_numbers(store, [5, 300])
+    rows = StoredRows(store, "sha256:ab", [300, 5])
+    put_numbers(store, [5])
+    (store.root / "ab" / "ab" / "000000.pt").write_bytes(b"damaged")
+    with pytest.raises(OutputError, match=r"store has lost features of this run; run it again"):
+        rows[torch.tensor([1])]
+
+
+def test_large_features_stay_in_the_store(store, monkeypatch):
+    monkeypatch.setattr("vlbench.engine.engine.IN_MEMORY", 8 * len(COLUMN) - 1)
+    pairs = Pairs()
+    known = {id(pairs): "sha256:pairs"}
+    engine = Engine(ComputeSettings(torch.device("cpu")), store=store, identities=known)
+    found = engine.large_features(pairs.encode, COLUMN)
+    assert isinstance(found, StoredRows)
+    assert torch.equal(found[slice(None)], engine.features(pairs.encode, COLUMN))
+    monkeypatch.setattr("vlbench.engine.engine.IN_MEMORY", 8 * len(COLUMN))
+    assert isinstance(engine.large_features(pairs.encode, COLUMN), torch.Tensor)
+
+
+class Pairs:
+    """Encodes a number as itself and its double."""
+
+    def encode(self, numbers):
+        return torch.tensor([[n, 2 * n] for n in numbers], dtype=torch.float32)

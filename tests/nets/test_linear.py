@@ -1,3 +1,6 @@
+import multiprocessing
+import os
+import signal
 from itertools import repeat
 
 import numpy as np
@@ -9,11 +12,13 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from vlbench.engine import Engine
+from vlbench.engine import training as checkpoints
 from vlbench.engine.settings import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.errors import TooFewRows
 from vlbench.nets import linear as module
 from vlbench.nets.linear import (
+    LinearProbeTraining,
     LinearTraining,
     classify,
     require_train_images,
@@ -103,6 +108,42 @@ def test_the_global_generator_is_left_as_it_was():
     assert torch.equal(torch.get_rng_state(), state)
 
 
+class Dying(LinearProbeTraining):
+    """A training that ends before step 7 as a signal ends it, in the second epoch of five steps."""
+
+    def step(self, number):
+        if number == 7:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().step(number)
+
+
+def trained(folder):
+    features, label = blobs(40, 30, 50)
+    engine = Engine(ComputeSettings(CPU), store=Store(folder))
+    return train_linear_probe_once(engine, features, label, (3, 6), LinearTraining(3, 25))
+
+
+def test_a_killed_training_goes_on_at_its_checkpoint_to_the_same_bits(tmp_path, monkeypatch):
+    whole = trained(tmp_path / "whole")
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "LinearProbeTraining", Dying)
+        run = multiprocessing.get_context("fork").Process(target=trained, args=[tmp_path])
+        run.start()
+        run.join(60)
+    assert run.exitcode == -signal.SIGKILL
+    steps = []
+    monkeypatch.setattr(LinearProbeTraining, "step", counted(LinearProbeTraining.step, steps))
+    again = trained(tmp_path)
+    assert steps == list(range(7, 15))
+    assert all(torch.equal(again[name], whole[name]) for name in ("weight", "bias"))
+
+
+def counted(step, steps):
+    """Return a method that notes the numbers of the steps that it does."""
+    return lambda self, number: steps.append(number) or step(self, number)
+
+
 def test_a_probe_is_trained_once_per_features_labels_and_training(tmp_path, monkeypatch):
     engine = Engine(ComputeSettings(CPU), store=Store(tmp_path))
     features, label = blobs(8, 8)
@@ -110,7 +151,7 @@ def test_a_probe_is_trained_once_per_features_labels_and_training(tmp_path, monk
     first = train_linear_probe_once(engine, features, label, (2, 6), training)
     expected = train_linear_probe(repeat(features, 2), label, (2, 6), training, CPU)
     assert torch.equal(first["weight"], expected["weight"])
-    monkeypatch.setattr(module, "train_linear_probe", None)
+    monkeypatch.setattr(module, "LinearProbeTraining", None)
     again = train_linear_probe_once(engine, features, label, (2, 6), training)
     assert torch.equal(first["weight"], again["weight"])
     others = [training._replace(seed=1), training._replace(epochs=3)]

@@ -95,6 +95,14 @@ def test_a_probe_that_lacks_an_argument_is_an_error_of_the_file(source):
         evaluate(source, tasks="b")
 
 
+@pytest.mark.parametrize(("probe", "splits"), [("zero_shot", ["test"]), ("few_shot", [])])
+def test_a_loader_is_told_which_splits_a_probe_reads(source, probe, splits):
+    text = TASK.replace("few_shot", probe).replace("{shots: [1], trials: 2}", "{}")
+    write(source / "tasks" / "b.yaml", text if probe == "zero_shot" else TASK)
+    task = resolve_task(load_catalog([source]), "b", True, Options())
+    assert task.loader_arguments["wanted_splits"] == splits
+
+
 def test_a_relative_cache_folder_is_relative_to_where_the_run_was_started(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = Options(cache_dir=Path("cache"))

@@ -15,7 +15,7 @@ from typing import Any
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.described import Named, Rows, columns_of, described, said_in
 from vlbench.data.hub_sets import HubSet, cell_images, open_tables
-from vlbench.data.records import Data
+from vlbench.data.records import Data, wanted
 from vlbench.errors import DataAbsent, DataError, unknown
 
 
@@ -35,6 +35,7 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     texts: WordTests | None = None,
     download: bool = False,
     cache_dir: Path | None = None,
+    wanted_splits: Sequence[str] = (),
 ) -> Data:
     """Return the splits of a data set of the hub, from the folder `root` where that is there.
 
@@ -43,7 +44,7 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     `label`, `caption`, `question` and `item` name columns; an empty name leaves one out. Images are
     encoded, as datasets stores them; labels are of its type ClassLabel; captions and questions are
     columns of texts or of lists of texts, one column or several. Parquet becomes Arrow in
-    `cache_dir`. `regions` and `texts` are as in `vlbench.data.table`.
+    `cache_dir`. `regions`, `texts` and `wanted_splits` are as in `vlbench.data.table`.
 
     Raises DataAbsent where there is no such folder and nothing is downloaded, and DataError for a
     split, a column or a value that is not what it should be.
@@ -58,14 +59,13 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     else:
         raise absent
     said = {"caption": caption, "question": question}
-    wanted = columns_of({"image": image, "label": label, "item": item, **said})
-    opened = {name: _table(tables, known, wanted) for name, known in splits.items()}
+    columns = columns_of({"image": image, "label": label, "item": item, **said})
+    opened = {name: _table(tables, known, columns) for name, known in splits.items()}
     classes = _classes(opened, label) if label else []
-    rows = {name: _rows(opened[name], known, wanted) for name, known in splits.items()}
-    found = {
-        name: described(rows[name], classes=len(classes), where=known, regions=regions)
-        for name, known in splits.items()
-    }
+    found = {}
+    for name, known in wanted(splits, wanted_splits).items():
+        rows = _rows(opened[name], known, columns)
+        found[name] = described(rows, classes=len(classes), where=known, regions=regions)
     return with_class_words(Data(splits=found, classes=classes), texts)
 
 

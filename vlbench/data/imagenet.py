@@ -1,5 +1,6 @@
 """ImageNet (ILSVRC 2012): validation images, and train images if asked for. arXiv:1409.0575."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -17,7 +18,6 @@ LABELS = ("LOC_val_solution.csv", "imagenet_2012_validation_synset_labels.txt")
 # Where images may lie under the root, in this order of preference: as given, or as archives unpack.
 FOLDERS = ("", "val", "images", "ILSVRC/Data/CLS-LOC/val")
 TRAIN_FOLDERS = ("train", "ILSVRC/Data/CLS-LOC/train")
-PATTERNS = ("n????????/*", "*")
 
 
 def imagenet(*, root: Path, train: bool = False) -> Data:
@@ -49,10 +49,16 @@ def imagenet(*, root: Path, train: bool = False) -> Data:
 
 def _images(root: Path, folders: Sequence[str]) -> list[str]:
     """Return the image files of the first folder and layout that have any."""
-    for folder in folders:
-        for pattern in PATTERNS:
-            paths = [p for p in (root / folder).glob(pattern) if not p.name.startswith(".")]
-            names = [p.relative_to(root).as_posix() for p in paths if p.suffix.lower() in SUFFIXES]
+    for place in map(root.joinpath, folders):
+        wnids = [path for path in place.glob("n????????") if path.is_dir()]
+        for parents in (wnids, [place] if place.is_dir() else []):
+            inside = [f"{p.relative_to(root).as_posix()}/".removeprefix("./") for p in parents]
+            names = [
+                f"{folder}{name}"
+                for folder, parent in zip(inside, parents, strict=True)
+                for name in os.listdir(parent)  # noqa: PTH208 - a Path of each takes far longer
+                if name[0] != "." and name.lower().endswith(SUFFIXES)
+            ]
             if names:
                 return names
     return []
@@ -63,7 +69,7 @@ def _split(root: Path, names: list[str], synsets: Mapping[str, str]) -> Split:
     unknown = [name for name in names if wnids[name] not in synsets]
     if unknown:
         raise DataError(f"{unknown[0]}: wnid {wnids[unknown[0]]} is not in {SYNSETS}")
-    names = sorted(names, key=lambda name: (wnids[name], PurePosixPath(name).name))
+    names = sorted(names, key=lambda name: (wnids[name], name.rpartition("/")[2]))
     place = {wnid: i for i, wnid in enumerate(synsets)}
     labels = [place[wnids[name]] for name in names]
     split = labelled(file_images(root, names), labels, classes=len(place), where="ImageNet")

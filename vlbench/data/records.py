@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from vlbench.metrics.items import Examples
 
 # Of the digest of an example: 64 bits tell the examples of one data set apart.
 DIGITS = 16
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,15 @@ class Data:
             raise ValueError(f"{n} rows requested per split; the number is 0 or more")
         splits = {name: split.select(_draw(split, n, seed)) for name, split in self.splits.items()}
         return Data(splits=splits, classes=self.classes)
+
+
+# How a probe annotates `data` that reads the test split alone: no loader digests more for it.
+TestRows = Annotated[Data, "test"]
+
+
+def wanted(splits: Mapping[str, Found], names: Sequence[str]) -> dict[str, Found]:
+    """Return the splits of these names; all of them where no name is given, or none is there."""
+    return {name: splits[name] for name in names if name in splits} or dict(splits)
 
 
 def value_column(values: Sequence[Any], kind: str = "value") -> Column:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.described import Named, Rows, columns_of, described, said_in
 from vlbench.data.images import file_images
-from vlbench.data.records import Data
+from vlbench.data.records import Data, wanted
 from vlbench.data.texts import is_number
 from vlbench.errors import DataAbsent, DataError, unknown
 
@@ -30,6 +30,7 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     classes: Sequence[str] = (),
     regions: Path | None = None,
     texts: WordTests | None = None,
+    wanted_splits: Sequence[str] = (),
 ) -> Data:
     """Return the images that tables in `root` list, in the order of their rows.
 
@@ -42,7 +43,8 @@ def images(  # noqa: PLR0913 - YAML fills them by name
 
     `regions` are region features of the images (see `vlbench.data.regions`), by their items or else
     by the names of their files. `texts` are a corpus and word tests: then only the test images are
-    read, and the first name of each class is their visual word (see `vlbench.data.corpora`).
+    read, and the first name of each class is their visual word (see `vlbench.data.corpora`). Of
+    `wanted_splits` alone, if there are some, images are read.
 
     Raises DataAbsent for a file that is not there, and DataError, naming table and row, for a
     column or a value that is not what it should be.
@@ -58,11 +60,10 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     tables = {split: _read(root, name, columns) for split, name in names.items()}
     if label and not classes:
         classes = sorted(set(next(iter(tables.values())).texts("label")))
-    rows = {split: _rows(root, table, classes) for split, table in tables.items()}
-    splits = {
-        split: described(rows[split], classes=len(classes), where=table.name, regions=regions)
-        for split, table in tables.items()
-    }
+    splits = {}
+    for split, table in wanted(tables, wanted_splits).items():
+        rows = _rows(root, table, classes)
+        splits[split] = described(rows, classes=len(classes), where=table.name, regions=regions)
     return with_class_words(Data(splits=splits, classes=list(classes)), texts)
 
 

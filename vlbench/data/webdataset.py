@@ -24,7 +24,7 @@ import numpy as np
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.described import Rows, described, said_in
 from vlbench.data.packed import Packed, Wanted, packed_examples, read_part
-from vlbench.data.records import Data
+from vlbench.data.records import Data, wanted
 from vlbench.data.streams import streamed_images
 from vlbench.data.texts import is_number, read_text
 from vlbench.digests import file_digests
@@ -44,12 +44,14 @@ def images(
     caption: str = "",
     regions: Path | None = None,
     texts: WordTests | None = None,
+    wanted_splits: Sequence[str] = (),
 ) -> Data:
     """Return the images of tar shards, in the order of the shards and of their members.
 
     `splits` gives the folder of each split: `{train: train, test: test}`. `label` and `caption` are
     suffixes of members: class numbers, and texts with one caption a line. An empty name leaves them
-    out. The key names an example. `regions` and `texts` are as in `vlbench.data.table`.
+    out. The key names an example. `regions`, `texts` and `wanted_splits` are as in
+    `vlbench.data.table`.
 
     Raises DataAbsent where the shards are not there, and DataError, naming shard and key, for what
     is no right example.
@@ -60,12 +62,11 @@ def images(
             raise DataAbsent(what, "whoever packed them", str(root / folder / "0.tar"))
     require_texts(texts)
     classes = _class_names(root) if label else []
-    wanted = Wanted(label, caption)
-    rows = {name: _rows(root, folder, wanted, len(classes)) for name, folder in splits.items()}
-    found = {
-        name: described(rows[name], classes=len(classes), where=folder, regions=regions)
-        for name, folder in splits.items()
-    }
+    suffixes = Wanted(label, caption)
+    found = {}
+    for name, folder in wanted(splits, wanted_splits).items():
+        rows = _rows(root, folder, suffixes, len(classes))
+        found[name] = described(rows, classes=len(classes), where=folder, regions=regions)
     return with_class_words(Data(splits=found, classes=classes), texts)
 
 

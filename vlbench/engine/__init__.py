@@ -2,5 +2,6 @@
 
 from vlbench.engine.engine import Engine
 from vlbench.engine.progress import NoProgress, Progress
+from vlbench.engine.shards import Features
 
-__all__ = ["Engine", "NoProgress", "Progress"]
+__all__ = ["Engine", "Features", "NoProgress", "Progress"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -16,12 +17,16 @@ from vlbench.engine.passes import Apply, Compute, Encode
 from vlbench.engine.processes import Processes
 from vlbench.engine.progress import NoProgress, Progress
 from vlbench.engine.settings import ComputeSettings
-from vlbench.engine.shards import PATIENCE, SHARD, Parts, each_shard
+from vlbench.engine.shards import PATIENCE, SHARD, Features, Parts, StoredRows, each_shard
 from vlbench.engine.store import Store
 from vlbench.engine.training import Place, Training, train
 
 Module = TypeVar("Module", bound=torch.nn.Module)
 Item = TypeVar("Item")
+
+
+# Features of more bytes are left in the store by `large_features`.
+IN_MEMORY = 1 << 30
 
 
 class Known(NamedTuple):
@@ -91,17 +96,31 @@ class Engine:
         Images pass through the adapter's `preprocess` first. Raises ValueError for an output of
         another shape and for NaN or infinite values, with the row.
         """
+        found = self._features(encode, column, torch.inf)
+        assert isinstance(found, Tensor)
+        return found
+
+    def large_features(self, encode: Callable[[Any], Tensor], column: Column) -> Features:
+        """Return what `features` does; left in the store where it takes more than a gigabyte."""
+        return self._features(encode, column, IN_MEMORY)
+
+    def _features(self, encode: Callable[[Any], Tensor], column: Column, most: float) -> Features:
+        """Return features [N, D], in memory where they have at most so many bytes."""
         compute = Encode(encode, column, self.settings)
         identity = self._identities.get(id(compute.adapter), "")
         key = features_key(identity, compute, compute.name, column) if self._store else None
-        out: Tensor | None = None
+        # Of several processes, each has stored but its own shards, maybe on a disk of its own.
+        store = self._store if key and self._processes.size == 1 else None
+        out, fits = torch.empty((0, 0)), True
         self._progress.start(f"{compute.name} on {column.kind}s", len(column))
         for places, values in self._shards(key, column.rows, compute):
-            block = torch.stack(values)
-            if out is None:
-                out = torch.empty((len(column), block.shape[1]))
-            out[places] = block
-        return torch.empty((0, 0)) if out is None else out
+            if not out.numel() and fits:
+                size = (len(column), len(values[0]))
+                fits = store is None or math.prod(size) * out.itemsize <= most
+                out = torch.empty(size) if fits else out
+            if fits:
+                out[places] = torch.stack(values)
+        return out if fits or not store or not key else StoredRows(store, key, column.rows)
 
     def map(
         self,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from vlbench.engine.passes import Compute
-from vlbench.engine.store import Store, owned
+from vlbench.engine.store import Located, Store, owned, version_of
+from vlbench.errors import OutputError
 
 # Rows that are computed and stored together: what a killed run loses at most.
 SHARD = 256
@@ -49,6 +52,70 @@ class Parts(NamedTuple):
             rows = sorted(outputs)
             content = {"rows": rows, "values": pack([outputs[row] for row in rows])}
             self.store.save(self.key, f"{number:06d}", content)
+
+
+class StoredRows:
+    """Features float32 [N, D] that stay in the store: rows are read when they are asked for.
+
+    Files are read, not mapped: pages of a map count as the process's memory.
+    """
+
+    def __init__(self, store: Store, key: str, rows: Sequence[int]) -> None:
+        """Take stored rows. Raises OutputError for a shard that is gone."""
+        self._store, self._key = store, key
+        self._rows = np.asarray(rows, np.int64)
+        self._files: dict[int, Located] = {}
+        self._width = 0
+        for number in np.unique(self._rows // SHARD).tolist():
+            self._files[number] = self._located(number)
+
+    @property
+    def shape(self) -> torch.Size:
+        """(N, D)."""
+        return torch.Size((len(self._rows), self._width))
+
+    def __len__(self) -> int:
+        """Return N."""
+        return len(self._rows)
+
+    def __getitem__(self, places: Tensor | slice) -> Tensor:
+        """Return the rows at some places, as a tensor's indexing does."""
+        rows = self._rows[places if isinstance(places, slice) else places.numpy()]
+        found = np.empty((len(rows), self._width), np.float32)
+        order = np.argsort(rows, kind="stable")
+        cuts = np.flatnonzero(np.diff(rows[order] // SHARD)) + 1
+        for part in np.split(order, cuts) if len(rows) else ():
+            self._read(rows, part, found)
+        return torch.from_numpy(found)
+
+    def _read(
+        self, rows: np.ndarray[Any, Any], part: np.ndarray[Any, Any], found: np.ndarray[Any, Any]
+    ) -> None:
+        """Read the rows of one shard into their places."""
+        number = int(rows[part[0]]) // SHARD
+        located = self._files[number]
+        with located.file.open("rb", buffering=0) as opened:
+            if version_of(os.fstat(opened.fileno())) == located.version:
+                places = np.searchsorted(located.value, rows[part])
+                for i, place in zip(part.tolist(), places.tolist(), strict=True):
+                    opened.seek(located.start + place * found[i].nbytes)
+                    opened.readinto(found[i].data.cast("B"))
+                return
+        # Another run has added rows to this shard.
+        self._files[number] = self._located(number)
+        self._read(rows, part, found)
+
+    def _located(self, number: int) -> Located:
+        located = self._store.locate(self._key, f"{number:06d}", "values")
+        if located is None:
+            raise OutputError(f"{self._store.root} has lost features of this run; run it again")
+        rows, values = (located.value[name] for name in ("rows", "values"))
+        self._width = values.shape[1]
+        return located._replace(value=np.array(rows))
+
+
+# Features [N, D]: in memory, or in the store.
+Features: TypeAlias = Tensor | StoredRows
 
 
 def each_shard(parts: Parts, wanted: Mapping[int, Sequence[int]]) -> Iterator[tuple[int, Any]]:

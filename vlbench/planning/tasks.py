@@ -31,7 +31,7 @@ from vlbench.resolve import (
 
 # What vlbench itself gives a probe, and a loader that has such parameters.
 PROBE_FILLED = ("model", "data", "engine")
-LOADER_FILLED = ("download", "cache_dir")
+LOADER_FILLED = ("download", "cache_dir", "wanted_splits")
 
 # The families of shipped probes, one folder each.
 FAMILIES = Path(vlbench.probes.__file__).parent
@@ -115,6 +115,8 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
     companions = _companions(catalog, others, hints(probe), options, lines)
     with blamed_on(spec.document.where("data", "loader")):
         data, problems = _check_data(spec, loader, options)
+        if "wanted_splits" in parameters(loader):
+            data |= {"wanted_splits": _splits_read(probe)}
     lines += _problem_lines(spec, "data", problems)
     regions = _check_regions(spec, loader, options, lines)
     if lines:
@@ -191,6 +193,12 @@ def _check_data(
     from_run = {"download": options.download or None, "cache_dir": cache}
     arguments |= {k: v for k, v in from_run.items() if k in known and v is not None}
     return arguments, problems
+
+
+def _splits_read(probe: Callable[..., Any]) -> list[str]:
+    """Return the splits that the annotation of a probe's data names; none: it may read all."""
+    named = getattr(hints(probe, extras=True)["data"], "__metadata__", ())
+    return [split for split in named if isinstance(split, str)]
 
 
 def _check_regions(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import Classifier
-from vlbench.data.records import Data, labels
+from vlbench.data.records import TestRows, labels
 from vlbench.engine import Engine
 from vlbench.metrics.items import Answers, item_table, join_items
 from vlbench.metrics.ranking import choose, credit_among
@@ -26,7 +26,7 @@ MOST_CLASSES = 100
 
 
 def classification(
-    model: Classifier, data: Data, engine: Engine, *, categories: list[str] | None = None
+    model: Classifier, data: TestRows, engine: Engine, *, categories: list[str] | None = None
 ) -> Outcome:
     """Return how often the class with the highest logit is the right one.
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
-from vlbench.data.records import Data, labels
+from vlbench.data.records import TestRows, labels
 from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows
 from vlbench.metrics.agreement import agreement
@@ -49,7 +49,7 @@ FLOAT32_NOTE = "clustered in float32: scikit-learn's own path did not fit into m
 
 def clustering(
     model: ImageEncoder,
-    data: Data,
+    data: TestRows,
     engine: Engine,
     *,
     seed: int = 0,

@@ -34,6 +34,9 @@ RULES = ("accuracy", "accuracy_cosine", "accuracy_euclidean")
 # Scores computed at a time: as float32 they stay in a processor's cache.
 BLOCK = 1 << 18
 
+# Rows normalised at a time: their norms are computed from a copy in float64.
+ROWS = 1 << 12
+
 
 def few_shot(
     model: ImageEncoder,
@@ -62,8 +65,10 @@ def few_shot(
     drawn = _draw(labels(train), data.classes, max(shots), trials, seed)
     used, places = np.unique(drawn, return_inverse=True)
     examples = torch.from_numpy(places.reshape(drawn.shape))
-    support = engine.features(model.encode_images, train["image"].select(used.tolist()))
+    images = train["image"].select(used.tolist())
+    support = _normalised(engine.features(model.encode_images, images))
     queries = _normalised(engine.features(model.encode_images, test["image"]))
+    lengths = queries.norm(dim=1)
     right = torch.from_numpy(labels(test))
     scores, items, ties = [], [], 0
     tested = test["image"].examples()
@@ -71,8 +76,8 @@ def few_shot(
         credit = np.empty((len(RULES), trials, len(right)))
         chosen = np.empty(credit.shape, np.int64)
         for trial, rows in enumerate(examples):
-            means = _normalised(support[rows[:, :n]]).mean(1)
-            found = _classify(queries, means, right)
+            means = support[rows[:, :n]].mean(1)
+            found = _classify(queries, lengths, means, right)
             for rule, choice in enumerate(found):
                 credit[rule, trial], chosen[rule, trial] = choice.credit, choice.chosen
             ties += int(found[0].tied.sum())
@@ -103,24 +108,27 @@ def _draw(
 
 
 def _normalised(features: Tensor) -> Tensor:
-    """Return features [..., D] of length one; a vector of length zero stays zero."""
+    """Return features [N, D] of length one; a vector of length zero stays zero."""
     # In float64 no square of a float32 overflows or vanishes.
-    norm: Tensor = torch.linalg.vector_norm(features, dim=-1, keepdim=True, dtype=torch.float64)
+    norms = [
+        torch.linalg.vector_norm(part, dim=1, keepdim=True, dtype=torch.float64)
+        for part in torch.split(features, ROWS)
+    ]
+    norm = torch.cat(norms)
     return features / norm.masked_fill(norm == 0, 1.0).float()
 
 
-def _classify(queries: Tensor, means: Tensor, right: Tensor) -> list[Choice]:
-    """Return the choice of each test image by each of the rules."""
+def _classify(queries: Tensor, lengths: Tensor, means: Tensor, right: Tensor) -> list[Choice]:
+    """Return the choice of each test image, a query of this length, by each of the rules."""
     rows = max(1, BLOCK // len(means))
-    starts = range(0, len(queries), rows)
-    parts = [_choices(queries[i : i + rows], means, right[i : i + rows]) for i in starts]
+    blocks = zip(*(torch.split(part, rows) for part in (queries, lengths, right)), strict=True)
+    parts = [_choices(query, length, means, label) for query, length, label in blocks]
     return [join_choices(of_rule) for of_rule in zip(*parts, strict=True)]
 
 
-def _choices(queries: Tensor, means: Tensor, right: Tensor) -> list[Choice]:
+def _choices(queries: Tensor, length: Tensor, means: Tensor, right: Tensor) -> list[Choice]:
     """Return the choices by dot product, cosine and Euclidean distance, from one matrix product."""
     dots = queries @ means.T
-    length = queries.norm(dim=1)
     norms = means.norm(dim=1)
     squares = norms.square()
     cosines = dots / norms.masked_fill(norms == 0, 1.0)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder, TextEncoder, TokenEncoder
-from vlbench.data.records import Data, fewest_rows, labels, value_column
+from vlbench.data.records import Data, TestRows, fewest_rows, labels, value_column
 from vlbench.data.words import tokens_at
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows
@@ -47,7 +47,7 @@ CONSTANT_NOTE = "all distances are the same: the matrix tells no classes apart, 
 
 def rsa(
     model: ImageEncoder,
-    data: Data,
+    data: TestRows,
     engine: Engine,
     *,
     rdm: ClassRule = "scalar",

@@ -65,7 +65,7 @@ def transfer(
     test = engine.features(model.encode_images, data.splits["test"]["image"])
     equal, size = all_equal(test), (len(data.classes), test.shape[1])
     images = data.splits["train"]["image"]
-    train = None if augment else engine.features(model.encode_images, images)
+    train = None if augment else engine.large_features(model.encode_images, images)
     if equal:
         probe = zero_probe(*size)
     elif train is None:

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vlbench.capabilities import DualEncoder, ImageTextScorer, Picture, count_truncated
-from vlbench.data.records import Data, Split, labels, value_column
+from vlbench.data.records import Split, TestRows, labels, value_column
 from vlbench.engine import Engine
 from vlbench.errors import unknown
 from vlbench.metrics.features import all_equal
@@ -48,7 +48,7 @@ EQUAL_VECTORS_NOTE = "the vectors of all images are the same: none tells classes
 
 def zero_shot(
     model: DualEncoder | ImageTextScorer,
-    data: Data,
+    data: TestRows,
     engine: Engine,
     *,
     prompts: list[str] | str = "a photo of a {}.",
