@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
 
+from vlbench.check.passes import Repeating
 from vlbench.data.records import Column, Data
 from vlbench.engine.keys import Identities, features_key, map_key, once_key
 from vlbench.engine.passes import Apply, Compute, Encode
@@ -22,6 +23,7 @@ from vlbench.engine.training import Place, Training, train
 
 Module = TypeVar("Module", bound=torch.nn.Module)
 Item = TypeVar("Item")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class Known(NamedTuple):
@@ -59,6 +61,7 @@ class Engine:
         self._progress = progress or NoProgress()
         self._processes = processes or Processes(cpu=True)
         self._known = known or {}
+        self._repeating: dict[tuple[int, str], Repeating] = {}
 
     @classmethod
     def for_tests(cls) -> Engine:
@@ -91,7 +94,7 @@ class Engine:
         Images pass through the adapter's `preprocess` first. Raises ValueError for an output of
         another shape and for NaN or infinite values, with the row.
         """
-        compute = Encode(encode, column, self.settings)
+        compute = Encode(self.checked(encode), column, self.settings)
         identity = self._identities.get(id(compute.adapter), "")
         key = features_key(identity, compute, compute.name, column) if self._store else None
         out: Tensor | None = None
@@ -102,6 +105,17 @@ class Engine:
                 out = torch.empty((len(column), block.shape[1]))
             out[places] = block
         return torch.empty((0, 0)) if out is None else out
+
+    def checked(self, method: Method) -> Method:
+        """Return an adapter's method that passes four examples of its first batch again.
+
+        It then raises SpecError for outputs that depend on their batch. It is for what calls the
+        method inside `map` or `spread`, and does so once in the life of this engine.
+        """
+        key = id(getattr(method, "__self__", method)), getattr(method, "__name__", "")
+        if key not in self._repeating:
+            self._repeating[key] = Repeating(method, self.settings.dtype)
+        return cast("Method", self._repeating[key])
 
     def map(
         self,

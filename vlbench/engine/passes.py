@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
+from vlbench.check.passes import pixels_of
 from vlbench.data.records import Column
 from vlbench.engine.settings import ComputeSettings
 from vlbench.errors import SpecError, VlbenchError, defined_at, described
@@ -165,7 +166,7 @@ class _Preprocessed(Dataset[Any]):
             if not prepare:
                 return [*values]
             # One image at a time: a batch of photographs takes gigabytes before it is cropped.
-            return stack([_pixels(prepare(value), prepare) for value in values])
+            return stack([pixels_of(prepare, value) for value in values])
         except Exception as error:  # noqa: BLE001 - somebody's adapter; its line is known only here
             return _sent(error)
 
@@ -206,12 +207,3 @@ def _unpacked(values: Any) -> Any:
 def stack(values: list[Tensor]) -> Tensor | list[Tensor]:
     """Return tensors of one shape as one, which leaves a worker faster than many do."""
     return torch.stack(values) if len({value.shape for value in values}) == 1 else values
-
-
-def _pixels(value: Any, prepare: Callable[[Any], Any]) -> Tensor:
-    if not isinstance(value, Tensor) or value.dtype != torch.float32 or value.ndim != 3:
-        tensor = isinstance(value, Tensor)
-        found = f"{value.dtype} {list(value.shape)}" if tensor else type(value).__name__
-        wanted = "wanted float32 [3, H, W] in [0, 1]"
-        raise SpecError(f"{defined_at(prepare)}: preprocess gave {found}; {wanted}")
-    return value

@@ -104,6 +104,7 @@ def _outcome_of_scores(
 ) -> Outcome:
     """Return the accuracy of choosing the class with the highest mean score of its P texts."""
     right, column = torch.from_numpy(labels(test)), test.columns.get("picture", test["image"])
+    score_pairs = engine.checked(model.score_pairs)
 
     def scored(shown: Sequence[Any]) -> list[Tensor]:
         pictures = [one if isinstance(one, Picture) else Picture(one, None) for one in shown]
@@ -111,7 +112,7 @@ def _outcome_of_scores(
         pairs = [(picture, text) for picture in pictures for text in texts]
         size = engine.settings.rows_per_batch
         batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
-        found = [model.score_pairs(*map(list, zip(*batch, strict=True))) for batch in batches]
+        found = [score_pairs(*map(list, zip(*batch, strict=True))) for batch in batches]
         return list(torch.cat(found).float().cpu().view(len(shown), len(names), -1).mean(2))
 
     key = {"what": "scores of classes", "model": model, "texts": list(texts)}
