@@ -38,6 +38,14 @@ def test_a_small_batch_is_passed_again_as_far_as_it_goes(count, again):
     assert model.passed == count + again
 
 
+def test_after_a_batch_of_one_a_larger_one_is_passed_again_too():
+    model = Flat()
+    encode = Repeating(model.encode_images)
+    for count in (1, 1, 32, 32):
+        encode(PIXELS[:count])
+    assert model.passed == 66 + 1 + REPEATED
+
+
 def test_a_method_in_training_mode_names_itself_the_difference_and_the_way_out():
     class Normed(Flat):
         def encode_images(self, pixels: Tensor) -> Tensor:

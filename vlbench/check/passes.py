@@ -92,7 +92,8 @@ def _apart(x: Tensor, y: Tensor, tolerance: float) -> str:
 class Repeating:
     """An adapter's method that passes four examples of its first batch again, in reverse.
 
-    Of a batch of up to four they are all, and the first of them is passed alone, too. Raises
+    Of a batch of up to four they are all, and the first of them is passed alone, too. After a batch
+    of one, which shows little, it does so for the first larger one, too. Raises
     SpecError where an output is another then, and where the method changes its pixels.
     """
 
@@ -100,14 +101,14 @@ class Repeating:
         self.__self__ = getattr(method, "__self__", method)
         self.__name__: str = getattr(method, "__name__", "features")
         self._method, self._tolerance = method, tolerance(dtype)
-        self._first = True
+        self._tried = 0
 
     def __call__(self, *values: Any) -> Any:
         """Return what the method returns."""
         count = len(values[0])
-        if not self._first or not count:
+        if self._tried > 1 or count <= self._tried:
             return self._method(*values)
-        self._first = False
+        self._tried = count
         places = sorted({count * i // REPEATED for i in range(REPEATED)})
         alone = [(0,)] if count <= REPEATED else []
         # Before the batch itself, whose outputs an adapter may write over in the next one.
