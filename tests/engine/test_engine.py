@@ -374,3 +374,30 @@ def test_pixels_of_another_shape_or_range_are_refused(change, found):
     column = labelled_images(0, 0, 3).splits["train"]["image"]
     with pytest.raises(SpecError, match=rf"^test_engine\.py:\d+: preprocess gave {found}; wanted"):
         Engine.for_tests().features(model.encode_images, column)
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        (1e38, "1e[+]38"),
+        (3e15, "3e[+]15"),
+        (-1e20, "1e[+]20"),
+        (1e-38, "1e-38"),
+        (1e-45, "1.4e-45"),
+    ],
+)
+def test_features_whose_squares_float32_does_not_hold_are_refused_by_name(value, size):
+    planted = torch.ones(8, 2)
+    planted[5] = torch.tensor([0, value])
+    column = labelled_images(2, 2).splits["test"]["image"]
+    wrong = rf"^encode_images gave values of up to {size} for row 1, .* into 1e-15 to 1e\+15$"
+    with pytest.raises(ValueError, match=wrong):
+        Engine.for_tests().features(PlantedFeatures(planted).encode_images, column)
+
+
+def test_a_row_of_zeros_is_no_tiny_row():
+    planted = torch.zeros(8, 2)
+    planted[5] = torch.tensor([1e-45, 1e-15])
+    column = labelled_images(2, 2).splits["test"]["image"]
+    features = Engine.for_tests().features(PlantedFeatures(planted).encode_images, column)
+    assert torch.equal(features, planted[4:])

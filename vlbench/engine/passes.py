@@ -19,6 +19,10 @@ from vlbench.errors import SpecError, VlbenchError, defined_at, described
 # Kinds of columns whose values are decoded images, which workers load.
 DECODED = frozenset({"image", "picture"})
 
+# The largest |x| of a row lies between this and its inverse, unless all are 0: sums of squares of
+# such rows, and of products of two, are numbers of float32, so that no probe must think of others.
+SMALLEST = 1e-15
+
 
 class Batches(Protocol):
     """Batches of row numbers, at most `len` of them: some turn out to be done when it is time."""
@@ -94,6 +98,15 @@ class Encode:
         bad = [row for row, v in zip(rows, values, strict=True) if not v.isfinite().all()]
         if bad:
             raise ValueError(f"{self.name} gave NaN or infinite values for row {bad[0]}")
+        largest = values.abs().amax(1)
+        outside = (largest > 0) & ((largest < SMALLEST) | (largest > 1 / SMALLEST))
+        if outside.any():
+            i = int(outside.nonzero()[0])
+            found = f"values of up to {float(largest[i]):.3g} for row {rows[i]}"
+            wanted = f"scale them into {SMALLEST:g} to {1 / SMALLEST:g}"
+            raise ValueError(
+                f"{self.name} gave {found}, whose squares float32 does not hold; {wanted}"
+            )
         return values
 
 

@@ -169,3 +169,11 @@ def test_too_few_examples_name_the_class():
 def test_nothing_to_draw_is_refused(params):
     with pytest.raises(ValueError, match=r"shots .* and trials .*: all must be 1 or more"):
         probe(ReadsTheLabel(), labelled_images(2, 2), **params)
+
+
+@pytest.mark.parametrize("exponent", [-49, 0, 46])
+def test_the_scale_of_features_changes_nothing(exponent):
+    data = labelled_images(20, 20, 20)
+    features = random_features(data) * 2.0**exponent
+    found = values(probe(PlantedFeatures(features), data, shots=[2], trials=3, seed=5))
+    assert found == by_numpy(features.double().numpy(), data, [2], 3, 5)

@@ -10,7 +10,7 @@ from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.engine.settings import ComputeSettings
 from vlbench.errors import UnknownNameError
-from vlbench.probes.generalization.zero_shot import zero_shot
+from vlbench.probes.generalization.zero_shot import vectors_by_rule, zero_shot
 
 RAW, NORMALISED = "accuracy_raw_prompt_mean", "accuracy_normalised_texts"
 METRICS = ["accuracy", NORMALISED, RAW]
@@ -361,3 +361,9 @@ def test_pairs_come_in_batches_of_the_engines_size():
     zero_shot(model, data, Engine(settings))
     assert max(model.batches) == 4
     assert sum(model.batches) == 18 + REPEATED + 1
+
+
+def test_tiny_text_vectors_are_normalised_too():
+    vectors = torch.randn(3, 2, 5, generator=torch.Generator().manual_seed(0))
+    found, tiny = (vectors_by_rule(scale * vectors) for scale in (1, 2.0**-45))
+    assert all(torch.equal(found[rule], tiny[rule]) for rule in found)

@@ -23,6 +23,7 @@ from torch.nn.functional import normalize
 from vlbench.capabilities import DualEncoder, ImageTextScorer, Picture, count_truncated
 from vlbench.data.records import Data, Split, labels, value_column
 from vlbench.engine import Engine
+from vlbench.engine.passes import SMALLEST
 from vlbench.errors import unknown
 from vlbench.metrics.features import all_equal
 from vlbench.metrics.items import Answers, item_table, join_items
@@ -133,8 +134,8 @@ def _outcome_of_scores(
 
 def vectors_by_rule(vectors: Tensor) -> dict[str, Tensor]:
     """Return the class vectors [C, D] of each rule from those of P prompts per class, [C, P, D]."""
-    mean = normalize(normalize(vectors, dim=2).mean(1), dim=1)
-    raw = {"accuracy_raw_prompt_mean": normalize(vectors.mean(1), dim=1)}
+    mean = normalize(normalize(vectors, dim=2, eps=SMALLEST).mean(1), dim=1)
+    raw = {"accuracy_raw_prompt_mean": normalize(vectors.mean(1), dim=1, eps=SMALLEST)}
     if vectors.shape[1] > 1:
         return {"accuracy": mean} | raw
     return {"accuracy": vectors[:, 0], "accuracy_normalised_texts": mean} | raw
