@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vlbench.adapter_kit.hugging_face import Checkpoint
-from vlbench.adapter_kit.image_processors import normaliser_of, view_of
+from vlbench.adapter_kit.image_processors import preparation_of
 from vlbench.adapter_kit.images import pixels_of
 from vlbench.adapter_kit.text import TextReader, token_vectors
 from vlbench.capabilities import Picture, TokenVectors
@@ -43,9 +43,9 @@ class HfDual:
         if not all(hasattr(self.model, f"get_{kind}_features") for kind in ("image", "text")):
             kind = type(self.model).__name__
             raise CannotDo(f"{checkpoint.name} is a {kind}; this adapter reads dual encoders")
-        recipe = checkpoint.load("AutoImageProcessor").to_dict()
-        self._steps = view_of(recipe, checkpoint.name).steps()
-        self._mean, self._std = (part.to(device) for part in normaliser_of(recipe))
+        prepared = preparation_of(checkpoint.load("AutoImageProcessor"), checkpoint.name)
+        self._steps, self._is_bgr = prepared.view.steps(), prepared.is_bgr
+        self._mean, self._std = prepared.mean.to(device), prepared.std.to(device)
         self._reader = TextReader(
             checkpoint.load("AutoTokenizer"),
             opened.config.text_config.max_position_embeddings,
@@ -65,7 +65,8 @@ class HfDual:
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, D], not of unit length."""
         normalised = (pixels.float() - self._mean) / self._std
-        return _pooled(self.model.get_image_features(normalised.to(self._dtype)))
+        seen = normalised.flip(1) if self._is_bgr else normalised
+        return _pooled(self.model.get_image_features(seen.to(self._dtype)))
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Return float32 [N, D], not of unit length; texts are cut to `context_length` tokens."""

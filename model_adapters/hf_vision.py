@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vlbench.adapter_kit.attention import patch_boxes
 from vlbench.adapter_kit.hugging_face import Checkpoint
-from vlbench.adapter_kit.image_processors import normaliser_of, view_of
+from vlbench.adapter_kit.image_processors import preparation_of
 from vlbench.adapter_kit.image_tokens import overlap_shares
 from vlbench.adapter_kit.images import images_of, pixels_of
 from vlbench.adapter_kit.weights import UNREADABLE
@@ -55,11 +55,10 @@ class HfVision:
         init_seed: int = 0,
     ) -> None:
         checkpoint = Checkpoint(architecture, weights, revision, init_seed)
-        recipe = checkpoint.load("AutoImageProcessor").to_dict()
-        self._view = view_of(recipe, checkpoint.name)
-        self._steps = self._view.steps()
-        self._mean, self._std = (part.to(device) for part in normaliser_of(recipe))
-        self._is_bgr = bool(recipe.get("do_flip_channel_order"))
+        prepared = preparation_of(checkpoint.load("AutoImageProcessor"), checkpoint.name)
+        self._view, self._steps = prepared.view, prepared.view.steps()
+        self._mean, self._std = prepared.mean.to(device), prepared.std.to(device)
+        self._is_bgr = prepared.is_bgr
         self._device, self._dtype, self._layer = device, dtype, layer
         self.model = _open(checkpoint, device, dtype)
         edges = self._view.edges

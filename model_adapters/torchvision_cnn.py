@@ -15,9 +15,15 @@ import torch
 from PIL.Image import Image
 from torch import Tensor, nn
 
-from vlbench.adapter_kit.images import IMAGENET, Interpolation, resizing
+from vlbench.adapter_kit.images import Interpolation, resizing
 from vlbench.adapter_kit.library_models import require_torchvision
-from vlbench.adapter_kit.torchvision_models import open_torchvision, torchvision_models
+from vlbench.adapter_kit.torchvision_models import (
+    RENORMALISED,
+    normaliser_of,
+    open_torchvision,
+    seen_by,
+    torchvision_models,
+)
 from vlbench.adapter_kit.weights import load_weights, read_past_pickles, weights_file
 from vlbench.errors import CannotDo, WeightsError, unknown
 
@@ -35,10 +41,13 @@ class TorchvisionCnn:
 
     `weights` is a tag of torchvision, a file (a state dict in the layout of any of the papers
     above), or "random" (drawn with `init_seed`). `source` says where the file can be downloaded. A
-    file without a classification head gives features alone. A file with a normaliser keeps it.
+    file without a classification head gives features alone. A file with a normaliser keeps it; one
+    of the weights of a tag gives that as `tag`.
 
     `resize` is the length of the shorter side, or of both sides with `squash`; `interpolation` says
-    how. `crop` is the side of the square cut from the centre; None means as large as `resize`.
+    how. `crop` is the side of the square cut from the centre, by default as large as `resize`.
+    Without `resize` and without `interpolation` they are those that the weights of the tag were
+    published with, or without a tag 256 x 256 and bicubic; mean and deviation are the tag's, too.
     """
 
     def __init__(  # noqa: PLR0913 - models.yaml and tasks fill them by name
@@ -49,22 +58,29 @@ class TorchvisionCnn:
         architecture: str = "resnet50",
         weights: str = "IMAGENET1K_V1",
         source: str = "",
-        resize: int = 256,
+        tag: str = "",
+        resize: int | None = None,
         crop: int | None = None,
         squash: bool = False,
-        interpolation: Interpolation = "bicubic",
+        interpolation: Interpolation | None = None,
         layer: str = "",
         init_seed: int = 0,
     ) -> None:
-        self._steps = resizing(resize, crop, squash=squash, interpolation=interpolation)
-        tags = require_torchvision(architecture)
-        tag = next((tag for tag in tags if tag.name == weights), None)
-        there_are = f"{architecture} has the tags {', '.join(tag.name for tag in tags)}, random"
+        tags = require_torchvision(architecture, tag)
+        known = tags.__members__
+        published = known.get(weights)
+        trained = published or known.get(tag)
+        self.settled = seen_by(trained, resize, crop, interpolation)
+        self._steps = resizing(**self.settled, squash=squash)
+        there_are = f"{architecture} has the tags {', '.join(one.name for one in tags)}, random"
         hint = f"where to get it: {source or there_are}; give its path as weights=PATH"
-        file = None if tag or weights == "random" else weights_file(weights, hint)
-        model = open_torchvision(architecture, tag, init_seed)
+        file = None if published or weights == "random" else weights_file(weights, hint)
+        again = {"transform_input": True, "init_weights": False}
+        options = again if file and architecture in RENORMALISED else {}
+        model = open_torchvision(architecture, published, init_seed, **options)
         head = _head_name(model)
-        normaliser = _load(file, model, head) if file else torch.tensor(IMAGENET)
+        usual = normaliser_of(trained)
+        normaliser = _load(file, model, head, usual) if file else usual
         self.model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
         self._head, self._layer = head, _known(layer, model)
         self._mean, self._std = normaliser.view(2, 3, 1, 1).to(device)
@@ -158,8 +174,8 @@ def _fixed_size(model: nn.Module) -> int | None:
     return 224 if isinstance(model, torchvision_models().MaxVit) else None
 
 
-def _load(file: Path, model: nn.Module, head: str) -> Tensor:
-    """Load a file's weights into a model; return its normaliser, mean and std, [2, 3].
+def _load(file: Path, model: nn.Module, head: str, usual: Tensor) -> Tensor:
+    """Load a file's weights into a model; return its normaliser, [2, 3], or else the usual one.
 
     The head becomes as wide as that of the file, or Identity where the file has none. Raises
     WeightsError.
@@ -178,9 +194,7 @@ def _load(file: Path, model: nn.Module, head: str) -> Tensor:
     own = [stored[f"{beside}{k}"] for k in ("mean", "std") if f"{beside}{k}" in stored]
     if any(part.numel() != 3 for part in own):
         raise WeightsError(f"{file} has a normaliser of other than three channels")
-    return (
-        torch.stack([p.view(3).float() for p in own]) if len(own) == 2 else torch.tensor(IMAGENET)
-    )
+    return torch.stack([p.view(3).float() for p in own]) if len(own) == 2 else usual
 
 
 def _of_classes(head: Any, count: int) -> nn.Module:

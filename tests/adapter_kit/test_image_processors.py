@@ -3,7 +3,7 @@ import torch
 import transformers
 from PIL import Image
 
-from vlbench.adapter_kit.image_processors import View, normaliser_of, view_of
+from vlbench.adapter_kit.image_processors import View, preparation_of, view_of
 from vlbench.errors import WeightsError
 
 SQUARE = {"height": 224, "width": 224}
@@ -31,28 +31,65 @@ def test_convnext_crops_below_384_pixels_alone(edge, expected):
     assert view_of(processor.to_dict(), "ConvNeXt")[:2] == expected
 
 
-CASES = [
-    transformers.LevitImageProcessor(
-        size={"shortest_edge": 56}, crop_size=dict.fromkeys(SQUARE, 56)
-    ),
-    transformers.PoolFormerImageProcessor(
-        size={"shortest_edge": 54}, crop_size=dict.fromkeys(SQUARE, 54)
-    ),
-    transformers.ConvNextImageProcessor(size={"shortest_edge": 42}, crop_pct=0.875),
-    transformers.DeiTImageProcessor(
-        size=dict.fromkeys(SQUARE, 64), crop_size=dict.fromkeys(SQUARE, 56)
-    ),
-]
+SQUARES = (
+    "Beit",
+    "Bit",
+    "Blip",
+    "ChineseCLIP",
+    "CLIP",
+    "DeiT",
+    "DINOv3ViT",
+    "EfficientNet",
+    "Flava",
+)
+SQUARES += (
+    "MobileNetV1",
+    "MobileNetV2",
+    "MobileViT",
+    "Pvt",
+    "Segformer",
+    "Siglip",
+    "Tipsv2",
+    "ViT",
+)
+CASES = {name: {} for name in SQUARES} | {
+    "Levit": {"size": {"shortest_edge": 56}, "crop_size": dict.fromkeys(SQUARE, 56)},
+    "PoolFormer": {"size": {"shortest_edge": 54}, "crop_size": dict.fromkeys(SQUARE, 54)},
+    "ConvNext": {"size": {"shortest_edge": 42}, "crop_pct": 0.875},
+}
 
 
-@pytest.mark.parametrize("processor", CASES, ids=lambda one: type(one).__name__)
-def test_pixels_become_what_the_library_gives(processor):
-    picture = Image.radial_gradient("L").resize((160, 90)).convert("RGB")
-    recipe = processor.to_dict()
-    mean, std = normaliser_of(recipe)
-    found = (view_of(recipe, "a model").steps()(picture) - mean) / std
+def saved(name, folder, **options):
+    """Return an image processor of the library as its own folder gives it."""
+    getattr(transformers, f"{name}ImageProcessor")(**options).save_pretrained(folder)
+    return transformers.AutoImageProcessor.from_pretrained(folder)
+
+
+def colours(size):
+    """Return a picture whose channels differ, and that is smooth: one pixel is no step."""
+    sides = Image.linear_gradient("L"), Image.radial_gradient("L")
+    return Image.merge("RGB", [sides[1], sides[0].rotate(90), sides[0]]).resize(size)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pixels_become_what_the_library_gives(name, tmp_path):
+    processor, picture = saved(name, tmp_path, **CASES[name]), colours((160, 91))
+    prepared = preparation_of(processor, "a model")
+    found = (prepared.view.steps()(picture) - prepared.mean) / prepared.std
+    found = found.flip(0) if prepared.is_bgr else found
     expected = processor(picture, return_tensors="pt").pixel_values[0]
-    torch.testing.assert_close(found, expected, rtol=0, atol=0.06)
+    assert ((found - expected) * prepared.std).abs().mean() < 0.006
+
+
+@pytest.mark.parametrize("name", ["Owlv2", "Janus", "PPLCNet", "Perceiver"])
+def test_a_processor_that_does_more_is_refused(name, tmp_path):
+    with pytest.raises(WeightsError, match=rf"a model: its {name}\S+ does more than resize, crop"):
+        preparation_of(saved(name, tmp_path), "a model")
+
+
+def test_a_processor_that_says_no_size_is_named(tmp_path):
+    with pytest.raises(WeightsError, match=r"a model: its Swin2SRImageProcessor has no 'size'"):
+        preparation_of(saved("Swin2SR", tmp_path), "a model")
 
 
 def test_pictures_of_several_sizes_are_refused():

@@ -1,11 +1,16 @@
 import pytest
 import torch
 import torchvision
+from PIL import Image
+from torchvision import models
 from torchvision.models import ResNet18_Weights
 
+from vlbench.adapter_kit.images import normalise, resizing
 from vlbench.adapter_kit.torchvision_models import (
+    normaliser_of,
     open_torchvision,
     published_tags,
+    seen_by,
     torchvision_models,
 )
 from vlbench.errors import UnknownNameError, WeightsError
@@ -28,6 +33,34 @@ def test_the_library_is_torchvisions():
 def test_the_tags_are_torchvisions_own():
     tags = published_tags("resnet50", ["resnet50"], "architecture")
     assert [tag.name for tag in tags] == ["IMAGENET1K_V1", "IMAGENET1K_V2"]
+
+
+TRANSFORMS = {
+    repr(tag.transforms()): tag
+    for name in models.list_models(module=models)
+    for tag in models.get_model_weights(name)
+}
+
+
+@pytest.mark.parametrize("tag", TRANSFORMS.values(), ids=str)
+def test_pixels_of_a_tag_are_what_its_own_transform_gives(tag):
+    photo = Image.effect_noise((64, 48), 80).convert("RGB")
+    pixels = resizing(**seen_by(tag, None, None, None))(photo)
+    found = normalise(pixels, *normaliser_of(tag).tolist())
+    torch.testing.assert_close(found, tag.transforms()(photo))
+
+
+@pytest.mark.parametrize(
+    ("tag", "given", "expected"),
+    [
+        (None, (None, None, None), (256, 256, "bicubic")),
+        (TAG, (None, None, None), (256, 224, "bilinear")),
+        (TAG, (256, 256, None), (256, 256, "bilinear")),
+        (TAG, (128, None, "nearest"), (128, 128, "nearest")),
+    ],
+)
+def test_what_a_task_says_of_its_images_wins(tag, given, expected):
+    assert tuple(seen_by(tag, *given).values()) == expected
 
 
 def test_an_unknown_architecture_names_the_nearest():

@@ -49,7 +49,7 @@ def cache(monkeypatch, tmp_path):
         (
             "torchvision:convnext_tiny/IMAGENET1K_V1",
             "torchvision_cnn:TorchvisionCnn",
-            {"architecture": "convnext_tiny", "weights": "IMAGENET1K_V1"},
+            {"architecture": "convnext_tiny", "weights": "IMAGENET1K_V1", "tag": "IMAGENET1K_V1"},
         ),
         (
             "torchvision:resnet18",

@@ -10,13 +10,13 @@ from vlbench.capabilities import JointAttention, Regions, TokenVectors
 def test_normalised_pixels_are_out_of_range():
     why = failures(broken(preprocess=lambda s, image: Honest.preprocess(s, image) * 4 - 2))
     message = why["Classifier", "preprocess gives float32 [3, H, W] in [0, 1]"]
-    assert message.startswith("an image of (56, 40) has values from ")
+    assert message.startswith("an image of (56, 40) becomes values from ")
 
 
 def test_pixels_of_bytes_are_refused():
     why = failures(broken(preprocess=lambda s, image: Honest.preprocess(s, image).byte()))
     message = why["ImageEncoder", "preprocess gives float32 [3, H, W] in [0, 1]"]
-    assert message == "an image of (56, 40) becomes torch.uint8 (3, 2, 2)"
+    assert message == "an image of (56, 40) becomes torch.uint8 [3, 2, 2]"
 
 
 def test_sizes_that_differ_must_be_declared():

@@ -7,6 +7,7 @@ from PIL import Image
 from torch import Tensor
 
 from vlbench.capabilities import Picture, Regions
+from vlbench.check.passes import REPEATED
 from vlbench.data.records import Column, value_column
 from vlbench.engine import Engine
 from vlbench.engine.engine import Known
@@ -63,7 +64,7 @@ def test_a_stored_image_never_passes_through_the_model_again(tmp_path):
     model = Counting(torch.randn(1200, 5))
     first = engine_for(model, tmp_path).features(model.encode_images, column)
     second = engine_for(model, tmp_path).features(model.encode_images, column)
-    assert model.passed == 600
+    assert model.passed == 600 + REPEATED
     assert torch.equal(first, second)
 
 
@@ -72,7 +73,7 @@ def test_only_rows_that_the_store_lacks_are_computed(tmp_path):
     model = Counting(torch.randn(1200, 5))
     engine_for(model, tmp_path).features(model.encode_images, column.select(range(100, 400)))
     engine_for(model, tmp_path).features(model.encode_images, column)
-    assert model.passed == 600
+    assert model.passed == 600 + 2 * REPEATED
 
 
 def test_a_damaged_shard_is_computed_again(tmp_path):
@@ -82,7 +83,7 @@ def test_a_damaged_shard_is_computed_again(tmp_path):
     shard = min(tmp_path.rglob("*.pt"))
     shard.write_bytes(shard.read_bytes()[:-1])
     assert torch.equal(engine_for(model, tmp_path).features(model.encode_images, column), first)
-    assert model.passed == 600 + SHARD
+    assert model.passed == 600 + SHARD + 2 * REPEATED
 
 
 def test_a_model_without_an_identity_is_never_stored(tmp_path):
@@ -328,3 +329,75 @@ def test_a_model_without_a_name_is_called_like_its_class():
     assert engine.name_of(model) == "ConstantModel"
     known = {id(model): Known("a-name")}
     assert Engine(ComputeSettings(CPU), known=known).name_of(model) == "a-name"
+
+
+def rolled(self, pixels: Tensor) -> Tensor:
+    return PlantedFeatures.encode_images(self, pixels).roll(1, 0)
+
+
+Rolls = type("Rolls", (PlantedFeatures,), {"encode_images": rolled})
+
+
+def test_features_that_depend_on_their_batch_are_refused_before_anything_is_stored(tmp_path):
+    model, column = Rolls(torch.randn(12, 5)), labelled_images(6).splits["train"]["image"]
+    with pytest.raises(SpecError, match=r"Rolls\.rolled gives other outputs in a batch of 6 than"):
+        engine_for(model, tmp_path).features(model.encode_images, column)
+    assert not list(tmp_path.rglob("*.pt"))
+
+
+def test_a_method_is_tried_once_in_the_life_of_an_engine():
+    model, column = Counting(torch.randn(12, 5)), labelled_images(6).splits["train"]["image"]
+    engine = Engine.for_tests()
+    for _ in range(3):
+        engine.features(model.encode_images, column)
+    assert model.passed == 3 * 6 + REPEATED
+
+
+def test_what_is_stored_is_not_passed_again_either(tmp_path):
+    model, column = Counting(torch.randn(12, 5)), labelled_images(6).splits["train"]["image"]
+    for _ in range(2):
+        engine_for(model, tmp_path).features(model.encode_images, column)
+    assert model.passed == 6 + REPEATED
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda pixels: pixels.permute(1, 2, 0), r"torch\.float32 \[4, 4, 3\]"),
+        (lambda pixels: pixels * 255, "values from 0 to 2"),
+        (lambda pixels: pixels - 0.5, "values from -0.5 to -0.492"),
+    ],
+)
+def test_pixels_of_another_shape_or_range_are_refused(change, found):
+    pixels = {"preprocess": lambda self, image: change(ConstantModel.preprocess(self, image))}
+    model = type("Other", (ConstantModel,), pixels)()
+    column = labelled_images(0, 0, 3).splits["train"]["image"]
+    with pytest.raises(SpecError, match=rf"^test_engine\.py:\d+: preprocess gave {found}; wanted"):
+        Engine.for_tests().features(model.encode_images, column)
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        (1e38, "1e[+]38"),
+        (3e15, "3e[+]15"),
+        (-1e20, "1e[+]20"),
+        (1e-38, "1e-38"),
+        (1e-45, "1.4e-45"),
+    ],
+)
+def test_features_whose_squares_float32_does_not_hold_are_refused_by_name(value, size):
+    planted = torch.ones(8, 2)
+    planted[5] = torch.tensor([0, value])
+    column = labelled_images(2, 2).splits["test"]["image"]
+    wrong = rf"^encode_images gave values of up to {size} for row 1, .* into 1e-15 to 1e\+15$"
+    with pytest.raises(ValueError, match=wrong):
+        Engine.for_tests().features(PlantedFeatures(planted).encode_images, column)
+
+
+def test_a_row_of_zeros_is_no_tiny_row():
+    planted = torch.zeros(8, 2)
+    planted[5] = torch.tensor([1e-45, 1e-15])
+    column = labelled_images(2, 2).splits["test"]["image"]
+    features = Engine.for_tests().features(PlantedFeatures(planted).encode_images, column)
+    assert torch.equal(features, planted[4:])

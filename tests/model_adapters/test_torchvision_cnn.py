@@ -230,3 +230,23 @@ def test_the_contract_holds_without_a_head(little, file):
     torch.save(headless(little), file)
     model = TorchvisionCnn(device=CPU, architecture="resnet18", weights=str(file), resize=32)
     assert broken_promises(model, without=["Classifier"]) == []
+
+
+@pytest.mark.parametrize("architecture", ["googlenet", "inception_v3"])
+def test_a_file_of_a_model_that_normalises_again_gives_torchvisions_logits(architecture, file):
+    options = {"aux_logits": True, "init_weights": False, "transform_input": True}
+    whole = torchvision.models.get_model(architecture, weights=None, **options).eval()
+    torch.save(whole.state_dict(), file)
+    model = TorchvisionCnn(device=CPU, architecture=architecture, weights=str(file))
+    pixels = torch.rand(1, 3, 96, 96, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(model.logits(pixels), whole(IMAGENET(pixels)))
+
+
+def test_a_file_of_a_tags_weights_sees_what_the_tag_was_published_with(little, file):
+    torch.save(little, file)
+    given = {"architecture": "resnet18", "weights": str(file), "tag": "IMAGENET1K_V1"}
+    model = TorchvisionCnn(device=CPU, **given)
+    assert model.settled == {"resize": 256, "crop": 224, "interpolation": "bilinear"}
+    photo = Image.effect_noise((90, 60), 80).convert("RGB")
+    theirs = torchvision.models.ResNet18_Weights.IMAGENET1K_V1.transforms()(photo)
+    torch.testing.assert_close(IMAGENET(model.preprocess(photo)), theirs)

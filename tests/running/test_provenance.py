@@ -42,6 +42,14 @@ def source(tmp_path):
     return make_source(tmp_path / "ours")
 
 
+def test_a_row_says_what_an_adapter_settled_itself(source):
+    adapter = source / "model_adapters" / "colours.py"
+    settles = "self.shift = shift\n        self.settled = {'resize': 232}"
+    adapter.write_text(adapter.read_text().replace("self.shift = shift", settles))
+    (row,) = evaluate(source)
+    assert row.provenance["params"] == {"weights": "1.0", "shift": 0.0, "resize": 232}
+
+
 def test_a_changed_image_makes_rows_that_are_not_comparable(source, tmp_path):
     output = tmp_path / "boards"
     evaluate(source, output=output)

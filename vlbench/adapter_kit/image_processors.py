@@ -9,10 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
+from PIL import Image as PilImage
 from PIL.Image import Image, Resampling
 from torch import Tensor
 
 from vlbench.errors import WeightsError
+
+# The pixels that a model sees may differ from the library's by so much on average, in [0, 1], or by
+# one over their side: a crop that lies one pixel beside the library's. Padding differs by .1.
+TOLERANCE = 0.01
 
 
 class View(NamedTuple):
@@ -57,6 +62,51 @@ class View(NamedTuple):
         return boxes.float() * scale.to(boxes.device) - offset.to(boxes.device)
 
 
+class Preparation(NamedTuple):
+    """What a model sees of a picture: a view, then mean and std, [3, 1, 1] each, and BGR or RGB."""
+
+    view: View
+    mean: Tensor
+    std: Tensor
+    is_bgr: bool
+
+
+def preparation_of(processor: Any, name: str) -> Preparation:
+    """Return what an image processor does, taken apart.
+
+    Raises WeightsError where its views of pictures are not all of one size, and where the processor
+    makes other pixels of a picture, because it pads or tiles.
+    """
+    recipe, kind = processor.to_dict(), type(processor).__name__
+    try:
+        view, (mean, std) = view_of(recipe, name), normaliser_of(recipe)
+    except KeyError as error:
+        raise WeightsError(f"{name}: its {kind} has no {error}") from error
+    prepared = Preparation(view, mean, std, bool(recipe.get("do_flip_channel_order")))
+    sides = PilImage.linear_gradient("L"), PilImage.radial_gradient("L")
+    parts = [*sides, sides[0].rotate(90)]
+    picture = PilImage.merge("RGB", [part.resize((160, 90)) for part in parts])
+    wanted = processor(picture, return_tensors="pt").get("pixel_values")
+    found = (view.steps()(picture) - mean) / std
+    found = found.flip(0) if prepared.is_bgr else found
+    if wanted is None or wanted.shape != (1, *found.shape):
+        shape = "none" if wanted is None else list(wanted.shape)
+        why = f"pixels are {shape}, not {[1, *found.shape]}"
+    else:
+        apart = ((wanted[0] - found).abs() * std).mean().item()
+        why = (
+            f"pixels in [0, 1] differ by {apart:.2g}"
+            if apart > max(TOLERANCE, 1 / found.shape[-1])
+            else ""
+        )
+    if why:
+        raise WeightsError(
+            f"{name}: its {kind} does more than resize, crop and normalise ({why}); write an "
+            "adapter whose preprocess does the same"
+        )
+    return prepared
+
+
 def view_of(recipe: Mapping[str, Any], name: str) -> View:
     """Return the view of an image processor, by what its `to_dict` gives.
 
@@ -89,7 +139,8 @@ def normaliser_of(recipe: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     scale = 255 * recipe.get("rescale_factor", 1 / 255)
     offset = 1.0 if recipe.get("rescale_offset") else 0.0
     mean, std = torch.zeros(3, 1, 1), torch.ones(3, 1, 1)
-    if recipe.get("do_normalize", True):
+    # Absent means no: a processor that does not normalise has None there, which is not saved.
+    if recipe.get("do_normalize"):
         mean, std = (torch.tensor(recipe[f"image_{k}"]).view(3, 1, 1) for k in ("mean", "std"))
     if recipe.get("include_top"):
         std = std * torch.tensor(recipe["image_std"]).view(3, 1, 1)

@@ -7,11 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vlbench import hub
+from vlbench.adapter_kit.images import IMAGENET, Interpolation
 from vlbench.adapter_kit.weights import UNREADABLE, not_downloaded, seeded, unreadable
 from vlbench.errors import unknown
+
+# Published weights of these see pixels normalised with ImageNet's mean and deviation, and normalise
+# them again; the library says so to a model that loads them by their tag, and to no other.
+RENORMALISED = ("googlenet", "inception_v3")
+
+# The shorter side of images where no published weights say it, in pixels.
+RESIZE = 256
 
 
 def torchvision_models() -> Any:
@@ -30,6 +38,27 @@ def published_tags(architecture: str, known: Iterable[str], kind: str) -> Any:
     if architecture not in names:
         raise unknown(f"{kind} of torchvision", architecture, names)
     return torchvision_models().get_model_weights(architecture)
+
+
+def seen_by(
+    tag: Any, resize: int | None, crop: int | None, interpolation: Interpolation | None
+) -> dict[str, Any]:
+    """Return the size that images are resized to, that of the central crop, and how.
+
+    What is None is as the weights of the tag were published with; for None as a tag it is 256 x 256
+    and bicubic. A given `resize` has no crop unless one is given.
+    """
+    own = tag.transforms() if tag else None
+    if resize is None:
+        resize, crop = (own.resize_size[0], crop or own.crop_size[0]) if own else (RESIZE, crop)
+    how = interpolation or (own.interpolation.value if own else "bicubic")
+    return {"resize": resize, "crop": crop or resize, "interpolation": how}
+
+
+def normaliser_of(tag: Any) -> Tensor:
+    """Return mean and deviation, [2, 3], that the weights of a tag expect; None: ImageNet's."""
+    own = tag.transforms() if tag else None
+    return torch.tensor([own.mean, own.std] if own else IMAGENET)
 
 
 def open_torchvision(architecture: str, tag: Any, seed: int, **options: Any) -> nn.Module:

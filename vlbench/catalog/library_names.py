@@ -96,7 +96,9 @@ def _torchvision(text: str, given: Mapping[str, Any]) -> Meant:
         from vlbench.adapter_kit.library_models import require_torchvision  # noqa: PLC0415 - too
 
         require_torchvision(name, weights)
-    params = {"architecture": name, **({"weights": weights} if slash else {})}
+    # The tag says what a local file in its place sees.
+    tagged = {"weights": weights} | ({} if random else {"tag": weights}) if slash else {}
+    params = {"architecture": name} | tagged
     return Meant("torchvision_cnn:TorchvisionCnn", params, text)
 
 

@@ -9,6 +9,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from vlbench.check.passes import wrong_pixels
 from vlbench.check.samples import SENTENCES, Samples
 from vlbench.errors import SpecError, defined_at
 
@@ -28,12 +29,9 @@ def preprocessed(adapter: Any, image: Image) -> Tensor:
 def pixels_in_range(adapter: Any, samples: Samples) -> str:
     """Name an image for which `preprocess` does not return float32 [3, H, W] in [0, 1]."""
     for image in samples.images:
-        pixels = preprocessed(adapter, image)
-        if pixels.dtype != torch.float32 or pixels.ndim != 3 or len(pixels) != 3:
-            return f"an image of {image.size} becomes {pixels.dtype} {tuple(pixels.shape)}"
-        low, high = pixels.min().item(), pixels.max().item()
-        if not 0 <= low <= high <= 1:
-            return f"an image of {image.size} has values from {low:.3g} to {high:.3g}"
+        wrong = wrong_pixels(preprocessed(adapter, image))
+        if wrong:
+            return f"an image of {image.size} becomes {wrong}"
     return ""
 
 

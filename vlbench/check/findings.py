@@ -11,13 +11,10 @@ from torch import Tensor
 
 from vlbench.capabilities import offered
 from vlbench.check.checks import Check
+from vlbench.check.passes import TOLERANCE, difference
 from vlbench.check.promises import PROMISES, Outputs, Pass
 from vlbench.check.samples import Samples, draw_samples
 from vlbench.errors import SpecError, described, exits_as_errors, place_of
-
-# Two outputs are the same within this share of the larger one's largest magnitude.
-TOLERANCE = 1e-4
-
 
 # What is said of a capability that vlbench knows no promises of.
 NO_PROMISES = "has no promises yet"
@@ -150,33 +147,10 @@ def _same(
     first = tried.outputs(adapter, samples, these)
     second = tried.outputs(adapter, samples, those)
     pairs = zip(these, those, first, second, strict=True)
-    return _first_difference(tried, [(x, y) for i, j, x, y in pairs if i == j], tolerance)
+    return difference([(x, y) for i, j, x, y in pairs if i == j], tolerance)
 
 
 def _one_by_one(tried: Pass, adapter: Any, samples: Samples) -> str:
     together = tried.outputs(adapter, samples, [0, 1, 2])
     alone = [output for i in range(3) for output in tried.outputs(adapter, samples, [i])]
-    return _first_difference(tried, list(zip(together, alone, strict=True)), TOLERANCE)
-
-
-def _first_difference(tried: Pass, pairs: Sequence[tuple[Tensor, Tensor]], tolerance: float) -> str:
-    """Say how far the first pair of outputs is apart that should be the same.
-
-    Numbers are compared on the scale of their batch: a cosine near zero is all rounding.
-    """
-    if tried.dimensions == 0 and all(x.shape == y.shape for x, y in pairs):
-        pairs = [(torch.stack([x for x, _ in pairs]), torch.stack([y for _, y in pairs]))]
-    return next(filter(None, (_apart(x, y, tolerance) for x, y in pairs)), "")
-
-
-def _apart(x: Tensor, y: Tensor, tolerance: float) -> str:
-    """Say how far two outputs are apart, relative to the largest magnitude in them."""
-    if x.shape != y.shape:
-        return f"shape {tuple(x.shape)} becomes {tuple(y.shape)}"
-    if x.numel() == 0:
-        return ""
-    scale = max(x.abs().max().item(), y.abs().max().item())
-    apart = (x - y).abs().max().item()
-    if apart <= tolerance * scale:
-        return ""
-    return f"values differ by {apart:.3g}, where the largest is {scale:.3g}"
+    return difference(list(zip(together, alone, strict=True)), TOLERANCE)

@@ -22,6 +22,7 @@ from vlbench.capabilities import (
 )
 from vlbench.check import checks
 from vlbench.check.checks import Check
+from vlbench.check.passes import tensors
 from vlbench.check.samples import ODD_IMAGES, ODD_PAIRS, ODD_TEXTS, Samples
 
 # An adapter's outputs for the samples at these places.
@@ -82,7 +83,7 @@ PROMISES: dict[type, Promises] = {
     ),
     TokenEncoder: Promises(
         Pass(
-            lambda a, s, i: [found.vectors for found in a.encode_tokens(_some(s.texts, i))],
+            lambda a, s, i: tensors("encode_tokens", a.encode_tokens(_some(s.texts, i))),
             2,
             ODD_TEXTS,
         ),
@@ -96,7 +97,7 @@ PROMISES: dict[type, Promises] = {
     ),
     Detector: Promises(
         Pass(
-            lambda a, s, i: [regions.boxes for regions in a.detect(_some(s.pictures, i))],
+            lambda a, s, i: tensors("detect", a.detect(_some(s.pictures, i))),
             2,
             ODD_IMAGES,
         ),
@@ -106,7 +107,7 @@ PROMISES: dict[type, Promises] = {
         Pass(lambda a, s, i: a.score_pairs(*_pairs(s, i)), 0, ODD_PAIRS), _TEXTS
     ),
     JointAttender: Promises(
-        Pass(lambda a, s, i: [found.weights for found in a.attend(*_pairs(s, i))], 4, ODD_PAIRS),
+        Pass(lambda a, s, i: tensors("attend", a.attend(*_pairs(s, i))), 4, ODD_PAIRS),
         {
             "spans ascend inside the text": checks.attended_spans,
             "a row is a share of attention": checks.attention,

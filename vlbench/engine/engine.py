@@ -6,11 +6,12 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
 
+from vlbench.check.passes import Repeating
 from vlbench.data.records import Column, Data
 from vlbench.engine.keys import Identities, features_key, map_key, once_key
 from vlbench.engine.passes import Apply, Compute, Encode
@@ -23,6 +24,7 @@ from vlbench.engine.training import Place, Training, train
 
 Module = TypeVar("Module", bound=torch.nn.Module)
 Item = TypeVar("Item")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 # Features of more bytes are left in the store by `large_features`.
@@ -64,6 +66,7 @@ class Engine:
         self._progress = progress or NoProgress()
         self._processes = processes or Processes(cpu=True)
         self._known = known or {}
+        self._repeating: dict[tuple[int, str], Repeating] = {}
 
     @classmethod
     def for_tests(cls) -> Engine:
@@ -106,7 +109,7 @@ class Engine:
 
     def _features(self, encode: Callable[[Any], Tensor], column: Column, most: float) -> Features:
         """Return features [N, D], in memory where they have at most so many bytes."""
-        compute = Encode(encode, column, self.settings)
+        compute = Encode(self.checked(encode), column, self.settings)
         identity = self._identities.get(id(compute.adapter), "")
         key = features_key(identity, compute, compute.name, column) if self._store else None
         # Of several processes, each has stored but its own shards, maybe on a disk of its own.
@@ -121,6 +124,17 @@ class Engine:
             if fits:
                 out[places] = torch.stack(values)
         return out if fits or not store or not key else StoredRows(store, key, column.rows)
+
+    def checked(self, method: Method) -> Method:
+        """Return an adapter's method that passes four examples of its first batch again.
+
+        It then raises SpecError for outputs that depend on their batch. It is for what calls the
+        method inside `map` or `spread`, and does so once in the life of this engine.
+        """
+        key = id(getattr(method, "__self__", method)), getattr(method, "__name__", "")
+        if key not in self._repeating:
+            self._repeating[key] = Repeating(method, self.settings.dtype)
+        return cast("Method", self._repeating[key])
 
     def map(
         self,

@@ -11,12 +11,17 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
+from vlbench.check.passes import pixels_of
 from vlbench.data.records import Column
 from vlbench.engine.settings import ComputeSettings
 from vlbench.errors import SpecError, VlbenchError, defined_at, described, exits_as_errors
 
 # Kinds of columns whose values are decoded images, which workers load.
 DECODED = frozenset({"image", "picture"})
+
+# The largest |x| of a row lies between this and its inverse, unless all are 0: sums of squares of
+# such rows, and of products of two, are numbers of float32, so that no probe must think of others.
+SMALLEST = 1e-15
 
 
 class Batches(Protocol):
@@ -93,6 +98,15 @@ class Encode:
         bad = [row for row, v in zip(rows, values, strict=True) if not v.isfinite().all()]
         if bad:
             raise ValueError(f"{self.name} gave NaN or infinite values for row {bad[0]}")
+        largest = values.abs().amax(1)
+        outside = (largest > 0) & ((largest < SMALLEST) | (largest > 1 / SMALLEST))
+        if outside.any():
+            i = int(outside.nonzero()[0])
+            found = f"values of up to {float(largest[i]):.3g} for row {rows[i]}"
+            wanted = f"scale them into {SMALLEST:g} to {1 / SMALLEST:g}"
+            raise ValueError(
+                f"{self.name} gave {found}, whose squares float32 does not hold; {wanted}"
+            )
         return values
 
 
@@ -166,7 +180,7 @@ class _Preprocessed(Dataset[Any]):
                 if not prepare:
                     return [*values]
                 # One image at a time: a batch of photographs takes gigabytes before it is cropped.
-                return stack([_pixels(prepare(value), prepare) for value in values])
+                return stack([pixels_of(prepare, value) for value in values])
         except Exception as error:  # noqa: BLE001 - somebody's adapter; its line is known only here
             return _sent(error)
 
@@ -208,12 +222,3 @@ def _unpacked(values: Any) -> Any:
 def stack(values: list[Tensor]) -> Tensor | list[Tensor]:
     """Return tensors of one shape as one, which leaves a worker faster than many do."""
     return torch.stack(values) if len({value.shape for value in values}) == 1 else values
-
-
-def _pixels(value: Any, prepare: Callable[[Any], Any]) -> Tensor:
-    if not isinstance(value, Tensor) or value.dtype != torch.float32 or value.ndim != 3:
-        tensor = isinstance(value, Tensor)
-        found = f"{value.dtype} {list(value.shape)}" if tensor else type(value).__name__
-        wanted = "wanted float32 [3, H, W] in [0, 1]"
-        raise SpecError(f"{defined_at(prepare)}: preprocess gave {found}; {wanted}")
-    return value

@@ -33,7 +33,8 @@ def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
     """Return what a row says of its making, the same on every rerun."""
     assert job.data
     live = models.get(job.model)
-    arguments = _with_defaults(job.model.adapter, job.model.arguments)
+    # An adapter says what it took where an argument was left to the weights.
+    arguments = _with_defaults(job.model.adapter, job.model.arguments) | _settled(live.adapter)
     companions = {
         one.name: models.get(one).weights
         for several in job.task.companions.values()
@@ -49,6 +50,11 @@ def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
         "dtype": str(models.dtype).removeprefix("torch."),
         "libraries": library_versions([job.task.probe, type(live.adapter)]),
     }
+
+
+def _settled(adapter: Any) -> dict[str, Any]:
+    """Return the arguments that an adapter chose itself, its `settled`, if it has any."""
+    return dict(getattr(adapter, "settled", {}))
 
 
 def comparable_of(job: Job, models: LiveModels) -> str:

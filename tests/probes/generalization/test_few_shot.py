@@ -133,7 +133,7 @@ def test_only_train_images_that_a_trial_draws_pass_through_the_model():
     rng, label = np.random.default_rng(5), labels(data.splits["train"])
     orders = [rng.permutation(210) for _ in range(2)]
     drawn = {i for order in orders for c in (0, 1) for i in order[label[order] == c][:3].tolist()}
-    assert sorted(model.seen) == sorted(drawn) + list(range(210, 220))
+    assert sorted(set(model.seen)) == sorted(drawn) + list(range(210, 220))
     assert values(outcome) == by_numpy(model.features.numpy(), data, [1, 3], 2, 5)
 
 
@@ -170,3 +170,11 @@ def test_too_few_examples_name_the_class():
 def test_nothing_to_draw_is_refused(params):
     with pytest.raises(ValueError, match=r"shots .* and trials .*: all must be 1 or more"):
         probe(ReadsTheLabel(), labelled_images(2, 2), **params)
+
+
+@pytest.mark.parametrize("exponent", [-49, 0, 46])
+def test_the_scale_of_features_changes_nothing(exponent):
+    data = labelled_images(20, 20, 20)
+    features = random_features(data) * 2.0**exponent
+    found = values(probe(PlantedFeatures(features), data, shots=[2], trials=3, seed=5))
+    assert found == by_numpy(features.double().numpy(), data, [2], 3, 5)

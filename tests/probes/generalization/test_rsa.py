@@ -5,6 +5,7 @@ from fakes import ConstantModel, PlantedFeatures, ReadsTheLabel, labelled_images
 from scipy.spatial.distance import pdist
 
 from vlbench.capabilities import TokenVectors
+from vlbench.check.passes import REPEATED
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows
@@ -151,13 +152,14 @@ class Sentences:
 def test_a_name_is_its_first_two_synonyms_in_lower_case():
     model = Letters()
     text_probe(model, prompt="a photo of a {}.", other_prompt="{}")
-    assert model.seen[:4] == [
+    seen = model.seen[REPEATED + 1 :]  # those that are passed again come first
+    assert seen[:4] == [
         "a photo of a tench, tinca tinca.",
         "a photo of a goldfish.",
         "a photo of a great white shark, white shark.",
         "a photo of a ray.",
     ]
-    assert model.seen[4] == "tench, tinca tinca"
+    assert seen[4] == "tench, tinca tinca"
 
 
 def test_a_names_vector_is_that_of_its_first_token():

@@ -5,11 +5,12 @@ import torch
 from fakes import PlantedFeatures, labelled_images
 from torch.nn.functional import normalize
 
+from vlbench.check.passes import REPEATED
 from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.engine.settings import ComputeSettings
 from vlbench.errors import UnknownNameError
-from vlbench.probes.generalization.zero_shot import zero_shot
+from vlbench.probes.generalization.zero_shot import vectors_by_rule, zero_shot
 
 RAW, NORMALISED = "accuracy_raw_prompt_mean", "accuracy_normalised_texts"
 METRICS = ["accuracy", NORMALISED, RAW]
@@ -242,7 +243,7 @@ def test_other_prompts_and_names_can_be_given():
 def test_open_clips_prompts_can_be_named(prompts, first, count):
     model = Listener(torch.eye(2)[[0, 1, 0, 1]])
     probe(model, animals(1, 1), prompts=prompts)
-    assert (model.heard[0], len(set(model.heard))) == (first, 2 * count)
+    assert (model.heard[REPEATED], len(set(model.heard))) == (first, 2 * count)
 
 
 def test_open_clips_names_of_imagenet_are_a_thousand():
@@ -359,4 +360,10 @@ def test_pairs_come_in_batches_of_the_engines_size():
     settings = ComputeSettings(torch.device("cpu"), batch_size=4)
     zero_shot(model, data, Engine(settings))
     assert max(model.batches) == 4
-    assert sum(model.batches) == 18
+    assert sum(model.batches) == 18 + REPEATED + 1
+
+
+def test_tiny_text_vectors_are_normalised_too():
+    vectors = torch.randn(3, 2, 5, generator=torch.Generator().manual_seed(0))
+    found, tiny = (vectors_by_rule(scale * vectors) for scale in (1, 2.0**-45))
+    assert all(torch.equal(found[rule], tiny[rule]) for rule in found)

@@ -36,7 +36,7 @@ class Proposes:
 
 def test_a_detector_proposes_regions_only_where_there_are_none():
     bare = PICTURE._replace(regions=None)
-    kept, found = with_proposals([PICTURE, bare], Proposes())
+    kept, found = with_proposals([PICTURE, bare], Proposes().detect)
     assert kept is PICTURE
     assert found.regions.labels == ["found"]
     assert with_proposals([bare], None) == [bare]

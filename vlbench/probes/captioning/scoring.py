@@ -61,7 +61,8 @@ class PairScorer:
         rows = dict.fromkeys(row for row, _ in pairs)
         pictures = {row: self._split["picture"][row] for row in rows}
         texts = [text for _, text in pairs]
-        scores = self._model.score_pairs([pictures[row] for row, _ in pairs], texts)
+        score_pairs = self._engine.checked(self._model.score_pairs)
+        scores = score_pairs([pictures[row] for row, _ in pairs], texts)
         if scores.shape != (len(pairs),):
             raise ValueError(
                 f"score_pairs of {self._named} gave {list(scores.shape)} for {len(pairs)} pairs"
@@ -76,7 +77,8 @@ class PairScorer:
         if self._images is None:
             self._images = self._engine.features(model.encode_images, self._split["image"])
         texts = list(dict.fromkeys(text for _, text in pairs))
-        encoded = self._engine.spread(lambda some: list(model.encode_texts(some).cpu()), texts)
+        encode_texts = self._engine.checked(model.encode_texts)
+        encoded = self._engine.spread(lambda some: list(encode_texts(some).cpu()), texts)
         vectors = dict(zip(texts, encoded, strict=True))
         scores = [
             model.similarity(

@@ -140,9 +140,10 @@ def _name_vectors(
     if encodes_whole_texts(model):
         return engine.features(model.encode_texts, texts)
     assert isinstance(model, TokenEncoder)
+    encode_tokens = engine.checked(model.encode_tokens)
 
     def of_names(texts: Sequence[str], ends: Sequence[int]) -> list[Tensor]:
-        found = model.encode_tokens(texts)
+        found = encode_tokens(texts)
         inside = [tokens_at(f.spans, start, end) for f, end in zip(found, ends, strict=True)]
         for text, end, rows in zip(texts, ends, inside, strict=True):
             if not rows:

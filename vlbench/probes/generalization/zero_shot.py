@@ -23,6 +23,7 @@ from torch.nn.functional import normalize
 from vlbench.capabilities import DualEncoder, ImageTextScorer, Picture, count_truncated
 from vlbench.data.records import Split, TestRows, labels, value_column
 from vlbench.engine import Engine
+from vlbench.engine.passes import SMALLEST
 from vlbench.errors import unknown
 from vlbench.metrics.features import all_equal
 from vlbench.metrics.items import Answers, item_table, join_items
@@ -104,6 +105,7 @@ def _outcome_of_scores(
 ) -> Outcome:
     """Return the accuracy of choosing the class with the highest mean score of its P texts."""
     right, column = torch.from_numpy(labels(test)), test.columns.get("picture", test["image"])
+    score_pairs = engine.checked(model.score_pairs)
 
     def scored(shown: Sequence[Any]) -> list[Tensor]:
         pictures = [one if isinstance(one, Picture) else Picture(one, None) for one in shown]
@@ -111,7 +113,7 @@ def _outcome_of_scores(
         pairs = [(picture, text) for picture in pictures for text in texts]
         size = engine.settings.rows_per_batch
         batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
-        found = [model.score_pairs(*map(list, zip(*batch, strict=True))) for batch in batches]
+        found = [score_pairs(*map(list, zip(*batch, strict=True))) for batch in batches]
         return list(torch.cat(found).float().cpu().view(len(shown), len(names), -1).mean(2))
 
     key = {"what": "scores of classes", "model": model, "texts": list(texts)}
@@ -132,8 +134,8 @@ def _outcome_of_scores(
 
 def vectors_by_rule(vectors: Tensor) -> dict[str, Tensor]:
     """Return the class vectors [C, D] of each rule from those of P prompts per class, [C, P, D]."""
-    mean = normalize(normalize(vectors, dim=2).mean(1), dim=1)
-    raw = {"accuracy_raw_prompt_mean": normalize(vectors.mean(1), dim=1)}
+    mean = normalize(normalize(vectors, dim=2, eps=SMALLEST).mean(1), dim=1)
+    raw = {"accuracy_raw_prompt_mean": normalize(vectors.mean(1), dim=1, eps=SMALLEST)}
     if vectors.shape[1] > 1:
         return {"accuracy": mean} | raw
     return {"accuracy": vectors[:, 0], "accuracy_normalised_texts": mean} | raw

@@ -6,7 +6,7 @@ looks at its target, any of some gold boxes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vlbench.capabilities import Detector, JointAttender, JointAttention, Picture
+from vlbench.capabilities import Detector, JointAttender, JointAttention, Picture, Regions
 from vlbench.data.records import Column
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo
@@ -30,6 +30,10 @@ from vlbench.probes.grounding.targets import STATS, Geometry, geometry
 
 # What is counted over the queries, beside the statistics of their targets.
 COUNTED = ("n", "read", "without_regions")
+
+# A model's `attend`, and a detector's `detect`.
+Attend = Callable[[Sequence[Picture], Sequence[str]], list[JointAttention]]
+Detect = Callable[[Sequence[Picture]], list[Regions]]
 
 
 class HeadSums(NamedTuple):
@@ -58,7 +62,13 @@ def head_sums(
     image has regions, and ValueError for attention that does not fit its spans and boxes.
     """
     key = {"what": "attention of heads"} | vars(reader)
-    rows = engine.map(reader.read, pictures, queries, key=key)
+    attend = engine.checked(reader.model.attend)
+    detect = engine.checked(reader.detector.detect) if reader.detector else None
+
+    def read(pictures: Sequence[Picture], queries: Sequence[ImageQueries]) -> list[dict[str, Any]]:
+        return reader.read(with_proposals(pictures, detect), queries, attend)
+
+    rows = engine.map(read, pictures, queries, key=key)
     with_regions = [row for row in rows if row["heads"] is not None]
     if not with_regions:
         raise CannotDo("no picture has regions among which the model could choose")
@@ -88,10 +98,9 @@ class AttentionReader:
     detector: Detector | None = None
 
     def read(
-        self, pictures: Sequence[Picture], queries: Sequence[ImageQueries]
+        self, pictures: Sequence[Picture], queries: Sequence[ImageQueries], attend: Attend
     ) -> list[dict[str, Any]]:
         """Return the sums of each image; a batch has as many captions as there are images."""
-        pictures = with_proposals(pictures, self.detector)
         first = _first_queries(queries)
         was_read = torch.zeros(first[-1][0], dtype=torch.bool)
         measured: Tensor | None = None
@@ -99,7 +108,7 @@ class AttentionReader:
         whole: dict[int, bool] = {}
         for batch in self._batches(pictures, queries):
             parts, numbers = [], []
-            for i, j, attention in self._attend(batch, pictures, queries):
+            for i, j, attention in _attended(attend, batch, pictures, queries):
                 if i not in geometries:
                     regions = pictures[i].regions
                     assert regions
@@ -137,17 +146,6 @@ class AttentionReader:
         size = len(pictures)
         return (pairs[start : start + size] for start in range(0, len(pairs), size))
 
-    def _attend(
-        self,
-        batch: Sequence[tuple[int, int]],
-        pictures: Sequence[Picture],
-        queries: Sequence[ImageQueries],
-    ) -> Iterator[tuple[int, int, JointAttention]]:
-        texts = [queries[i]["texts"][j] for i, j in batch]
-        attentions = self.model.attend([pictures[i] for i, _ in batch], texts)
-        for (i, j), attention in zip(batch, attentions, strict=True):
-            yield i, j, attention
-
     def _row(
         self,
         queries: ImageQueries,
@@ -174,6 +172,18 @@ class AttentionReader:
         }
 
 
+def _attended(
+    attend: Attend,
+    batch: Sequence[tuple[int, int]],
+    pictures: Sequence[Picture],
+    queries: Sequence[ImageQueries],
+) -> Iterator[tuple[int, int, JointAttention]]:
+    texts = [queries[i]["texts"][j] for i, j in batch]
+    attentions = attend([pictures[i] for i, _ in batch], texts)
+    for (i, j), attention in zip(batch, attentions, strict=True):
+        yield i, j, attention
+
+
 def _summed(rows: Tensor, groups: Tensor, n: int) -> Tensor:
     """Return the sums of rows [Q, ...] in each of n groups, float64 [n, ...]."""
     return torch.zeros(n, *rows.shape[1:], dtype=torch.float64).index_add_(0, groups, rows)
@@ -189,11 +199,11 @@ def _first_queries(queries: Sequence[ImageQueries]) -> list[list[int]]:
     return [*starts, [total]]
 
 
-def with_proposals(pictures: Sequence[Picture], detector: Detector | None) -> list[Picture]:
-    """Return pictures where a detector has proposed regions for those without any."""
+def with_proposals(pictures: Sequence[Picture], detect: Detect | None) -> list[Picture]:
+    """Return pictures where a detector's `detect` has proposed regions for those without any."""
     bare = [i for i, p in enumerate(pictures) if p.regions is None and p.image is not None]
     found = list(pictures)
-    if detector is not None and bare:
-        for i, regions in zip(bare, detector.detect([pictures[i] for i in bare]), strict=True):
+    if detect is not None and bare:
+        for i, regions in zip(bare, detect([pictures[i] for i in bare]), strict=True):
             found[i] = pictures[i]._replace(regions=regions)
     return found

@@ -42,7 +42,8 @@ class ExampleReader:
         of its attention to the image. The weight of a region over a model's own patches is that of
         the parts of patches that it covers.
         """
-        given = with_proposals(pictures, self.reader.detector)
+        detector = self.reader.detector
+        given = with_proposals(pictures, detector.detect if detector else None)
         return [self._read(*pair) for pair in zip(given, examples, strict=True)]
 
     def _read(self, picture: Picture, example: Mapping[str, Any]) -> dict[str, Tensor] | None:

@@ -9,7 +9,7 @@ it is the vector of the fine-grained class (see `word_forms`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -153,10 +153,11 @@ def _detected(
     detector: Detector | None, confidence: float, split: Split, engine: Engine
 ) -> list[tuple[list[str], Tensor]]:
     """Return categories and vectors of the most confident regions, detected or of the data."""
+    detect = engine.checked(detector.detect) if detector else None
 
     def best(pictures: Sequence[Picture], named: Sequence[Sequence[Named]]) -> list[Any]:
         given = [picture.regions for picture in pictures]
-        regions = detector.detect(pictures) if detector else given
+        regions = detect(pictures) if detect else given
         return [
             _vectors(one, most_confident(one, _categories(names), confidence))
             for one, names in zip(regions, named, strict=True)
@@ -176,10 +177,11 @@ def _encoded(
     encoder: RegionEncoder, which: Boxes, split: Split, engine: Engine
 ) -> list[tuple[list[str], Tensor]]:
     """Return categories and vectors of the boxes that a region encoder is given."""
+    encode_regions = engine.checked(encoder.encode_regions)
 
     def encode(pictures: Sequence[Picture], *truth: Sequence[Any]) -> list[Any]:
         rows = zip(pictures, *truth, strict=True)
-        return _encode(encoder, pictures, [_chosen(which, *row) for row in rows])
+        return _encode(encode_regions, pictures, [_chosen(which, *row) for row in rows])
 
     columns = [split[name] for name in ("picture", "named", "boxes", "categories")]
     key = {"what": "chosen box of a category", "model": encoder}
@@ -205,14 +207,16 @@ def _chosen(
 
 
 def _encode(
-    encoder: RegionEncoder, pictures: Sequence[Picture], chosen: Sequence[tuple[list[str], Tensor]]
+    encode_regions: Callable[[Sequence[Picture], Sequence[Tensor]], list[Tensor]],
+    pictures: Sequence[Picture],
+    chosen: Sequence[tuple[list[str], Tensor]],
 ) -> list[tuple[list[str], Tensor]]:
     """Return categories and vectors of each picture; the model encodes those with a box."""
     boxed = [i for i, (categories, _) in enumerate(chosen) if categories]
     found = [(categories, torch.empty(0, 0)) for categories, _ in chosen]
     if boxed:
         boxes = [chosen[i][1] for i in boxed]
-        encoded = encoder.encode_regions([pictures[i] for i in boxed], boxes)
+        encoded = encode_regions([pictures[i] for i in boxed], boxes)
         for i, vectors in zip(boxed, encoded, strict=True):
             found[i] = (chosen[i][0], vectors.float().cpu())
     return found

@@ -10,7 +10,7 @@ words of the prompt, as in the paper: over the label alone nothing could drop.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +25,9 @@ from vlbench.metrics.ranking import TIED
 TEMPLATE = "A photo of a {label}"
 
 Vectors = dict[str, Tensor | None]
+
+# A model's `encode_tokens`.
+Encode = Callable[[Sequence[str]], list[TokenVectors]]
 
 
 class NameVectors(NamedTuple):
@@ -44,14 +47,17 @@ class NameVectors(NamedTuple):
 
 def name_vectors(words: TokenEncoder, names: Sequence[str], engine: Engine) -> NameVectors:
     """Return the vectors of names outside of captions."""
+    encode_tokens = engine.checked(words.encode_tokens)
 
     def encode(names: Sequence[str]) -> list[Any]:
         joined = [name.replace(" ", "_") for name in names]
         # A joined name counts where it is one word of the encoder.
-        one = [found.spans == [(0, len(text))] for found, text in _encoded(words, joined)]
+        one = [found.spans == [(0, len(text))] for found, text in _encoded(encode_tokens, joined)]
         return [
             [*plain, *(other if is_one else plain)]
-            for plain, other, is_one in zip(_of(words, names), _of(words, joined), one, strict=True)
+            for plain, other, is_one in zip(
+                _of(encode_tokens, names), _of(encode_tokens, joined), one, strict=True
+            )
         ]
 
     key = {"what": "names of classes", "model": words}
@@ -63,19 +69,19 @@ def name_vectors(words: TokenEncoder, names: Sequence[str], engine: Engine) -> N
     return NameVectors(alone, prompted, static)
 
 
-def _encoded(words: TokenEncoder, texts: Sequence[str]) -> list[tuple[TokenVectors, str]]:
-    return list(zip(words.encode_tokens(texts), texts, strict=True))
+def _encoded(encode_tokens: Encode, texts: Sequence[str]) -> list[tuple[TokenVectors, str]]:
+    return list(zip(encode_tokens(texts), texts, strict=True))
 
 
-def _of(words: TokenEncoder, names: Sequence[str]) -> list[list[Tensor | None]]:
+def _of(encode_tokens: Encode, names: Sequence[str]) -> list[list[Tensor | None]]:
     """Return three vectors of each name: by itself, in the prompt, and of the whole prompt.
 
     The last is None where the name has no vector in the prompt.
     """
     start = TEMPLATE.index("{label}")
-    prompts = words.encode_tokens([TEMPLATE.format(label=name) for name in names])
+    prompts = encode_tokens([TEMPLATE.format(label=name) for name in names])
     rows = []
-    for (alone, name), prompt in zip(_encoded(words, names), prompts, strict=True):
+    for (alone, name), prompt in zip(_encoded(encode_tokens, names), prompts, strict=True):
         inside = mean_over(prompt, start, start + len(name))
         whole = None if inside is None else mean_over(prompt, 0, start + len(name))
         rows.append([mean_over(alone, 0, len(name)), inside, whole])
@@ -86,9 +92,10 @@ def caption_vectors(
     words: TokenEncoder, texts: Column, named: Column, engine: Engine
 ) -> list[list[Tensor | None]]:
     """Return the vector [W] of each name in each text, or None where it has none."""
+    encode_tokens = engine.checked(words.encode_tokens)
 
     def means(texts: Sequence[str], named: Sequence[Sequence[Any]]) -> list[Any]:
-        encoded = words.encode_tokens(texts)
+        encoded = encode_tokens(texts)
         pairs = zip(encoded, named, strict=True)
         return [[mean_over(found, n.start, n.end) for n in names] for found, names in pairs]
 

@@ -25,6 +25,13 @@ def test_a_words_vector_is_the_mean_of_its_classes_not_of_its_images():
     assert torch.dist(*found.vectors).item() == pytest.approx(2.5**0.5)
 
 
+def test_the_scale_of_features_changes_nothing():
+    features, label = randoms(30, 7), torch.arange(30) % 5
+    words = [f"word{y}" for y in label.tolist()]
+    found, tiny = (visual_words(s * features, label, words, size=4) for s in (1, 2.0**-45))
+    assert torch.equal(found.vectors, tiny.vectors)
+
+
 @pytest.mark.parametrize(("n", "width"), [(60, 7), (30, 40)])
 def test_images_are_reduced_as_by_scikit_learn_up_to_the_sign(n, width):
     features, label = randoms(n, width), torch.arange(n) % 5

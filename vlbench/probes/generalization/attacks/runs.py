@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import Classifier, ImageEncoder
+from vlbench.check import passes
 from vlbench.data.records import Column
 from vlbench.digests import digest
 from vlbench.engine import Engine
@@ -83,4 +84,5 @@ class AttackRun:
 
 def pixels_of(model: Classifier | ImageEncoder, batch: Batch, engine: Engine) -> Tensor:
     """Return float32 [N, 3, H, W] in [0, 1], on the engine's device."""
-    return torch.stack([model.preprocess(image) for image in batch.images]).to(engine.device)
+    pixels = [passes.pixels_of(model.preprocess, image) for image in batch.images]
+    return torch.stack(pixels).to(engine.device)

@@ -70,7 +70,7 @@ def find_victim(
     if isinstance(model, Classifier):
         try:
             with torch.no_grad():
-                logits = model.logits(sample)
+                logits = engine.checked(model.logits)(sample)
         except CannotDo as error:
             reason = str(error)
         else:

@@ -30,9 +30,10 @@ def class_vectors(
     if encodes_whole_texts(words):
         return engine.features(words.encode_texts, texts)
     assert isinstance(words, TokenEncoder)
+    encode_tokens = engine.checked(words.encode_tokens)
 
     def first_tokens(batch: Sequence[str], batch_names: Sequence[str]) -> list[Tensor]:
-        encoded = words.encode_tokens(batch)
+        encoded = encode_tokens(batch)
         return [
             tokens.vectors[_first(tokens.spans, len(before), name)].float().cpu()
             for name, tokens in zip(batch_names, encoded, strict=True)

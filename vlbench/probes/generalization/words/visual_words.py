@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from vlbench.engine.passes import SMALLEST
 from vlbench.errors import CannotDo, TooFewRows
 from vlbench.metrics.features import all_equal
 from vlbench.metrics.ranking import Choice, choose, join_choices
@@ -62,7 +63,9 @@ def visual_words(
     right = torch.from_numpy(np.searchsorted(words, [one for one in word if one]))
     # PCA of equal features would be PCA of their rounding.
     equal = all_equal(features)
-    unit = torch.zeros_like(features) if equal else normalize(features.double(), dim=1).float()
+    unit = torch.zeros_like(features)
+    if not equal:
+        unit = normalize(features.double(), dim=1, eps=SMALLEST).float()
     points = unit if fitted_on == "images" else _means(unit[named], label[named], right)
     images = _reduced(unit[named], _components(points, size, fitted_on))
     return VisualWords(

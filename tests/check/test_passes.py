@@ -1,0 +1,126 @@
+import inspect
+
+import pytest
+import torch
+from honest import Honest
+from torch import Tensor
+
+from vlbench.capabilities import Picture
+from vlbench.check.passes import REPEATED, Repeating, difference, pixels_of, tensors, tolerance
+from vlbench.errors import SpecError
+
+PIXELS = torch.rand(32, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+
+
+class Flat:
+    """Keeps every promise, and counts what passes through it."""
+
+    passed = 0
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        self.passed += len(pixels)
+        return pixels.flatten(1)
+
+
+def test_some_of_the_first_batch_are_passed_again_and_of_no_other():
+    model = Flat()
+    encode = Repeating(model.encode_images)
+    assert torch.equal(encode(PIXELS), PIXELS.flatten(1))
+    assert model.passed == 32 + REPEATED
+    encode(PIXELS)
+    assert model.passed == 64 + REPEATED
+
+
+@pytest.mark.parametrize(("count", "again"), [(0, 0), (1, 1), (2, 3), (4, 5), (5, 4)])
+def test_a_small_batch_is_passed_again_as_far_as_it_goes(count, again):
+    model = Flat()
+    Repeating(model.encode_images)(PIXELS[:count])
+    assert model.passed == count + again
+
+
+def test_after_a_batch_of_one_a_larger_one_is_passed_again_too():
+    model = Flat()
+    encode = Repeating(model.encode_images)
+    for count in (1, 1, 32, 32):
+        encode(PIXELS[:count])
+    assert model.passed == 66 + 1 + REPEATED
+
+
+def test_a_method_in_training_mode_names_itself_the_difference_and_the_way_out():
+    class Normed(Flat):
+        def encode_images(self, pixels: Tensor) -> Tensor:
+            return torch.nn.BatchNorm1d(48)(super().encode_images(pixels))
+
+    line = inspect.getsourcelines(Normed.encode_images)[1]
+    message = (
+        rf"^test_passes\.py:{line}: Normed\.encode_images gives other outputs in a batch of 32 "
+        r"than for 4 of its examples in reverse: values differ by [\d.]+, where the largest is "
+        r"[\d.]+; .*call model\.eval\(\)"
+    )
+    with pytest.raises(SpecError, match=message):
+        Repeating(Normed().encode_images)(PIXELS)
+
+
+def test_pixels_that_a_method_changes_are_named():
+    class Normalises(Flat):
+        def encode_images(self, pixels: Tensor) -> Tensor:
+            return pixels.sub_(0.5).flatten(1).clone()
+
+    with pytest.raises(SpecError, match=r"Normalises\.encode_images changes the pixels .* copy"):
+        Repeating(Normalises().encode_images)(PIXELS)
+
+
+def test_memory_may_be_used_again():
+    class Reuses(Flat):
+        buffer = torch.empty(32, 48)
+
+        def encode_images(self, pixels: Tensor) -> Tensor:
+            return self.buffer[: len(pixels)].copy_(pixels.flatten(1))
+
+    assert torch.equal(Repeating(Reuses().encode_images)(PIXELS), PIXELS.flatten(1))
+
+
+def test_outputs_that_are_not_finite_are_left_to_who_asks():
+    class Nan(Flat):
+        def encode_images(self, pixels: Tensor) -> Tensor:
+            return pixels.flatten(1) * torch.nan
+
+    assert Repeating(Nan().encode_images)(PIXELS).isnan().all()
+
+
+def test_a_batch_that_loses_outputs_is_counted():
+    class Loses(Flat):
+        def encode_images(self, pixels: Tensor) -> Tensor:
+            return pixels.flatten(1)[: 32 if len(pixels) == 32 else 1]
+
+    with pytest.raises(SpecError, match="4 examples have 1 finite outputs"):
+        Repeating(Loses().encode_images)(PIXELS)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [(torch.float32, 1e-4), (torch.float64, 1e-4), (torch.float16, 2**-6), (torch.bfloat16, 2**-3)],
+)
+def test_narrow_numbers_may_be_rounded_sixteen_times(dtype, expected):
+    assert tolerance(dtype) == expected
+
+
+def test_numbers_are_compared_on_the_scale_of_their_batch():
+    ones = torch.tensor([1.0, 0.0])
+    assert difference(list(zip(ones, ones + 9e-5, strict=True)), 1e-4) == ""
+    assert difference([(ones[1], ones[1] + 9e-5)], 1e-4).startswith("values differ by 9e-05")
+
+
+def test_what_is_compared_of_an_output_is_its_tensor():
+    picture = Picture(None, None)
+    assert torch.equal(tensors("score_pairs", torch.ones(1))[0], torch.tensor(1.0))
+    (weights,) = tensors("attend", Honest().attend([picture], ["a cat"]))
+    assert weights.shape == (1, 2, 5, 4)
+
+
+@pytest.mark.parametrize(
+    ("pixels", "found"), [([0.5], "list"), (torch.zeros(3, 0, 0), r"no pixels, \[3, 0, 0\]")]
+)
+def test_what_are_no_pixels_is_named(pixels, found):
+    with pytest.raises(SpecError, match=rf"^test_passes\.py:\d+: preprocess gave {found}; wanted"):
+        pixels_of(lambda _: pixels, None)

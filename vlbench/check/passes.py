@@ -1,0 +1,170 @@
+"""What holds in every pass: pixels are in range, and outputs do not depend on the batch.
+
+`check` asks it of samples, and each run of the first batch that it computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from PIL.Image import Image
+from torch import Tensor
+
+from vlbench.errors import SpecError, defined_at
+
+# Two outputs are the same within this fraction of the larger one's largest magnitude, or within so
+# many roundings of a narrow number: each layer rounds, and not alike in a batch of another size.
+TOLERANCE, ROUNDINGS = 1e-4, 16
+
+# So many examples of a larger batch are passed again.
+REPEATED = 4
+
+# Of an output that is no tensor, what is compared.
+PARTS = {"encode_tokens": "vectors", "detect": "boxes", "attend": "weights"}
+
+WAY_OUT = (
+    "an output depends on its own example alone: call model.eval(), keep the order of the batch, "
+    "and draw nothing at random (a model that computes in half precision says so with --dtype)"
+)
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """Return how far, as a fraction, outputs of an adapter that computes in a dtype may differ."""
+    return max(TOLERANCE, ROUNDINGS * torch.finfo(dtype).eps)
+
+
+def wrong_pixels(pixels: Any) -> str:
+    """Return what pixels are instead of float32 [3, H, W] in [0, 1]; empty where they are that."""
+    if not isinstance(pixels, Tensor):
+        return type(pixels).__name__
+    if pixels.dtype != torch.float32 or pixels.ndim != 3 or len(pixels) != 3:
+        return f"{pixels.dtype} {list(pixels.shape)}"
+    if pixels.numel() == 0:
+        return f"no pixels, {list(pixels.shape)}"
+    low, high = (value.item() for value in pixels.aminmax())
+    return "" if 0 <= low <= high <= 1 else f"values from {low:.3g} to {high:.3g}"
+
+
+def pixels_of(preprocess: Callable[[Image], Tensor], image: Image) -> Tensor:
+    """Return what an adapter's `preprocess` makes of an image.
+
+    Raises SpecError, with its line, where that is not float32 [3, H, W] in [0, 1].
+    """
+    pixels = preprocess(image)
+    wrong = wrong_pixels(pixels)
+    if wrong:
+        wanted = "wanted float32 [3, H, W] in [0, 1]"
+        raise SpecError(f"{defined_at(preprocess)}: preprocess gave {wrong}; {wanted}")
+    return pixels
+
+
+def tensors(method: str, outputs: Sequence[Any]) -> list[Tensor]:
+    """Return the tensor of each output of an adapter's method that is compared."""
+    part = PARTS.get(method)
+    return [getattr(one, part) if part else one for one in outputs]
+
+
+def difference(pairs: Sequence[tuple[Tensor, Tensor]], tolerance: float) -> str:
+    """Say how far the first pair of outputs is apart that should be the same; empty for none.
+
+    Numbers are compared on the scale of their batch: a cosine near zero is all rounding.
+    """
+    if all(x.ndim == y.ndim == 0 for x, y in pairs):
+        pairs = [(torch.stack([x for x, _ in pairs]), torch.stack([y for _, y in pairs]))]
+    return next(filter(None, (_apart(x, y, tolerance) for x, y in pairs)), "")
+
+
+def _apart(x: Tensor, y: Tensor, tolerance: float) -> str:
+    """Say how far two outputs are apart, relative to the largest magnitude in them."""
+    if x.shape != y.shape:
+        return f"shape {tuple(x.shape)} becomes {tuple(y.shape)}"
+    if x.numel() == 0:
+        return ""
+    scale = max(x.abs().max().item(), y.abs().max().item())
+    apart = (x - y).abs().max().item()
+    if apart <= tolerance * scale:
+        return ""
+    return f"values differ by {apart:.3g}, where the largest is {scale:.3g}"
+
+
+class Repeating:
+    """An adapter's method that passes four examples of its first batch again, in reverse.
+
+    Of a batch of up to four they are all, and the first of them is passed alone, too. After a batch
+    of one, which shows little, it does so for the first larger one, too. Raises
+    SpecError where an output is another then, and where the method changes its pixels.
+    """
+
+    def __init__(self, method: Callable[..., Any], dtype: torch.dtype = torch.float32) -> None:
+        self.__self__ = getattr(method, "__self__", method)
+        self.__name__: str = getattr(method, "__name__", "features")
+        self._method, self._tolerance = method, tolerance(dtype)
+        self._tried = 0
+
+    def __call__(self, *values: Any) -> Any:
+        """Return what the method returns."""
+        count = len(values[0])
+        if self._tried > 1 or count <= self._tried:
+            return self._method(*values)
+        self._tried = count
+        places = sorted({count * i // REPEATED for i in range(REPEATED)})
+        alone = [(0,)] if count <= REPEATED else []
+        # Before the batch itself, whose outputs an adapter may write over in the next one.
+        batches = dict.fromkeys([tuple(reversed(places)), *alone])
+        repeats = {batch: self._repeated(batch, values) for batch in batches}
+        outputs = self._method(*values)
+        # Whoever asked refuses outputs that are too few, no tensors or not finite.
+        if len(outputs) == count and (whole := self._copied([outputs[i] for i in places])):
+            together = dict(zip(places, whole, strict=True))
+            for batch, found in repeats.items():
+                self._compare(count, batch, [together[place] for place in batch], found)
+        return outputs
+
+    @torch.no_grad()
+    def _repeated(self, batch: Sequence[int], values: Sequence[Any]) -> list[Tensor]:
+        again = [_taken(one, batch) for one in values]
+        found = self._copied(self._method(*again))
+        before = values[0]
+        if isinstance(before, Tensor) and not torch.equal(again[0], before[list(batch)]):
+            raise SpecError(
+                f"{self._named} changes the pixels that it is given; copy them before, for example "
+                "pixels = pixels - mean instead of pixels -= mean"
+            )
+        return found
+
+    def _copied(self, outputs: Sequence[Any]) -> list[Tensor]:
+        """Return copies, as an adapter may use its memory again; none where one is not finite."""
+        found = tensors(self.__name__, outputs)
+        if not all(isinstance(one, Tensor) and one.isfinite().all() for one in found):
+            return []
+        return [one.detach().to(torch.float32, copy=True) for one in found]
+
+    def _compare(
+        self, count: int, batch: Sequence[int], whole: Sequence[Tensor], found: Sequence[Tensor]
+    ) -> None:
+        if len(found) == len(batch):
+            why = difference(list(zip(whole, found, strict=True)), self._tolerance)
+        else:
+            why = f"{len(batch)} examples have {len(found)} finite outputs"
+        if why:
+            how = "in reverse" if len(batch) > 1 else "alone"
+            raise SpecError(
+                f"{self._named} gives other outputs in a batch of {count} than for {len(batch)} of "
+                f"its examples {how}: {why}; {WAY_OUT}"
+            )
+
+    @property
+    def _named(self) -> str:
+        owner = type(self.__self__).__name__
+        return f"{defined_at(self._method)}: {owner}.{self.__name__}"
+
+
+def _taken(values: Any, places: Sequence[int]) -> Any:
+    """Return a copy of the values at some places of a batch."""
+    if not isinstance(values, Tensor):
+        return [values[i] for i in places]
+    last = values.ndim == 4 and values.is_contiguous(memory_format=torch.channels_last)
+    layout = torch.channels_last if last else torch.contiguous_format
+    return values[list(places)].contiguous(memory_format=layout)
