@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,12 @@ from vlbench.leaderboard.figures.similarity_figures import draw_similarities
 from vlbench.leaderboard.means import mean_rows
 from vlbench.leaderboard.members import joined
 from vlbench.leaderboard.rows import publishable
-from vlbench.leaderboard.similarities import PRIMARY, left_out_rows, similarity_rows
+from vlbench.leaderboard.similarities import (
+    PRIMARY,
+    left_out_rows,
+    similarities,
+    similarity_rows,
+)
 
 # How the group of the matrices of one data set ends that no file of a group names.
 OWN = "_similarity"
@@ -82,7 +88,7 @@ def _remove_old(output: Path, groups: Mapping[str, Sequence[str]]) -> None:
     for file in output.glob(f"summaries/*{OWN}.json"):
         if file.stem not in groups and (output / f"{file.stem.removesuffix(OWN)}.json").exists():
             file.unlink()
-            draw_similarities(output / "figures", file.stem, [], {})
+            draw_similarities(output / "figures", file.stem, [], None)
 
 
 def _write_similarities(
@@ -93,24 +99,31 @@ def _write_similarities(
     members, left_out = joined(output, boards)
     if len(members) < 2:
         left_out |= dict.fromkeys((m.name for m in members), "no other model to compare it with")
-    rows = similarity_rows(members) if len(members) > 1 else []
-    rows += left_out_rows(left_out)
+    found = similarities(members) if len(members) > 1 else None
+    rows = similarity_rows(members, found) if found else ()
+    rows = chain(rows, left_out_rows(left_out))
     write_whole(file, _content(group, boards, rows, PRIMARY))
-    return [file, *draw_similarities(output / "figures", group, members, looks)]
+    names = [(member.name, looks[member.model]) for member in members] if found else []
+    values = found.pearson if found else None
+    return [file, *draw_similarities(output / "figures", group, names, values)]
 
 
 def _content(
     group: str,
     boards: Sequence[Board],
-    rows: Sequence[Mapping[str, Any]],
+    rows: Iterable[Mapping[str, Any]],
     primary: Mapping[str, Any],
 ) -> bytes:
+    """Return a summary's file. Each row becomes text on its own: as objects, all take far more."""
     summary = {
         "schema": SCHEMA,
         "task": group,
         "version": max(board.version for board in boards),
         "versions": {board.task: board.version for board in boards},
         "primary": primary,
-        "rows": rows,
+        "rows": [],
     }
-    return (json.dumps(summary, indent=1, allow_nan=False) + "\n").encode()
+    whole = json.dumps(summary, indent=1).removesuffix("]\n}")
+    texts = (json.dumps(row, indent=1, allow_nan=False).replace("\n", "\n  ") for row in rows)
+    inside = ",\n  ".join(texts)
+    return (f"{whole}\n  {inside}\n ]\n}}\n" if inside else f"{whole}]\n}}\n").encode()

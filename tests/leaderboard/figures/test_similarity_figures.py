@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 from canvases import beyond
-from planted_matrices import CLASSES, matrix
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 from sklearn.manifold import TSNE
@@ -14,23 +13,22 @@ from vlbench.leaderboard.figures.similarity_figures import (
     draw_similarities,
     map_figure,
 )
-from vlbench.leaderboard.members import Member
 
-MEMBERS = [Member(name, name, matrix(i).numpy(), CLASSES, "a") for i, name in enumerate("abc")]
+VALUES = np.array([[1.0, 0.9, 0.2], [0.9, 1.0, 0.3], [0.2, 0.3, 1.0]])
 LOOKS = looks("abcdef")
 MODELS = list(LOOKS.items())
 
 
 def test_two_models_or_more_have_three_figures_and_fewer_have_none(tmp_path, monkeypatch):
     monkeypatch.setattr(similarity_figures, "STARTS", 1)
-    files = draw_similarities(tmp_path, "rsa", MEMBERS, LOOKS)
+    files = draw_similarities(tmp_path, "rsa", MODELS[:3], VALUES)
     assert [file.name for file in files] == [
         f"rsa_{figure}.{kind}"
         for figure in ("correlations", "dendrogram", "map")
         for kind in ("svg", "png")
     ]
     assert sorted(tmp_path.iterdir()) == sorted(files)
-    assert draw_similarities(tmp_path, "rsa", MEMBERS[:1], LOOKS) == []
+    assert draw_similarities(tmp_path, "rsa", [], None) == []
     assert list(tmp_path.iterdir()) == []
 
 

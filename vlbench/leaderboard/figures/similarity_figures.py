@@ -7,7 +7,7 @@ not seeded; ours is the best of ten seeded starts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +20,8 @@ from sklearn.manifold import TSNE
 from vlbench.leaderboard.figures.charts import erase, save, style, styled
 from vlbench.leaderboard.figures.layouts import entitle, grid, name_points, text_width
 from vlbench.leaderboard.figures.looks import Look
-from vlbench.leaderboard.members import Member
 from vlbench.leaderboard.tables import spaced
 from vlbench.leaderboard.texts import drawn
-from vlbench.metrics.rdm_correlation import correlations
 
 Floats = NDArray[np.float64]
 
@@ -38,15 +36,13 @@ FIGURES = ("correlations", "dendrogram", "map")
 
 
 def draw_similarities(
-    folder: Path, group: str, members: Sequence[Member], looks: Mapping[str, Look]
+    folder: Path, group: str, models: Sequence[tuple[str, Look]], values: Floats | None
 ) -> list[Path]:
-    """Write the three figures of two or more models; for fewer, remove those that are there."""
-    if len(members) < 2:
+    """Write the three figures of models with their correlations [K, K]; remove them without any."""
+    if values is None:
         for figure in FIGURES:
             erase(folder / f"{group}_{figure}")
         return []
-    models = [(member.name, looks[member.model]) for member in members]
-    values = correlations(np.stack([member.matrix for member in members]))
     distances = np.clip(1 - values, 0, None)
     np.fill_diagonal(distances, 0)
     tree = linkage(squareform(distances, checks=False), "average")
