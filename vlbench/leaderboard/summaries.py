@@ -15,13 +15,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from vlbench.boards import SCHEMA, Board, read_board
+from vlbench.boards import SCHEMA, Board
 from vlbench.errors import SpecError
 from vlbench.files import write_whole
 from vlbench.leaderboard.figures.looks import Look
 from vlbench.leaderboard.figures.similarity_figures import draw_similarities
 from vlbench.leaderboard.means import mean_rows
-from vlbench.leaderboard.members import joined
+from vlbench.leaderboard.members import joined, keeps_matrices
 from vlbench.leaderboard.rows import publishable
 from vlbench.leaderboard.similarities import (
     PRIMARY,
@@ -34,7 +34,9 @@ from vlbench.leaderboard.similarities import (
 OWN = "_similarity"
 
 
-def with_matrices(output: Path, groups: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+def with_matrices(
+    boards: Mapping[str, Board], groups: Mapping[str, Sequence[str]]
+) -> dict[str, Sequence[str]]:
     """Return groups, and one for each data set whose matrices no group compares.
 
     Such a group is named after its first task, `rsa_mine_similarity`. It has the tasks whose rows
@@ -42,10 +44,8 @@ def with_matrices(output: Path, groups: Mapping[str, Sequence[str]]) -> dict[str
     """
     grouped = {task for tasks in groups.values() for task in tasks}
     alone: dict[str, dict[str, int]] = {}
-    for file in sorted(output.glob("*.json")):
-        name = file.stem
-        board = None if name in grouped else read_board(file)
-        kept = publishable(board.results).values() if board else ()
+    for name in sorted(set(boards) - grouped):
+        kept = publishable(boards[name].results).values()
         data = Counter(str(row.provenance.get("data")) for row in kept if "rdm" in row.artifacts)
         for one, count in data.most_common(1):
             alone.setdefault(one, {})[name] = count
@@ -54,7 +54,10 @@ def with_matrices(output: Path, groups: Mapping[str, Sequence[str]]) -> dict[str
 
 
 def build_summaries(
-    output: Path, groups: Mapping[str, Sequence[str]], looks: Mapping[str, Look]
+    output: Path,
+    there: Mapping[str, Board],
+    groups: Mapping[str, Sequence[str]],
+    looks: Mapping[str, Look],
 ) -> list[Path]:
     """Write `summaries/<group>.json` for each group, and return the files, with their figures.
 
@@ -66,10 +69,9 @@ def build_summaries(
     written: list[Path] = []
     _remove_old(output, groups)
     for group, tasks in sorted(groups.items()):
-        found = [read_board(output / f"{task}.json") for task in tasks]
-        boards = [board for board in found if board]
+        boards = [there[task] for task in tasks if task in there]
         file = output / "summaries" / f"{group}.json"
-        if any("rdm" in row.artifacts for board in boards for row in board.results):
+        if any(map(keeps_matrices, boards)):
             written += _write_similarities(file, group, boards, looks)
             continue
         rows = mean_rows(boards) if boards and len(boards) == len(tasks) else []

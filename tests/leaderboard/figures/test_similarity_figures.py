@@ -38,6 +38,12 @@ def test_the_correlations_are_told_in_two_digits():
     assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
 
 
+def test_of_many_models_the_correlations_are_shades_alone():
+    names = [str(i) for i in range(61)]
+    axes = correlation_figure("title", np.eye(61), names).axes[0]
+    assert (list(axes.texts), axes.images[0].get_array().shape) == ([], (61, 61, 4))
+
+
 def test_the_dendrogram_puts_the_nearest_models_beside_each_other():
     tree = linkage([1.0, 0.1, 1.0], "average")  # a and c are near
     axes = dendrogram_figure("title", tree, MODELS[:3]).axes[0]
