@@ -30,7 +30,7 @@ MOST_EXACT = 100
 
 # Rows of a table that are multiplied at a time, and numbers of a block of draws.
 ROWS = 4_096
-AT_ONCE = 1 << 24
+AT_ONCE = 1 << 23
 
 
 class Interval(NamedTuple):
