@@ -76,6 +76,12 @@ def read_board(file: Path) -> Board | None:
         raise SpecError(f"{file}: {error}") from error
 
 
+def folder_boards(output: Path) -> dict[str, Board]:
+    """Return the boards of a folder, without its summaries, by the names of their files."""
+    found = {file.stem: read_board(file) for file in sorted(output.glob("*.json"))}
+    return {name: board for name, board in found.items() if board}
+
+
 def board_file(output: Path, task: str) -> Path:
     """Return the file of a task's board. Raises SpecError for a name that is no file's."""
     return output / f"{files.file_name(task)}.json"

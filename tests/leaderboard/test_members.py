@@ -20,7 +20,7 @@ def test_a_member_has_its_rows_matrix_and_classes(tmp_path):
     assert ([member.name for member in members], reasons) == (COMPARED, {})
     assert [member.model for member in members] == ["clip", "rn50", "bert", "clip"]
     assert (members[1].classes, members[1].comparable) == (CLASSES, "a")
-    np.testing.assert_array_equal(members[1].matrix, matrix(1).numpy())
+    np.testing.assert_array_equal(members[1].read_matrix(), matrix(1).numpy())
 
 
 def test_a_task_with_no_words_of_its_own_is_named_whole(tmp_path):

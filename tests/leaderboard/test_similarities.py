@@ -2,15 +2,15 @@ import numpy as np
 import pytest
 import torch
 from planted_matrices import matrix, row, two_boards
-from scipy.stats import kendalltau, pearsonr, spearmanr
+from scipy.stats import pearsonr, spearmanr
 
 from vlbench.leaderboard.members import joined
-from vlbench.leaderboard.similarities import left_out_rows, similarity_rows
+from vlbench.leaderboard.similarities import left_out_rows, similarities, similarity_rows
 
 
 def compared(output, *odd):
     members, _ = joined(output, two_boards(output, *odd))
-    return similarity_rows(members)
+    return list(similarity_rows(members, similarities(members)))
 
 
 def scores(rows, model):
@@ -26,7 +26,6 @@ def test_all_models_of_a_group_are_compared_with_all_others(tmp_path):
     expected = {
         "rdm_correlation": pearsonr(a, b).statistic,
         "rdm_spearman": spearmanr(a, b).statistic,
-        "rdm_kendall": kendalltau(a, b).statistic,
     }
     assert {m: found[m, "bert"]["value"] for m in expected} == pytest.approx(expected, abs=1e-6)
 
@@ -37,14 +36,6 @@ def test_each_correlation_says_what_it_takes_to_judge_it(tmp_path):
     assert low < score["value"] < high
     assert (score["n"], score["chance"]) == (9, 0.0)
     assert 0 < score["floors"]["class_permutations"] < score["value"]
-
-
-@pytest.mark.parametrize("metric", ["rdm_correlation", "rdm_spearman", "rdm_kendall"])
-def test_each_correlation_has_an_interval_from_draws_of_the_classes(metric, tmp_path):
-    score = scores(compared(tmp_path), "clip")[metric, "rn50"]
-    low, high = score["ci95"]
-    assert -1 <= low < score["value"] < high <= 1
-    assert score["stderr"] > 0
 
 
 def test_the_primary_score_is_the_mean_over_the_other_models(tmp_path):

@@ -3,6 +3,7 @@ import pytest
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import pearsonr
 
+from vlbench.metrics import rdm_correlation as module
 from vlbench.metrics.rdm_correlation import (
     class_draws,
     correlations,
@@ -21,50 +22,74 @@ def matrices(count=3, classes=12, seed=0):
     return np.stack([pdist(points + each) for each in noise])
 
 
+def table(*found):
+    return standardised(found, len(found))
+
+
+def in_draws(found, draws):
+    """Return the correlations in each draw, [draws, K, K]."""
+    return np.concatenate(list(redrawn(table(*found), draws)), axis=1)
+
+
+def by_pairs(pair, draws):
+    """Return SciPy's correlation in each draw; a class with itself is no pair."""
+    first, second = (squareform(one) for one in pair)
+    found = []
+    for draw in draws:
+        classes = np.repeat(np.arange(len(first)), draw.astype(int))
+        i, j = (classes[side] for side in np.triu_indices(len(classes), 1))
+        found.append(pearsonr(first[i, j][i != j], second[i, j][i != j]).statistic)
+    return np.array(found)
+
+
 def test_a_matrix_correlates_with_itself_at_one():
-    assert correlations(matrices()).diagonal().tolist() == pytest.approx([1.0] * 3)
+    assert correlations(table(*matrices())).diagonal().tolist() == pytest.approx([1.0] * 3)
 
 
 def test_correlations_are_scipys():
-    a, b, _ = matrices()
-    assert correlations(np.stack([a, b]))[0, 1] == pytest.approx(pearsonr(a, b).statistic)
+    a, b, _ = matrices(classes=100)  # more pairs than are multiplied at a time
+    assert correlations(table(a, b))[0, 1] == pytest.approx(pearsonr(a, b).statistic, abs=1e-12)
 
 
 def test_a_class_permuted_copy_correlates_at_about_zero():
     matrix = squareform(matrices(1, classes=200)[0])
     order = np.random.default_rng(1).permutation(200)
     copy = squareform(matrix[np.ix_(order, order)])
-    assert abs(correlations(np.stack([squareform(matrix), copy]))[0, 1]) < 0.05
+    assert abs(correlations(table(squareform(matrix), copy))[0, 1]) < 0.05
 
 
 def test_a_constant_matrix_correlates_with_nothing():
-    both = np.stack([matrices(1)[0], np.full(66, 0.3)])
-    assert correlations(both)[0, 1] == 0.0
-    assert not redrawn(both, class_draws(12, seed=0, draws=5))[0, 1].any()
+    both = [matrices(1)[0], np.full(66, 0.3)]
+    assert correlations(table(*both))[0, 1] == 0.0
+    assert not in_draws(both, class_draws(12, seed=0, draws=5))[:, 0, 1].any()
 
 
 def test_rounding_does_not_make_a_constant_matrix_vary():
-    assert not standardised(np.array([0.3, 0.3 + 1e-9, 0.3])).any()
+    assert not table(np.array([0.3, 0.3 + 1e-9, 0.3])).any()
 
 
 def test_drawing_each_class_once_gives_the_correlation_itself():
-    found = redrawn(matrices(), np.ones((1, 12)))[:, :, 0]
-    assert found == pytest.approx(correlations(matrices()))
+    found = in_draws(matrices(), np.ones((1, 12)))[0]
+    assert found == pytest.approx(correlations(table(*matrices())))
 
 
-def test_a_draw_is_the_correlation_over_its_pairs_of_different_classes():
+def test_a_draw_is_the_correlation_over_its_pairs_of_different_classes(monkeypatch):
+    monkeypatch.setattr(module, "AT_ONCE", 1)  # a model at a time
     both, draws = matrices(2), class_draws(12, seed=4, draws=3)
-    square = [squareform(matrix) for matrix in both]
-    for k, counts in enumerate(draws):
-        drawn = np.repeat(np.arange(12), counts.astype(int))
-        pairs = [(i, j) for x, i in enumerate(drawn) for j in drawn[:x] if i != j]
-        a, b = ([matrix[pair] for pair in pairs] for matrix in square)
-        assert redrawn(both, draws)[0, 1, k] == pytest.approx(pearsonr(a, b).statistic)
+    assert in_draws(both, draws)[:, 0, 1] == pytest.approx(by_pairs(both, draws))
+
+
+def test_draws_of_many_classes_are_spread_as_those_pair_by_pair():
+    both, draws = matrices(2, classes=120), class_draws(120, seed=4, draws=200)
+    found, exact = in_draws(both, draws)[:, 0, 1], by_pairs(both, draws)
+    assert found.std() == pytest.approx(exact.std(), rel=0.03)
+    assert found.mean() == pytest.approx(exact.mean(), abs=0.1 * exact.std())
+    assert np.corrcoef(found, exact)[0, 1] > 0.98
 
 
 def test_a_draw_of_one_class_alone_has_no_pairs_and_no_correlation():
     draws = np.array([[12.0] + [0.0] * 11])
-    assert not redrawn(matrices(2), draws).any()
+    assert not in_draws(matrices(2), draws).any()
 
 
 def test_draws_have_as_many_classes_as_there_are():
@@ -81,8 +106,8 @@ def test_an_interval_is_where_the_middle_of_draws_lies():
 def test_related_matrices_beat_their_permutations_and_others_do_not():
     a, b, _ = matrices(classes=40)
     (other,) = matrices(1, classes=40, seed=1)
-    floors = permuted(np.stack([a, b, other]), seed=0)
-    values = correlations(np.stack([a, b, other]))
+    floors = permuted(table(a, b, other), seed=0)
+    values = correlations(table(a, b, other))
     assert values[0, 1] > 2 * floors[0, 1]
     assert values[0, 2] < 2 * floors[0, 2]
     assert floors == pytest.approx(floors.T)
@@ -95,5 +120,5 @@ def test_a_floor_is_the_quantile_of_permutations_one_by_one():
         order = rng.permutation(12)
         a, b = ([m, squareform(squareform(m)[np.ix_(order, order)])] for m in both)
         found += [pearsonr(a[0], b[1]).statistic, pearsonr(b[0], a[1]).statistic]
-    floor = permuted(both, seed=7, count=20)[0, 1]
+    floor = permuted(table(*both), seed=7, count=20)[0, 1]
     assert floor == pytest.approx(np.quantile(found, 0.95))

@@ -8,7 +8,8 @@ its plain name for the first board. For the other, the words follow that only th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,16 +24,22 @@ from vlbench.results import Result
 
 
 class Member(NamedTuple):
-    """One model in a comparison: its condensed matrix, float32 [P], and the classes it is over.
+    """One model in a comparison, and the classes that its matrix is over.
 
-    `name` is `model`, or longer where the model stands on two boards.
+    `name` is `model`, or longer where the model stands on two boards. The matrix is read where it
+    is needed: hundreds of 1,000 classes are gigabytes.
     """
 
     name: str
     model: str
-    matrix: NDArray[np.float32]
+    read_matrix: Callable[[], NDArray[np.float32]]
     classes: list[str]
     comparable: str
+
+
+def keeps_matrices(board: Board) -> bool:
+    """Return whether a row of a board keeps a matrix."""
+    return any("rdm" in row.artifacts for row in board.results)
 
 
 def joined(output: Path, boards: Sequence[Board]) -> tuple[list[Member], dict[str, str]]:
@@ -74,4 +81,6 @@ def _member(output: Path, name: str, row: Result) -> Member | str:
         return str(error)
     if matrix.shape != (len(classes) * (len(classes) - 1) // 2,):
         return f"its matrix of shape {list(matrix.shape)} is not that of {len(classes)} classes"
-    return Member(name, row.model, matrix, classes, row.comparable)
+    return Member(
+        name, row.model, partial(read_tensor, output, row, "rdm"), classes, row.comparable
+    )

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from itertools import combinations
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import kendalltau, rankdata
+from scipy.stats import rankdata
 
 from vlbench.leaderboard.members import Member
-from vlbench.metrics.rank_correlation import kendall_deviations, spearman_deviations
 from vlbench.metrics.rdm_correlation import (
+    Interval,
     class_draws,
     correlations,
     interval,
@@ -35,39 +34,60 @@ PRIMARY = {"metric": "mean_rdm_correlation", "at": {}}
 SEED = 0
 
 
-def similarity_rows(members: Sequence[Member]) -> list[dict[str, Any]]:
-    """Return a row for each of two or more models: its correlation with each other, and their mean.
+class Similarities(NamedTuple):
+    """The correlations of K matrices, Pearson's and Spearman's, [K, K].
 
-    `rdm_correlation` is Pearson's r, beside it stand `rdm_spearman` and `rdm_kendall` (tau b). All
-    intervals are from the same 1,000 bootstrap draws of the classes, those of the rank correlations
-    to first order. The floor of r is its 95th percentile under 100 permutations of the classes of
-    one matrix, and 100 of the other; the rank correlations have none.
+    Of Pearson's, the intervals of each row and of its mean over the other matrices, and the floors.
     """
-    matrices = np.stack([member.matrix for member in members])
-    classes = len(members[0].classes)
-    values = correlations(matrices)
-    drawn = class_draws(classes, seed=SEED)
-    draws, floors = redrawn(matrices, drawn), permuted(matrices, seed=SEED)
-    ranked = _ranked(matrices, drawn)
+
+    pearson: Floats
+    spearman: Floats
+    intervals: Sequence[Interval]
+    of_means: Sequence[Interval]
+    floors: Floats
+
+
+def similarities(members: Sequence[Member]) -> Similarities:
+    """Return the correlations of the matrices of two or more models.
+
+    Intervals are from the same 1,000 bootstrap draws of the classes. A floor is the 95th percentile
+    under 100 permutations of the classes of one matrix, and 100 of the other. The rank correlation
+    has neither, as in arXiv:2104.08313; Kendall's takes .1 s a pair, hours for hundreds of models.
+    """
+    count = len(members)
+    table = standardised((member.read_matrix() for member in members), count, np.float32)
+    intervals: list[Interval] = []
+    of_means: list[Interval] = []
+    for found in redrawn(table, class_draws(len(members[0].classes), seed=SEED)):
+        for row in found.transpose(1, 0, 2):
+            own = row[:, len(intervals)]
+            of_means.append(interval((row.sum(1) - own) / (count - 1)))
+            intervals.append(interval(row))
+    pearson, floors = correlations(table), permuted(table, seed=SEED)
+    del table  # of 500 matrices of 1,000 classes, 1 GB
+    ranks = (rankdata(member.read_matrix()) for member in members)
+    spearman = correlations(standardised(ranks, count, np.float32))
+    return Similarities(pearson, spearman, intervals, of_means, floors)
+
+
+def similarity_rows(members: Sequence[Member], found: Similarities) -> Iterator[dict[str, Any]]:
+    """Yield a row for each model: its correlation with each other, and their mean."""
+    classes, places = len(members[0].classes), range(len(members))
     keys = json.dumps(sorted({member.comparable for member in members}))
     comparable = "sha256:" + hashlib.sha256(keys.encode()).hexdigest()
-    rows = []
     for i, member in enumerate(members):
-        others = [j for j in range(len(members)) if j != i]
-        mean = float(values[i, others].mean())
-        scores = [_score("mean_rdm_correlation", mean, classes, draws[i, others].mean(0))]
+        others = [j for j in places if j != i]
+        mean = float(found.pearson[i, others].mean())
+        scores = [_score("mean_rdm_correlation", mean, classes, found.of_means[i])]
+        errors, (lows, highs) = found.intervals[i]
         for j in others:
             at = {"with": members[j].name}
-            floor = {"class_permutations": float(floors[i, j])}
-            scores.append(
-                _score("rdm_correlation", float(values[i, j]), classes, draws[i, j], at, floor)
-            )
-            scores += [
-                _score(metric, float(value[i, j]), classes, around[i, j], at)
-                for metric, (value, around) in ranked.items()
-            ]
-        rows.append(_row(member.name, scores, classes, comparable))
-    return rows
+            floor = {"class_permutations": float(found.floors[i, j])}
+            around = Interval(errors[j], (lows[j], highs[j]))
+            value, rank = float(found.pearson[i, j]), float(found.spearman[i, j])
+            scores.append(_score("rdm_correlation", value, classes, around, at, floor))
+            scores.append(_score("rdm_spearman", rank, classes, None, at))
+        yield _row(member.name, scores, classes, comparable)
 
 
 def left_out_rows(left_out: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -78,33 +98,11 @@ def left_out_rows(left_out: Mapping[str, str]) -> list[dict[str, Any]]:
     ]
 
 
-def _ranked(matrices: NDArray[Any], drawn: Floats) -> dict[str, tuple[Floats, Floats]]:
-    """Return each rank correlation [K, K], and what it is in each draw, [K, K, draws]."""
-    values = {
-        "rdm_spearman": (correlations(rankdata(matrices, axis=1)), spearman_deviations),
-        "rdm_kendall": (_kendall(matrices), kendall_deviations),
-    }
-    return {
-        metric: (value, np.clip(value[..., None] + deviations(matrices, drawn), -1.0, 1.0))
-        for metric, (value, deviations) in values.items()
-    }
-
-
-def _kendall(matrices: NDArray[Any]) -> Floats:
-    """Return Kendall's tau b of each pair of matrices, [K, K]; 0 where one is constant."""
-    found = np.eye(len(matrices))
-    varied = [bool(z.any()) for z in standardised(matrices)]
-    for i, j in combinations(range(len(matrices)), 2):
-        if varied[i] and varied[j]:
-            found[i, j] = found[j, i] = kendalltau(matrices[i], matrices[j]).statistic
-    return found
-
-
 def _score(
     metric: str,
     value: float,
     classes: int,
-    draws: Floats,
+    around: Interval | None,
     at: Mapping[str, str] | None = None,
     floors: Mapping[str, float] | None = None,
 ) -> Score:
@@ -116,7 +114,7 @@ def _score(
         chance=0.0,
         floors=floors or {},
         unit="correlation",
-        **interval(draws)._asdict(),
+        **(around._asdict() if around else {}),
     )
 
 

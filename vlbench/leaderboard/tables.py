@@ -24,11 +24,12 @@ def board_tables(
     board: Board,
     spec: TaskSpec | None = None,
     leading: Mapping[str, Mapping[str, str]] | None = None,
+    most: int | None = None,
 ) -> list[Table]:
     """Return a table for each set of comparable rows, and one for the rows without scores.
 
     `spec` is the task, if it is known: its published values stand beside ours. `leading` says of
-    each set how its models stand to the best.
+    each set how its models stand to the best. Of each set, the `most` best rows are shown, or all.
     """
     sets = comparable_sets(board.results)
     title = f"{board.task} (version {board.version})"
@@ -36,7 +37,7 @@ def board_tables(
     for i, (key, rows) in enumerate(sets.items()):
         part = f", not comparable with the others: set {i + 1}" if len(sets) > 1 else ""
         tables.append(
-            score_table(title + part, board.primary, rows, spec, (leading or {}).get(key))
+            score_table(title + part, board.primary, rows, spec, (leading or {}).get(key), most)
         )
     rest = [row for row in board.results if row.status != "ok"]
     return [*tables, *([reason_table(title, rest)] if rest else [])]
@@ -48,16 +49,22 @@ def score_table(
     results: Sequence[Result],
     spec: TaskSpec | None = None,
     leading: Mapping[str, str] | None = None,
+    most: int | None = None,
 ) -> Table:
     """Return results by primary score, best first, and those without one at the end.
+
+    Only the `most` best are shown where there are more, and the title says so.
 
     The columns: the score, its interval, chance, the highest floor, n, how the model stands to the
     best where `leading` says so, the published value and how far ours lies from it where the task
     has one, and the other metrics under the conditions of the primary score.
     """
-    found = ranked(results, primary)
+    found = ranked(results, primary)[:most]
     scored = [(result, score) for result, score in found if score]
     counted = publishable(results) if spec else {}
+    if len(found) < len(results):
+        title = f"{title}: the best {len(found)} of {len(results)}; name the board to see all"
+        results = [result for result, _ in found]
     papers = [
         published(spec, result.model, score) if spec and result.model in counted else None
         for result, score in scored

@@ -1,13 +1,16 @@
 """Pearson correlation of dissimilarity matrices over pairs of classes. arXiv:2104.08313, section 4.
 
 Pairs of classes are not independent. So the chance level comes from permuted classes, and the
-intervals from classes drawn with replacement. Matrices are condensed, as in `vlbench.metrics.rdm`.
-A constant matrix has no correlation; it counts as 0, the score of unrelated matrices.
+intervals from classes drawn with replacement. Permutations and draws are the same for all matrices,
+and matrix products take them to all pairs of matrices at once. Matrices are condensed, as in
+`vlbench.metrics.rdm`, and the columns of a table [P, K]. A constant matrix has no correlation; it
+counts as 0, the score of unrelated matrices.
 """
 
 from __future__ import annotations
 
-from itertools import combinations_with_replacement
+import math
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,32 +19,45 @@ from numpy.typing import NDArray
 from vlbench.metrics.ranking import TIED
 
 Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 DRAWS = 1_000
 PERMUTATIONS = 100
+
+# Of more classes than this, a draw is taken to first order: what pairs of classes add to the effect
+# of each of them is below 1 % of a standard error.
+MOST_EXACT = 100
+
+# Rows of a table that are multiplied at a time, and numbers of a block of draws.
+ROWS = 4_096
+AT_ONCE = 1 << 23
 
 
 class Interval(NamedTuple):
     """A standard error, and the middle 95 % of the draws of classes."""
 
-    stderr: float
-    ci95: tuple[float, float]
+    stderr: Any
+    ci95: tuple[Any, Any]
 
 
-def standardised(matrices: NDArray[Any]) -> Floats:
-    """Return [..., P] condensed matrices with mean 0 and |z|^2 = 1; a constant one is all 0."""
-    values = np.asarray(matrices, np.float64)
-    scale = np.linalg.norm(values, axis=-1, keepdims=True)
-    centred = values - values.mean(-1, keepdims=True)
-    length = np.linalg.norm(centred, axis=-1, keepdims=True)
-    constant = length <= TIED * scale
-    return np.where(constant, 0.0, centred / np.where(constant, 1.0, length))
+def standardised(matrices: Iterable[NDArray[Any]], count: int, kind: Any = np.float64) -> Any:
+    """Return a table [P, count] of [P] matrices, mean 0 and |z|^2 = 1; a constant one is all 0."""
+    table: Any = None
+    for column, matrix in enumerate(matrices):
+        values = np.asarray(matrix, np.float64)
+        if table is None:
+            table = np.empty((len(values), count), kind)
+        centred = values - values.mean()
+        length = np.linalg.norm(centred)
+        is_constant = length <= TIED * np.linalg.norm(values)
+        table[:, column] = 0.0 if is_constant else centred / length
+    return table
 
 
-def correlations(matrices: NDArray[Any]) -> Floats:
-    """Return Pearson's r of [K, P] condensed matrices with each other, [K, K] in [-1, 1]."""
-    z = standardised(matrices)
-    return np.clip(z @ z.T, -1.0, 1.0)
+def correlations(table: NDArray[Any]) -> Floats:
+    """Return Pearson's r of the columns of a standardised table with each other, [K, K]."""
+    found = sum(part.T @ part for part in (rows.astype(np.float64) for rows in _blocks(table)))
+    return np.clip(found, -1.0, 1.0)
 
 
 def class_draws(classes: int, *, seed: int, draws: int = DRAWS) -> Floats:
@@ -50,60 +66,90 @@ def class_draws(classes: int, *, seed: int, draws: int = DRAWS) -> Floats:
     return rng.multinomial(classes, np.full(classes, 1 / classes), size=draws).astype(np.float64)
 
 
-def drawn_mean(values: Floats, draws: Floats) -> Floats:
-    """Return the mean of [P] values of pairs of classes in each of [draws, C] draws, [draws].
+def redrawn(table: NDArray[Any], draws: Floats) -> Iterator[Floats]:
+    """Yield the correlations of some columns with all in each of [draws, C] draws, [draws, I, K].
 
-    A pair counts as often as both its classes occur in the draw; a class with itself is no pair.
+    A pair of classes counts as often as both of them occur in the draw; a class with itself is no
+    pair.
     """
-    from scipy.spatial.distance import squareform  # noqa: PLC0415 - slow to import
-
-    pairs = np.maximum(draws.sum(1) ** 2 - (draws**2).sum(1), 1.0)
-    # A weighted sum over pairs is a quadratic form: one matrix product for all draws.
-    total = ((draws @ squareform(values, checks=False)) * draws).sum(1)
-    return np.asarray(total / pairs)
-
-
-def redrawn(matrices: NDArray[Any], draws: Floats) -> Floats:
-    """Return the [K, K] correlations in each draw of [draws, C] classes, [K, K, draws].
-
-    They are means over pairs as `drawn_mean` takes them.
-    """
-    z = standardised(matrices)
-    means = np.array([drawn_mean(row, draws) for row in z])
-    products = np.empty((len(z), len(z), len(draws)))
-    for i, j in combinations_with_replacement(range(len(z)), 2):
-        products[i, j] = products[j, i] = drawn_mean(z[i] * z[j], draws)
-    squares = np.einsum("iid->id", products)
+    weights, pairs = _weighted(draws)
+    count = table.shape[1]
+    sums, squares = np.empty((2, len(pairs), count))
+    for unit, places in enumerate(pairs):
+        rows = table[places].astype(np.float64)
+        sums[unit], squares[unit] = rows.sum(0), np.einsum("pk,pk->k", rows, rows)
+    means, squares = weights @ sums, weights @ squares
     spread = squares - means**2
-    spread = np.where(spread <= TIED**2 * squares, 0.0, spread)
-    scale = np.sqrt(spread[:, None] * spread)
-    covariance = products - np.einsum("id,jd->ijd", means, means)
-    found = np.divide(covariance, scale, out=np.zeros_like(products), where=scale > 0)
-    return np.asarray(np.clip(found, -1.0, 1.0))
+    spread = np.sqrt(np.where(spread <= TIED**2 * squares, 0.0, spread))
+    step = max(1, AT_ONCE // (count * max(weights.shape)))
+    for first in range(0, count, step):
+        own = slice(first, first + step)
+        products = np.empty((len(pairs), *table[:1, own].shape[1:], count))
+        for unit, places in enumerate(pairs):
+            rows = table[places].astype(np.float64)
+            products[unit] = rows[:, own].T @ rows
+        found = (weights @ products.reshape(len(pairs), -1)).reshape(len(draws), -1, count)
+        found -= means[:, own, None] * means[:, None]
+        scale = spread[:, own, None] * spread[:, None]
+        np.divide(found, scale, out=found, where=scale > 0)
+        found[scale <= 0] = 0.0
+        yield np.clip(found, -1.0, 1.0, out=found)
 
 
 def interval(draws: Floats) -> Interval:
-    """Return the standard error and the 95 % interval of a value's bootstrap draws."""
-    low, high = np.quantile(draws, (0.025, 0.975)).tolist()
-    return Interval(float(draws.std(ddof=1)), (low, high))
+    """Return the standard error and the 95 % interval of values in [draws, ...] draws."""
+    low, high = np.quantile(draws, (0.025, 0.975), axis=0).tolist()
+    return Interval(draws.std(axis=0, ddof=1).tolist(), (low, high))
 
 
-def permuted(matrices: NDArray[Any], *, seed: int, count: int = PERMUTATIONS) -> Floats:
+def permuted(table: NDArray[Any], *, seed: int, count: int = PERMUTATIONS) -> Floats:
     """Return the 95 % quantile of the correlations under class permutations, [K, K].
 
     Each of `count` permutations is applied to one matrix of a pair, and then to the other.
     """
-    from scipy.spatial.distance import squareform  # noqa: PLC0415 - slow to import
-
-    z = standardised(matrices)
-    rng, classes = np.random.default_rng(seed), len(squareform(z[0], checks=False))
+    classes = _classes(table)
+    rng, square = np.random.default_rng(seed), _square(classes)
     i, j = np.triu_indices(classes, 1)
-    place = squareform(np.arange(len(i)), checks=False)
-    found = np.empty((2, count, len(z), len(z)))
-    # The values of all matrices for a pair lie side by side, so that they move together.
-    by_pair = np.ascontiguousarray(z.T)
-    for k in range(count):
+    found = np.zeros((count, table.shape[1], table.shape[1]), table.dtype)
+    for one in found:
         order = rng.permutation(classes)
-        found[0, k] = z @ by_pair[place[order[i], order[j]]]
-        found[1, k] = found[0, k].T
-    return np.asarray(np.quantile(found.reshape(-1, len(z), len(z)), 0.95, axis=0))
+        moved = square[order[i], order[j]]
+        total = np.zeros(one.shape)
+        for first in range(0, len(table), ROWS):
+            rows = slice(first, first + ROWS)
+            total += table[rows].T @ table[moved[rows]]
+        one[:] = total
+    both = (np.concatenate([found[:, k], found[:, :, k]]) for k in range(table.shape[1]))
+    return np.array([np.quantile(one, 0.95, axis=0) for one in both])
+
+
+def _weighted(draws: Floats) -> tuple[Floats, Places]:
+    """Return the weights [draws, U] of parts of a sum over pairs, and the pairs of each, [U, M].
+
+    A part is one pair, or of many classes all pairs of a class: to first order in how often each
+    class is drawn, the mean over the pairs of a draw is a sum over classes.
+    """
+    classes = draws.shape[1]
+    if classes > MOST_EXACT:
+        pairs = _square(classes)[~np.eye(classes, dtype=bool)].reshape(classes, classes - 1)
+        return (2 * draws - 1) / (classes * (classes - 1)), pairs
+    i, j = np.triu_indices(classes, 1)
+    often = draws[:, i] * draws[:, j]
+    return often / np.maximum(often.sum(1, keepdims=True), 1.0), np.arange(len(i))[:, None]
+
+
+def _classes(table: NDArray[Any]) -> int:
+    """Return how many classes have so many pairs."""
+    return (1 + math.isqrt(1 + 8 * len(table))) // 2
+
+
+def _square(classes: int) -> Places:
+    """Return the row of each pair of classes in a table, [C, C]; 0 for a class with itself."""
+    i, j = np.triu_indices(classes, 1)
+    square = np.zeros((classes, classes), np.intp)
+    square[i, j] = square[j, i] = np.arange(len(i))
+    return square
+
+
+def _blocks(table: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    return (table[first : first + ROWS] for first in range(0, len(table), ROWS))

@@ -19,6 +19,16 @@ def test_without_names_every_board_is_shown(tmp_path):
     assert len(answer(Namespace(output=tmp_path, tasks=[], include_path=[])).shown) == 2
 
 
+def test_of_many_rows_the_best_are_shown_unless_their_board_is_named(tmp_path):
+    rows = [result(f"m{i}", score(i / 100)) for i in range(30)]
+    write(tmp_path, board(*rows))
+    (some,) = answer(Namespace(output=tmp_path, tasks=[], include_path=[])).shown
+    (whole,) = answer(Namespace(output=tmp_path, tasks=["t"], include_path=[])).shown
+    assert (some.row_count, whole.row_count) == (20, 30)
+    assert str(some.columns[0]._cells[0]) == "m29"
+    assert "the best 20 of 30; name the board to see all" in str(some.title)
+
+
 def test_what_cannot_be_told_apart_from_the_leader_is_marked(tmp_path):
     rows = [measured(tmp_path, m, [1] * n + [0] * (30 - n)) for m, n in (("x", 30), ("y", 29))]
     write(tmp_path, board(*rows, result("bare", score(0.1))))

@@ -5,6 +5,7 @@ import pytest
 from canvases import beyond
 from planted_boards import board, counts, result, score, write
 
+from vlbench.boards import folder_boards
 from vlbench.leaderboard.building import build
 from vlbench.leaderboard.figures.caption_figures import draw_match_scores, match_figure
 
@@ -77,12 +78,14 @@ def test_other_boards_and_rows_that_are_not_publishable_have_no_figure():
 
 def test_figures_are_written_the_same_twice_and_removed_without_rows(tmp_path):
     write(tmp_path, board(*rows(replaced(0.7, 0.2, 0.6), "one")))
-    files = draw_match_scores(tmp_path)
+    files = draw_match_scores(tmp_path, folder_boards(tmp_path))
     assert [file.name for file in files] == ["t_match_scores.svg", "t_match_scores.png"]
     first = [file.read_bytes() for file in files]
-    assert [file.read_bytes() for file in draw_match_scores(tmp_path)] == first
+    assert [
+        file.read_bytes() for file in draw_match_scores(tmp_path, folder_boards(tmp_path))
+    ] == first
     write(tmp_path, board())
-    assert draw_match_scores(tmp_path) == []
+    assert draw_match_scores(tmp_path, folder_boards(tmp_path)) == []
     assert not any(file.exists() for file in files)
 
 

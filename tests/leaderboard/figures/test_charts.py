@@ -2,6 +2,8 @@ from dataclasses import replace
 
 import pytest
 from canvases import beyond, overlapping
+from matplotlib.figure import Figure
+from PIL import Image
 
 from vlbench.leaderboard.figures.charts import chart, erase, save, style, styled
 from vlbench.leaderboard.figures.layouts import grid
@@ -62,6 +64,20 @@ def test_without_a_number_models_are_dots_the_best_of_the_first_panel_on_top():
     first, second = dots(low=0.1, high=0.9), dots(low=0.8, high=0.2, other=0.5)
     axes = chart("title", [first, second], LOOKS).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["other", "low", "high"]
+
+
+def test_of_many_models_the_best_are_drawn_and_the_title_says_so():
+    models = {f"{i:02}": i / 100 for i in range(50)}
+    figure = chart("title", [dots(**models), dots(other=0.9)], looks([*models, "other"]))
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert names == [f"{i:02}" for i in range(10, 50)]
+    assert (len(figure.axes), figure.get_suptitle()) == (1, "title: the best 40 of 51 models")
+
+
+def test_a_large_figure_has_no_more_pixels_than_browsers_show(tmp_path):
+    _, file = save(Figure((600, 1)), tmp_path / "wide")
+    with Image.open(file) as image:
+        assert max(image.size) <= 32_767
 
 
 def test_where_lower_is_better_the_lowest_is_on_top_and_the_axis_says_so():

@@ -4,6 +4,7 @@ import pytest
 from canvases import beyond
 from planted_boards import board, result, score, write
 
+from vlbench.boards import folder_boards
 from vlbench.leaderboard.figures.cross_figures import draw_squares, square_figure
 
 UNITS = {"uniter": "probability", "clip": "cosine"}
@@ -76,17 +77,18 @@ def test_nothing_of_the_figure_is_cut(name):
 def test_rows_that_may_be_compared_are_drawn_and_the_same_board_gives_the_same_bytes(tmp_path):
     other = row("other", 0.1, 0.1, comparable="b")
     write(tmp_path, board(*ROWS, other, task="square"))
-    files = draw_squares(tmp_path)
+    files = draw_squares(tmp_path, folder_boards(tmp_path))
     names = [file.relative_to(tmp_path).as_posix() for file in files]
     assert names == ["figures/square_square.svg", "figures/square_square.png"]
     assert b"other" not in files[0].read_bytes()
-    assert [file.read_bytes() for file in draw_squares(tmp_path)] == [
+    assert [file.read_bytes() for file in draw_squares(tmp_path, folder_boards(tmp_path))] == [
         file.read_bytes() for file in files
     ]
 
 
 def test_a_board_without_such_rows_loses_its_figure(tmp_path):
-    (svg, _) = draw_squares(write(tmp_path, board(*ROWS, task="square")))
+    write(tmp_path, board(*ROWS, task="square"))
+    (svg, _) = draw_squares(tmp_path, folder_boards(tmp_path))
     write(tmp_path, board(result("m", score(), task="square"), task="square"))
-    assert draw_squares(tmp_path) == []
+    assert draw_squares(tmp_path, folder_boards(tmp_path)) == []
     assert not svg.exists()

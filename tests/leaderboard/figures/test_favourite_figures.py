@@ -9,7 +9,7 @@ from canvases import beyond
 from matplotlib.colors import to_hex
 from planted_boards import board, result, score, write
 
-from vlbench.boards import save_artifacts
+from vlbench.boards import folder_boards, save_artifacts
 from vlbench.leaderboard.figures.favourite_figures import (
     COLOURS,
     OTHER,
@@ -18,6 +18,10 @@ from vlbench.leaderboard.figures.favourite_figures import (
 )
 
 TAGS = ("NOUN", "VERB", "PRON")
+
+
+def drawn(output):
+    return draw_favourites(output, folder_boards(output))
 
 
 def words(kind, count=3):
@@ -55,14 +59,14 @@ def planted(folder, **tables):
 
 
 def test_a_row_with_tables_has_a_figure_of_words_and_a_sheet_of_captions(tmp_path):
-    files = draw_favourites(planted(tmp_path, unigrams=words("ce"), examples=examples()))
+    files = drawn(planted(tmp_path, unigrams=words("ce"), examples=examples()))
     assert [file.relative_to(tmp_path).as_posix() for file in files] == [
         "figures/t/m.1_words.svg",
         "figures/t/m.1_words.png",
         "figures/t/m.1_captions.png",
     ]
     first = [file.read_bytes() for file in files]
-    assert [file.read_bytes() for file in draw_favourites(tmp_path)] == first
+    assert [file.read_bytes() for file in drawn(tmp_path)] == first
 
 
 def test_each_kind_of_captions_has_a_panel_with_its_words_on_top_of_each_other():
@@ -89,7 +93,7 @@ def test_a_panel_has_ten_words_and_nothing_is_cut():
 
 
 def test_the_sheet_shows_twelve_images_at_most(tmp_path):
-    (file,) = draw_favourites(planted(tmp_path, examples=examples(30)))
+    (file,) = drawn(planted(tmp_path, examples=examples(30)))
     with PIL.Image.open(file) as sheet:
         assert (sheet.width, sheet.height) == (6 * 200, 2 * (200 + 11 * 15))
         assert sheet.getpixel((100, 100)) == (255, 0, 0)
@@ -105,7 +109,7 @@ def test_the_sheet_shows_twelve_images_at_most(tmp_path):
 )
 def test_a_table_that_cannot_be_drawn_is_named(tmp_path, caplog, tables, said):
     with caplog.at_level(logging.WARNING, "vlbench"):
-        assert draw_favourites(planted(tmp_path, **tables)) == []
+        assert drawn(planted(tmp_path, **tables)) == []
     assert said in caplog.text
 
 
@@ -113,7 +117,7 @@ def test_a_table_that_is_not_its_rows_has_no_figure(tmp_path, caplog):
     planted(tmp_path, unigrams=words("ce"))
     save_artifacts(tmp_path, "t", "m.1", {"unigrams": pa.table({"word": ["other"]})})
     with caplog.at_level(logging.WARNING, "vlbench"):
-        assert draw_favourites(tmp_path) == []
+        assert drawn(tmp_path) == []
     assert "is not the file that its row was written with" in caplog.text
 
 
@@ -121,12 +125,12 @@ def test_a_table_without_rows_has_no_figure(tmp_path):
     empty = pa.Table.from_pylist(words("ce")).slice(0, 0)
     saved = save_artifacts(tmp_path, "t", "m.1", {"unigrams": empty})
     write(tmp_path, board(replace(result("m.1", score()), artifacts=saved)))
-    assert draw_favourites(tmp_path) == []
+    assert drawn(tmp_path) == []
 
 
 def test_a_picture_of_examples_is_left_to_its_own_probe(tmp_path, caplog):
     (tmp_path / "sheet.png").write_bytes(png("red"))
     saved = save_artifacts(tmp_path, "t", "m", {"examples": tmp_path / "sheet.png"})
     write(tmp_path, board(replace(result("m", score()), artifacts=saved)))
-    assert draw_favourites(tmp_path) == []
+    assert drawn(tmp_path) == []
     assert caplog.messages == []

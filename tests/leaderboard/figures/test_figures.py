@@ -4,6 +4,7 @@ import pytest
 from PIL import Image
 from planted_boards import board, counts, result, score, write
 
+from vlbench.boards import folder_boards
 from vlbench.leaderboard.figures.figures import board_panels, draw_figures, size_panels
 from vlbench.leaderboard.figures.looks import looks
 from vlbench.leaderboard.figures.panels import Point
@@ -90,7 +91,7 @@ def planted(folder):
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
     output = planted(tmp_path_factory.mktemp("drawn"))
-    return draw_figures(output, GROUPS, {}, LOOKS)
+    return draw_figures(output, folder_boards(output), GROUPS, {}, LOOKS)
 
 
 def test_every_board_and_every_group_is_drawn(drawn):
@@ -100,7 +101,8 @@ def test_every_board_and_every_group_is_drawn(drawn):
 
 
 def test_a_figure_is_drawn_the_same_twice(drawn, tmp_path):
-    files = draw_figures(planted(tmp_path), GROUPS, {}, LOOKS)
+    planted(tmp_path)
+    files = draw_figures(tmp_path, folder_boards(tmp_path), GROUPS, {}, LOOKS)
     assert [file.read_bytes() for file in files] == [file.read_bytes() for file in drawn]
 
 
@@ -125,7 +127,7 @@ def stale(tmp_path):
 def test_a_figure_that_no_row_is_left_for_is_removed(stale):
     partial = result("m", at(0.4, shots=5), counts=counts(100, 101))
     write(stale, board(partial, task="a"))
-    assert draw_figures(stale, GROUPS, {}, LOOKS) == []
+    assert draw_figures(stale, folder_boards(stale), GROUPS, {}, LOOKS) == []
     assert [file.name for file in (stale / "figures").iterdir()] == ["kept.svg"]
 
 
@@ -134,4 +136,7 @@ def test_a_group_without_a_summary_or_without_all_boards_has_no_figure(stale, ab
     planted(stale)
     (stale / absent).unlink()
     write(stale, board(task="a"))
-    assert not any(file.name.startswith("both") for file in draw_figures(stale, GROUPS, {}, LOOKS))
+    assert not any(
+        file.name.startswith("both")
+        for file in draw_figures(stale, folder_boards(stale), GROUPS, {}, LOOKS)
+    )

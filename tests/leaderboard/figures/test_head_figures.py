@@ -7,7 +7,7 @@ from canvases import beyond
 from matplotlib.colors import to_hex
 from planted_boards import board, result, score, write
 
-from vlbench.boards import save_artifacts
+from vlbench.boards import folder_boards, save_artifacts
 from vlbench.cli import main
 from vlbench.leaderboard.figures.head_figures import draw_heads, head_figure
 from vlbench.leaderboard.figures.looks import looks
@@ -16,6 +16,10 @@ LOOKS = looks(["m.1"])
 FLOORS = {"random_region": 0.25, "largest_region": 0.2, "most_confident_region": 0.3}
 GONE = {"file": "artifacts/grounding/m.1/heads.parquet", "sha256": ""}
 SIX = ("det", "nsubj", "dobj", "prep", "pobj", "num")
+
+
+def drawn(output):
+    return draw_heads(output, folder_boards(output), LOOKS)
 
 
 def row(*relations, **floors):
@@ -48,7 +52,7 @@ def legend(figure):
 
 
 def test_a_row_with_a_table_of_heads_has_a_figure_as_svg_and_png(tmp_path):
-    files = draw_heads(planted(tmp_path), LOOKS)
+    files = drawn(planted(tmp_path))
     names = [file.relative_to(tmp_path).as_posix() for file in files]
     assert names == ["figures/grounding/m.1.svg", "figures/grounding/m.1.png"]
     assert b"<svg" in files[0].read_bytes()
@@ -56,8 +60,8 @@ def test_a_row_with_a_table_of_heads_has_a_figure_as_svg_and_png(tmp_path):
 
 
 def test_the_same_board_gives_the_same_bytes(tmp_path):
-    first = [file.read_bytes() for file in draw_heads(planted(tmp_path), LOOKS)]
-    assert [file.read_bytes() for file in draw_heads(tmp_path, LOOKS)] == first
+    first = [file.read_bytes() for file in drawn(planted(tmp_path))]
+    assert [file.read_bytes() for file in drawn(tmp_path)] == first
 
 
 @pytest.mark.parametrize("active", [(True, True), (None, None)])
@@ -104,20 +108,20 @@ def test_heads_that_look_at_the_image_are_in_the_colour_of_their_model():
 
 
 def test_a_row_whose_table_is_elsewhere_has_no_figure(tmp_path):
-    assert draw_heads(write(tmp_path, board(row(**FLOORS), task="grounding")), LOOKS) == []
+    assert drawn(write(tmp_path, board(row(**FLOORS), task="grounding"))) == []
 
 
 def test_a_table_that_is_not_its_rows_has_no_figure_and_is_named(tmp_path, caplog):
     planted(tmp_path)
     save_artifacts(tmp_path, "grounding", "m.1", {"heads": pa.table({"layer": [1]})})
     with caplog.at_level(logging.WARNING, "vlbench"):
-        assert draw_heads(tmp_path, LOOKS) == []
+        assert drawn(tmp_path) == []
     assert "heads.parquet is not the file that its row was written with; run" in caplog.text
 
 
 def test_a_table_without_heads_or_without_their_columns_has_no_figure(tmp_path, caplog):
-    assert draw_heads(planted(tmp_path, pa.Table.from_pylist(heads()).slice(0, 0)), LOOKS) == []
-    assert draw_heads(planted(tmp_path, pa.table({"layer": [1]})), LOOKS) == []
+    assert drawn(planted(tmp_path, pa.Table.from_pylist(heads()).slice(0, 0))) == []
+    assert drawn(planted(tmp_path, pa.table({"layer": [1]}))) == []
     assert "has no column accuracy, active, head" in caplog.text
 
 

@@ -3,7 +3,8 @@ import sys
 
 from planted_boards import board, result, write
 
-from vlbench.leaderboard.figures.looks import folder_looks, looks
+from vlbench.boards import folder_boards
+from vlbench.leaderboard.figures.looks import looks, looks_of
 
 
 def test_eight_models_differ_in_colour_and_160_in_some_way():
@@ -19,7 +20,7 @@ def test_the_order_of_names_and_a_name_given_twice_change_nothing():
 def test_all_models_of_all_boards_of_a_folder_have_a_look(tmp_path):
     failed = result("b", status="failed")
     write(tmp_path, board(result("c"), failed, task="x"), board(result("a"), task="y"))
-    assert folder_looks(tmp_path) == looks("abc")
+    assert looks_of(folder_boards(tmp_path).values()) == looks("abc")
 
 
 def test_looks_are_told_without_matplotlib():

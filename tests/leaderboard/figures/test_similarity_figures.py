@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 from canvases import beyond
-from planted_matrices import CLASSES, matrix
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 from sklearn.manifold import TSNE
@@ -14,23 +13,22 @@ from vlbench.leaderboard.figures.similarity_figures import (
     draw_similarities,
     map_figure,
 )
-from vlbench.leaderboard.members import Member
 
-MEMBERS = [Member(name, name, matrix(i).numpy(), CLASSES, "a") for i, name in enumerate("abc")]
+VALUES = np.array([[1.0, 0.9, 0.2], [0.9, 1.0, 0.3], [0.2, 0.3, 1.0]])
 LOOKS = looks("abcdef")
 MODELS = list(LOOKS.items())
 
 
 def test_two_models_or_more_have_three_figures_and_fewer_have_none(tmp_path, monkeypatch):
     monkeypatch.setattr(similarity_figures, "STARTS", 1)
-    files = draw_similarities(tmp_path, "rsa", MEMBERS, LOOKS)
+    files = draw_similarities(tmp_path, "rsa", MODELS[:3], VALUES)
     assert [file.name for file in files] == [
         f"rsa_{figure}.{kind}"
         for figure in ("correlations", "dendrogram", "map")
         for kind in ("svg", "png")
     ]
     assert sorted(tmp_path.iterdir()) == sorted(files)
-    assert draw_similarities(tmp_path, "rsa", MEMBERS[:1], LOOKS) == []
+    assert draw_similarities(tmp_path, "rsa", [], None) == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -38,6 +36,12 @@ def test_the_correlations_are_told_in_two_digits():
     axes = correlation_figure("title", np.array([[1.0, 0.126], [0.126, 1.0]]), ["a", "b"]).axes[0]
     assert [text.get_text() for text in axes.texts] == ["1.00", "0.13", "0.13", "1.00"]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
+
+
+def test_of_many_models_the_correlations_are_shades_alone():
+    names = [str(i) for i in range(61)]
+    axes = correlation_figure("title", np.eye(61), names).axes[0]
+    assert (list(axes.texts), axes.images[0].get_array().shape) == ([], (61, 61, 4))
 
 
 def test_the_dendrogram_puts_the_nearest_models_beside_each_other():

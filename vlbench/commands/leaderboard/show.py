@@ -12,15 +12,26 @@ from vlbench.leaderboard.comparison.standing import BEHIND, standing
 from vlbench.leaderboard.named import named_boards
 from vlbench.leaderboard.tables import board_tables, probability
 
+# Rows of a table where all boards are shown; a board that is named has all of its rows.
+MOST_ROWS = 20
+
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Return the tables of the boards that are named, or of all, and whose comparisons are old."""
+    """Return the tables of the boards that are named, and whose comparisons are old.
+
+    Without names, the best rows of every board.
+    """
     output, boards = arguments.output, named_boards(arguments.output, arguments.tasks)
     tasks = load_catalog(arguments.include_path).tasks
     tables = [
         table
         for board in boards
-        for table in board_tables(board, tasks.get(board.task), _standings(output, board.task))
+        for table in board_tables(
+            board,
+            tasks.get(board.task),
+            _standings(output, board.task),
+            None if arguments.tasks else MOST_ROWS,
+        )
     ]
     return Answer(tables, old_comparisons(output, [board.task for board in boards]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,8 +87,7 @@ def compare(a: Items, b: Items, *, higher_is_better: bool) -> Comparison:
     Raises DataError, naming the item, where the models do not have the same ones.
     """
     _require_joined(a, b)
-    own = [f"item {i}" if c is None else f"cluster {c}" for i, c in enumerate(a.clusters)]
-    clusters = np.array(own)
+    clusters = _numbered(tuple(a.clusters))
     if a.formula:
         return compare_corpora(a.values, b.values, clusters, a.formula)
     found = compare_items(a.values, b.values, clusters)
@@ -95,6 +95,14 @@ def compare(a: Items, b: Items, *, higher_is_better: bool) -> Comparison:
         return found
     wins, losses, ties = found.outcomes
     return found._replace(outcomes=Outcomes(losses, wins, ties))
+
+
+@lru_cache(maxsize=1)
+def _numbered(clusters: tuple[str | None, ...]) -> NDArray[np.intp]:
+    """Return the number of each item's cluster; a leader's are the same against every model."""
+    own = [f"item {i}" if c is None else f"cluster {c}" for i, c in enumerate(clusters)]
+    found: NDArray[np.intp] = np.unique(own, return_inverse=True)[1]
+    return found
 
 
 def _placed(table: pa.Table, model: str) -> tuple[list[str], NDArray[np.intp]]:
@@ -109,7 +117,7 @@ def _placed(table: pa.Table, model: str) -> tuple[list[str], NDArray[np.intp]]:
 
 
 def _require_joined(a: Items, b: Items) -> None:
-    for one, other in ((a, b), (b, a)):
+    for one, other in ((a, b), (b, a)) if a.ids != b.ids else ():
         lone = sorted(set(one.ids) - set(other.ids))
         if lone:
             raise DataError(f"only {one.model} has the item {lone[0]!r}, not {other.model}")
@@ -118,7 +126,7 @@ def _require_joined(a: Items, b: Items) -> None:
         ("target", a.targets, b.targets),
         ("cluster", a.clusters, b.clusters),
     ]
-    for what, mine, theirs in parts:
+    for what, mine, theirs in (part for part in parts if part[1] != part[2]):
         for name, first, second in zip(a.ids, mine, theirs, strict=True):
             if first != second:
                 raise DataError(f"the item {name!r} of {a.model} and of {b.model} differ in {what}")

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from vlbench.boards import Board, read_board
+from vlbench.boards import Board
 from vlbench.leaderboard.figures.charts import erase, save, styled
 from vlbench.leaderboard.figures.layouts import entitle, fitted, grid, is_at_left, seat_legend
 from vlbench.leaderboard.figures.looks import COLOURS, MARKS
@@ -35,17 +35,16 @@ KINDS = {"true": "nouns of the references", "absent": "added nouns of none"}
 BAR: Any = {"width": 0.65, "edgecolor": "#333333", "linewidth": 0.6, "capsize": 3}
 
 
-def draw_match_scores(output: Path) -> list[Path]:
+def draw_match_scores(output: Path, boards: Mapping[str, Board]) -> list[Path]:
     """Write `figures/<task>_match_scores` for each board with such scores; return the files.
 
     Only publishable rows are drawn; a figure without rows is removed.
     """
     written = []
     with styled():
-        for file in sorted(output.glob("*.json")):
-            board = read_board(file)
-            place = output / "figures" / f"{file.stem}_match_scores"
-            figure = match_figure(board) if board else None
+        for name, board in boards.items():
+            place = output / "figures" / f"{name}_match_scores"
+            figure = match_figure(board)
             if figure is None:
                 erase(place)
             else:

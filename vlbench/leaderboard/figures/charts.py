@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,12 @@ WIDTH = 3.6
 NARROW = 2.4
 FEW_PANELS = 4
 
+# The longest side of a PNG, and how many pixels it has at most. Browsers show none beyond 32,767.
+LONGEST, LARGEST = 32_000, 40_000_000
+
+# More models than this are no longer told apart, and nobody finds one in the legend.
+MOST_MODELS = 40
+
 # Up to this many numbers, each has a tick of its own.
 FEW_TICKS = 6
 
@@ -59,10 +67,17 @@ FEW_TICKS = 6
 def chart(title: str, panels: Sequence[Panel], looks: Mapping[str, Look]) -> Figure:
     """Return a figure of the panels, with chance and the hardest floors named in its legend.
 
+    Of many models, the best of the first panel are drawn, and the title says how many there are.
     Panels of one kind and unit share the axis of scores. Models that are not drawn along a number
     stand in the same order in all panels: by the first panel, the best on top.
     """
-    names = ranked(panels)
+    everyone = ranked(panels)
+    names = everyone[-MOST_MODELS:]
+    if len(names) < len(everyone):
+        title = f"{title}: the best {len(names)} of {len(everyone)} models"
+        kept = [{m: panel.models[m] for m in names if m in panel.models} for panel in panels]
+        pairs = zip(panels, kept, strict=True)
+        panels = [replace(panel, models=models) for panel, models in pairs if models]
     alike = len({(bool(panel.x), panel.unit) for panel in panels}) == 1
     lines = any(panel.x for panel in panels)
     margin = 0.0 if all(panel.x for panel in panels) else max(text_width(n, 8) for n in names)
@@ -89,12 +104,15 @@ def style(look: Look) -> dict[str, Any]:
     return {"color": look.colour} | shape
 
 
-def save(figure: Figure, file: Path, *, dpi: int = 150) -> list[Path]:
+def save(figure: Figure, file: Path, *, dpi: float = 150) -> list[Path]:
     """Write a figure as `file`.svg and `file`.png, and return the two files.
 
-    The same figure gives the same bytes where `svg.hashsalt` is set, as it is inside `styled`.
+    A PNG that would be too large has fewer dots per inch. The same figure gives the same bytes
+    where `svg.hashsalt` is set, as it is inside `styled`.
     """
     written = []
+    width, height = figure.get_size_inches()
+    dpi = min(dpi, LONGEST / max(width, height), math.sqrt(LARGEST / (width * height)))
     for suffix in (".svg", ".png"):
         content = BytesIO()
         dated = {"Date": None} if suffix == ".svg" else {"Software": None}

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from vlbench.boards import read_board
+from vlbench.boards import Board
 from vlbench.leaderboard.figures.charts import erase, save, styled
 from vlbench.leaderboard.figures.layouts import entitle, grid, text_width
 from vlbench.leaderboard.rows import publishable
@@ -30,21 +30,20 @@ BEFORE_ROW = "captions before"
 NAME = 8
 
 
-def draw_squares(output: Path) -> list[Path]:
+def draw_squares(output: Path, boards: Mapping[str, Board]) -> list[Path]:
     """Write `figures/<task>_square` for each board of captions under several scorers.
 
     Only publishable rows that may be compared are drawn; a figure without rows is removed.
     """
     written = []
-    for file in sorted(output.glob("*.json")):
-        board = read_board(file)
-        rows = _compared(publishable(board.results).values()) if board else []
-        place = output / "figures" / f"{file.stem}_square"
+    for name, board in boards.items():
+        rows = _compared(publishable(board.results).values())
+        place = output / "figures" / f"{name}_square"
         if not rows:
             erase(place)
             continue
         with styled():
-            written += save(square_figure(spaced(file.stem), rows), place)
+            written += save(square_figure(spaced(name), rows), place)
     return written
 
 

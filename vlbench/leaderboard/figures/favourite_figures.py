@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from vlbench.boards import read_board
+from vlbench.boards import Board
 from vlbench.data.images import decode_image
 from vlbench.errors import DataError
 from vlbench.files import safe_name
@@ -57,21 +57,20 @@ COLOURS = {
 OTHER = "#999999"
 
 
-def draw_favourites(output: Path) -> list[Path]:
+def draw_favourites(output: Path, boards: Mapping[str, Board]) -> list[Path]:
     """Write `figures/<task>/<model>_words` and `<model>_captions` for each ok row with tables.
 
     A row whose table is not in the folder, or is not the one that the row was written with, has no
     figure; why is logged. Returns the files.
     """
     written = []
-    for file in sorted(output.glob("*.json")):
-        board = read_board(file)
-        for row in board.results if board else ():
+    for task, board in boards.items():
+        for row in board.results:
             for name, draw in (("unigrams", _draw_words), ("examples", _draw_sheet)):
                 # Other probes keep a picture of examples.
                 kept = row.artifacts.get(name, {}).get("file", "")
                 if row.status == "ok" and kept and not kept.endswith(".png"):
-                    written += _tried(output, file.stem, row, draw)
+                    written += _tried(output, task, row, draw)
     return written
 
 

@@ -15,6 +15,7 @@ from vlbench.boards import Board, read_board
 from vlbench.leaderboard.figures.charts import chart, erase, save, styled
 from vlbench.leaderboard.figures.looks import Look
 from vlbench.leaderboard.figures.panels import Panel, Point
+from vlbench.leaderboard.members import keeps_matrices
 from vlbench.leaderboard.rows import publishable
 from vlbench.leaderboard.tables import condition, hardest_floor, spaced
 from vlbench.results import Result, Score, matching
@@ -22,6 +23,7 @@ from vlbench.results import Result, Score, matching
 
 def draw_figures(
     output: Path,
+    boards: Mapping[str, Board],
     groups: Mapping[str, Sequence[str]],
     training_images: Mapping[str, float],
     looks: Mapping[str, Look],
@@ -33,15 +35,15 @@ def draw_figures(
     Only publishable rows are drawn; a figure without rows is removed.
     """
     with styled():
-        boards = [
-            file for file in sorted(output.glob("*.json")) for file in _draw_board(file, looks)
-        ]
-        means = [
+        written = [
             drawn
-            for group, tasks in sorted(groups.items())
-            for drawn in _draw_group(output, group, tasks, training_images, looks)
+            for name, board in boards.items()
+            for drawn in _draw(name, board_panels(board), output / "figures", looks)
         ]
-    return [*boards, *means]
+        for group, tasks in sorted(groups.items()):
+            of_tasks = {task: boards.get(task) for task in tasks}
+            written += _draw_group(output, group, of_tasks, training_images, looks)
+    return written
 
 
 def board_panels(board: Board, name: str = "") -> list[Panel]:
@@ -66,27 +68,22 @@ def size_panels(summary: Board, training_images: Mapping[str, float]) -> list[Pa
     return [panel for panel in panels if len(panel.models) >= 3]
 
 
-def _draw_board(file: Path, looks: Mapping[str, Look]) -> list[Path]:
-    board = read_board(file)
-    panels = board_panels(board) if board else []
-    return _draw(file.stem, panels, file.parent / "figures", looks)
-
-
 def _draw_group(
     output: Path,
     group: str,
-    tasks: Sequence[str],
+    boards: Mapping[str, Board | None],
     training_images: Mapping[str, float],
     looks: Mapping[str, Look],
 ) -> list[Path]:
     """Draw a group of means; one whose models are compared instead has figures of its own."""
-    mean = read_board(output / "summaries" / f"{group}.json")
-    boards = [read_board(output / f"{task}.json") for task in tasks]
+    complete = all(boards.values()) and not any(b and keeps_matrices(b) for b in boards.values())
+    # The summary of matrices is large, and has no means.
+    mean = read_board(output / "summaries" / f"{group}.json") if complete else None
     panels: list[Panel] = []
     sizes: list[Panel] = []
-    if mean and all(board and board.primary == mean.primary for board in boards):
-        pairs = zip(boards, tasks, strict=True)
-        panels = [p for board, task in pairs if board for p in board_panels(board, spaced(task))]
+    if mean and all(board and board.primary == mean.primary for board in boards.values()):
+        there = [(spaced(task), board) for task, board in boards.items() if board]
+        panels = [panel for name, board in there for panel in board_panels(board, name)]
         means = {row.model: row for row in mean.results}
         panels += _panels(means, mean.primary["metric"], "mean and its standard error")
         sizes = size_panels(mean, training_images)

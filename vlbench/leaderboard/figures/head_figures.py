@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from vlbench.boards import read_board
+from vlbench.boards import Board
 from vlbench.errors import DataError
 from vlbench.files import safe_name
 from vlbench.leaderboard.artifacts import read_table
@@ -44,18 +44,17 @@ LABELS = {
 OTHER: Any = {"s": 10, "color": "#aaaaaa", "marker": "o", "lw": 0}
 
 
-def draw_heads(output: Path, looks: Mapping[str, Look]) -> list[Path]:
+def draw_heads(output: Path, boards: Mapping[str, Board], looks: Mapping[str, Look]) -> list[Path]:
     """Write `figures/<task>/<model>.svg` and `.png` for each ok row with a table of heads.
 
     A row whose table is not in the folder, or is not the one that the row was written with, has no
     figure; why is logged. Returns the files.
     """
     written = []
-    for file in sorted(output.glob("*.json")):
-        board = read_board(file)
-        for row in board.results if board else ():
+    for name, board in boards.items():
+        for row in board.results:
             if row.status == "ok" and "heads" in row.artifacts:
-                written += _draw_row(output, file.stem, row, looks[row.model])
+                written += _draw_row(output, name, row, looks[row.model])
     return written
 
 

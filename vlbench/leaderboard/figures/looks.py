@@ -7,10 +7,9 @@ boards give the same looks. A model that joins moves those of the models after i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
-from vlbench.boards import read_board
+from vlbench.boards import Board
 
 # Colours that colour-blind readers can tell apart: seven of Okabe and Ito (2008), whose yellow is
 # too light for lines, and a wine red. None is grey, as chance is.
@@ -37,10 +36,9 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
     return {name: _look(i) for i, name in enumerate(sorted(set(names)))}
 
 
-def folder_looks(output: Path) -> dict[str, Look]:
+def looks_of(boards: Iterable[Board]) -> dict[str, Look]:
     """Return the looks of all models of a folder's boards, whatever their rows' status."""
-    boards = [read_board(file) for file in sorted(output.glob("*.json"))]
-    return looks(row.model for board in boards if board for row in board.results)
+    return looks(row.model for board in boards for row in board.results)
 
 
 def _look(i: int) -> Look:

@@ -2,15 +2,17 @@
 
 The distance of two models is 1 - r. The dendrogram joins clusters by average linkage. The map is a
 t-SNE with the paper's perplexity of 3, or a lower one for fewer than six models. The paper's map is
-not seeded; ours is the best of ten seeded starts.
+not seeded; ours is the best of ten seeded starts, of many models of two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import dendrogram, linkage
@@ -20,33 +22,32 @@ from sklearn.manifold import TSNE
 from vlbench.leaderboard.figures.charts import erase, save, style, styled
 from vlbench.leaderboard.figures.layouts import entitle, grid, name_points, text_width
 from vlbench.leaderboard.figures.looks import Look
-from vlbench.leaderboard.members import Member
 from vlbench.leaderboard.tables import spaced
 from vlbench.leaderboard.texts import drawn
-from vlbench.metrics.rdm_correlation import correlations
 
 Floats = NDArray[np.float64]
 
 PERPLEXITY = 3.0
 
 # One start often ends far from the best map of few models, so the best of several is drawn.
-STARTS = 10
+STARTS, STARTS_OF_MANY = 10, 2
 # The size of names, in points.
 NAME = 8
+
+# The side of a cell of the correlations in inches. More models than this have no numbers in theirs.
+CELL, SMALL_CELL, MOST_NUMBERS = 0.42, 0.14, 60
 
 FIGURES = ("correlations", "dendrogram", "map")
 
 
 def draw_similarities(
-    folder: Path, group: str, members: Sequence[Member], looks: Mapping[str, Look]
+    folder: Path, group: str, models: Sequence[tuple[str, Look]], values: Floats | None
 ) -> list[Path]:
-    """Write the three figures of two or more models; for fewer, remove those that are there."""
-    if len(members) < 2:
+    """Write the three figures of models with their correlations [K, K]; remove them without any."""
+    if values is None:
         for figure in FIGURES:
             erase(folder / f"{group}_{figure}")
         return []
-    models = [(member.name, looks[member.model]) for member in members]
-    values = correlations(np.stack([member.matrix for member in members]))
     distances = np.clip(1 - values, 0, None)
     np.fill_diagonal(distances, 0)
     tree = linkage(squareform(distances, checks=False), "average")
@@ -64,20 +65,26 @@ def draw_similarities(
 
 
 def correlation_figure(title: str, values: Floats, names: Sequence[str]) -> Figure:
-    """Return [K, K] correlations as numbers on shades of one colour, white at 0 and below."""
+    """Return [K, K] correlations as numbers on shades of one colour, white at 0 and below.
+
+    Of many models, there are the shades alone.
+    """
     longest = max(text_width(name, NAME) for name in names)
-    side = 1.0 + 0.42 * len(names) + longest
+    are_few = len(names) <= MOST_NUMBERS
+    side = 1.0 + (CELL if are_few else SMALL_CELL) * len(names) + longest
     figure, (axes,) = grid(1, (side + 1.2, side))
     axes.spines[:].set_visible(False)
-    image = axes.imshow(values, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    shades = ScalarMappable(Normalize(0, 1), "Blues")
+    # As colours of a byte each: matplotlib scales numbers in several copies of 8 bytes a pixel.
+    axes.imshow(shades.to_rgba(values, bytes=True), aspect="auto", interpolation="nearest")
     labels = [drawn(name) for name in names]
     axes.set_xticks(range(len(names)), labels, rotation=90)
     axes.set_yticks(range(len(names)), labels)
     axes.tick_params(length=0, labelsize=NAME)
-    for (i, j), value in np.ndenumerate(values):
+    for (i, j), value in np.ndenumerate(values) if are_few else ():
         colour = "white" if value > 0.6 else "black"
         axes.text(j, i, f"{value:.2f}", ha="center", va="center", color=colour, fontsize=7)
-    figure.colorbar(image, ax=axes, shrink=0.6, label="correlation of matrices (Pearson)")
+    figure.colorbar(shades, ax=axes, shrink=0.6, label="correlation of matrices (Pearson)")
     entitle(figure, title)
     return figure
 
@@ -106,7 +113,8 @@ def dendrogram_figure(title: str, tree: Floats, models: Sequence[tuple[str, Look
 
 def map_figure(title: str, distances: Floats, models: Sequence[tuple[str, Look]]) -> Figure:
     """Return the t-SNE map of [K, K] distances. Near models are similar; the axes mean nothing."""
-    starts = [_map(distances, seed) for seed in range(STARTS)]
+    count = STARTS if len(models) <= MOST_NUMBERS else STARTS_OF_MANY
+    starts = [_map(distances, seed) for seed in range(count)]
     places = min(starts, key=lambda start: float(start.kl_divergence_)).embedding_
     longest = max(text_width(name, NAME) for name, _ in models)
     figure, (axes,) = grid(1, (max(6.0, 2.5 * longest), 4.5))

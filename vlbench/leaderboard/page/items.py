@@ -48,13 +48,11 @@ def _lower_is_better(rows: Sequence[Result], board: Board) -> bool:
 
 def _primary(items: pa.Table, board: Board) -> pa.Table:
     """Return id, credit, prediction and target of a model's items of the primary score."""
-    texts = [
-        (c, items[c].cast(pa.string())) for c in ("id", "metric", "at", "prediction", "target")
-    ]
-    plain = pa.table(dict([*texts, ("credit", items["credit"])]))
-    metric = pc.equal(plain["metric"], board.primary["metric"])
-    at = pc.equal(plain["at"], at_text(board.primary.get("at", {})))
-    return plain.filter(pc.and_(metric, at)).select(["id", "credit", "prediction", "target"])
+    metric = pc.equal(items["metric"], board.primary["metric"])
+    at = pc.equal(items["at"], at_text(board.primary.get("at", {})))
+    own = items.select(["id", "credit", "prediction", "target"]).filter(pc.and_(metric, at))
+    kinds = [(c, pa.float64() if c == "credit" else pa.string()) for c in own.column_names]
+    return own.cast(pa.schema(kinds))
 
 
 def _worst(tables: Sequence[pa.Table], *, lower: bool) -> list[WrongItem]:

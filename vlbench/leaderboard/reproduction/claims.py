@@ -27,7 +27,7 @@ from vlbench.results import Result, Score, matching
 SUPPORTED, UNDECIDED, CONTRADICTED, MISSING = "supported", "undecided", "contradicted", "missing"
 
 # Scores of pairs of models, which the summary of a group holds and none of its tasks.
-OF_PAIRS = ("mean_rdm_correlation", "rdm_correlation", "rdm_spearman", "rdm_kendall")
+OF_PAIRS = ("mean_rdm_correlation", "rdm_correlation", "rdm_spearman")
 
 
 class Term(NamedTuple):

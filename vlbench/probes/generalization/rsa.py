@@ -158,15 +158,15 @@ def _name_vectors(
 def _reliability(metric: str, pairs: Sequence[Sequence[Tensor]], classes: int, seed: int) -> Score:
     """Return the mean correlation of pairs of matrices, its interval and its floor."""
     draws = class_draws(classes, seed=seed)
-    arrays = [np.stack([matrix.numpy() for matrix in pair]) for pair in pairs]
-    values = [float(correlations(pair)[0, 1]) for pair in arrays]
-    bootstrap = np.mean([redrawn(pair, draws)[0, 1] for pair in arrays], axis=0)
+    tables = [standardised((matrix.numpy() for matrix in pair), 2) for pair in pairs]
+    values = [float(correlations(table)[0, 1]) for table in tables]
+    bootstrap = np.mean([next(redrawn(table, draws))[:, 0, 1] for table in tables], axis=0)
     return Score(
         metric=metric,
         value=float(np.mean(values)),
         n=classes,
         chance=0.0,
-        floors={"class_permutations": float(permuted(arrays[0], seed=seed)[0, 1])},
+        floors={"class_permutations": float(permuted(tables[0], seed=seed)[0, 1])},
         draws=values if len(values) > 1 else (),
         unit="correlation",
         **interval(bootstrap)._asdict(),
@@ -181,7 +181,7 @@ def _outcome(score: Score, matrix: Tensor, names: Sequence[str], counts: dict[st
         Score("zero_distances", zeros, len(matrix), unit="pairs", higher_is_better=False),
         Score("n_classes", len(names), len(names), unit="classes"),
     ]
-    constant = not standardised(matrix.numpy()).any()
+    constant = not standardised([matrix.numpy()], 1).any()
     return Outcome(
         scores=[score, *others],
         counts=counts,
