@@ -79,5 +79,11 @@ def test_a_file_whose_footer_points_at_no_page_is_refused():
     file = stored(pa.array([1]))
     content = bytearray(file.getvalue())
     content[4:20] = b"\xff" * 16
-    with pytest.raises(ValueError, match="there is no page at byte 4"):
+    with pytest.raises(ValueError, match="no page of Parquet stands where its footer says"):
         read_parquet(BytesIO(content))
+
+
+def test_a_large_footer_is_refused(monkeypatch):
+    monkeypatch.setattr(parquet_files, "MOST_FOOTER", 100)
+    with pytest.raises(ValueError, match=r"its footer has \d+ bytes; at most 100 are read"):
+        read_parquet(stored(pa.array([1])))

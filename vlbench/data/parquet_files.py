@@ -1,7 +1,8 @@
 """Parquet files of anybody's, read in memory of the order of what they hold.
 
 A page of a hundred bytes may hold a gigabyte of equal values, and the footer may say less. So the
-headers of the pages are read first (parquet.thrift, in Thrift's compact protocol).
+headers of the pages are read first (parquet.thrift, in Thrift's compact protocol), and not through
+pyarrow, which ends the process for some broken footers when it is asked where the pages are.
 """
 
 from __future__ import annotations
@@ -25,12 +26,16 @@ LEVELS, PLACE = 4, 4
 # Bytes of a value in Python, and of a page however little it holds.
 OBJECT, PAGE = 64, 1_000
 
-# Thrift's kinds of values that a page's header has, and the fields that matter.
-BOOLEANS, NUMBERS, BINARY, STRUCT = (1, 2), (4, 5, 6), 8, 12
+# Thrift's kinds of values.
+BOOLEANS, NUMBERS, BINARY, LIST, STRUCT = (1, 2), (4, 5, 6), 8, 9, 12
+
+# The fields that matter: of a footer, a group of rows, a column of it, what that says, and a page.
+GROUPS, COLUMNS, META = 4, 1, 3
+LENGTH, FIRST, DICTIONARY = 7, 9, 11
 UNPACKED, PACKED, COUNT, PAGES = 2, 3, 1, (5, 7, 8)
 
-# Bytes of a number, and of the least value of a page.
-MOST_NUMBER, MOST_BINARY = 10, 1 << 20
+# Bytes of a number, of a text, and of a footer, which takes a hundred times that in Python.
+MOST_NUMBER, MOST_BINARY, MOST_FOOTER = 10, 1 << 20, 1 << 20
 
 
 class _Page(NamedTuple):
@@ -46,20 +51,28 @@ def read_parquet(file: IO[bytes], columns: Sequence[str] | None = None) -> pa.Ta
     Raises ValueError, before anything is read, where it would take too much memory, and
     pa.ArrowException for what is no parquet.
     """
-    opened = pq.ParquetFile(file)
-    schema = opened.schema
-    texts = [one.path for one in map(schema.column, range(len(schema))) if _is_text(one)]
-    taken = 0
-    for group in map(opened.metadata.row_group, range(opened.metadata.num_row_groups)):
-        for i in range(group.num_columns):
-            chunk, column = group.column(i), schema.column(i)
-            if columns is not None and chunk.path_in_schema.split(".")[0] not in columns:
-                continue
-            width = PLACE if _is_text(column) else WIDTHS.get(column.physical_type, column.length)
-            for page in _pages(file, chunk):
-                taken += page.unpacked + page.entries * (width + LEVELS) + PAGE
-                _require(taken, file)
+    texts = require_modest(file, columns)
     return pq.ParquetFile(file, read_dictionary=texts).read(columns)
+
+
+def require_modest(file: IO[bytes], columns: Sequence[str] | None = None) -> list[str]:
+    """Return the columns of texts. Raises as `read_parquet`, reading no value."""
+    schema = pq.ParquetFile(file).schema
+    leaves = [schema.column(i) for i in range(len(schema))]
+    taken = 0
+    try:
+        for group in _footer(file)[GROUPS]:
+            for column, chunk in zip(leaves, group[COLUMNS], strict=True):
+                if columns is not None and column.path.split(".")[0] not in columns:
+                    continue
+                width = PLACE if _is_text(column) else WIDTHS.get(column.physical_type)
+                for page in _pages(file, chunk[META]):
+                    each = (width or column.length) + LEVELS
+                    taken += page.unpacked + page.entries * each + PAGE
+                    _require(taken, file)
+    except (LookupError, TypeError, RecursionError) as error:
+        raise ValueError(f"no page of Parquet stands where its footer says ({error!r})") from error
+    return [column.path for column in leaves if _is_text(column)]
 
 
 def values(table: pa.Table, file: IO[bytes]) -> dict[str, list[Any]]:
@@ -92,21 +105,28 @@ def _objects(array: Any) -> int:
     return OBJECT * len(array)
 
 
-def _pages(file: IO[bytes], chunk: Any) -> Iterator[_Page]:
-    """Yield the pages of a column chunk. Raises ValueError for what is no page."""
-    place = chunk.data_page_offset
-    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < place:
-        place = chunk.dictionary_page_offset
-    end = place + chunk.total_compressed_size
+def _footer(file: IO[bytes]) -> dict[int, Any]:
+    """Return the fields of a file's footer. Raises ValueError for a large one."""
+    size = file.seek(-8, 2)
+    length = int.from_bytes(file.read(4), "little")
+    if length > MOST_FOOTER:
+        raise ValueError(f"its footer has {length} bytes; at most {MOST_FOOTER} are read")
+    file.seek(size - length)
+    return _struct(file)
+
+
+def _pages(file: IO[bytes], chunk: dict[int, Any]) -> Iterator[_Page]:
+    """Yield the pages of a column of a group of rows."""
+    place = chunk[FIRST]
+    if 0 < chunk.get(DICTIONARY, 0) < place:
+        place = chunk[DICTIONARY]
+    end = place + chunk[LENGTH]
     while place < end:
         file.seek(place)
-        try:
-            fields = _struct(file)
-            counts = [fields[kind][COUNT] for kind in PAGES if kind in fields]
-            place = file.tell() + max(0, fields[PACKED])
-            yield _Page(max(0, fields[UNPACKED]), sum(map(abs, counts)))
-        except (LookupError, TypeError, RecursionError) as error:
-            raise ValueError(f"there is no page at byte {place}") from error
+        fields = _struct(file)
+        counts = [fields[kind][COUNT] for kind in PAGES if kind in fields]
+        place = file.tell() + max(0, fields[PACKED])
+        yield _Page(max(0, fields[UNPACKED]), sum(map(abs, counts)))
 
 
 def _struct(file: IO[bytes]) -> dict[int, Any]:
@@ -125,6 +145,12 @@ def _value(file: IO[bytes], kind: int) -> Any:
         return _struct(file)
     if kind == BINARY:
         return file.read(min(_varint(file), MOST_BINARY))
+    if kind == LIST:
+        head = file.read(1)[0]
+        length = head >> 4 if head >> 4 < 15 else _varint(file)
+        if head & 15 in BOOLEANS:  # which take no byte here, so that any number may be announced
+            raise LookupError(head)
+        return [_value(file, head & 15) for _ in range(length)]
     if kind in BOOLEANS:
         return kind
     raise LookupError(kind)
