@@ -17,6 +17,7 @@ test: install
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+	@$(BIN)/python scripts/size
 
 # What takes longer than `make test` may.
 nightly: install

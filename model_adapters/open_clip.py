@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from PIL.Image import Image
@@ -14,15 +15,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vlbench.adapter_kit.hub_files import hub_file, hub_folder
+from vlbench.adapter_kit.hugging_face import transformers_object
 from vlbench.adapter_kit.images import pixels_of
 from vlbench.adapter_kit.library_models import require_open_clip, require_open_clip_tag
 from vlbench.adapter_kit.torch_files import is_torchscript
 from vlbench.adapter_kit.weights import (
+    LARGEST_SIZE,
     UNREADABLE,
     hub_obstacle,
     load_weights,
     not_downloaded,
     read_state_dict,
+    require_sizes,
     seeded,
     weights_file,
 )
@@ -133,6 +137,7 @@ class OpenClip:
 def _library() -> Any:
     import open_clip  # noqa: PLC0415 - takes seconds, which only a model that loads should cost
 
+    transformers_object("dynamic_module_utils")  # which open_clip calls without asking about code
     return open_clip
 
 
@@ -198,6 +203,10 @@ def _build(name: str, recipe: Mapping[str, Any], seed: int) -> tuple[Any, Any]:
     """Return a model with weights drawn from a seed, and its tokenizer. Raises WeightsError."""
     library = _library()
     try:
+        config = _config(name)
+        require_sizes(name.removeprefix(FOLDER), config, largest=LARGEST_SIZE)
+        # Whatever the configuration says of code of its own.
+        own = {"trust_remote_code": False} if config["text_cfg"].get("hf_tokenizer_name") else {}
         with _without_warnings(), seeded(seed):
             model = library.create_model(
                 name,
@@ -206,9 +215,17 @@ def _build(name: str, recipe: Mapping[str, Any], seed: int) -> tuple[Any, Any]:
                 force_quick_gelu=recipe.get("quick_gelu", False),
                 force_preprocess_cfg=dict(recipe),
             )
-            return model, library.get_tokenizer(name)
-    except (OSError, ValueError, TypeError, KeyError) as error:
+            return model, library.get_tokenizer(name, **own)
+    except UNREADABLE as error:
         raise WeightsError(f"{name} cannot be built: {error}") from error
+
+
+def _config(name: str) -> Mapping[str, Any]:
+    """Return the configuration of an architecture, or of a folder."""
+    if not name.startswith(FOLDER):
+        return cast(Mapping[str, Any], _library().get_model_config(name))
+    file = Path(name.removeprefix(FOLDER), CONFIG)
+    return cast(Mapping[str, Any], json.loads(file.read_text("utf-8"))["model_cfg"])
 
 
 @contextmanager

@@ -15,11 +15,13 @@ from vlbench.adapter_kit.archives import open_zip
 from vlbench.adapter_kit.images import Interpolation, resizing
 from vlbench.adapter_kit.library_models import require_timm
 from vlbench.adapter_kit.weights import (
+    LARGEST_SIZE,
     UNREADABLE,
     hub_obstacle,
     load_weights,
     not_downloaded,
     read_state_dict,
+    require_sizes,
     seeded,
     unreadable,
     weights_file,
@@ -140,9 +142,10 @@ def _read(architecture: str) -> Recipe:
         options = {k: config[k] for k in ("num_classes", "pretrained_cfg")}
         recipe = Recipe(config["architecture"], config.get("model_args", {}) | options, [])
         labels = list(config.get("label_names", []))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise WeightsError(f"{file} cannot be read as timm's: {error!r}") from error
     require_timm(recipe.name)
+    require_sizes(str(file), recipe.options, largest=LARGEST_SIZE)
     return recipe._replace(labels=labels)
 
 
@@ -201,7 +204,9 @@ def _load(recipe: Recipe, file: Path) -> Any:
     if file.suffix == ".npz":
         return _load_npz(recipe, file)
     state = read_state_dict(file)
-    head = state.get(f"{_timm().get_pretrained_cfg(recipe.name).classifier}.weight")
+    heads = _timm().get_pretrained_cfg(recipe.name).classifier
+    # A network that was distilled has a second head.
+    head = state.get(f"{heads if isinstance(heads, str) else heads[0]}.weight")
     has_head = isinstance(head, Tensor) and head.ndim > 0
     model = _build(recipe, 0, num_classes=len(head) if has_head else 0)
     load_weights(model, state, file)

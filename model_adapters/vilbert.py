@@ -14,7 +14,10 @@ from vlbench.adapter_kit.regions import box_geometry, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans, TextReader
 from vlbench.adapter_kit.weights import read_state_dict
 from vlbench.capabilities import JointAttention, Picture
-from vlbench.errors import CannotDo, DataError, SpecError
+from vlbench.errors import CannotDo, DataError, SpecError, WeightsError
+
+# Weights of a network of several tasks.
+TASK_TOKENS = "bert.embeddings.task_embeddings.weight"
 
 # Weights of a connection that are stored and never read.
 UNUSED = ".biOutput.q_dense"
@@ -52,6 +55,9 @@ class Vilbert:
         self.score_kind = "logit" if retrieval else "probability"
         stored = read_state_dict(port.file) if port.file else {}
         self._has_head = not port.file or any(key.startswith(f"{self._head}.") for key in stored)
+        if TASK_TOKENS in stored and task is None:
+            tasks = "7 for retrieval on COCO, 8 on Flickr30k"
+            raise WeightsError(f"{port.file} is of several tasks; say which with task=N ({tasks})")
         own = ("bert.", f"{self._head}.")
         state = {k: v for k, v in stored.items() if k.startswith(own) and UNUSED not in k}
         head = self._head if self._has_head else ""

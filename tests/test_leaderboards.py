@@ -50,3 +50,10 @@ def test_running_a_task_again_finds_the_scores_of_its_board(task):
     assert [s.value for s in again.scores] == pytest.approx(
         [s.value for s in board.scores], abs=ROUNDING
     )
+
+
+def test_no_score_of_a_board_lies_outside_its_range():
+    boards = [*BOARDS.values(), *map(read_board, LEADERBOARDS.glob("summaries/*.json"))]
+    scores = [score for board in boards for row in board.results for score in row.scores]
+    assert len(scores) > 1_000
+    assert [score for score in scores if not score.is_possible] == []

@@ -42,6 +42,16 @@ def vlbench(installed, *words):
     return done.stdout
 
 
+def test_the_source_archive_holds_the_package_its_tasks_and_adapters_and_four_texts():
+    from hatchling.builders.sdist import SdistBuilder
+
+    files = [Path(file.relative_path) for file in SdistBuilder(str(ROOT)).recurse_included_files()]
+    folders = {file.parts[0] for file in files if len(file.parts) > 1}
+    assert folders == {"vlbench", "tasks", "model_adapters"}
+    texts = {"README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff"}
+    assert {file.name for file in files if len(file.parts) == 1} >= texts
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tasks", "models", "probes", "data"])
 def test_a_wheel_lists_what_the_checkout_lists(installed, kind):

@@ -1,5 +1,6 @@
 """Every command of the README runs, in the order in which it stands there."""
 
+import json
 import os
 import re
 import subprocess
@@ -20,9 +21,14 @@ def blocks():
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory, scenes_cache):
+def folder(tmp_path_factory):
+    """The folder in which a reader runs the page."""
+    return tmp_path_factory.mktemp("reader")
+
+
+@pytest.fixture(scope="module")
+def results(folder, scenes_cache):
     """Run the page from top to bottom, as a reader would, and return how each command ended."""
-    folder = tmp_path_factory.mktemp("reader")
     make_images(folder / "my_images", count=5)
     shims = folder / "bin"
     shims.mkdir()
@@ -58,6 +64,20 @@ def test_every_command_of_the_readme_ends_well_and_python_prints_a_score(results
     assert len(results) >= 12
     (python,) = [done for line, done in results.items() if "import vlbench" in line]
     assert python.stdout.startswith("few_shot_digits ok 0.")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("results")
+def test_the_readme_adds_no_row_to_the_boards_of_a_clone(folder):
+    assert rows(folder / "leaderboards") <= rows(ROOT / "leaderboards")
+    assert ("few_shot_scenes", "MeanColour") in rows(folder / "results")
+
+
+def rows(boards):
+    """Return the (task, model) of every row of a folder of boards."""
+    files = {file.stem: json.loads(file.read_text("utf-8")) for file in boards.glob("*.json")}
+    return {(task, row["model"]) for task, board in files.items() for row in board["rows"]}
 
 
 def test_the_readmes_model_is_a_class_of_under_40_lines():

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from vlbench.results import Outcome, Result, Score, matching
+from vlbench.results import Outcome, Result, Score, gain_range, matching, score_row
 
 NAN, INF = float("nan"), float("inf")
 
@@ -161,3 +161,40 @@ def test_no_artifact_takes_the_name_of_the_items():
 
     with pytest.raises(ValueError, match="an artifact is named 'items'; give the table as `items`"):
         Outcome([], artifacts={"items": pa.table({"id": ["a"]})})
+
+
+@pytest.mark.parametrize(
+    ("unit", "limits", "value", "is_possible"),
+    [
+        ("fraction", None, 1.0, True),
+        ("fraction", None, 1.01, False),
+        ("fraction", None, -0.01, False),
+        ("fraction", (-1.0, 1.0), -0.2, True),
+        ("correlation", None, -1.01, False),
+        ("classes", None, 1e9, True),
+        ("classes", None, -1.0, False),
+        ("words", (None, None), -1.0, True),
+        ("unit of a stranger", None, -1e9, True),
+    ],
+)
+def test_a_score_knows_whether_its_value_is_possible(unit, limits, value, is_possible):
+    score = Score("m", value, 4, unit=unit, range=limits)
+    assert score.is_possible is is_possible
+
+
+def test_a_row_says_a_range_only_where_it_is_not_that_of_the_unit():
+    plain, drop = Score("accuracy", 0.5, 4), Score("drop", 0.5, 4, range=(-1.0, 1.0))
+    assert "range" not in score_row(plain)
+    assert score_row(drop)["range"] == (-1.0, 1.0)
+    assert result(scores=[drop]).row()["scores"] == [score_row(drop)]
+
+
+def test_a_difference_has_twice_the_range():
+    assert gain_range((0.0, 10.0)) == (-10.0, 10.0)
+    assert gain_range((-1.0, 1.0)) == (-2.0, 2.0)
+    assert gain_range((0.0, None)) == (None, None)
+
+
+def test_a_range_that_is_not_finite_is_refused():
+    with pytest.raises(ValueError, match="not finite"):
+        Score("accuracy", 0.5, 4, range=(0.0, INF))

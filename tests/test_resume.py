@@ -3,8 +3,10 @@
 import json
 import multiprocessing
 import os
+import re
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +22,20 @@ fork = multiprocessing.get_context("fork")
 
 TASKS = ["few_shot_digits", "clustering_digits", "transfer_digits"]
 DIGITS = 1797
+
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_contributing_says_in_25_lines_how_runs_resume_and_names_what_is_there():
+    whole = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    text = whole.partition("## How a run resumes\n")[2].partition("\n## ")[0]
+    files = [ROOT / "vlbench" / name for name in re.findall(r"`([\w/]+\.py)`", text)]
+    code = "".join(file.read_text("utf-8") for file in files)
+    functions = re.findall(r"`([a-z]+_[a-z]+)`", text)
+    assert len(text.splitlines()) <= 25
+    assert {"request_of", "features_key", "take_lock"} <= set(functions)
+    assert [name for name in functions if f"def {name}(" not in code] == []
 
 
 class Slow(Reader):

@@ -102,6 +102,7 @@ def frame(results: Sequence[Result]) -> pd.DataFrame:
         primary = matching(result.scores, result.primary)
         for score in result.scores:
             values: dict[str, Any] = asdict(score)
+            del values["range"]
             low, high = values.pop("ci95") or (None, None)
             conditions = values.pop("at")
             row: dict[str, Any] = head | {"is_primary": score in primary, **values}

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 from vlbench.commands.config import configured
 from vlbench.commands.parser import Command, data_dirs, parser_of, spelled
 from vlbench.commands.streams import Unpadded, drain, is_of_reader, news, settle_streams
-from vlbench.errors import OutputError, ProcessLost, UnknownNameError, VlbenchError, WeightsError
+from vlbench.errors import (
+    Exited,
+    OutputError,
+    ProcessLost,
+    UnknownNameError,
+    VlbenchError,
+    WeightsError,
+    exits_as_errors,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(arguments, "config", None):
             arguments = parser.parse_args(configured(parser, arguments, words))
         arguments.typed = words
-        with news():
+        with news(), exits_as_errors():
             code: int = arguments.command(arguments)
         sys.stdout.flush()
     except (VlbenchError, OSError, KeyboardInterrupt, SystemExit) as error:
@@ -59,7 +67,7 @@ def _ended(error: BaseException) -> int:
         return _failed("nobody reads standard output any more; what is done is kept")
     if isinstance(error, SystemExit):
         raise error
-    of_machine = isinstance(error, OSError | OutputError | ProcessLost | WeightsError)
+    of_machine = isinstance(error, Exited | OSError | OutputError | ProcessLost | WeightsError)
     return _failed(error, FAILED if of_machine else USAGE)
 
 

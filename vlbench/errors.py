@@ -9,12 +9,14 @@ VlbenchError
 ├── CannotDo           this model cannot do this task: skipped, with the reason
 ├── WeightsError       weights cannot be had or loaded
 ├── IdentityClash      another model already stands on the board under this name
+├── Exited             somebody's code, such as an adapter's, would end the program
 ├── ProcessLost        another process of this run, perhaps on another machine, has ended
 └── OutputError        a result cannot be written
 """
 
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
 from inspect import unwrap
@@ -76,6 +78,10 @@ class IdentityClash(VlbenchError):  # noqa: N818 - reads as the reason
     """An ok row of the same name has other weights or another adapter source."""
 
 
+class Exited(VlbenchError):  # noqa: N818 - says what happened
+    """Code of others raised SystemExit, or another BaseException that is no error."""
+
+
 class ProcessLost(VlbenchError):  # noqa: N818 - says what happened
     """Another process of this run no longer answers; finished work is saved."""
 
@@ -104,6 +110,17 @@ def described(error: BaseException) -> str:
         return str(error)
     place = place_of(error)
     return f"{type(error).__name__}: {error}{f' ({place})' if place else ''}"
+
+
+@contextmanager
+def exits_as_errors() -> Iterator[None]:
+    """Raise Exited in place of SystemExit and the like, which no `except Exception` would catch."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise Exited(f"{described(error)} would end the program; raise an error instead") from error
 
 
 def place_of(error: BaseException) -> str:

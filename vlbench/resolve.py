@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlbench.capabilities import alternatives, is_capability
-from vlbench.errors import SpecError
+from vlbench.errors import Exited, SpecError, exits_as_errors
 from vlbench.plugins import load_file
 
 # What importing somebody's file may raise: a broken file is a message, not a traceback.
@@ -42,7 +42,10 @@ def load_object(name: str, folders: Sequence[Path]) -> Any:
     files = [folder / f"{module_name}.py" for folder in folders]
     file = next((file for file in files if file.is_file()), None)
     try:
-        module = load_file(file) if file else importlib.import_module(module_name)
+        with exits_as_errors():
+            module = load_file(file) if file else importlib.import_module(module_name)
+    except Exited as error:
+        raise SpecError(f"'{module_name}' cannot be imported: {error}") from error
     except IMPORT_ERRORS as error:
         raise SpecError(
             f"'{module_name}' cannot be imported: {type(error).__name__}: {error}"

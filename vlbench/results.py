@@ -29,14 +29,26 @@ ITEM_COLUMNS = (
 )
 ITEMS = "items"
 
+# The least and the greatest value of a score; None where there is no such limit.
+Range: TypeAlias = tuple[float | None, float | None]
+
+# The range of the scores of each unit; scores of other units have no limits.
+RANGES: Mapping[str, Range] = {
+    **dict.fromkeys(("fraction", "probability", "index"), (0.0, 1.0)),
+    **dict.fromkeys(("correlation", "cosine"), (-1.0, 1.0)),
+    **dict.fromkeys(("classes", "pairs", "perplexity", "words"), (0.0, None)),
+    "CIDEr": (0.0, 10.0),
+}
+
 
 @dataclass(frozen=True)
 class Score:
     """A metric's value under the conditions `at`, with what a reader needs to judge it.
 
     `n` counts the independent items. `chance` is the score of guessing. `floors` are scores that a
-    working model should beat. `draws` holds the value of each trial of a mean. Raises ValueError
-    where a number is not finite, and TypeError for what a board cannot hold.
+    working model should beat. `draws` holds the value of each trial of a mean. `range` is given
+    where it is not that of the unit, as for a difference of two fractions. Raises ValueError where
+    a number is not finite, and TypeError for what a board cannot hold.
     """
 
     metric: str
@@ -50,10 +62,12 @@ class Score:
     draws: Sequence[float] = ()
     unit: str = "fraction"
     higher_is_better: bool = True
+    range: Range | None = None
 
     def __post_init__(self) -> None:
         """Refuse what a board cannot hold."""
-        optional = [x for x in (self.stderr, self.chance, *(self.ci95 or ())) if x is not None]
+        limits = (*(self.ci95 or ()), *(self.range or ()))
+        optional = [x for x in (self.stderr, self.chance, *limits) if x is not None]
         conditions = [x for x in self.at.values() if not isinstance(x, str)]
         numbers = [self.value, *optional, *self.floors.values(), *self.draws, *conditions]
         _require_types(numbers, int, float)
@@ -67,6 +81,33 @@ class Score:
         if not all(math.isfinite(number) for number in numbers):
             message = f"{self.metric} at {dict(self.at)} is not finite: {self}"
             raise ValueError(message)
+
+    @property
+    def limits(self) -> Range:
+        """The least and the greatest value that the score can have."""
+        return self.range or RANGES.get(self.unit, (None, None))
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the value lies within its range."""
+        least, greatest = self.limits
+        return (least is None or least <= self.value) and (
+            greatest is None or self.value <= greatest
+        )
+
+
+def score_row(score: Score) -> dict[str, Any]:
+    """Return a score as a board's file has it: its range only where it is not that of its unit."""
+    row = asdict(score)
+    return row if score.range else {key: row[key] for key in row if key != "range"}
+
+
+def gain_range(limits: Range) -> Range:
+    """Return the range of a difference of two scores with these limits."""
+    least, greatest = limits
+    if least is None or greatest is None:
+        return None, None
+    return least - greatest, greatest - least
 
 
 @dataclass(frozen=True)
@@ -140,7 +181,7 @@ class Result:
         row = asdict(self)
         for key in ("task", "version", "paper", "primary"):
             del row[key]
-        return row
+        return row | {"scores": [score_row(score) for score in self.scores]}
 
 
 def require_primary(outcome: Outcome, primary: Mapping[str, Any], where: str) -> None:

@@ -14,13 +14,27 @@ IMAGE = Image.effect_noise((40, 60), 80).convert("RGB")
 TEXTS = ["a cat", "a photo of the mat"]
 
 
+class WithMore(Prompts):
+    """Prompts with an input per token, and one that is as wide as the first prompt by chance."""
+
+    def read(self, image, text):
+        inputs, length = super().read(image, text)
+        wide = super().read(image, TEXTS[0])[0]["input_ids"].shape[1]
+        return inputs | {"mask": inputs["input_ids"] > 0, "patches": torch.ones(1, wide)}, length
+
+
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory):
     folder = WRITERS["llava"](tmp_path_factory.mktemp("llava"))
     model = transformers.AutoModelForImageTextToText.from_pretrained(folder)
     processor = transformers.AutoProcessor.from_pretrained(folder)
-    prompts = Prompts(processor, "tiny", "{} ?", ChatTemplate)
+    prompts = WithMore(processor, "tiny", "{} ?", ChatTemplate)
     return AskedImage(model, prompts, IMAGE, TEXTS, SharedPrefix)
+
+
+def test_an_input_that_is_as_wide_as_a_prompt_by_chance_is_none_of_tokens(asked):
+    assert asked.head.inputs["patches"].shape == asked.head.inputs["mask"].shape
+    assert asked.head.of_tokens == ["mask"]
 
 
 # The ids of two answers, each of one token.

@@ -4,7 +4,7 @@ from tiny_vlm import BLANK, CHAT, cropping_processor
 
 from vlbench.adapter_kit.chat_prompts import ChatTemplate
 from vlbench.adapter_kit.prompts import Prompts
-from vlbench.errors import CannotDo
+from vlbench.errors import CannotDo, WeightsError
 
 IMAGE = Image.new("RGB", (40, 40))
 
@@ -50,3 +50,28 @@ LOUD = CHAT.replace("{{ c.text }}", "{{ c.text | upper if m.role == 'user' else 
 def test_a_template_that_cannot_be_used_is_refused(template, message):
     with pytest.raises(CannotDo, match=message):
         chat(template).read(IMAGE, "a cat")
+
+
+LOOPS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+DOUBLES = (
+    "{% set n = namespace(t='a') %}{% for i in range(40) %}{% set n.t = n.t + n.t %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        (LOOPS, "takes more than 2 s"),
+        (DOUBLES, "takes more than 256 MB"),
+        ("{{ 'a' * 10**12 }}", "takes more than 256 MB"),
+    ],
+)
+def test_a_template_without_end_is_stopped(template, why):
+    with pytest.raises(WeightsError, match=f"the chat template of this model {why}"):
+        chat(template)
+
+
+def test_a_template_is_rendered_once_for_all_questions(monkeypatch):
+    one = chat(CHAT)
+    monkeypatch.setattr("subprocess.run", None)
+    assert chat(CHAT).prompt("a $& cat").read == one.prompt("a dog").read.replace("dog", "$& cat")

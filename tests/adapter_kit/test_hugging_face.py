@@ -1,9 +1,11 @@
 import json
+from pathlib import Path
 
 import huggingface_hub
 import pytest
 import torch
 import transformers
+from hostile_code import write_code
 from tiny_joint import CPU, TINY, WORDS, copy_without, save, write_words
 
 from vlbench import hub
@@ -222,3 +224,41 @@ def test_the_library_is_looked_up_by_name():
 def test_a_folder_of_words_alone_has_a_tokenizer(tmp_path):
     transformers.BertConfig(**TINY).save_pretrained(tmp_path)
     assert Checkpoint(write_words(tmp_path)).tokenizer()("two dogs").input_ids == [2, 11, 13, 3]
+
+
+@pytest.mark.parametrize("kind", ["AutoConfig", "AutoTokenizer", "AutoProcessor", "AutoModel"])
+def test_code_of_a_folder_never_runs(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    marker = write_code(tmp_path)
+    with pytest.raises(WeightsError):
+        Checkpoint(str(tmp_path)).load(kind)
+    assert not marker.exists()
+
+
+def test_code_of_a_folder_does_not_run_for_a_class_that_a_known_type_lacks(tmp_path, monkeypatch):
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    marker = write_code(tmp_path, "bert")
+    with pytest.raises(ValueError, match="custom code"):
+        Checkpoint(str(tmp_path), "random").open("AutoModelForImageTextToText", CPU, F32)
+    assert not marker.exists()
+
+
+def with_sizes(folder, sizes):
+    file = Path(folder, "config.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), **sizes}))
+    return Checkpoint(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"num_hidden_layers": 10**7}, r"config.json: num_hidden_layers is 10000000; 1024 is the"),
+        ({"x": [{"depths": [2, 10**9]}]}, r"config.json: depths is 1000000000; 1024 is the most"),
+        ({"vocab_size": 10**8}, r"wants 1,700,005,104 numbers, its weights are \d+,\d+ bytes"),
+        ({"max_position_embeddings": 10**8}, "wants 1,800,005,105 numbers, its weights are"),
+        ({"vision": {"checkpoint_path": "a.pth"}}, "checkpoint_path names another file"),
+    ],
+)
+def test_a_configuration_of_no_network_is_refused_before_it_is_built(halved, sizes, message):
+    with pytest.raises(WeightsError, match=message):
+        with_sizes(halved, sizes).open(MASKED, CPU, F32)

@@ -29,7 +29,7 @@ def test_a_whole_pass_attends_to_all_and_keeps_the_types_of_the_head():
     assert found["token_type_ids"].tolist() == [[5, 6, 0, 0, 0]]
 
 
-def test_an_input_that_may_be_one_of_tokens_is_refused():
-    head = Head([5, 6], {"input_ids": IDS, "unknown_mask": torch.ones(1, 4)}, "tiny")
-    with pytest.raises(CannotDo, match="tiny takes unknown_mask for each token of a prompt"):
+def test_an_input_of_tokens_is_refused():
+    head = Head([5, 6], {"input_ids": IDS, "token_mask": IDS}, "tiny", ["token_mask"])
+    with pytest.raises(CannotDo, match="tiny takes token_mask for each token of a prompt"):
         OneByOne(SimpleNamespace(device="cpu"), head)._whole([9])

@@ -148,7 +148,7 @@ def test_a_configuration_that_cannot_be_had_names_the_options(name, option):
         library_model(name, {})
 
 
-@pytest.mark.parametrize("content", ["", "[1]", "{"])
+@pytest.mark.parametrize("content", ["", "[1]", "{", "[" * 200_000], ids=len)
 def test_a_configuration_that_is_none_is_refused(content, tmp_path):
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(UnknownNameError, match=r"config\.json cannot be read as a configuration"):

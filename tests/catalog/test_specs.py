@@ -1,7 +1,13 @@
+import hashlib
+import json
+import os
+from pathlib import Path
+
 import pytest
 from sources import write
 
 from vlbench import capabilities
+from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.specs import load_models, load_task
 from vlbench.errors import SpecError
 
@@ -259,3 +265,113 @@ def test_claims_among_tasks_are_sent_to_their_folder(task):
         SpecError, match=r"few_shot_x.yaml:1: claims stand in a folder named claims"
     ):
         task("claims: []\n")
+
+
+BASE = """\
+version: 3
+description: a base
+tags: [base]
+probe: few_shot
+paper: "arXiv:1"
+data: {loader: "m:f", root: here, most: 5}
+params: {shots: [1], seed: 0}
+primary: {metric: accuracy, at: {shots: 1}}
+reference: [{model: m, metric: accuracy, value: 0.5, where: Table 1}]
+"""
+CHILD = """\
+version: 1
+extends: base
+data: {root: there}
+params: {seed: 1}
+"""
+
+
+@pytest.fixture
+def child(tmp_path):
+    def load(text, base=BASE):
+        folder = tmp_path / "tasks" / "family"
+        write(folder / "base.yaml", base)
+        write(folder / "child.yaml", text)
+        (spec,) = load_task(folder / "child.yaml", tmp_path)
+        return spec
+
+    return load
+
+
+def test_a_task_takes_over_what_it_does_not_say_itself(child):
+    spec = child(CHILD)
+    assert (spec.version, spec.probe, spec.paper) == (1, "few_shot", "arXiv:1")
+    assert spec.data == {"loader": "m:f", "root": "there", "most": 5}
+    assert spec.params == {"shots": [1], "seed": 1}
+    assert spec.primary == {"metric": "accuracy", "at": {"shots": 1}}
+
+
+def test_reference_description_tags_and_version_are_not_taken_over(child):
+    spec = child(CHILD)
+    assert (list(spec.reference), spec.description, list(spec.tags)) == ([], "", [])
+    with pytest.raises(SpecError, match=r"child.yaml: 'version' is missing"):
+        child(CHILD.replace("version: 1", ""))
+
+
+def test_an_error_names_the_file_and_line_where_the_key_stands(child):
+    document = child(CHILD).document
+    assert document.where("data", "root").endswith("child.yaml:3")
+    assert document.where("data", "most").endswith("base.yaml:6")
+    assert document.where("primary", "at").endswith("base.yaml:8")
+    with pytest.raises(SpecError, match=r"base.yaml:6: 'loader' must be str, not 7"):
+        child(CHILD, BASE.replace('"m:f"', "7"))
+
+
+def test_a_path_lies_beside_the_file_that_names_it(child):
+    document = child(CHILD).document
+    assert document.file_of("data", "root").name == "child.yaml"
+    assert document.file_of("data", "most").name == "base.yaml"
+
+
+def test_a_task_of_another_folder_of_the_source_can_be_extended(child, tmp_path):
+    child(CHILD)
+    file = write(tmp_path / "tasks" / "other" / "third.yaml", CHILD)
+    assert load_task(file, tmp_path)[0].probe == "few_shot"
+
+
+@pytest.mark.parametrize(
+    ("text", "base", "message"),
+    [
+        (
+            CHILD.replace("extends: base", "extends: bass"),
+            BASE,
+            r":2: no task .* did you mean base",
+        ),
+        (CHILD.replace("extends: base", "extends: child"), BASE, r":2: no task .* named 'child'"),
+        (CHILD, BASE + "extends: child\n", "that extends no other"),
+        (CHILD + "group: [base]\n", BASE, "a task extends one with a probe"),
+        (CHILD.replace("{root: there}", "7"), BASE, "child.yaml:3: 'data' must be dict"),
+    ],
+)
+def test_what_cannot_be_extended_is_told(child, text, base, message):
+    with pytest.raises(SpecError, match=message):
+        child(text, base)
+
+
+PINNED = Path(__file__).with_name("pinned_tasks.json")
+
+
+def shipped_digests():
+    """Return version and digest of each shipped task as merged with what it extends."""
+    keys = ("probe", "data", "model", "params", "primary", "own_regions")
+    found = {}
+    for name, spec in sorted(load_catalog().tasks.items()):
+        text = json.dumps([getattr(spec, key) for key in keys], sort_keys=True)
+        if not spec.group:
+            found[name] = [spec.version, hashlib.sha256(text.encode()).hexdigest()[:16]]
+    return found
+
+
+def test_a_shipped_task_that_changed_has_another_version():
+    found, pinned = shipped_digests(), json.loads(PINNED.read_text("utf-8"))
+    same_version = {name for name in found if found[name][0] == pinned.get(name, [0])[0]}
+    assert [name for name in same_version if found[name] != pinned[name]] == []
+    if os.environ.get("VLBENCH_PIN"):
+        lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in found.items()]
+        PINNED.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
+    assert found == json.loads(PINNED.read_text("utf-8")), "write it again with VLBENCH_PIN=1"

@@ -4,6 +4,7 @@ import pytest
 from sources import make_source, write
 
 from vlbench.check import Finding
+from vlbench.cli import main
 from vlbench.commands.checking import check_model, lines_of
 from vlbench.errors import UnknownNameError
 from vlbench.planning.options import Options
@@ -23,6 +24,20 @@ def test_an_adapter_that_does_not_load_has_that_as_its_finding(options):
     (finding,) = check_model("will-not-load", options)
     assert (finding.what, finding.ok) == ("does not load", False)
     assert finding.why.startswith("OSError: no weights here (colours.py:")
+
+
+@pytest.mark.parametrize(
+    ("method", "what"),
+    [("__init__(self, *, device)", "does not load"), ("preprocess(self, image)", "finite")],
+)
+def test_an_adapter_that_would_end_the_program_is_a_finding(options, capsys, method, what):
+    rest = "    def preprocess(self, image): ...\n    def encode_images(self, pixels): ...\n"
+    ends = f"    def {method}:\n        raise SystemExit(0)\n"
+    file = write(options.include_path[0] / "mine.py", f"class Mine:\n{rest}{ends}")
+    assert main(["check", f"{file}:Mine"]) == 1
+    told = capsys.readouterr().out
+    assert re.search(r"FAILED .*: SystemExit: 0 \(mine.py:5\) would end the program", told)
+    assert what in told
 
 
 def test_a_name_that_no_source_has_is_refused(options):

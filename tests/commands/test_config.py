@@ -35,7 +35,7 @@ def parsed(words):
 def words_of(text, tmp_path, *command):
     file = tmp_path / "run.yaml"
     write(file, text)
-    return config_words(file, parsed(["run", *command]), parsed(["run"]))
+    return config_words(file, parsed(["run", "--trust", *command]), parsed(["run"]))
 
 
 def test_options_in_a_file_are_those_of_the_command_line(tmp_path):

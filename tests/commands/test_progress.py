@@ -1,9 +1,13 @@
+import logging
+import sys
 from dataclasses import replace
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
 from vlbench.commands.progress import Bar
+from vlbench.commands.streams import news
 from vlbench.results import Result
 
 DONE = Result(
@@ -51,3 +55,23 @@ def test_a_row_that_a_limit_leaves_out_says_how_many_rows_there_must_be():
     with Bar(Console(file=text, width=200)) as bar:
         bar.done(replace(DONE, status="skipped", reason="limit", notes=notes, run={}))
     assert text.getvalue() == f"a[b=c] · few_shot: skipped: limit: {notes[0]}\n"
+
+
+@pytest.mark.parametrize("same_terminal", [True, False])
+def test_news_on_the_terminal_of_the_bars_come_from_their_console(monkeypatch, same_terminal):
+    screen, stderr = StringIO(), StringIO()
+    monkeypatch.setattr(stderr, "isatty", lambda: same_terminal)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with news(), Bar(Console(file=screen, force_terminal=True)):
+        logging.getLogger("vlbench.data").info("drawing")
+    assert stderr.getvalue() == ("" if same_terminal else "vlbench: drawing\n")
+    assert ("vlbench: drawing" in screen.getvalue()) == same_terminal
+
+
+def test_a_process_whose_console_is_quiet_keeps_its_standard_error(monkeypatch):
+    stderr = StringIO()
+    monkeypatch.setattr(stderr, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with Bar(Console(force_terminal=True, quiet=True)):
+        sys.stderr.write("a warning\n")
+    assert stderr.getvalue() == "a warning\n"

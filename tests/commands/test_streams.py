@@ -8,6 +8,7 @@ import pytest
 from sources import make_source
 
 from vlbench.commands.streams import Unpadded, drain, is_of_reader, news, settle_streams
+from vlbench.errors import Exited, exits_as_errors
 
 
 def run(*words, redirect="", **environment):
@@ -62,6 +63,9 @@ def test_an_end_for_want_of_a_reader_is_known():
     ended = SystemExit(1)
     ended.__context__ = BrokenPipeError()
     assert is_of_reader(ended)
+    with pytest.raises(Exited) as told, exits_as_errors():
+        raise ended
+    assert is_of_reader(told.value)
     assert is_of_reader(BrokenPipeError())
     assert not is_of_reader(SystemExit(1))
 

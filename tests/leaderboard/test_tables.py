@@ -11,6 +11,7 @@ from vlbench.catalog.strict_yaml import Document
 from vlbench.leaderboard.tables import (
     board_tables,
     condition,
+    interval,
     lead,
     number,
     plain_table,
@@ -239,3 +240,21 @@ def test_a_board_without_a_published_value_has_no_column_for_it():
 
 def test_differences_are_points_of_fractions_or_plain_numbers():
     assert (lead(-0.0123), lead(1.5, "words")) == ("-1.2 points", "+1.5")
+
+
+@pytest.mark.parametrize(
+    ("ends", "unit", "text"),
+    [
+        ((0.58, 0.695), "fraction", "58.0 to 69.5"),
+        ((-0.00001, 1.0), "fraction", "0.0 to 100.0"),
+        ((0.3397, 0.456), "correlation", "0.3397 to 0.4560"),
+        ((-0.03109, 0.1293), "correlation", "-0.0311 to 0.1293"),
+        ((-0.00001, 0.5), "difference", "0.0000 to 0.5000"),
+        ((9.5, 130.25), "perplexity", "9.5 to 130.2"),
+        ((98765.4, 123456.7), "perplexity", "98765 to 123457"),
+        ((0.0, 0.0), "nats", "0.000 to 0.000"),
+        ((1e-9, 2.5e-8), "nats", "1.000e-09 to 2.500e-08"),
+    ],
+)
+def test_both_ends_of_an_interval_have_the_same_decimals(ends, unit, text):
+    assert interval(score(ci95=ends, unit=unit)) == text

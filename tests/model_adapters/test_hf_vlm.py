@@ -1,5 +1,8 @@
 import shutil
+import subprocess
+import sys
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -375,3 +378,42 @@ def test_random_weights_obey_their_seed(folder):
     )
     assert torch.equal(first, same)
     assert not torch.allclose(first, other, rtol=1e-3)
+
+
+# Prints the peak of this process alone, in MB: what getrusage gives counts the parent's too.
+PEAK = """
+import sys
+from pathlib import Path
+from vlbench.cli import main
+main(["check", f"hf:{sys.argv[1]}", "--offline"])
+print(int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) // 1024)
+"""
+TINY_VLM = Path(__file__).parents[2] / "model_adapters" / "tiny" / "vlm"
+
+
+def peak(folder):
+    """Return the MB that `vlbench check` takes for a folder."""
+    command = [sys.executable, "-c", PEAK, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[-1])
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("config.json", '"num_hidden_layers": 3', '"num_hidden_layers": 10000000'),
+        ("config.json", '"num_hidden_layers": 3', '"num_hidden_layers": 1000'),
+        ("config.json", '"hidden_size": 96', '"hidden_size": 20000'),
+        ("config.json", '"vocab_size": 237', '"vocab_size": 20000000'),
+        ("config.json", "{", "[" * 200_000),
+        ("chat_template.jinja", "", "{{ 'a' * 10**9 }}"),
+    ],
+    ids=["layers", "many layers", "width", "words", "brackets", "template"],
+)
+def test_a_hostile_folder_takes_little_more_memory_than_a_small_model(tmp_path, file, old, new):
+    shutil.copytree(TINY_VLM, tmp_path / "vlm")
+    hostile = tmp_path / "vlm" / file
+    hostile.write_text(hostile.read_text().replace(old, new, 1))
+    assert peak(tmp_path / "vlm") < peak(TINY_VLM) + 300

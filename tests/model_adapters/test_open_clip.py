@@ -2,12 +2,14 @@ import numpy as np
 import open_clip
 import pytest
 import torch
+from hostile_code import write_code
+from hub_cache import cached, empty_cache
 from PIL import Image
 from tiny_clip import CPU, PREPROCESSING, TINY, OpenClip, tiny_folder, write_config
 from tiny_joint import broken_promises
 
 from vlbench.capabilities import Picture
-from vlbench.errors import DataError
+from vlbench.errors import DataError, WeightsError
 
 
 @pytest.fixture(scope="module")
@@ -122,3 +124,42 @@ def test_vectors_that_the_library_would_normalise_are_not_of_unit_length(tmp_pat
     features = model.encode_images(model.preprocess(photo)[None])
     assert abs(features.norm().item() - 1) > 0.05
     assert abs(model.encode_texts(["a"]).norm().item() - 1) > 0.05
+
+
+NAMES_A_TOKENIZER = {"hf_tokenizer_name": "./clip"}
+TRUSTS_ITSELF = {**NAMES_A_TOKENIZER, "tokenizer_kwargs": {"trust_remote_code": True}}
+NAMES_A_MODEL = {"hf_model_name": "FOLDER"}
+
+
+def hostile(folder, text):
+    """Write a model whose text tower reads files with code of their own; return the marker."""
+    text = {key: str(folder) if value == "FOLDER" else value for key, value in text.items()}
+    write_config(folder, {**TINY, "text_cfg": {**TINY["text_cfg"], **text}})
+    return write_code(folder)
+
+
+@pytest.mark.parametrize("text", [TRUSTS_ITSELF, NAMES_A_TOKENIZER, NAMES_A_MODEL])
+def test_code_of_a_folder_never_runs_though_all_answers_are_yes(tmp_path, monkeypatch, text):
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    marker = hostile(tmp_path / "clip", text)
+    with pytest.raises(WeightsError, match="custom code"):
+        OpenClip(device=CPU, architecture=str(tmp_path / "clip"), weights="random")
+    assert not marker.exists()
+
+
+def test_code_of_a_repository_never_runs(tmp_path, monkeypatch):
+    marker = hostile(tmp_path / "clip", TRUSTS_ITSELF)
+    cached(empty_cache(monkeypatch, tmp_path / "hub"), "org/clip", tmp_path / "clip")
+    with pytest.raises(WeightsError, match="custom code"):
+        OpenClip(device=CPU, architecture="hf-hub:org/clip", weights="random")
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("part", "sizes"), [("vision_cfg", {"layers": 10**7}), ("text_cfg", {"width": 10**7})]
+)
+def test_a_size_that_no_network_has_is_refused_by_name(tmp_path, part, sizes):
+    path = write_config(tmp_path, {**TINY, part: {**TINY[part], **sizes}})
+    (key,) = sizes
+    with pytest.raises(WeightsError, match=rf"{path}: {key} is 10000000; .* is the most"):
+        OpenClip(device=CPU, architecture=path, weights="random")

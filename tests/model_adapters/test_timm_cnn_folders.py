@@ -49,6 +49,9 @@ def test_a_folder_that_names_no_classes_has_no_names(tmp_path):
 def test_a_folder_that_timm_did_not_save_is_refused(tmp_path):
     with pytest.raises(WeightsError, match=r"config\.json cannot be read as timm's: FileNotFound"):
         TimmCnn(**SMALL, architecture=str(tmp_path))
+    (tmp_path / "config.json").write_text("[" * 200_000)
+    with pytest.raises(WeightsError, match=r"cannot be read as timm's: RecursionError"):
+        TimmCnn(**SMALL, architecture=str(tmp_path))
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(WeightsError, match=r"cannot be read as timm's: KeyError\('num_classes'\)"):
         TimmCnn(**SMALL, architecture=str(tmp_path))
@@ -58,4 +61,42 @@ def test_a_folder_of_an_unknown_architecture_names_the_nearest(tmp_path):
     config = '{"architecture": "resnet180", "num_classes": 3, "pretrained_cfg": {}}'
     (tmp_path / "config.json").write_text(config)
     with pytest.raises(UnknownNameError, match=r"did you mean .*resnet18"):
+        TimmCnn(**SMALL, architecture=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "narrow"),
+    [
+        ("deit_tiny_distilled_patch16_224", {"embed_dim": 12, "depth": 1}),
+        ("levit_128s", {"embed_dim": (16, 16, 16), "depth": (1, 1, 1), "num_heads": (1, 1, 1)}),
+        ("efficientformerv2_s0", {"embed_dims": (8, 8, 8, 8), "depths": (1, 1, 1, 1)}),
+    ],
+)
+def test_a_network_with_two_heads_is_read_from_a_folder_and_from_a_file(name, narrow, tmp_path):
+    state = draw_state(name, num_classes=3, **narrow)
+    model = timm.create_model(name, num_classes=3, **narrow).eval()
+    model.load_state_dict(state)
+    config = {"model_args": narrow, "pretrained_cfg": {"mean": [0.1] * 3, "std": [0.2] * 3}}
+    timm.models.save_for_hf(model, tmp_path, model_config=config, safe_serialization=True)
+    pixels = torch.rand(1, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+    for weights in ("pretrained", str(tmp_path / "model.safetensors")):
+        found = TimmCnn(**SMALL | {"resize": 224}, architecture=str(tmp_path), weights=weights)
+        torch.testing.assert_close(found.logits(pixels), model((pixels - 0.1) / 0.2))
+    assert found.encode_images(pixels).shape == (1, model.head_hidden_size)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (
+            {"layers": [1, 10**7, 1, 1]},
+            r"config\.json: layers is 10000000; 1024 is the most that is",
+        ),
+        ({"channels": [8, 8, 8, 10**7]}, r"config\.json: channels is 10000000; 1e\+06 is the most"),
+        ({"checkpoint_path": "evil.pth"}, "checkpoint_path names another file"),
+    ],
+)
+def test_a_folder_of_no_network_is_refused_by_its_key(args, message, tmp_path):
+    save_folder(tmp_path, model_args=args)
+    with pytest.raises(WeightsError, match=message):
         TimmCnn(**SMALL, architecture=str(tmp_path))

@@ -1,7 +1,12 @@
+import random
+import re
+import string
+
 import pytest
 from runs import board, evaluate
 from sources import make_source
 
+from vlbench.cli import main
 from vlbench.planning.privacy import cleaned, secrets_in, shown
 
 TOKEN = "hf_AbCdEfGh1234567890"  # noqa: S105 - nobody's
@@ -34,6 +39,19 @@ def alice(monkeypatch):
             "{'hf_token': 'x', \"password\": \"y\"}",
             "{'hf_token': '<hidden>', \"password\": \"<hidden>\"}",
         ),
+        ("token: hunter2secret", "token: <hidden>"),
+        ("log(pw=hunter2, size=3)", "log(pw=<hidden>, size=3)"),
+        ("accessToken='a b', n=1", "accessToken='<hidden>', n=1"),
+        ("{'password': 1234}", "{'password': <hidden>}"),
+        ("https://bob:p@ss@host/a", "https://host/a"),
+        ("s3://bucket-user", "s3://<hidden>"),
+        ("no s3://bucket/deep/x.pt, sorry", "no s3://<hidden>/x.pt, sorry"),
+        (r"\\server\user", "<hidden>"),
+        (r"in \\server\user\deep\x.pt, line 3", "in x.pt, line 3"),
+        (r"'\\\\server\\user\\x.pt'", "'x.pt'"),
+        (r"\\?\UNC\server\user\x.pt", "x.pt"),
+        ("//server/user/x.pt", "x.pt"),
+        (r"C:\Users\bob or 'C:\\Users\\bob\\x.pt'", "~ or 'x.pt'"),
         ("lone \ud800 surrogate", "lone \ufffd surrogate"),
     ],
 )
@@ -46,10 +64,13 @@ def test_secrets_and_folders_are_cut_from_a_message(text, kept):
     [
         "about ~5 % of 1/2, and a/b/c",
         "RuntimeError: broke (colours.py:31)",
+        "a regex \\\\d+ // and a comment",
+        "hf://datasets/cifar10",
         "https://huggingface.co/openai/clip-vit-base-patch32",
         "hf_text, hf_transformers and sk-learn-like",
         "CLIP-ViT-bigG-14-laion2B-39B-b160k",
         "BlipForImageTextRetrieval has no tokens; monkey=5",
+        "monkey: 5; tokens: 77",
         "sha256:" + "0a1b2c3d" * 8,
         "the adapter has no `crop`: its own preprocessing holds",
     ],
@@ -69,6 +90,8 @@ def test_what_is_neither_stays(text):
         ("weights", TOKEN, "<hidden>"),
         ("weights", "file:///home/alice/x.pt", "x.pt"),
         ("weights", "~/x.pt", "x.pt"),
+        ("db_pw", "x", "<hidden>"),
+        ("weights", "s3://bucket-user/x.pt", "s3://<hidden>/x.pt"),
         ("token", None, None),
         ("tokenizer", "bert", "bert"),
         ("use_token", True, True),
@@ -80,24 +103,72 @@ def test_an_argument_is_shown_without_secrets(name, value, kept):
 
 
 def test_secrets_among_arguments_are_found_by_their_names():
-    given = {"hf_token": "a", "login": {"password": "b", "user": "c"}, "key": 5}
-    assert list(secrets_in(given)) == ["a", "b"]
+    given = {"hf_token": "a", "login": {"password": ["b"], "user": "c"}, "key": 5, "pw": 1234}
+    assert list(secrets_in(given)) == ["a", "b", "1234"]
     assert cleaned("a login with b", ["b"]) == "a login with <hidden>"
 
 
-def test_no_secret_enters_a_board_by_a_name_a_parameter_or_a_reason(tmp_path):
+def test_a_longer_secret_is_hidden_before_one_that_it_begins_with():
+    assert cleaned("it was abcdef", ["abc", "abcdef"]) == "it was <hidden>"
+
+
+def test_values_of_variables_that_are_secret_or_named_are_hidden(monkeypatch):
+    monkeypatch.setenv("MY_PASSWORD", "swordfish")
+    monkeypatch.setenv("MY_HOST", "cluster-7")
+    assert cleaned("swordfish on cluster-7") == "<hidden> on cluster-7"
+    assert cleaned("swordfish on $MY_HOST (cluster-7)") == "<hidden> on $MY_HOST (<hidden>)"
+
+
+# What a message may say of something private, `{}`.
+FORMS = [
+    *("token: {}", "Token:{}", "hf_token = {}", "accessToken: '{}'", "pw={}", "db-pw: {}"),
+    *('password => "{}"', "{'api_key': '{}'}", r"{\"secret\": \"{}\"}", "f(token=b'{}')"),
+    *("credentials={}&n=1", "Authorization: Basic {}=", "Bearer {}", "https://bob:{}@host/x"),
+    *("$MY_HOST is {}", "s3://{}", "s3://{}/deep/x.pt", "'gs://{}/'", "abfss://{}@host/deep/x.pt"),
+    *("s3://bucket/{}/x.pt", r"\\server\{}", r"\\{}\share\x.pt", r"'\\\\server\\{}\\x.pt'"),
+    *("//server/{}/x.pt", r"\\?\UNC\server\{}\x.pt", r"\\server\share\{}\x.pt"),
+    *(r"C:\Users\{}", r"'C:\\Users\\{}\\x.pt'", "C:/data/{}/x.pt", "/home/{}", "~/{}/x.pt"),
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_nothing_private_is_left_in_a_message(form, monkeypatch):
+    rng = random.Random(form)  # noqa: S311 - draws what is to be hidden
+    for around in ("{}", "RuntimeError: no entry, {}", "({})", "a {}\nb", "[{}, 5]", "at {}: gone"):
+        for _ in range(5):
+            private = "".join(rng.choices(string.ascii_letters + string.digits + "-._+", k=12))
+            monkeypatch.setenv("MY_HOST", private)
+            assert private not in cleaned(around.replace("{}", form.replace("{}", private)))
+
+
+def test_nothing_private_enters_a_board_or_page_by_a_name_parameter_reason_or_line(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("MY_HOST", "swordfish")
     source = make_source(tmp_path / "ours")
-    adapters = source / "model_adapters" / "colours.py"
-    text = adapters.read_text().replace("shift: float = 0.0)", "shift: float = 0.0, token='')")
-    text = text.replace('RuntimeError("the model broke")', 'RuntimeError("no entry with hunter2")')
-    adapters.write_text(text)
+    adapters, task = source / "model_adapters", source / "tasks" / "few_shot_colours.yaml"
+    text = (adapters / "colours.py").read_text()
+    text = text.replace("shift: float = 0.0)", "shift: float = 0.0, token='', place='')")
+    why = r"no hunter2, token: swordfish, pw=swordfish, s3://swordfish, \\\\a\\swordfish, MY_HOST"
+    text = text.replace('RuntimeError("the model broke', f'RuntimeError("{why} is swordfish')
+    (adapters / "colours.py").write_text(text)
+    lines = (adapters / "models.yaml").read_text()
+    (adapters / "models.yaml").write_text(lines.replace("none", r"s3://swordfish/x.pt"))
+    task.write_text("# Data: \\\\host\\swordfish\n" + task.read_text())
+    boards, given = tmp_path / "boards", {"token": "hunter2", "place": r"\\host\swordfish"}
     for model in ("mean-colour", "fails"):
-        evaluate(source, model=model, model_args={"token": "hunter2"}, output=tmp_path / "boards")
-    rows = board(tmp_path / "boards")["rows"]
-    assert "hunter2" not in repr(rows)
-    assert [row["model"] for row in rows] == [
-        "fails[token=<hidden>]",
-        "mean-colour[token=<hidden>]",
-    ]
-    assert rows[0]["reason"].startswith("RuntimeError: no entry with <hidden> (colours.py:")
+        evaluate(source, model=model, model_args=given, output=boards)
+    main(
+        ["leaderboard", "page", str(boards), "--output", str(boards), "--include-path", str(source)]
+    )
+    written = "".join(file.read_text() for file in boards.rglob("*.*") if file.suffix != ".parquet")
+    assert not {"hunter2", "swordfish"} & set(re.findall(r"\w+", written))
+    rows = board(boards)["rows"]
+    assert rows[0]["reason"].startswith("RuntimeError: no <hidden>, token: <hidden>, pw=<hidden>,")
     assert rows[1]["provenance"]["params"]["token"] == "<hidden>"  # noqa: S105 - hides one
+    assert rows[1]["model"] == "mean-colour[place=<hidden>,token=<hidden>]"
+
+
+def test_the_folder_that_the_shell_is_in_is_cut_like_any_other(monkeypatch):
+    monkeypatch.setenv("PWD", "/mnt/project")
+    assert cleaned("/mnt/project/images/cat.png is broken") == "cat.png is broken"

@@ -1,4 +1,6 @@
 import importlib.metadata
+import json
+import re
 import sys
 
 import pytest
@@ -11,6 +13,21 @@ from vlbench.errors import SpecError
 from vlbench.planning.trust import find_object
 
 LOADER = '"vlbench.data.image_folder:image_folder", root: ../images'
+EVIL = """\
+from pathlib import Path
+Path(__file__).with_name("marker").touch()
+
+
+class Evil:
+    def __init__(self, *, device):
+        pass
+
+    def preprocess(self, image):
+        pass
+
+    def encode_images(self, pixels):
+        pass
+"""
 TELLS = "def evil(**_):\n    raise SystemExit('called')\nraise SystemExit('imported')\n"
 
 
@@ -66,6 +83,14 @@ def test_a_file_outside_the_source_is_refused(tmp_path, name):
         find(f"{name}:evil".format(folder=tmp_path), [tmp_path / "tasks"])
 
 
+@pytest.mark.parametrize("name", ["1" * 5000, f"{'a' * 5000}:Adapter"])
+def test_a_name_that_no_file_can_have_is_refused_with_its_line(tmp_path, name):
+    with pytest.raises(
+        SpecError, match=r"^t\.yaml:5: '[1a]{40}\.\.\.' names no file: File name too"
+    ):
+        find(name, [tmp_path])
+
+
 def test_a_file_of_the_source_and_functions_of_vlbench_are_found(tmp_path):
     write(tmp_path / "zz.py", "from os import system as call\n")
     assert callable(find("zz:call", [tmp_path]))
@@ -96,6 +121,12 @@ def test_validate_names_foreign_functions_and_trust_lets_them_pass(source, capsy
     assert "b.yaml:5: 'time:sleep' is not trusted" in capsys.readouterr().err
     write(source / "tasks" / "b.yaml", TASK.replace("few_shot\n", '"doctest:run"\n'))
     assert main(["validate", file]) == 2
+
+
+def test_a_file_that_would_end_the_program_is_refused_with_its_line(tmp_path):
+    write(tmp_path / "zz.py", "raise SystemExit(0)\n")
+    with pytest.raises(SpecError, match=r"5: 'zz' cannot be imported: SystemExit: 0 \(zz\.py:1\)"):
+        find("zz:call", [tmp_path])
 
 
 @pytest.mark.parametrize("name", ["leaderboard.figures.charts:erase", "boards:write_result"])
@@ -134,3 +165,98 @@ def test_the_commands_that_import_take_trust(command):
     from vlbench.commands.parser import parser_of
 
     assert parser_of(COMMANDS).parse_args([*command, "--trust"]).trust
+
+
+@pytest.fixture
+def evil(tmp_path):
+    """A file beside no source, which writes a marker file when it is imported."""
+    return write(tmp_path / "elsewhere" / "evil.py", EVIL)
+
+
+def marked(file):
+    return file.with_name("marker").exists()
+
+
+def with_companion(source, file):
+    """Let a model and a task of a source name an encoder by its file; return the source."""
+    write(source / "model_adapters" / "models.yaml", companion(file))
+    data = 'data: {loader: "vlbench.data.digits:digits"}\nparams: {encoders: ["NAME"]}\n'
+    text = f"version: 1\nprobe: noun_replacement\n{data}primary: {{metric: x}}\n"
+    write(source / "tasks" / "c.yaml", text.replace("NAME", f"{file}:Evil"))
+    return source
+
+
+def companion(file):
+    return f'{MODELS}ev: {{adapter: "crops:Crops", params: {{encoder: "{file}:Evil"}}}}\n'
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["validate", "SOURCE/model_adapters/models.yaml"],
+        ["validate", "SOURCE/tasks/c.yaml"],
+        ["data", "c", "--include-path", "SOURCE"],
+        ["check", "ev", "--include-path", "SOURCE"],
+        ["--model", "ev", "--tasks", "few_shot_digits", "--include-path", "SOURCE", "--dry-run"],
+        ["--model", "raw-pixels", "--tasks", "c", "--include-path", "SOURCE"],
+    ],
+)
+def test_a_companion_elsewhere_is_refused_with_its_line_and_not_imported(
+    source, evil, capsys, words
+):
+    with_companion(source, evil)
+    assert main([word.replace("SOURCE", str(source)) for word in words]) == 2
+    said = "".join(capsys.readouterr())
+    assert re.search(r"(models\.yaml:6|c\.yaml:4): '.*evil\.py:Evil' is not trusted", said)
+    assert not marked(evil)
+
+
+def test_a_companion_of_the_own_source_or_of_who_trusts_is_found(source, evil):
+    own = write(source / "model_adapters" / "evil.py", EVIL)
+    file = write(source / "model_adapters" / "models.yaml", companion(own))
+    assert main(["validate", str(file)]) == 0
+    write(file, companion(evil))
+    assert (main(["validate", str(file), "--trust"]), marked(evil)) == (0, True)
+
+
+def test_a_companion_on_the_command_line_needs_no_trust(evil):
+    words = ["--model-args", f"encoder={evil}:Evil", "--dry-run"]
+    assert main(["--model", "tiny-rn-crops", "--tasks", "few_shot_digits", *words]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model: raw-pixels\ntrust: true\n", r"run.yaml:2: trust is not for a file; pass --trust"),
+        ("model: 'EVIL:Evil'\n", r"run.yaml:1: model names code to run; .* pass --trust"),
+        ("model: ['a', 'EVIL:Evil']\n", r"run.yaml:1: model names code to run"),
+        ("model-args: {encoder: 'EVIL:Evil'}\n", r"run.yaml:1: model-args names code to run"),
+        ("include-path: SOURCE\n", r"run.yaml:1: include-path names code to run"),
+    ],
+)
+def test_a_file_of_options_names_no_code_and_grants_itself_no_trust(
+    source, evil, capsys, text, message
+):
+    text = text.replace("EVIL", str(evil)).replace("SOURCE", str(source))
+    file = write(source / "run.yaml", text)
+    words = ["--tasks", "few_shot_digits", "--dry-run", "--config", str(file)]
+    assert main(words if text.startswith("model") else [*words, "--model=mean-colour"]) == 2
+    assert re.search(message, capsys.readouterr().err)
+    assert not marked(evil)
+
+
+def test_a_file_of_options_may_name_code_where_the_command_line_trusts(source, evil):
+    file = write(source / "run.yaml", f"model: '{evil}:Evil'\ntasks: few_shot_digits\n")
+    assert main(["--config", str(file), "--dry-run", "--trust"]) == 0
+    assert marked(evil)
+
+
+@pytest.mark.parametrize("name", ["raw-pixels,{}:Evil", "crops[encoder={}:Evil]"])
+def test_a_row_named_by_a_file_is_not_run_again_without_trust(source, evil, capsys, name):
+    evaluate(source, output=source / "b")
+    file = source / "b" / "few_shot_colours.json"
+    row = name.format(evil)
+    file.write_text(file.read_text().replace('"mean-colour"', json.dumps(row)))
+    assert main(["rerun", str(file), row]) == 2
+    assert "names code; if you know what it does, pass --trust" in capsys.readouterr().err
+    assert not marked(evil)

@@ -1,8 +1,11 @@
+import re
 import shutil
 
 import pytest
 from runs import evaluate, ran
 from sources import TASK, make_source, write
+
+from vlbench.cli import main
 
 
 @pytest.fixture
@@ -14,6 +17,32 @@ def test_a_probe_that_raises_is_a_failed_row_with_the_line(source, tmp_path):
     (result,) = evaluate(source, model="fails", output=tmp_path)
     assert result.status == "failed"
     assert result.reason.startswith("RuntimeError: the model broke (colours.py:")
+
+
+@pytest.mark.parametrize("line", ["return to_tensor(", "return pixels.mean(", "self.shift ="])
+def test_an_adapter_that_would_end_the_program_fails_with_its_line(source, line, capsys):
+    file = source / "model_adapters" / "colours.py"
+    file.write_text(file.read_text().replace(line, f"raise SystemExit(0); {line}", 1))
+    words = ["--model=mean-colour", "--tasks=few_shot_colours", f"--include-path={source}"]
+    assert main([*words, f"--output={source / 'boards'}"]) == 1
+    told = r"SystemExit: 0 \(colours.py:\d+\) would end the program; raise an error instead"
+    assert re.search(told, "".join(capsys.readouterr()))
+
+
+@pytest.mark.parametrize(
+    ("own", "signature"),
+    [
+        ({"few_shot\n": '"mine:ends"\n'}, "model, data, engine, *, shots: list[int], trials: int"),
+        ({"vlbench.data.image_folder:image_folder": "mine:ends"}, "root: str"),
+    ],
+)
+def test_a_probe_or_a_loader_that_would_end_the_program_is_a_failed_row(source, own, signature):
+    write(source / "tasks" / "mine.py", f"def ends({signature}):\n    exit(0)\n")
+    ((shipped, mine),) = own.items()
+    write(source / "tasks" / "b.yaml", TASK.replace(shipped, mine))
+    (result,) = evaluate(source, tasks="b")
+    assert result.status == "failed"
+    assert result.reason.startswith("SystemExit: 0 (mine.py:2) would end the program")
 
 
 def test_a_model_that_does_not_load_has_failed_results_and_no_row(source, tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.adapter_kit.prompts import Answer, Prompts
+from vlbench.adapter_kit.prompts import PER_TOKEN, Answer, Prompts
 from vlbench.adapter_kit.runs import Head, Run, Runner
 from vlbench.errors import DataError
 
@@ -36,7 +36,11 @@ class AskedImage:
         self.tails = [prompts.tail(text) for text in texts]
         ids = inputs["input_ids"][0].tolist()
         moved = {name: _moved(value, model) for name, value in inputs.items()}
-        self.head = Head(ids[: len(ids) - length], moved, prompts.name)
+        wide = _as_wide(inputs)
+        if wide:  # by chance, or with an entry per token: then also for a longer text
+            longer, _ = prompts.read(image, f"{texts[0]} x")
+            wide = [name for name in wide if name in _as_wide(longer)]
+        self.head = Head(ids[: len(ids) - length], moved, prompts.name, wide)
         token = model.config.image_token_id
         self.image = [i for i, one in enumerate(self.head.ids) if one == token]
         self.runner = runner(model, self.head)
@@ -100,6 +104,17 @@ class AskedImage:
         begun, gone = len(self.head.ids), run.before + layer.shape[1] - layer.shape[2]
         rows = layer[:, at.to(layer.device), : max(begun - gone, 0)].float()
         return torch.nn.functional.pad(rows, (begun - rows.shape[2], 0))
+
+
+def _as_wide(inputs: Mapping[str, Any]) -> list[str]:
+    """Return the inputs of an image that are as wide as the prompt has ids."""
+    size = inputs["input_ids"].shape[1]
+    others = {name: value for name, value in inputs.items() if name not in PER_TOKEN}
+    return [
+        name
+        for name, value in others.items()
+        if isinstance(value, Tensor) and value.ndim > 1 and value.shape[1] == size
+    ]
 
 
 def _moved(value: Any, model: Any) -> Any:

@@ -22,6 +22,7 @@ from vlbench.adapter_kit.weights import (
     hub_obstacle,
     not_downloaded,
     read_state_dict,
+    require_sizes,
     seeded,
 )
 from vlbench.errors import CannotDo, WeightsError
@@ -33,6 +34,11 @@ LOADING = {
     "ignore_mismatched_sizes": True,
     "output_loading_info": True,
 }
+
+# The files of weights in a folder. A byte of them holds two numbers at most, of four bits, and a
+# model may have so many more that are computed, such as positions.
+KINDS = ("*.safetensors", "*.bin", "*.pt")
+MOST_PER_BYTE, FREE_NUMBERS = 2, 30_000_000
 
 Rename = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -83,6 +89,7 @@ class Checkpoint:
         self._revision = revision
         self._rename = rename
         self._instead = instead
+        self._is_sane = False
 
     @cached_property
     def config(self) -> Any:
@@ -96,12 +103,12 @@ class Checkpoint:
         """
         try:
             with _without_bars():
+                if not self._is_sane:
+                    stated = transformers_object("PreTrainedConfig").get_config_dict(**self._found)
+                    require_sizes(f"{self.name}, config.json", stated[0])
+                    self._is_sane = True
                 return transformers_object(kind).from_pretrained(
-                    str(Path(self._place).expanduser()) if self.is_local else self._place,
-                    revision=None if self.is_local else self._revision,
-                    local_files_only=self.is_local or bool(self._obstacle),
-                    trust_remote_code=False,
-                    **options,
+                    **self._found, trust_remote_code=False, **options
                 )
         except UNREADABLE as error:
             raise self._refusal(error) from error
@@ -151,6 +158,7 @@ class Checkpoint:
         """Return a float32 model, and the names of the weights that the checkpoint lacks."""
         if self.seed is not None:
             return _draw(kind, config, self.seed, attention), []
+        self._require_weights_for(kind, config, attention)
         if self.file and self._rename:
             model, report = self._read(self.file, self._rename, kind, config)
         else:
@@ -162,6 +170,23 @@ class Checkpoint:
             found = f"{len(misfits)} weights of another shape: {listed}"
             raise WeightsError(f"{self.name} cannot be loaded: {found}")
         return model, sorted(report["missing_keys"])
+
+    def _require_weights_for(self, kind: str, config: Any, attention: str | None) -> None:
+        """Raise WeightsError where local weights are far smaller than what a configuration wants.
+
+        The library would fill memory with what is missing before it says so.
+        """
+        if not (self.file or self.is_local):
+            return
+        folder = Path(self._place).expanduser()
+        files = [self.file] if self.file else [f for kind in KINDS for f in folder.glob(kind)]
+        held = sum(file.stat().st_size for file in files)
+        with torch.device("meta"):  # takes no memory
+            model = _draw(kind, config, 0, attention)
+        wanted = sum(part.numel() for part in [*model.parameters(), *model.buffers()])
+        if files and wanted > FREE_NUMBERS + MOST_PER_BYTE * held:
+            what = f"its configuration wants {wanted:,} numbers, its weights are {held:,} bytes"
+            raise WeightsError(f"{self.name} cannot be loaded: {what}")
 
     @staticmethod
     def _read(file: Path, rename: Rename, kind: str, config: Any) -> tuple[Any, Any]:
@@ -177,6 +202,16 @@ class Checkpoint:
             raise WeightsError(f"{file} does not fit {kind}: {error}") from error
         return found
 
+    @property
+    def _found(self) -> dict[str, Any]:
+        """The place of the files, as the library's functions take it."""
+        place = str(Path(self._place).expanduser()) if self.is_local else self._place
+        return {
+            "pretrained_model_name_or_path": place,
+            "revision": None if self.is_local else self._revision,
+            "local_files_only": self.is_local or bool(self._obstacle),
+        }
+
     @cached_property
     def _obstacle(self) -> str:
         return hub_obstacle()
@@ -190,9 +225,14 @@ class Checkpoint:
 
 
 def transformers_object(name: str) -> Any:
-    """Return what the library transformers has under a name, such as "BertConfig"."""
+    """Return what the library transformers has under a name, such as "BertConfig".
+
+    Where a model's files name code of their own and no argument says whether to run it, the library
+    would ask at the terminal. From here on it refuses.
+    """
     import transformers  # noqa: PLC0415 - takes seconds, which only a model that loads should cost
 
+    transformers.dynamic_module_utils.TIME_OUT_REMOTE_CODE = 0
     return getattr(transformers, name)
 
 

@@ -16,12 +16,14 @@ from vlbench.errors import CannotDo
 class Head(NamedTuple):
     """What all prompts about an image begin with.
 
-    `ids` are those up to the tail, and `inputs` all that the model takes for one of the prompts.
+    `ids` are those up to the tail, and `inputs` all that the model takes for one of the prompts;
+    `of_tokens` are those beside PER_TOKEN that have an entry per token.
     """
 
     ids: list[int]
     inputs: dict[str, Any]
     name: str
+    of_tokens: Sequence[str] = ()
 
     def pixels(self) -> dict[str, Any]:
         """Return the inputs that are the image."""
@@ -87,12 +89,10 @@ class OneByOne(Runner):
     def _whole(self, row: Sequence[int]) -> dict[str, Any]:
         """Return the inputs of a whole pass. Raises CannotDo for one of unknown shape."""
         head = self._head
-        size = head.inputs["input_ids"].shape[1]
+        if head.of_tokens:
+            raise CannotDo(f"{head.name} takes {head.of_tokens[0]} for each token of a prompt")
         ids = torch.tensor([[*head.ids, *row]], device=self._model.device)
         given = head.pixels() | {"input_ids": ids}
-        for name, value in head.pixels().items():
-            if isinstance(value, Tensor) and value.ndim > 1 and value.shape[1] == size:
-                raise CannotDo(f"{head.name} takes {name} for each token of a prompt")
         for name in head.inputs.keys() & {*PER_TOKEN} - {"input_ids"}:
             fill = torch.full_like(ids, int(name == "attention_mask"))
             fill[:, : len(head.ids)] = head.inputs[name][:, : len(head.ids)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import pickle
+import re
 import struct
 import tokenize
 import zipfile
@@ -28,6 +30,40 @@ UNREADABLE = (
     *(pickle.UnpicklingError, SafetensorError, struct.error, tokenize.TokenError),
     *(zipfile.BadZipFile, zlib.error),
 )
+
+
+# Counts of modules in a configuration, and the largest that is believed. Published are 126 layers
+# and 512 experts.
+COUNTS = re.compile(r"(^|_)(layers|n_layer|num_layer|depths?|blocks|stages|experts)$")
+MOST_MODULES = 1024
+
+# Other sizes, where nothing else bounds the memory that they take.
+LARGEST_SIZE = 1_000_000
+
+# What a library would load as a pickle that may run code.
+PICKLES = "checkpoint_path"
+
+
+def require_sizes(where: str, values: Any, *, largest: float = math.inf, key: str = "") -> None:
+    """Raise WeightsError for a configuration that asks for more than any network has, by its key.
+
+    It is asked before a library builds modules: each takes time, whatever weights follow. No number
+    may be above `largest`. Files to load are refused too.
+    """
+    if isinstance(values, Mapping):
+        for name, value in values.items():
+            require_sizes(where, value, largest=largest, key=str(name))
+        if values.get(PICKLES):
+            raise WeightsError(
+                f"{where}: {PICKLES} names another file; a model has its own weights"
+            )
+    elif isinstance(values, list | tuple):
+        for value in values:
+            require_sizes(where, value, largest=largest, key=key)
+    elif isinstance(values, int | float):
+        most = MOST_MODULES if COUNTS.search(key) else largest
+        if values > most:
+            raise WeightsError(f"{where}: {key} is {values}; {most:g} is the most that is built")
 
 
 def weights_file(path: str, hint: str = "") -> Path:

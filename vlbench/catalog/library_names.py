@@ -160,7 +160,7 @@ def _of_hub(repository: str, file: str, revision: str, instead: str) -> Path:
 def _read_json(file: Path) -> Mapping[str, Any]:
     try:
         found = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UnknownNameError(f"{file} cannot be read as a configuration: {error}") from error
     if not isinstance(found, dict):
         raise UnknownNameError(f"{file} cannot be read as a configuration: it is no mapping")

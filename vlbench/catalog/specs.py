@@ -38,6 +38,7 @@ class TaskSpec:
     reference: Sequence[Mapping[str, Any]] = ()
     group: Sequence[str] = ()
     own_regions: bool = False
+    extends: str = ""
 
     @property
     def file(self) -> Path:
@@ -98,7 +99,11 @@ TASK_KEYS: dict[str, tuple[type, ...]] = {
     "reference": (list,),
     "group": (list,),
     "own_regions": (bool,),
+    "extends": (str,),
 }
+
+# What a task takes over from the one that it extends: whole, or key by key.
+INHERITED, MERGED = ("probe", "paper", "primary"), ("data", "model", "params")
 MODEL_KEYS: dict[str, tuple[type, ...]] = {
     "adapter": (str,),
     "params": (dict,),
@@ -113,7 +118,7 @@ MODEL_KEYS: dict[str, tuple[type, ...]] = {
 
 def load_task(file: Path, source: Path) -> list[TaskSpec]:
     """Return the task of a YAML file. Raises SpecError with all that is wrong with it."""
-    document = load_yaml(file)
+    document = _extended(load_yaml(file), source)
     values, problems = checked(document, document.values, TASK_KEYS, ())
     problems += _group_problems(document) if "group" in values else _probe_problems(document)
     problems += _text_problems(document, "tags", "a tag") + _name_problems(document)
@@ -121,6 +126,34 @@ def load_task(file: Path, source: Path) -> list[TaskSpec]:
     if problems:
         raise SpecError("\n".join(problems))
     return [TaskSpec(file.stem, source, document, **values)]
+
+
+def _extended(document: Document, source: Path) -> Document:
+    """Return a task with what it takes over from the task of its source that it extends.
+
+    Raises SpecError where there is no such task, or several, and where that one extends another.
+    """
+    if "extends" not in document.values:
+        return document
+    name, where = str(document.values["extends"]), document.where("extends")
+    beside = document.file.with_name(f"{name}.yaml")
+    files = [beside] if beside.is_file() else _task_files(source, name)
+    if len(files) != 1 or name == document.file.stem:
+        known = {file.stem for file in _task_files(source)} - {document.file.stem}
+        raise SpecError(f"{where}: {unknown('task of this source', name, known)}")
+    base = load_yaml(files[0])
+    if {"extends", "group"} & set(base.values) or "group" in document.values:
+        raise SpecError(f"{where}: a task extends one with a probe, that extends no other")
+    values = {key: base.values[key] for key in INHERITED if key in base.values} | document.values
+    for key in MERGED:
+        theirs, own = (one.values.get(key, {}) for one in (base, document))
+        if isinstance(theirs, dict) and isinstance(own, dict) and (theirs or own):
+            values[key] = theirs | own
+    return document._replace(values=values, base=base)
+
+
+def _task_files(source: Path, name: str = "*") -> list[Path]:
+    return sorted((source / "tasks").rglob(f"{name}.yaml"))
 
 
 def _name_problems(document: Document) -> list[str]:

@@ -45,18 +45,27 @@ DEEPEST = 100
 class Document(NamedTuple):
     """A file's values, and the line of each key under its path, such as `("params", "shots")`.
 
-    The parts of a list are keys too: `("reference", "0", "model")`.
+    The parts of a list are keys too: `("reference", "0", "model")`. Keys that another file gives,
+    which this one extends, stand in `base`.
     """
 
     file: Path
     values: dict[str, Any]
     lines: dict[tuple[str, ...], int]
+    base: Document | None = None
 
     def where(self, *path: str) -> str:
         """Return `file:line` of a key, or of the nearest key above it."""
-        while path and path not in self.lines:
-            path = path[:-1]
-        return f"{self.file}:{self.lines[path]}" if path else str(self.file)
+        for length in range(len(path), 0, -1):
+            for document in filter(None, (self, self.base)):
+                if path[:length] in document.lines:
+                    return f"{document.file}:{document.lines[path[:length]]}"
+        return str(self.file)
+
+    def file_of(self, *path: str) -> Path:
+        """Return the file in which a key stands."""
+        inherited = self.base and path not in self.lines and path in self.base.lines
+        return self.base.file if self.base and inherited else self.file
 
 
 def load_yaml(file: Path) -> Document:

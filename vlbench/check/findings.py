@@ -13,7 +13,7 @@ from vlbench.capabilities import offered
 from vlbench.check.checks import Check
 from vlbench.check.promises import PROMISES, Outputs, Pass
 from vlbench.check.samples import Samples, draw_samples
-from vlbench.errors import SpecError, described, place_of
+from vlbench.errors import SpecError, described, exits_as_errors, place_of
 
 # Two outputs are the same within this share of the larger one's largest magnitude.
 TOLERANCE = 1e-4
@@ -68,7 +68,7 @@ def _checks(capability: type) -> dict[str, Check]:
 
 def _verdict(check: Check, adapter: Any, samples: Samples) -> tuple[bool, str, str]:
     try:
-        with torch.no_grad():
+        with torch.no_grad(), exits_as_errors():
             why = check(adapter, samples)
     except Exception as error:  # noqa: BLE001 - an adapter may raise anything: that is the finding
         return False, described(error), f"{type(error).__name__} {place_of(error)}"

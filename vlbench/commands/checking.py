@@ -11,7 +11,7 @@ from vlbench.catalog.gaps import half_offered_by, signatures
 from vlbench.catalog.sources import capability_files, find_sources, shipped_source
 from vlbench.check import Finding, check_adapter
 from vlbench.engine.processes import Processes, verdict
-from vlbench.errors import VlbenchError
+from vlbench.errors import Exited, VlbenchError, exits_as_errors
 from vlbench.planning.models import resolve_model
 from vlbench.planning.options import Options
 from vlbench.plugins import load_file
@@ -26,7 +26,10 @@ def check_model(name: str, options: Options) -> list[Finding]:
     settings = options.settings()
     model = resolve_model(load_catalog(options.include_path), name, options)
     try:
-        adapter = LiveModels(settings, Processes(cpu=True)).get(model).adapter
+        with exits_as_errors():
+            adapter = LiveModels(settings, Processes(cpu=True)).get(model).adapter
+    except Exited as error:
+        return [Finding(name, "does not load", ok=False, why=str(error))]
     except VlbenchError:
         raise
     except Exception as error:  # noqa: BLE001 - somebody's adapter: that it does not load is found

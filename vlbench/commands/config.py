@@ -13,7 +13,10 @@ if TYPE_CHECKING:  # `vlbench --help` needs no YAML
     from vlbench.catalog.strict_yaml import Document
 
 # What names nothing that a file could set.
-NOT_IN_FILES = frozenset({"command", "config"})
+NOT_IN_FILES = frozenset({"command", "config", "parser"})
+
+# What may name code, which a file may do only where the command line says --trust.
+NAMES_CODE = frozenset({"model", "model_args"})
 
 # Of two options that exclude each other, the command line's holds.
 CACHE = ("cache_dir", "no_cache")
@@ -35,6 +38,7 @@ def config_words(file: Path, given: Mapping[str, Any], defaults: Mapping[str, An
     line, for what is no option, or has a value that the command line could not have.
     """
     from vlbench.catalog.strict_yaml import load_yaml  # noqa: PLC0415 - as above
+    from vlbench.planning.trust import names_file  # noqa: PLC0415 - as above
 
     document = load_yaml(file)
     words: list[str] = []
@@ -46,7 +50,14 @@ def config_words(file: Path, given: Mapping[str, Any], defaults: Mapping[str, An
             raise SpecError(f"{document.where(str(key))}: {unknown('option', str(key), known)}")
         if value is None or (cached and name in CACHE):
             continue
-        words += _words(document, str(key), value, defaults[name])
+        if name == "trust":
+            raise SpecError(f"{document.where(str(key))}: {key} is not for a file; pass --trust")
+        given_words = [*_words(document, str(key), value, defaults[name])]
+        is_code = name in NAMES_CODE and any(map(names_file, given_words))
+        if (is_code or name == "include_path") and not given["trust"]:
+            why = f"{key} names code to run; if you know what it does, pass --trust"
+            raise SpecError(f"{document.where(str(key))}: {why}")
+        words += given_words
     return words
 
 
@@ -58,7 +69,7 @@ def _words(document: Document, key: str, value: Any, default: Any) -> Iterator[s
         yield from [option] if value else []
     elif isinstance(default, list):  # an option that may be repeated
         for text in _texts(where, key, value):
-            yield from (option, text)
+            yield f"{option}={text}"
     else:
         texts = _texts(where, key, value)
         if len(texts) > 1 and any("," in text for text in texts):

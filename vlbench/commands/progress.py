@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from time import monotonic
 from typing import NamedTuple, Self
@@ -67,8 +68,10 @@ class Bar:
             TimeRemainingColumn(table_column=Column(no_wrap=True)),
             expand=True,
             console=console,
-            disable=not console.is_terminal,
+            disable=not console.is_terminal or console.quiet,
             transient=True,
+            # Lines on the same terminal are printed above the bars, others go where they went.
+            redirect_stderr=bool(sys.stderr and sys.stderr.isatty()),
         )
         self._current: TaskID | None = None
         self._cell = ""

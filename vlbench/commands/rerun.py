@@ -15,6 +15,7 @@ from vlbench.leaderboard.named import named_row
 from vlbench.leaderboard.tables import plain_table, score_name
 from vlbench.leaderboard.texts import printed
 from vlbench.planning.options import model_args
+from vlbench.planning.trust import names_file
 from vlbench.reading.objects import read_as
 from vlbench.results import Result, Score
 
@@ -44,6 +45,8 @@ def asked(arguments: argparse.Namespace, *, cache_dir: Path | None) -> Asked:
     is_file = file.suffix == ".json"
     folder, task = (file.parent, file.stem) if is_file else (arguments.output, arguments.board)
     row = named_row(folder, task, arguments.model)
+    if names_file(row.model) and not arguments.trust:
+        raise SpecError(f"{printed(row.model)} names code; if you know what it does, pass --trust")
     model, _, shown = row.model.removesuffix("]").partition("[")
     overrides = model_args(shown) | model_args(arguments.model_args)
     overrides.pop("dtype", None)

@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import TextIO
 
+from vlbench.errors import Exited
+
 
 def settle_streams() -> None:
     """Let both streams spell out what their encoding lacks, such as all but ASCII."""
@@ -30,13 +32,25 @@ def drain() -> None:
 
 def is_of_reader(error: BaseException) -> bool:
     """Return whether standard output has no reader any more; rich ends the process for that."""
-    return isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError)
+    ended = error.__cause__ if isinstance(error, Exited) else error
+    return any(
+        isinstance(one, BrokenPipeError) for one in (ended, getattr(ended, "__context__", 0))
+    )
+
+
+class _CurrentStderr(logging.StreamHandler[TextIO]):
+    """Writes to what is standard error at that moment: while bars are drawn, rich's console."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        self.setStream(sys.stderr)
+        super().emit(record)
 
 
 @contextmanager
 def news() -> Iterator[None]:
     """Let what takes long before a run starts say so on stderr."""
-    logger, handler = logging.getLogger("vlbench"), logging.StreamHandler()
+    logger, handler = logging.getLogger("vlbench"), _CurrentStderr()
     handler.setFormatter(logging.Formatter("vlbench: %(message)s"))
     level, propagates = logger.level, logger.propagate
     logger.addHandler(handler)

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from vlbench.data.records import Column
 from vlbench.engine.settings import ComputeSettings
-from vlbench.errors import SpecError, VlbenchError, defined_at, described
+from vlbench.errors import SpecError, VlbenchError, defined_at, described, exits_as_errors
 
 # Kinds of columns whose values are decoded images, which workers load.
 DECODED = frozenset({"image", "picture"})
@@ -162,10 +162,11 @@ class _Preprocessed(Dataset[Any]):
         try:
             values = (self._column.stored[row] for row in rows)
             prepare = self._prepare
-            if not prepare:
-                return [*values]
-            # One image at a time: a batch of photographs takes gigabytes before it is cropped.
-            return stack([_pixels(prepare(value), prepare) for value in values])
+            with exits_as_errors():
+                if not prepare:
+                    return [*values]
+                # One image at a time: a batch of photographs takes gigabytes before it is cropped.
+                return stack([_pixels(prepare(value), prepare) for value in values])
         except Exception as error:  # noqa: BLE001 - somebody's adapter; its line is known only here
             return _sent(error)
 
@@ -182,7 +183,8 @@ class _Images(Dataset[Any]):
 
     def __getitem__(self, rows: list[int]) -> Any:
         try:
-            values = [[column[row] for row in rows] for column in self.columns]
+            with exits_as_errors():
+                values = [[column[row] for row in rows] for column in self.columns]
             return pickle.dumps(values) if get_worker_info() else values
         except Exception as error:  # noqa: BLE001 - as above, of somebody's data
             return _sent(error)

@@ -22,6 +22,7 @@ from vlbench.errors import (
     TooFewRows,
     UnknownNameError,
     described,
+    exits_as_errors,
 )
 
 # A process may wait this long for what the main process builds once.
@@ -93,7 +94,8 @@ class Processes:
         if self.size == 1:
             return [work()]
         try:
-            message = work()
+            with exits_as_errors():
+                message = work()
         except Exception as error:  # noqa: BLE001 - sent on: the others must not wait for this
             message = verdict(error)
         return self.exchange(message)

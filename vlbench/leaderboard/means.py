@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from statistics import fmean, pstdev
 from typing import Any
 
 from vlbench.boards import Board
 from vlbench.leaderboard.rows import publishable
-from vlbench.results import Result, Score, matching
+from vlbench.results import Result, Score, matching, score_row
 
 
 def mean_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
@@ -33,7 +32,7 @@ def _mean_row(model: str, results: Sequence[Result]) -> dict[str, Any]:
         "model": model,
         "status": "ok",
         "comparable": "sha256:" + hashlib.sha256(joined.encode()).hexdigest(),
-        "scores": [asdict(_mean([same[0] for same in tasks])) for tasks in found if all(tasks)],
+        "scores": [score_row(_mean([same[0] for same in tasks])) for tasks in found if all(tasks)],
         "counts": {"n": len(results), "expected": len(results)},
     }
 
@@ -54,4 +53,5 @@ def _mean(scores: Sequence[Score]) -> Score:
         draws=values,
         unit=first.unit,
         higher_is_better=first.higher_is_better,
+        range=first.range,
     )

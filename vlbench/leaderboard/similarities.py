@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from itertools import combinations
 from typing import Any
 
@@ -26,7 +25,7 @@ from vlbench.metrics.rdm_correlation import (
     redrawn,
     standardised,
 )
-from vlbench.results import Score
+from vlbench.results import Score, score_row
 
 Floats = NDArray[np.float64]
 
@@ -127,6 +126,6 @@ def _row(name: str, scores: Sequence[Score], classes: int, comparable: str) -> d
         "status": "ok",
         "reason": "",
         "comparable": comparable,
-        "scores": [asdict(score) for score in scores],
+        "scores": [score_row(score) for score in scores],
         "counts": {"n": classes, "expected": classes},
     }

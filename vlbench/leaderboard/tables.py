@@ -200,11 +200,19 @@ def _variant(result: Result, primary: Primary, metric: str) -> str:
 
 
 def interval(score: Score) -> str:
-    """Return the 95 % interval of a score for a table."""
+    """Return the 95 % interval of a score for a table, both ends with the same decimals.
+
+    Fractions are percentages with one; of others, the larger end has four significant digits.
+    """
     if not score.ci95:
         return "-"
-    low, high = (number(x, score.unit).removesuffix(" %") for x in score.ci95)
-    return f"{low} to {high}"
+    if score.unit == "fraction":
+        low, high = (100.0 * end for end in score.ci95)
+        return f"{low:z.1f} to {high:z.1f}"
+    low, high = score.ci95
+    exponent = int(f"{max(abs(low), abs(high)):e}".partition("e")[2])
+    form = f"z.{max(0, 3 - exponent)}f" if -5 < exponent < 10 else ".3e"
+    return f"{low:{form}} to {high:{form}}"
 
 
 def floor_text(score: Score) -> str:

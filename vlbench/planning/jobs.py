@@ -11,7 +11,7 @@ from vlbench.data.records import Data
 from vlbench.digests import digest
 from vlbench.engine.fingerprints import contents, identified
 from vlbench.engine.processes import verdict
-from vlbench.errors import CannotDo, DataAbsent, SpecError
+from vlbench.errors import CannotDo, DataAbsent, SpecError, exits_as_errors
 from vlbench.identity import code_digest
 from vlbench.planning.datasets import DataSets
 from vlbench.planning.kept import kept_result
@@ -56,7 +56,8 @@ def judge(
         return Job(model=model, task=task, status="skipped", reason=f"the model has no {gap}")
     try:
         _require_files(task)
-        data, views = datasets.load(task, model), datasets.views(task, model)
+        with exits_as_errors():
+            data, views = datasets.load(task, model), datasets.views(task, model)
     except CannotDo as error:
         return Job(model=model, task=task, status="skipped", reason=str(error))
     except DataAbsent as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,7 +17,7 @@ from vlbench.digests import digest
 from vlbench.errors import SpecError, UnknownNameError
 from vlbench.planning.options import Options
 from vlbench.planning.privacy import shown
-from vlbench.planning.trust import find_object
+from vlbench.planning.trust import find_object, names_file, require_own_file
 from vlbench.resolve import check_arguments, hints, parameters
 
 # What vlbench itself gives an adapter.
@@ -86,7 +85,6 @@ def resolve_model(
     adapter = _find_adapter(spec, options)
     given = {**spec.params, **options.model_args}
     wanted = hints(adapter)
-    named = {key: value for key, value in given.items() if value and is_capability(wanted.get(key))}
     return Model(
         name=spec.name + _shown(options) if options.name is None else options.name,
         spec=spec,
@@ -94,15 +92,27 @@ def resolve_model(
         arguments=_arguments(spec, adapter, given, options.model_args),
         overrides=options.model_args,
         companions={
-            key: resolve_model(catalog, name, options.of_companion, above=(*above, spec.name))
-            for key, name in named.items()
+            key: _companion(catalog, spec, key, options, (*above, spec.name))
+            for key, value in given.items()
+            if value and is_capability(wanted.get(key))
         },
     )
 
 
+def _companion(
+    catalog: Catalog, spec: ModelSpec, key: str, options: Options, above: tuple[str, ...]
+) -> Model:
+    """Return the model that a parameter names, on the command line or in the line of a model."""
+    typed = options.model_args.get(key)
+    if typed is None and not options.trust:
+        where = spec.document.where(spec.name, "params", key)
+        require_own_file(where, spec.params[key], spec.source)
+    return resolve_model(catalog, typed or spec.params[key], options.of_companion, above=above)
+
+
 def _spec_of(catalog: Catalog, model: str, options: Options) -> ModelSpec:
     """Return the line of FILE:Class, of LIBRARY:NAME, or of a name of models.yaml."""
-    if re.search(r"\.py:\w+$", model):
+    if names_file(model):
         return _of_file(model)
     return library_model(model, options.model_args) or catalog.model(model)
 

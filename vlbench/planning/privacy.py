@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,9 +13,12 @@ from typing import Any
 
 HIDDEN = "<hidden>"
 
-# An argument with one of these as a word of its name is a secret: `hf_token`, `api-key`.
-WORDS = "token|key|apikey|secret|password|passwd|passphrase|credential|credentials"
-SECRET_NAME = re.compile(rf"(?:^|[\W_])(?:{WORDS})(?:$|[\W_])", re.IGNORECASE)
+# An argument with one of these as a word of its name is a secret: `hf_token`, `api-key`, `pw`.
+WORDS = "token|key|apikey|secret|password|passwd|passphrase|passcode|pwd?|auth|credentials?"
+SECRET_NAME = re.compile(rf"(?:^|[\W_])(?:{WORDS})\d*(?:$|[\W_])", re.IGNORECASE)
+
+# The shortest value of an environment variable, or number, that a text may not hold.
+SHORTEST_VALUE, SHORTEST_NUMBER = 6, 4
 
 # What is a secret by its look: the tokens of Hugging Face, OpenAI, GitHub, GitLab, Slack, Amazon
 # and Google, and JSON web tokens.
@@ -27,17 +31,33 @@ SECRET_LOOK = re.compile(
 PIECE = re.compile(r"[A-Za-z0-9+]{24,}")
 BITS = 3.8
 
-# `token=...`, `"token": "..."`, `Bearer ...`, and the user and password of an address.
-NAMED = re.compile(rf"(?i)((?:\b|[\w-]*[_-])(?:{WORDS})=)[^\s&,;'\")\]}}]+")
-QUOTED = re.compile(rf"""(?i)((['"])(?:[\w-]*[_-])?(?:{WORDS})\2:\s*(['"])).*?\3""")
-BEARER = re.compile(r"(?i)(\bbearer\s+)[\w.~+/=-]{8,}")
-LOGIN = re.compile(r"(?<=://)[^\s/@]+@")
+# `token=...`, `token: ...`, `"accessToken": "..."`, `Bearer ...`, and the user and password of an
+# address. A quote may be escaped, as in JSON within JSON.
+NAMED = re.compile(
+    rf"(?is)((?:(?<![a-z])|(?-i:(?<=[a-z])(?=[A-Z])))(?:{WORDS})\d*\\*['\"]?[ \t]*[=:]>?[ \t]*)"
+    r"(?:[bru]{0,2}(\\*['\"]).*?(?:(?<!\\)\2|\Z)|[^\s&,;'\")\]}]+)"
+)
+BEARER = re.compile(r"(?i)(\b(?:bearer|authorization['\"]?:[ \t]*['\"]?\w+)[ \t]+)[\w.~+/=-]{8,}")
+LOGIN = re.compile(r"(?<=://)[^\s/]+@")
 
-# An absolute path of this or another machine, of which the last part is kept.
+# An absolute path of this or another machine, of which the last part is kept. In the repr of a text
+# each backslash stands twice.
 FILE_URL = re.compile(r"\bfile:/*(?=/|[A-Za-z]:)", re.IGNORECASE)
 HOME = re.compile(r"(?<![\w/.])(?:/(?:home|Users)/[^\s'\"/:,;)\]]+|/root)(?![\w/-])")
 FOLDERS = re.compile(r"(?<![\w/.])(?:~[^\s'\"/]*|/[^\s'\"/]+)/(?:[^\s'\"/]+/)*")
-WINDOWS = re.compile(r"\b[A-Za-z]:[\\/](?:[^\s'\"\\/]+[\\/])+")
+WINDOWS_HOME = re.compile(r"\b[A-Za-z]:[\\/]+Users[\\/]+[^\s'\"\\/:,;)\]]+(?![\w\\/-])")
+WINDOWS = re.compile(r"\b[A-Za-z]:[\\/]+(?:[^\s'\"\\/]+[\\/]+)+")
+
+# A folder that a server shares, `\\server\share` or `//server/share`, and a place in a store, such
+# as `s3://bucket`: who reads a row has no business with either. The last of further parts is kept.
+SHARED = re.compile(
+    r"(?:(?<![\w\\])\\{2,}|(?<![\w:/.])//)(?:\?[\\/]+UNC[\\/]+)?"
+    r"[^\s'\"\\/]+[\\/]+[^\s'\"\\/]+((?:[\\/]+[^\s'\"\\/]+)*[\\/]+(?=[^\s'\"\\/]))?"
+)
+STORE = re.compile(
+    r"(?i)(?<![\w+.-])(?!https?:|hf:|file:)([a-z][a-z0-9+.-]*://)"
+    r"[^\s'\",;)\]}/]+(?:/+[^\s'\",;)\]}/]+(?=/))*"
+)
 
 # Accounts that are nobody's name, and words besides.
 NOBODY = frozenset({"root", "user", "admin", "ubuntu", "runner", "test", "data", "model", "image"})
@@ -57,29 +77,50 @@ def shown(value: Any, name: str = "") -> Any:
 
 
 def cleaned(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return a message without secrets, local folders and the user's name, fit for UTF-8."""
+    """Return a message without secrets, private places and the user's name, fit for UTF-8.
+
+    `secrets` are texts to hide; so are the values of environment variables that are secrets by
+    their names, or that the message names.
+    """
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    for secret in secrets:
+    # The longest first: one may begin with another.
+    for secret in sorted({*secrets, *_values_of_environment(text)}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     text = SECRET_LOOK.sub(HIDDEN, text)
     text = PIECE.sub(lambda found: HIDDEN if _is_random(found[0]) else found[0], text)
-    for pattern in (NAMED, BEARER):
-        text = pattern.sub(rf"\1{HIDDEN}", text)
-    text = QUOTED.sub(rf"\1{HIDDEN}\3", text)
-    text = FILE_URL.sub("", LOGIN.sub("", text))
-    text = FOLDERS.sub("", WINDOWS.sub("", HOME.sub("~", text)))
+    text = BEARER.sub(rf"\1{HIDDEN}", text)
+    text = NAMED.sub(rf"\1\2{HIDDEN}\2", text)
+    text = STORE.sub(rf"\1{HIDDEN}", FILE_URL.sub("", LOGIN.sub("", text)))
+    text = WINDOWS.sub("", WINDOWS_HOME.sub("~", HOME.sub("~", text)))
+    text = SHARED.sub(lambda found: "" if found[1] else HIDDEN, text)
+    text = FOLDERS.sub("", text)
     for user in _users():
         text = re.sub(rf"(?<!\w){re.escape(user)}(?!\w)", "<user>", text)
     return text
 
 
-def secrets_in(arguments: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Yield the texts among arguments that are secrets by their names."""
-    for key, value in arguments.items():
-        name = f"{above} {key}"
-        if isinstance(value, Mapping):
-            yield from secrets_in(value, name)
-        elif isinstance(value, str) and value and _names_secret(name):
+def secrets_in(value: Any, name: str = "") -> Iterator[str]:
+    """Yield the texts, and the numbers of four digits or more, that are secrets by their names."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from secrets_in(part, f"{name} {key}")
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from secrets_in(part, name)
+    elif _names_secret(name) and value and not isinstance(value, bool):
+        text = str(value)
+        if isinstance(value, str) or len(text) >= SHORTEST_NUMBER:
+            yield text
+
+
+def _values_of_environment(text: str) -> Iterator[str]:
+    """Yield the values of variables that are secrets by their names, or that a text names."""
+    words = set(re.findall(r"\w+", text))
+    for name, value in os.environ.items():
+        # A folder is cut from the text like any other; PWD is the shell's, and no password.
+        named = name in words and not _is_local(value)
+        secret = _names_secret(name) and name != "PWD"
+        if len(value) >= SHORTEST_VALUE and (named or secret):
             yield value
 
 

@@ -19,7 +19,7 @@ from vlbench.errors import SpecError, UnknownNameError
 from vlbench.planning.models import Model, resolve_model
 from vlbench.planning.options import Options
 from vlbench.planning.paths import beside, loader_names, metrics_of_others, paths_in
-from vlbench.planning.trust import find_object
+from vlbench.planning.trust import find_object, require_own_file
 from vlbench.resolve import (
     Problem,
     blamed_on,
@@ -104,6 +104,8 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
         where = spec.document.where("params")
         lines.append(f"{where}: {', '.join(foreign)} runs code of others; allow it with --trust")
     others = _named_models(spec, hints(probe), arguments)
+    for _, where, model in [] if options.trust else others:
+        require_own_file(where, model, spec.source)
     companions = _companions(catalog, others, hints(probe), options, lines)
     with blamed_on(spec.document.where("data", "loader")):
         data, problems = _check_data(spec, loader, options)
@@ -115,7 +117,11 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
         spec=spec,
         named=named,
         probe=probe,
-        arguments={k: beside(spec.file, v) for k, v in arguments.items() if k not in companions},
+        arguments={
+            key: beside(spec.document.file_of("params", key), value)
+            for key, value in arguments.items()
+            if key not in companions
+        },
         companions=companions,
         loader=loader,
         loader_arguments=data,
@@ -173,7 +179,8 @@ def _check_data(
     )
     known = parameters(loader)
     # Paths in a task's file are relative to it; a run's own are relative to where it was started.
-    arguments = {key: beside(spec.file, value) for key, value in arguments.items()}
+    file_of = spec.document.file_of
+    arguments = {key: beside(file_of("data", key), value) for key, value in arguments.items()}
     cache = options.cache_dir and options.cache_dir.absolute()
     from_run = {"download": options.download or None, "cache_dir": cache}
     arguments |= {k: v for k, v in from_run.items() if k in known and v is not None}
@@ -191,7 +198,7 @@ def _check_regions(
         except TypeError as error:
             lines.append(f"{spec.document.where('data', 'regions', str(kind))}: '{kind}' {error}")
             continue
-        found[kind] = beside(spec.file, value)
+        found[kind] = beside(spec.document.file_of("data", "regions", str(kind)), value)
     return found
 
 

@@ -7,12 +7,14 @@ that registered as sources. Anything else is refused before it is imported, unle
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Container, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import vlbench
 from vlbench import plugins
+from vlbench.catalog.sources import find_sources
 from vlbench.errors import SpecError
 from vlbench.resolve import blamed_on, load_object
 
@@ -31,7 +33,10 @@ def find_object(
     before it is imported. Raises SpecError with `where` in front.
     """
     module = name.partition(":")[0]
-    beside = any((folder / f"{module}.py").is_file() for folder in folders)
+    try:
+        beside = any((folder / f"{module}.py").is_file() for folder in folders)
+    except OSError as error:
+        raise SpecError(f"{where}: '{name:.40}...' names no file: {error.strerror}") from error
     whole = name if beside or "." in module else package + name
     with blamed_on(where):
         if trusted is not None and not (beside and _is_inside(module)):
@@ -40,6 +45,19 @@ def find_object(
         if trusted is not None and not beside and _is_foreign(whole, found):
             raise SpecError(_not_trusted(whole))
         return found
+
+
+def names_file(text: str) -> bool:
+    """Return whether FILE.py:Class stands in a text."""
+    return re.search(r"\.py:\w", text) is not None
+
+
+def require_own_file(where: str, model: str, source: Path) -> None:
+    """Raise SpecError for FILE.py:Class that a file of `source` names and no source holds."""
+    file = Path(model.rpartition(":")[0]).resolve()
+    sources = (source.resolve(), *find_sources())
+    if names_file(model) and not any(file.is_relative_to(one) for one in sources):
+        raise SpecError(f"{where}: {_not_trusted(model)}")
 
 
 def _is_inside(module: str) -> bool:

@@ -90,7 +90,10 @@ def _own_regions(job: Job) -> list[str]:
 
 def _cleaned(job: Job, text: str) -> str:
     """Return a message as a row may hold it."""
-    return cleaned(text, [s for one in job.model.parts() for s in secrets_in(one.arguments)])
+    companions = [one for several in job.task.companions.values() for one in several]
+    given = [one.arguments for model in (job.model, *companions) for one in model.parts()]
+    task = job.task.spec
+    return cleaned(text, secrets_in([*given, task.data, task.params]))
 
 
 def _head(job: Job) -> Result:

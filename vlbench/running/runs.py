@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from vlbench.engine.processes import Ended, EndedElsewhere, Processes, verdict
-from vlbench.errors import IdentityClash, OutputError, ProcessLost
+from vlbench.errors import IdentityClash, OutputError, ProcessLost, exits_as_errors
 from vlbench.planning.jobs import Job
 from vlbench.results import Result
 from vlbench.running import rows
@@ -101,7 +101,8 @@ def ended_alike(work: Callable[[], Any], processes: Processes) -> Ended:
     What stops a run passes through: boards that cannot be written, names that clash.
     """
     try:
-        ended = Ended("ok", work())
+        with exits_as_errors():
+            ended = Ended("ok", work())
     except (OutputError, IdentityClash, ProcessLost):
         raise
     except EndedElsewhere as error:

@@ -26,7 +26,9 @@ def test_a_score_has_its_metric_bounds_and_uncertainty(tmp_path):
 
 
 def test_a_drop_may_be_negative_and_a_count_has_no_end(tmp_path):
-    drop = found(tmp_path, result("m", score(-0.1, "template_drop", higher_is_better=False)))
+    drop = found(
+        tmp_path, result("m", score(-0.1, "drop", range=(-1.0, 1.0), higher_is_better=False))
+    )
     count = found(tmp_path, result("m", score(7, "n_classes", unit="classes")))
     assert (drop["metric_config"]["min_score"], count["metric_config"]["max_score"]) == (
         -1.0,
@@ -36,8 +38,8 @@ def test_a_drop_may_be_negative_and_a_count_has_no_end(tmp_path):
     assert count["metric_config"]["metric_unit"] == "classes"
 
 
-def test_a_metric_of_a_stranger_gives_no_bounds(tmp_path):
-    metric = found(tmp_path, result("m", score(3.0, "mine")))["metric_config"]
+def test_a_score_of_an_unknown_unit_has_no_bounds(tmp_path):
+    metric = found(tmp_path, result("m", score(3.0, "mine", unit="my unit")))["metric_config"]
     assert metric["metric_id"] == "vlbench.mine"
     assert set(metric) & {"score_type", "min_score", "max_score"} == set()
 

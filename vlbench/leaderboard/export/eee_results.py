@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from math import inf
 from typing import Any
 
-from vlbench.leaderboard.export.bounds import BOUNDS
 from vlbench.leaderboard.export.naming import hub_set, loader_of
 from vlbench.leaderboard.export.selection import Entry
 from vlbench.results import Result, Score
 
 COLLECTION = "vlbench"
 UNKNOWN = "unknown"
-
-# JSON has no infinite numbers.
-UNBOUNDED: Mapping[float, Any] = {inf: "Infinity", -inf: "-Infinity"}
 
 
 def result_id(row: Result, score: Score) -> str:
@@ -72,7 +67,7 @@ def _data(row: Result) -> dict[str, Any]:
 
 
 def _metric(score: Score) -> dict[str, Any]:
-    """Return what a metric is; without bounds where vlbench does not know them."""
+    """Return what a metric is, with the range of its values, where it has one."""
     named = {
         "metric_id": "accuracy" if score.metric == "accuracy" else f"{COLLECTION}.{score.metric}",
         "metric_name": score.metric,
@@ -80,9 +75,11 @@ def _metric(score: Score) -> dict[str, Any]:
         "metric_parameters": dict(score.at),
         "lower_is_better": not score.higher_is_better,
     }
-    if score.metric not in BOUNDS:
+    least, greatest = score.limits
+    if least is None and greatest is None:
         return named
-    low, high = (UNBOUNDED.get(bound, bound) for bound in BOUNDS[score.metric])
+    low = "-Infinity" if least is None else least  # JSON has no infinite numbers
+    high = "Infinity" if greatest is None else greatest
     return named | {"score_type": "continuous", "min_score": low, "max_score": high}
 
 

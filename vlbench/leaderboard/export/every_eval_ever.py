@@ -17,7 +17,6 @@ from uuid import UUID
 
 from vlbench.catalog.specs import ModelSpec
 from vlbench.errors import DataError
-from vlbench.leaderboard.export.bounds import outside
 from vlbench.leaderboard.export.eee_results import (
     COLLECTION,
     UNKNOWN,
@@ -53,7 +52,7 @@ class Source(NamedTuple):
 def records(selection: Selection, source: Source) -> Iterator[File | LeftOut]:
     """Yield a record for each row, and its items beside it.
 
-    A row is left out where it has no identity or time, and where a score lies outside its bounds;
+    A row is left out where it has no identity or time, and where a score lies outside its range;
     its items alone, where they cannot be read.
     """
     known: set[str] = set()
@@ -91,8 +90,8 @@ def _unfit(row: Result) -> str:
         return "it has no request, so no identity that lasts"
     if _finished(row) is None:
         return "it does not say when it was finished"
-    strange = [s for s in row.scores if outside(s.metric, s.value)]
-    return f"{strange[0].metric} of {strange[0].value:g} lies outside its bounds" if strange else ""
+    strange = [s for s in row.scores if not s.is_possible]
+    return f"{strange[0].metric} of {strange[0].value:g} lies outside its range" if strange else ""
 
 
 def _identity(row: Result, model: str) -> str:

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from vlbench.errors import DataError
 from vlbench.leaderboard.artifacts import STATISTICS, read_items
-from vlbench.leaderboard.export.bounds import BOUNDS, FRACTION
 from vlbench.results import Result, Score
 
 
@@ -84,7 +83,7 @@ def _line(scores: Scores, trials: Sequence[Trial]) -> dict[str, Any]:
     }
 
 
-def _best(score: Score) -> float:
-    """Return the best credit that an item can have."""
-    low, high = BOUNDS.get(score.metric, FRACTION)
-    return high if score.higher_is_better else low
+def _best(score: Score) -> float | None:
+    """Return the best credit that an item can have; None where there is none."""
+    least, greatest = score.limits
+    return greatest if score.higher_is_better else least

@@ -20,7 +20,7 @@ from vlbench.leaderboard.page.names import (
 from vlbench.leaderboard.page.provenance import facts_of, overridden
 from vlbench.leaderboard.page.tables import Shelf, row_ids
 from vlbench.leaderboard.page.values import Fact, Model, ModelScore, Other, Reason, ScoreGroup
-from vlbench.planning.privacy import shown
+from vlbench.planning.privacy import cleaned, shown
 from vlbench.results import Result, Score, matching
 
 
@@ -77,8 +77,9 @@ def _facts(name: str, spec: ModelSpec | None) -> Iterator[Fact]:
         "regions": ", ".join(f"{key}={value}" for key, value in spec.regions.items()),
         "unavailable": spec.unavailable,
     }
-    yield from (Fact(label, text, "") for label, text in known.items() if text)
-    yield Fact("seen in training", str(values.get("x-seen", "unknown")), "")
+    known = {label: text for label, text in known.items() if text}
+    known["seen in training"] = str(values.get("x-seen", "unknown"))
+    yield from (Fact(label, cleaned(text), "") for label, text in known.items())
 
 
 def _groups(

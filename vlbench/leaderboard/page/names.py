@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vlbench.files import safe_name
-from vlbench.leaderboard.tables import condition
+from vlbench.leaderboard.tables import condition, interval
 from vlbench.leaderboard.texts import printed
 from vlbench.results import Score
 
@@ -58,8 +58,10 @@ def interval_of(score: Score) -> str:
     """Return the 95 % interval of a score; empty where it has none."""
     if not score.ci95:
         return ""
-    low, high = (figure_of(end, score.unit) for end in score.ci95)
-    return f"{low} to {high}"
+    if score.unit != "correlation":
+        return interval(score)
+    low, high = score.ci95
+    return f"{low:.3f} to {high:.3f}"
 
 
 def chance_of(score: Score) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 
 from vlbench.catalog.specs import TaskSpec
-from vlbench.planning.privacy import shown
+from vlbench.planning.privacy import cleaned, shown
 
 # What of a task's file stands elsewhere on the page.
 ELSEWHERE = ("description", "paper", "tags", "version", "reference", "primary", "claims")
@@ -21,7 +21,7 @@ def departures_of(spec: TaskSpec | None) -> list[str]:
             paragraphs[-1].append(line.strip().lstrip("#").strip())
         elif paragraphs[-1]:
             paragraphs.append([])
-    return [" ".join(lines) for lines in paragraphs if lines]
+    return [cleaned(" ".join(lines)) for lines in paragraphs if lines]
 
 
 def settings_of(spec: TaskSpec | None) -> str:

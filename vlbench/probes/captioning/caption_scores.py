@@ -22,7 +22,7 @@ from vlbench.probes.captioning.estimates import (
     value_alone,
 )
 from vlbench.probes.captioning.preferences import Preference
-from vlbench.results import Score
+from vlbench.results import RANGES, Score, gain_range
 
 # Captions: of the captioner after and before it is rewarded, and the first reference.
 FAVOURITES, BEFORE, REFERENCE = "favourites", "ce", "reference"
@@ -37,6 +37,9 @@ ByKind = Mapping[str, Mapping[str, Floats]]
 NEVER_NEGATIVE = frozenset({*WORDS, *CAPTION_METRICS, "perplexity"})
 
 At = Mapping[str, str]
+
+# CIDEr is ten times a mean of cosines.
+CIDER = (0.0, 10.0)
 
 
 def caption_scores(kinds: ByKind, units: Mapping[str, str], at: At | None = None) -> list[Score]:
@@ -136,6 +139,7 @@ def _score(
     metric = name.removesuffix("_gain")
     plain = "score" if metric.startswith(PREFIX) else "words" if metric in WORDS else "fraction"
     unit = units.get(metric, plain)
+    limits = CIDER if metric == "cider" else RANGES.get(unit, (None, None))
     return [
         Score(
             metric=name,
@@ -144,6 +148,7 @@ def _score(
             chance=chance,
             unit=unit,
             higher_is_better=metric != "perplexity",
+            range=gain_range(limits) if metric != name else CIDER if metric == "cider" else None,
             **found.score(),
         )
     ]

@@ -229,10 +229,11 @@ def _agreements(found: Labels | None, label: Labels, random: list[Labels]) -> li
         "normalized_mutual_information": (normalized_mutual_info_score, by_chance),
     }
     estimates = {} if found is None else agreement(found, label)
+    ranges = {"adjusted_rand": (-0.5, 1.0)}  # scikit-learn's adjusted_rand_score
     scores = []
     for metric, (index, chance) in rules.items():
         value = chance if found is None else float(index(label, found))
         bounds = estimates[metric]._asdict() if found is not None else {}
-        parts = bounds | {"value": value}
+        parts = bounds | {"value": value, "range": ranges.get(metric)}
         scores.append(Score(metric=metric, n=len(label), chance=chance, unit="index", **parts))
     return scores

@@ -133,6 +133,7 @@ def made(metric: str, at: Mapping[str, str | int], statistics: Floats, **more: A
         draws=[score_of(metric, of_seed) for of_seed in statistics] if seeds > 1 else (),
         unit=look(metric).unit,
         higher_is_better=look(metric).higher_is_better,
+        range=(-10.0, 10.0) if metric == GAIN else None,
         **more,
     )
 

@@ -149,6 +149,7 @@ class Judged(NamedTuple):
             n=len(lost),
             chance=0.0,
             higher_is_better=False,
+            range=(-1.0, 1.0),
             **drop._asdict(),
         )
 

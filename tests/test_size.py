@@ -1,0 +1,110 @@
+import ast
+import io
+import runpy
+import subprocess
+import sys
+import tokenize
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPT = ROOT / "scripts" / "size"
+
+# Eleven lines of code and five of imports.
+BY_HAND = '''\
+"""A module.
+
+Its docstring has three lines."""
+
+from a import (
+    b,
+    c,
+)
+
+# a comment
+TEXT = """no docstring
+
+# no comment
+"""
+
+
+def f(x):  # a remark
+    """Return it."""
+    import g
+    y = [
+
+        # a comment
+        x,
+    ]
+    return y
+
+
+class C:
+    "A docstring."
+
+    z = 1
+'''
+
+NO_CODE = {"COMMENT", "NL", "NEWLINE", "INDENT", "DEDENT", "ENDMARKER", "ENCODING"}
+
+
+@pytest.fixture(scope="module")
+def python_size():
+    return runpy.run_path(str(SCRIPT))["python_size"]
+
+
+def test_a_file_counted_by_hand_is_counted_the_same(python_size):
+    assert python_size(BY_HAND) == (11, 5)
+
+
+def by_tokens(text):
+    """Return the lines that a token touches, less the lines of docstrings and imports."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    touched = [(t.start[0], t.end[0]) for t in tokens if tokenize.tok_name[t.type] not in NO_CODE]
+    lists = [b.body for b in ast.walk(ast.parse(text)) if isinstance(getattr(b, "body", 0), list)]
+    others = [(n.lineno, n.end_lineno) for nodes in lists for n in nodes if is_no_code(n)]
+    return len(numbers(touched) - numbers(others))
+
+
+def is_no_code(node):
+    if isinstance(node, ast.Expr):
+        return isinstance(getattr(node.value, "value", None), str)
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def numbers(spans):
+    return {number for first, last in spans for number in range(first, last + 1)}
+
+
+@pytest.mark.parametrize("name", ["cli.py", "resolve.py", "commands/progress.py", "results.py"])
+def test_tokens_give_the_same_count(python_size, name):
+    text = (ROOT / "vlbench" / name).read_text("utf-8")
+    assert python_size(text).code == by_tokens(text)
+
+
+def test_the_table_counts_python_and_yaml_by_folder(tmp_path):
+    (tmp_path / "vlbench" / "deep").mkdir(parents=True)
+    (tmp_path / "vlbench" / "a.py").write_text(BY_HAND)
+    (tmp_path / "vlbench" / "deep" / "b.py").write_text("import a\n")
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "t.yaml").write_text("# why\nversion: 1\n\nprobe: p  # one\n")
+    done = subprocess.run(
+        [sys.executable, SCRIPT, tmp_path], capture_output=True, text=True, check=False
+    )
+    assert [line.split() for line in done.stdout.splitlines()[1:]] == [
+        ["vlbench", "2", "11", "6"],
+        ["model_adapters", "0", "0", "0"],
+        ["tests", "0", "0", "0"],
+        ["tasks", "1", "2", "0"],
+    ]
+
+
+def test_a_folder_that_is_no_checkout_is_named(tmp_path):
+    done = subprocess.run(
+        [sys.executable, SCRIPT, tmp_path], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"{tmp_path} is no checkout: it has no folder vlbench\n",
+    )
