@@ -1,10 +1,11 @@
-# Two commands: `make demo` and `make test`. Each needs only Python 3.11 or newer and a network.
+# Three commands: `make demo`, `make test` and `make nightly`. Each needs only Python 3.11 or newer
+# and a network.
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO_CACHE := build/demo/cache
 DEMO := raw-pixels,tiny-rn,tiny-rn-robust,tiny-clip,tiny-bert,tiny-visualbert,tiny-uniter
 
-.PHONY: demo test check install
+.PHONY: demo test nightly check install
 
 demo: install
 	$(BIN)/vlbench --model $(DEMO) --tasks demo --output build/demo --cache-dir $(DEMO_CACHE) --overwrite
@@ -17,6 +18,11 @@ test: install
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 	@$(BIN)/python scripts/size
+
+# What takes longer than `make test` may.
+nightly: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --nightly -m nightly
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/fuzz --fuzz 200
 
 check: install
 	scripts/check

@@ -11,9 +11,17 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["OMP_NUM_THREADS"] = "1"
 
 
+def pytest_addoption(parser):
+    parser.addoption("--nightly", action="store_true", help="also run the tests marked nightly")
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items):
-    """Start what takes minutes first, so that no process is left waiting for it at the end."""
+def pytest_collection_modifyitems(config, items):
+    """Leave out nightly tests, and start what takes minutes first, so that nothing waits for it."""
+    if not config.option.nightly:
+        left_out = [item for item in items if item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
     items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
 
 

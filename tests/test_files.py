@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from vlbench.files import (
     IN_USE,
     default_cache,
     is_model_name,
+    read_bytes,
+    read_text,
     safe_name,
     take_lock,
     temporary_folder,
@@ -169,3 +172,21 @@ def test_the_cache_is_where_the_environment_says_or_below_the_home(tmp_path, mon
     assert default_cache() == tmp_path / "scratch"
     monkeypatch.setenv("VLBENCH_CACHE_DIR", "")
     assert default_cache() == tmp_path / "cache" / "vlbench"
+
+
+def test_a_file_is_read_up_to_its_size_and_refused_unread_beyond(tmp_path, monkeypatch):
+    (tmp_path / "a").write_bytes(b"12345")
+    assert read_bytes(tmp_path / "a", 5) == b"12345"
+    monkeypatch.delattr(Path, "open")
+    with pytest.raises(OSError, match="it has 5 bytes; at most 4 are read"):
+        read_bytes(tmp_path / "a", 4)
+
+
+def test_a_device_without_an_end_is_refused():
+    with pytest.raises(OSError, match="it grows, or has no end; at most 10 bytes are read"):
+        read_bytes(Path("/dev/zero"), 10)
+
+
+def test_a_text_has_the_line_breaks_of_python(tmp_path):
+    (tmp_path / "a").write_bytes(b"one\r\ntwo\rthr\xc3\xa9e\n")
+    assert read_text(tmp_path / "a", 99) == (tmp_path / "a").read_text("utf-8")

@@ -63,11 +63,12 @@ def read_board(file: Path) -> Board | None:
     file and the key, for everything else that does not fit the schema.
     """
     try:
-        content = json.loads(file.read_text("utf-8"))
+        content = json.loads(files.read_text(file, files.MOST_BOARD))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError) as error:
-        raise SpecError(f"{file}: is no board: {error}") from error
+        why = getattr(error, "strerror", error)
+        raise SpecError(f"{file}: is no board: {why}") from error
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise SpecError(f"{file}: is no board of schema {SCHEMA}; this vlbench reads no other")
     try:

@@ -210,7 +210,7 @@ def _rerun(arguments: argparse.Namespace) -> int:
 
     wanted = asked(arguments, cache_dir=_cache(arguments))
     with Bar(_console()) as bar:
-        results = evaluate(wanted.model, wanted.row.task, progress=bar, **wanted.options)
+        results = evaluate([wanted.model], [wanted.row.task], progress=bar, **wanted.options)
     return _printed(compared(wanted.row, results))
 
 

@@ -7,12 +7,12 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 from vlbench.errors import OutputError, SpecError, UnknownNameError
@@ -28,6 +28,14 @@ WANTED_NAME = f"is no name for a model; wanted are 1 to {LONGEST_NAME} printable
 # so many seconds.
 NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK})
 LAPSE = 60.0
+
+# Bytes of a file that are read at once, by what it is; a larger one is refused before it is read.
+MOST_YAML = 1 << 20  # forty times models.yaml; PyYAML takes hundreds of bytes for each
+MOST_BOARD = 64 << 20  # 700 rows of the longest kind, which has 90 kB
+MOST_ARTIFACT = 256 << 20  # ten million items take a third of it
+MOST_TEXT = 64 << 20  # names, words and captions, one after the other
+MOST_IMAGE = 256 << 20  # as many pixels as an image may have, not compressed
+MOST_ANNOTATIONS = 1 << 30  # COCO's instances of train2014 have 450 MB
 
 # How the names of files begin that are being written, and that killed runs leave behind.
 PART = ".part-"
@@ -55,6 +63,29 @@ def default_cache() -> Path:
             "no home for the cache; pass --cache-dir DIR or --no-cache"
         ) from error
     return Path(home) / "vlbench"
+
+
+def require_at_most(file: Path, most: int) -> int:
+    """Return how many bytes a file has; `most` for a pipe. Raises OSError where it has more."""
+    found = file.stat()
+    if found.st_size > most:
+        raise OSError(errno.EFBIG, f"it has {found.st_size} bytes; at most {most} are read")
+    return found.st_size if stat.S_ISREG(found.st_mode) else most
+
+
+def read_bytes(file: Path, most: int) -> bytes:
+    """Return the content of a file. Raises OSError, also for one of more than `most` bytes."""
+    size = require_at_most(file, most)
+    with file.open("rb") as stream:
+        content = stream.read(size + 1)
+    if len(content) > size:
+        raise OSError(errno.EFBIG, f"it grows, or has no end; at most {most} bytes are read")
+    return content
+
+
+def read_text(file: Path, most: int) -> str:
+    """Return the text of a file in UTF-8. Raises as `read_bytes`, and UnicodeDecodeError."""
+    return read_bytes(file, most).decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
 def write_whole(file: Path, content: bytes) -> None:
@@ -126,7 +157,7 @@ def _remove_unused(mark: Path) -> None:
     with suppress(OSError):  # another process may be removing it, too
         found = mark.lstat()
         settled = time.time() - found.st_mtime > SETTLED
-        is_own = S_ISREG(found.st_mode) and found.st_uid == os.getuid()
+        is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid()
         if settled and is_own and (lock := take_lock(mark, seconds=0)):
             shutil.rmtree(mark.parent, ignore_errors=True)
             lock.release()

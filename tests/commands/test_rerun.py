@@ -3,7 +3,7 @@ import json
 import pytest
 from sources import make_source
 
-from vlbench import cli
+from vlbench import bench, cli
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +58,44 @@ def test_a_row_that_is_not_there_is_an_error_with_the_nearest(boards, source, ca
     assert "no model with scores is named 'our'; did you mean ours?" in capsys.readouterr().err
 
 
+def changed(boards, folder, change):
+    """Put a board into a folder whose rows are changed."""
+    board = json.loads((boards / "few_shot_colours.json").read_text())
+    for row in board["rows"]:
+        change(row)
+    (folder / "few_shot_colours.json").write_text(json.dumps(board))
+    return folder
+
+
 @pytest.mark.parametrize(("part", "name"), [("run", "batch_size"), ("provenance", "dtype")])
 def test_a_row_that_does_not_say_how_it_was_made_is_an_error_that_names_it(
     boards, source, tmp_path, capsys, part, name
 ):
-    board = json.loads((boards / "few_shot_colours.json").read_text())
-    for row in board["rows"]:
-        del row[part][name]
-    (tmp_path / "few_shot_colours.json").write_text(json.dumps(board))
+    changed(boards, tmp_path, lambda row: row[part].pop(name))
     assert rerun(tmp_path, source, "ours", "--as-model", "mean-colour") == 2
     assert f"the row does not record its {name}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "values"),
+    [
+        ("provenance", "dtype", [None, 7, []]),
+        ("provenance", "params", [None, "x"]),
+        ("provenance", "libraries", [None, 7]),
+        ("run", "batch_size", ["x", [1], True]),
+    ],
+)
+def test_a_row_of_other_types_is_refused_before_it_runs(
+    boards, source, tmp_path, capsys, monkeypatch, part, name, values
+):
+    monkeypatch.setattr(bench, "run", None)
+    for value in values:
+        changed(boards, tmp_path, lambda row, value=value: row[part].update({name: value}))
+        assert rerun(tmp_path, source, "ours", "--as-model", "mean-colour") == 2
+        assert f"ours on few_shot_colours.{part}.{name}: wanted a" in capsys.readouterr().err
+
+
+def test_a_row_named_like_two_models_is_no_model(boards, source, tmp_path, capsys):
+    changed(boards, tmp_path, lambda row: row.update(model=f"raw-pixels,{row['model'][:4]}"))
+    assert rerun(tmp_path, source, "raw-pixels,ours") == 2
+    assert "no model is named 'raw-pixels,ours'" in capsys.readouterr().err

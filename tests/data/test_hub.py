@@ -1,5 +1,6 @@
 """Data sets of the hub as a user names them: written here as the hub keeps them."""
 
+import json
 import shutil
 
 import datasets
@@ -53,7 +54,7 @@ def parquet(table, root):
 
 
 def on_disk(table, root):
-    datasets.DatasetDict(validation=table).save_to_disk(root)
+    datasets.DatasetDict(validation=table).save_to_disk(root, num_shards={"validation": 2})
     return root
 
 
@@ -105,7 +106,10 @@ def test_captions_and_items_are_columns_too(table, tmp_path):
         ({"image": "imag"}, "validation: no column is named 'imag'; did you mean image"),
         ({"image": "text"}, "validation: the column text holds .*, no images"),
         ({"label": "text"}, "the column text is not of one ClassLabel type in all splits"),
-        ({"caption": "label"}, "validation, row 0: the caption is 0, no text"),
+        (
+            {"caption": "label"},
+            r"validation/data-00000-of-00002\.arrow, row 0: the caption is 0, no text",
+        ),
         ({"item": "label"}, "validation: two rows have the item '0'"),
     ],
 )
@@ -117,20 +121,51 @@ def test_what_a_data_set_lacks_is_named(options, message, table, tmp_path):
 def broken(table, encoded):
     rows = table.select_columns(["image", "label"])
     stored = rows.cast_column("image", datasets.Image(decode=False)).to_dict()
-    stored["image"][0] = encoded and {"bytes": encoded, "path": None}
+    stored["image"][2] = encoded and {"bytes": encoded, "path": None}
     return datasets.Dataset.from_dict(stored, rows.features)
 
 
 @pytest.mark.parametrize(
     ("encoded", "message"),
     [
-        (b"nothing", r"validation, row 0 cannot be decoded as an image"),
-        (None, "validation, row 0: there is no image in the table itself"),
+        (b"nothing", r"row \d cannot be decoded as an image"),
+        (None, r"row \d: there is no image in the table itself"),
     ],
 )
-def test_a_broken_image_is_named_by_split_and_row(encoded, message, table, tmp_path):
-    with pytest.raises(DataError, match=message):
-        load(on_disk(broken(table, encoded), tmp_path / "pets"), tmp_path)
+@pytest.mark.parametrize(
+    ("written", "file"),
+    [(parquet, r"^validation-00001-of-00002\.parquet"), (on_disk, "^validation/data-00001-of-0")],
+)
+def test_a_broken_image_is_named_by_file_and_row(written, file, encoded, message, table, tmp_path):
+    root = written(broken(table, encoded), tmp_path / "pets")
+    with pytest.raises(DataError, match=f"{file}.*, {message}"):
+        load(root, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../../outside.arrow", "/etc/passwd", "", None])
+def test_a_file_of_save_to_disk_is_beside_its_list(name, table, tmp_path):
+    root = on_disk(table, tmp_path / "pets")
+    shutil.copy(root / "validation/data-00000-of-00002.arrow", tmp_path / "outside.arrow")
+    state = {"_data_files": [{"filename": name}] if name is not None else []}
+    (root / "validation/state.json").write_text(json.dumps(state))
+    with pytest.raises(DataError, match=r"validation/state\.json names .*no file"):
+        load(root, tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"splits": 7}', b"[" * 100_000, b"\xff"])
+def test_a_list_that_save_to_disk_did_not_write_is_named(content, table, tmp_path):
+    root = on_disk(table, tmp_path / "pets")
+    (root / "dataset_dict.json").write_bytes(content)
+    with pytest.raises(DataError, match=r"dataset_dict\.json is "):
+        load(root, tmp_path)
+
+
+def test_files_of_other_columns_are_named(table, tmp_path):
+    root = parquet(table, tmp_path / "pets")
+    other = table.cast_column("label", datasets.Value("string"))
+    other.to_parquet(root / "data/validation-00002-of-00003.parquet")
+    with pytest.raises(DataError, match=r"00002-of-00003\.parquet do not have the same columns"):
+        load(root, tmp_path)
 
 
 @pytest.mark.parametrize("written", [parquet, on_disk])
@@ -147,7 +182,7 @@ def test_images_are_read_once_until_their_files_change(
     monkeypatch.setattr("vlbench.data.hub_sets.encoded_digest", counted)
     with remembered_in(tmp_path / "digests.sqlite"):
         assert load(root, tmp_path).digest() == load(root, tmp_path).digest()
-        assert read == [f"validation, row {row}" for row in range(3)]
+        assert sorted(name[-5:] for name in read) == ["row 0", "row 0", "row 1"]
         shutil.rmtree(root)
         other = load(written(table.select([1, 2]), root), tmp_path)
     files = image_folder(root=folder).splits["test"]["image"]

@@ -70,7 +70,7 @@ def test_a_compressed_file_that_is_cut_short_is_named(tmp_path):
 def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
     from vlbench.data import coco_files
 
-    monkeypatch.setattr(coco_files, "MOST_UNPACKED", 1000)
+    monkeypatch.setattr(coco_files, "MOST_ANNOTATIONS", 1000)
     (tmp_path / FILE).write_bytes(gzip.compress(b" " * 1001))
     with pytest.raises(DataError, match="unpacks to more than 1000 bytes"):
         vqa(root=tmp_path, parts=VAL)

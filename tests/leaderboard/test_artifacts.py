@@ -7,8 +7,9 @@ import torch
 from planted_boards import result, with_items
 
 from vlbench.boards import save_artifacts
+from vlbench.data import parquet_files
 from vlbench.errors import DataError
-from vlbench.leaderboard.artifacts import MOST_ROWS, read_items, read_table, read_tensor
+from vlbench.leaderboard.artifacts import read_items, read_table, read_tensor
 from vlbench.metrics.items import SCHEMA, Examples, item_table
 
 
@@ -25,7 +26,7 @@ def test_a_table_and_a_tensor_come_back(tmp_path, row):
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("t", "has no column b"), ("x", "x.safetensors is no table; run"), ("z", "keeps no z")],
+    [("t", "has no column b"), ("x", "x.safetensors is no table: "), ("z", "keeps no z")],
 )
 def test_what_is_no_such_table_is_named(tmp_path, row, name, why):
     with pytest.raises(DataError, match=why):
@@ -103,9 +104,9 @@ def test_a_row_without_items_is_refused(tmp_path):
         read_items(tmp_path, result("m"))
 
 
-def test_a_small_file_of_very_many_rows_is_refused_before_it_is_read(tmp_path):
-    equal = pa.table({"a": pa.repeat(0, MOST_ROWS + 1)})
+def test_a_small_file_of_very_many_rows_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet_files, "FLOOR", 1 << 20)
+    equal = pa.table({"a": pa.repeat(0, 1_000_000)})
     row = result("m", artifacts=save_artifacts(tmp_path, "t", "m", {"t": equal}))
-    assert (tmp_path / row.artifacts["t"]["file"]).stat().st_size < 100_000
-    with pytest.raises(DataError, match=r"t\.parquet announces 10000001 rows; at most 10000000"):
+    with pytest.raises(DataError, match=r"t\.parquet is no table: its \d+ bytes unpack to over"):
         read_table(tmp_path, row, "t", ["a"])

@@ -1,24 +1,29 @@
 """Small right sets of files in every format that vlbench.data reads, and real ones."""
 
 import bz2
+import csv
 import gzip
 import io
 import json
 import pickle
 import shutil
+import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import datasets
 import h5py
 import numpy as np
+import pyarrow as pa
 from PIL import Image
+from pyarrow import parquet
 from region_files import BOXES, VECTORS, butd, lxmert, put_ban, put_tsv
 from scipy.io import savemat
 from tar_shards import put_split
 
-from vlbench.data import table, webdataset
+from vlbench.data import hub, table, webdataset
 from vlbench.data.caption_results import result_captions
 from vlbench.data.cifar import cifar10, cifar100
 from vlbench.data.coco import coco
@@ -148,6 +153,36 @@ def _shards(folder: Path) -> None:
     one = [("a.jpg", jpeg.getvalue()), ("a.cls", b"0"), ("a.txt", b"A dog\nA pet")]
     two = [("b.png", png.getvalue()), ("b.cls", b"1"), ("b.txt", b"A cat")]
     put_split(folder, [one, two])
+
+
+def _rows() -> datasets.Dataset:
+    encoded = io.BytesIO()
+    Image.fromarray(PIXELS[0]).save(encoded, "PNG")
+    cells = [{"bytes": encoded.getvalue(), "path": None}] * 3
+    types = {"image": datasets.Image(), "label": datasets.ClassLabel(names=["a", "b"])}
+    features = datasets.Features({**types, "text": datasets.Value("string")})
+    rows = {"image": cells, "label": [0, 1, 1], "text": ["A dog", "A cat", "A caf\u00e9"]}
+    return datasets.Dataset.from_dict(rows, features)
+
+
+def _saved(folder: Path) -> None:
+    datasets.DatasetDict(test=_rows()).save_to_disk(folder)
+
+
+def _parquet(folder: Path) -> None:
+    _rows().to_parquet(folder / "test-00000-of-00001.parquet")
+
+
+def _read_hub(folder: Path) -> None:
+    named = {"repository": "a/b", "revision": "c", "splits": {"test": "test"}}
+    with tempfile.TemporaryDirectory() as cache:
+        _read_all(hub.images(root=folder, caption="text", cache_dir=Path(cache), **named))
+
+
+def _table_parquet(folder: Path) -> None:
+    _table(folder)
+    rows = csv.DictReader((folder / "test.csv").read_text().splitlines())
+    parquet.write_table(pa.Table.from_pylist(list(rows)), folder / "test.parquet")
 
 
 def _table(folder: Path) -> None:
@@ -320,6 +355,17 @@ MADE: Mapping[str, Format] = {
         _whole(webdataset.images, splits={"test": "test"}, caption="txt"),
     ),
     "table": Format(_table, ["test.csv"], _whole(table.images, test="test.csv", caption="caption")),
+    "table, parquet": Format(
+        _table_parquet,
+        ["test.parquet"],
+        _whole(table.images, test="test.parquet", caption="caption"),
+    ),
+    "save_to_disk": Format(
+        _saved,
+        ["dataset_dict.json", "test/state.json", "test/data-00000-of-00001.arrow"],
+        _read_hub,
+    ),
+    "hub parquet": Format(_parquet, ["test-00000-of-00001.parquet"], _read_hub),
     "coco": Format(_coco, [*ANNOTATIONS, "coco_class_name.txt"], _whole(coco, splits=["val"])),
     "karpathy": Format(_karpathy, ["dataset_coco.json"], _whole(karpathy)),
     "captions": Format(_results, ["captions.json"], _read_results),

@@ -5,6 +5,7 @@ import os
 import random
 import resource
 import signal
+import sys
 import traceback
 import warnings
 from collections.abc import Callable
@@ -37,6 +38,25 @@ def failures(count: int, trial: Callable[[int], str], report: Path) -> list[str]
     return found
 
 
+def growth(action: Callable[[], object]) -> int:
+    """Return how many bytes of memory a forked process took for an action, at most at a time."""
+    before = _pages()[1] * resource.getpagesize()
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(SECONDS)
+            action()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    _, status, used = os.wait4(child, 0)
+    assert status == 0
+    return (used.ru_maxrss << 10) - before
+
+
 def loaded(load: Callable[[], None], names: list[str]) -> str:
     """Return what is wrong with how a set loads: nothing where it does, or where an error tells.
 
@@ -56,13 +76,17 @@ def loaded(load: Callable[[], None], names: list[str]) -> str:
     return ""
 
 
+def _pages() -> list[int]:
+    """Return the pages that this process has: those it may use, and those in memory."""
+    return [int(count) for count in Path("/proc/self/statm").read_text().split()]
+
+
 def _run(first: int, count: int, trial: Callable[[int], str], report: Path) -> None:
     """Run the trials from `first` on in this forked process, and end it."""
     try:
         warnings.simplefilter("ignore")
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        most = pages * resource.getpagesize() + BYTES
+        most = _pages()[0] * resource.getpagesize() + BYTES
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
         with report.open("a") as lines:
             for number in range(first, count):

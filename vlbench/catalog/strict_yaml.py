@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from vlbench import files
 from vlbench.errors import SpecError
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -70,12 +71,13 @@ class Document(NamedTuple):
 def load_yaml(file: Path) -> Document:
     """Return a YAML file's mapping. Raises SpecError with file and line."""
     try:
-        text = file.read_text("utf-8")
+        text = files.read_text(file, files.MOST_YAML)
         _refuse(file, text)
         lines: dict[tuple[str, ...], int] = {}
         values = _construct(file, yaml.compose(text, Loader=_Loader), (), lines)
     except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{file}: cannot be read: {error}") from error
+        why = getattr(error, "strerror", error)
+        raise SpecError(f"{file}: cannot be read: {why}") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{file}:{mark.line + 1}" if mark else str(file)

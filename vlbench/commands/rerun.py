@@ -16,6 +16,7 @@ from vlbench.leaderboard.tables import plain_table, score_name
 from vlbench.leaderboard.texts import printed
 from vlbench.planning.options import model_args
 from vlbench.planning.trust import names_file
+from vlbench.reading.objects import read_as
 from vlbench.results import Result, Score
 
 # What the same row has the same, and what may move last digits, and so an item at a boundary.
@@ -37,7 +38,8 @@ class Asked(NamedTuple):
 def asked(arguments: argparse.Namespace, *, cache_dir: Path | None) -> Asked:
     """Return what to run again, as `vlbench.evaluate` takes it.
 
-    No board is written. Raises UnknownNameError where there is no such row.
+    No board is written. Raises UnknownNameError where there is no such row, and SpecError for one
+    that does not say how it was made.
     """
     file = Path(arguments.board)
     is_file = file.suffix == ".json"
@@ -54,18 +56,20 @@ def asked(arguments: argparse.Namespace, *, cache_dir: Path | None) -> Asked:
         "cache_dir": cache_dir,
         "data_dir": data_dirs(arguments.data_dir),
         "model_args": overrides,
-        "dtype": _recorded(row.provenance, "dtype"),
-        "batch_size": _recorded(row.run, "batch_size"),
+        "dtype": _recorded(row, "provenance", "dtype", str),
+        "batch_size": _recorded(row, "run", "batch_size", int | None),
     }
-    params = _recorded(row.provenance, "params")
+    params = _recorded(row, "provenance", "params", Mapping[str, Any])
+    _recorded(row, "provenance", "libraries", Mapping[str, Any])
     return Asked(row, arguments.as_model or pinned(model, params), options)
 
 
 def compared(row: Result, results: Sequence[Result]) -> Answer:
     """Return both values of every score, what else differs, and 1 if a score does."""
-    if not results:
+    # A group of tasks may have the name of a board.
+    again = next((result for result in results if result.task == row.task), None)
+    if again is None:
         return Answer(problems=[f"vlbench: the data of {row.task} are not here"], code=1)
-    (again,) = results
     if again.status != "ok":
         return Answer(problems=[f"vlbench: it is {again.status} now: {again.reason}"], code=1)
     first, second = _by_name(row.scores), _by_name(again.scores)
@@ -80,14 +84,15 @@ def compared(row: Result, results: Sequence[Result]) -> Answer:
     return Answer([title, table], problems, code=int(equal < len(cells)))
 
 
-def _recorded(facts: Mapping[str, Any], name: str) -> Any:
-    """Return what a row says of its making. Raises SpecError where it does not."""
+def _recorded(row: Result, part: str, name: str, kind: Any) -> Any:
+    """Return what a row says of its making. Raises SpecError where it does not, or not so."""
+    facts = getattr(row, part)
     if name not in facts:
         raise SpecError(
             f"the row does not record its {name}, so it cannot be run again as it was; run its "
             "task anew"
         )
-    return facts[name]
+    return read_as(kind, facts[name], (f"{row.model} on {row.task}", part, name))
 
 
 def _by_name(scores: Sequence[Score]) -> dict[str, Score]:
@@ -114,7 +119,7 @@ def _other_making(row: Result, again: Result) -> Iterator[str]:
     for key in SAME:
         if old.get(key) != new.get(key):
             yield f"{key}: {old.get(key)} on the board, {new.get(key)} now"
-    before, now = old.get("libraries", {}), new.get("libraries", {})
+    before, now = old["libraries"], new["libraries"]
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):
             yield f"{name}: {before.get(name)} on the board, {now.get(name)} now"

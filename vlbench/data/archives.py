@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from vlbench.files import read_bytes
+
 # What reading compressed files and arrays raises where they are damaged or of another format.
 DAMAGED = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError),
@@ -45,9 +47,7 @@ def read_npy(path: Path, *, most: int = MOST_BYTES) -> Array:
 
     Raises one of DAMAGED for other files, among them arrays of Python objects.
     """
-    if path.stat().st_size > most:
-        raise ValueError(f"it holds {path.stat().st_size} bytes, over {most}")
-    return _npy(path.read_bytes())
+    return _npy(read_bytes(path, most))
 
 
 def _unzipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> bytes:

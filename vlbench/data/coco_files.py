@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from vlbench.data.texts import MOST_DIGITS, first_repeated, sound_text
 from vlbench.errors import DataError
+from vlbench.files import MOST_ANNOTATIONS, read_bytes
 
 Record = dict[str, Any]
 
@@ -30,9 +31,8 @@ MISFITS = (
     *(EOFError, zlib.error),
 )
 
-# The first bytes of a gzip file, and the most that one may unpack to (VQA's questions: 40 MB).
+# The first bytes of a gzip file.
 GZIP = b"\x1f\x8b"
-MOST_UNPACKED = 1 << 30
 
 
 class Thing(NamedTuple):
@@ -128,12 +128,12 @@ def _naming_file(file: Path, whose: str = "COCO") -> Iterator[None]:
 
 def _read(file: Path) -> Any:
     """Return the content of a file without the outlines, which are most of it."""
-    content = file.read_bytes()
+    content = read_bytes(file, MOST_ANNOTATIONS)
     if content.startswith(GZIP):
         with gzip.open(file) as unpacked:
-            content = unpacked.read(MOST_UNPACKED + 1)
-        if len(content) > MOST_UNPACKED:
-            raise ValueError(f"it unpacks to more than {MOST_UNPACKED} bytes")
+            content = unpacked.read(MOST_ANNOTATIONS + 1)
+        if len(content) > MOST_ANNOTATIONS:
+            raise ValueError(f"it unpacks to more than {MOST_ANNOTATIONS} bytes")
     return json.loads(content, object_hook=_without_outline)
 
 

@@ -6,17 +6,39 @@ library datasets wrote with `save_to_disk`.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from vlbench.data.archives import DAMAGED
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.described import Named, Rows, columns_of, described, said_in
-from vlbench.data.hub_sets import HubSet, cell_images, open_tables
+from vlbench.data.hub_sets import HubSet, cell_images, open_tables, row_name
 from vlbench.data.records import Data, wanted
+from vlbench.data.texts import read_text
 from vlbench.errors import DataAbsent, DataError, unknown
+from vlbench.files import is_file_name
+
+# The file that lists the splits in a folder of save_to_disk.
+SAVED = "dataset_dict.json"
+
+
+class Part(NamedTuple):
+    """A file of a split, as errors name it, and its rows."""
+
+    name: str
+    rows: Any
+
+
+class Opened(NamedTuple):
+    """The rows of a split, and how errors name each."""
+
+    rows: Any
+    where: Callable[[int], str]
 
 
 def images(  # noqa: PLR0913 - YAML fills them by name
@@ -55,13 +77,15 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     if root.is_dir():
         tables = _local(root, splits, cache_dir)
     elif download:
-        tables = open_tables(source, absent)
+        downloaded = open_tables(source, absent)
+        tables = {name: [Part(name, downloaded[name])] for name in downloaded}
     else:
         raise absent
     said = {"caption": caption, "question": question}
     columns = columns_of({"image": image, "label": label, "item": item, **said})
-    opened = {name: _table(tables, known, columns) for name, known in splits.items()}
-    classes = _classes(opened, label) if label else []
+    opened = {name: _joined(tables, known, columns) for name, known in splits.items()}
+    labelled = {splits[name]: one.rows for name, one in opened.items()}
+    classes = _classes(labelled, label) if label else []
     found = {}
     for name, known in wanted(splits, wanted_splits).items():
         rows = _rows(opened[name], known, columns)
@@ -69,22 +93,59 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     return with_class_words(Data(splits=found, classes=classes), texts)
 
 
-def _local(root: Path, splits: Mapping[str, str], cache_dir: Path | None) -> Any:
-    """Return the tables of a folder by split. Raises DataError where it holds none."""
+def _local(root: Path, splits: Mapping[str, str], cache_dir: Path | None) -> dict[str, list[Part]]:
+    """Return the files of a folder by split, those of `splits` opened. Raises DataError."""
     import datasets  # noqa: PLC0415 - takes a second, for data that load alone
 
     datasets.disable_progress_bars()
-    if (root / "dataset_dict.json").is_file():
-        return datasets.load_from_disk(str(root))
+    if (root / SAVED).is_file():
+        names = _listed(root, SAVED, lambda content: content["splits"])
+        return {name: _saved(root, name) if name in splits.values() else [] for name in names}
     files = sorted(root.rglob("*.parquet"))
     own = {name: [file for file in files if _split_of(file) == name] for name in splits.values()}
     if not files:
         raise DataError(f"{root.name} holds neither parquet files nor what save_to_disk writes")
     return {
-        name: datasets.concatenate_datasets([_mapped(file, cache_dir) for file in parts])
+        name: [Part(file.name, _mapped(file, cache_dir)) for file in parts]
         for name, parts in own.items()
         if parts
     }
+
+
+def _listed(root: Path, name: str, names: Callable[[Any], list[Any]]) -> list[str]:
+    """Return the names of files that a file of JSON lists. Raises DataError for others."""
+    try:
+        found = [str(one) for one in names(json.loads(read_text(root / name, name)))]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise DataError(f"{name} is not what save_to_disk writes ({error!r:.200})") from error
+    for one in found:
+        if not is_file_name(one):
+            raise DataError(f"{name} names {one!r:.200}, which is no file beside it")
+    return found
+
+
+def _saved(root: Path, split: str) -> list[Part]:
+    """Return the files of a split that save_to_disk wrote. Raises DataError for a broken one.
+
+    They are memory-mapped, so that what is wrong in them would end the process later.
+    """
+    import datasets  # noqa: PLC0415 - see above
+
+    parts = []
+    state = f"{split}/state.json"
+    for file in _listed(
+        root, state, lambda found: [one["filename"] for one in found["_data_files"]]
+    ):
+        name = f"{split}/{file}"
+        try:
+            rows = datasets.Dataset.from_file(str(root / name))
+            rows.data.validate(full=True)
+        except DAMAGED as error:
+            raise DataError(f"{name} cannot be read as Arrow ({error!r:.200})") from error
+        parts.append(Part(name, rows))
+    if not parts:
+        raise DataError(f"{state} names no file")
+    return parts
 
 
 def _split_of(file: Path) -> str:
@@ -95,43 +156,57 @@ def _split_of(file: Path) -> str:
 def _mapped(file: Path, cache_dir: Path | None) -> Any:
     """Return a parquet file as a table of datasets, with the types that it was written with."""
     import datasets  # noqa: PLC0415 - see above
-    from pyarrow import ArrowException  # noqa: PLC0415
+
+    from vlbench.data.parquet_files import require_modest  # noqa: PLC0415 - only for data that load
 
     place = str(cache_dir / "datasets") if cache_dir else None
     try:
+        with file.open("rb") as opened:
+            require_modest(opened)
         return datasets.Dataset.from_parquet(str(file), cache_dir=place)
-    except (OSError, ValueError, ArrowException, datasets.exceptions.DatasetsError) as error:
+    except (*DAMAGED, datasets.exceptions.DatasetsError) as error:
         raise DataError(f"{file.name} cannot be read as parquet: {error}") from error
 
 
-def _table(tables: Mapping[str, Any], name: str, wanted: Mapping[str, Sequence[str]]) -> Any:
+def _joined(
+    tables: Mapping[str, Sequence[Part]], name: str, wanted: Mapping[str, Sequence[str]]
+) -> Opened:
     """Return a split with all columns. Raises DataError for what is not there."""
+    import datasets  # noqa: PLC0415 - see above
+
     if name not in tables:
         raise DataError(str(unknown("split", name, tables)))
+    parts = tables[name]
+    try:
+        rows = datasets.concatenate_datasets([part.rows for part in parts])
+    except ValueError as error:
+        files = ", ".join(part.name for part in parts)
+        raise DataError(f"{files} do not have the same columns: {error}") from error
     for column in chain(*wanted.values()):
-        if column not in tables[name].column_names:
-            raise DataError(f"{name}: {unknown('column', column, tables[name].column_names)}")
-    return tables[name]
+        if column not in rows.column_names:
+            raise DataError(f"{name}: {unknown('column', column, rows.column_names)}")
+    return Opened(rows, partial(row_name, [(part.name, len(part.rows)) for part in parts]))
 
 
 def _classes(tables: Mapping[str, Any], label: str) -> list[str]:
     """Return the names of the classes. Raises DataError for labels that have none, or others."""
     listed: list[Any] = [getattr(table.features[label], "names", None) for table in tables.values()]
     if not listed or any(names is None or names != listed[0] for names in listed):
-        raise DataError(f"the column {label} is not of one ClassLabel type in all splits")
+        where = ", ".join(tables)
+        raise DataError(f"{where}: the column {label} is not of one ClassLabel type in all splits")
     return [str(name) for name in listed[0]]
 
 
-def _rows(table: Any, name: str, wanted: Mapping[str, Sequence[str]]) -> Rows:
+def _rows(opened: Opened, name: str, wanted: Mapping[str, Sequence[str]]) -> Rows:
     """Return what a table has for its images, which are read one at a time."""
     from datasets import Image  # noqa: PLC0415 - see _local
 
     (image,) = wanted["image"]
+    table, where = opened
     if not isinstance(table.features[image], Image):
         raise DataError(f"{name}: the column {image} holds {table.features[image]}, no images")
     others = {kind: names for kind, names in wanted.items() if kind != "image"}
     columns = {kind: [table[one][:] for one in names] for kind, names in others.items()}
     labels, items = (next(iter(columns.get(kind, ())), None) for kind in ("label", "item"))
-    said = said_in(columns, lambda row: f"{name}, row {row}")
-    images = cell_images(table, image, name)
-    return Rows(images, labels, [str(one) for one in items or ()], said)
+    images = cell_images(table, image, where)
+    return Rows(images, labels, [str(one) for one in items or ()], said_in(columns, where))

@@ -5,8 +5,9 @@ of the original files, so that columns have the same keys.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,7 +102,7 @@ class Cells(Sequence[Any]):
 
     table: Any
     column: str
-    where: str
+    where: Callable[[int], str]
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -109,15 +110,24 @@ class Cells(Sequence[Any]):
 
     def __getitem__(self, row: Any) -> Any:
         """Return the bytes of a row's image, and its name. Raises DataError where it has none."""
-        name = f"{self.where}, row {row}"
+        name = self.where(row)
         encoded = (self.table[row][self.column] or {}).get("bytes")
         if not encoded:
             raise DataError(f"{name}: there is no image in the table itself")
         return bytes(encoded), name
 
 
-def cell_images(table: Any, column: str, where: str) -> Column:
-    """Return the images of a table's column; `where` names the table in errors.
+def row_name(files: Sequence[tuple[str, int]], row: int) -> str:
+    """Return how an error names a row; `files` are the names of those that have it, and rows."""
+    for name, count in files:
+        if row < count:
+            return f"{name}, row {row}"
+        row -= count
+    raise IndexError(row)
+
+
+def cell_images(table: Any, column: str, where: Callable[[int], str]) -> Column:
+    """Return the images of a table's column; `where` names a row of it in errors.
 
     Their digests are remembered as long as the table's files stay as they are.
     """
@@ -140,8 +150,9 @@ def cell_images(table: Any, column: str, where: str) -> Column:
 
 def _split(table: Any, source: HubSet, name: str, classes: int) -> Split:
     where = f"{source.repository}, {name}"
-    images = cell_images(table, source.image, where)
-    return labelled(images, table[source.label][:], classes=classes, where=where)
+    labels = table[source.label][:]
+    images = cell_images(table, source.image, partial(row_name, [(where, len(labels))]))
+    return labelled(images, labels, classes=classes, where=where)
 
 
 def _class_names(names: Sequence[str]) -> list[str]:

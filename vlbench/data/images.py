@@ -24,6 +24,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 from vlbench.data.records import Column, Split, value_column
 from vlbench.digests import bytes_digest, digest, file_digests
 from vlbench.errors import DataError
+from vlbench.files import MOST_IMAGE, read_bytes
 
 LOSSLESS = (".png", ".bmp", ".ppm", ".pgm", ".pbm", ".pnm", ".tif", ".tiff")
 SUFFIXES = (*LOSSLESS, ".jpg", ".jpeg", ".jfif", ".gif", ".webp")
@@ -147,7 +148,7 @@ def is_lossless(name: str) -> bool:
 def read_image(root: Path, name: str) -> Image:
     """Return the image of a file, RGB. Raises DataError with its name relative to `root`."""
     try:
-        encoded = (root / name).read_bytes()
+        encoded = read_bytes(root / name, MOST_IMAGE)
     except OSError as error:
         raise DataError(f"{name} cannot be read ({error.strerror})") from error
     return decode_image(encoded, name)

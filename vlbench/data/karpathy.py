@@ -23,7 +23,7 @@ from vlbench.data.regions import RegionFeatures, region_features
 from vlbench.data.tables import column_from, in_memory
 from vlbench.data.texts import MOST_DIGITS, first_repeated, sound_text
 from vlbench.errors import DataAbsent, DataError
-from vlbench.files import is_file_name
+from vlbench.files import MOST_ANNOTATIONS, is_file_name, read_bytes
 
 FILE = "dataset_coco.json"
 HOME = "cs.stanford.edu/people/karpathy/deepimagesent (caption_datasets.zip)"
@@ -111,7 +111,7 @@ def _first(captions: Sequence[str]) -> str:
 def _read(file: Path) -> Mapping[str, list[Row]]:
     """Return the rows of each split, ordered by id. Raises DataError for what does not fit."""
     try:
-        content = json.loads(file.read_bytes())["images"]
+        content = json.loads(read_bytes(file, MOST_ANNOTATIONS))["images"]
         found: dict[str, list[Row]] = {name: [] for name in SPLITS}
         for image in content:
             found[NAMES[image["split"]]].append(_row(image))

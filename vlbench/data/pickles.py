@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from vlbench.errors import DataError
+from vlbench.files import MOST_ANNOTATIONS, read_bytes
 
 # More than the largest shared files have: the 50,000 images of CIFAR-100 take 300,000.
 MOST_OPCODES = 4_000_000
@@ -54,7 +55,7 @@ def read_pickle(path: Path, allowed: Allowed | None = None, *, encoding: str = "
 
     `encoding` decodes texts of Python 2. Raises one of UNREADABLE, or DataError, for another file.
     """
-    stream = io.BytesIO(path.read_bytes())
+    stream = io.BytesIO(read_bytes(path, MOST_ANNOTATIONS))
     require_bounded(stream, most_tuples=MOST_TUPLES)
     return _Unpickler(stream, allowed or {}, encoding).load()
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.described import Named, Rows, columns_of, described, said_in
@@ -14,6 +14,10 @@ from vlbench.data.images import file_images
 from vlbench.data.records import Data, wanted
 from vlbench.data.texts import is_number
 from vlbench.errors import DataAbsent, DataError, unknown
+from vlbench.files import MOST_ANNOTATIONS, require_at_most
+
+# Characters of a line: more than the longest row of any table that is known has.
+MOST_LINE = 1 << 20
 
 
 def images(  # noqa: PLR0913 - YAML fills them by name
@@ -133,22 +137,37 @@ def _read(root: Path, name: str, columns: Mapping[str, Sequence[str]]) -> _Table
 
 def _read_csv(path: Path, name: str, columns: Sequence[str]) -> dict[str, list[Any]]:
     try:
+        require_at_most(path, MOST_ANNOTATIONS)
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, strict=True)
+            reader = csv.DictReader(_lines(file), strict=True)
             _require(name, columns, reader.fieldnames or [])
-            rows = [[row[column] for column in columns] for row in reader]
+            found: dict[str, list[Any]] = {column: [] for column in columns}
+            for row in reader:
+                for column, values in found.items():
+                    values.append(row[column])
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{name} cannot be read as CSV: {error}") from error
-    return {column: [row[i] for row in rows] for i, column in enumerate(columns)}
+        why = getattr(error, "strerror", error)
+        raise DataError(f"{name} cannot be read as CSV: {why}") from error
+    return found
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    """Yield the lines of a file one at a time. Raises csv.Error for one that is too long."""
+    while line := file.readline(MOST_LINE + 1):
+        if len(line) > MOST_LINE:
+            raise csv.Error(f"a line has over {MOST_LINE} characters")
+        yield line
 
 
 def _read_parquet(path: Path, name: str, columns: Sequence[str]) -> dict[str, list[Any]]:
     from pyarrow import ArrowException, parquet  # noqa: PLC0415 - only who reads parquet waits
 
+    from vlbench.data.parquet_files import read_parquet, values  # noqa: PLC0415
+
     try:
         _require(name, columns, parquet.read_schema(path).names)
-        table = parquet.read_table(path, columns=[*columns])
-        return {column: table.column(column).to_pylist() for column in columns}
+        with path.open("rb") as file:
+            return values(read_parquet(file, columns), file)
     except (OSError, ValueError, ArrowException) as error:
         raise DataError(f"{name} cannot be read as parquet: {error}") from error
 

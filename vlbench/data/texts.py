@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from vlbench import files
 from vlbench.errors import DataError
 
 # No list of a data set counts further, and int32 holds it.
@@ -17,7 +18,7 @@ def read_text(path: Path, name: str = "") -> str:
     """Return the text of a file in UTF-8. Raises DataError with `name`, by default the file's."""
     named = name or path.name
     try:
-        return path.read_text("utf-8")
+        return files.read_text(path, files.MOST_TEXT)
     except OSError as error:
         raise DataError(f"{named} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
+from vlbench import files
+from vlbench.data.parquet_files import read_parquet, values
 from vlbench.errors import DataError
 from vlbench.metrics.items import SCHEMA
 from vlbench.results import ITEM_COLUMNS, ITEMS, Result
 
 # A rerun keeps the row, even where its files are gone or have changed.
 AGAIN = "run the task again with --overwrite"
-
-# A small file may hold any number of equal rows. This many items take 0.4 GB; a task has a million.
-MOST_ROWS = 10_000_000
 
 # The column that items of a corpus score have besides.
 STATISTICS = pa.field("statistics", pa.list_(pa.float64()))
@@ -37,7 +36,12 @@ def read_table(
     Raises DataError where it is absent, outside the boards' folder, not the file that the row was
     written with, or no table with these columns.
     """
-    return _table(output, row, name, columns).to_pylist()  # type: ignore[no-any-return]
+    table, content = _table(output, row, name, columns)
+    try:
+        found = values(table, content)
+    except ValueError as error:
+        raise _no_table(row, name, error) from error
+    return [dict(zip(found, cells, strict=True)) for cells in zip(*found.values(), strict=True)]
 
 
 def read_items(output: Path, row: Result) -> pa.Table:
@@ -46,7 +50,7 @@ def read_items(output: Path, row: Result) -> pa.Table:
     Those of a corpus score have also `statistics`, a list of float64. Raises DataError as
     `read_table` does, and for other types and credit that is not finite.
     """
-    table = _table(output, row, ITEMS, ITEM_COLUMNS)
+    table, _ = _table(output, row, ITEMS, ITEM_COLUMNS)
     file = row.artifacts[ITEMS]["file"]
     wanted = [*SCHEMA, *([STATISTICS] if STATISTICS.name in table.column_names else [])]
     try:
@@ -67,20 +71,23 @@ def read_tensor(output: Path, row: Result, name: str) -> NDArray[Any]:
         raise DataError(f"{row.artifacts[name]['file']} is no tensor; {AGAIN}") from error
 
 
-def _table(output: Path, row: Result, name: str, columns: Sequence[str]) -> pa.Table:
+def _table(
+    output: Path, row: Result, name: str, columns: Sequence[str]
+) -> tuple[pa.Table, BytesIO]:
+    """Return a table that a board's row keeps, and its file."""
+    content = BytesIO(read_bytes(output, row, name))
     try:
-        file = pq.ParquetFile(pa.BufferReader(read_bytes(output, row, name)))
-        if file.metadata.num_rows > MOST_ROWS:
-            where, n = row.artifacts[name]["file"], file.metadata.num_rows
-            raise DataError(f"{where} announces {n} rows; at most {MOST_ROWS} are read")
-        # A board has hundreds of small tables: threads cost more than they save.
-        table = file.read(use_threads=False)
-    except pa.ArrowException as error:
-        raise DataError(f"{row.artifacts[name]['file']} is no table; {AGAIN}") from error
+        table = read_parquet(content)
+    except (pa.ArrowException, ValueError) as error:
+        raise _no_table(row, name, error) from error
     absent = set(columns) - set(table.column_names)
     if absent:
         raise DataError(f"{row.artifacts[name]['file']} has no column {', '.join(sorted(absent))}")
-    return table
+    return table, content
+
+
+def _no_table(row: Result, name: str, error: Exception) -> DataError:
+    return DataError(f"{row.artifacts[name]['file']} is no table: {error}; {AGAIN}")
 
 
 def read_bytes(output: Path, row: Result, name: str) -> bytes:
@@ -93,7 +100,10 @@ def read_bytes(output: Path, row: Result, name: str) -> bytes:
         raise DataError(f"{file} is a link out of the boards' folder")
     if not place.is_file():
         raise DataError(f"{file} is absent; {AGAIN}")
-    content = place.read_bytes()
+    try:
+        content = files.read_bytes(place, files.MOST_ARTIFACT)
+    except OSError as error:
+        raise DataError(f"{file} cannot be read ({error.strerror})") from error
     if row.artifacts[name]["sha256"] != "sha256:" + hashlib.sha256(content).hexdigest():
         raise DataError(f"{file} is not the file that its row was written with; {AGAIN}")
     return content

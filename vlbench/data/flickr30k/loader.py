@@ -20,6 +20,7 @@ from vlbench.data.regions import region_features
 from vlbench.data.tables import Table, column_from, in_memory
 from vlbench.data.texts import first_repeated, is_number, read_text
 from vlbench.errors import DataAbsent, DataError
+from vlbench.files import MOST_TEXT, read_bytes
 
 HOME = "github.com/BryanPlummer/flickr30k_entities"
 IMAGES_HOME = "shannon.cs.illinois.edu/DenotationGraph"
@@ -157,7 +158,7 @@ def _phrases(caption: Caption, chains: Mapping[int, list[int]]) -> list[Row]:
 
 def _read(root: Path, name: str) -> bytes:
     try:
-        return (root / name).read_bytes()
+        return read_bytes(root / name, MOST_TEXT)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", error)
         message = f"{name} cannot be read ({why}), but the list of its split names it"

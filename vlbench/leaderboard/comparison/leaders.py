@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from vlbench.boards import SCHEMA, Board, board_file, read_board
 from vlbench.digests import bytes_digest
 from vlbench.errors import DataError, SpecError
-from vlbench.files import file_name, write_whole
+from vlbench.files import MOST_BOARD, file_name, read_text, write_whole
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.comparison.joins import Items, compare, items_of
 from vlbench.leaderboard.rows import comparable_sets, cost, publishable
@@ -139,8 +139,8 @@ def _read(output: Path, task: str) -> _File | None:
     if not (file.is_file() and board_file(output, task).is_file()):
         return None
     try:
-        found: _File = read_as(_File, json.loads(file.read_text("utf-8")), ())
-    except (ValueError, RecursionError, SpecError) as error:
+        found: _File = read_as(_File, json.loads(read_text(file, MOST_BOARD)), ())
+    except (OSError, ValueError, RecursionError, SpecError) as error:
         raise SpecError(f"{file}: {error}; run vlbench leaderboard build") from error
     if found.schema != SCHEMA:
         raise SpecError(f"{file}: has schema {found.schema}; run vlbench leaderboard build")
