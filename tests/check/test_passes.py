@@ -93,7 +93,7 @@ def test_a_batch_that_loses_outputs_is_counted():
         def encode_images(self, pixels: Tensor) -> Tensor:
             return pixels.flatten(1)[: 32 if len(pixels) == 32 else 1]
 
-    with pytest.raises(SpecError, match="4 examples have 1 finite outputs"):
+    with pytest.raises(SpecError, match="1 finite outputs for 4"):
         Repeating(Loses().encode_images)(PIXELS)
 
 

@@ -93,8 +93,8 @@ class Repeating:
     """An adapter's method that passes four examples of its first batch again, in reverse.
 
     Of a batch of up to four they are all, and the first of them is passed alone, too. After a batch
-    of one, which shows little, it does so for the first larger one, too. Raises
-    SpecError where an output is another then, and where the method changes its pixels.
+    of one, which shows little, the first larger one is tried as well. Raises SpecError where an
+    output is another then, and where the method changes its pixels.
     """
 
     def __init__(self, method: Callable[..., Any], dtype: torch.dtype = torch.float32) -> None:
@@ -116,7 +116,7 @@ class Repeating:
         repeats = {batch: self._repeated(batch, values) for batch in batches}
         outputs = self._method(*values)
         # Whoever asked refuses outputs that are too few, no tensors or not finite.
-        if len(outputs) == count and (whole := self._copied([outputs[i] for i in places])):
+        if _count(outputs) == count and (whole := self._copied([outputs[i] for i in places])):
             together = dict(zip(places, whole, strict=True))
             for batch, found in repeats.items():
                 self._compare(count, batch, [together[place] for place in batch], found)
@@ -136,7 +136,7 @@ class Repeating:
 
     def _copied(self, outputs: Sequence[Any]) -> list[Tensor]:
         """Return copies, as an adapter may use its memory again; none where one is not finite."""
-        found = tensors(self.__name__, outputs)
+        found = tensors(self.__name__, outputs) if _count(outputs) else []
         if not all(isinstance(one, Tensor) and one.isfinite().all() for one in found):
             return []
         return [one.detach().to(torch.float32, copy=True) for one in found]
@@ -147,7 +147,7 @@ class Repeating:
         if len(found) == len(batch):
             why = difference(list(zip(whole, found, strict=True)), self._tolerance)
         else:
-            why = f"{len(batch)} examples have {len(found)} finite outputs"
+            why = f"{len(found)} finite outputs for {len(batch)}"
         if why:
             how = "in reverse" if len(batch) > 1 else "alone"
             raise SpecError(
@@ -159,6 +159,13 @@ class Repeating:
     def _named(self) -> str:
         owner = type(self.__self__).__name__
         return f"{defined_at(self._method)}: {owner}.{self.__name__}"
+
+
+def _count(outputs: Any) -> int:
+    """Return how many outputs there are; 0 for what is no sequence of outputs."""
+    if isinstance(outputs, Tensor):
+        return len(outputs) if outputs.ndim else 0
+    return len(outputs) if isinstance(outputs, Sequence) else 0
 
 
 def _taken(values: Any, places: Sequence[int]) -> Any:
