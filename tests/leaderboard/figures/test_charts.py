@@ -66,14 +66,6 @@ def test_without_a_number_models_are_dots_the_best_of_the_first_panel_on_top():
     assert [label.get_text() for label in axes.get_yticklabels()] == ["other", "low", "high"]
 
 
-def test_of_many_models_the_best_are_drawn_and_the_title_says_so():
-    models = {f"{i:02}": i / 100 for i in range(50)}
-    figure = chart("title", [dots(**models), dots(other=0.9)], looks([*models, "other"]))
-    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert names == [f"{i:02}" for i in range(10, 50)]
-    assert (len(figure.axes), figure.get_suptitle()) == (1, "title: the best 40 of 51 models")
-
-
 def test_a_large_figure_has_no_more_pixels_than_browsers_show(tmp_path):
     _, file = save(Figure((600, 1)), tmp_path / "wide")
     with Image.open(file) as image:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -57,9 +56,6 @@ FEW_PANELS = 4
 # The longest side of a PNG, and how many pixels it has at most. Browsers show none beyond 32,767.
 LONGEST, LARGEST = 32_000, 40_000_000
 
-# More models than this are no longer told apart, and nobody finds one in the legend.
-MOST_MODELS = 40
-
 # Up to this many numbers, each has a tick of its own.
 FEW_TICKS = 6
 
@@ -67,17 +63,10 @@ FEW_TICKS = 6
 def chart(title: str, panels: Sequence[Panel], looks: Mapping[str, Look]) -> Figure:
     """Return a figure of the panels, with chance and the hardest floors named in its legend.
 
-    Of many models, the best of the first panel are drawn, and the title says how many there are.
     Panels of one kind and unit share the axis of scores. Models that are not drawn along a number
     stand in the same order in all panels: by the first panel, the best on top.
     """
-    everyone = ranked(panels)
-    names = everyone[-MOST_MODELS:]
-    if len(names) < len(everyone):
-        title = f"{title}: the best {len(names)} of {len(everyone)} models"
-        kept = [{m: panel.models[m] for m in names if m in panel.models} for panel in panels]
-        pairs = zip(panels, kept, strict=True)
-        panels = [replace(panel, models=models) for panel, models in pairs if models]
+    names = ranked(panels)
     alike = len({(bool(panel.x), panel.unit) for panel in panels}) == 1
     lines = any(panel.x for panel in panels)
     margin = 0.0 if all(panel.x for panel in panels) else max(text_width(n, 8) for n in names)

@@ -16,9 +16,12 @@ from vlbench.leaderboard.figures.charts import chart, erase, save, styled
 from vlbench.leaderboard.figures.looks import Look
 from vlbench.leaderboard.figures.panels import Panel, Point
 from vlbench.leaderboard.members import keeps_matrices
-from vlbench.leaderboard.rows import publishable
+from vlbench.leaderboard.rows import publishable, ranked
 from vlbench.leaderboard.tables import condition, hardest_floor, spaced
 from vlbench.results import Result, Score, matching
+
+# More models than this are no longer told apart, and nobody finds one in the legend.
+MOST_MODELS = 40
 
 
 def draw_figures(
@@ -38,7 +41,7 @@ def draw_figures(
         written = [
             drawn
             for name, board in boards.items()
-            for drawn in _draw(name, board_panels(board), output / "figures", looks)
+            for drawn in _draw(output, name, board_panels(board), looks, board)
         ]
         for group, tasks in sorted(groups.items()):
             of_tasks = {task: boards.get(task) for task in tasks}
@@ -87,19 +90,35 @@ def _draw_group(
         means = {row.model: row for row in mean.results}
         panels += _panels(means, mean.primary["metric"], "mean and its standard error")
         sizes = size_panels(mean, training_images)
-    written = _draw(group, panels, output / "figures", looks)
-    by_images = _draw(f"{group}_by_training_images", sizes, output / "figures", looks)
+    written = _draw(output, group, panels, looks, mean)
+    by_images = _draw(output, f"{group}_by_training_images", sizes, looks, mean)
     return [*written, *by_images]
 
 
 def _draw(
-    name: str, panels: Sequence[Panel], folder: Path, looks: Mapping[str, Look]
+    output: Path,
+    name: str,
+    panels: Sequence[Panel],
+    looks: Mapping[str, Look],
+    board: Board | None,
 ) -> list[Path]:
-    """Write a figure under its name; without panels, remove the one that is there."""
-    if panels:
-        return save(chart(spaced(name), panels, looks), folder / name)
-    erase(folder / name)
-    return []
+    """Write a figure under its name; without panels, remove the one that is there.
+
+    Of many models, those with the best primary score of a board are drawn, and the title says so.
+    """
+    folder, title = output / "figures", spaced(name)
+    if not panels or not board:
+        erase(folder / name)
+        return []
+    models = {model for panel in panels for model in panel.models}
+    if len(models) > MOST_MODELS:
+        title = f"{title}: the best {MOST_MODELS} of {len(models)} models"
+        order = (row.model for row, _ in ranked(board.results, board.primary))
+        best = [model for model in dict.fromkeys(order) if model in models][:MOST_MODELS]
+        kept = [{m: panel.models[m] for m in best if m in panel.models} for panel in panels]
+        pairs = zip(panels, kept, strict=True)
+        panels = [replace(panel, models=own) for panel, own in pairs if own]
+    return save(chart(title, panels, looks), folder / name)
 
 
 def _panels(rows: Mapping[str, Result], metric: str, name: str) -> list[Panel]:
