@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple, NoReturn
 
+from vlbench.leaderboard.texts import printed
+
 
 class Habit(NamedTuple):
     """What does the same here as an option of another tool, and our option of the same value."""
@@ -67,6 +69,7 @@ class HintingParser(argparse.ArgumentParser):
         """Exit with 2; of a wrong choice, the nearest right one is named."""
         found = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         near = get_close_matches(found[1], re.findall(r"[\w-]+", found[2]), 1) if found else []
+        message = printed(message)
         super().error(f"{message}; did you mean {near[0]}?" if near else message)
 
 
