@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from vlbench.commands.config import configured
 from vlbench.commands.parser import RENAMED, Command, data_dirs, parser_of, spelled
@@ -25,6 +25,7 @@ from vlbench.errors import (
     WeightsError,
     exits_as_errors,
 )
+from vlbench.leaderboard.texts import printed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,8 +78,13 @@ def _ended(error: BaseException) -> int:
 
 
 def _failed(why: object, code: int = FAILED) -> int:
-    print(f"vlbench: {why}", file=sys.stderr)
+    _tell(f"vlbench: {why}", sys.stderr)
     return code
+
+
+def _tell(text: str, file: TextIO | None = None) -> None:
+    """Print a text of anybody's, control characters spelled out; nothing else here prints one."""
+    print(printed(text), file=file)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -101,7 +107,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print_plan(console, planned)
         works = any(job.status == "run" for job in planned.jobs)
         if works and (hint := unused_gpus(arguments.typed, options.device)):
-            console.print(hint, markup=False, soft_wrap=True)
+            console.print(printed(hint), markup=False, soft_wrap=True)
         if arguments.dry_run:
             device = planned.options.settings().device.type
             print_estimates(console, estimated_steps(planned, processes), device)
@@ -111,7 +117,7 @@ def _run(arguments: argparse.Namespace) -> int:
         processes.leave()
     print_report(console, planned, report)
     for name, why in report.not_loaded.items():
-        print(f"vlbench: {name} did not load: {why}", file=sys.stderr)
+        _tell(f"vlbench: {name} did not load: {why}", sys.stderr)
     return _exit_code(planned, report, strict=arguments.strict)
 
 
@@ -139,8 +145,7 @@ def _exit_code(planned: Plan, report: Report, *, strict: bool) -> int:
     statuses = {job.status for job in planned.jobs} | {r.status for r in report.results}
     statuses |= {"unavailable"} if report.absent else set()
     if not statuses & {"ok", "kept"}:
-        print("vlbench: nothing ran; the reasons stand above", file=sys.stderr)
-        return FAILED
+        return _failed("nothing ran; the reasons stand above")
     if any(job.task.named and job.task.spec.name in report.absent for job in planned.jobs):
         return USAGE
     refused = {"failed", *({"skipped", "unavailable"} if strict else ())}
@@ -152,13 +157,14 @@ def _validate(arguments: argparse.Namespace) -> int:
 
     found = validate(arguments.paths, arguments.include_path, trust=arguments.trust)
     for file, problem in found.items():
-        print(problem or f"{file}: ok", file=sys.stderr if problem else sys.stdout)
+        _tell(problem or f"{file}: ok", sys.stderr if problem else sys.stdout)
     return USAGE if any(found.values()) else 0
 
 
 def _check(arguments: argparse.Namespace) -> int:
     from vlbench.bench import set_up
     from vlbench.commands.checking import check_model, lines_of
+    from vlbench.commands.progress import say
     from vlbench.planning.options import Options, model_args
 
     options = Options(
@@ -172,7 +178,7 @@ def _check(arguments: argparse.Namespace) -> int:
     with set_up(options) as (complete, _):
         findings = check_model(arguments.model, complete)
     for line in lines_of(findings):
-        _console().print(line, markup=False)
+        say(_console(), line)
     return 0 if findings and all(finding.ok for finding in findings) else FAILED
 
 
@@ -226,11 +232,11 @@ def _printed(answer: Answer) -> int:
     console = _console()
     for shown in answer.shown:
         if isinstance(shown, str):
-            print(shown)
+            _tell(shown)
         else:
             console.print(fitted(shown, console.width))
     for problem in answer.problems:
-        print(problem, file=sys.stderr)
+        _tell(problem, sys.stderr)
     return answer.code
 
 

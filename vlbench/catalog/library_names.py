@@ -20,6 +20,7 @@ from vlbench.catalog.specs import ModelSpec
 from vlbench.catalog.strict_yaml import Document
 from vlbench.catalog.transformers_models import reader_of
 from vlbench.errors import UnknownNameError
+from vlbench.files import MOST_TEXT, read_text
 
 HUB = "hf-hub:"
 
@@ -161,9 +162,10 @@ def _of_hub(repository: str, file: str, revision: str, instead: str) -> Path:
 
 def _read_json(file: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads(file.read_text("utf-8"))
+        found = json.loads(read_text(file, MOST_TEXT))
     except (OSError, ValueError, RecursionError) as error:
-        raise UnknownNameError(f"{file} cannot be read as a configuration: {error}") from error
+        why = getattr(error, "strerror", error)
+        raise UnknownNameError(f"{file} cannot be read as a configuration: {why}") from error
     if not isinstance(found, dict):
         raise UnknownNameError(f"{file} cannot be read as a configuration: it is no mapping")
     return found

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple, NoReturn
 
+from vlbench.leaderboard.texts import printed
+
 
 class Habit(NamedTuple):
     """What does the same here as an option of another tool, and our option of the same value."""
@@ -75,6 +77,7 @@ class HintingParser(argparse.ArgumentParser):
         found = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         near = get_close_matches(found[1], re.findall(r"[\w-]+", found[2]), 1) if found else []
         near = [self.inner[found[1]]] if found and found[1] in self.inner else near
+        message = printed(message)
         super().error(f"{message}; did you mean {near[0]}?" if near else message)
 
 

@@ -11,6 +11,7 @@ import yaml
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
 from vlbench.commands.listing import show_thing
+from vlbench.leaderboard.texts import printed
 
 # What a sheet is drawn of.
 DRAWN = ("objects", "scenes")
@@ -23,7 +24,10 @@ def answer(arguments: argparse.Namespace) -> Answer:
     shown = show_thing(load_catalog(arguments.include_path), arguments.name, arguments.output)
     if arguments.json:
         return Answer([json.dumps(shown, indent=1)])
-    return Answer([yaml.safe_dump(shown, sort_keys=False, allow_unicode=True).rstrip("\n")])
+    text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True)
+    if text != printed(text):  # YAML has escapes of its own
+        text = yaml.safe_dump(shown, sort_keys=False)
+    return Answer([text.rstrip("\n")])
 
 
 def _drawn(arguments: argparse.Namespace) -> Answer:

@@ -12,6 +12,7 @@ from io import TextIOWrapper
 from typing import TextIO
 
 from vlbench.errors import Exited
+from vlbench.leaderboard.texts import printed
 
 
 def settle_streams() -> None:
@@ -47,11 +48,19 @@ class _CurrentStderr(logging.StreamHandler[TextIO]):
         super().emit(record)
 
 
+class _Printed(logging.Formatter):
+    """Spells control characters out, which a name of a file may have."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a line."""
+        return printed(super().format(record))
+
+
 @contextmanager
 def news() -> Iterator[None]:
     """Let what takes long before a run starts say so on stderr."""
     logger, handler = logging.getLogger("vlbench"), _CurrentStderr()
-    handler.setFormatter(logging.Formatter("vlbench: %(message)s"))
+    handler.setFormatter(_Printed("vlbench: %(message)s"))
     level, propagates = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

@@ -22,13 +22,16 @@ DATA_VARIABLE = "$VLBENCH_DATA"
 
 
 def model_args(text: str) -> dict[str, Any]:
-    """Return the values of `k=v,...`, as YAML reads them. Raises UnknownNameError."""
+    """Return the values of `k=v,...`, as YAML reads them; `k=` is an empty text.
+
+    Raises UnknownNameError.
+    """
     pairs = [pair.partition("=") for pair in text.split(",") if pair]
     for key, equals, _ in pairs:
         if not equals:
             raise UnknownNameError(f"--model-args wants k=v,...; '{key}' has no '='")
     try:
-        return {key.strip(): scalar(value) for key, _, value in pairs}
+        return {key.strip(): value and scalar(value) for key, _, value in pairs}
     except ValueError as error:
         raise UnknownNameError(f"--model-args: {error}") from error
 
