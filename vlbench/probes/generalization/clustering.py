@@ -30,21 +30,26 @@ from vlbench.probes.generalization.categories import in_parts
 from vlbench.results import Outcome, Score
 
 Labels = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 RULES = {"accuracy": greedy, "accuracy_code_rule": code_rule, "accuracy_hungarian": hungarian}
 
 # Random labellings that the chance level, and the floor of shuffled labels, are means over.
 LABELLINGS = 100
 
-# Up to so many images scikit-learn's path is taken whatever memory is free (it needs 5 GB).
-SMALL = 12_000
+# Peak bytes per pair of images, measured at 20,000 images and 10 classes.
+PAIR_BYTES = 4.2
 
-# Peak bytes per pair of images, measured: of scikit-learn's path, and of the float32 path.
-SKLEARN_BYTES = 35.0
-FLOAT32_BYTES = 4.5
+# Rows of affinities per block, which stays in the cache while it is multiplied twice.
+ROWS = 64
+
+# Eigenvalues of 0..1 that are closer than this are equal.
+EQUAL = 1e-9
 
 PARALLEL_NOTE = "all features point the same way: no clustering is better than another, so chance"
-FLOAT32_NOTE = "clustered in float32: scikit-learn's own path did not fit into memory"
+DISCONNECTED_NOTE = (
+    "the graph of affinities is not connected: clusters may be arbitrary within its parts"
+)
 
 
 def clustering(
@@ -61,8 +66,6 @@ def clustering(
     images than classes, DataError where the affinities do not fit into memory. `categories` names
     parts of the classes, whose images are clustered apart.
     """
-    import psutil  # noqa: PLC0415 - planning a run must not wait for it
-
     if categories is not None:
         return in_parts(data, categories, lambda part: clustering(model, part, engine, seed=seed))
     test, k = data.splits["test"], len(data.classes)
@@ -76,10 +79,7 @@ def clustering(
         items = tested.items(None, scores)
         return Outcome(scores=scores, counts=counts, notes=[PARALLEL_NOTE], items=items)
     key = {"what": "clusters", "features": features, "k": k, "seed": seed}
-    found = engine.once(
-        key,
-        lambda: cluster(features, k, seed=seed, free=psutil.virtual_memory().available),
-    )
+    found = engine.once(key, lambda: cluster(features, k, seed=seed))
     clusters = found["labels"].numpy()
     scores = _scores(clusters, label, k, seed)
     counts, items = {"n": len(label), "ties": 0}, tested.items(clusters, scores)
@@ -116,71 +116,80 @@ class Tested(NamedTuple):
         )
 
 
-def fits_sklearn(images: int, free: float) -> bool:
-    """Return whether scikit-learn's path fits into `free` bytes, or only the float32 path.
+def cluster(features: Tensor, k: int, *, seed: int) -> dict[str, Any]:
+    """Return `labels` int64 [N] in 0..k-1 and `notes`: scikit-learn's labels, up to rounding.
 
-    Raises DataError, with the memory needed and the memory free, where neither fits.
+    The affinity is |cosine| of float32 [N, D] features. The smallest eigenvectors of its normalised
+    Laplacian are the largest of the affinity with a zero diagonal, divided by the root of both
+    degrees: no matrix is factorised, and half of a symmetric one is enough to multiply by it.
+    Raises DataError where that half does not fit into memory.
     """
-    if images <= SMALL or SKLEARN_BYTES * images**2 <= free:
-        return True
-    need = FLOAT32_BYTES * images**2
+    from sklearn.cluster import k_means  # noqa: PLC0415 - slow to import
+    from sklearn.utils import check_random_state  # noqa: PLC0415
+
+    n, random, notes = len(features), check_random_state(seed), []
+    if k == n:
+        return {"labels": torch.arange(n), "notes": []}
+    _require_memory(n)
+    blocks = _affinities(features)
+    root = np.sqrt(_product(blocks, np.ones(n)))
+    isolated = root == 0
+    root[isolated] = 1
+    values, vectors = _largest(blocks, root, k, random.uniform(-1, 1, n))
+    # Each connected part of the graph has an eigenvalue of 1.
+    if isolated.any() or (values > 1 - EQUAL).sum() > 1:
+        notes.append(DISCONNECTED_NOTE)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        _, found, _ = k_means(vectors / root[:, None], k, random_state=random, n_init=10)
+    notes += sorted({str(w.message) for w in caught if issubclass(w.category, UserWarning)})
+    return {"labels": torch.from_numpy(found.astype(np.int64)), "notes": notes}
+
+
+def _require_memory(images: int) -> None:
+    import psutil  # noqa: PLC0415 - planning a run must not wait for it
+
+    need, free = PAIR_BYTES * images**2, psutil.virtual_memory().available
     if need > free:
         figures = f"needs {need / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free"
         raise DataError(f"clustering {images} images {figures}; end other programs or add memory")
-    return False
 
 
-def cluster(features: Tensor, k: int, *, seed: int, free: float) -> dict[str, Any]:
-    """Return `labels` int64 [N] in 0..k-1 and `notes`, with `free` bytes of memory to use.
+def _affinities(features: Tensor) -> list[Floats]:
+    """Return |cosine| of pairs, 0 on the diagonal: ROWS rows per block, from its first row on."""
+    from sklearn.preprocessing import normalize  # noqa: PLC0415 - slow to import
 
-    The affinity is |cosine| of float32 [N, D] features, in float64 where scikit-learn computes it.
-    """
-    path = _by_sklearn if fits_sklearn(len(features), free) else _by_float32
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        found = path(features, k, seed)
-    messages = {
-        str(w.message) for w in caught if issubclass(w.category, (UserWarning, RuntimeWarning))
-    }
-    notes = [FLOAT32_NOTE] if path is _by_float32 else []
-    return {"labels": torch.from_numpy(found.astype(np.int64)), "notes": notes + sorted(messages)}
+    unit = normalize(features.double().numpy(), copy=False)
+    blocks = []
+    for first in range(0, len(unit), ROWS):
+        block = unit[first : first + ROWS] @ unit[first:].T
+        np.fill_diagonal(block, 0)
+        blocks.append(np.abs(block, out=block))
+    return blocks
 
 
-def _by_sklearn(features: Tensor, k: int, seed: int) -> Labels:
-    from sklearn.cluster import SpectralClustering  # noqa: PLC0415 - slow to import
-    from sklearn.metrics.pairwise import cosine_similarity  # noqa: PLC0415
+def _product(blocks: list[Floats], x: Floats) -> Floats:
+    """Return the product of the symmetric matrix in blocks and a vector [N]."""
+    result, first = np.zeros(len(x)), 0
+    for block in blocks:
+        last = first + len(block)
+        result[first:last] += block @ x[first:]
+        result[last:] += x[first:last] @ block[:, len(block) :]
+        first = last
+    return result
 
-    affinity = np.abs(cosine_similarity(features.double().numpy()))
-    spectral = SpectralClustering(n_clusters=k, affinity="precomputed", random_state=seed)
-    return np.asarray(spectral.fit_predict(affinity))
 
+def _largest(blocks: list[Floats], root: Floats, k: int, start: Floats) -> tuple[Floats, Floats]:
+    """Return the k largest eigenvalues of the matrix over both roots, and vectors [N, k]."""
+    from scipy.sparse.linalg import LinearOperator, eigsh  # noqa: PLC0415 - slow to import
 
-def _by_float32(features: Tensor, k: int, seed: int) -> Labels:
-    """Return the labels of scikit-learn's path, up to rounding, with one float32 [N, N] matrix.
+    def raised(x: Floats) -> Floats:
+        # All eigenvalues are raised by one: ARPACK skips those of zero.
+        return x.ravel() + _product(blocks, x.ravel() / root) / root
 
-    The smallest eigenvectors of the normalised Laplacian are the largest of the affinity with a
-    zero diagonal, divided by the root of both degrees: no matrix needs to be factorised.
-    """
-    from scipy.sparse.linalg import eigsh  # noqa: PLC0415 - slow to import
-    from sklearn.cluster import k_means  # noqa: PLC0415
-    from sklearn.preprocessing import normalize  # noqa: PLC0415
-    from sklearn.utils import check_random_state  # noqa: PLC0415
-
-    random = check_random_state(seed)
-    unit = normalize(features.numpy())
-    affinity = unit @ unit.T
-    np.abs(affinity, out=affinity)
-    np.fill_diagonal(affinity, 0)
-    root = np.sqrt(affinity.sum(0, dtype=np.float64))
-    root[root == 0] = 1
-    affinity /= root.astype(np.float32)
-    affinity /= root.astype(np.float32)[:, None]
-    start = random.uniform(-1, 1, len(unit)).astype(np.float32)
-    _, vectors = eigsh(affinity, k, which="LA", v0=start)
-    embedding = vectors[:, ::-1].astype(np.float64) / root[:, None]
-    peaks = embedding[np.abs(embedding).argmax(0), np.arange(k)]
-    _, found, _ = k_means(embedding * np.sign(peaks), k, random_state=random, n_init=10)
-    return np.asarray(found)
+    operator = LinearOperator((len(root), len(root)), raised, dtype=np.float64)
+    values, vectors = eigsh(operator, k, which="LA", v0=start)
+    return values[::-1] - 1, vectors[:, ::-1]
 
 
 def _scores(found: Labels | None, label: Labels, k: int, seed: int) -> list[Score]:
