@@ -153,6 +153,15 @@ def test_validate_says_ok_or_what_is_wrong(source, capsys):
     assert "b.yaml:3: unknown 'papr'; did you mean 'paper'?" in printed.err
 
 
+def test_a_name_with_control_characters_is_spelled_out(tmp_path, capsys):
+    assert main(["validate", str(write(tmp_path / "\x1b[31m.yaml", "name"))]) == 2
+    with pytest.raises(SystemExit):
+        main(["ls", "tasks", "--\x9b31m"])
+    told = capsys.readouterr().err
+    assert "\\x1b[31m.yaml" in told
+    assert told.replace("\n", "").isprintable()
+
+
 def test_check_says_what_an_adapter_keeps_and_breaks(source, capsys):
     words = ["--include-path", str(source)]
     assert main(["check", "mean-colour", *words]) == 1

@@ -83,3 +83,9 @@ def test_blanks_at_the_ends_of_lines_are_left_out_and_others_kept():
     file = io.StringIO()
     Unpadded(file).write("  a  b   \n\n   \nc ")
     assert file.getvalue() == "  a  b\n\n\nc"
+
+
+def test_news_of_a_file_whose_name_is_a_command_for_the_terminal_are_spelled_out(capsys):
+    with news():
+        logging.getLogger("vlbench.data").info("drawing \x1b]0;x\x07")
+    assert capsys.readouterr().err == "vlbench: drawing \\x1b]0;x\\x07\n"

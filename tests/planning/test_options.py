@@ -4,7 +4,7 @@ from sources import TASK, make_source, write
 
 import vlbench
 from vlbench.errors import UnknownNameError, VlbenchError
-from vlbench.planning.options import Options
+from vlbench.planning.options import Options, model_args
 
 
 @pytest.fixture
@@ -59,3 +59,7 @@ def test_entry_points_are_read_once_for_options_and_once_for_companions(monkeypa
     for _ in range(3):
         assert options.trusted is options.of_companion.trusted
     assert len(scans) == 2
+
+
+def test_an_argument_without_a_value_is_an_empty_text():
+    assert model_args("member=,k=1,none=null") == {"member": "", "k": 1, "none": None}

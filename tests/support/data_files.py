@@ -3,6 +3,7 @@
 import bz2
 import csv
 import gzip
+import hashlib
 import io
 import json
 import pickle
@@ -18,6 +19,7 @@ import h5py
 import numpy as np
 import pyarrow as pa
 from PIL import Image
+from planted_boards import result
 from pyarrow import parquet
 from region_files import BOXES, VECTORS, butd, lxmert, put_ban, put_tsv
 from scipy.io import savemat
@@ -42,6 +44,9 @@ from vlbench.data.svhn import svhn, svhn_numbers
 from vlbench.data.vqa import vqa
 from vlbench.data.vqg import vqg
 from vlbench.data.word_files import read_pairs, read_questions, read_visual_words
+from vlbench.leaderboard.artifacts import read_items, read_table
+from vlbench.metrics.items import Examples, item_table
+from vlbench.results import artifact_bytes
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), np.uint8)
 
@@ -312,6 +317,19 @@ def _image(suffix: str) -> Format:
     )
 
 
+def _items(folder: Path) -> None:
+    table = item_table(Examples(["a", "b"], ["x", "y"]), "accuracy", {}, [1, 0])
+    (folder / "items.parquet").write_bytes(artifact_bytes(table)[1])
+
+
+def _read_kept(folder: Path) -> None:
+    checksum = hashlib.sha256((folder / "items.parquet").read_bytes()).hexdigest()
+    saved = {"file": "items.parquet", "sha256": f"sha256:{checksum}"}
+    row = result("m", artifacts={"items": saved})
+    read_items(folder, row)
+    read_table(folder, row, "items", [])
+
+
 def _text(name: str, text: str, read: Callable[[Path], object], pack=bytes) -> Format:
     return Format(
         lambda folder: (folder / name).write_bytes(pack(text.encode())),
@@ -360,6 +378,7 @@ MADE: Mapping[str, Format] = {
         ["test.parquet"],
         _whole(table.images, test="test.parquet", caption="caption"),
     ),
+    "items": Format(_items, ["items.parquet"], _read_kept),
     "save_to_disk": Format(
         _saved,
         ["dataset_dict.json", "test/state.json", "test/data-00000-of-00001.arrow"],

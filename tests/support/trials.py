@@ -13,13 +13,15 @@ from pathlib import Path
 
 from vlbench.errors import VlbenchError
 
+# Seconds of computing, and six times as many of waiting, since others may be computing.
 SECONDS, BYTES = 10, 1 << 30
 
 
 def failures(count: int, trial: Callable[[int], str], report: Path) -> list[str]:
     """Return what went wrong in the trials 0..count-1: `trial` returns it, or "" where nothing did.
 
-    A trial that ends its process (a crash, or 10 seconds) is a failure, and the next goes on.
+    A trial that ends its process (a crash, or 10 seconds of computing) is a failure, and the next
+    goes on.
     """
     found: list[str] = []
     first = 0
@@ -44,8 +46,7 @@ def growth(action: Callable[[], object]) -> int:
     child = os.fork()
     if child == 0:
         try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(SECONDS)
+            _limit(SECONDS)
             action()
             sys.stdout.flush()
             sys.stderr.flush()
@@ -76,6 +77,14 @@ def loaded(load: Callable[[], None], names: list[str]) -> str:
     return ""
 
 
+def _limit(seconds: int) -> None:
+    """End this process after so many seconds of computing; 0: no more."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.alarm(6 * seconds)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
 def _pages() -> list[int]:
     """Return the pages that this process has: those it may use, and those in memory."""
     return [int(count) for count in Path("/proc/self/statm").read_text().split()]
@@ -85,14 +94,13 @@ def _run(first: int, count: int, trial: Callable[[int], str], report: Path) -> N
     """Run the trials from `first` on in this forked process, and end it."""
     try:
         warnings.simplefilter("ignore")
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
         most = _pages()[0] * resource.getpagesize() + BYTES
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
         with report.open("a") as lines:
             for number in range(first, count):
-                signal.alarm(SECONDS)
+                _limit(SECONDS)
                 what = trial(number)
-                signal.alarm(0)
+                _limit(0)
                 lines.write(json.dumps([number, what]) + "\n")
                 lines.flush()
     except BaseException:  # noqa: BLE001 - pytest must not go on in this process

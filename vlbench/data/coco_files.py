@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vlbench.data.archives import CHUNK
 from vlbench.data.texts import MOST_DIGITS, first_repeated, sound_text
 from vlbench.errors import DataError
 from vlbench.files import MOST_ANNOTATIONS, read_bytes
@@ -130,11 +131,20 @@ def _read(file: Path) -> Any:
     """Return the content of a file without the outlines, which are most of it."""
     content = read_bytes(file, MOST_ANNOTATIONS)
     if content.startswith(GZIP):
-        with gzip.open(file) as unpacked:
-            content = unpacked.read(MOST_ANNOTATIONS + 1)
-        if len(content) > MOST_ANNOTATIONS:
-            raise ValueError(f"it unpacks to more than {MOST_ANNOTATIONS} bytes")
+        content = _unpacked(file)
     return json.loads(content, object_hook=_without_outline)
+
+
+def _unpacked(file: Path) -> bytes:
+    """Return the content of a gzip file, for which no more memory is taken than it has."""
+    parts, size = [], 0
+    with gzip.open(file) as unpacked:
+        while part := unpacked.read(CHUNK):
+            size += len(part)
+            if size > MOST_ANNOTATIONS:
+                raise ValueError(f"it unpacks to more than {MOST_ANNOTATIONS} bytes")
+            parts.append(part)
+    return b"".join(parts)
 
 
 def _without_outline(record: Record) -> Record:

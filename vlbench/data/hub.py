@@ -84,7 +84,7 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     said = {"caption": caption, "question": question}
     columns = columns_of({"image": image, "label": label, "item": item, **said})
     opened = {name: _joined(tables, known, columns) for name, known in splits.items()}
-    labelled = {splits[name]: one.rows for name, one in opened.items()}
+    labelled = {tables[splits[name]][0].name: one.rows for name, one in opened.items()}
     classes = _classes(labelled, label) if label else []
     found = {}
     for name, known in wanted(splits, wanted_splits).items():

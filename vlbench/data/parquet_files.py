@@ -49,7 +49,7 @@ def read_parquet(file: IO[bytes], columns: Sequence[str] | None = None) -> pa.Ta
     """Return a table, or the named columns of it; texts are places in lists of those that differ.
 
     Raises ValueError, before anything is read, where it would take too much memory, and
-    pa.ArrowException for what is no parquet.
+    pa.ArrowException, OSError or ValueError for what is no parquet.
     """
     texts = require_modest(file, columns)
     # A board has hundreds of small tables: threads cost more than they save.

@@ -78,7 +78,7 @@ def _table(
     content = BytesIO(read_bytes(output, row, name))
     try:
         table = read_parquet(content)
-    except (pa.ArrowException, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise _no_table(row, name, error) from error
     absent = set(columns) - set(table.column_names)
     if absent:
