@@ -190,8 +190,8 @@ def test_rows_twice_and_in_both_splits_are_counted_in_shards(root, capsys, tmp_p
     put_split(tmp_path / "all/shards", [z], names=NAMES)
     assert data_of(tmp_path / "all", "few_shot_shards") == 0
     told = capsys.readouterr().out
-    assert "2 rows of train are in test, too" in told
-    assert "1 rows of test are in train, too" in told
+    assert "2 rows of train also in test" in told
+    assert "1 row of test also in train" in told
     assert any(row.split()[:4] == ["train", "2", "0", "1"] for row in told.splitlines())
 
 

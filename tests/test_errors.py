@@ -10,6 +10,7 @@ from vlbench.errors import (
     DataError,
     UnknownNameError,
     VlbenchError,
+    counted,
     defined_at,
     described,
     place_of,
@@ -91,3 +92,10 @@ def test_a_function_is_named_by_the_line_that_it_begins_at():
     line = inspect.getsourcelines(raised)[1]
     assert defined_at(partial(raised, print)) == f"test_errors.py:{line}"
     assert defined_at(len) == "len"
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(0, "0 images"), (1, "1 image"), (2, "2 images"), (5794, "5,794 images")]
+)
+def test_a_number_of_one_has_its_noun_in_the_singular(count, told):
+    assert counted(count, "image") == told

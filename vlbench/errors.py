@@ -36,6 +36,11 @@ MOST_NAMES = 30
 PACKAGES = ("site-packages", "dist-packages")
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless the number is one."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 class VlbenchError(Exception):
     """What went wrong, where, and the way out, in one message."""
 
@@ -76,7 +81,9 @@ class TooFewRows(VlbenchError):  # noqa: N818 - reads as the reason in a row
     """A split has fewer rows than the task needs: at least `rows` of them, where that is known."""
 
     def __init__(self, found: str, rows: int | None = None) -> None:
-        super().__init__(found if rows is None else f"{found}; a split needs {rows} rows or more")
+        super().__init__(
+            found if rows is None else f"{found}; a split needs {counted(rows, 'row')} or more"
+        )
 
 
 class CannotDo(VlbenchError):  # noqa: N818 - the contract's name

@@ -168,7 +168,7 @@ def test_a_reference_needs_a_word():
 
 
 def test_references_without_a_caption_would_move_the_idf():
-    with pytest.raises(DataError, match="1 images have references and no caption, 2 first"):
+    with pytest.raises(DataError, match="1 image with references and without a caption, 2 first"):
         pure({1: ["a dog"]})
 
 

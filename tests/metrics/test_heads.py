@@ -30,5 +30,5 @@ def test_images_without_items_are_in_no_half():
 
 
 def test_one_image_has_no_halves():
-    with pytest.raises(ValueError, match="1 images have items; two halves need two"):
+    with pytest.raises(ValueError, match="1 image with items; two halves need two"):
         split_half(np.ones((2, 1)), np.array([3, 0]))

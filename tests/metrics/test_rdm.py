@@ -111,7 +111,7 @@ def test_a_class_of_one_image_has_the_deviation_of_its_entries():
 
 def test_a_class_of_one_image_has_no_deviation_by_dimension():
     features, rows = random_classes(counts=(3, 1, 5, 4))
-    with pytest.raises(TooFewRows, match="class 'bee' has 1 images, 2 needed for 'per_dimension'"):
+    with pytest.raises(TooFewRows, match="class 'bee' has 1 image, 2 needed for 'per_dimension'"):
         rdm_of_classes(features, rows, NAMES, "per_dimension")
 
 

@@ -19,6 +19,12 @@ def test_wilson_is_scipys(successes, n):
     assert wilson(successes, n).ci95 == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
+def test_wilsons_ends_of_none_and_all_are_exact():
+    for n in range(1, 300):
+        assert wilson(0, n).ci95[0] == 0.0
+        assert wilson(n, n).ci95[1] == 1.0
+
+
 def test_the_standard_error_of_a_share_is_the_binomial_one():
     assert wilson(20, 100).stderr == pytest.approx(0.04)
 

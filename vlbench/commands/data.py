@@ -13,7 +13,7 @@ from vlbench.commands.answer import Answer
 from vlbench.data.images import DecodedImages
 from vlbench.data.overlaps import content, overlaps
 from vlbench.data.records import Column, Data, Split
-from vlbench.errors import unknown
+from vlbench.errors import counted, unknown
 from vlbench.leaderboard.tables import plain_table
 from vlbench.leaderboard.texts import printed
 from vlbench.planning.paths import require_known
@@ -115,7 +115,7 @@ def _shown(task: str, told: Mapping[str, Any]) -> list[Any]:
     lines: list[Any] = [f"{task}: {told['classes']} classes", plain_table(columns, cells)]
     for name, one in splits.items():
         lines += [
-            f"{count:,} rows of {name} are in {other}, too"
+            f"{counted(count, 'row')} of {name} also in {other}"
             for other, count in one["overlap"].items()
             if count
         ]

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from vlbench.errors import DataError, SpecError, TooFewRows
+from vlbench.errors import DataError, SpecError, TooFewRows, counted
 from vlbench.metrics.corpus import CORPORA, ORDERS, TREEBANK, corpus_estimate
 from vlbench.metrics.statistics import Estimate, Floats, bootstrap_ratio
 from vlbench.metrics.text.evaluated import PREFIX, Evaluated, Value
@@ -153,8 +153,8 @@ def _check(captions: Captions, references: Captions) -> None:
     silent = [image for image in references if image not in captions]
     if silent:
         raise DataError(
-            f"{len(silent)} images have references and no caption, {silent[0]!r} first;"
-            " leave out their references"
+            f"{counted(len(silent), 'image')} with references and without a caption, "
+            f"{silent[0]!r} first; leave out their references"
         )
     if len(captions) < 2:
         raise TooFewRows(f"metrics of captions need two images; there are {len(captions)}")

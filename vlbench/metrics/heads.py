@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vlbench.errors import counted
 from vlbench.metrics.ranking import TIED
 
 Floats = NDArray[np.float64]
@@ -29,7 +30,7 @@ def split_half(credit: Floats, sizes: Floats, *, seed: int = 0) -> Halves:
     """
     images = np.flatnonzero(sizes > 0)
     if len(images) < 2:
-        raise ValueError(f"{len(images)} images have items; two halves need two")
+        raise ValueError(f"{counted(len(images), 'image')} with items; two halves need two")
     order = np.random.default_rng(seed).permutation(images)
     halves = order[: len(order) // 2], order[len(order) // 2 :]
     earned, chosen = np.zeros(len(sizes)), []

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vlbench.errors import counted
 from vlbench.metrics.resampling import picked, redrawn
 from vlbench.metrics.statistics import ROUNDING, Floats
 
@@ -245,6 +246,6 @@ def _percentiles(drawn: Floats) -> tuple[float, float]:
 
 
 def _notes(clusters: int, interval: tuple[float, float]) -> tuple[str, ...]:
-    few = f"{clusters} clusters, fewer than {FEW}: interval and p are rough"
+    few = f"{counted(clusters, 'cluster')}, fewer than {FEW}: interval and p are rough"
     flat = "all clusters differ alike, so that the interval has no width"
     return (few,) * (clusters < FEW) + (flat,) * (interval[1] - interval[0] < ROUNDING)

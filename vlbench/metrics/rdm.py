@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from vlbench.errors import TooFewRows
+from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.ranking import TIED
 
 CLASS_RULES = ("scalar", "per_dimension", "cosine", "correlation")
@@ -45,7 +45,7 @@ def rdm_of_classes(
     least = 2 if rule == "per_dimension" else 1
     for row, name in zip(rows, names, strict=True):
         if len(row) < least:
-            found = f"class '{name}' has {len(row)} images, {least} needed for '{rule}'"
+            found = f"class '{name}' has {counted(len(row), 'image')}, {least} needed for '{rule}'"
             raise TooFewRows(found, least * len(names))
     by_dimension = rule == "per_dimension"
     means, errors = _moments(features, rows, by_dimension=by_dimension)

@@ -45,7 +45,10 @@ def wilson(successes: float, n: int) -> Estimate:
     centre = (value + Z95**2 / (2 * n)) / shrink
     half = Z95 / shrink * math.sqrt(value * (1 - value) / n + Z95**2 / (4 * n**2))
     stderr = math.sqrt(value * (1 - value) / n)
-    return Estimate(value, stderr, (max(centre - half, 0.0), min(centre + half, 1.0)))
+    # Rounding would put the ends about 1e-18 beside 0 and 1.
+    low = max(centre - half, 0.0) if value > 0 else 0.0
+    high = min(centre + half, 1.0) if value < 1 else 1.0
+    return Estimate(value, stderr, (low, high))
 
 
 def mean_of_trials(credit: NDArray[Any]) -> Estimate:

@@ -72,7 +72,7 @@ def test_records_are_written_below_a_folder(tmp_path):
     shown, problems, code = exported(tmp_path, "eee", tmp_path / "eee")
     (file,) = (tmp_path / "eee").rglob("*.json")
     assert json.loads(file.read_text())["model_info"]["id"] == "local/m"
-    assert (shown, len(problems), code) == ([f"wrote 1 files below {tmp_path / 'eee'}"], 1, 0)
+    assert (shown, len(problems), code) == ([f"wrote 1 file below {tmp_path / 'eee'}"], 1, 0)
 
 
 def test_where_nothing_can_be_exported_the_command_fails_with_the_reasons(tmp_path):

@@ -3,7 +3,7 @@ import pytest
 from judged import fill_all, filled, sheets
 
 from vlbench.leaderboard.judgement.reading import read_judgements
-from vlbench.leaderboard.judgement.scores import agreement, as_json, ratings_of
+from vlbench.leaderboard.judgement.scores import agreement, as_json, ordinal_alpha, ratings_of
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,26 @@ from vlbench.leaderboard.judgement.scores import agreement, as_json, ratings_of
 )
 def test_agreement_is_as_worked_out_by_hand(answers, alpha):
     assert agreement(np.array(answers)) == pytest.approx(alpha)
+
+
+def test_agreement_is_krippendorffs_where_ratings_are_missing():
+    # Krippendorff's four observers and twelve units; 0 is missing. Alpha is .815 (Krippendorff
+    # 2011, section D).
+    rated = ["1101", "2232", "3333", "3333", "2222", "1234"]
+    rated += ["4444", "1121", "2222", "0555", "0011", "0030"]
+    counts = np.array([[unit.count(value) for value in "12345"] for unit in rated])
+    assert ordinal_alpha(counts) == pytest.approx(0.815, abs=5e-4)
+
+
+def test_agreement_on_two_values_is_krippendorffs():
+    # Two observers and ten units of two values; alpha is .095 (Krippendorff 2011, section A).
+    meg, owen = [1, 2, 1, 1, 1, 1, 1, 1, 2, 1], [2, 2, 2, 1, 1, 2, 1, 1, 1, 1]
+    assert agreement(np.array([meg, owen])) == pytest.approx(0.095, abs=5e-4)
+
+
+def test_agreement_ignores_values_that_nobody_gives():
+    # Values 1 and 5 are neighbours where 2, 3 and 4 are never given: again 4 / 9.
+    assert agreement(np.array([[1, 5, 1], [1, 5, 5]])) == pytest.approx(4 / 9)
 
 
 def test_answers_by_chance_do_not_agree():

@@ -18,7 +18,7 @@ def test_the_first_images_of_a_split_are_read():
 
 
 def test_one_image_is_too_few():
-    with pytest.raises(TooFewRows, match="1 images"):
+    with pytest.raises(TooFewRows, match="1 image;"):
         Images(first=1).of(THREE)
 
 

@@ -100,5 +100,5 @@ def test_rows_are_those_of_the_split():
 
 
 def test_one_image_has_no_other_one():
-    with pytest.raises(TooFewRows, match="1 images"):
+    with pytest.raises(TooFewRows, match="1 image;"):
         judged(length, [{"one": "a dog"}], [0])

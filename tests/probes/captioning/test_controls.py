@@ -20,7 +20,7 @@ def test_other_images_are_drawn_with_the_seed():
 
 
 def test_one_image_has_no_other():
-    with pytest.raises(TooFewRows, match="1 images"):
+    with pytest.raises(TooFewRows, match="1 image;"):
         other_images(1, seed=0)
 
 

@@ -67,7 +67,7 @@ def test_images_with_too_few_nouns_are_counted_and_left_out():
     outcome = probe(nothing, [*REFERENCES, ["a dog"], ["no noun at all"]])
     assert outcome.counts["too_few_nouns"] == 2
     assert outcome.counts["clusters"] == 2
-    with pytest.raises(TooFewRows, match="1 images have 4 nouns in their references"):
+    with pytest.raises(TooFewRows, match="1 image with 4 nouns in the references"):
         probe(nothing, [REFERENCES[0], ["a dog"]])
 
 
@@ -85,7 +85,7 @@ def test_numbers_that_do_not_ascend_are_refused(k):
 def test_the_first_images_are_read():
     references = [REFERENCES[0], REFERENCES[1], REFERENCES[0]]
     assert probe(nothing, references, images=Images(first=2)).counts["clusters"] == 2
-    with pytest.raises(TooFewRows, match="1 images"):
+    with pytest.raises(TooFewRows, match="1 image;"):
         probe(nothing, references, images=Images(first=1))
 
 

@@ -102,7 +102,7 @@ def test_halves_share_no_image_and_leave_none():
 
 def test_a_class_of_one_image_is_named():
     data = labelled_images(2, 2, 2, test=[3, 1, 2], classes=["ant", "bee", "cat"])
-    with pytest.raises(TooFewRows, match="class 'bee' has 1 images, halves need 2"):
+    with pytest.raises(TooFewRows, match="class 'bee' has 1 image, halves need 2"):
         probe(ReadsTheLabel(), data)
 
 

@@ -165,9 +165,9 @@ def test_no_image_with_regions_is_what_the_model_cannot_do():
 
 
 def test_one_image_cannot_be_halved():
-    with pytest.raises(TooFewRows, match="1 images; two halves need two"):
+    with pytest.raises(TooFewRows, match="1 image; two halves need two"):
         probe(Planted(), data_of(SCENES[:1]))
-    with pytest.raises(TooFewRows, match="1 images have a word to ask for"):
+    with pytest.raises(TooFewRows, match="1 image with a word to ask for"):
         probe(Planted(), data_of([SCENES[0], SCENES[1]._replace(phrases=[])]))
 
 

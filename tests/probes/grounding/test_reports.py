@@ -82,5 +82,5 @@ def test_regions_without_scores_are_noted():
 
 
 def test_one_image_with_a_query_cannot_be_halved():
-    with pytest.raises(TooFewRows, match="1 images have a word to ask for; two halves need two"):
+    with pytest.raises(TooFewRows, match="1 image with a word to ask for; two halves need two"):
         outcome(Planted(), queries(0, words=1))

@@ -153,7 +153,7 @@ def test_a_tokenizer_without_a_mask_is_refused(monkeypatch):
 
 def test_a_split_without_questions_is_too_small(monkeypatch):
     nothing_is_trained(monkeypatch)
-    with pytest.raises(TooFewRows, match="0 images have a question"):
+    with pytest.raises(TooFewRows, match="0 images with a question"):
         probe(data=with_column("questions", [[]] * 60))
 
 

@@ -63,7 +63,7 @@ def test_with_things_only_questions_count_that_name_one():
     assert len(found.questions) == 6
     other = data.splits["train"].select([1, 2, 3])
     shifted = {**data.splits["train"].select([0, 1, 2]).columns, "names": other["names"]}
-    with pytest.raises(TooFewRows, match="0 images have a question"):
+    with pytest.raises(TooFewRows, match="0 images with a question"):
         asked(type(other)(shifted), ["names"])
 
 

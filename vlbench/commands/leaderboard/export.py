@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
-from vlbench.errors import OutputError, UnknownNameError
+from vlbench.errors import OutputError, UnknownNameError, counted
 from vlbench.files import write_whole
 from vlbench.leaderboard.comparison.leaders import old_comparisons
 from vlbench.leaderboard.export.every_eval_ever import Source
@@ -59,5 +59,5 @@ def _folder(arguments: argparse.Namespace, selection: Selection, source: Source)
         else:
             write_whole(arguments.to / found.place, found.content)
             written += 1
-    shown = f"wrote {written} files below {arguments.to}"
+    shown = f"wrote {counted(written, 'file')} below {arguments.to}"
     return Answer([shown], listed(left_out), 0 if written else FAILED)

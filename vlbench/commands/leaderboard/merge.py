@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from vlbench.commands.answer import Answer
+from vlbench.errors import counted
 from vlbench.leaderboard.merging.changes import changes
 from vlbench.leaderboard.merging.merging import merge
 
@@ -21,7 +22,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     rows = {file: len(board.results) for file, board in written.items()}
     return Answer(
         [
-            *(f"wrote {file}: {count} row{'s' * (count != 1)}" for file, count in rows.items()),
+            *(f"wrote {file}: {counted(count, 'row')}" for file, count in rows.items()),
             f"summaries, figures and comparisons are not merged; {build} makes them"
             if written
             else f"nothing new; {arguments.output} has all of these rows",

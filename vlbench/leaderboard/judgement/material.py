@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vlbench.errors import TooFewRows, UnknownNameError, unknown
+from vlbench.errors import TooFewRows, UnknownNameError, counted, unknown
 from vlbench.leaderboard.artifacts import read_table
 from vlbench.results import Result
 
@@ -47,7 +47,7 @@ def read_shown(
             raise unknown("step", step, asked)
     common = [name for name in asked[steps[0]] if all(name in asked[step] for step in steps)]
     if len(common) < images or images < 2:
-        there = f"{row.model} on {row.task} has questions about {len(common)} images"
+        there = f"{row.model} on {row.task} has questions about {counted(len(common), 'image')}"
         raise TooFewRows(f"{there}, {images} asked for; pass --images N, at least 2")
     rng = np.random.default_rng(seed)
     drawn = sorted(rng.permutation(len(common))[:images].tolist())

@@ -1,7 +1,7 @@
 """Mean ratings per system with intervals, and the agreement of the raters.
 
-Agreement is Krippendorff's alpha for ordinal ratings (Krippendorff 2004, Content Analysis, chapter
-11), computed by the package `krippendorff`.
+Agreement is Krippendorff's alpha for ordinal ratings (Krippendorff 2011, Computing Krippendorff's
+Alpha-Reliability).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vlbench.errors import PackageAbsent
 from vlbench.leaderboard.judgement.material import HUMAN
 from vlbench.leaderboard.judgement.reading import Judgements
 from vlbench.leaderboard.judgement.sheets import ANSWERS
@@ -49,20 +48,31 @@ def ratings_of(judgements: Judgements) -> list[Rating]:
 def agreement(answers: NDArray[np.int64]) -> float | None:
     """Return the ordinal alpha of answers [raters, ...]: 1 is full agreement, 0 is chance.
 
-    None where all answers are equal: alpha is undefined without variation. Raises DataAbsent where
-    the package krippendorff is not installed.
+    None where all answers are equal: alpha is undefined without variation.
     """
-    if (answers == answers.flat[0]).all():
-        return None
-    try:
-        import krippendorff  # noqa: PLC0415 - listings must not import it
-    except ModuleNotFoundError as error:
-        install = "pip install 'vlbench[judge]'"
-        raise PackageAbsent("the package krippendorff", install) from error
+    units = answers.reshape(len(answers), -1).T
+    scale = np.array([int(answer) for answer in ANSWERS])
+    return ordinal_alpha((units[:, :, None] == scale).sum(1))
 
-    units = answers.reshape(len(answers), -1)
-    domain = [int(answer) for answer in ANSWERS]
-    return float(krippendorff.alpha(units, value_domain=domain, level_of_measurement="ordinal"))
+
+def ordinal_alpha(counts: NDArray[np.int64]) -> float | None:
+    """Return Krippendorff's alpha, given how many raters gave each unit each value, in their order.
+
+    `counts` is [units, values]; units with fewer than two ratings are left out. Alpha is
+    1 - (n - 1) sum(o_ck d_ck) / sum(n_c n_k d_ck): o_ck counts the pairs of ratings of a unit,
+    over its ratings less one, n_c is the sum of row c, n that of all, and d_ck the square of
+    n_c / 2 + n_k / 2 + all between. None where all ratings are equal.
+    """
+    counts = counts[counts.sum(1) > 1]
+    weighted = counts / (counts.sum(1, keepdims=True) - 1)
+    coincidences = weighted.T @ counts - np.diag(weighted.sum(0))
+    totals = coincidences.sum(0)
+    ranks = totals.cumsum() - totals / 2
+    distances = (ranks[:, None] - ranks) ** 2
+    expected = totals @ distances @ totals
+    if expected == 0:
+        return None
+    return float(1 - (totals.sum() - 1) * (coincidences * distances).sum() / expected)
 
 
 def as_json(judgements: Judgements) -> Mapping[str, Any]:

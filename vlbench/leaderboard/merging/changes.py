@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vlbench.boards import Board
+from vlbench.errors import counted
 from vlbench.leaderboard.merging.merging import join, read_folder, read_folders
 from vlbench.leaderboard.merging.unions import Source, union
 from vlbench.leaderboard.rows import ties_mark
@@ -41,8 +42,8 @@ def changes(folders: Sequence[Path], output: Path) -> Changes:
     problems = sorted({*wrong, *both.conflicts, *_lost(old.boards, new.boards), *_hidden(proposed)})
     listed = {_title(b): _news(b, _same(b, old.boards)) for b in new.boards.values()}
     count = sum(map(len, listed.values()))
-    verdict = _counted(len(problems), "problem") if problems else "nothing changed or lost"
-    lines = [f"**{_counted(count, 'new row')}; {verdict}.**"]
+    verdict = counted(len(problems), "problem") if problems else "nothing changed or lost"
+    lines = [f"**{counted(count, 'new row')}; {verdict}.**"]
     sections = {"Problems": [span(problem) for problem in problems], **listed}
     for title, found in sections.items():
         lines += ["", f"#### {title}", "", *(f"- {one}" for one in found)] if found else []
@@ -117,7 +118,3 @@ def _identity(row: Result) -> tuple[str, str, bool]:
 
 def _title(board: Board) -> str:
     return f"{span(board.task)}, version {board.version}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

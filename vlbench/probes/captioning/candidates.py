@@ -11,7 +11,7 @@ from vlbench.capabilities import ImageEncoder
 from vlbench.data.caption_results import result_captions
 from vlbench.data.records import Data, Split
 from vlbench.engine import Engine
-from vlbench.errors import TooFewRows
+from vlbench.errors import TooFewRows, counted
 from vlbench.probes.captioning.captioner import Captioner, first_captions
 
 
@@ -26,7 +26,9 @@ class Images(NamedTuple):
         rows = data.splits[self.split]
         rows = rows.select(range(len(rows) if self.first is None else min(len(rows), self.first)))
         if len(rows) < 2:
-            raise TooFewRows(f"{len(rows)} images; the control of another image needs two")
+            raise TooFewRows(
+                f"{counted(len(rows), 'image')}; the control of another image needs two"
+            )
         return rows
 
     def alone(self, data: Data) -> Data:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vlbench.data.records import Split
-from vlbench.errors import TooFewRows
+from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.language_model import (
     LanguageModel,
     perplexity_statistics,
@@ -29,7 +29,7 @@ def other_images(count: int, seed: int) -> list[int]:
     Raises TooFewRows for fewer than two.
     """
     if count < 2:
-        raise TooFewRows(f"{count} images; the control of another image needs two")
+        raise TooFewRows(f"{counted(count, 'image')}; the control of another image needs two")
     circle = np.random.default_rng(seed).permutation(count)
     others = np.empty(count, np.int64)
     others[circle] = np.roll(circle, 1)

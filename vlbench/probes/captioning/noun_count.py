@@ -23,7 +23,7 @@ import torch
 from vlbench.capabilities import ImageTextScorer, count_truncated
 from vlbench.data.records import Data
 from vlbench.engine import Engine
-from vlbench.errors import TooFewRows
+from vlbench.errors import TooFewRows, counted
 from vlbench.probes.captioning.candidates import TEST_IMAGES, Images
 from vlbench.probes.captioning.contests import Contest, Judge, Measured, Share, report
 from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, Nouns, NounSource, find_nouns
@@ -55,7 +55,7 @@ def noun_count(
     named = [ranked_nouns(told, captions) for captions in rows["captions"]]
     kept = [i for i, found in enumerate(named) if len(found) >= k[-1]]
     if len(kept) < 2:
-        raise TooFewRows(f"{len(kept)} images have {k[-1]} nouns in their references")
+        raise TooFewRows(f"{counted(len(kept), 'image')} with {k[-1]} nouns in the references")
     numbers = rows["picture"].rows
     asked = []
     for i in kept:

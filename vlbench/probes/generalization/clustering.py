@@ -20,7 +20,7 @@ from torch import Tensor
 from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import TestRows, labels
 from vlbench.engine import Engine
-from vlbench.errors import DataError, TooFewRows
+from vlbench.errors import DataError, TooFewRows, counted
 from vlbench.metrics.agreement import agreement
 from vlbench.metrics.features import all_parallel
 from vlbench.metrics.items import Answers, Examples, item_table, join_items
@@ -70,7 +70,7 @@ def clustering(
         return in_parts(data, categories, lambda part: clustering(model, part, engine, seed=seed))
     test, k = data.splits["test"], len(data.classes)
     if len(test) < k:
-        raise TooFewRows(f"the test split has {len(test)} images, {k} clusters asked", k)
+        raise TooFewRows(f"the test split has {counted(len(test), 'image')}, {k} clusters asked", k)
     features, label = engine.features(model.encode_images, test["image"]), labels(test)
     tested = Tested(test["image"].examples(), data.classes, label)
     if all_parallel(features):

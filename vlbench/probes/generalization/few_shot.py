@@ -22,7 +22,7 @@ from torch import Tensor
 from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import Data, fewest_rows, labels
 from vlbench.engine import Engine
-from vlbench.errors import TooFewRows
+from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.items import Answers, item_table, join_items
 from vlbench.metrics.ranking import Choice, choose, join_choices
 from vlbench.metrics.statistics import mean_of_trials
@@ -98,8 +98,10 @@ def _draw(
     counts = np.bincount(label, minlength=len(classes))
     scarce = int(counts.argmin())
     if counts[scarce] < shots:
-        found = f"class '{classes[scarce]}' has {counts[scarce]} examples"
-        raise TooFewRows(f"{found}, {shots} shots asked", fewest_rows(counts.tolist(), shots))
+        found = f"class '{classes[scarce]}' has {counted(counts[scarce], 'example')}"
+        raise TooFewRows(
+            f"{found}, {counted(shots, 'shot')} asked", fewest_rows(counts.tolist(), shots)
+        )
     rng = np.random.default_rng(seed)
     first = np.cumsum(counts) - counts
     places = first[:, None] + np.arange(shots)

@@ -28,7 +28,7 @@ from torch import Tensor
 from vlbench.capabilities import Classifier, ImageEncoder
 from vlbench.data.records import Data, Split, labels
 from vlbench.engine import Engine
-from vlbench.errors import CannotDo, TooFewRows
+from vlbench.errors import CannotDo, TooFewRows, counted
 from vlbench.metrics.items import Answers, item_table, join_items
 from vlbench.metrics.statistics import wilson
 from vlbench.probes.generalization.attacks.rpgd import (
@@ -146,7 +146,7 @@ def _drawn(test: Split, sample: Sample | None) -> Split:
     if sample is None:
         return test
     if not 1 <= sample.images <= len(test):
-        found = f"the test split has {len(test)} images, {sample.images} asked"
+        found = f"the test split has {counted(len(test), 'image')}, {sample.images} asked"
         raise TooFewRows(found, sample.images)
     # The paper's code draws from NumPy's older generator.
     order = np.random.RandomState(sample.seed).permutation(len(test))

@@ -23,7 +23,7 @@ from vlbench.capabilities import ImageEncoder, TextEncoder, TokenEncoder
 from vlbench.data.records import Data, TestRows, fewest_rows, labels, value_column
 from vlbench.data.words import tokens_at
 from vlbench.engine import Engine
-from vlbench.errors import CannotDo, TooFewRows
+from vlbench.errors import CannotDo, TooFewRows, counted
 from vlbench.metrics.rdm import rdm_of_classes, rdm_of_vectors
 from vlbench.metrics.rdm_correlation import (
     class_draws,
@@ -113,7 +113,7 @@ def _rows(label: NDArray[np.int64], names: Sequence[str], least: int) -> list[Te
     counts = np.bincount(label, minlength=len(names))
     scarce = int(counts.argmin())
     if counts[scarce] < least:
-        found = f"class '{names[scarce]}' has {counts[scarce]} images"
+        found = f"class '{names[scarce]}' has {counted(counts[scarce], 'image')}"
         raise TooFewRows(f"{found}, halves need {least}", fewest_rows(counts.tolist(), least))
     order = torch.from_numpy(np.argsort(label, kind="stable"))
     return list(torch.split(order, counts.tolist()))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from vlbench.data.records import Split
 from vlbench.data.words import word_spans
-from vlbench.errors import TooFewRows
+from vlbench.errors import TooFewRows, counted
 
 
 class Query(NamedTuple):
@@ -39,7 +39,7 @@ def first_images(split: Split, images: int | None) -> Split:
     """Return the first images of a split, all for None. Raises TooFewRows below two."""
     rows = split.select(range(len(split) if images is None else min(len(split), images)))
     if len(rows) < 2:
-        raise TooFewRows(f"{len(rows)} images; two halves need two")
+        raise TooFewRows(f"{counted(len(rows), 'image')}; two halves need two")
     return rows
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from vlbench.capabilities import count_truncated
 from vlbench.data.records import Column
 from vlbench.engine import Engine
-from vlbench.errors import TooFewRows
+from vlbench.errors import TooFewRows, counted
 from vlbench.probes.grounding.attention import AttentionReader, HeadSums, head_sums
 from vlbench.probes.grounding.examples import example_picture
 from vlbench.probes.grounding.query_items import query_items
@@ -49,7 +49,7 @@ def report(
     """
     images = sum(any(one["queries"]) for one in queries.images)
     if images < 2:
-        raise TooFewRows(f"{images} images have a word to ask for; two halves need two")
+        raise TooFewRows(f"{counted(images, 'image')} with a word to ask for; two halves need two")
     sums = head_sums(reader, pictures, queries.images, engine)
     groups = groups_of(sums, queries.conditions, seed)
     picture = example_picture(

@@ -12,7 +12,7 @@ from torch import Tensor
 from vlbench.capabilities import Regions
 from vlbench.data.records import Column, Split, value_column
 from vlbench.engine import Engine
-from vlbench.errors import CannotDo, DataError, TooFewRows
+from vlbench.errors import CannotDo, DataError, TooFewRows, counted
 from vlbench.nets.bert_gen import BertGen, Example, Source
 from vlbench.probes.question_generation.things import names_a_thing, shown_names
 
@@ -51,7 +51,7 @@ def asked(split: Split, things: Sequence[str]) -> Asked:
     ]
     rows = [row for row, texts in enumerate(questions) if texts]
     if len(rows) < 2:
-        raise TooFewRows(f"{len(rows)} images have a question; two are wanted")
+        raise TooFewRows(f"{counted(len(rows), 'image')} with a question; two are wanted")
     kept = split.select(rows)
     found = Asked(
         kept,

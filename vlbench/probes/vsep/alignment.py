@@ -19,7 +19,7 @@ from vlbench.capabilities import count_truncated
 from vlbench.data.annotations import Named
 from vlbench.data.records import Data
 from vlbench.engine import Engine
-from vlbench.errors import CannotDo, TooFewRows
+from vlbench.errors import CannotDo, TooFewRows, counted
 from vlbench.metrics.ranking import TIED, Choice, choose
 from vlbench.metrics.statistics import bootstrap_fraction
 from vlbench.nets.vsep import Pairs, TrainedVsep, VsepTraining, directions, train
@@ -204,9 +204,10 @@ def _require_vectors(chosen: Sequence[Sequence[NamedObjects]]) -> None:
 
 def _stack(n: int, images: Sequence[NamedObjects]) -> Objects:
     if not images:
-        number = "1 object" if n == 1 else f"{n} objects"
         role = "train" if n == 1 else "test"
-        raise TooFewRows(f"no {role} image has {number} that a region shows and the caption names")
+        raise TooFewRows(
+            f"no {role} image has {counted(n, 'object')} that a region shows and the caption names"
+        )
     words = [torch.stack([w for w in image.words if w is not None]) for image in images]
     regions = torch.stack([image.regions for image in images])
     named, forms = [image.named for image in images], [image.forms for image in images]
