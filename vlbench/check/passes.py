@@ -137,9 +137,10 @@ class Repeating:
     def _copied(self, outputs: Sequence[Any]) -> list[Tensor]:
         """Return copies, as an adapter may use its memory again; none where one is not finite."""
         found = tensors(self.__name__, outputs) if _count(outputs) else []
-        if not all(isinstance(one, Tensor) and one.isfinite().all() for one in found):
+        if not all(isinstance(one, Tensor) for one in found):
             return []
-        return [one.detach().to(torch.float32, copy=True) for one in found]
+        copies = [one.cpu().detach().to(torch.float32, copy=True) for one in found]
+        return copies if all(one.isfinite().all() for one in copies) else []
 
     def _compare(
         self, count: int, batch: Sequence[int], whole: Sequence[Tensor], found: Sequence[Tensor]
