@@ -29,7 +29,7 @@ class InMemory:
         """Return the features of a column's rows."""
         del encode
         whole = len(column) == len(self._features)
-        return self._features if whole else self._features[torch.tensor(column.rows)]
+        return self._features.clone() if whole else self._features[torch.tensor(column.rows)]
 
 
 def seconds(job: Callable[[], object]) -> float:

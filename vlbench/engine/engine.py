@@ -94,7 +94,7 @@ class Engine:
         return known.name if known else type(model).__name__
 
     def features(self, encode: Callable[[Any], Tensor], column: Column) -> Tensor:
-        """Return float32 [N, D], on the CPU: an adapter's bound method over a column.
+        """Return float32 [N, D], on the CPU, the caller's own: an adapter's method over a column.
 
         Images pass through the adapter's `preprocess` first. Raises ValueError for an output of
         another shape and for NaN or infinite values, with the row.

@@ -66,8 +66,8 @@ def few_shot(
     used, places = np.unique(drawn, return_inverse=True)
     examples = torch.from_numpy(places.reshape(drawn.shape))
     images = train["image"].select(used.tolist())
-    support = _normalised(engine.features(model.encode_images, images))
-    queries = _normalised(engine.features(model.encode_images, test["image"]))
+    support = _normalise(engine.features(model.encode_images, images))
+    queries = _normalise(engine.features(model.encode_images, test["image"]))
     lengths = queries.norm(dim=1)
     right = torch.from_numpy(labels(test))
     scores, items, ties = [], [], 0
@@ -109,15 +109,13 @@ def _draw(
     return np.stack([o[np.argsort(label[o], kind="stable")][places] for o in orders])
 
 
-def _normalised(features: Tensor) -> Tensor:
-    """Return features [N, D] of length one; a vector of length zero stays zero."""
-    # In float64 no square of a float32 overflows or vanishes.
-    norms = [
-        torch.linalg.vector_norm(part, dim=1, keepdim=True, dtype=torch.float64)
-        for part in torch.split(features, ROWS)
-    ]
-    norm = torch.cat(norms)
-    return features / norm.masked_fill(norm == 0, 1.0).float()
+def _normalise(features: Tensor) -> Tensor:
+    """Give features [N, D] length one, in place; a vector of length zero stays zero."""
+    for part in torch.split(features, ROWS):
+        # In float64 no square of a float32 overflows or vanishes.
+        norm = torch.linalg.vector_norm(part, dim=1, keepdim=True, dtype=torch.float64)
+        part /= norm.masked_fill(norm == 0, 1.0).float()
+    return features
 
 
 def _classify(queries: Tensor, lengths: Tensor, means: Tensor, right: Tensor) -> list[Choice]:
