@@ -181,8 +181,11 @@ class Checkpoint:
         folder = Path(self._place).expanduser()
         files = [self.file] if self.file else [f for kind in KINDS for f in folder.glob(kind)]
         held = sum(file.stat().st_size for file in files)
-        with torch.device("meta"):  # takes no memory
-            model = _draw(kind, config, 0, attention)
+        try:
+            with torch.device("meta"):  # takes no memory
+                model = _draw(kind, config, 0, attention)
+        except UNREADABLE as error:
+            raise WeightsError(f"{self.name} cannot be built: {error}") from error
         wanted = sum(part.numel() for part in [*model.parameters(), *model.buffers()])
         if files and wanted > FREE_NUMBERS + MOST_PER_BYTE * held:
             what = f"its configuration wants {wanted:,} numbers, its weights are {held:,} bytes"

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 
 def printed(text: str) -> str:
-    """Return a text for a terminal: control characters are spelled out, but for line breaks."""
-    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+    """Return a text for a terminal: control characters are spelled out, but for line breaks.
+
+    A carriage return before a line feed is part of one: lines of CSV end so.
+    """
+    lines = text.split("\r\n")
+    return "\r\n".join(
+        "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in line)
+        for line in lines
+    )
 
 
 def one_line(text: str) -> str:
     """Return a text on one line, control characters spelled out."""
-    return printed(text).replace("\n", " ")
+    return printed(text).replace("\r\n", " ").replace("\n", " ")
 
 
 def drawn(text: str) -> str:

@@ -1,6 +1,9 @@
+import io
 import shutil
+import stat
 import tarfile
 from itertools import chain
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -244,8 +247,11 @@ class Unpacked(dict):
 
 
 class Member(bytes):
-    def read_bytes(self):
-        return bytes(self)
+    def stat(self):
+        return SimpleNamespace(st_size=len(self), st_mode=stat.S_IFREG)
+
+    def open(self, _):
+        return io.BytesIO(self)
 
 
 @pytest.mark.slow

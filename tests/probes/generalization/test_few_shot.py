@@ -102,7 +102,7 @@ def test_euclidean_with_all_images_is_scikit_learns_nearest_centroid():
 def test_the_length_of_a_feature_does_not_matter():
     data = labelled_images(8, 8)
     features = random_features(data)
-    lengths = torch.logspace(-20, 20, len(features))[:, None]
+    lengths = torch.logspace(-12, 12, len(features))[:, None]
     scaled = probe(PlantedFeatures(features * lengths), data, shots=[3])
     assert values(scaled) == values(probe(PlantedFeatures(features), data, shots=[3]))
 

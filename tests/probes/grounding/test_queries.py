@@ -35,5 +35,5 @@ def test_the_first_images_are_read_or_all():
 
 @pytest.mark.parametrize("images", [0, 1])
 def test_fewer_than_two_images_cannot_be_halved(images):
-    with pytest.raises(TooFewRows, match=f"{images} images; two halves need two"):
+    with pytest.raises(TooFewRows, match=rf"{images} images?; two halves need two"):
         first_images(SPLIT, images)

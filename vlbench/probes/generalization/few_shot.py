@@ -114,7 +114,7 @@ def _normalise(features: Tensor) -> Tensor:
     for part in torch.split(features, ROWS):
         # In float64 no square of a float32 overflows or vanishes.
         norm = torch.linalg.vector_norm(part, dim=1, keepdim=True, dtype=torch.float64)
-        part /= norm.masked_fill(norm == 0, 1.0).float()
+        part.div_(norm.masked_fill(norm == 0, 1.0).float())
     return features
 
 
