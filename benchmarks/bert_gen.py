@@ -19,11 +19,16 @@ from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 from vlbench.capabilities import Regions
 from vlbench.data.records import Column
 from vlbench.engine import Engine
-from vlbench.nets.bert_gen import BertGen, Example, Inputs, Source
-from vlbench.nets.bert_gen_training import BertGenTraining, Learns, StepTraining
-from vlbench.nets.greedy import greedy
-from vlbench.nets.masks import left_to_right
-from vlbench.probes.question_generation.reading import Examples, ObjectReader, Objects, Pair
+from vlbench.probes.question_generation.bert_gen import (
+    BertGen,
+    Example,
+    Inputs,
+    Source,
+    greedy,
+    left_to_right,
+)
+from vlbench.probes.question_generation.inputs import Examples, ObjectReader, Objects, Pair
+from vlbench.probes.question_generation.training import BertGenTraining, Learns, StepTraining
 
 WIDTH, REGIONS, TOKENS, VOCABULARY = 64, 36, 15, 400
 BATCH, ROUNDS, QUESTIONS = 16, 2, 1000

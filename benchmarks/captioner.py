@@ -14,11 +14,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout
 
-from vlbench.nets.captioner import END, Sizes
-from vlbench.nets.captioner_cross_entropy import CrossEntropy, CrossEntropyTraining, Exam, Lesson
-from vlbench.nets.captioner_self_critical import Policy, SelfCritical, SelfCriticalTraining
-from vlbench.nets.captioner_weights import drawn_captioner
-from vlbench.nets.captioner_words import Labels, Vocabulary
+from vlbench.probes.captioning.captioner_cross_entropy import (
+    CrossEntropy,
+    CrossEntropyTraining,
+    Exam,
+    Lesson,
+)
+from vlbench.probes.captioning.captioner_files import Labels, Vocabulary, drawn_captioner
+from vlbench.probes.captioning.captioner_network import END, Sizes
+from vlbench.probes.captioning.captioner_self_critical import (
+    Policy,
+    SelfCritical,
+    SelfCriticalTraining,
+)
 
 IMAGES, FEATURES, WORDS, WIDTH = 200, 256, 500, 128
 BATCH, CAPTIONS, LENGTH = 10, 5, 17

@@ -20,8 +20,8 @@ import vlbench
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import Column
 from vlbench.engine import Engine
+from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.fingerprints import identified
-from vlbench.engine.settings import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.resolve import load_object
 

@@ -21,8 +21,8 @@ from torch import Tensor
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine, devices
+from vlbench.engine.devices import ComputeSettings, loader_workers
 from vlbench.engine.fingerprints import identified
-from vlbench.engine.settings import ComputeSettings, loader_workers
 from vlbench.engine.store import Store
 from vlbench.engine.tuning import tuned
 from vlbench.probes.generalization.attacks.rpgd import Descent

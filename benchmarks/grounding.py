@@ -17,10 +17,10 @@ from torch import Tensor
 from transformers import VisualBertConfig, VisualBertModel
 
 from vlbench.capabilities import JointAttention, Picture, Regions
-from vlbench.data.annotations import Phrase
+from vlbench.data.coco_files import Phrase
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine
-from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.devices import ComputeSettings
 from vlbench.probes.grounding.entity_grounding import entity_grounding
 
 REGIONS, WIDTH, WORDS, CAPTIONS, BATCH, ROUNDS = 36, 2_048, 12, 5, 8, 3

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 
-from vlbench.metrics.rdm import rdm_of_classes
+from vlbench.probes.generalization.rdm import rdm_of_classes
 
 CLASSES, IMAGES, WIDTH = 1_000, 50, 2_048
 ROUNDS = 5

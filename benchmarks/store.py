@@ -14,8 +14,8 @@ from extraction import BATCH, CPU, make_images, make_model
 
 from vlbench.data.image_folder import image_folder
 from vlbench.engine import Engine
+from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.fingerprints import identified
-from vlbench.engine.settings import ComputeSettings
 from vlbench.engine.store import Store
 
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
-from vlbench.data.annotations import Named
+from vlbench.data.coco_files import Named
 from vlbench.engine import Engine
-from vlbench.nets.vsep import Pairs, VsepTraining, train
 from vlbench.probes.vsep.alignment import Objects
+from vlbench.probes.vsep.network import Pairs, VsepTraining, train
 from vlbench.probes.vsep.patch_retrieval import Pools, draw, retrieve
 
 PAIRS, WIDTH, WORDS, BATCH = 51_637, 256, 768, 512

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vlbench.adapter_kit.attention import cross_attention, patch_boxes
 from vlbench.adapter_kit.hugging_face import Checkpoint
+from vlbench.adapter_kit.image_tokens import cross_attention, patch_boxes
 from vlbench.adapter_kit.images import CLIP, images_of, normalise, pixels_of, resizing
 from vlbench.adapter_kit.text import Spans, TextReader
 from vlbench.capabilities import JointAttention, Picture

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vlbench.adapter_kit.hugging_face import Checkpoint
-from vlbench.adapter_kit.image_processors import preparation_of
-from vlbench.adapter_kit.images import pixels_of
+from vlbench.adapter_kit.images import pixels_of, preparation_of
 from vlbench.adapter_kit.text import TextReader, token_vectors
 from vlbench.capabilities import Picture, TokenVectors
 from vlbench.errors import CannotDo

@@ -9,11 +9,9 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.adapter_kit.attention import patch_boxes
 from vlbench.adapter_kit.hugging_face import Checkpoint
-from vlbench.adapter_kit.image_processors import preparation_of
-from vlbench.adapter_kit.image_tokens import overlap_shares
-from vlbench.adapter_kit.images import images_of, pixels_of
+from vlbench.adapter_kit.image_tokens import overlap_shares, patch_boxes
+from vlbench.adapter_kit.images import images_of, pixels_of, preparation_of
 from vlbench.adapter_kit.weights import UNREADABLE
 from vlbench.capabilities import Picture
 from vlbench.errors import CannotDo, SpecError, WeightsError

@@ -9,14 +9,12 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.adapter_kit.asked_images import AskedImage
+from vlbench.adapter_kit.asked_images import AskedImage, family
 from vlbench.adapter_kit.hugging_face import Checkpoint, transformers_object
 from vlbench.adapter_kit.image_tokens import ImageTokens, Seen, locate, overlap_shares
-from vlbench.adapter_kit.images import images_of, resizing
+from vlbench.adapter_kit.images import SquareView, image_features, images_of, resizing
 from vlbench.adapter_kit.prompts import Answer, Prompts
-from vlbench.adapter_kit.square_views import SquareView, image_features
 from vlbench.adapter_kit.text import Spans, TextReader, text_vectors, token_vectors
-from vlbench.adapter_kit.vlm_families import family
 from vlbench.capabilities import JointAttention, Picture, TokenVectors
 from vlbench.errors import CannotDo, SpecError
 
@@ -38,7 +36,7 @@ class HfVlm:
 
     Scores, attention and regions see a picture in the processor's own geometry, tiles included.
     `preprocess` squashes it to one square of `size` pixels without tiles instead; see
-    `vlbench.adapter_kit.square_views.SquareView` for the default.
+    `vlbench.adapter_kit.images.SquareView` for the default.
 
     The texts of a picture share the picture's keys and values: memory is that of the weights, and
     of keys and values for each token of a picture, once per text of the picture in one call. In

@@ -14,10 +14,14 @@ from PIL.Image import Image
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vlbench.adapter_kit.hub_files import hub_file, hub_folder
 from vlbench.adapter_kit.hugging_face import transformers_object
 from vlbench.adapter_kit.images import pixels_of
-from vlbench.adapter_kit.library_models import require_open_clip, require_open_clip_tag
+from vlbench.adapter_kit.library_models import (
+    hub_file,
+    hub_folder,
+    require_open_clip,
+    require_open_clip_tag,
+)
 from vlbench.adapter_kit.torch_files import is_torchscript
 from vlbench.adapter_kit.weights import (
     LARGEST_SIZE,

@@ -16,11 +16,11 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from vlbench.adapter_kit.images import Interpolation, resizing
-from vlbench.adapter_kit.library_models import require_torchvision
-from vlbench.adapter_kit.torchvision_models import (
+from vlbench.adapter_kit.library_models import (
     RENORMALISED,
     normaliser_of,
     open_torchvision,
+    require_torchvision,
     seen_by,
     torchvision_models,
 )

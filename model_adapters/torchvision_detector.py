@@ -11,11 +11,7 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from vlbench.adapter_kit.images import to_pixels
-from vlbench.adapter_kit.torchvision_models import (
-    open_torchvision,
-    published_tags,
-    torchvision_models,
-)
+from vlbench.adapter_kit.library_models import open_torchvision, published_tags, torchvision_models
 from vlbench.adapter_kit.weights import load_weights, read_state_dict, weights_file
 from vlbench.capabilities import Picture, Regions
 from vlbench.errors import CannotDo

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vlbench.adapter_kit.attention import one_stream_attention
 from vlbench.adapter_kit.bert_ports import BertPort, Encoded, bert_layers, bert_part, run_layers
+from vlbench.adapter_kit.image_tokens import one_stream_attention
 from vlbench.adapter_kit.regions import RegionBatch, box_geometry, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans, TextReader
 from vlbench.adapter_kit.weights import read_state_dict

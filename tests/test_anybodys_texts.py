@@ -18,7 +18,7 @@ from vlbench.cli import main
 from vlbench.data import hub, table, webdataset
 from vlbench.data.corpora import WordTests
 from vlbench.errors import DataAbsent, DataError
-from vlbench.probes.question_generation.reading import asked
+from vlbench.probes.question_generation.inputs import asked
 
 CAPTIONS = [
     ["A dog near a cat.", "the dog sees a red hat"],

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from vlbench.boards import read_board, refuse_clash, write_result
 from vlbench.errors import SpecError
+from vlbench.leaderboard.building import mean_rows
 from vlbench.leaderboard.figures.figures import board_panels
-from vlbench.leaderboard.means import mean_rows
-from vlbench.leaderboard.members import joined
+from vlbench.leaderboard.similarities import joined
 from vlbench.leaderboard.tables import board_tables
 from vlbench.results import Result
 

@@ -77,7 +77,7 @@ def added(file):
 
 EDITS = {
     "metric": added("vlbench/metrics/ranking.py"),
-    "helper of a family": added("vlbench/nets/linear.py"),
+    "helper of a family": added("vlbench/probes/generalization/linear.py"),
     "loader": {
         "file": "vlbench/data/image_folder.py",
         "old": "from vlbench.data.records",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vlbench.data.annotations import Phrase
+from vlbench.data.coco_files import Phrase
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 PUPPY = frozenset({"puppy", "dog", "red", "small", "plain"})

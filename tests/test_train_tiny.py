@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from vlbench.data.annotations import Phrase
+from vlbench.data.coco_files import Phrase
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 

@@ -16,13 +16,10 @@ from vlbench.planning.datasets import require_region_widths
 from vlbench.planning.options import Keywords, Options
 from vlbench.planning.plan import Plan, plan
 from vlbench.results import Result, matching
-from vlbench.running.estimates import Step, estimated
-from vlbench.running.history import History, place_of
-from vlbench.running.jobs import Machine
-from vlbench.running.leftovers import sweep
-from vlbench.running.report import Report
-from vlbench.running.runs import grouped, run_model
-from vlbench.running.writer import RowWriter
+from vlbench.running.history import History, Step, estimated, place_of
+from vlbench.running.jobs import Machine, Report
+from vlbench.running.rows import RowWriter
+from vlbench.running.runs import grouped, run_model, sweep
 
 if TYPE_CHECKING:
     import pandas as pd

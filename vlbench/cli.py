@@ -25,7 +25,7 @@ from vlbench.errors import (
     WeightsError,
     exits_as_errors,
 )
-from vlbench.leaderboard.texts import printed
+from vlbench.leaderboard.tables import printed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from vlbench.commands.answer import Answer
     from vlbench.planning.options import Options
     from vlbench.planning.plan import Plan
-    from vlbench.running.report import Report
+    from vlbench.running.jobs import Report
 
 # The last two are 128 and the number of the signal that ends other programs in these cases.
 FAILED, USAGE, STOPPED, UNREAD = 1, 2, 130, 141
@@ -92,9 +92,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UnknownNameError("a run needs --model and --tasks, here or in a file for --config")
     from vlbench.bench import agreed, estimated_steps, run, set_up
     from vlbench.catalog.library_names import reads_hub
-    from vlbench.commands.estimates import print_estimates
-    from vlbench.commands.progress import Bar
-    from vlbench.commands.reports import print_plan, print_report
+    from vlbench.commands.reports import Bar, print_estimates, print_plan, print_report
     from vlbench.commands.unused_gpus import unused_gpus
     from vlbench.planning.plan import plan
 
@@ -164,7 +162,7 @@ def _validate(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     from vlbench.bench import set_up
     from vlbench.commands.checking import check_model, lines_of
-    from vlbench.commands.progress import say
+    from vlbench.commands.reports import say
     from vlbench.planning.options import Options, model_args
 
     options = Options(
@@ -211,7 +209,7 @@ def _with_data(module: str, arguments: argparse.Namespace) -> int:
 
 def _rerun(arguments: argparse.Namespace) -> int:
     from vlbench.bench import evaluate
-    from vlbench.commands.progress import Bar
+    from vlbench.commands.reports import Bar
     from vlbench.commands.rerun import asked, compared
 
     wanted = asked(arguments, cache_dir=_cache(arguments))
@@ -227,7 +225,7 @@ def _answered(module: str, arguments: argparse.Namespace) -> int:
 
 def _printed(answer: Answer) -> int:
     """Print an answer, and return its exit code."""
-    from vlbench.leaderboard.fitting import fitted
+    from vlbench.leaderboard.tables import fitted
 
     console = _console()
     for shown in answer.shown:

@@ -1,4 +1,4 @@
-"""tiny-captioner: the FC captioner of `vlbench.nets`, taught by the captions of this world.
+"""tiny-captioner: the FC captioner, taught by the captions of this world.
 
 It sees the sum of an image's region vectors, and the features of tiny-rn and tiny-clip. Departures
 from arXiv:2210.09550, for the time it takes and the little there is to see: standardised features,
@@ -29,17 +29,25 @@ from tiny.training import WINDOW, Plan, Training
 from tiny.world import Examples, World
 from vlbench.data.images import decode_image
 from vlbench.data.scenes.world import CATEGORIES, NOUNS, plural
-from vlbench.nets.captioner import LONGEST, Sizes, greedy_captions
-from vlbench.nets.captioner_cross_entropy import (
+from vlbench.probes.captioning.captioner_cross_entropy import (
     CrossEntropy,
     CrossEntropyTraining,
     Exam,
     Lesson,
     cider,
 )
-from vlbench.nets.captioner_files import StoredCaptioner, read_captioner, write_captioner
-from vlbench.nets.captioner_weights import drawn_captioner, restored, spread, unscaled
-from vlbench.nets.captioner_words import label, learn_vocabulary
+from vlbench.probes.captioning.captioner_files import (
+    StoredCaptioner,
+    drawn_captioner,
+    label,
+    learn_vocabulary,
+    read_captioner,
+    restored,
+    spread,
+    unscaled,
+    write_captioner,
+)
+from vlbench.probes.captioning.captioner_network import LONGEST, Sizes, greedy_captions
 from vlbench.resolve import load_object
 
 TINY = Path(__file__).resolve().parents[2] / "model_adapters" / "tiny"

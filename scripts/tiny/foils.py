@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 from tiny.world import Facts
-from vlbench.data.annotations import Phrase
+from vlbench.data.coco_files import Phrase
 from vlbench.data.scenes.world import BACKGROUNDS, CATEGORIES, COLOURS, NOUNS, plural
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import Regions
-from vlbench.data.annotations import Phrase
+from vlbench.data.coco_files import Phrase
 from vlbench.data.records import Data, Split
 from vlbench.data.scenes import objects, scenes
 from vlbench.data.scenes.rows import Row, row, sizes

@@ -4,10 +4,9 @@ import transformers
 from PIL import Image
 from tiny_vlm import WRITERS
 
-from vlbench.adapter_kit.asked_images import AskedImage, eager
-from vlbench.adapter_kit.chat_prompts import ChatTemplate
-from vlbench.adapter_kit.prompts import Answer, Prompts
-from vlbench.adapter_kit.shared_prefix import SharedPrefix
+from vlbench.adapter_kit.asked_images import AskedImage, eager, family
+from vlbench.adapter_kit.prompts import Answer, ChatTemplate, Prompts
+from vlbench.adapter_kit.runs import OneByOne, PlainPrompt, SharedImage, SharedPrefix
 from vlbench.errors import DataError
 
 IMAGE = Image.effect_noise((40, 60), 80).convert("RGB")
@@ -79,3 +78,12 @@ def test_attention_is_eager_for_as_long_as_it_is_asked_for(asked):
     with eager(asked._model):
         assert decoder.config._attn_implementation == "eager"
     assert decoder.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize(
+    ("kind", "runner"),
+    [("llava", SharedPrefix), ("paligemma", SharedImage), ("unheard_of", OneByOne)],
+)
+def test_a_type_shares_what_it_was_seen_to_share(kind, runner):
+    assert family(kind).runner is runner
+    assert (family(kind).form is PlainPrompt) == (kind == "paligemma")

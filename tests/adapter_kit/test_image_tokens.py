@@ -7,7 +7,7 @@ from PIL import Image, ImageDraw
 from tiny_vlm import CHAT, WRITERS, tokenizer
 
 from vlbench.adapter_kit.image_tokens import LAYOUTS, Seen, View, _placed, locate, overlap_shares
-from vlbench.adapter_kit.square_views import image_features
+from vlbench.adapter_kit.images import image_features
 from vlbench.errors import CannotDo
 
 # Square, wide, tall, and odd pictures; the last is enlarged.

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from vlbench import hub
-from vlbench.adapter_kit.pickles import Inert
+from vlbench.adapter_kit.torch_files import Inert
 from vlbench.adapter_kit.weights import (
     hub_obstacle,
     load_weights,

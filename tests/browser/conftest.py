@@ -8,8 +8,7 @@ import pytest
 from chromium import Chromium
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.leaderboard.page.contents import read_page
-from vlbench.leaderboard.page.rendering import render
+from vlbench.leaderboard.page.contents import read_page, render
 
 ROOT = Path(__file__).resolve().parents[2]
 AXE = ROOT / "build" / "axe" / "node_modules" / "axe-core" / "axe.min.js"

@@ -3,7 +3,7 @@
 import pytest
 from judged import fill_all, sheets
 
-from vlbench.leaderboard.judgement.reading import read_judgements
+from vlbench.leaderboard.judgement.scores import read_judgements
 from vlbench.leaderboard.judgement.sheets import SHEETS
 
 # Answers question i with i modulo 5, and one more, as far as `most`.

@@ -9,7 +9,10 @@ from honest import Honest, broken, failures
 from torch import nn
 
 from vlbench import capabilities
+from vlbench.capabilities import capabilities_in
 from vlbench.check import check_adapter
+from vlbench.check.findings import PROMISES
+from vlbench.check.samples import draw_samples
 
 
 def test_an_honest_adapter_keeps_every_promise_of_all_ten_capabilities():
@@ -162,3 +165,14 @@ def test_scores_are_compared_on_the_scale_of_their_batch(rounding, kept):
 
     why = failures(broken(score_pairs=nearly))
     assert (("ImageTextScorer", "a batch of one equals a batch of three") not in why) == kept
+
+
+def test_every_capability_of_vlbench_has_promises():
+    assert set(PROMISES) == set(capabilities_in(capabilities))
+
+
+@pytest.mark.parametrize("capability", [c for c, promises in PROMISES.items() if promises.tried])
+def test_a_pass_gives_one_output_of_its_dimensions_per_sample(capability):
+    tried = PROMISES[capability].tried
+    outputs = tried.outputs(Honest(), draw_samples("cpu", 12), [0, 2])
+    assert [output.ndim for output in outputs] == [tried.dimensions] * 2

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vlbench.data.annotations import Named
 from vlbench.data.coco import coco
+from vlbench.data.coco_files import Named
 from vlbench.errors import DataAbsent, DataError
 
 CATEGORIES = [{"id": 18, "name": "dog"}, {"id": 17, "name": "cat"}]

@@ -2,7 +2,18 @@ import json
 
 import pytest
 
-from vlbench.data.coco_files import Thing, annotated_images, read_instances
+from vlbench.data.coco_files import (
+    Arc,
+    Named,
+    Phrase,
+    Thing,
+    annotated_images,
+    first_repeated,
+    is_number,
+    read_instances,
+    read_text,
+    sound_text,
+)
 from vlbench.errors import DataError
 
 IMAGES = [{"id": 139, "file_name": "139.jpg", "width": 40, "height": 30}]
@@ -103,3 +114,45 @@ def test_a_file_that_is_not_whole_and_an_image_without_captions_are_named(tmp_pa
         read(tmp_path, captions=[{"id": 1}])
     with pytest.raises(DataError, match=r"^instances\.json is not COCO's, or not whole \(KeyError"):
         read(tmp_path, things=[CAT | {"category_id": 3}])
+
+
+def test_annotations_are_plain_tuples_that_storage_can_name():
+    assert Arc("nsubj", 1, 0)._asdict() == {"relation": "nsubj", "head": 1, "dependent": 0}
+    assert Phrase(0, 2, (1,))._asdict() == {"start": 0, "stop": 2, "boxes": (1,)}
+    assert Named("dog", "puppies", 4, 11) == ("dog", "puppies", 4, 11)
+
+
+def test_a_text_is_read_with_any_line_ends(tmp_path):
+    (tmp_path / "a.txt").write_bytes("caf\u00e9\r\n".encode())
+    assert read_text(tmp_path / "a.txt") == "caf\u00e9\n"
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"caf\xe9")
+    with pytest.raises(DataError, match=r"^a\.txt is no UTF-8: byte 3$"):
+        read_text(tmp_path / "a.txt")
+    with pytest.raises(DataError, match=r"^lists/a\.txt is no UTF-8"):
+        read_text(tmp_path / "a.txt", "lists/a.txt")
+    with pytest.raises(DataError, match=r"^b\.txt cannot be read \(No such file"):
+        read_text(tmp_path / "b.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("0", True), ("9" * 9, True), ("9" * 10, False), ("-1", False), ("", False)],
+)
+def test_a_number_has_at_most_nine_digits(text, wanted):
+    assert is_number(text) is wanted
+
+
+def test_the_first_value_that_occurs_twice_is_found():
+    assert first_repeated([3, 1, 2, 1, 3]) == 3
+    assert first_repeated([3, 1]) is None
+
+
+def test_a_text_that_utf8_cannot_hold_is_refused():
+    assert sound_text("caf\u00e9") == "caf\u00e9"
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        sound_text("\ud800")
+    with pytest.raises(TypeError, match="7 is no text"):
+        sound_text(7)

@@ -1,6 +1,6 @@
 import pytest
 
-from vlbench.data.annotations import Arc
+from vlbench.data.coco_files import Arc
 from vlbench.data.dependencies import Token, stanford, word_arcs
 
 

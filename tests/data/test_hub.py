@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from vlbench.data.hub import images
+from vlbench.data.hub_sets import encoded_digest
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import labels
-from vlbench.data.streams import encoded_digest
 from vlbench.digests import remembered_in
 from vlbench.errors import DataAbsent, DataError
 

@@ -9,6 +9,7 @@ from PIL import Image
 from torchvision.transforms.v2.functional import to_dtype
 
 import vlbench.digests
+from vlbench.data.hub_sets import streamed_images
 from vlbench.data.images import (
     array_images,
     decode_image,
@@ -18,7 +19,6 @@ from vlbench.data.images import (
     require_sizes,
     require_whole,
 )
-from vlbench.data.streams import streamed_images
 from vlbench.errors import DataError
 
 RNG = np.random.default_rng(0)

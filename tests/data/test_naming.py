@@ -6,8 +6,20 @@ import pytest
 from coco_words import ANNOTATED, HELD_OUT
 
 from vlbench.catalog.specs import load_task
-from vlbench.data.annotations import Named
-from vlbench.data.naming import read_class_names, singulars
+from vlbench.data.coco_files import Named
+from vlbench.data.naming import (
+    ANIMALS,
+    ARTICLED,
+    COLOURS,
+    COMPOUNDS,
+    FRUIT,
+    HEADS,
+    KINDS_OF,
+    OPEN,
+    PLACES,
+    read_class_names,
+    singulars,
+)
 from vlbench.errors import DataError
 
 TASKS = Path(__file__).parents[2] / "tasks" / "vsep"
@@ -208,3 +220,19 @@ def test_a_tasks_description_states_how_well_words_are_found(file):
     (spec,) = load_task(file, TASKS)
     assert "precision 89/91, recall 89/89 on 70 held-out captions" in spec.description
     assert "175/177 and 175/175 on the 130" in spec.description
+
+
+SETS = [ANIMALS, ARTICLED, COLOURS, FRUIT, HEADS, OPEN, PLACES, *KINDS_OF.values()]
+
+
+def test_compounds_are_two_lower_case_words():
+    assert all(len(pair.split()) == 2 and pair == pair.lower() for pair in COMPOUNDS)
+
+
+def test_all_other_exceptions_are_single_lower_case_words():
+    assert all(word.isalpha() and word.islower() for words in SETS for word in words)
+
+
+def test_a_noun_that_is_also_a_verb_is_modified_only_in_the_singular():
+    assert {"stop", "stations", "station"} <= HEADS
+    assert "stops" not in HEADS

@@ -1,7 +1,16 @@
 import numpy as np
 import pytest
 
-from vlbench.data.records import Column, Data, Split, fewest_rows, labels, value_column
+from vlbench.data.records import (
+    Column,
+    Data,
+    Split,
+    content,
+    fewest_rows,
+    labels,
+    overlaps,
+    value_column,
+)
 
 
 def numbered(*label_counts, n=None):
@@ -193,3 +202,23 @@ def test_the_rows_a_class_needs_are_never_too_many_and_always_more(fractions, le
 
 def test_of_classes_of_one_size_as_many_rows_are_named_as_are_needed():
     assert fewest_rows([2, 2, 1], 5) == 15
+
+
+def images(digests):
+    stored = [object() for _ in digests]
+    return Split({"image": Column("k", "image", stored, range(len(stored)), digests=digests)})
+
+
+def test_rows_are_counted_in_each_order_by_their_content():
+    data = Data(splits={"train": images("aab"), "test": images("acd"), "val": images("x")})
+    shared = overlaps(data)
+    assert shared.pop(("train", "test")) == 2
+    assert shared.pop(("test", "train")) == 1
+    assert set(shared.values()) == {0}
+    assert len(shared) == 4
+
+
+def test_without_known_content_nothing_is_shared():
+    plain = Split({"label": value_column([1, 2])})
+    assert content(plain) is None
+    assert set(overlaps(Data(splits={"train": plain, "test": plain})).values()) == {0}

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from vlbench.engine import devices
+from vlbench.engine.devices import ComputeSettings, loader_workers
 
 
 def test_a_gpu_is_asked_for_whole_float32_and_the_same_numbers_again(monkeypatch):
@@ -56,3 +57,17 @@ def test_where_the_kernel_tells_no_peak_a_run_does_not_end_for_it(monkeypatch, t
 def test_a_cpu_is_set_up_wherever_the_c_library_is_another(monkeypatch):
     monkeypatch.setattr("platform.libc_ver", lambda: ("", ""))
     devices.set_up(torch.device("cpu"))
+
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+def test_without_a_measured_batch_size_the_usual_one_holds():
+    assert ComputeSettings(CPU, batch_size=None).rows_per_batch == 32
+    assert ComputeSettings(CPU, batch_size=7).rows_per_batch == 7
+
+
+def test_a_gpu_has_loader_workers_and_a_cpu_none(monkeypatch):
+    for cores, workers in ((1, 1), (4, 3), (64, 8)):
+        monkeypatch.setattr("os.sched_getaffinity", lambda _, n=cores: range(n))
+        assert (loader_workers(CPU), loader_workers(CUDA)) == (0, workers)

@@ -6,8 +6,8 @@ import torch
 from fakes import ConstantModel, labelled_images
 
 from vlbench.data.records import value_column
+from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.passes import Apply, Encode, LoadingError, stack
-from vlbench.engine.settings import ComputeSettings
 from vlbench.errors import SpecError
 
 CPU = ComputeSettings(torch.device("cpu"))

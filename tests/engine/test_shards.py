@@ -8,7 +8,7 @@ import torch
 
 from vlbench.data.records import value_column
 from vlbench.engine import Engine, shards
-from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.shards import SHARD, StoredRows, batches, pack
 from vlbench.engine.store import Store
 from vlbench.errors import OutputError

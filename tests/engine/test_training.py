@@ -3,8 +3,9 @@ import torch
 from torch import nn
 
 from vlbench.engine import Engine, training
-from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.store import Store
+from vlbench.engine.training import on_cpu
 
 CPU = torch.device("cpu")
 STEPS = 6
@@ -112,3 +113,16 @@ def test_spread_gives_one_output_an_item_in_order_from_batches_at_fixed_position
 def test_spread_refuses_a_function_that_loses_an_item():
     with pytest.raises(ValueError, match="1 outputs for 2 items"):
         Engine.for_tests().spread(lambda items: items[:1], [1, 2])
+
+
+def test_all_tensors_of_a_state_are_on_the_cpu_and_the_rest_is_as_it_was():
+    kept = torch.ones(2)
+    found = on_cpu({"adam": {0: {"step": kept}}, "groups": [{"lr": 0.1, "betas": (0.9, 0.99)}]})
+    assert found["adam"][0]["step"] is kept
+    assert found["groups"] == [{"lr": 0.1, "betas": (0.9, 0.99)}]
+
+
+def test_a_tensor_elsewhere_is_copied():
+    # One without data cannot be, and says so.
+    with pytest.raises(NotImplementedError, match="meta"):
+        on_cpu([torch.zeros(2, device="meta")])

@@ -3,7 +3,7 @@ import torch
 from fakes import Reader, labelled_images
 
 from vlbench.engine import Engine
-from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.tuning import SIZES, tuned
 
 CPU = torch.device("cpu")

@@ -7,7 +7,7 @@ from mutants import mutant
 from tiny_vlm import BLANK, CHAT
 from trials import failures, loaded, rng_of
 
-from vlbench.adapter_kit.chat_prompts import ChatTemplate
+from vlbench.adapter_kit.prompts import ChatTemplate
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]
 

@@ -8,8 +8,8 @@ from torch import nn
 
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine, devices
+from vlbench.engine.devices import ComputeSettings, loader_workers
 from vlbench.engine.passes import _loaded, _Preprocessed
-from vlbench.engine.settings import ComputeSettings, loader_workers
 from vlbench.engine.tuning import SIZES, tuned
 from vlbench.probes.generalization.attacks.rpgd import Descent
 from vlbench.probes.generalization.few_shot import few_shot

@@ -1,7 +1,19 @@
-import pytest
-from planted_boards import PRIMARY, counts, result, score
+from pathlib import Path
 
-from vlbench.leaderboard.rows import comparable_sets, publishable, ranked, unpublished
+import pytest
+from planted_boards import PRIMARY, board, counts, result, score, write
+
+from vlbench.catalog.specs import TaskSpec
+from vlbench.catalog.strict_yaml import Document
+from vlbench.errors import UnknownNameError
+from vlbench.leaderboard.rows import (
+    comparable_sets,
+    named_boards,
+    publishable,
+    published,
+    ranked,
+    unpublished,
+)
 
 
 def test_complete_ok_rows_of_trained_models_are_publishable():
@@ -80,3 +92,73 @@ def test_only_ok_rows_stand_in_sets_of_comparable_rows():
     assert {key: [row.model for row in same] for key, same in sets.items()} == {
         "2": ["a", "d"], "1": ["c"]
     }  # fmt: skip
+
+
+FIVE_SHOTS = {"model": "m", "metric": "accuracy", "value": 0.5, "where": "Table 1"}
+FIVE_SHOTS |= {"at": {"shots": 5}}
+BARE = {"model": "m", "metric": "clean_accuracy", "value": 0.76, "where": "section 2"}
+
+
+def spec(*references):
+    return TaskSpec("t", Path(), Document(Path("t.yaml"), {}, {}), reference=references)
+
+
+def test_the_difference_is_ours_less_the_papers_in_our_standard_errors():
+    found = published(spec(FIVE_SHOTS), "m", score(0.44, stderr=0.02))
+    assert (found.value, found.where) == (0.5, "Table 1")
+    assert (found.difference, found.in_stderr) == (pytest.approx(-0.06), pytest.approx(-3.0))
+
+
+def test_a_reference_without_conditions_is_of_the_score_without_conditions():
+    found = published(spec(FIVE_SHOTS, BARE), "m", score(0.5, "clean_accuracy", at={}))
+    assert (found.value, found.where) == (0.76, "section 2")
+
+
+@pytest.mark.parametrize("stderr", [None, 0.0])
+def test_without_a_standard_error_the_difference_is_counted_in_none(stderr):
+    found = published(spec(FIVE_SHOTS), "m", score(0.75, stderr=stderr))
+    assert (found.difference, found.in_stderr) == (0.25, None)
+
+
+@pytest.mark.parametrize(
+    ("model", "other"),
+    [
+        ("n", score()),
+        ("m", score(metric="accuracy_cosine")),
+        ("m", score(at={"shots": 1})),
+        ("m", score(at={})),
+        ("m", score(at={"shots": 5, "trial": 1})),
+    ],
+)
+def test_another_model_metric_or_condition_has_no_published_value(model, other):
+    assert published(spec(FIVE_SHOTS), model, other) is None
+
+
+def test_a_task_without_references_has_no_published_value():
+    assert published(spec(), "m", score()) is None
+
+
+def names(boards):
+    return [one.task for one in boards]
+
+
+def test_boards_come_in_the_order_they_are_named_in_each_once(tmp_path):
+    write(tmp_path, board(result("a", score())), board(task="u"))
+    assert names(named_boards(tmp_path, ["u", "t", "u"])) == ["u", "t"]
+
+
+def test_without_names_there_are_all_boards_and_summaries(tmp_path):
+    write(tmp_path, board(task="u"), board())
+    write(tmp_path / "summaries", board(task="six"))
+    assert sorted(names(named_boards(tmp_path, []))) == ["six", "t", "u"]
+
+
+def test_a_name_without_a_board_is_said(tmp_path):
+    write(tmp_path, board())
+    with pytest.raises(UnknownNameError, match="no board x in "):
+        named_boards(tmp_path, ["x", "t"])
+
+
+def test_a_folder_without_boards_is_said(tmp_path):
+    with pytest.raises(UnknownNameError, match="no board at all in "):
+        named_boards(tmp_path, [])

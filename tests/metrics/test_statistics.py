@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, bootstrap, ttest_ind
 
+from vlbench.metrics import statistics
 from vlbench.metrics.statistics import (
     bootstrap_fraction,
     bootstrap_fractions,
     bootstrap_ratio,
     mean_of_trials,
+    picked,
+    redrawn,
     wilson,
 )
 
@@ -193,3 +196,46 @@ def test_clusters_that_agree_have_wilsons_interval_of_as_many_items():
 def test_no_items_have_no_fraction():
     with pytest.raises(ValueError, match="no cluster has an item"):
         bootstrap_fractions(np.zeros((2, 1)), np.zeros(2))
+
+
+def test_as_many_clusters_are_redrawn_as_there_are():
+    drawn = redrawn(np.eye(7), 0)
+    assert drawn.shape == (1000, 7)
+    assert set(drawn.sum(1)) == {7}
+
+
+def test_how_often_a_cluster_is_redrawn_is_binomial():
+    drawn = redrawn(np.eye(50), 0)
+    assert drawn.mean(0) == pytest.approx(1, abs=0.15)
+    assert drawn.var() == pytest.approx(1 - 1 / 50, abs=0.03)
+
+
+def test_every_choice_of_clusters_is_as_likely():
+    chosen = picked(np.array([[1.0], [2.0], [4.0]]), 8000, 0)
+    assert np.unique(chosen, return_counts=True)[1] == pytest.approx(1000, abs=120)
+
+
+def test_many_draws_are_made_a_portion_at_a_time(monkeypatch):
+    monkeypatch.setattr(statistics, "AT_ONCE", 64)
+    statistics._kept_draws.cache_clear()
+    assert redrawn(np.eye(7), 0).sum(1).tolist() == [7.0] * 1000
+    assert picked(np.ones((200, 1)), 99, 0).shape == (99, 1)
+
+
+def test_another_pair_over_the_same_clusters_needs_no_new_draws(monkeypatch):
+    values = np.random.default_rng(0).random((9, 2))
+    first = redrawn(values, 5)
+    monkeypatch.setattr(statistics, "_drawn", None)
+    assert np.array_equal(redrawn(2 * values, 5), 2 * first)
+    with pytest.raises(TypeError):
+        redrawn(values, 6)
+
+
+@pytest.mark.parametrize("few", [0, 100])
+def test_draws_are_numpys_whatever_they_are_kept_as(few, monkeypatch):
+    monkeypatch.setattr(statistics, "FEW", few)
+    statistics._kept_draws.cache_clear()
+    values, rng = np.arange(5.0)[:, None], np.random.default_rng(3)
+    drawn = rng.integers(5, size=(1000, 5))
+    assert redrawn(values, 3)[:, 0].tolist() == drawn.sum(1).tolist()
+    statistics._kept_draws.cache_clear()

@@ -8,7 +8,7 @@ import pytest
 
 from vlbench.data.scenes import VERSION
 from vlbench.data.scenes.world import NOUNS
-from vlbench.nets.captioner_files import read_captioner
+from vlbench.probes.captioning.captioner_files import read_captioner
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "model_adapters" / "tiny" / "captioner"

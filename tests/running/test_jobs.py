@@ -6,10 +6,10 @@ from runs import evaluate
 from sources import TASK, make_source, write
 
 from vlbench.engine import NoProgress
-from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.running.history import History
-from vlbench.running.jobs import Machine
+from vlbench.running.jobs import Machine, Report
 
 
 @pytest.fixture
@@ -90,3 +90,9 @@ def test_the_main_process_remembers_what_all_of_them_stored(tmp_path, is_main, s
     seen = history.seen().get("w", {}).values()
     assert [one.most_stored_mb for one in seen] == stored
     assert all(0 <= one.least_seconds < 5 < one.most_memory_mb for one in seen)
+
+
+def test_two_reports_share_nothing():
+    one, two = Report(), Report()
+    one.absent["a task"] = "no data"
+    assert two == Report()

@@ -8,8 +8,8 @@ from sources import make_source, write
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.data.records import Data
+from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.processes import Processes
-from vlbench.engine.settings import ComputeSettings
 from vlbench.planning.models import resolve_model
 from vlbench.planning.options import Options
 from vlbench.running.models import LiveModels

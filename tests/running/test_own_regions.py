@@ -10,7 +10,7 @@ from runs import board, evaluate, planned
 from sources import write
 
 from vlbench.errors import SpecError
-from vlbench.running.provenance import seen_alike
+from vlbench.running.rows import seen_alike
 
 SCORERS = """\
 import torch

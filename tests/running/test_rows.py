@@ -1,9 +1,13 @@
 import shutil
+from pathlib import Path
 
 import pytest
 from fakes import ConstantModel
 from runs import board, evaluate
 from sources import TASK, make_source, write
+
+from vlbench.errors import IdentityClash, OutputError
+from vlbench.running.rows import shown_arguments, shown_weights
 
 
 @pytest.fixture
@@ -88,3 +92,95 @@ def test_rows_that_two_splits_share_are_counted(source):
     (result,) = evaluate(source)
     # Test has 11 images now, and train 9.
     assert list(result.notes) == ["data: 1 of 9 rows of train are in test, too"]
+
+
+def test_a_row_shows_the_file_name_of_a_path(tmp_path):
+    (tmp_path / "a.pt").touch()
+    shown = shown_arguments({"weights": str(tmp_path / "a.pt"), "other": tmp_path / "b", "size": 8})
+    assert shown == {"weights": "a.pt", "other": "b", "size": 8}
+
+
+def test_a_row_shows_no_path_within_a_list(tmp_path):
+    (tmp_path / "a.pt").touch()
+    assert str(tmp_path) not in repr(shown_arguments({"files": [str(tmp_path / "a.pt"), tmp_path]}))
+
+
+def test_a_row_shows_no_path_within_a_mapping(tmp_path):
+    assert str(tmp_path) not in repr(shown_arguments({"files": {"a": str(tmp_path / "a.pt")}}))
+
+
+def test_a_row_shows_no_path_to_what_is_not_there(tmp_path):
+    assert str(tmp_path) not in repr(shown_arguments({"weights": str(tmp_path / "gone.pt")}))
+
+
+def test_a_row_shows_no_folder_of_a_relative_path_to_what_is_not_there():
+    assert shown_arguments({"weights": Path("alice/gone.pt")}) == {"weights": "gone.pt"}
+
+
+def test_random_weights_are_shown_with_their_seed():
+    assert shown_weights({"weights": "random", "init_seed": 3}, "sha256:x") == "random:3"
+    assert shown_weights({"weights": "random"}, "sha256:x") == "random:0"
+    assert shown_weights({"weights": "openai"}, "sha256:x") == "sha256:x"
+    assert shown_weights({}, "sha256:x") == "sha256:x"
+
+
+def test_a_row_says_what_an_adapter_settled_itself(source):
+    adapter = source / "model_adapters" / "colours.py"
+    settles = "self.shift = shift\n        self.settled = {'resize': 232}"
+    adapter.write_text(adapter.read_text().replace("self.shift = shift", settles))
+    (row,) = evaluate(source)
+    assert row.provenance["params"] == {"weights": "1.0", "shift": 0.0, "resize": 232}
+
+
+def test_a_changed_image_makes_rows_that_are_not_comparable(source, tmp_path):
+    output = tmp_path / "boards"
+    evaluate(source, output=output)
+    image = source / "images" / "train" / "red" / "0.png"
+    image.write_bytes((source / "images" / "train" / "red" / "1.png").read_bytes())
+    evaluate(source, output=output)
+    assert len({row["comparable"] for row in board(output)["rows"]}) == 2
+
+
+def test_other_weights_under_the_same_name_stop_the_run(source, tmp_path):
+    output = tmp_path / "boards"
+    evaluate(source, name="mine", output=output)
+    with pytest.raises(IdentityClash, match="'mine' stands there with other weights"):
+        evaluate(source, name="mine", model_args={"weights": "2.0"}, output=output)
+    evaluate(source, name="mine", model_args={"weights": "2.0"}, output=output, overwrite=True)
+    assert len(board(output)["rows"]) == 1
+
+
+def test_another_class_of_the_same_file_under_the_same_name_stops_the_run(source, tmp_path):
+    evaluate(source, name="mine", output=tmp_path / "boards")
+    with pytest.raises(IdentityClash, match="'mine' stands there with other adapter"):
+        evaluate(source, model="fails", name="mine", output=tmp_path / "boards")
+
+
+def test_a_failure_never_replaces_an_ok_row(source, tmp_path):
+    evaluate(source, name="mine", output=tmp_path / "boards")
+    evaluate(source, model="fails", name="mine", output=tmp_path / "boards", overwrite=True)
+    assert [row["status"] for row in board(tmp_path / "boards")["rows"]] == ["ok"]
+
+
+def test_limit_draws_a_part_and_writes_no_board(source, tmp_path):
+    (result,) = evaluate(source, limit=6, output=tmp_path / "boards")
+    assert (result.status, result.counts["n"]) == ("ok", 6)
+    assert not (tmp_path / "boards").exists()
+
+
+def test_an_output_that_cannot_be_written_is_found_before_anything_runs(source, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="cannot write boards to"):
+        evaluate(source, model="will-not-load", output=tmp_path / "file")
+
+
+def test_of_two_versions_started_together_the_second_is_refused(source, tmp_path):
+    class Rival(ConstantModel):
+        def encode_images(self, pixels):
+            evaluate(source, name="mine", output=tmp_path / "boards")
+            return super().encode_images(pixels)
+
+    with pytest.raises(IdentityClash, match="'mine' stands there with other"):
+        evaluate(source, model=Rival(), name="mine", output=tmp_path / "boards")
+    (row,) = board(tmp_path / "boards")["rows"]
+    assert row["provenance"]["adapter"].startswith("MeanColour")

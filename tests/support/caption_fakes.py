@@ -77,7 +77,7 @@ def constant(*_):
 
 def plant(monkeypatch, before, *favourites):
     """Give the captioner these captions of all images: before, and the favourites of each seed."""
-    where = "vlbench.probes.captioning.subjects"
+    where = "vlbench.probes.captioning.caption_sets"
 
     def first_captions(data, *_):
         return [before(i) for i in range(len(data.splits["test"]))]

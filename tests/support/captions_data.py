@@ -7,8 +7,8 @@ from fakes import Reader, numbers_in, planted_image
 from vlbench.capabilities import Picture, Regions
 from vlbench.data.records import Column, Data, Split
 from vlbench.digests import digest
-from vlbench.nets.captioner_self_critical import SelfCritical
 from vlbench.probes.captioning.captioner import Captioner
+from vlbench.probes.captioning.captioner_self_critical import SelfCritical
 
 SETTINGS = Captioner(
     regions="sum",

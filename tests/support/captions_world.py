@@ -5,10 +5,14 @@ from itertools import combinations
 
 import torch
 
-from vlbench.nets.captioner import Sizes, greedy_captions
-from vlbench.nets.captioner_cross_entropy import CrossEntropy, CrossEntropyTraining, Exam, Lesson
-from vlbench.nets.captioner_weights import empty_captioner
-from vlbench.nets.captioner_words import label, learn_vocabulary
+from vlbench.probes.captioning.captioner_cross_entropy import (
+    CrossEntropy,
+    CrossEntropyTraining,
+    Exam,
+    Lesson,
+)
+from vlbench.probes.captioning.captioner_files import empty_captioner, label, learn_vocabulary
+from vlbench.probes.captioning.captioner_network import Sizes, greedy_captions
 
 CPU = torch.device("cpu")
 

@@ -8,7 +8,7 @@ from PIL import Image
 from torch import Tensor
 
 from vlbench.capabilities import JointAttention, Picture, Regions
-from vlbench.data.annotations import Arc, Phrase
+from vlbench.data.coco_files import Arc, Phrase
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.digests import digest
 

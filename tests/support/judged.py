@@ -9,8 +9,7 @@ from PIL import Image
 from planted_boards import result
 
 from vlbench.boards import save_artifacts
-from vlbench.leaderboard.judgement.material import read_shown
-from vlbench.leaderboard.judgement.writing import write_sheets
+from vlbench.leaderboard.judgement.sheets import read_shown, write_sheets
 
 STEPS = ("1", "2", "3")
 

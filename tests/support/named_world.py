@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import Picture, Regions, TokenVectors
-from vlbench.data.annotations import Named
+from vlbench.data.coco_files import Named
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.digests import digest
 

@@ -20,15 +20,9 @@ from vlbench.capabilities import Regions
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.digests import digest
 from vlbench.engine import Engine
-from vlbench.nets.bert_gen_training import BertGenTraining
-from vlbench.probes.question_generation.reading import (
-    ObjectReader,
-    Objects,
-    Texts,
-    asked,
-    pairs_of,
-)
+from vlbench.probes.question_generation.inputs import ObjectReader, Objects, Texts, asked, pairs_of
 from vlbench.probes.question_generation.steps import Material, Trainings
+from vlbench.probes.question_generation.training import BertGenTraining
 
 SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 KINDS = ("bert", "roberta", "distilbert")

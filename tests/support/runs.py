@@ -8,7 +8,7 @@ from vlbench.bench import run, set_up
 from vlbench.planning.options import Options
 from vlbench.planning.plan import Plan, plan
 from vlbench.results import Result
-from vlbench.running.report import Report
+from vlbench.running.jobs import Report
 
 
 def evaluate(source: Path, model="mean-colour", tasks="few_shot_colours", **options):

@@ -14,8 +14,60 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vlbench.adapter_kit.attention import patch_boxes
+from vlbench.adapter_kit.text import Spans
+from vlbench.capabilities import JointAttention
 from vlbench.errors import CannotDo
+
+
+def one_stream_attention(
+    layers: Sequence[Tensor], spans: Sequence[Spans], boxes: Sequence[Tensor], *, start: int
+) -> list[JointAttention]:
+    """Return the attention of a model that reads text and image as one sequence.
+
+    `layers` are [N, heads, L, L] each, a softmax over the whole sequence, with the text's tokens
+    first. Of pair i, `spans[i]` belong to the first rows, and the boxes `boxes[i]` [R, 4] to the
+    columns from `start` on. Tokens without a span have no row in the result.
+    """
+    return _joint(layers, spans, boxes, start, whole=True)
+
+
+def cross_attention(
+    layers: Sequence[Tensor], spans: Sequence[Spans], boxes: Sequence[Tensor]
+) -> list[JointAttention]:
+    """Return the attention of a model whose text looks at the image alone.
+
+    `layers` are [N, heads, T, R] each, a softmax over the image. Of pair i, `spans[i]` belong to
+    the rows, and the boxes `boxes[i]` [R, 4] to the first columns. Tokens without a span have no
+    row in the result.
+    """
+    return _joint(layers, spans, boxes, 0, whole=False)
+
+
+def patch_boxes(rows: int, columns: int, size: tuple[int, int]) -> Tensor:
+    """Return the box of each patch of a grid over an image, row by row, [R, 4] xyxy pixels."""
+    y = torch.linspace(0, size[1], rows + 1)
+    x = torch.linspace(0, size[0], columns + 1)
+    top, left = torch.meshgrid(y[:-1], x[:-1], indexing="ij")
+    bottom, right = torch.meshgrid(y[1:], x[1:], indexing="ij")
+    return torch.stack([left, top, right, bottom], -1).reshape(-1, 4)
+
+
+def _joint(
+    layers: Sequence[Tensor],
+    spans: Sequence[Spans],
+    boxes: Sequence[Tensor],
+    start: int,
+    *,
+    whole: bool,
+) -> list[JointAttention]:
+    found = []
+    for i, (row, own) in enumerate(zip(spans, boxes, strict=True)):
+        tokens = torch.tensor([t for t, span in enumerate(row) if span], dtype=torch.long)
+        columns = slice(start, start + len(own))
+        weights = torch.stack([layer[i][:, tokens, columns] for layer in layers]).float()
+        found.append(JointAttention([span for span in row if span], weights, own, whole))
+    return found
+
 
 # The width and height of a picture, and a rectangle in it: x1, y1, x2, y2, all in its pixels.
 Size = tuple[int, int]

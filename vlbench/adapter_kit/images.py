@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import torch
-from PIL.Image import Image
+from PIL import Image as PilImage
+from PIL.Image import Image, Resampling
 from torch import Tensor
 
 from vlbench.capabilities import Picture
-from vlbench.errors import DataError, SpecError
+from vlbench.errors import CannotDo, DataError, SpecError, WeightsError
 
 # Mean and standard deviation of red, green and blue: of ImageNet, and of the training data of CLIP.
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -74,3 +75,221 @@ def images_of(pictures: Sequence[Picture]) -> list[Image]:
 def pixels_of(pictures: Sequence[Picture], preprocess: Callable[[Image], Tensor]) -> Tensor:
     """Return float32 [N, 3, H, W]. Raises DataError for a picture without an image."""
     return torch.stack([preprocess(image) for image in images_of(pictures)])
+
+
+# The side of the view of models that see pictures of any size, rounded to whole tokens.
+SIDE = 448
+
+
+class SquareView:
+    """Makes the inputs of a model's `get_image_features` of square pixels, in torch.
+
+    `size` is the side in pixels, by default that of the vision encoder, or 448 rounded to whole
+    tokens where it sees pictures of any size. Raises SpecError for a size that the model cannot
+    see, and CannotDo for a processor that does not say how pixels are normalised.
+    """
+
+    def __init__(self, model: Any, processor: Any, size: int | None) -> None:
+        self._model = model
+        self._images = processor.image_processor
+        vision = model.config.vision_config
+        fixed = getattr(vision, "image_size", None) or self._processed()
+        fixed = fixed[0] if isinstance(fixed, list | tuple) else fixed
+        merge = getattr(self._images, "merge_size", None)
+        self._token: int | None = vision.patch_size * merge if merge else None
+        if self._token:
+            self.size: int = size or max(SIDE // self._token, 1) * self._token
+            wrong = self.size % self._token and f"is no multiple of {self._token}"
+        elif fixed:
+            self.size = size or fixed
+            wrong = self.size != fixed and f"is not {fixed}, the only size that the model sees"
+        else:
+            raise CannotDo(f"{type(model).__name__} does not say what size of pixels it sees")
+        if wrong:
+            raise SpecError(f"size {self.size} {wrong}")
+
+    def tokens(self, pixels: Tensor) -> Tensor:
+        """Return the projected image tokens [N, T, D] of [N, 3, size, size] in [0, 1]."""
+        if self._images.do_normalize:
+            pixels = normalise(pixels, self._images.image_mean, self._images.image_std)
+        pixels = pixels.to(self._model.dtype)
+        if self._model.config.model_type in {"llava_onevision", "llava_next"}:
+            return self._untiled(pixels)
+        found = image_features(self._model, self._inputs(pixels))
+        return found.view(len(pixels), -1, found.shape[-1])
+
+    def _processed(self) -> int | None:
+        """Return the side that the processor makes of every image, for a vision encoder of timm."""
+        made = self._images.crop_size if self._images.do_center_crop else self._images.size
+        side: int | None = made.get("height")
+        return side
+
+    def _inputs(self, pixels: Tensor) -> dict[str, Any]:
+        if self._token:
+            return self._patches(pixels)
+        nested = self._model.config.model_type in {"idefics3", "smolvlm"}
+        return {"pixel_values": pixels[:, None] if nested else pixels}
+
+    def _patches(self, pixels: Tensor) -> dict[str, Any]:
+        """Return the patches of Qwen-VL: those of one token together, each as in two frames."""
+        merge, frames = self._images.merge_size, self._images.temporal_patch_size
+        side = self._model.config.vision_config.patch_size
+        count = pixels.shape[-1] // side
+        grid = (count // merge, merge, side)
+        patches = pixels.reshape(len(pixels), 3, *grid, *grid).permute(0, 2, 5, 3, 6, 1, 4, 7)
+        framed = patches.unsqueeze(6).expand(*[-1] * 6, frames, -1, -1)
+        grids = torch.tensor([[1, count, count]], device=pixels.device).expand(len(pixels), 3)
+        rows = framed.reshape(len(pixels) * count * count, -1)
+        return {"pixel_values": rows, "image_grid_thw": grids}
+
+    def _untiled(self, pixels: Tensor) -> Tensor:
+        """Return the tokens of the whole picture alone: the library would add tiles to them."""
+        model, config = self._model.model, self._model.config
+        layer = config.vision_feature_layer
+        states = model.vision_tower(pixels, output_hidden_states=True).hidden_states
+        chosen = (
+            states[layer] if isinstance(layer, int) else torch.cat([states[i] for i in layer], -1)
+        )
+        if config.vision_feature_select_strategy == "default":
+            chosen = chosen[:, 1:]
+        tokens: Tensor = model.multi_modal_projector(chosen)
+        return tokens
+
+
+def image_features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
+    """Return the projected image tokens [T, D] of all pictures, in the order of the prompt."""
+    found = model.get_image_features(**inputs).pooler_output
+    parts: list[Tensor] = [found] if isinstance(found, Tensor) else list(found)
+    return torch.cat([part.reshape(-1, part.shape[-1]) for part in parts])
+
+
+# The pixels that a model sees may differ from the library's by so much on average, in [0, 1], or by
+# one over their side: a crop that lies one pixel beside the library's. Padding differs by .1.
+TOLERANCE = 0.01
+
+
+class View(NamedTuple):
+    """What a model sees of a picture: resized to `edges`, then the central `crop` cut out.
+
+    `edges` is the length of the shorter side, or height and width; `crop` is height and width, and
+    None cuts nothing. `resample` is PIL's number of the interpolation.
+    """
+
+    edges: int | tuple[int, int]
+    crop: tuple[int, int] | None
+    resample: int
+
+    def steps(self) -> Callable[[Image], Tensor]:
+        """Return a function that makes float32 [3, H, W] in [0, 1] of an image.
+
+        The centre is cut as torchvision cuts it, which may differ from transformers by one pixel.
+        """
+        from torchvision import transforms  # noqa: PLC0415 - takes seconds
+
+        interpolation = transforms.InterpolationMode[Resampling(self.resample).name]
+        edges = self.edges if isinstance(self.edges, int) else list(self.edges)
+        steps: list[Any] = [transforms.Resize(edges, interpolation)]
+        if self.crop:
+            steps.append(transforms.CenterCrop(list(self.crop)))
+        composed: Callable[[Image], Tensor] = transforms.Compose([*steps, transforms.ToTensor()])
+        return composed
+
+    def place(self, boxes: Tensor, size: tuple[int, int]) -> Tensor:
+        """Return boxes [R, 4], xyxy pixels of a picture of (W, H), as pixels of the view.
+
+        What lies outside the view keeps its place there, below zero or above the view's size.
+        """
+        if isinstance(self.edges, int):
+            short = min(size)
+            width, height = (int(self.edges * side / short) for side in size)
+        else:
+            height, width = self.edges
+        scale = torch.tensor([width / size[0], height / size[1]] * 2)
+        tall, wide = self.crop or (height, width)
+        offset = torch.tensor([round((width - wide) / 2.0), round((height - tall) / 2.0)] * 2)
+        return boxes.float() * scale.to(boxes.device) - offset.to(boxes.device)
+
+
+class Preparation(NamedTuple):
+    """What a model sees of a picture: a view, then mean and std, [3, 1, 1] each, and BGR or RGB."""
+
+    view: View
+    mean: Tensor
+    std: Tensor
+    is_bgr: bool
+
+
+def preparation_of(processor: Any, name: str) -> Preparation:
+    """Return what an image processor does, taken apart.
+
+    Raises WeightsError where its views of pictures are not all of one size, and where the processor
+    makes other pixels of a picture, because it pads or tiles.
+    """
+    recipe, kind = processor.to_dict(), type(processor).__name__
+    try:
+        view, (mean, std) = view_of(recipe, name), normaliser_of(recipe)
+    except KeyError as error:
+        raise WeightsError(f"{name}: its {kind} has no {error}") from error
+    prepared = Preparation(view, mean, std, bool(recipe.get("do_flip_channel_order")))
+    sides = PilImage.linear_gradient("L"), PilImage.radial_gradient("L")
+    parts = [*sides, sides[0].rotate(90)]
+    picture = PilImage.merge("RGB", [part.resize((160, 90)) for part in parts])
+    wanted = processor(picture, return_tensors="pt").get("pixel_values")
+    found = (view.steps()(picture) - mean) / std
+    found = found.flip(0) if prepared.is_bgr else found
+    if wanted is None or wanted.shape != (1, *found.shape):
+        shape = "none" if wanted is None else list(wanted.shape)
+        why = f"pixels are {shape}, not {[1, *found.shape]}"
+    else:
+        apart = ((wanted[0] - found).abs() * std).mean().item()
+        why = (
+            f"pixels in [0, 1] differ by {apart:.2g}"
+            if apart > max(TOLERANCE, 1 / found.shape[-1])
+            else ""
+        )
+    if why:
+        raise WeightsError(
+            f"{name}: its {kind} does more than resize, crop and normalise ({why}); write an "
+            "adapter whose preprocess does the same"
+        )
+    return prepared
+
+
+def view_of(recipe: Mapping[str, Any], name: str) -> View:
+    """Return the view of an image processor, by what its `to_dict` gives.
+
+    Raises WeightsError where the views of pictures would not be all of one size.
+    """
+    size, crop = recipe["size"], recipe.get("crop_size")
+    kind = str(recipe.get("image_processor_type", ""))
+    short, fraction = size.get("shortest_edge"), recipe.get("crop_pct")
+    cropped = (crop["height"], crop["width"]) if recipe.get("do_center_crop") and crop else None
+    resample = int(recipe["resample"])
+    if "height" in size and "width" in size:
+        short = size["height"] if fraction and size["height"] == size["width"] else None
+        if short is None:
+            return View((size["height"], size["width"]), cropped, resample)
+    if short and kind.startswith("ConvNext") and short >= 384:
+        return View((short, short), cropped, resample)
+    if short and kind.startswith("ConvNext"):
+        return View(int(short / (fraction or 224 / 256)), cropped or (short, short), resample)
+    if short and cropped:
+        before = 224 / 256 if kind.startswith("Levit") else fraction or 1
+        return View(int(short / before), cropped, resample)
+    raise WeightsError(f"{name}: images resized to {dict(size)} are not all of one size")
+
+
+def normaliser_of(recipe: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+    """Return mean and std, [3, 1, 1] each: on pixels in [0, 1] they do what the processor does.
+
+    The processor of EfficientNet, which ALIGN uses, may subtract 1 and may divide by the std twice.
+    """
+    scale = 255 * recipe.get("rescale_factor", 1 / 255)
+    offset = 1.0 if recipe.get("rescale_offset") else 0.0
+    mean, std = torch.zeros(3, 1, 1), torch.ones(3, 1, 1)
+    # Absent means no: a processor that does not normalise has None there, which is not saved.
+    if recipe.get("do_normalize"):
+        mean, std = (torch.tensor(recipe[f"image_{k}"]).view(3, 1, 1) for k in ("mean", "std"))
+    if recipe.get("include_top"):
+        std = std * torch.tensor(recipe["image_std"]).view(3, 1, 1)
+    return (mean + offset) / scale, std / scale

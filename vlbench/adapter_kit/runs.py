@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from vlbench.adapter_kit.prompts import PER_TOKEN
+from vlbench.adapter_kit.prompts import PER_TOKEN, Prompt, common_run
 from vlbench.errors import CannotDo
 
 
@@ -109,3 +111,159 @@ def last_places(lengths: Sequence[int], count: int) -> tuple[Tensor, Tensor]:
     places = torch.tensor(lengths)[:, None] - count + torch.arange(count)
     kept = torch.unique(places)
     return kept, torch.searchsorted(kept, places)
+
+
+class Prefix(NamedTuple):
+    """What a model keeps of the first `length` ids.
+
+    `start` is the position of the next id; `axes` the number of axes of a position, 0 where a
+    position is one number.
+    """
+
+    cache: Any
+    length: int
+    start: int
+    axes: int
+
+
+class SharedPrefix(Runner):
+    """Runs what prompts begin with once, and then each on its own, read from left to right."""
+
+    cuts = True
+
+    def run(
+        self,
+        rows: Sequence[Sequence[int]],
+        shared: int,
+        at_once: int,
+        count: int = 1,
+        **options: Any,
+    ) -> Iterator[Run]:
+        """Yield the output for what the rows do not share, some rows at a time."""
+        same = min(common_run(rows), shared)
+        prefix = run_prefix(self._model, self._head.inputs, len(self._head.ids) + same)
+        for texts in torch.split(torch.arange(len(rows)), at_once):
+            part = [rows[i][same:] for i in texts.tolist()]
+            kept, last = last_places([len(row) for row in part], count)
+            keep = {"logits_to_keep": kept.to(self._model.device)}
+            output = continue_rows(self._model, prefix, part, **keep, **options)
+            yield Run(texts.tolist(), output, prefix.length, last)
+
+
+def run_prefix(model: Any, inputs: Mapping[str, Any], length: int) -> Prefix:
+    """Run the first `length` ids of a batch of one, with its image."""
+    seen: list[Tensor | None] = []
+    watch = model.get_decoder().register_forward_pre_hook(
+        lambda _, __, given: seen.append(given.get("position_ids")), with_kwargs=True
+    )
+    first = {k: v[:, :length] if k in PER_TOKEN else v for k, v in inputs.items()}
+    try:
+        output = model(**first, use_cache=True, logits_to_keep=1)
+    finally:
+        watch.remove()
+    positions = seen[0]
+    start = length if positions is None else int(positions.max()) + 1
+    axes = 0 if positions is None or positions.ndim < 3 else len(positions)
+    return Prefix(output.past_key_values, length, start, axes)
+
+
+def continue_rows(model: Any, prefix: Prefix, rows: Sequence[Sequence[int]], **options: Any) -> Any:
+    """Run rows of ids after a prefix, padded on the right; `options` go to the model.
+
+    The prefix may be continued again: its cache is copied. Positions are given, because a model
+    that counts them by itself may go by the last image that it saw.
+    """
+    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+    lengths = torch.tensor([len(row) for row in rows])
+    own = torch.arange(ids.shape[1])[None] < lengths[:, None]
+    attended = torch.cat([torch.ones(len(rows), prefix.length, dtype=torch.bool), own], 1)
+    positions = prefix.start + torch.arange(ids.shape[1]).expand_as(ids)
+    if prefix.axes:
+        positions = positions.expand(prefix.axes, *positions.shape)
+    cache = copy.deepcopy(prefix.cache)
+    device = model.device
+    cache.reorder_cache(torch.zeros(len(rows), dtype=torch.long, device=device))
+    return model(
+        input_ids=ids.to(device),
+        attention_mask=attended.long().to(device),
+        position_ids=positions.to(device),
+        past_key_values=cache,
+        use_cache=True,
+        **options,
+    )
+
+
+# Tokens of one batch: it takes as many prompts as fit, and at least one.
+TOKENS = 4096
+
+
+class PlainPrompt:
+    """The image, the start of a text, the question and a newline, as PaliGemma's processor has it.
+
+    An answer is tokenised apart from the prompt, as its processor does with a suffix. Raises
+    CannotDo for a tokenizer without a token for the start.
+    """
+
+    def __init__(self, processor: Any, name: str) -> None:
+        self._processor = processor
+        if not processor.tokenizer.bos_token:
+            raise CannotDo(f"{name} has no token for the start of a text, which its prompts need")
+
+    def __call__(self, question: str) -> Prompt:
+        """Return the question as it is, without a task such as "answer en" before it."""
+        image, first = self._processor.image_token, self._processor.tokenizer.bos_token
+        read = f"{image}{first}{question}\n"
+        return Prompt(read, f"{image}{question}", adds_special=False, blank=None)
+
+
+class SharedImage(Runner):
+    """Runs whole prompts, which share the features of their image."""
+
+    @cached_property
+    def _features(self) -> Any:
+        return self._model.get_image_features(**self._head.pixels())
+
+    def run(
+        self,
+        rows: Sequence[Sequence[int]],
+        shared: int,
+        at_once: int,
+        count: int = 1,
+        **options: Any,
+    ) -> Iterator[Run]:
+        """Yield the output for as many rows as fit into `TOKENS`, padded on the right."""
+        del shared
+        whole = [torch.tensor([*self._head.ids, *row]) for row in rows]
+        fitting = max(TOKENS // max(map(len, whole)), 1)
+        for texts in torch.split(torch.arange(len(rows)), min(at_once, fitting)):
+            part = [whole[i] for i in texts.tolist()]
+            lengths = [len(ids) for ids in part]
+            kept, last = last_places(lengths, count)
+            output = self._model(
+                **self._batch(part, torch.tensor(lengths), count - 1),
+                logits_to_keep=kept.to(self._model.device),
+                use_cache=False,
+                **options,
+            )
+            yield Run(texts.tolist(), output, 0, last)
+
+    def _batch(self, rows: list[Tensor], lengths: Tensor, answered: int) -> dict[str, Any]:
+        """Return the inputs of rows of ids, of which the last `answered` are of an answer."""
+        ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        places = torch.arange(ids.shape[1])
+        own, asked = (places < ends[:, None] for ends in (lengths, lengths - answered))
+        # The processor's token types: 0 for the image and the prompt, 1 for the answer.
+        given = {"input_ids": ids, "attention_mask": own.long(), "token_type_ids": (~asked).long()}
+        found = self._features
+        features = found.pooler_output.expand(len(rows), -1, -1)
+        return {name: value.to(self._model.device) for name, value in given.items()} | {
+            "mm_encoder_outputs": {"image": type(found)(pooler_output=features)}
+        }
+
+
+def states_of_prompts(model: Any, batch: Mapping[str, Tensor]) -> Any:
+    """Return the output of the language model for texts without an image, read as prompts."""
+    types = torch.zeros_like(batch["input_ids"])
+    return model.base_model(
+        **batch, token_type_ids=types, output_hidden_states=True, use_cache=False
+    )

@@ -46,7 +46,7 @@ def draw_samples(device: torch.device, region_width: int) -> Samples:
     texts = [*TEXTS, "", "A cat sat on the mat. " * SENTENCES, "Ein Café, 猫 🐱"]
     boxes = [_boxes(image.size) for image in images]
     pictures = [
-        Picture(image, _regions(rng, image.size, inside, region_width))
+        Picture(image, _random_regions(rng, image.size, inside, region_width))
         for image, inside in zip(images, boxes, strict=True)
     ]
     return Samples(device, images, texts, pictures, boxes)
@@ -65,6 +65,8 @@ def _boxes(size: Sequence[int]) -> Tensor:
     )
 
 
-def _regions(rng: np.random.Generator, size: tuple[int, int], boxes: Tensor, width: int) -> Regions:
+def _random_regions(
+    rng: np.random.Generator, size: tuple[int, int], boxes: Tensor, width: int
+) -> Regions:
     vectors = torch.from_numpy(rng.random((len(boxes), width), dtype=np.float32))
     return Regions(boxes, vectors, torch.full((len(boxes),), 0.5), ["cat"] * len(boxes), size)

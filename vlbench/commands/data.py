@@ -11,13 +11,10 @@ from typing import Any
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
 from vlbench.data.images import DecodedImages
-from vlbench.data.overlaps import content, overlaps
-from vlbench.data.records import Column, Data, Split
+from vlbench.data.records import Column, Data, Split, content, overlaps
 from vlbench.errors import counted, unknown
-from vlbench.leaderboard.tables import plain_table
-from vlbench.leaderboard.texts import printed
-from vlbench.planning.paths import require_known
-from vlbench.planning.tasks import resolve_task
+from vlbench.leaderboard.tables import plain_table, printed
+from vlbench.planning.tasks import require_known, resolve_task
 
 # Examples that are shown of each split, and images whose sizes are read, evenly spread.
 EXAMPLES, SIZED = 5, 1000

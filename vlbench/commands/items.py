@@ -8,15 +8,58 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from PIL.Image import Image
+
+from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
-from vlbench.errors import UnknownNameError, unknown
+from vlbench.data.records import Data, Split
+from vlbench.errors import DataError, UnknownNameError, unknown
 from vlbench.files import safe_name
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.item_lists import Item, items_of, worst
-from vlbench.leaderboard.named import named_row
-from vlbench.leaderboard.tables import plain_table, score_name
-from vlbench.leaderboard.texts import printed
+from vlbench.leaderboard.rows import named_row
+from vlbench.leaderboard.tables import plain_table, printed, score_name
+from vlbench.planning.options import Options
+from vlbench.planning.tasks import resolve_task
 from vlbench.results import Result, Score, matching
+
+# The columns that items are identified by.
+IDENTIFYING = ("image", "picture", "named")
+
+
+def images_of(task: str, digests: Sequence[str], options: Options) -> dict[str, Image]:
+    """Return the image of each digest, from the data that a task reads here.
+
+    Raises UnknownNameError for a task that is not there, and DataError where the data are absent or
+    others than those of the items.
+    """
+    catalog = load_catalog(options.include_path)
+    if task not in catalog.tasks:
+        raise unknown("task", task, catalog.tasks)
+    found = resolve_task(catalog, task, True, options)
+    data: Data = found.loader(**found.loader_arguments)
+    images: dict[str, Image] = {}
+    for split in data.splits.values():
+        for name in set(IDENTIFYING) & set(split.columns):
+            places = {digest: i for i, digest in enumerate(split[name].examples().digests)}
+            here = {d: places[d] for d in digests if d in places and d not in images}
+            images |= {digest: _image(split, i) for digest, i in here.items()}
+    absent = [digest for digest in digests if digest not in images]
+    if absent:
+        raise DataError(
+            f"{task}: {len(absent)} of {len(digests)} items are not among the images of the data "
+            "here: the row was made with other data, or its items are no images"
+        )
+    return images
+
+
+def _image(split: Split, i: int) -> Image:
+    """Return the image of an example. Raises DataError where it has none."""
+    image = split["image"][i] if "image" in split.columns else split["picture"][i].image
+    if image is None:
+        raise DataError("the data here have regions without their images; fetch the images, too")
+    return image  # type: ignore[no-any-return]
+
 
 # Images of a sheet.
 MOST_SHOWN = 24
@@ -72,8 +115,8 @@ def _said(item: Item) -> str:
 
 def _write_sheet(row: Result, items: Sequence[Item], options: Any, file: Path) -> str:
     """Write the images of items, and return what was written."""
-    from vlbench.commands.item_images import images_of  # noqa: PLC0415 - lists import no torch
-    from vlbench.leaderboard.item_sheet import Shown, write_item_sheet  # noqa: PLC0415
+    # MERGED
+    from vlbench.leaderboard.item_lists import Shown, write_item_sheet  # noqa: PLC0415
 
     if not items:
         return "no item is wrong: there is nothing to show"

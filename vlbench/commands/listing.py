@@ -16,8 +16,8 @@ from vlbench.catalog.offers import capabilities_of, needs_of
 from vlbench.catalog.sources import PACKAGE, find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.errors import SpecError, unknown
-from vlbench.leaderboard.references import published
-from vlbench.leaderboard.reproduction.measured import counted_row, read_boards
+from vlbench.leaderboard.reproduction.claims import counted_row, read_boards
+from vlbench.leaderboard.rows import published
 from vlbench.results import Result, matching
 
 

@@ -11,11 +11,10 @@ from vlbench.catalog.library_names import pinned
 from vlbench.commands.answer import Answer
 from vlbench.commands.parser import data_dirs
 from vlbench.errors import SpecError
-from vlbench.leaderboard.named import named_row
-from vlbench.leaderboard.tables import plain_table, score_name
-from vlbench.leaderboard.texts import printed
+from vlbench.leaderboard.rows import named_row
+from vlbench.leaderboard.tables import plain_table, printed, score_name
+from vlbench.planning.models import names_file
 from vlbench.planning.options import model_args
-from vlbench.planning.trust import names_file
 from vlbench.reading.objects import read_as
 from vlbench.results import Result, Score
 

@@ -12,7 +12,7 @@ from io import TextIOWrapper
 from typing import TextIO
 
 from vlbench.errors import Exited
-from vlbench.leaderboard.texts import printed
+from vlbench.leaderboard.tables import printed
 
 
 def settle_streams() -> None:

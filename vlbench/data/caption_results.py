@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vlbench.data.coco_files import MISFITS
+from vlbench.data.coco_files import MISFITS, first_repeated, read_text, sound_text
 from vlbench.data.records import Split
-from vlbench.data.texts import first_repeated, read_text, sound_text
 from vlbench.errors import DataAbsent, DataError
 
 WANTED = '{"image_id": a number or a text, "caption": a text}'

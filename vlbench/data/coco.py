@@ -12,8 +12,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from vlbench.data.annotations import Named
-from vlbench.data.coco_files import AnnotatedImage, annotated_images, read_instances
+from vlbench.data.coco_files import AnnotatedImage, Named, annotated_images, read_instances
 from vlbench.data.images import file_images, require_sizes
 from vlbench.data.naming import ClassNames, read_class_names
 from vlbench.data.pictures import pictures

@@ -11,15 +11,79 @@ import gzip
 import json
 import math
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vlbench import files
 from vlbench.data.archives import CHUNK
-from vlbench.data.texts import MOST_DIGITS, first_repeated, sound_text
 from vlbench.errors import DataError
 from vlbench.files import MOST_ANNOTATIONS, read_bytes
+
+
+class Arc(NamedTuple):
+    """A Stanford dependency between two words of a caption; the root is no word's dependent."""
+
+    relation: str
+    head: int
+    dependent: int
+
+
+class Phrase(NamedTuple):
+    """Words start..stop of a caption (stop excluded) and the indices of the boxes they name."""
+
+    start: int
+    stop: int
+    boxes: tuple[int, ...]
+
+
+class Named(NamedTuple):
+    """A category and the characters start..end (end excluded) of a caption that name it.
+
+    `word` is its fine-grained class, a noun in the singular: `man` for `Men` in COCO, `pine` for
+    `pines` in scenes. The caption has its own form between the characters.
+    """
+
+    category: str
+    word: str
+    start: int
+    end: int
+
+
+# No list of a data set counts further, and int32 holds it.
+MOST_DIGITS = 9
+
+
+def read_text(path: Path, name: str = "") -> str:
+    """Return the text of a file in UTF-8. Raises DataError with `name`, by default the file's."""
+    named = name or path.name
+    try:
+        return files.read_text(path, files.MOST_TEXT)
+    except OSError as error:
+        raise DataError(f"{named} cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{named} is no UTF-8: byte {error.start}") from error
+
+
+def sound_text(value: Any) -> str:
+    """Return a text that UTF-8 can hold. Raises TypeError or ValueError for anything else."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no text")
+    value.encode("utf-8")
+    return value
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a whole number of at most nine digits."""
+    return text.isdecimal() and len(text) <= MOST_DIGITS
+
+
+def first_repeated(values: Iterable[object]) -> object | None:
+    """Return the first value that occurs twice; None where all differ."""
+    return next((value for value, count in Counter(values).items() if count > 1), None)
+
 
 Record = dict[str, Any]
 

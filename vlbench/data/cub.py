@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
+from vlbench.data.coco_files import first_repeated, is_number, read_text
 from vlbench.data.images import file_images, labelled
 from vlbench.data.records import Data, Split
-from vlbench.data.texts import first_repeated, is_number, read_text
 from vlbench.errors import DataAbsent, DataError
 
 LISTS = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from vlbench.data.annotations import Arc
+from vlbench.data.coco_files import Arc
 
 # Stanford's label for each label of spaCy's English pipelines (ClearNLP) and of UD. Labels that are
 # missing here are the same. `acl` and nominals with a case need more than their label.

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vlbench.data.coco_files import first_repeated
 from vlbench.data.images import labelled
 from vlbench.data.pictures import pictures
 from vlbench.data.records import Column, Split, value_column
 from vlbench.data.regions import region_features
-from vlbench.data.texts import first_repeated
 from vlbench.errors import DataError
 
 # What is said of an image, and the columns of its first text and of all of them.

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlbench.data.archives import DAMAGED
+from vlbench.data.coco_files import read_text
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.described import Named, Rows, columns_of, described, said_in
 from vlbench.data.hub_sets import HubSet, cell_images, open_tables, row_name
 from vlbench.data.records import Data, wanted
-from vlbench.data.texts import read_text
 from vlbench.errors import DataAbsent, DataError, unknown
 from vlbench.files import is_file_name
 

@@ -5,9 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from vlbench.data.coco_files import read_text
 from vlbench.data.images import SUFFIXES, file_images, labelled
 from vlbench.data.records import Data, Split, value_column
-from vlbench.data.texts import read_text
 from vlbench.errors import DataAbsent, DataError
 
 HOME = "image-net.org (ILSVRC 2012) or its Kaggle challenge 'ImageNet Object Localization'"

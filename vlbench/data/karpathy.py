@@ -15,13 +15,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from vlbench.data.coco_files import MISFITS
+from vlbench.data.coco_files import MISFITS, MOST_DIGITS, first_repeated, sound_text
 from vlbench.data.images import file_images
 from vlbench.data.pictures import pictures
 from vlbench.data.records import Data, Split
 from vlbench.data.regions import RegionFeatures, region_features
 from vlbench.data.tables import column_from, in_memory
-from vlbench.data.texts import MOST_DIGITS, first_repeated, sound_text
 from vlbench.errors import DataAbsent, DataError
 from vlbench.files import MOST_ANNOTATIONS, is_file_name, read_bytes
 

@@ -8,11 +8,11 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TextIO
 
+from vlbench.data.coco_files import is_number
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.described import Named, Rows, columns_of, described, said_in
 from vlbench.data.images import file_images
 from vlbench.data.records import Data, wanted
-from vlbench.data.texts import is_number
 from vlbench.errors import DataAbsent, DataError, unknown
 from vlbench.files import MOST_ANNOTATIONS, require_at_most
 

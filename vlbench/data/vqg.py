@@ -20,9 +20,8 @@ from vlbench.data.asked_images import (
     captions_of,
     require_files,
 )
-from vlbench.data.coco_files import read_captions
+from vlbench.data.coco_files import first_repeated, is_number, read_captions, read_text
 from vlbench.data.records import Data
-from vlbench.data.texts import first_repeated, is_number, read_text
 from vlbench.errors import DataError
 
 HOME = "Microsoft Research, VQG Dataset v1.0"

@@ -13,22 +13,196 @@ where each member begins, and images are read from there.
 from __future__ import annotations
 
 import json
+import tarfile
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from vlbench.data.archives import CHUNK, DAMAGED
+from vlbench.data.coco_files import is_number, read_text
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.described import Rows, described, said_in
-from vlbench.data.packed import Packed, Wanted, packed_examples, read_part
+from vlbench.data.hub_sets import encoded_digest, streamed_images
+from vlbench.data.images import MOST_PIXELS
 from vlbench.data.records import Data, wanted
-from vlbench.data.streams import streamed_images
-from vlbench.data.texts import is_number, read_text
 from vlbench.digests import file_digests
 from vlbench.errors import DataAbsent, DataError
+
+# Of one header with its long names; a file may announce any number.
+MOST_HEADER = 1 << 20
+
+
+class Member(NamedTuple):
+    """A file in a tar: its path up to the first dot of its name, what follows, and its bytes."""
+
+    key: str
+    suffix: str
+    start: int
+    size: int
+
+
+class _Headers:
+    """A file of which headers are read: never more at once than a header may hold."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.seek, self.tell = file, file.seek, file.tell
+
+    def read(self, size: int) -> bytes:
+        """Return bytes of a header. Raises tarfile.ReadError where it announces too many."""
+        if not 0 <= size <= MOST_HEADER:
+            raise tarfile.ReadError(f"a header of {size} bytes")
+        return self._file.read(size)
+
+
+def members(path: Path, named: str) -> Iterator[Member]:
+    """Yield the files in a tar, in order, but hidden files and those without a suffix.
+
+    Raises DataError, with the tar's name in errors and the member's, for what is no file (a link,
+    say), has no plain relative path, or ends outside the tar; and for a tar that is damaged.
+    """
+    last = "its beginning"
+    try:
+        with path.open("rb") as file:
+            # What tarfile reads are headers alone: data are skipped by seeking.
+            with tarfile.open(fileobj=_Headers(file), mode="r:") as archive:  # type: ignore[call-overload]
+                while (info := archive.next()) is not None:
+                    # Otherwise it keeps all of them.
+                    archive.members.clear()
+                    last = repr(info.name)
+                    if not info.isdir():
+                        yield from _member(info, path.stat().st_size, named)
+            _require_end(file, archive.offset)
+    except (tarfile.TarError, *DAMAGED) as error:
+        # Without the path that an OSError names, since a result may quote the message.
+        why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        message = f"{named} is damaged after {last:.200}, or no uncompressed tar ({why:.200})"
+        raise DataError(message) from error
+
+
+def _member(info: tarfile.TarInfo, size: int, named: str) -> Iterator[Member]:
+    """Yield a member that is a file with a suffix. Raises DataError."""
+    where, path = f"{named}: {info.name!r:.200}", PurePosixPath(info.name)
+    if not info.isreg() or info.issparse():
+        raise DataError(f"{where} is no plain file; pack files, not links to them")
+    if not info.name.isprintable() or path.is_absolute() or ".." in path.parts:
+        raise DataError(f"{where} is no plain relative path")
+    if info.size < 0 or info.offset_data + info.size > size:
+        raise DataError(f"{where} announces {info.size} bytes, more than the tar has")
+    stem, _, suffix = path.name.partition(".")
+    # CLIP_benchmark writes two dots before the suffix of a file that it copies.
+    suffix = suffix.lower().lstrip(".")
+    if stem and suffix:
+        key = (path.parent / stem).as_posix()
+        yield Member(key, suffix, info.offset_data, info.size)
+
+
+def _require_end(file: BinaryIO, start: int) -> None:
+    """Raise ValueError where a tar does not end as it should.
+
+    tarfile takes a broken header for the end.
+    """
+    file.seek(start)
+    if len(rest := file.read(tarfile.BLOCKSIZE)) < tarfile.BLOCKSIZE:
+        raise ValueError("it breaks off")
+    while rest:
+        if rest.strip(b"\0"):
+            raise ValueError("what follows is no header")
+        rest = file.read(CHUNK)
+
+
+IMAGES = ("jpg", "jpeg", "png", "webp")
+
+# Bytes of a class number, of captions, and of an image: as many as the largest takes decoded.
+MOST_NUMBER, MOST_TEXT, MOST_IMAGE = 64, 1 << 20, 3 * MOST_PIXELS
+
+
+class Wanted(NamedTuple):
+    """The suffixes of class numbers and of captions; empty: none are read."""
+
+    label: str
+    caption: str
+
+
+class Packed(NamedTuple):
+    """One example, with its image's place in the shard; what is not wanted is None."""
+
+    key: str
+    start: int
+    size: int
+    digest: str
+    label: int | None
+    caption: str | None
+
+
+def packed_examples(path: Path, shard: str, wanted: Wanted) -> list[Packed]:
+    """Return the examples of a shard, in the order of their first members.
+
+    Keys that have nothing of an example are left out. Raises DataError, naming `shard` and key, for
+    a key without exactly one image, without what is wanted, or with a member that cannot be read.
+    """
+    keys: dict[str, dict[str, Member]] = {}
+    for member in members(path, shard):
+        own = keys.setdefault(member.key, {})
+        if member.suffix in own:
+            raise DataError(f"{shard}: {member.key}.{member.suffix} stands twice")
+        own[member.suffix] = member
+    parts = {*IMAGES, *wanted}
+    return [_packed(path, shard, own, wanted) for own in keys.values() if parts & own.keys()]
+
+
+def read_part(path: Path, start: int, size: int, where: str) -> bytes:
+    """Return so many bytes of a file. Raises DataError, with `where`, if it is gone or shorter."""
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            content = file.read(size)
+    except OSError as error:
+        raise DataError(f"{where} cannot be read ({error.strerror})") from error
+    if len(content) < size:
+        raise DataError(f"{where} cannot be read: the shard has become shorter")
+    return content
+
+
+def _packed(path: Path, shard: str, own: Mapping[str, Member], wanted: Wanted) -> Packed:
+    """Return the example of the members of one key, by suffix."""
+    found = [own[suffix] for suffix in own if suffix in IMAGES]
+    where = f"{shard}: {next(iter(own.values())).key}"
+    if len(found) != 1:
+        which = " and ".join(one.suffix for one in found) or f"no {', '.join(IMAGES)}"
+        raise DataError(f"{where} has {len(found)} images ({which}); wanted is one")
+    (image,) = found
+    digest = encoded_digest(_content(path, image, where, MOST_IMAGE), where)
+    label = _label(path, own, wanted.label, where) if wanted.label else None
+    caption = _text(path, own, wanted.caption, where, MOST_TEXT) if wanted.caption else None
+    return Packed(image.key, image.start, image.size, digest, label, caption)
+
+
+def _label(path: Path, own: Mapping[str, Member], suffix: str, where: str) -> int:
+    text = _text(path, own, suffix, where, MOST_NUMBER).strip()
+    if not is_number(text):
+        raise DataError(f"{where}.{suffix} holds {text!r:.40}, no class number")
+    return int(text)
+
+
+def _text(path: Path, own: Mapping[str, Member], suffix: str, where: str, most: int) -> str:
+    named = f"{where}.{suffix}"
+    if suffix not in own:
+        raise DataError(f"{where} has no .{suffix}")
+    try:
+        return _content(path, own[suffix], named, most).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{named} is no UTF-8: byte {error.start}") from error
+
+
+def _content(path: Path, member: Member, where: str, most: int) -> bytes:
+    if member.size > most:
+        raise DataError(f"{where} holds {member.size} bytes; at most {most} are read")
+    return read_part(path, member.start, member.size, where)
+
 
 CLASSES, COUNT = "classnames.txt", "nshards.txt"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from vlbench.data.texts import read_text
+from vlbench.data.coco_files import read_text
 from vlbench.errors import DataError
 
 

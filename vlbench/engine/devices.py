@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 import resource
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -61,3 +63,32 @@ def hardware(device: torch.device) -> str:
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     name = named[0] if named else platform.processor() or platform.machine()
     return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+# The batch size of what is never measured, such as texts.
+USUAL = 32
+
+
+class ComputeSettings(NamedTuple):
+    """Where the engine computes, how many rows per batch, and in which layout."""
+
+    device: torch.device
+    dtype: torch.dtype = torch.float32
+    batch_size: int | None = USUAL  # None: to be measured, with `tuning.tuned`
+    workers: int = 0
+    channels_last: bool = False
+
+    @property
+    def rows_per_batch(self) -> int:
+        """The batch size, or the usual one where none has been measured."""
+        return self.batch_size or USUAL
+
+
+def loader_workers(device: torch.device) -> int:
+    """Return how many processes load and preprocess images, so that a GPU does not wait for them.
+
+    On a CPU the model itself takes every core, and one process is as fast.
+    """
+    if device.type != "cuda":
+        return 0
+    return min(8, max(1, len(os.sched_getaffinity(0)) - 1))

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from vlbench.check.passes import pixels_of
 from vlbench.data.records import Column
-from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.devices import ComputeSettings
 from vlbench.errors import SpecError, VlbenchError, defined_at, described, exits_as_errors
 
 # Kinds of columns whose values are decoded images, which workers load.

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any, NamedTuple, Protocol
 
+from torch import Tensor
+
 from vlbench.engine.processes import Processes
 from vlbench.engine.progress import Progress
 from vlbench.engine.shards import PATIENCE
@@ -95,3 +97,12 @@ def _trained(place: Place, store: Store | None, training: Training, what: str) -
             store.save(place.key, CHECKPOINT, state)
             last = time.monotonic()
     return training.result()
+
+
+def on_cpu(value: Any) -> Any:
+    """Return a state, of tensors in dictionaries and lists, with all its tensors on the CPU."""
+    if isinstance(value, Tensor):
+        return value.cpu()
+    if isinstance(value, dict):
+        return {key: on_cpu(item) for key, item in value.items()}
+    return [on_cpu(item) for item in value] if isinstance(value, list) else value

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vlbench.data.records import Column
-from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.devices import ComputeSettings
 
 SIZES = (8, 16, 32, 64, 128, 256)
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from vlbench.boards import Board, board_file, read_board
+from vlbench.catalog.specs import TaskSpec
+from vlbench.errors import UnknownNameError, unknown
 from vlbench.results import Result, Score, matching
 
 
@@ -58,3 +62,54 @@ def ranked(rows: Sequence[Result], primary: Mapping[str, Any]) -> list[tuple[Res
 def cost(score: Score) -> float:
     """Return a number that is lower for a better score."""
     return -score.value if score.higher_is_better else score.value
+
+
+class Published(NamedTuple):
+    """A paper's value of a score, and where it stands there.
+
+    `difference` is ours minus the paper's, and `in_stderr` the same in standard errors of ours;
+    None where our score has none, or one of 0.
+    """
+
+    value: float
+    where: str
+    difference: float
+    in_stderr: float | None
+
+
+def published(spec: TaskSpec, model: str, score: Score) -> Published | None:
+    """Return what a task's file says was published for this model and score; None for nothing."""
+    for one in spec.reference:
+        if one["model"] == model and matching([score], one):
+            difference = score.value - one["value"]
+            in_stderr = difference / score.stderr if score.stderr else None
+            return Published(one["value"], one["where"], difference, in_stderr)
+    return None
+
+
+def named_boards(output: Path, names: Sequence[str]) -> list[Board]:
+    """Return the boards and summaries that are named, or all of a folder.
+
+    Raises UnknownNameError for a name that has none, and for a folder without any.
+    """
+    files = [*output.glob("*.json"), *output.glob("summaries/*.json")]
+    there = {file.stem: file for file in sorted(files)}
+    absent = [name for name in names if name not in there]
+    if absent or not there:
+        raise UnknownNameError(f"no board {', '.join(absent) or 'at all'} in {output}")
+    boards = [read_board(there[name]) for name in dict.fromkeys(names or there)]
+    return [board for board in boards if board]
+
+
+def named_row(output: Path, task: str, model: str) -> Result:
+    """Return the ok row of a model. Raises UnknownNameError where there is none, or several."""
+    board = read_board(board_file(output, task))
+    if board is None:
+        raise UnknownNameError(f"no board {task} in {output}")
+    rows = [row for row in board.results if row.status == "ok" and row.model == model]
+    if not rows:
+        raise unknown("model with scores", model, {row.model for row in board.results})
+    if len(rows) > 1:
+        why = "their data or parameters differ; keep one of them in a folder of its own"
+        raise UnknownNameError(f"{model} has {len(rows)} rows on {task}: {why}")
+    return rows[0]

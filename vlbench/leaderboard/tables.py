@@ -2,20 +2,134 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from textwrap import TextWrapper
 from typing import Any
 
 from rich import box
-from rich.table import Table
+from rich.cells import cell_len
+from rich.console import RenderableType
+from rich.table import Column, Table
 from rich.text import Text
 
 from vlbench.boards import Board
 from vlbench.catalog.specs import TaskSpec
-from vlbench.leaderboard.fitting import OPTIONAL
-from vlbench.leaderboard.references import Published, published
-from vlbench.leaderboard.rows import comparable_sets, publishable, ranked, ties_mark
-from vlbench.leaderboard.texts import printed
+from vlbench.leaderboard.rows import (
+    Published,
+    comparable_sets,
+    publishable,
+    published,
+    ranked,
+    ties_mark,
+)
 from vlbench.results import At, Result, Score, matching
+
+# The style of the header of a column that may be left out; it looks like any other.
+OPTIONAL = "optional"
+
+# What stays on one line, from the most to the least: an interval, a number with its unit, a word.
+NUMBER = r"[-+]?[\d.,]+ (?:%|points)|p <?[\d.]+|\S+"
+WHOLE = [re.compile(rf"[-+\d.e]+ to [-+\d.e]+|{NUMBER}"), re.compile(NUMBER), re.compile(r"\S+")]
+
+# Of cells that stand below the first of their row.
+INDENT = "    "
+
+
+def fitted(table: Table, width: int) -> Table:
+    """Return a table no wider than a terminal, as far as its words and numbers stay whole.
+
+    Optional columns are left out, the last first, and counted below the table. Where the words are
+    still too long, the cells of a row stand below each other.
+    """
+    columns = list(table.columns)
+    optional = [
+        one for one in columns if isinstance(one.header, Text) and one.header.style == OPTIONAL
+    ]
+    left_out = 0
+    while _overhead(columns) + sum(map(_narrowest, columns)) > width and optional:
+        columns.remove(optional.pop())
+        left_out += 1
+    widened = _widened(columns, width - _overhead(columns))
+    shown = copy(table)
+    shown.columns = widened or [_stacked(columns, width - _overhead(columns[:1]))]
+    if left_out:
+        many = "1 more column" if left_out == 1 else f"{left_out} more columns"
+        shown.caption = Text(f"{many} in a wider terminal or a file\n", "table.caption")
+        shown.caption_justify = "left"
+    return shown
+
+
+def _overhead(columns: Sequence[Column]) -> int:
+    """Return what a table needs beside its cells: two blanks a column, and one before the first."""
+    return 2 * len(columns) + 1
+
+
+def _widened(columns: Sequence[Column], room: int) -> list[Column]:
+    """Return columns with the widths that share the room, the narrow ones as wide as their text.
+
+    There are none where a word is too long.
+    """
+    narrowest = ([_narrowest(column, pattern) for column in columns] for pattern in WHOLE)
+    widths = next((widths for widths in narrowest if sum(widths) <= room), None)
+    if widths is None:
+        return []
+    wanted = [_widest(column) for column in columns]
+    for i in sorted(range(len(columns)), key=lambda i: wanted[i]):
+        widths[i] = min(wanted[i], widths[i] + room - sum(widths))
+    return [replace(one, width=width) for one, width in zip(columns, widths, strict=True)]
+
+
+def _stacked(columns: Sequence[Column], room: int) -> Column:
+    """Return one column in place of several, with the cells of a row below each other."""
+    first, *rest = columns
+    heads = [f"{one.header}: " if len(rest) > 1 else "" for one in rest]
+    wrapper = TextWrapper(room, INDENT, INDENT, break_long_words=False, break_on_hyphens=False)
+    cells: list[RenderableType] = []
+    for name, *others in zip(first.cells, *(one.cells for one in rest), strict=True):
+        given = [f"{head}{cell}" for head, cell in zip(heads, others, strict=True) if str(cell)]
+        cells.append(Text("\n".join([str(name), *map(wrapper.fill, given)])))
+    return replace(first, no_wrap=False, _cells=cells)
+
+
+def _texts(column: Column) -> list[str]:
+    return [str(cell) for cell in (column.header, *column.cells)]
+
+
+def _widest(column: Column) -> int:
+    return max(cell_len(line) for text in _texts(column) for line in text.split("\n"))
+
+
+def _narrowest(column: Column, whole: re.Pattern[str] = WHOLE[0]) -> int:
+    """Return the width at which nothing in a column is broken that should stay whole."""
+    if column.no_wrap:
+        return _widest(column)
+    return max((cell_len(one) for text in _texts(column) for one in whole.findall(text)), default=0)
+
+
+def printed(text: str) -> str:
+    """Return a text for a terminal: control characters are spelled out, but for line breaks.
+
+    A carriage return before a line feed is part of one: lines of CSV end so.
+    """
+    lines = text.split("\r\n")
+    return "\r\n".join(
+        "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in line)
+        for line in lines
+    )
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line, control characters spelled out."""
+    return printed(text).replace("\r\n", " ").replace("\n", " ")
+
+
+def drawn(text: str) -> str:
+    """Return a text for a figure, as it is: a dollar starts no formula."""
+    return printed(text).replace("$", r"\$")
+
 
 Primary = Mapping[str, Any]
 

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vlbench.metrics.resampling import redrawn
-from vlbench.metrics.statistics import Estimate, Floats
+from vlbench.metrics.statistics import Estimate, Floats, redrawn
 
 ORDERS = (1, 2, 3, 4)
 

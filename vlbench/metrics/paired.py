@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlbench.errors import counted
-from vlbench.metrics.resampling import picked, redrawn
-from vlbench.metrics.statistics import ROUNDING, Floats
+from vlbench.metrics.statistics import ROUNDING, Floats, picked, redrawn
 
 # Flips of signs for a p-value, as a rule.
 FLIPS = 9999

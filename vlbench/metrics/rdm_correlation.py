@@ -2,9 +2,9 @@
 
 Pairs of classes are not independent. So the chance level comes from permuted classes, and the
 intervals from classes drawn with replacement. Permutations and draws are the same for all matrices,
-and matrix products take them to all pairs of matrices at once. Matrices are condensed, as in
-`vlbench.metrics.rdm`, and the columns of a table [P, K]. A constant matrix has no correlation; it
-counts as 0, the score of unrelated matrices.
+and matrix products take them to all pairs of matrices at once. Matrices are condensed, as SciPy
+has them, and the columns of a table [P, K]. A constant matrix has no correlation; it counts as 0,
+the score of unrelated matrices.
 """
 
 from __future__ import annotations

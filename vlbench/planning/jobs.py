@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from glob import escape
+from pathlib import Path
 from typing import Any
 
+from vlbench.boards import board_file, read_board
 from vlbench.catalog.gaps import lacking
 from vlbench.data.records import Data
 from vlbench.digests import digest
@@ -15,11 +18,28 @@ from vlbench.errors import CannotDo, DataAbsent, SpecError, exits_as_errors
 from vlbench.identity import code_digest
 from vlbench.metrics.captions import require_installed
 from vlbench.planning.datasets import DataSets, require_splits
-from vlbench.planning.kept import kept_result
 from vlbench.planning.models import Model
 from vlbench.planning.options import Options
 from vlbench.planning.tasks import Task
 from vlbench.results import Result
+
+
+def standing_rows(output: Path | None, task: str) -> Sequence[Result]:
+    """Return the rows of a task's board; none without a board or an `output`.
+
+    Raises SpecError for a malformed board of the task, archived ones too.
+    """
+    if output is None:
+        return []
+    archived = sorted(output.glob(f"archive/{escape(task)}.v*.json"))
+    board, *_ = [read_board(file) for file in (board_file(output, task), *archived)]
+    return board.results if board else []
+
+
+def kept_result(rows: Sequence[Result], model: str, request: str) -> Result | None:
+    """Return the ok row of a model with this request, or None; also None for an empty request."""
+    mine = [row for row in rows if row.status == "ok" and row.model == model]
+    return next((row for row in mine if request and row.request == request), None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,8 @@ import torch
 
 from vlbench.catalog.sources import trusted_packages
 from vlbench.catalog.strict_yaml import scalar
+from vlbench.engine.devices import ComputeSettings, loader_workers
 from vlbench.engine.processes import local_device
-from vlbench.engine.settings import ComputeSettings, loader_workers
 from vlbench.errors import UnknownNameError, unknown
 
 # The only variable that `data:` expands.

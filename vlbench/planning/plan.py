@@ -16,12 +16,10 @@ from vlbench.errors import (
 )
 from vlbench.files import WANTED_NAME, is_model_name
 from vlbench.planning.datasets import DataSets
-from vlbench.planning.jobs import Job, judge
-from vlbench.planning.kept import standing_rows
+from vlbench.planning.jobs import Job, judge, standing_rows
 from vlbench.planning.models import Model, resolve_model
 from vlbench.planning.options import Options
-from vlbench.planning.paths import require_known
-from vlbench.planning.tasks import Task, resolve_task
+from vlbench.planning.tasks import Task, require_known, resolve_task
 
 Found = TypeVar("Found")
 

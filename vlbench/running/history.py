@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -13,8 +13,7 @@ from typing import NamedTuple
 import torch
 
 from vlbench.digests import digest
-from vlbench.engine.devices import hardware
-from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.devices import ComputeSettings, hardware
 from vlbench.planning.jobs import Job
 
 LOGGER = logging.getLogger(__name__)
@@ -96,3 +95,53 @@ def _open(file: Path) -> sqlite3.Connection:
     base = sqlite3.connect(file, timeout=2)
     base.execute(f"CREATE TABLE IF NOT EXISTS steps ({COLUMNS})")
     return base
+
+
+class Step(NamedTuple):
+    """One step of a run: a model loaded or a job done, and what that took in earlier runs.
+
+    `seen` is None where there was none. `others` counts the other models that it was seen of; 0: it
+    was seen of this one.
+    """
+
+    model: str
+    what: str
+    seen: Seen | None
+    others: int = 0
+
+
+def estimated(jobs: Sequence[Job], known: Mapping[str, Mapping[str, Seen]]) -> list[Step]:
+    """Return the steps of the jobs that are to run, in order, as far as earlier runs tell.
+
+    `known` is what was seen, by work and model. A task that this model has not done is estimated
+    from other models on the same rows; the loading of a model from nothing but itself.
+    """
+    steps: list[Step] = []
+    loaded = set()
+    for job in jobs:
+        if job.status != "run":
+            continue
+        name = job.model.name
+        if job.model.key not in loaded:
+            loaded.add(job.model.key)
+            steps.append(Step(name, LOADING, known.get(LOADING, {}).get(name)))
+        steps.append(_step(job, known.get(work_of(job), {})))
+    return steps
+
+
+def total(steps: Sequence[Step]) -> Seen | None:
+    """Return what steps take one after the other; None where nothing is known of any."""
+    seen = [step.seen for step in steps if step.seen]
+    if not seen:
+        return None
+    least, most, memory, stored = zip(*seen, strict=True)
+    return Seen(sum(least), sum(most), max(memory), sum(stored))
+
+
+def _step(job: Job, models: Mapping[str, Seen]) -> Step:
+    name, task = job.model.name, job.task.spec.name
+    if name in models or not models:
+        return Step(name, task, models.get(name))
+    least, most, memory, stored = zip(*models.values(), strict=True)
+    seen = Seen(min(least), max(most), max(memory), max(stored))
+    return Step(name, task, seen, others=len(models))

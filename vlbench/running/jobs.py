@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
 
 from vlbench.engine import Engine, Progress
-from vlbench.engine.devices import hardware, peak_memory_mb
+from vlbench.engine.devices import ComputeSettings, hardware, peak_memory_mb
 from vlbench.engine.engine import Known
 from vlbench.engine.processes import Processes
-from vlbench.engine.settings import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.planning.jobs import Job
-from vlbench.results import Outcome, require_primary
+from vlbench.results import Outcome, Result, require_primary
 from vlbench.running.history import History, Took
 from vlbench.running.models import LiveModels
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Results, kept ones too; why tasks have no data, and why models did not load."""
+
+    results: list[Result] = field(default_factory=list)
+    absent: dict[str, str] = field(default_factory=dict)
+    not_loaded: dict[str, str] = field(default_factory=dict)
 
 
 class Moment(NamedTuple):

@@ -11,9 +11,9 @@ import torch
 
 from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import Column, Data
+from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.fingerprints import LiveModel, contents, identified
 from vlbench.engine.processes import Processes
-from vlbench.engine.settings import ComputeSettings
 from vlbench.engine.tuning import tuned
 from vlbench.planning.models import Model
 from vlbench.planning.tasks import Task

@@ -2,20 +2,48 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from vlbench.engine.processes import Ended, EndedElsewhere, Processes, verdict
 from vlbench.errors import IdentityClash, OutputError, ProcessLost, exits_as_errors
+from vlbench.files import PART
 from vlbench.planning.jobs import Job
 from vlbench.results import Result
 from vlbench.running import rows
 from vlbench.running.history import LOADING, work_of
-from vlbench.running.jobs import Machine, run_job
+from vlbench.running.jobs import Machine, Report, run_job
 from vlbench.running.models import LiveModels
-from vlbench.running.report import Report
-from vlbench.running.writer import RowWriter
+from vlbench.running.rows import RowWriter
+
+# How old a part is before no run can be writing it any more, in seconds.
+DAY = 86_400.0
+
+# A store may hold a million files, so that a folder is swept once a day.
+MARK = ".swept"
+
+
+def sweep(folder: Path) -> None:
+    """Remove the parts of files, below a folder, that runs were killed over more than a day ago."""
+    if not folder.is_dir() or _age(folder / MARK) < DAY:
+        return
+    with suppress(OSError):  # somebody else's folder may be read but not written
+        (folder / MARK).touch()
+        for part in folder.rglob(f"{PART}*"):
+            if _age(part) > DAY:
+                part.unlink(missing_ok=True)
+
+
+def _age(file: Path) -> float:
+    """Return how many seconds ago a file was written; without end where it is not there."""
+    try:
+        return time.time() - file.stat().st_mtime
+    except OSError:
+        return float("inf")
 
 
 def grouped(jobs: Iterable[Job], by: Callable[[Job], str]) -> list[list[Job]]:

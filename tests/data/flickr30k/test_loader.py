@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from vlbench.data.annotations import Phrase
+from vlbench.data.coco_files import Phrase
 from vlbench.data.flickr30k import flickr30k
 from vlbench.data.flickr30k.loader import EXPECTED, read_rows
 from vlbench.errors import DataAbsent, DataError

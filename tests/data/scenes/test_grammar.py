@@ -1,6 +1,6 @@
 from numpy.random import default_rng
 
-from vlbench.data.annotations import Phrase
+from vlbench.data.coco_files import Phrase
 from vlbench.data.scenes.facts import Group
 from vlbench.data.scenes.grammar import Sentence, enumerate_groups, name, plain, scenery
 from vlbench.data.scenes.layout import several, single

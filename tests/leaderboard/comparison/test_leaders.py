@@ -5,7 +5,14 @@ from planted_boards import board, measured, result, score, write
 
 from vlbench.boards import read_board
 from vlbench.errors import SpecError
-from vlbench.leaderboard.comparison.leaders import build_leaders, outdated, read_leaders
+from vlbench.leaderboard.comparison.leaders import (
+    UNPUBLISHED,
+    Leaders,
+    build_leaders,
+    outdated,
+    read_leaders,
+    standing,
+)
 
 BEST, NEAR, FAR = ([1] * 40, [1] * 38 + [0] * 2, [1] * 20 + [0] * 20)
 
@@ -126,3 +133,36 @@ def test_a_malformed_file_is_named_with_the_way_out(output, text):
 def test_a_task_that_is_no_files_name_is_refused(tmp_path):
     with pytest.raises(SpecError, match="is no file's name"):
         read_leaders(tmp_path, "../t")
+
+
+def words(tied=(), tested=("b", "c"), untested=()):
+    """Return the standing of a, which leads, of b and of c."""
+    p = {model: 0.5 if model in tied else 0.01 for model in tested}
+    leaders = Leaders("a", tied, dict(untested), p)
+    return [standing(model, leaders) for model in "abc"]
+
+
+def test_a_leader_told_apart_from_all_is_the_best():
+    assert words() == ["best", "behind", "behind"]
+
+
+def test_a_leader_that_is_not_told_apart_from_one_only_leads():
+    assert words(tied=["b"]) == ["leader", "tied", "behind"]
+
+
+def test_a_leader_that_was_not_tested_against_one_only_leads():
+    found = words(tested=["b"], untested=[("c", "its row keeps no items")])
+    assert found == ["leader", "behind", "untested"]
+
+
+def test_a_leader_without_a_rival_is_not_the_best():
+    assert words(tested=[]) == ["leader", "", ""]
+
+
+@pytest.mark.parametrize("why", UNPUBLISHED)
+def test_a_row_that_is_not_published_takes_nothing_from_the_best(why):
+    assert words(untested=[("random", why)]) == ["best", "behind", "behind"]
+
+
+def test_without_a_comparison_nothing_is_known():
+    assert standing("a", None) == ""

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from vlbench.leaderboard.named import named_boards
+from vlbench.leaderboard.rows import named_boards
 
 
 @pytest.fixture

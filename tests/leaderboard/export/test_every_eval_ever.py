@@ -4,16 +4,28 @@ import uuid
 from dataclasses import replace
 from hashlib import sha256
 
+import pyarrow as pa
 import pytest
 from jsonschema import Draft7Validator
 from planted_boards import board, result, score
-from planted_exports import HOSTILE, selection
+from planted_exports import HOSTILE, referring, selection
 
 from vlbench.boards import save_artifacts
 from vlbench.catalog.catalog import load_catalog
-from vlbench.leaderboard.export.every_eval_ever import File, Source, records
+from vlbench.errors import DataError
+from vlbench.leaderboard.export.every_eval_ever import (
+    File,
+    Scores,
+    Source,
+    as_text,
+    as_texts,
+    records,
+    result_id,
+    result_of,
+    sample_lines,
+)
 from vlbench.leaderboard.export.selection import LeftOut
-from vlbench.metrics.items import Examples, item_table
+from vlbench.metrics.items import Answers, Examples, item_table
 
 MODELS = load_catalog().models
 RUN = {"finished": "2026-11-21T23:31:21+00:00"}
@@ -187,3 +199,162 @@ def test_of_a_local_model_nobody_knows_whether_it_is_open(tmp_path):
     (file,) = exported(tmp_path, planted("mine"))
     details = record(file)["model_info"]["additional_details"]
     assert details["model_availability"] == "unknown"
+
+
+def found(folder, row, **rest):
+    (part,) = selection(folder, board(row), **rest).parts
+    return result_of(part.entries[0], 0)
+
+
+def test_a_score_has_its_metric_bounds_and_uncertainty(tmp_path):
+    one = found(tmp_path, result("m", score(0.5, stderr=0.125, ci95=(0.25, 0.75), n=7)))
+    metric, details = one["metric_config"], one["score_details"]
+    assert (metric["metric_id"], metric["metric_unit"]) == ("accuracy", "proportion")
+    assert (metric["min_score"], metric["max_score"], metric["lower_is_better"]) == (
+        0.0,
+        1.0,
+        False,
+    )
+    assert details["uncertainty"] == {
+        "num_samples": 7,
+        "standard_error": {"value": 0.125},
+        "confidence_interval": {"lower": 0.25, "upper": 0.75, "confidence_level": 0.95},
+    }
+
+
+def test_a_drop_may_be_negative_and_a_count_has_no_end(tmp_path):
+    drop = found(
+        tmp_path, result("m", score(-0.1, "drop", range=(-1.0, 1.0), higher_is_better=False))
+    )
+    count = found(tmp_path, result("m", score(7, "n_classes", unit="classes")))
+    assert (drop["metric_config"]["min_score"], count["metric_config"]["max_score"]) == (
+        -1.0,
+        "Infinity",
+    )
+    assert drop["metric_config"]["lower_is_better"] is True
+    assert count["metric_config"]["metric_unit"] == "classes"
+
+
+def test_a_score_of_an_unknown_unit_has_no_bounds(tmp_path):
+    metric = found(tmp_path, result("m", score(3.0, "mine", unit="my unit")))["metric_config"]
+    assert metric["metric_id"] == "vlbench.mine"
+    assert set(metric) & {"score_type", "min_score", "max_score"} == set()
+
+
+def test_all_details_are_texts(tmp_path):
+    row = result("m", score(0.5, chance=0.1, floors={"pixels": 0.2}), notes=["mind this"])
+    details = found(tmp_path, row, catalog=referring(0.25))["score_details"]["details"]
+    assert details == {
+        "at": '{"shots": 5}',
+        "comparable": "a",
+        "chance": "0.1",
+        "floor.pixels": "0.2",
+        "published": "0.25",
+        "published_where": "Table 1",
+        "note.0": "mind this",
+    }
+
+
+def test_data_of_the_hub_are_named_as_there(tmp_path):
+    row = result("m", score(), provenance={"data": "vlbench.data.mnist:mnist sha256:1"})
+    data = found(tmp_path, row)["source_data"]
+    assert (data["source_type"], data["hf_repo"]) == ("hf_dataset", "ylecun/mnist")
+    assert data["additional_details"]["data"] == "vlbench.data.mnist:mnist sha256:1"
+
+
+def test_other_data_are_named_by_their_loader(tmp_path):
+    row = result("m", score(), provenance={"data": "vlbench.data.scenes:objects sha256:1"})
+    data = found(tmp_path, row)["source_data"]
+    assert (data["source_type"], data["dataset_name"]) == ("other", "vlbench.data.scenes:objects")
+
+
+def test_scores_of_a_row_have_ids_of_their_own():
+    row = result("m", score(), score(at={}), score(at={"shots": 1}), score(metric="x"))
+    ids = [result_id(row, one) for one in row.scores]
+    assert ids[:2] == ["t.v1/accuracy/shots=5", "t.v1/accuracy"]
+    assert len(set(ids)) == 4
+
+
+def test_a_mapping_becomes_texts():
+    assert as_texts({"a": "x", "b": 1, "c": {"d": [2]}}) == {"a": "x", "b": "1", "c": '{"d": [2]}'}
+    assert as_texts(None) == {}
+    assert as_text({"b": 1, "a": "é"}) == '{"a": "é", "b": 1}'
+
+
+AT = '{"shots": 5}'
+EXAMPLES = Examples(["one.png", "two.png"], ["sha256:1", "sha256:2"])
+
+
+def lines_of(folder, table, shown=None):
+    saved = save_artifacts(folder, "t", "m", {"items": table})
+    scores = Scores({"evaluation_id": "x"}, {("accuracy", AT): ("r", shown or score())})
+    return list(sample_lines(folder, result("m", artifacts=saved), scores))
+
+
+def items(credit, chosen=(0, 0)):
+    answers = Answers(["cat", "dog"], chosen, [0, 1])
+    return item_table(EXAMPLES, "accuracy", {"shots": 5}, credit, answers)
+
+
+def test_an_item_has_its_id_answer_target_and_credit(tmp_path):
+    first, second = lines_of(tmp_path, items([1.0, 0.0]))
+    assert (first["sample_id"], first["evaluation_result_id"]) == ("one.png", "r")
+    assert second["input"] == {"raw": "two.png sha256:2", "reference": ["dog"]}
+    assert second["output"] == {"raw": ["cat"]}
+    assert [one["evaluation"] for one in (first, second)] == [
+        {"score": 1.0, "is_correct": True},
+        {"score": 0.0, "is_correct": False},
+    ]
+
+
+def test_the_trials_of_an_item_are_one_record_with_the_mean(tmp_path):
+    table = items([[1.0, 1.0], [1.0, 0.5]], chosen=[[0, 1], [0, -1]])
+    first, second = lines_of(tmp_path, table)
+    assert first["evaluation"] == {"score": 1.0, "is_correct": True}
+    assert second["evaluation"] == {"score": 0.75, "is_correct": False}
+    assert (first["output"]["raw"], second["output"]["raw"]) == (["cat", "cat"], ["dog"])
+
+
+def test_where_lower_is_better_the_lowest_credit_is_right(tmp_path):
+    found = lines_of(tmp_path, items([1.0, 0.0]), score(higher_is_better=False))
+    assert [one["evaluation"]["is_correct"] for one in found] == [False, True]
+
+
+def test_the_same_item_has_the_same_hash_whatever_the_answer(tmp_path):
+    first = lines_of(tmp_path, items([1.0, 0.0]))
+    again = lines_of(tmp_path, items([0.0, 1.0], chosen=[1, 1]))
+    assert [one["sample_hash"] for one in first] == [one["sample_hash"] for one in again]
+    assert first[0]["sample_hash"] != first[1]["sample_hash"]
+
+
+def test_an_item_without_answer_and_target_has_neither(tmp_path):
+    (found, _) = lines_of(tmp_path, item_table(EXAMPLES, "accuracy", {"shots": 5}, [1.0, 1.0]))
+    assert (found["output"], found["input"]["reference"]) == ({"raw": []}, [])
+
+
+def test_items_of_a_corpus_score_are_left_out(tmp_path):
+    table = items([1.0, 0.0]).append_column(
+        "statistics", pa.array([[1.0, 2.0], None], pa.list_(pa.float64()))
+    )
+    (found,) = lines_of(tmp_path, table)
+    assert found["sample_id"] == "two.png"
+
+
+def test_items_of_another_score_are_refused(tmp_path):
+    table = item_table(EXAMPLES, "other", {"shots": 5}, [1.0, 0.0])
+    with pytest.raises(DataError, match="a score that the row lacks: other at"):
+        lines_of(tmp_path, table)
+
+
+@pytest.mark.parametrize("strange", [float("nan"), float("inf"), None])
+def test_credit_that_is_no_number_is_refused(tmp_path, strange):
+    table = items([1.0, 0.0])
+    place = table.column_names.index("credit")
+    broken = table.set_column(place, "credit", pa.array([strange, 0.0], pa.float64()))
+    with pytest.raises(DataError, match=r"items\.parquet has credit that is not finite"):
+        lines_of(tmp_path, broken)
+
+
+def test_a_table_without_credit_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"items\.parquet has no column credit"):
+        lines_of(tmp_path, items([1.0, 0.0]).drop_columns(["credit"]))

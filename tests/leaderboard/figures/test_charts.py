@@ -5,10 +5,9 @@ from canvases import beyond, overlapping
 from matplotlib.figure import Figure
 from PIL import Image
 
-from vlbench.leaderboard.figures.charts import chart, erase, save, style, styled
+from vlbench.leaderboard.figures.charts import Panel, Point, chart, erase, save, style, styled
 from vlbench.leaderboard.figures.layouts import grid
 from vlbench.leaderboard.figures.looks import Look, looks
-from vlbench.leaderboard.figures.panels import Panel, Point
 
 LOOKS = looks(["m", "low", "high", "other"])
 

@@ -1,12 +1,26 @@
 import csv
 import io
 import json
+import re
 from collections import Counter
+from dataclasses import replace
+from io import BytesIO
 
+import pytest
 from judged import STEPS, sheets
+from PIL import Image
 
-from vlbench.leaderboard.judgement.material import Shown
-from vlbench.leaderboard.judgement.sheets import SHEETS, lines_of, sheet_csv
+from vlbench.errors import UnknownNameError
+from vlbench.leaderboard.judgement.sheets import (
+    SHEETS,
+    SIDE,
+    Line,
+    Shown,
+    lines_of,
+    picture,
+    sheet_csv,
+    sheet_html,
+)
 
 
 def shown(caption="a cat", **asked):
@@ -79,3 +93,68 @@ def test_a_text_that_a_spreadsheet_takes_for_a_formula_is_none():
     text = sheet_csv(SHEETS[1], lines).decode("utf-8-sig")
     rows = {row["question"]: row["caption"] for row in csv.DictReader(io.StringIO(text))}
     assert rows == {"'@a": "'=1+1", "b, c": "'=1+1"}
+
+
+LINE = Line(1, "i0", "2", "images/1.png", 'is <b> "it" a script?')
+
+
+def page(sheet, line=LINE):
+    return sheet_html(sheet, [line], {"images/1.png": b"png"}).decode()
+
+
+def test_texts_are_escaped():
+    text = page(SHEETS[1], replace(LINE, beside="<i>"))
+    assert not {"<b>", "<i>"} & set(re.findall(r"<\w>", text))
+    assert '<p class="beside">&lt;i&gt;</p>' in text
+    assert "is &lt;b&gt; &#34;it&#34; a script?" in text
+
+
+@pytest.mark.parametrize(("place", "shows"), [(0, False), (1, False), (2, True)])
+def test_only_the_sheet_of_images_shows_one(place, shows):
+    assert ("data:image/png;base64,cG5n" in page(SHEETS[place])) is shows
+    assert ('class="beside"' in page(SHEETS[place])) is (place == 1)
+
+
+def test_a_question_has_five_answers_and_the_page_allows_only_its_own_script():
+    text = page(SHEETS[0])
+    assert re.findall(r'name="answer-1" value="(\d)"', text) == ["1", "2", "3", "4", "5"]
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
+    assert policy.startswith("default-src &#39;none&#39;; img-src data:; style-src &#39;sha256-")
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [((64, 32), (192, 96)), ((800, 600), (SIDE, 300)), ((300, 9), (300, 9))]
+)
+def test_an_image_is_as_large_as_it_is_to_be_seen(size, expected):
+    content = picture(Image.new("RGB", size, "red"))
+    with Image.open(BytesIO(content)) as image:
+        assert (image.size, image.format, image.getpixel((0, 0))) == (expected, "PNG", (255, 0, 0))
+
+
+def written(folder):
+    return {
+        file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file()
+    }
+
+
+def test_the_key_lies_apart_from_what_judges_are_given(tmp_path):
+    folder = sheets(tmp_path)
+    assert sorted(file.name for file in folder.iterdir()) == ["key.json", "sheets"]
+    names = {str(file) for file in written(folder / "sheets")}
+    tables = {f"{name}_relevance" for name in ("caption", "image")} | {"readability"}
+    assert names == {f"{name}.{kind}" for name in tables for kind in ("csv", "html")} | {
+        f"images/{i}.png" for i in range(1, 5)
+    }
+
+
+def test_the_same_row_and_seed_write_the_same_files(tmp_path):
+    first, same, other = (
+        written(sheets(tmp_path / name, seed=seed)) for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    )
+    assert first == same != other
+
+
+def test_sheets_are_never_written_over(tmp_path):
+    sheets(tmp_path)
+    with pytest.raises(UnknownNameError, match=r"already has the key\.json of other sheets"):
+        sheets(tmp_path)

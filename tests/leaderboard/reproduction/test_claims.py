@@ -1,14 +1,23 @@
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
-from planted_boards import board, measured, result, score
+from planted_boards import board, counts, measured, result, score, write
 from planted_claims import catalog, claim, claims, task
 from scipy import stats
 
 from vlbench.catalog.claims import Claim
-from vlbench.leaderboard.reproduction.claims import Term, difference_interval, judge
-from vlbench.leaderboard.reproduction.measured import Lack
+from vlbench.leaderboard.reproduction.claims import (
+    Lack,
+    Pairing,
+    Term,
+    counted_row,
+    difference_interval,
+    judge,
+    pair,
+    read_boards,
+)
 
 A_OVER_B = "greater: [{model: a}, {model: b}]"
 
@@ -220,3 +229,98 @@ def test_items_that_cannot_be_joined_are_told_and_scores_compared(tmp_path):
     rows = [measured(tmp_path, m, [1, 0] * n) for m, n in (("a", 20), ("b", 10))]
     (finding,) = found(tmp_path, A_OVER_B, *rows).findings
     assert finding.how == "unpaired (only a has the item '20.png', not b)"
+
+
+RANDOM = {"provenance": {"weights": "random:1", "adapter": "sha256:2"}}
+
+
+def test_a_task_has_its_board_and_a_group_its_summary(tmp_path):
+    write(tmp_path, board(task="t"))
+    write(tmp_path / "summaries", board(task="g"))
+    found = read_boards(tmp_path, [task(), task("g", group=["t"]), task("u")])
+    assert {name: one and one.task for name, one in found.items()} == {
+        "t": "t",
+        "g": "g",
+        "u": None,
+    }
+
+
+def test_a_complete_row_of_trained_weights_counts():
+    row = result("m", score())
+    assert counted_row(board(row), task(), "m") is row
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ([], "no row"),
+        ([result("m", status="skipped", reason="it has no eyes")], "skipped: it has no eyes"),
+        ([result("m", status="failed", reason="it broke")], "failed: it broke"),
+        ([result("m", score(), counts=counts(9, 10))], "a row of incomplete data"),
+        ([result("m", score(), **RANDOM)], "a row of random weights"),
+        (
+            [result("m", score()), result("m", score(), comparable="b")],
+            "2 rows, and nothing says which one counts",
+        ),
+    ],
+)
+def test_a_row_that_does_not_count_is_told_with_the_reason(rows, why):
+    assert counted_row(board(*rows), task(), "m") == Lack("m", "t", why)
+
+
+def test_a_task_without_a_board_has_no_row():
+    assert counted_row(None, task(), "m") == Lack("m", "t", "no board")
+
+
+def test_a_board_of_another_version_does_not_count():
+    why = "the board is of version 1, the task of version 2"
+    assert counted_row(board(result("m", score())), task(version=2), "m") == Lack("m", "t", why)
+
+
+def test_a_summary_has_the_version_of_its_tasks():
+    row = result("m", score())
+    assert counted_row(board(row, version=3), task(group=["u"]), "m") is row
+
+
+@pytest.fixture
+def rows(tmp_path):
+    credit = np.random.default_rng(0).random((2, 400)) < [[0.8], [0.7]]
+    return {("t", m): measured(tmp_path, m, c) for m, c in zip("ab", credit, strict=True)}
+
+
+def paired(folder, entry, rows):
+    (comparison,) = claim(folder, entry).comparisons
+    return pair(comparison, rows, folder)
+
+
+def test_the_interval_is_near_that_of_the_mean_of_paired_differences(tmp_path, rows):
+    a, b = (np.random.default_rng(0).random((2, 400)) < [[0.8], [0.7]]).astype(float)
+    centre, half = (a - b).mean(), 1.96 * (a - b).std(ddof=1) / 400**0.5
+    low, high = paired(tmp_path, A_OVER_B, rows).ci95
+    assert (low, high) == pytest.approx((centre - half, centre + half), abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "model: a, within: [0, 1]",
+        "model: a, greater: [{}, {floor: chance}]",
+        "greater: [{model: [a, b]}, {model: b}]",
+        "model: a, greater: [{}, {at: {shots: 1}}]",
+        "model: a, greater: [{}, {task: u}]",
+    ],
+)
+def test_other_comparisons_are_not_paired(tmp_path, rows, entry):
+    assert paired(tmp_path, entry, rows) == Pairing()
+
+
+def test_a_row_without_items_is_not_paired(tmp_path, rows):
+    rows["t", "b"] = result("b", score())
+    assert paired(tmp_path, A_OVER_B, rows) == Pairing()
+
+
+def test_items_that_changed_since_their_row_was_written_are_told(tmp_path, rows):
+    (tmp_path / rows["t", "a"].artifacts["items"]["file"]).write_bytes(b"other")
+    found = paired(tmp_path, A_OVER_B, rows)
+    assert found.ci95 is None
+    assert "is not the file that its row was written with" in found.why

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 from planted_boards import board, result, score
-from planted_claims import catalog, claim, claims, task
+from planted_claims import catalog, claim, claims, model, task
 from rich.console import Console
 
 from vlbench.errors import UnknownNameError
-from vlbench.leaderboard.reproduction.claims import judge
+from vlbench.leaderboard.reproduction.claims import Lack, judge
 from vlbench.leaderboard.reproduction.reproduction import (
     claims_table,
     find_paper,
@@ -15,6 +15,7 @@ from vlbench.leaderboard.reproduction.reproduction import (
     references_of,
     summary,
     tasks_of_paper,
+    to_fetch,
 )
 
 CITED = [{"model": m, "metric": "accuracy", "at": {"shots": 5}, "value": 0.5, "where": "Table 1"}
@@ -163,3 +164,64 @@ def test_texts_of_others_stay_texts(tmp_path):
 def test_claims_fit_a_narrow_terminal(tmp_path):
     text = shown(tmp_path, "model: [a, b, c, d, e], within: [0, 1]", width=40)
     assert max(map(len, text.splitlines())) <= 40
+
+
+TASK = task(data={"root": "$VLBENCH_DATA/coco/x", "loader": "a:b"}, params={"regions": "eyes"})
+OTHER = task("u", data={"regions": {"k": "$VLBENCH_DATA/boxes"}, "pairs": ["$VLBENCH_DATA/coco"]})
+MODELS = [
+    model("m", weights="m.bin on the hub"),
+    model("eyes", weights="eyes.bin"),
+    model("lost", unavailable="it was withdrawn"),
+]
+
+
+@pytest.fixture
+def fetched():
+    def fetch(*lacks):
+        known = catalog(TASK, OTHER, task("g", group=["t", "u"]), models=MODELS)
+        return to_fetch([Lack(*one, "no board") for one in lacks], known, Path("my boards"))
+
+    return fetch
+
+
+def cells(table):
+    return list(
+        zip(*([str(cell) for cell in column.cells] for column in table.columns), strict=True)
+    )
+
+
+def test_where_nothing_is_missing_there_is_nothing_to_fetch(fetched):
+    assert fetched() == []
+
+
+def test_weights_are_those_of_the_models_and_of_what_the_tasks_use(fetched):
+    weights, *_ = fetched(("m", "t"), ("lost", "t"), ("mine", "t"))
+    assert cells(weights) == [
+        ("m", "m.bin on the hub"),
+        ("lost", "unavailable: it was withdrawn"),
+        ("mine", "no models.yaml lists this model"),
+        ("eyes", "eyes.bin"),
+    ]
+
+
+def test_data_are_the_folders_that_the_tasks_name(fetched):
+    _, data, *_ = fetched(("m", "t"), ("m", "u"))
+    assert cells(data) == [("$VLBENCH_DATA/coco", "t, u"), ("$VLBENCH_DATA/boxes", "u")]
+
+
+def test_the_command_runs_what_is_missing_of_models_that_can_be_had(fetched):
+    *_, command = fetched(("m", "t"), ("lost", "u"), ("mine", "t"))
+    assert command == "vlbench --model m --tasks t,u --output 'my boards'"
+
+
+def test_a_summary_is_built_from_its_tasks(fetched):
+    weights, data, _, run, build = fetched(("m (text)", "g"))
+    assert cells(weights)[0] == ("m", "m.bin on the hub")
+    assert cells(data)[0] == ("$VLBENCH_DATA/coco", "t, u")
+    assert run.startswith("vlbench --model m --tasks g ")
+    assert build == "vlbench leaderboard build --output 'my boards'"
+
+
+def test_without_a_model_that_can_be_had_there_is_no_command(fetched):
+    weights, data = fetched(("lost", "t"))
+    assert (len(cells(weights)), len(cells(data))) == (2, 1)

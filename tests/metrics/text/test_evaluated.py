@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from vlbench.errors import DataAbsent, DataError
-from vlbench.metrics.captions import CaptionMetrics
+from vlbench.metrics.captions import CaptionMetrics, plain_words
 from vlbench.metrics.text.evaluated import Evaluated, Value
-from vlbench.metrics.text.words import plain_words
 
 CAPTIONS, REFERENCES = {1: ["a dog"], 2: ["a cat sits"]}, {1: ["the dog", "dogs"], 2: ["a cat"]}
 

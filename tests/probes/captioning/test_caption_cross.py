@@ -11,10 +11,10 @@ from caption_fakes import (
 from item_means import item_means, scores_with_items
 
 from vlbench.engine import Engine
+from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.engine import Known
-from vlbench.engine.settings import ComputeSettings
-from vlbench.probes.captioning.candidates import Images
 from vlbench.probes.captioning.caption_cross import caption_cross
+from vlbench.probes.captioning.caption_sets import Images
 
 DATA = captioned()
 NOUNS, SHORT, SAME = (

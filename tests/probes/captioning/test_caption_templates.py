@@ -4,7 +4,7 @@ from item_means import item_means, scores_with_items
 
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.probes.captioning.caption_templates import caption_templates
+from vlbench.probes.captioning.caption_templates import TEMPLATES, caption_templates, fill
 
 NAMES = ("uniter", "rosita", "vilbert", "clip", "lxmert")
 
@@ -76,3 +76,39 @@ def test_nouns_are_poured_in_their_order_and_once(tmp_path):
 def test_too_few_captions_with_nouns_are_told(tmp_path):
     with pytest.raises(TooFewRows, match="1 of 2 captions have a noun"):
         probe(nothing, tmp_path, ["a dog", ""])
+
+
+# Table 7 of the paper, read by hand.
+FILLED = {
+    "uniter": "a bunch of the bananas table",
+    "rosita": "a image image that is a a bunch but a a bananas but a a table",
+    "vilbert": "a bunch that the bananas at the table",
+    "clip": "a image image of bunch near a bananas near a table",
+    "lxmert": "a bunch of a bananas of a table",
+}
+ONE = {
+    "uniter": "a dog",
+    "rosita": "a image image that is a a dog",
+    "vilbert": "a dog",
+    "clip": "a image image of dog",
+    "lxmert": "a dog",
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_nouns_are_poured_into_a_template(name):
+    assert fill(TEMPLATES[name], ["bunch", "bananas", "table"]) == FILLED[name]
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_a_template_ends_with_its_last_noun(name):
+    assert fill(TEMPLATES[name], ["dog"]) == ONE[name]
+
+
+def test_there_are_five_templates():
+    assert set(TEMPLATES) == set(FILLED)
+
+
+def test_no_noun_is_refused():
+    with pytest.raises(ValueError, match="no noun for a template"):
+        fill(TEMPLATES["clip"], [])

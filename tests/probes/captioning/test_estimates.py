@@ -4,7 +4,16 @@ from scipy import stats
 
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.statistics import wilson
-from vlbench.probes.captioning.estimates import as_fraction, counted, over_seeds, ratio, share
+from vlbench.probes.captioning.estimates import (
+    Part,
+    as_fraction,
+    counted,
+    outcome,
+    over_seeds,
+    ratio,
+    share,
+)
+from vlbench.results import Score
 
 RNG = np.random.default_rng(0)
 
@@ -79,3 +88,15 @@ def test_a_fraction_is_cut_to_its_range():
 def test_one_image_and_what_is_no_number_are_refused(values):
     with pytest.raises(ValueError, match="images; wanted two or more, all finite"):
         over_seeds(counted(np.array(values)), ratio)
+
+
+def test_parts_make_one_outcome():
+    parts = [
+        Part([Score("a", 1.0, 2)], counts={"ties": 1}, notes=["first"]),
+        Part([Score("b", 1.0, 2)], counts={"ties": 9, "others": 2}, notes=["second"]),
+    ]
+    found = outcome(parts, {"none": None})
+    assert [score.metric for score in found.scores] == ["a", "b"]
+    assert found.counts == {"ties": 1, "others": 2}
+    assert found.notes == ["first", "second"]
+    assert (found.artifacts, found.items) == ({}, None)

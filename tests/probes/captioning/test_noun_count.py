@@ -4,10 +4,10 @@ from item_means import item_means, scores_with_items
 
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.probes.captioning.candidates import Images
+from vlbench.probes.captioning.caption_sets import Images
+from vlbench.probes.captioning.caption_templates import TEMPLATES
 from vlbench.probes.captioning.noun_count import noun_count, ranked_nouns
 from vlbench.probes.captioning.nouns import Nouns
-from vlbench.probes.captioning.templates import TEMPLATES
 
 K = [2, 3, 4]
 

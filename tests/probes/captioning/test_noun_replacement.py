@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from caption_world import (
@@ -16,8 +17,8 @@ from item_means import item_means, scores_with_items
 
 from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows
-from vlbench.probes.captioning.noun_replacement import noun_replacement
-from vlbench.probes.captioning.nouns import NounSource
+from vlbench.probes.captioning.noun_replacement import Caption, noun_replacement
+from vlbench.probes.captioning.nouns import Nouns, NounSource
 
 
 def probe(taste, folder, captions=CAPTIONS, references=REFERENCES, **params):
@@ -135,3 +136,47 @@ def test_a_score_that_is_no_number_is_named(tmp_path):
 def test_another_number_of_scores_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"score_pairs of Answers gave \[1\]"):
         probe(Answers(lambda _: torch.ones(1)), tmp_path)
+
+
+TAGS = {"dog": "NOUN", "dogs": "NOUN", "cat": "NOUN", "hat": "NOUN", "a": "X", "of": "X"}
+TOLD = Nouns(TAGS, dict.fromkeys(TAGS, 9))
+
+
+def caption(text, told=TOLD):
+    return Caption.of(text, told.of(text))
+
+
+def rng():
+    return np.random.default_rng(0)
+
+
+def test_a_caption_is_nouns_and_other_words_and_punctuation_is_neither():
+    one = caption("A dog, -- of (cats) .")
+    assert one.nouns == {1: "dog"}
+    assert one.others == {0: "a", 3: "of", 4: "cats"}
+
+
+def test_the_same_noun_is_replaced_by_the_same_one_and_keeps_its_punctuation():
+    twin = caption('"Dog" a dog!').with_wrong_nouns(TOLD, ["cat"], rng())
+    assert twin == '"hat" a hat!'
+
+
+def test_a_letter_that_grows_in_lower_case_is_replaced_whole():
+    assert caption("(\u0130t's-a), dog").with_other_words(TOLD, rng()) in {"(a), dog", "(of), dog"}
+
+
+def test_a_form_of_a_noun_that_is_shown_is_not_wrong():
+    drawn = {caption("a cat").with_wrong_nouns(TOLD, ["dogs"], rng()) for _ in range(9)}
+    assert drawn == {"a hat"}
+
+
+def test_nouns_without_another_and_words_without_another_are_told():
+    with pytest.raises(TooFewRows, match="too few to draw 1 that an image does not show"):
+        caption("a cat").with_wrong_nouns(TOLD, ["dogs", "hat"], rng())
+    alone = Nouns({"a": "X", "dog": "NOUN"}, {"a": 9, "dog": 9})
+    with pytest.raises(TooFewRows, match="no word to draw in place of 'a'"):
+        caption("a dog", alone).with_other_words(alone, rng())
+
+
+def test_another_word_is_never_the_same():
+    assert caption("a of. Dog").with_other_words(TOLD, rng()) == "of a. Dog"

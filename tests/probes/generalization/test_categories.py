@@ -11,10 +11,15 @@ from vlbench.check.passes import REPEATED
 from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows
-from vlbench.nets.linear import LinearTraining
-from vlbench.probes.generalization.categories import in_parts, of_classes
+from vlbench.probes.generalization.categories import (
+    guess_score,
+    in_parts,
+    of_classes,
+    refuse_other_classes,
+)
 from vlbench.probes.generalization.clustering import clustering
 from vlbench.probes.generalization.few_shot import few_shot
+from vlbench.probes.generalization.linear import LinearTraining
 from vlbench.probes.generalization.robustness import robustness
 from vlbench.probes.generalization.transfer import transfer
 from vlbench.results import Outcome, Score
@@ -184,3 +189,47 @@ def test_classes_that_make_no_problem_are_refused_before_anything_is_encoded(pro
 def test_a_part_without_test_images_says_so(probe):
     with pytest.raises(TooFewRows, match="the test split has no image of fish, boat"):
         run(probe, ConstantModel(), images(test=[3, 3, 0, 3, 0]), categories=PARTS)
+
+
+class Names:
+    def __init__(self, *names):
+        self.names = names
+
+    def class_names(self):
+        if not self.names:
+            raise CannotDo("nobody knows")
+        return self.names
+
+
+@pytest.mark.parametrize(
+    ("names", "classes"),
+    [
+        (["tench, Tinca tinca", "goldfish"], ["tench", "gold"]),
+        (["0", "1"], ["tench", "goldfish"]),
+        ([], ["tench", "goldfish"]),
+    ],
+)
+def test_classes_that_share_a_word_or_have_no_names_are_the_datas(names, classes):
+    refuse_other_classes(Names(*names), torch.zeros(3, 2), classes)
+
+
+@pytest.mark.parametrize(
+    ("shape", "error", "message"),
+    [
+        ((3, 5), CannotDo, "has 5 classes, the data 2"),
+        ((3, 2), CannotDo, "its first is 'cat', the data's 'tench'"),
+        ((3,), ValueError, r"logits have shape \[3\]"),
+    ],
+)
+def test_other_classes_are_refused(shape, error, message):
+    with pytest.raises(error, match=message):
+        refuse_other_classes(Names("cat", "dog"), torch.zeros(shape), ["tench", "goldfish"])
+
+
+def test_a_score_has_the_chance_and_the_floor_of_its_number_of_guesses():
+    right = torch.tensor([0, 0, 0, 1, 1, 2])
+    credit = torch.tensor([1, 0.5, 0, 0, 0, 0], dtype=torch.float64)
+    one, two = (guess_score("accuracy", credit, right, 4, guesses) for guesses in (1, 2))
+    assert (one.value, one.n, one.chance) == (pytest.approx(0.25), 6, 0.25)
+    assert one.floors == {"majority_class": pytest.approx(1 / 2)}
+    assert (two.chance, two.floors) == (0.5, {"majority_classes": pytest.approx(5 / 6)})

@@ -20,7 +20,15 @@ from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows
 from vlbench.probes.generalization import clustering as module
-from vlbench.probes.generalization.clustering import clustering
+from vlbench.probes.generalization.clustering import (
+    agreement,
+    clustering,
+    code_rule,
+    greedy,
+    hungarian,
+    items_right,
+    overlaps,
+)
 
 ACCURACIES = ["accuracy", "accuracy_code_rule", "accuracy_hungarian"]
 
@@ -207,3 +215,106 @@ print(peaks[1] - peaks[0])
 def test_a_pair_of_images_takes_less_than_five_bytes():
     grown = int(subprocess.check_output([sys.executable, "-c", PEAK]))
     assert 0 < grown < 5 * 6_000**2
+
+
+def test_overlaps_count_clusters_in_rows_and_classes_in_columns():
+    found = overlaps(np.array([0, 0, 1, 2]), np.array([1, 1, 0, 1]), 3)
+    assert found.tolist() == [[0, 2, 0], [1, 0, 0], [0, 1, 0]]
+
+
+# Greedy: 9 at (0, 0), 7 at (2, 2), 2 at (1, 1). Code: classes 0 and 1 both take cluster 0, which
+# goes to class 1 (8); class 2 takes cluster 2 (7); cluster 1 falls to class 0 (0).
+# Best: 8 at (0, 1), 5 at (1, 2), 6 at (2, 0).
+@pytest.mark.parametrize(("rule", "right"), [(greedy, 18), (code_rule, 15), (hungarian, 19)])
+def test_each_rule_on_a_table_worked_by_hand(rule, right):
+    counts = np.array([[9, 8, 0], [0, 2, 5], [6, 0, 7]])
+    assert items_right(counts, rule(counts)) == right
+
+
+# Greedy: 2 at (0, 0), then 0 at (1, 1). Code: both classes take cluster 0, which goes to class 1
+# (2); cluster 1 falls to class 0 (2).
+@pytest.mark.parametrize(("rule", "right"), [(greedy, 2), (code_rule, 4), (hungarian, 4)])
+def test_of_equal_overlaps_the_lower_cluster_then_the_lower_class_goes_first(rule, right):
+    counts = np.array([[2, 2], [2, 0]])
+    assert items_right(counts, rule(counts)) == right
+
+
+@pytest.mark.parametrize("rule", [greedy, code_rule, hungarian])
+def test_clusters_that_are_the_classes_in_another_order_are_all_right(rule):
+    counts = np.array([[0, 4, 0], [0, 0, 2], [7, 0, 0]])
+    assert items_right(counts, rule(counts)) == 13
+
+
+@pytest.mark.parametrize("rule", [greedy, hungarian])
+def test_one_cluster_for_everything_gets_the_largest_class(rule):
+    counts = np.array([[0, 0, 0], [3, 5, 1], [0, 0, 0]])
+    assert items_right(counts, rule(counts)) == 5
+
+
+def test_the_class_of_each_cluster_is_known():
+    counts = np.array([[9, 8, 0], [0, 2, 5], [6, 0, 7]])
+    found = [rule(counts).tolist() for rule in (greedy, code_rule, hungarian)]
+    assert found == [[0, 1, 2], [1, 0, 2], [1, 2, 0]]
+
+
+def test_a_cluster_that_overlaps_no_class_that_is_left_has_none():
+    assert greedy(np.array([[2, 0], [1, 0]])).tolist() == [0, -1]
+
+
+INDICES = {
+    "adjusted_rand": adjusted_rand_score,
+    "normalized_mutual_information": normalized_mutual_info_score,
+}
+
+
+def labellings(n, k, rng, noise=0.4):
+    """Return clusters and classes of n items: a fraction of the clusters are of any class."""
+    label = rng.integers(k, size=n)
+    other = rng.integers(k, size=n)
+    return np.where(rng.random(n) < noise, other, label), label
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 40])
+def test_both_indices_are_scikit_learns(k):
+    clusters, label = labellings(150, k, np.random.default_rng(k))
+    expected = {name: index(label, clusters) for name, index in INDICES.items()}
+    found = {name: one.value for name, one in agreement(clusters, label).items()}
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_the_error_is_that_of_leaving_out_each_item_in_turn(name):
+    clusters, label = labellings(60, 5, np.random.default_rng(0))
+    kept = [np.delete(np.arange(60), i) for i in range(60)]
+    less = np.array([INDICES[name](label[rows], clusters[rows]) for rows in kept])
+    found = agreement(clusters, label)[name]
+    assert found.stderr == pytest.approx(np.sqrt(59 * less.var()))
+    half = 1.959964 * found.stderr
+    assert found.ci95 == pytest.approx((found.value - half, found.value + half))
+
+
+@pytest.mark.parametrize(("n", "k"), [(200, 3), (300, 20)])
+def test_intervals_cover_the_mean_of_other_items_as_often_as_they_say(n, k):
+    rng = np.random.default_rng(1)
+    found = [agreement(*labellings(n, k, rng)) for _ in range(1000)]
+    for name in INDICES:
+        truth = np.mean([one[name].value for one in found])
+        covered = np.mean([one[name].ci95[0] <= truth <= one[name].ci95[1] for one in found])
+        assert 0.93 <= covered <= 0.97
+
+
+def test_clusters_that_are_the_classes_have_no_spread():
+    label = np.arange(30) % 3
+    for value, stderr, ci95 in agreement((label + 1) % 3, label).values():
+        assert (value, stderr, *ci95) == pytest.approx((1, 0, 1, 1))
+
+
+def test_an_interval_stays_among_what_the_index_can_be():
+    found = agreement(*labellings(12, 3, np.random.default_rng(2), noise=1.0))
+    low, high = found["normalized_mutual_information"].ci95
+    assert 0 == low < high <= 1
+
+
+def test_a_single_item_agrees_with_itself():
+    one = np.zeros(1, np.int64)
+    assert {found[:2] for found in agreement(one, one).values()} == {(1.0, 0.0)}

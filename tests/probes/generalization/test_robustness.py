@@ -14,11 +14,11 @@ from vlbench.data.image_folder import image_folder
 from vlbench.data.records import Data, Split, value_column
 from vlbench.digests import digest
 from vlbench.engine import Engine
-from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.devices import ComputeSettings
 from vlbench.errors import CannotDo, TooFewRows
 from vlbench.metrics.statistics import wilson
 from vlbench.probes.generalization.attacks.rpgd import GOALS, Descent
-from vlbench.probes.generalization.attacks.runs import AttackRun
+from vlbench.probes.generalization.attacks.victims import AttackRun
 from vlbench.probes.generalization.robustness import Sample, robustness
 
 with warnings.catch_warnings():

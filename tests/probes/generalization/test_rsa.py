@@ -9,7 +9,7 @@ from vlbench.check.passes import REPEATED
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows
-from vlbench.metrics.rdm import rdm_of_classes
+from vlbench.probes.generalization.rdm import rdm_of_classes
 from vlbench.probes.generalization.rsa import _halves, rsa, rsa_text
 
 FISH = ["tench, Tinca tinca, fish", "goldfish", "great white shark, white shark", "Ray"]

@@ -8,7 +8,7 @@ from torch.nn.functional import normalize
 from vlbench.check.passes import REPEATED
 from vlbench.data.records import labels
 from vlbench.engine import Engine
-from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.devices import ComputeSettings
 from vlbench.errors import UnknownNameError
 from vlbench.probes.generalization.zero_shot import vectors_by_rule, zero_shot
 

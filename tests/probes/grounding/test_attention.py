@@ -12,7 +12,7 @@ from sources import write
 
 from vlbench.data.records import Split, value_column
 from vlbench.engine import Engine
-from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.errors import CannotDo
 from vlbench.probes.grounding.attention import (
@@ -21,8 +21,7 @@ from vlbench.probes.grounding.attention import (
     head_sums,
     with_proposals,
 )
-from vlbench.probes.grounding.measures import MEASURES
-from vlbench.probes.grounding.queries import Query
+from vlbench.probes.grounding.measures import MEASURES, Query
 
 PICTURE = picture_of(two_things(0, 0, 1), confident=True)
 

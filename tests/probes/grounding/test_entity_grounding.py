@@ -18,7 +18,7 @@ from vlbench.cli import main
 from vlbench.data.records import value_column
 from vlbench.data.scenes import REGION_KIND, scenes
 from vlbench.engine import Engine
-from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.devices import ComputeSettings
 from vlbench.errors import CannotDo, DataError, TooFewRows
 from vlbench.metrics.boxes import iou
 from vlbench.metrics.statistics import wilson

@@ -1,11 +1,21 @@
 import pytest
 import torch
-from grounding_fakes import REGIONS, picture_of, spans_of, two_things
+from grounding_fakes import CONFIDENCE, REGIONS, Scene, data_of, picture_of, spans_of, two_things
 
-from vlbench.capabilities import JointAttention
-from vlbench.probes.grounding.measures import MEASURES, measure, query_attention
-from vlbench.probes.grounding.queries import Query
-from vlbench.probes.grounding.targets import geometry
+from vlbench.capabilities import JointAttention, Regions
+from vlbench.errors import DataError, TooFewRows
+from vlbench.probes.grounding.measures import (
+    MEASURES,
+    STATS,
+    Query,
+    WordTarget,
+    column_coverage,
+    first_images,
+    geometry,
+    image_queries,
+    measure,
+    query_attention,
+)
 
 TEXT = "a thing0 sees"
 PICTURE = picture_of(two_things(0, 0, 1), confident=True)
@@ -54,3 +64,94 @@ def test_images_with_different_numbers_of_regions_are_scored_together():
     both = measure([part, narrow])
     assert torch.equal(both[0], measure([part])[0])
     assert torch.equal(both[1], measure([narrow])[0])
+
+
+SPLIT = data_of([two_things(i, 0, 1) for i in range(3)]).splits["test"]
+
+
+def test_a_query_has_the_characters_of_its_word_and_the_boxes_of_its_target():
+    found = image_queries(SPLIT, 2, [[WordTarget(1, 4, (1, 0)), WordTarget(0, 1, (0,))]])
+    (text,) = found["texts"]
+    ((first, second),) = found["queries"]
+    assert text[first.start : first.stop] == "thing1"
+    assert (first.group, first.target, second.group, second.target) == (1, 0, 0, 1)
+    assert found["targets"] == [[[20, 0, 44, 24], [0, 0, 10, 10]], [[0, 0, 10, 10]]]
+
+
+def test_queries_of_the_same_boxes_share_a_target():
+    found = image_queries(SPLIT, 0, [[WordTarget(0, 1, (0,)), WordTarget(0, 4, (0,))]])
+    assert len(found["targets"]) == 1
+
+
+def test_a_word_that_its_caption_lacks_is_bad_data():
+    split = data_of([Scene(["a", "b"], [])]).splits["test"]
+    split["words"].stored[0][0][1] = "c"
+    with pytest.raises(DataError, match="the caption 'a b' has no word 'c'"):
+        image_queries(split, 0, [[WordTarget(0, 1, (0,))]])
+
+
+def test_the_first_images_are_read_or_all():
+    assert len(first_images(SPLIT, 2)) == 2
+    assert len(first_images(SPLIT, None)) == len(first_images(SPLIT, 9)) == 3
+
+
+@pytest.mark.parametrize("images", [0, 1])
+def test_fewer_than_two_images_cannot_be_halved(images):
+    with pytest.raises(TooFewRows, match=rf"{images} images?; two halves need two"):
+        first_images(SPLIT, images)
+
+
+BOXES = torch.tensor(REGIONS).float()
+ALL = Regions(BOXES, None, torch.tensor(CONFIDENCE), None, (64, 64))
+QUARTERS = torch.tensor([[0, 0, 32, 32], [32, 0, 64, 32], [0, 32, 32, 64], [32, 32, 64, 64]])
+
+
+def stats(found, target=0):
+    return dict(zip(STATS, found.stats[target].tolist(), strict=True))
+
+
+def test_columns_that_are_regions_are_right_where_they_overlap_any_gold_box_by_half():
+    nearly = [0.0, 0.0, 10.0, 5.0]
+    found = geometry(ALL, BOXES, [[REGIONS[1], REGIONS[3]], [nearly], [[0.0, 0.0, 10.0, 4.9]]])
+    assert found.right.tolist() == [
+        [False, True, False, True], [True, False, False, False], [False] * 4
+    ]  # fmt: skip
+    assert torch.equal(found.gold, found.right.double())
+    assert not found.own_patches
+
+
+def test_boxes_that_were_scaled_and_scaled_back_are_the_regions():
+    assert column_coverage(BOXES + 0.005, BOXES) is None
+
+
+def test_a_patch_covers_regions_by_its_own_fraction():
+    found = column_coverage(QUARTERS, BOXES)
+    assert found[0].tolist() == pytest.approx([100 / 1024, 12 * 24 / 1024, 10 * 2 / 1024, 0])
+
+
+def test_gold_of_a_patch_is_the_largest_fraction_that_one_gold_box_covers():
+    found = geometry(ALL, QUARTERS, [[REGIONS[0], REGIONS[1]]])
+    assert found.own_patches
+    assert found.gold[0].tolist() == pytest.approx([288 / 1024, 288 / 1024, 0, 0])
+    assert found.right.tolist() == [[True, True, False, False]]
+
+
+def test_a_column_points_at_a_gold_box_that_its_centre_lies_in():
+    found = geometry(ALL, QUARTERS, [[[10.0, 10.0, 20.0, 20.0]]])
+    assert found.inside.tolist() == [[True, False, False, False]]
+
+
+def test_baselines_are_the_credit_of_choices_that_look_at_no_word():
+    found = geometry(ALL, BOXES, [[REGIONS[0]], [REGIONS[1]], [[60.0, 0.0, 64.0, 4.0]]])
+    assert stats(found) == {
+        "random_region": 0.25, "largest_region": 0, "most_confident_region": 1, "upper_bound": 1,
+        "random_pointing": 0.25, "even_attention": 0.25,
+    }  # fmt: skip
+    assert stats(found, 1)["largest_region"] == 1
+    assert set(stats(found, 2).values()) == {0.0}
+
+
+def test_regions_without_scores_have_no_most_confident_one():
+    found = geometry(ALL._replace(scores=None), BOXES, [[REGIONS[0]]])
+    assert not found.has_scores
+    assert stats(found)["most_confident_region"] == 0

@@ -1,18 +1,35 @@
+import numpy as np
 import pytest
-from grounding_fakes import Constant, Patches, Plan, Planted, data_of, two_things
+from grounding_fakes import (
+    REGIONS,
+    Constant,
+    Patches,
+    Plan,
+    Planted,
+    data_of,
+    picture_of,
+    two_things,
+)
+from item_means import item_means, scores_with_items
 
 from vlbench.data.records import value_column
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.probes.grounding.attention import AttentionReader
-from vlbench.probes.grounding.queries import Query
+from vlbench.probes.grounding.entity_grounding import entity_grounding
+from vlbench.probes.grounding.measures import Query
 from vlbench.probes.grounding.reports import (
     IMAGE_ALONE,
     NO_CONFIDENCE,
     OWN_PATCHES,
+    ExampleReader,
     Queries,
+    choose_examples,
+    draw,
     report,
 )
+from vlbench.probes.grounding.scores import Group
+from vlbench.probes.grounding.syntactic_grounding import syntactic_grounding
 
 SPLIT = data_of([two_things(i, 0, 1) for i in range(4)]).splits["test"]
 GOLD = [[0.0, 0.0, 10.0, 10.0]]
@@ -84,3 +101,89 @@ def test_regions_without_scores_are_noted():
 def test_one_image_with_a_query_cannot_be_halved():
     with pytest.raises(TooFewRows, match="1 image with a word to ask for; two halves need two"):
         outcome(Planted(), queries(0, words=1))
+
+
+PICTURE = picture_of(two_things(0, 0, 1), confident=True)
+
+
+def read(model, span=(2, 8)):
+    (found,) = ExampleReader(AttentionReader(model, 1)).read(
+        [PICTURE], [{"text": "a thing0 sees the thing1 0", "span": list(span), "head": 5}]
+    )
+    return found
+
+
+def test_a_model_of_patches_is_shown_to_choose_among_regions():
+    found = read(Patches())
+    assert found["boxes"].tolist() == REGIONS
+    # Each quarter of the image has 1/8 of the attention, the one that the word names four times
+    # as much; the second region lies in two quarters, 12 x 24 of 32 x 32 pixels in each.
+    wanted = [4 / 8 * 100 / 1024, (4 / 8 + 1 / 8) * 288 / 1024]
+    assert found["weights"][:2].tolist() == pytest.approx(wanted)
+    assert float(found["total"]) == pytest.approx(7 / 8)
+
+
+def test_a_model_of_regions_is_shown_its_own_weights():
+    found = read(Planted())
+    assert found["boxes"].tolist() == REGIONS
+    assert float(found["weights"][0] / found["total"]) == pytest.approx(0.9)
+
+
+def test_dollar_signs_of_a_caption_are_no_formula():
+    example = {"text": "a $_$ sign", "span": [0, 1], "gold": [REGIONS[0]], "title": "head 0-0"}
+    draw([PICTURE], [example], [None]).unlink()
+
+
+def test_a_word_without_a_token_has_no_attention():
+    assert read(Planted(), span=(60, 65)) is None
+
+
+def group(number, sizes, best):
+    """Return a group of two heads, of which `best` is right."""
+    accuracy = np.zeros((len(sizes), 2))
+    accuracy[:, best] = sizes
+    return Group(
+        number=number, at={"relation": f"r{number}"}, measures={"accuracy": accuracy},
+        stats={"n": np.array(sizes)}, shape=(1, 2), whole=True, has_scores=True, seed=0,
+    )  # fmt: skip
+
+
+def test_examples_are_spread_over_the_images_of_each_group_in_turn():
+    def one(*groups):
+        texts = [f"word {group}" for group in groups]
+        queries = [[Query(group, 0, 4, 0)] for group in groups]
+        return {"texts": texts, "queries": queries, "targets": [[REGIONS[0]]]}
+
+    queries = [one(0), one(1), one(0, 1), one(0)]
+    groups = [group(0, [1.0, 0, 1, 1], best=1), group(1, [0.0, 1, 1, 0], best=0)]
+    chosen = choose_examples(queries, groups, 4)
+    assert [(e["image"], e["text"], e["head"]) for e in chosen] == [
+        (0, "word 0", 1), (1, "word 1", 0), (2, "word 0", 1), (2, "word 1", 0)
+    ]  # fmt: skip
+    assert chosen[0]["title"] == "r0 head 0-1"
+
+
+SCENES = [two_things(i, i % 4, (i + 1) % 4) for i in range(6)]
+
+
+@pytest.mark.parametrize("probe", [entity_grounding, syntactic_grounding])
+def test_the_mean_of_the_items_is_the_score(probe):
+    found = probe(Planted(), data_of(SCENES), Engine.for_tests(), examples=0)
+    values = scores_with_items(found.scores, found.items)
+    assert {"split_half_accuracy", "best_head_accuracy", "pointing_accuracy"} <= {
+        place[0] for place in values
+    }
+    assert item_means(found.items) == pytest.approx(values, abs=1e-6)
+
+
+def test_an_item_is_a_query_in_the_cluster_of_its_image():
+    found = entity_grounding(Planted(), data_of(SCENES), Engine.for_tests(), examples=0)
+    rows = [r for r in found.items.to_pylist() if r["metric"] == "best_head_accuracy"]
+    asked = [(row["id"], row["cluster"], row["target"]) for row in rows]
+    assert asked[:3] == [("0/0", "0", "thing0"), ("0/1", "0", "thing1"), ("1/0", "1", "thing1")]
+
+
+def test_a_query_of_an_image_without_regions_has_no_credit():
+    scenes = [*SCENES, two_things(6, 0, 1)._replace(regions=[])]
+    found = entity_grounding(Planted(), data_of(scenes), Engine.for_tests(), examples=0)
+    assert {r["credit"] for r in found.items.to_pylist() if r["cluster"] == "6"} == {0.0}

@@ -5,9 +5,9 @@ import pytest
 import torch
 from grounding_fakes import ARCS, REGIONS, Constant, Plan, Planted, Scene, data_of, two_things
 
-from vlbench.data.annotations import Arc, Phrase
+from vlbench.data.coco_files import Arc, Phrase
 from vlbench.engine import Engine
-from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.devices import ComputeSettings
 from vlbench.errors import DataError, TooFewRows
 from vlbench.probes.grounding.syntactic_grounding import pairs, syntactic_grounding
 

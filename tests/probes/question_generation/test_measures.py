@@ -1,17 +1,28 @@
+import json
+
 import numpy as np
 import pytest
 from question_fakes import toy_world
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from vlbench.errors import DataError
-from vlbench.metrics.questions import QuestionMetrics
+from vlbench.engine import Engine
+from vlbench.errors import DataError, SpecError
+from vlbench.metrics.captions import CaptionMetrics
+from vlbench.probes.question_generation.inputs import asked
 from vlbench.probes.question_generation.measures import (
+    QUESTION_METRICS,
     Measured,
     Measures,
+    QuestionMetrics,
     System,
+    compared,
+    most_frequent_question,
+    other_rows,
     pooled,
+    questions_of_nearest_captions,
     score_of,
 )
-from vlbench.probes.question_generation.reading import asked
 
 NAMES = ["noun_accuracy", "distinct_questions", "questions_seen_in_training", "question_length"]
 
@@ -112,3 +123,127 @@ def test_a_mean_is_taken_over_seeds_and_a_corpus_is_of_all_of_them():
 def test_every_image_must_be_asked_about(measures):
     with pytest.raises(DataError, match="2 images with references and without a caption"):
         measures(System("2", "", [["a ?"]]))
+
+
+# What needs no Java.
+PURE = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider")
+
+# Names in the records of the original code.
+THEIRS = {f"Bleu_{n}": f"bleu_{n}" for n in (1, 2, 3, 4)}
+THEIRS |= {"ROUGE_L": "rouge_l", "CIDEr": "cider", "METEOR": "meteor"}
+
+ASKED = {1: ["What is this?"], 2: ["what is that ?"]}
+REFERENCES = {1: ["what is this ?"], 2: ["what is that ?", "Who?"]}
+
+
+@pytest.fixture
+def ported(real_data):
+    """Questions, references, and what the classes of qgevalcap said of them."""
+    folder = real_data / "ports" / "qgevalcap"
+    texts = json.loads((folder / "hyps_refs.json").read_text())
+    asked = {name: [text] for name, text in texts["hyps"].items()}
+    return asked, texts["refs"], json.loads((folder / "scores.json").read_text())
+
+
+def values(scores):
+    return {name: score.estimate.value for name, score in scores.items()}
+
+
+def printed(scores):
+    """Scores as the original code's records have them, with four decimals."""
+    return {name: round(value, 4) for name, value in values(scores).items()}
+
+
+def test_scores_are_those_of_qgevalcap_to_the_last_printed_digit(ported):
+    asked, references, scores = ported
+    with QuestionMetrics(PURE) as metrics:
+        found = printed(metrics(asked, references))
+    assert found == {ours: scores[t]["corpus"] for t, ours in THEIRS.items() if ours in PURE}
+
+
+@pytest.mark.slow
+def test_all_scores_are_those_of_qgevalcap_and_of_coco_caption(ported):
+    asked, references, scores = ported
+    with QuestionMetrics() as metrics:
+        found = metrics(asked, references)
+    assert tuple(found) == QUESTION_METRICS
+    own = printed({name: found[name] for name in THEIRS.values()})
+    assert own == {ours: scores[theirs]["corpus"] for theirs, ours in THEIRS.items()}
+    with CaptionMetrics(PURE) as coco_caption:
+        wanted = values(coco_caption(asked, references))
+    assert values({name: found[f"{name}_ptb"] for name in wanted}) == wanted
+
+
+def test_the_treebanks_words_are_scores_of_their_own():
+    """As they stand, "What" and "this?" are other words; the Treebank's lose case and mark."""
+    with QuestionMetrics(["bleu_1", "bleu_1_ptb"]) as metrics:
+        found = metrics(ASKED, REFERENCES)
+    right = {name: score.statistics[:, 0].tolist() for name, score in found.items()}
+    assert right == {"bleu_1": [1, 4], "bleu_1_ptb": [3, 3]}
+
+
+def test_only_the_words_that_are_asked_for_are_told_apart(monkeypatch):
+    monkeypatch.setenv("VLBENCH_JAVA", "no-such-program")
+    with QuestionMetrics(["cider"]) as metrics:
+        assert list(metrics(ASKED, REFERENCES)) == ["cider"]
+    with QuestionMetrics(["cider_ptb"]) as metrics, pytest.raises(DataError, match="no-such-pro"):
+        metrics(ASKED, REFERENCES)
+
+
+@pytest.mark.parametrize("names", [["spice"], ["cider_ptb_ptb"], []])
+def test_what_is_no_metric_of_questions_is_refused(names):
+    with pytest.raises(SpecError, match=r"metrics of questions: unknown .*; there are bleu_1, "):
+        QuestionMetrics(names)
+
+
+QUESTIONS = [
+    "What's  the Dog's name?",
+    "  is it 5:30 p.m. -- or 17:30?! ",
+    "\tWhy?\nBecause...",
+    '"Où" est-ce que c\'est, (ici)?',
+    "a $5 hot-dog & 100% beef ?",
+]
+
+
+def test_questions_are_compared_in_lower_case_with_punctuation_apart():
+    assert compared("What's  the Dog's name?") == "what ' s the dog ' s name ?"
+    assert compared("what ' s the dog ' s name ?") == compared("What's the dog's name?")
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_words_are_those_of_bert(question):
+    text = BertNormalizer(lowercase=True, strip_accents=False).normalize_str(question)
+    words = [word for word, _ in BertPreTokenizer().pre_tokenize_str(text)]
+    assert compared(question).split(" ") == words
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_compared_stays_as_it_is(question):
+    assert compared(compared(question)) == compared(question)
+
+
+@pytest.mark.parametrize("question", ["", "  \n"])
+def test_a_question_of_nothing_is_empty(question):
+    assert compared(question) == ""
+
+
+def test_the_most_frequent_question_is_the_first_of_several():
+    assert most_frequent_question([["b ?", "A?"], ["a ?", "b?"], ["c ?"]]) == "b ?"
+
+
+def test_the_nearest_caption_gives_the_question_that_it_is_trained_with():
+    train = asked(toy_world(2, 2).splits["train"], ())._replace(
+        captions=[["a red dog", "a big tree"], ["the sea"]],
+        questions=[["dog ?"], ["sea ?", "water ?"]],
+    )
+    told = ["the tree", "a dog", "sea sea", "nothing known"]
+    found = questions_of_nearest_captions(train, told, Engine.for_tests())
+    # Both captions of the first image go with its one question; the last is as near to all.
+    assert found == ["sea ?", "dog ?", "sea ?", "dog ?"]
+
+
+@pytest.mark.parametrize("count", [2, 3, 50])
+def test_no_image_gets_itself_as_the_other(count):
+    rows = other_rows(count)
+    assert sorted(rows) == list(range(count))
+    assert all(i != row for i, row in enumerate(rows))

@@ -8,8 +8,8 @@ from vlbench.capabilities import Regions
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError, TooFewRows
-from vlbench.nets.bert_gen_training import BertGenTraining, StepTraining
 from vlbench.probes.question_generation.question_generation import Questions, question_generation
+from vlbench.probes.question_generation.training import BertGenTraining, StepTraining
 
 QUICK = BertGenTraining(epochs=10, batch_size=10, learning_rate=0.01, projection_rate=0.1)
 STEPS = ["1", "2", "2 unfrozen", "3", "3 from scratch"]

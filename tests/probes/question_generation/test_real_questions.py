@@ -18,9 +18,9 @@ from question_fakes import Speaks, masked_lm, tokenizer
 from vlbench.boards import save_artifacts
 from vlbench.data.vqg import vqg
 from vlbench.engine import Engine
-from vlbench.leaderboard.judgement.material import read_shown
-from vlbench.nets.bert_gen_training import BertGenTraining
+from vlbench.leaderboard.judgement.sheets import read_shown
 from vlbench.probes.question_generation.question_generation import question_generation
+from vlbench.probes.question_generation.training import BertGenTraining
 
 COUNTS = {"train": 24, "test": 8}
 REGIONS, WIDTH = 36, 16

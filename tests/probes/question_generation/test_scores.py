@@ -1,15 +1,23 @@
+import json
+
 import numpy as np
 import pytest
+from question_fakes import toy_asked
 
+from vlbench.data.records import Split
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.items import Examples
+from vlbench.probes.question_generation import scores
 from vlbench.probes.question_generation.measures import Measured, System
 from vlbench.probes.question_generation.scores import (
+    Found,
     estimate,
     gain,
     items_of,
     metric_items,
+    outcome,
     scores_of,
+    similarity_rows,
 )
 
 
@@ -87,3 +95,166 @@ def test_items_of_floors_and_people_are_left_out():
     systems = [measured("2", cider=[[1.0]]), measured("2", "another_image", cider=[[1.0]])]
     systems.append(measured("people", cider=[[1.0]]))
     assert len(items_of(Examples(["a"], ["x"]), systems)) == 1
+
+
+# Two of two words right, and one of two; as many words as the closest reference has.
+RIGHT = [2.0, 1.0, 0.0, 0.0, 2.0, 1.0, 0.0, 0.0, 2.0, 2.0]
+HALF = [1.0, 0.0, 0.0, 0.0, 2.0, 1.0, 0.0, 0.0, 2.0, 2.0]
+
+# Seeds, images, own and another's caption, layers.
+COSINES = np.array([[[[0.5, 0.25], [0.0, 0.5]], [[1.0, 0.75], [-0.5, 0.0]]]])
+
+
+def system(step, floor, *questions):
+    return System(step, floor, [list(of_seed) for of_seed in questions])
+
+
+def cider(*by_seed):
+    return {"cider": np.array(by_seed)[..., None]}
+
+
+def bleu(*by_seed):
+    return {"bleu_1": np.array(by_seed)}
+
+
+MEASURED = [
+    Measured(
+        system("", "most_frequent_question", ["q ?"] * 2), cider([0.5, 0.5]) | bleu([HALF, HALF])
+    ),
+    Measured(system("2", "", ["a ?", "b ?"]), cider([3.0, 1.0]) | bleu([RIGHT, HALF])),
+    Measured(
+        system("2", "another_image", ["c ?", "d ?"]), cider([1.0, 0.0]) | bleu([RIGHT, RIGHT])
+    ),
+    Measured(system("people", "", ["e ?"], ["f ?"]), cider([2.0, 4.0], [4.0, 6.0])),
+]
+
+
+def found_of(measured=MEASURED, alike=None, seeds=(7,)):
+    return Found(toy_asked(2), measured, {"2": COSINES} if alike is None else alike, seeds)
+
+
+def rows(made, name):
+    return made.artifacts[name].to_pylist()
+
+
+def of(made, metric):
+    return [score for score in made.scores if score.metric == metric]
+
+
+def test_every_question_but_those_of_people_is_a_row_with_its_image_s_scores():
+    found = found_of()
+    given = rows(outcome(found, {}, {}), "questions")
+    assert [(r["step"], r["floor"], r["seed"], r["question"]) for r in given] == [
+        (None, "most_frequent_question", None, "q ?"),
+        (None, "most_frequent_question", None, "q ?"),
+        ("2", None, 7, "a ?"),
+        ("2", None, 7, "b ?"),
+        ("2", "another_image", 7, "c ?"),
+        ("2", "another_image", 7, "d ?"),
+    ]
+    assert [r["cider"] for r in given] == [0.5, 0.5, 3, 1, 1, 0]
+    # A corpus score of one image is the formula of its own statistics.
+    assert [r["bleu_1"] for r in given] == pytest.approx([0.5, 0.5, 1, 0.5, 1, 1])
+    first, second = given[2:4]
+    assert (first["caption"], second["caption"]) == ("thing0 here", "thing1 here")
+    assert (first["id"], first["references"]) == ("0", ["what is the thing0 ?"] * 2)
+    assert first["digest"] == found.test.split["image"].examples().digests[0] != second["digest"]
+
+
+def test_rows_of_several_seeds_name_the_seed_of_each_and_floors_of_one_none():
+    measured = [
+        Measured(system("", "most_frequent_question", ["q ?"] * 2), cider([0.5, 0.5])),
+        Measured(system("1", "", ["a ?", "b ?"], ["c ?", "d ?"]), cider([1.0, 2.0], [3.0, 4.0])),
+    ]
+    given = rows(outcome(found_of(measured, seeds=(7, 9)), {}, {}), "questions")
+    assert [(r["seed"], r["question"], r["cider"]) for r in given[2:]] == [
+        (7, "a ?", 1.0),
+        (7, "b ?", 2.0),
+        (9, "c ?", 3.0),
+        (9, "d ?", 4.0),
+    ]
+    assert [r["seed"] for r in given[:2]] == [None, None]
+
+
+def test_scores_are_of_steps_people_the_gain_and_similarity():
+    made = outcome(found_of(), {"train_images": 5}, {})
+    assert [(s.metric, s.at["step"]) for s in made.scores] == [
+        ("cider", "2"),
+        ("bleu_1", "2"),
+        ("cider_gain_from_image", "2"),
+        ("cider", "people"),
+        ("cls_similarity", "2"),
+        ("cls_similarity", "2"),
+    ]
+    assert of(made, "cider")[0].floors == {"most_frequent_question": 0.5, "another_image": 0.5}
+    (bleu_1,) = of(made, "bleu_1")
+    assert bleu_1.value == pytest.approx(3 / 4)
+    assert bleu_1.floors == pytest.approx({"most_frequent_question": 0.5, "another_image": 1.0})
+    assert of(made, "cider_gain_from_image")[0].value == 1.5
+    assert made.counts == {"clusters": 2, "train_images": 5}
+
+
+def test_similarity_is_the_mean_cosine_and_its_floor_another_s_caption():
+    first, last = of(outcome(found_of(), {}, {}), "cls_similarity")
+    assert (first.at, first.value, first.n) == ({"step": "2", "layer": 1}, 0.75, 2)
+    assert first.floors == {"another_caption": -0.25}
+    assert (last.at, last.value, last.floors) == (
+        *({"step": "2", "layer": 2}, 0.5),
+        {"another_caption": 0.25},
+    )
+
+
+def test_rows_of_similarity_are_means_over_seeds_and_images():
+    cosines = np.concatenate([COSINES, COSINES + 0.5])
+    assert list(similarity_rows({"1": cosines, "random": COSINES})) == [
+        {"step": "1", "layer": 1, "caption": 1.0, "another_caption": 0.0},
+        {"step": "1", "layer": 2, "caption": 0.75, "another_caption": 0.5},
+        {"step": "random", "layer": 1, "caption": 0.75, "another_caption": -0.25},
+        {"step": "random", "layer": 2, "caption": 0.5, "another_caption": 0.25},
+    ]
+
+
+def test_items_are_of_each_score_but_those_of_people():
+    found = {}
+    for item in outcome(found_of(), {}, {}).items.to_pylist():
+        at = json.loads(item["at"])
+        key = (item["metric"], at["step"], at.get("layer"))
+        found.setdefault(key, []).append((item["id"], item["credit"]))
+    assert found == {
+        ("cider", "2", None): [("0", 3.0), ("1", 1.0)],
+        ("bleu_1", "2", None): [("0", pytest.approx(1)), ("1", pytest.approx(0.5))],
+        ("cider_gain_from_image", "2", None): [("0", 2.0), ("1", 1.0)],
+        ("cls_similarity", "2", 1): [("0", 0.5), ("1", 1.0)],
+        ("cls_similarity", "2", 2): [("0", 0.25), ("1", 0.75)],
+    }
+
+
+@pytest.mark.parametrize("limit", ["MOST_SCORES", "MOST_ITEMS"])
+def test_where_scores_or_items_are_many_similarity_is_of_the_last_layer(limit, monkeypatch):
+    # Four other scores and two of layers; six items of other scores and two of each layer.
+    most = {"MOST_SCORES": 6, "MOST_ITEMS": 10}[limit]
+    for allowed, layers in ((most, [1, 2]), (most - 1, [2])):
+        monkeypatch.setattr(scores, limit, allowed)
+        made = outcome(found_of(), {}, {})
+        assert [score.at["layer"] for score in of(made, "cls_similarity")] == layers
+        assert len(rows(made, "similarity")) == 2
+
+
+def test_images_are_told_apart_by_their_regions_where_there_is_no_image():
+    found = found_of()
+    columns = {name: c for name, c in found.test.split.columns.items() if name != "image"}
+    bare = found._replace(test=found.test._replace(split=Split(columns)))
+    given = rows(outcome(bare, {}, {}), "questions")
+    digests = columns["regions"].examples().digests
+    assert [row["digest"] for row in given[2:4]] == list(digests)
+
+
+def test_what_was_drawn_stands_among_the_artifacts(tmp_path):
+    made = outcome(found_of(), {}, {"examples": tmp_path / "a.png"})
+    assert sorted(made.artifacts) == ["examples", "questions", "similarity"]
+
+
+def test_statistics_that_are_not_finite_are_no_score():
+    measured = [Measured(system("2", "", ["a ?", "b ?"]), cider([np.nan, 1.0]))]
+    with pytest.raises(ValueError, match="finite"):
+        outcome(found_of(measured), {}, {})

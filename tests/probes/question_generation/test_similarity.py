@@ -4,9 +4,9 @@ import torch
 from question_fakes import TOY_TEXTS, toy_asked, toy_trainings
 
 from vlbench.errors import DataError
-from vlbench.nets.bert_gen import Source
-from vlbench.probes.question_generation.floors import other_rows
-from vlbench.probes.question_generation.reading import ObjectReader
+from vlbench.probes.question_generation.bert_gen import Source
+from vlbench.probes.question_generation.inputs import ObjectReader
+from vlbench.probes.question_generation.measures import other_rows
 from vlbench.probes.question_generation.similarity import (
     CrossModalReader,
     random_transformer,

@@ -2,21 +2,22 @@ import pytest
 import torch
 from named_world import StaticWords, world
 
-from vlbench.data.annotations import Named
+from vlbench.data.coco_files import Named
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows
-from vlbench.nets.vsep import VsepTraining
 from vlbench.probes.vsep.alignment import (
     Objects,
     Splits,
     assigned_words,
     chosen_words,
     gather,
+    region_items,
     region_score,
     similarities,
     train_on,
 )
 from vlbench.probes.vsep.named_objects import ObjectEncoders
+from vlbench.probes.vsep.network import VsepTraining
 
 WORDS = StaticWords({name: torch.randn(3) for name in "abc"})
 ONE, TWO = [("a", "a")], [("a", "a"), ("b", "b")]
@@ -117,3 +118,30 @@ def test_a_score_counts_regions_and_has_the_chance_of_its_number_of_objects():
     credit = torch.tensor([[1.0, 0.0], [1.0, 1.0]]).double()
     score = region_score("accuracy", credit, 2, {"shuffled_words": 0.5}, 0)
     assert (score.value, score.n, score.chance, score.at) == (0.75, 4, 0.5, {"objects": 2})
+
+
+NAMES = [
+    [Named("animal", "cat", 0, 3), Named("vehicle", "car", 4, 7)],
+    [Named("animal", "dog", 0, 3), Named("vehicle", "car", 4, 7)],
+]
+OBJECTS = Objects(
+    torch.zeros(2, 2, 1), torch.zeros(2, 2, 1), NAMES, images=[("a", "sha256:a"), ("b", "sha256:b")]
+)
+CREDIT = torch.tensor([[1.0, 0.0], [0.5, 1.0]])
+
+
+def test_a_region_is_an_item_in_the_cluster_of_its_image():
+    chosen = torch.tensor([[0, 0], [-1, 1]])
+    found = region_items(OBJECTS, "accuracy", {"objects": 2}, CREDIT, chosen=chosen).to_pylist()
+    assert [(row["id"], row["cluster"], row["prediction"], row["target"]) for row in found] == [
+        ("a/animal", "a", "cat", "cat"), ("a/vehicle", "a", "cat", "car"),
+        ("b/animal", "b", None, "dog"), ("b/vehicle", "b", "car", "car"),
+    ]  # fmt: skip
+    assert [row["credit"] for row in found] == [1.0, 0.0, 0.5, 1.0]
+
+
+def test_the_items_may_be_some_of_the_regions():
+    kept = torch.tensor([[False, True], [True, False]])
+    found = region_items(OBJECTS, "accuracy_unseen", {}, CREDIT, kept=kept)
+    assert found["id"].to_pylist() == ["a/vehicle", "b/animal"]
+    assert found["credit"].to_pylist() == [0.0, 0.5]

@@ -10,8 +10,8 @@ from vlbench.capabilities import Regions
 from vlbench.data.records import Data, Split, value_column
 from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows
-from vlbench.nets.vsep import VsepTraining
 from vlbench.probes.vsep.named_objects import Boxes
+from vlbench.probes.vsep.network import VsepTraining
 from vlbench.probes.vsep.object_label_alignment import (
     object_label_alignment,
     object_label_alignment_regions,

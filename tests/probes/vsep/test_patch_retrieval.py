@@ -4,7 +4,7 @@ from named_world import PlantedWords, ReadsRegions, StaticWords, world
 
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.nets.vsep import VsepTraining
+from vlbench.probes.vsep.network import VsepTraining
 from vlbench.probes.vsep.patch_retrieval import (
     Pools,
     patch_retrieval,

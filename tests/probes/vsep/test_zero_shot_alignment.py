@@ -7,7 +7,7 @@ from torch.nn.functional import normalize
 
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, UnknownNameError
-from vlbench.nets.vsep import VsepTraining
+from vlbench.probes.vsep.network import VsepTraining
 from vlbench.probes.vsep.zero_shot_alignment import zero_shot_alignment, zero_shot_alignment_regions
 
 WIDTH = 8

@@ -11,8 +11,7 @@ from rich.text import Text
 
 from vlbench.commands.answer import Answer
 from vlbench.leaderboard.comparison.comparing import Compared, Report, compare_models
-from vlbench.leaderboard.tables import number, plain_table, score_name, spaced
-from vlbench.leaderboard.texts import printed
+from vlbench.leaderboard.tables import number, plain_table, printed, score_name, spaced
 from vlbench.metrics.paired import FLIPS
 
 

@@ -14,7 +14,7 @@ from vlbench.leaderboard.export.every_eval_ever import Source
 from vlbench.leaderboard.export.formats import FOLDERS, TEXTS
 from vlbench.leaderboard.export.markdown import updated
 from vlbench.leaderboard.export.selection import LeftOut, Selection, listed, select
-from vlbench.leaderboard.named import named_boards
+from vlbench.leaderboard.rows import named_boards
 
 FAILED = 1
 

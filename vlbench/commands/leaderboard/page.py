@@ -12,8 +12,7 @@ from vlbench.commands.answer import Answer
 from vlbench.errors import UnknownNameError
 from vlbench.files import write_whole
 from vlbench.leaderboard.comparison.leaders import outdated
-from vlbench.leaderboard.page.contents import read_page
-from vlbench.leaderboard.page.rendering import render
+from vlbench.leaderboard.page.contents import read_page, render
 
 
 def answer(arguments: argparse.Namespace) -> Answer:

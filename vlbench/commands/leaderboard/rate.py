@@ -8,14 +8,17 @@ from pathlib import Path
 
 from vlbench.commands.answer import Answer
 from vlbench.files import write_whole
-from vlbench.leaderboard.judgement.material import read_shown
-from vlbench.leaderboard.judgement.reading import FILLED, read_judgements
-from vlbench.leaderboard.judgement.scores import Rating, agreement, as_json, ratings_of
-from vlbench.leaderboard.judgement.sheets import KEY, SHEETS
-from vlbench.leaderboard.judgement.writing import FOR_JUDGES, write_sheets
-from vlbench.leaderboard.named import named_row
-from vlbench.leaderboard.tables import plain_table
-from vlbench.leaderboard.texts import printed
+from vlbench.leaderboard.judgement.scores import (
+    FILLED,
+    Rating,
+    agreement,
+    as_json,
+    ratings_of,
+    read_judgements,
+)
+from vlbench.leaderboard.judgement.sheets import FOR_JUDGES, KEY, SHEETS, read_shown, write_sheets
+from vlbench.leaderboard.rows import named_row
+from vlbench.leaderboard.tables import plain_table, printed
 from vlbench.metrics.statistics import Estimate
 
 # The statistics of filled sheets, written beside the key.
@@ -29,7 +32,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
 def _written(arguments: argparse.Namespace) -> Answer:
     """Write the sheets, and say what to do next."""
-    from vlbench.commands.item_images import images_of  # noqa: PLC0415 - reading needs no torch
+    from vlbench.commands.items import images_of  # noqa: PLC0415 - reading needs no torch
 
     folder, seed = arguments.folder, arguments.seed
     row = named_row(arguments.output, *arguments.of)

@@ -8,9 +8,7 @@ from rich.table import Table
 
 from vlbench.catalog.catalog import load_all_claims, load_catalog
 from vlbench.commands.answer import Answer
-from vlbench.leaderboard.reproduction.claims import judge
-from vlbench.leaderboard.reproduction.fetching import to_fetch
-from vlbench.leaderboard.reproduction.measured import Lack, read_boards
+from vlbench.leaderboard.reproduction.claims import Lack, judge, read_boards
 from vlbench.leaderboard.reproduction.reproduction import (
     claims_table,
     find_paper,
@@ -18,6 +16,7 @@ from vlbench.leaderboard.reproduction.reproduction import (
     references_of,
     summary,
     tasks_of_paper,
+    to_fetch,
 )
 
 

@@ -7,9 +7,14 @@ from pathlib import Path
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
-from vlbench.leaderboard.comparison.leaders import Leaders, old_comparisons, read_leaders
-from vlbench.leaderboard.comparison.standing import BEHIND, standing
-from vlbench.leaderboard.named import named_boards
+from vlbench.leaderboard.comparison.leaders import (
+    BEHIND,
+    Leaders,
+    old_comparisons,
+    read_leaders,
+    standing,
+)
+from vlbench.leaderboard.rows import named_boards
 from vlbench.leaderboard.tables import board_tables, probability
 
 # Rows of a table where all boards are shown; a board that is named has all of its rows.

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from vlbench.capabilities import Regions
+from vlbench.data.coco_files import read_text
 from vlbench.data.regions import hdf5, npz, tsv
 from vlbench.data.regions.records import Reader, StoredRegions
-from vlbench.data.texts import read_text
 from vlbench.digests import digest, file_digests
 from vlbench.errors import DataAbsent, DataError
 

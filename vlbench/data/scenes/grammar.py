@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from numpy.random import Generator
 
-from vlbench.data.annotations import Arc, Phrase
+from vlbench.data.coco_files import Arc, Phrase
 from vlbench.data.scenes.facts import Group
 from vlbench.data.scenes.layout import Thing
 from vlbench.data.scenes.world import FAMILY, plural

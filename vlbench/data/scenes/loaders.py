@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from vlbench.capabilities import Picture, Regions
-from vlbench.data.annotations import Arc, Named, Phrase
+from vlbench.data.coco_files import Arc, Named, Phrase
 from vlbench.data.images import decode_image
 from vlbench.data.records import Column, Data, Split
 from vlbench.data.scenes.rows import object_noun, row, sizes

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vlbench.leaderboard.export.selection import Entry, Selection
-from vlbench.leaderboard.texts import printed
+from vlbench.leaderboard.tables import printed
 from vlbench.results import Score
 
 COLUMNS = (

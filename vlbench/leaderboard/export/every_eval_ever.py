@@ -9,27 +9,192 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import pyarrow as pa
+
 from vlbench.catalog.specs import ModelSpec
 from vlbench.errors import DataError
-from vlbench.leaderboard.export.eee_results import (
-    COLLECTION,
-    UNKNOWN,
-    as_texts,
-    evaluation_of,
-    result_id,
-    result_of,
+from vlbench.leaderboard.artifacts import STATISTICS, read_items
+from vlbench.leaderboard.export.selection import (
+    Entry,
+    LeftOut,
+    Selection,
+    hub_set,
+    loader_of,
+    model_id,
 )
-from vlbench.leaderboard.export.naming import model_id
-from vlbench.leaderboard.export.samples import Scores, sample_lines
-from vlbench.leaderboard.export.selection import Entry, LeftOut, Selection
 from vlbench.metrics.items import at_text
-from vlbench.results import ITEMS, Result
+from vlbench.results import ITEMS, Result, Score
+
+COLLECTION = "vlbench"
+UNKNOWN = "unknown"
+
+
+def result_id(row: Result, score: Score) -> str:
+    """Return the id of a score within its record."""
+    at = ",".join(f"{key}={value}" for key, value in sorted(score.at.items()))
+    return f"{row.task}.v{row.version}/{score.metric}{'/' if at else ''}{at}"
+
+
+def result_of(entry: Entry, i: int) -> dict[str, Any]:
+    """Return one score of a row; every value below `details` is a text, as the schema wants."""
+    row, score, given = entry.row, entry.row.scores[i], entry.published[i]
+    details = {
+        "at": as_text(score.at),
+        "comparable": row.comparable,
+        **({} if score.chance is None else {"chance": repr(score.chance)}),
+        **{f"floor.{name}": repr(value) for name, value in score.floors.items()},
+        **({"published": repr(given.value), "published_where": given.where} if given else {}),
+        **{f"note.{k}": note for k, note in enumerate(row.notes)},
+    }
+    return {
+        "evaluation_result_id": result_id(row, score),
+        "evaluation_name": evaluation_of(row),
+        "source_data": _data(row),
+        "metric_config": _metric(score),
+        "score_details": {
+            "score": score.value,
+            "details": details,
+            "uncertainty": _uncertainty(score),
+        },
+    }
+
+
+def evaluation_of(row: Result) -> str:
+    """Return the name of the evaluation: vlbench's task."""
+    return f"{COLLECTION}.{row.task}"
+
+
+def _data(row: Result) -> dict[str, Any]:
+    details = {"data": str(row.provenance.get("data", UNKNOWN))}
+    found = hub_set(row)
+    if found is None:
+        return {
+            "dataset_name": loader_of(row),
+            "source_type": "other",
+            "additional_details": details,
+        }
+    return {
+        "dataset_name": found.repository,
+        "source_type": "hf_dataset",
+        "hf_repo": found.repository,
+        "additional_details": details | {"revision": found.revision},
+    }
+
+
+def _metric(score: Score) -> dict[str, Any]:
+    """Return what a metric is, with the range of its values, where it has one."""
+    named = {
+        "metric_id": "accuracy" if score.metric == "accuracy" else f"{COLLECTION}.{score.metric}",
+        "metric_name": score.metric,
+        "metric_unit": "proportion" if score.unit == "fraction" else score.unit,
+        "metric_parameters": dict(score.at),
+        "lower_is_better": not score.higher_is_better,
+    }
+    least, greatest = score.limits
+    if least is None and greatest is None:
+        return named
+    low = "-Infinity" if least is None else least  # JSON has no infinite numbers
+    high = "Infinity" if greatest is None else greatest
+    return named | {"score_type": "continuous", "min_score": low, "max_score": high}
+
+
+def _uncertainty(score: Score) -> dict[str, Any]:
+    found: dict[str, Any] = {"num_samples": score.n}
+    if score.stderr is not None:
+        found["standard_error"] = {"value": score.stderr}
+    if score.ci95:
+        low, high = score.ci95
+        found["confidence_interval"] = {"lower": low, "upper": high, "confidence_level": 0.95}
+    return found
+
+
+def as_texts(values: Any) -> dict[str, str]:
+    """Return a mapping's values as texts: plain ones as they are, others as JSON."""
+    pairs = values.items() if isinstance(values, Mapping) else ()
+    return {k: v if isinstance(v, str) else as_text(v) for k, v in pairs}
+
+
+def as_text(value: Any) -> str:
+    """Return a value as JSON; conditions are the same text as in a table of items."""
+    plain = dict(value) if isinstance(value, Mapping) else value
+    return json.dumps(plain, sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+class Trial(NamedTuple):
+    """What is used of one row of a table of items."""
+
+    id: str
+    digest: str
+    metric: str
+    at: str
+    credit: float
+    prediction: str | None
+    target: str | None
+
+
+_PLAIN = {"credit": pa.float64()}
+
+
+class Scores(NamedTuple):
+    """What all records of a row share, and the id and the score of each metric and `at`."""
+
+    head: Mapping[str, str]
+    ids: Mapping[tuple[str, str], tuple[str, Score]]
+
+
+def sample_lines(output: Path, row: Result, scores: Scores) -> Iterator[dict[str, Any]]:
+    """Yield the records of a row's items, in the order of its table.
+
+    Items of a score that is no mean of them (a corpus score) are left out. Raises DataError where
+    the table cannot be read, or does not fit the row.
+    """
+    table = read_items(output, row)
+    if STATISTICS.name in table.column_names:
+        table = table.filter(table[STATISTICS.name].is_null())
+    columns = (
+        table[name].cast(_PLAIN.get(name, pa.string())).to_pylist() for name in Trial._fields
+    )
+    trials: dict[tuple[str, str, str], list[Trial]] = {}
+    for trial in map(Trial._make, zip(*columns, strict=True)):
+        trials.setdefault((trial.metric, trial.at, trial.id), []).append(trial)
+    for metric, at, _ in trials:
+        if (metric, at) not in scores.ids:
+            raise DataError(f"its items have a score that the row lacks: {metric} at {at}")
+    yield from (_line(scores, found) for found in trials.values())
+
+
+def _line(scores: Scores, trials: Sequence[Trial]) -> dict[str, Any]:
+    """Return the record of one item, which has a row of the table for each trial."""
+    first = trials[0]
+    result, score = scores.ids[first.metric, first.at]
+    raw = f"{first.id} {first.digest}"
+    reference = [] if first.target is None else [first.target]
+    credit = fmean([trial.credit for trial in trials])
+    return {
+        **scores.head,
+        "evaluation_result_id": result,
+        "sample_id": first.id,
+        "sample_hash": hashlib.sha256("\n".join([raw, *reference]).encode()).hexdigest(),
+        "interaction_type": "single_turn",
+        "input": {"raw": raw, "reference": reference},
+        "output": {"raw": [t.prediction for t in trials if t.prediction is not None]},
+        "answer_attribution": [],
+        "evaluation": {"score": credit, "is_correct": credit == _best(score)},
+    }
+
+
+def _best(score: Score) -> float | None:
+    """Return the best credit that an item can have; None where there is none."""
+    least, greatest = score.limits
+    return greatest if score.higher_is_better else least
+
 
 SCHEMA = "0.3.0"
 

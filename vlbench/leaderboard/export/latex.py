@@ -8,9 +8,17 @@ from __future__ import annotations
 
 import re
 
-from vlbench.leaderboard.export.cells import BOLD, cells, heads, higher_is_better, is_best
-from vlbench.leaderboard.export.selection import Entry, Part, Selection
-from vlbench.leaderboard.texts import one_line
+from vlbench.leaderboard.export.selection import (
+    BOLD,
+    Entry,
+    Part,
+    Selection,
+    cells,
+    heads,
+    higher_is_better,
+    is_best,
+)
+from vlbench.leaderboard.tables import one_line
 
 HEAD = "% Needs \\usepackage{booktabs} in the preamble.\n"
 ARROWS = {True: r" $\uparrow$", False: r" $\downarrow$", None: ""}

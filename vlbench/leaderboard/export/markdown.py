@@ -11,9 +11,16 @@ from collections.abc import Sequence
 
 from vlbench.errors import SpecError
 from vlbench.files import safe_name
-from vlbench.leaderboard.export.cells import BOLD, cells, heads, higher_is_better, is_best
-from vlbench.leaderboard.export.selection import Part, Selection
-from vlbench.leaderboard.texts import one_line
+from vlbench.leaderboard.export.selection import (
+    BOLD,
+    Part,
+    Selection,
+    cells,
+    heads,
+    higher_is_better,
+    is_best,
+)
+from vlbench.leaderboard.tables import one_line
 
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 ARROWS = {True: " ↑", False: " ↓", None: ""}

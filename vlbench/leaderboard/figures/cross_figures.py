@@ -14,8 +14,7 @@ from vlbench.boards import Board
 from vlbench.leaderboard.figures.charts import erase, save, styled
 from vlbench.leaderboard.figures.layouts import entitle, grid, text_width
 from vlbench.leaderboard.rows import publishable
-from vlbench.leaderboard.tables import spaced
-from vlbench.leaderboard.texts import drawn
+from vlbench.leaderboard.tables import drawn, spaced
 from vlbench.results import Result, Score
 
 Floats = NDArray[np.float64]

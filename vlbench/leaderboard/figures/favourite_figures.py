@@ -22,9 +22,8 @@ from vlbench.files import safe_name
 from vlbench.leaderboard.artifacts import read_table
 from vlbench.leaderboard.figures.charts import percent, save, styled
 from vlbench.leaderboard.figures.layouts import entitle, grid, seat_legend, text_width
-from vlbench.leaderboard.item_sheet import Shown, write_item_sheet
-from vlbench.leaderboard.tables import spaced
-from vlbench.leaderboard.texts import drawn
+from vlbench.leaderboard.item_lists import Shown, write_item_sheet
+from vlbench.leaderboard.tables import drawn, spaced
 from vlbench.results import Result
 
 # A row of a table.

@@ -12,11 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from vlbench.boards import Board, read_board
-from vlbench.leaderboard.figures.charts import chart, erase, save, styled
+from vlbench.leaderboard.figures.charts import Panel, Point, chart, erase, save, styled
 from vlbench.leaderboard.figures.looks import Look
-from vlbench.leaderboard.figures.panels import Panel, Point
-from vlbench.leaderboard.members import keeps_matrices
 from vlbench.leaderboard.rows import publishable, ranked
+from vlbench.leaderboard.similarities import keeps_matrices
 from vlbench.leaderboard.tables import condition, hardest_floor, spaced
 from vlbench.results import Result, Score, matching
 

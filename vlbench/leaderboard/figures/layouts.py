@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox, BboxBase
 
-from vlbench.leaderboard.texts import drawn
+from vlbench.leaderboard.tables import drawn
 
 # Most panels side by side: so many, or more where they fill all rows.
 ACROSS = 3

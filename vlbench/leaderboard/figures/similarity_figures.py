@@ -22,8 +22,7 @@ from sklearn.manifold import TSNE
 from vlbench.leaderboard.figures.charts import erase, save, style, styled
 from vlbench.leaderboard.figures.layouts import entitle, grid, name_points, text_width
 from vlbench.leaderboard.figures.looks import Look
-from vlbench.leaderboard.tables import spaced
-from vlbench.leaderboard.texts import drawn
+from vlbench.leaderboard.tables import drawn, spaced
 
 Floats = NDArray[np.float64]
 

@@ -6,16 +6,160 @@ Alpha-Reliability).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vlbench.leaderboard.judgement.material import HUMAN
-from vlbench.leaderboard.judgement.reading import Judgements
-from vlbench.leaderboard.judgement.sheets import ANSWERS
+from vlbench.data.coco_files import read_text
+from vlbench.errors import DataAbsent, DataError, SpecError
+from vlbench.leaderboard.judgement.sheets import (
+    ANSWER,
+    ANSWERS,
+    HUMAN,
+    KEY,
+    NUMBER,
+    QUESTION,
+    SCHEMA,
+    SHEETS,
+    Key,
+    Line,
+    Sheet,
+    cells_of,
+    columns_of,
+)
 from vlbench.metrics.statistics import Estimate, bootstrap_ratio
+from vlbench.reading.objects import read_as
+
+# Holds one folder of filled sheets per rater.
+FILLED = "filled"
+
+
+class Judgements(NamedTuple):
+    """The key, and the answers per sheet: 1 to 5, int [raters, images, systems].
+
+    Images are ordered by id, systems as in the key.
+    """
+
+    key: Key
+    answers: dict[str, NDArray[np.int64]]
+
+
+def read_judgements(folder: Path) -> Judgements:
+    """Return the answers in a folder of filled sheets.
+
+    Raises DataAbsent for an absent key or sheet and for fewer than two raters, SpecError for an
+    invalid key, and DataError, naming sheet, line and column, for a missing or invalid answer and
+    for lines that do not match the key.
+    """
+    key = read_key(folder / KEY)
+    raters = sorted(one for one in folder.glob(f"{FILLED}/*") if one.is_dir())
+    if len(raters) < 2:
+        what = f"a second rater's folder of sheets ({len(raters)} in {FILLED}/)"
+        where = folder / FILLED / "NAME"
+        raise DataAbsent(what, "at least two raters (the paper has three)", str(where))
+    return Judgements(
+        key,
+        {
+            sheet.name: np.stack(
+                [_answers(rater / f"{sheet.name}.csv", sheet, key) for rater in raters]
+            )
+            for sheet in SHEETS
+        },
+    )
+
+
+def read_key(file: Path) -> Key:
+    """Return the key of a folder of sheets. Raises DataAbsent, or SpecError for another file."""
+    if not file.is_file():
+        raise DataAbsent("the key of the sheets", "vlbench leaderboard judge --of", str(file))
+    try:
+        content = json.loads(read_text(file))
+        key: Key = read_as(Key, content, ())
+    except (ValueError, RecursionError, SpecError) as error:
+        raise SpecError(f"{file}: is not a key of sheets: {error}") from error
+    if key.schema != SCHEMA or set(key.sheets) != {sheet.name for sheet in SHEETS}:
+        raise SpecError(f"{file}: is not a key of schema {SCHEMA}, the one that this vlbench reads")
+    for name, lines in key.sheets.items():
+        pairs = sorted((line.image, line.system) for line in lines)
+        images = sorted({line.image for line in lines})
+        whole = [(image, system) for image in images for system in sorted(key.systems)]
+        numbered = {line.number for line in lines} == set(range(1, len(lines) + 1))
+        if HUMAN not in key.systems or not pairs or pairs != whole or not numbered:
+            raise SpecError(f"{file}: {name} does not have one question per image and system")
+    return key
+
+
+def _answers(file: Path, sheet: Sheet, key: Key) -> NDArray[np.int64]:
+    """Return the answers on a sheet, int [images, systems]."""
+    where = f"{FILLED}/{file.parent.name}/{file.name}"
+    if not file.is_file():
+        raise DataAbsent(f"the sheet {where}", f"rater {file.parent.name}", str(file))
+    lines = key.sheets[sheet.name]
+    given = _given(_rows(file, sheet, where), sheet, lines, where)
+    images = {name: i for i, name in enumerate(sorted({line.image for line in lines}))}
+    found = np.zeros((len(images), len(key.systems)), np.int64)
+    for line in lines:
+        found[images[line.image], key.systems.index(line.system)] = given[line.number]
+    return found
+
+
+def _rows(file: Path, sheet: Sheet, where: str) -> list[tuple[int, dict[str, str]]]:
+    """Return the rows of a file, each with its line number; blank lines are skipped."""
+    text = read_text(file, where).removeprefix("\ufeff")
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    wanted, rows = columns_of(sheet), []
+    try:
+        header = next(reader, [])
+        if header != wanted:
+            raise DataError(
+                f"{where}, line 1: the columns are {', '.join(header)[:80]}, not "
+                f"{', '.join(wanted)}; save it as CSV with commas"
+            )
+        for cells in reader:
+            if len(cells) != len(wanted) and any(cells):
+                what = f"{len(cells)} columns, not {len(wanted)}"
+                raise DataError(f"{where}, line {reader.line_num}: {what}")
+            if any(cells):
+                rows.append((reader.line_num, dict(zip(wanted, cells, strict=True))))
+    except csv.Error as error:
+        raise DataError(f"{where}, line {reader.line_num}: {error}") from error
+    return rows
+
+
+def _given(
+    rows: Sequence[tuple[int, Mapping[str, str]]],
+    sheet: Sheet,
+    lines: Sequence[Line],
+    where: str,
+) -> dict[int, int]:
+    """Return the answer to each line of the key, by the line's number."""
+    known = {str(line.number): line for line in lines}
+    problems: list[str] = []
+    given: dict[int, int] = {}
+    for place, row in rows:
+        line, at = known.get(row[NUMBER].strip()), f"{where}, line {place}, column"
+        if line is None or line.number in given:
+            which = "appears twice" if line else "is not on this sheet"
+            problems.append(f"{at} {NUMBER}: {row[NUMBER]!r:.20} {which}")
+            continue
+        if row[QUESTION] != cells_of(sheet, line)[-1]:
+            problems.append(f"{at} {QUESTION}: {row[QUESTION]!r:.60} differs from the key")
+        if row[ANSWER].strip() not in ANSWERS:
+            what = "is empty" if not row[ANSWER].strip() else f"{row[ANSWER]!r:.20} is not valid"
+            problems.append(f"{at} {ANSWER}: {what}; answer from 1 to 5")
+        given[line.number] = int(row[ANSWER]) if row[ANSWER].strip() in ANSWERS else 0
+    missing = [line.number for line in lines if line.number not in given]
+    problems += [f"{where}: question {missing[0]} is missing"] if missing else []
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise DataError(f"{problems[0]}{more}")
+    return given
 
 
 class Rating(NamedTuple):

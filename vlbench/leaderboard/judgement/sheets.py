@@ -7,17 +7,97 @@ alone).
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import PIL.Image
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from PIL.Image import Image
 
+from vlbench.errors import TooFewRows, UnknownNameError, counted, unknown
+from vlbench.files import write_whole
+from vlbench.leaderboard.artifacts import read_table
 from vlbench.leaderboard.export.comma_separated import harmless
-from vlbench.leaderboard.judgement.material import Shown
+from vlbench.results import Result
+
+# The artifact with the questions of a row, and the columns of it that are read.
+QUESTIONS = "questions"
+COLUMNS = ("id", "digest", "step", "floor", "seed", "caption", "question", "references")
+
+# The name of the system whose questions are human references.
+HUMAN = "human"
+
+
+class Shown(NamedTuple):
+    """An image by its id and digest, its caption, and one question per system."""
+
+    id: str
+    digest: str
+    caption: str
+    questions: dict[str, str]
+
+
+def read_shown(
+    output: Path, row: Result, steps: Sequence[str], *, images: int, seed: int
+) -> list[Shown]:
+    """Return a random sample of images, each with one question per step and a human one.
+
+    With several training seeds, the questions are those of the first seed. The human question is
+    a random one of the image's references. Raises UnknownNameError for a step without questions,
+    TooFewRows for too few images, and DataError as `read_table` does.
+    """
+    if len(set(steps)) != len(steps) or HUMAN in steps or not steps:
+        raise UnknownNameError(f"--steps takes different steps, and not '{HUMAN}': {steps}")
+    asked = _by_step(read_table(output, row, QUESTIONS, COLUMNS))
+    for step in steps:
+        if step not in asked:
+            raise unknown("step", step, asked)
+    common = [name for name in asked[steps[0]] if all(name in asked[step] for step in steps)]
+    if len(common) < images or images < 2:
+        there = f"{row.model} on {row.task} has questions about {counted(len(common), 'image')}"
+        raise TooFewRows(f"{there}, {images} asked for; pass --images N, at least 2")
+    rng = np.random.default_rng(seed)
+    drawn = sorted(rng.permutation(len(common))[:images].tolist())
+    return [_shown([asked[step][common[i]] for step in steps], steps, rng) for i in drawn]
+
+
+def _by_step(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Return the rows of each step's first seed by image, without the rows of floors."""
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: row["seed"] or 0):
+        if row["step"] is not None and row["floor"] is None:
+            found.setdefault(row["step"], {}).setdefault(row["id"], row)
+    return found
+
+
+def _shown(
+    rows: Sequence[Mapping[str, Any]], steps: Sequence[str], rng: np.random.Generator
+) -> Shown:
+    first = rows[0]
+    human = first["references"][int(rng.integers(len(first["references"])))]
+    said = dict(zip(steps, (row["question"] for row in rows), strict=True)) | {HUMAN: human}
+    questions = {system: alike(text) for system, text in said.items()}
+    return Shown(first["id"], first["digest"], first["caption"], questions)
+
+
+def alike(text: str) -> str:
+    """Return a question in lower case without spaces before punctuation.
+
+    Case and spacing would reveal which questions are human and which come from a tokenizer.
+    """
+    joined = re.sub(r"\s+([?!.,;:%)])", r"\1", " ".join(text.lower().split()))
+    return re.sub(r"(\w)\s*(['\u2019-])\s*(\w)", r"\1\2\3", joined)
 
 
 class Sheet(NamedTuple):
@@ -130,3 +210,94 @@ def cells_of(sheet: Sheet, line: Line) -> list[str]:
 def key_json(key: Key) -> bytes:
     """Return a key as JSON."""
     return (json.dumps(asdict(key), indent=1, ensure_ascii=False) + "\n").encode()
+
+
+HERE = Path(__file__).parent
+
+# Pixels of an image's longest side; small images are enlarged to half of it by a whole factor.
+SIDE = 400
+
+
+def picture(image: Image) -> bytes:
+    """Return an image as PNG, resized for display."""
+    longest = max(image.size)
+    scale = SIDE / longest if longest > SIDE else max(1, SIDE // 2 // longest)
+    size = [max(1, round(side * scale)) for side in image.size]
+    how = PIL.Image.Resampling.NEAREST if scale >= 1 else PIL.Image.Resampling.LANCZOS
+    content = BytesIO()
+    image.resize((size[0], size[1]), how).save(content, "PNG")
+    return content.getvalue()
+
+
+def sheet_html(sheet: Sheet, lines: Sequence[Line], pictures: Mapping[str, bytes]) -> bytes:
+    """Return a sheet as HTML; `pictures` are PNG images by the file names used in the lines.
+
+    Texts are escaped. The page's policy allows its own style and script and no request.
+    """
+    style, script = ((HERE / name).read_text("utf-8") for name in ("sheet.css", "sheet.js"))
+    policy = (
+        f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; "
+        f"script-src '{_digest(script)}'; base-uri 'none'; form-action 'none'"
+    )
+    environment = Environment(
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    shown = {name: base64.b64encode(content).decode() for name, content in pictures.items()}
+    return (
+        environment.get_template("sheet.html")
+        .render(
+            sheet=sheet,
+            columns=columns_of(sheet),
+            lines=[(line, cells_of(sheet, line)) for line in lines],
+            answers=ANSWERS,
+            pictures=shown if sheet.beside == "image" else {},
+            policy=policy,
+            style=Markup(style),  # noqa: S704 - our own file
+            script=Markup(script),  # noqa: S704 - our own file
+        )
+        .encode()
+    )
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+# The folder that raters get.
+FOR_JUDGES = "sheets"
+
+
+def write_sheets(
+    folder: Path, row: Result, shown: Sequence[Shown], images: Mapping[str, Image], seed: int
+) -> int:
+    """Write each sheet as CSV and HTML, the images, and the key; return the lines per sheet.
+
+    `images` are by digest. Raises UnknownNameError where the folder already has a key.
+    """
+    if (folder / KEY).exists():
+        raise UnknownNameError(
+            f"{folder} already has the {KEY} of other sheets; choose another folder"
+        )
+    lines = lines_of(shown, seed)
+    pictures = {image_name(i): picture(images[one.digest]) for i, one in enumerate(shown)}
+    files = dict(pictures)
+    for sheet in SHEETS:
+        files[f"{sheet.name}.csv"] = sheet_csv(sheet, lines[sheet.name])
+        files[f"{sheet.name}.html"] = sheet_html(sheet, lines[sheet.name], pictures)
+    for name, content in files.items():
+        write_whole(folder / FOR_JUDGES / name, content)
+    key = Key(
+        schema=SCHEMA,
+        task=row.task,
+        model=row.model,
+        questions=row.artifacts[QUESTIONS]["sha256"],
+        seed=seed,
+        systems=list(shown[0].questions),
+        sheets=lines,
+    )
+    write_whole(folder / KEY, key_json(key))
+    return len(lines[SHEETS[0].name])

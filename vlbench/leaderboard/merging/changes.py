@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from vlbench.boards import Board
 from vlbench.errors import counted
-from vlbench.leaderboard.merging.merging import join, read_folder, read_folders
-from vlbench.leaderboard.merging.unions import Source, union
+from vlbench.leaderboard.merging.merging import Source, join, read_folder, read_folders, union
 from vlbench.leaderboard.rows import ties_mark
 from vlbench.leaderboard.tables import condition, number
 from vlbench.results import Result, matching

@@ -10,19 +10,107 @@ intervals are stretched by normal quantiles so as to hold together (Bonferroni).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import NormalDist, fmean
 from typing import Any, NamedTuple
 
+from vlbench.boards import Board, board_file, read_board
 from vlbench.catalog.catalog import Catalog
-from vlbench.catalog.claims import Claim
-from vlbench.catalog.comparisons import Comparison, Side
-from vlbench.leaderboard.reproduction.measured import Boards, Lack, counted_row
-from vlbench.leaderboard.reproduction.pairing import Pairing, pair
+from vlbench.catalog.claims import Claim, Comparison, Side
+from vlbench.catalog.specs import TaskSpec
+from vlbench.errors import DataError
+from vlbench.leaderboard.artifacts import read_items
+from vlbench.leaderboard.comparison.joins import Items, compare, items_of
+from vlbench.leaderboard.rows import publishable
 from vlbench.metrics.statistics import Z95
-from vlbench.results import Result, Score, matching
+from vlbench.results import ITEMS, Result, Score, matching
+
+Boards = Mapping[str, Board | None]
+
+
+class Lack(NamedTuple):
+    """A row or a score that is not there, and why."""
+
+    model: str
+    task: str
+    why: str
+
+
+def read_boards(output: Path, specs: Iterable[TaskSpec]) -> dict[str, Board | None]:
+    """Return the board of each task, and the summary of each group; None where there is no file."""
+    return {
+        spec.name: read_board(board_file(output / "summaries" if spec.group else output, spec.name))
+        for spec in specs
+    }
+
+
+def counted_row(board: Board | None, spec: TaskSpec, model: str) -> Result | Lack:
+    """Return a model's row where it may be published and is of the task's version."""
+    if board is None:
+        return Lack(model, spec.name, "no board")
+    if not spec.group and board.version != spec.version:
+        why = f"the board is of version {board.version}, the task of version {spec.version}"
+        return Lack(model, spec.name, why)
+    found = publishable(board.results).get(model)
+    rows = [row for row in board.results if row.model == model]
+    return found or Lack(model, spec.name, _why_not(rows))
+
+
+def _why_not(rows: Sequence[Result]) -> str:
+    """Return why none of a model's rows may be published."""
+    ok = [row for row in rows if row.status == "ok"]
+    if not ok:
+        return ", ".join(f"{row.status}: {row.reason}" for row in rows) or "no row"
+    if any(row.is_partial for row in ok):
+        return "a row of incomplete data"
+    if len(ok) > 1:
+        return f"{len(ok)} rows, and nothing says which one counts"
+    return "a row of random weights"
+
+
+Rows = Mapping[tuple[str, str], Result]
+
+
+class Pairing(NamedTuple):
+    """The 95 % interval of a difference, item by item; without one, why scores cannot be joined."""
+
+    ci95: tuple[float, float] | None = None
+    why: str = ""
+
+
+def pair(comparison: Comparison, rows: Rows, output: Path) -> Pairing:
+    """Compare two scores of one task under the same conditions, where both rows keep items.
+
+    `rows` are those of a claim, by task and model.
+    """
+    sides = [_single(side, rows) for side in comparison.sides]
+    if len(sides) < 2 or not all(sides):
+        return Pairing()
+    first, second = comparison.sides
+    if (first.tasks, first.at) != (second.tasks, second.at):
+        return Pairing()
+    try:
+        a, b = (_items(side, rows, output) for side in comparison.sides)
+        return Pairing(compare(a, b, higher_is_better=True).ci95)
+    except DataError as error:
+        return Pairing(why=str(error))
+
+
+def _single(side: Side, rows: Rows) -> bool:
+    """Return whether a side is one score, and no floor, of a row that keeps items."""
+    if len(side.tasks) * len(side.models) * len(side.at) > 1 or side.floor:
+        return False
+    row = rows.get((side.tasks[0], side.models[0]))
+    return row is not None and ITEMS in row.artifacts
+
+
+def _items(side: Side, rows: Rows, output: Path) -> Items:
+    row = rows[side.tasks[0], side.models[0]]
+    (score,) = matching(row.scores, {"metric": side.metric, "at": side.at[0]})
+    return items_of(row.model, read_items(output, row), score)
+
 
 SUPPORTED, UNDECIDED, CONTRADICTED, MISSING = "supported", "undecided", "contradicted", "missing"
 

@@ -5,18 +5,23 @@ A program is fed through its standard input, and ended where it does not answer 
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Timer
 from time import monotonic
-from typing import IO
+from typing import IO, Self
 
-from vlbench.errors import DataError, PackageAbsent
+import numpy as np
+
+from vlbench.errors import DataAbsent, DataError, PackageAbsent
+from vlbench.metrics.statistics import Floats
 
 # Seconds that a program has for its start, and for each text besides.
 TO_START, PER_TEXT = 300.0, 1.0
@@ -139,3 +144,90 @@ def _ended(code: int, said: bytes) -> str:
     how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
     last = said.decode("utf-8", "replace").strip().splitlines()[-1:]
     return ": ".join([f"Java {how}", *last])
+
+
+# Statistics of a caption.
+SIZE = 23
+
+
+class Meteor:
+    """The statistics of captions against their references; leaving the `with` ends the process.
+
+    It starts at once, and takes 5 s and 1.2 GB of memory before the first answer.
+    """
+
+    def __init__(self) -> None:
+        words = ["-Xmx2G", "-jar", jar("meteor/meteor-1.5.jar"), "-", "-", "-stdio", "-l", "en"]
+        self._java = Java("METEOR", [*words, "-norm"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._java.close()
+
+    def statistics(self, pairs: Iterable[tuple[str, Sequence[str]]]) -> Floats:
+        """Return the statistics [N, 23] of captions, each with its references.
+
+        Their sums give the score by `CORPORA["meteor"]` of `vlbench.metrics.corpus`. A caption that
+        is the whole reference counts as no piece, as in the sums of the jar. Raises DataError where
+        the process ends or says anything else.
+        """
+        lines = [_line(caption, references) for caption, references in pairs]
+        rows = [answer.split() for answer in self._java.ask(lines)]
+        if any(len(row) != SIZE for row in rows):
+            wrong = next(i for i, row in enumerate(rows) if len(row) != SIZE)
+            raise DataError(f"METEOR said '{' '.join(rows[wrong])}' of '{lines[wrong]}'")
+        table = np.array(rows, np.float64).reshape(-1, SIZE)
+        whole = (table[:, 0:2] == table[:, 21:23]).all(1) & (table[:, 20] == 1)
+        table[whole, 20] = 0
+        return table
+
+
+def _line(caption: str, references: Sequence[str]) -> str:
+    """Return what METEOR is asked. Bars part its fields, and so cannot be words."""
+    texts = (one_line(text.replace("|||", "")) for text in (*references, caption))
+    return " ||| ".join(("SCORE", *texts))
+
+
+# What SPICE parses captions with, and pycocoevalcap does not bring along.
+PARSER = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
+
+
+def find_spice(folder: Path | None) -> list[Path]:
+    """Return the parser's jars in or below a folder, $VLBENCH_DATA/spice where it is None.
+
+    Raises DataAbsent where one is not there.
+    """
+    folder = folder or Path(os.environ.get("VLBENCH_DATA", "data")) / "spice"
+    found = [next(iter(sorted(folder.rglob(name))), None) for name in PARSER]
+    if None in found:
+        names = " and ".join(PARSER)
+        what = f"the parser of SPICE ({names})"
+        get = "stanford-corenlp-full-2015-12-09.zip of the Stanford NLP Group"
+        raise DataAbsent(what, get, str(folder))
+    return [file for file in found if file]
+
+
+def spice(pairs: Sequence[tuple[str, Sequence[str]]], *, jars: Sequence[Path]) -> Floats:
+    """Return the F of SPICE [N, 1] of captions, each with its references.
+
+    Raises DataError where SPICE fails or leaves out a caption.
+    """
+    asked = [
+        {"image_id": i, "test": caption, "refs": list(references)}
+        for i, (caption, references) in enumerate(pairs)
+    ]
+    classes = os.pathsep.join([jar("spice/spice-1.0.jar"), jar("spice/lib/*"), *map(str, jars)])
+    with tempfile.TemporaryDirectory() as folder:
+        given, said = Path(folder, "captions.json"), Path(folder, "scores.json")
+        given.write_text(json.dumps(asked), "utf-8")
+        words = ["-Xmx8G", "-cp", classes, "edu.anu.spice.SpiceScorer", str(given)]
+        run_java("SPICE", [*words, "-out", str(said), "-silent"], texts=len(asked))
+        rows = json.loads(said.read_text("utf-8"))
+    scores = {row["image_id"]: float(row["scores"]["All"]["f"]) for row in rows}
+    found = [scores.get(i, math.nan) for i in range(len(asked))]
+    if not all(map(math.isfinite, found)):
+        finite = sum(map(math.isfinite, found))
+        raise DataError(f"SPICE scored {finite} of {len(asked)} captions")
+    return np.array(found, np.float64)[:, None]

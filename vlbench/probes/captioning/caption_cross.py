@@ -20,29 +20,39 @@ from vlbench.engine import Engine
 from vlbench.metrics.captions import CAPTION_METRICS
 from vlbench.metrics.items import Examples, item_table
 from vlbench.metrics.statistics import Floats
-from vlbench.probes.captioning.candidates import TEST_IMAGES, Images
+from vlbench.probes.captioning.caption_metrics import (
+    PROBABILITY,
+    generated,
+    metrics_of,
+    score_kind,
+    tied_part,
+)
 from vlbench.probes.captioning.caption_scores import (
     BEFORE,
     FAVOURITES,
     MATCH,
     ByKind,
+    Preference,
     caption_scores,
+    preference,
     preference_items,
     preference_score,
     share_score,
     statistics_items,
     untried,
 )
+from vlbench.probes.captioning.caption_sets import (
+    TEST_IMAGES,
+    Images,
+    Plan,
+    Subjects,
+    collect,
+    match_scores,
+)
+from vlbench.probes.captioning.caption_statistics import available_metrics
 from vlbench.probes.captioning.captioner import Captioner
-from vlbench.probes.captioning.estimates import counted
-from vlbench.probes.captioning.matching import tied_part
-from vlbench.probes.captioning.metric_statistics import available_metrics
-from vlbench.probes.captioning.parts import Part, outcome
-from vlbench.probes.captioning.preferences import Preference, preference
-from vlbench.probes.captioning.score_kinds import PROBABILITY, score_kind
+from vlbench.probes.captioning.estimates import Part, counted, outcome
 from vlbench.probes.captioning.scoring import PairScorer
-from vlbench.probes.captioning.subjects import Plan, Subjects, collect, match_scores
-from vlbench.probes.captioning.telling import generated, metrics_of
 from vlbench.results import Outcome
 
 OUTSCORES = "outscores_ce"

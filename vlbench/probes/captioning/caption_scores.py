@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from vlbench.metrics.captions import CAPTION_METRICS
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.items import Answers, Examples, item_table
+from vlbench.metrics.ranking import choose
 from vlbench.metrics.statistics import Floats
 from vlbench.metrics.text.evaluated import PREFIX
 from vlbench.probes.captioning.caption_statistics import FRACTIONS, WORDS, formula_of
@@ -21,8 +24,36 @@ from vlbench.probes.captioning.estimates import (
     share,
     value_alone,
 )
-from vlbench.probes.captioning.preferences import Preference
 from vlbench.results import RANGES, Score, gain_range
+
+
+class Preference(NamedTuple):
+    """How far the first of two is preferred: credit 1, 1/2 or 0 of each image, [seeds, N].
+
+    `chosen` is 0 for the first, 1 for the second, and -1 where both are tied.
+    """
+
+    credit: Floats
+    chosen: NDArray[np.int64]
+
+    @property
+    def ties(self) -> int:
+        """How many choices are tied."""
+        return int((self.chosen < 0).sum())
+
+
+def preference(first: Floats, second: Floats) -> Preference:
+    """Return the preference between scores, each [seeds, N] or [1, N] for what no seed changes.
+
+    Scores within 1e-6 of the larger magnitude are tied. Raises ValueError for a score that is not
+    finite.
+    """
+    pairs = np.stack(np.broadcast_arrays(first, second), -1)
+    flat = torch.from_numpy(pairs.reshape(-1, 2))
+    choice = choose(flat, torch.zeros(len(flat), dtype=torch.int64))
+    shape = pairs.shape[:-1]
+    return Preference(choice.credit.numpy().reshape(shape), choice.chosen.numpy().reshape(shape))
+
 
 # Captions: of the captioner after and before it is rewarded, and the first reference.
 FAVOURITES, BEFORE, REFERENCE = "favourites", "ce", "reference"

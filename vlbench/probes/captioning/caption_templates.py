@@ -8,25 +8,52 @@ last noun. A caption without a noun is counted and left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from vlbench.capabilities import ImageEncoder, ImageTextScorer, count_truncated
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.probes.captioning.candidates import (
+from vlbench.probes.captioning.caption_sets import (
     PAPER_CAPTIONER,
     TEST_IMAGES,
     CaptionSource,
     Images,
 )
 from vlbench.probes.captioning.captioner import Captioner
-from vlbench.probes.captioning.contests import Contest, Judge, Measured, Share, report
 from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, NounSource, find_nouns
-from vlbench.probes.captioning.templates import TEMPLATES, fill
+from vlbench.probes.captioning.pairwise import Contest, Judge, Measured, Share, report
 from vlbench.results import Outcome
+
+
+class Template(NamedTuple):
+    """The words before the first noun, before the second, and before each further one."""
+
+    first: str
+    second: str
+    further: str
+
+
+TEMPLATES: Mapping[str, Template] = {
+    "uniter": Template("a", "of the", ""),
+    "rosita": Template("a image image that is a a", "but a a", "but a a"),
+    "vilbert": Template("a", "that the", "at the"),
+    "clip": Template("a image image of", "near a", "near a"),
+    "lxmert": Template("a", "of a", "of a"),
+}
+
+
+def fill(template: Template, nouns: Sequence[str]) -> str:
+    """Return nouns poured into a template. Raises ValueError for none."""
+    if not nouns:
+        raise ValueError("no noun for a template; leave out captions without nouns")
+    openings = [template.first, template.second, *[template.further] * len(nouns)]
+    pairs = zip(openings, nouns, strict=False)
+    return " ".join(word for pair in pairs for word in pair if word)
+
 
 # The name of the caption itself among the templates.
 CAPTION = "none"

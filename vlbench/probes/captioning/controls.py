@@ -6,7 +6,10 @@ of the training captions prefers can be told without any image.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,13 +17,157 @@ from torch import Tensor
 
 from vlbench.data.records import Split
 from vlbench.errors import TooFewRows, counted
-from vlbench.metrics.language_model import (
-    LanguageModel,
-    perplexity_statistics,
-    train_language_model,
-)
 from vlbench.metrics.statistics import Floats
 from vlbench.probes.captioning.nouns import words_of
+
+START, END = "<s>", "</s>"
+
+# Bigrams and trigrams: fewest occurrences of one that is kept.
+FEWEST = {2: 1, 3: 2}
+
+# Counts above this are not discounted.
+MOST_DISCOUNTED = 7
+
+# A probability below this counts as none, as in SRILM.
+EPSILON = 3e-6
+
+Gram = tuple[str, ...]
+
+
+class LanguageModel(NamedTuple):
+    """Log10 probabilities of n-grams by their words, and log10 back-off weights of contexts."""
+
+    probabilities: Mapping[Gram, float]
+    backoffs: Mapping[Gram, float]
+
+    def log10(self, context: Gram, word: str) -> float:
+        """Return log10 p(word | up to two words before it). Raises KeyError for unknown words."""
+        found = self.probabilities.get((*context, word))
+        if found is not None:
+            return found
+        if not context:
+            raise KeyError(word)
+        return self.backoffs.get(context, 0.0) + self.log10(context[1:], word)
+
+
+def train_language_model(sentences: Iterable[Sequence[str]]) -> LanguageModel:
+    """Return the trigram model of sentences, each a sequence of words.
+
+    Raises ValueError where there is no word, or a word is `<s>` or `</s>`.
+    """
+    counts = _counted(sentences)
+    words = {gram: n for gram, n in counts[1].items() if gram != (START,)}
+    total = sum(words.values())
+    model = LanguageModel({gram: _log10(n / total) for gram, n in words.items()}, {})
+    for order in (2, 3):
+        model = _with_order(model, counts[order], order, len(words))
+    return model
+
+
+def perplexity_statistics(model: LanguageModel, sentences: Iterable[Sequence[str]]) -> Floats:
+    """Return [N, 3] per sentence: log10 probability, words predicted with `</s>`, unknown words.
+
+    Unknown words are left out of the first two. The perplexity of the sums is that of
+    `vlbench.metrics.corpus`, named "perplexity".
+    """
+    rows = [_statistics(model, sentence) for sentence in sentences]
+    return np.array(rows, np.float64).reshape(-1, 3)
+
+
+def _statistics(model: LanguageModel, sentence: Sequence[str]) -> tuple[float, int, int]:
+    _refuse_marks(sentence)
+    log10, unknown = 0.0, 0
+    padded = (START, *sentence, END)
+    for i in range(1, len(padded)):
+        if (padded[i],) in model.probabilities:
+            log10 += model.log10(padded[max(0, i - 2) : i], padded[i])
+        else:
+            unknown += 1
+    return log10, len(padded) - 1 - unknown, unknown
+
+
+def _refuse_marks(sentence: Sequence[str]) -> None:
+    if isinstance(sentence, str) or START in sentence or END in sentence:
+        wanted = f"wanted a sequence of words, none of them {START} or {END}"
+        raise ValueError(f"sentence {sentence!r}: {wanted}")
+
+
+def _counted(sentences: Iterable[Sequence[str]]) -> dict[int, Counter[Gram]]:
+    """Return how often each n-gram occurs, by its order."""
+    counts: dict[int, Counter[Gram]] = {order: Counter() for order in (1, 2, 3)}
+    for sentence in sentences:
+        _refuse_marks(sentence)
+        padded = (START, *sentence, END)
+        for order, counter in counts.items():
+            counter.update(zip(*(padded[i:] for i in range(order)), strict=False))
+    if len(counts[1]) < 3:
+        raise ValueError("a language model needs sentences with words")
+    return counts
+
+
+def _with_order(
+    model: LanguageModel, counts: Mapping[Gram, int], order: int, vocabulary: int
+) -> LanguageModel:
+    """Return the model with the n-grams of one order more."""
+    discounts = _discounts(Counter(counts.values()))
+    followers: defaultdict[Gram, dict[str, int]] = defaultdict(dict)
+    for gram, n in counts.items():
+        followers[gram[:-1]][gram[-1]] = n
+    probabilities, backoffs = dict(model.probabilities), dict(model.backoffs)
+    for context, seen in followers.items():
+        kept = _discounted(seen, discounts, FEWEST[order], vocabulary)
+        lower = sum(10 ** model.log10(context[1:], word) for word in kept)
+        scale, backoffs[context] = _left_over(sum(kept.values()), lower)
+        for word, p in kept.items():
+            probabilities[*context, word] = _log10(p * scale)
+    return LanguageModel(probabilities, backoffs)
+
+
+def _discounts(times: Mapping[int, int]) -> dict[int, float]:
+    """Return the factors of counts 1 to 7, given how many n-grams have each count.
+
+    Katz's (1987) form of Good-Turing. The highest count falls where no n-gram has the next; a count
+    whose factor would be out of (0, 1] keeps 1.
+    """
+    most = MOST_DISCOUNTED if times.get(1) else 0
+    while most and not times.get(most + 1):
+        most -= 1
+    factors = dict.fromkeys(range(1, most + 1), 1.0)
+    for n in factors:
+        common = (most + 1) * times[most + 1] / times[1]
+        turing = (n + 1) * times.get(n + 1, 0) / (n * times[n]) if times.get(n) else math.inf
+        factor = (turing - common) / (1 - common) if turing <= 1 and common != 1 else 0.0
+        factors[n] = factor if EPSILON < factor <= 1 else 1.0
+    return factors
+
+
+def _discounted(
+    seen: Mapping[str, int], discounts: Mapping[int, float], fewest: int, vocabulary: int
+) -> dict[str, float]:
+    """Return the probabilities of words that are kept after a context.
+
+    Where they leave nothing for the words not seen, the denominator grows by 1, as Doug Paul does.
+    """
+    kept = {word: n * discounts.get(n, 1.0) for word, n in seen.items() if n >= fewest}
+    total, mass = sum(seen.values()), sum(kept.values())
+    if len(seen) < vocabulary and mass > total * (1 - EPSILON):
+        total += 1
+    return {word: n / total for word, n in kept.items()}
+
+
+def _left_over(mass: float, lower: float) -> tuple[float, float]:
+    """Return a factor for the n-grams of a context, and the log10 back-off weight it is left with.
+
+    Given their summed probability, and that of the same words one order down. Where no word is left
+    to back off to, the n-grams take all.
+    """
+    if 1 - lower < EPSILON:
+        return 1 / mass, 0.0
+    return 1.0, _log10((1 - mass) / (1 - lower))
+
+
+def _log10(p: float) -> float:
+    return float(f"{math.log10(p):.7g}")
 
 
 def other_images(count: int, seed: int) -> list[int]:

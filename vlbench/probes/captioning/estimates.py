@@ -3,22 +3,50 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vlbench.metrics.resampling import redrawn
+from vlbench.metrics.items import join_items
 from vlbench.metrics.statistics import (
     ROUNDING,
     Estimate,
     Floats,
     mean_of_trials,
+    redrawn,
     student_interval,
     wilson,
 )
 from vlbench.metrics.text.evaluated import Value
+from vlbench.results import Outcome, Score
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one part of a probe finds; `items` are tables."""
+
+    scores: Sequence[Score]
+    items: Sequence[Any] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+def outcome(parts: Sequence[Part], artifacts: Mapping[str, Any]) -> Outcome:
+    """Return the outcome of all parts; of a count that several have, the first."""
+    counts: dict[str, int] = {}
+    for part in reversed(parts):
+        counts |= part.counts
+    return Outcome(
+        scores=[score for part in parts for score in part.scores],
+        counts=counts,
+        artifacts={name: one for name, one in artifacts.items() if one is not None},
+        notes=[note for part in parts for note in part.notes],
+        items=join_items([table for part in parts for table in part.items]),
+    )
+
 
 # Sums over images of statistics [..., S] to values [...]; NaN where the sums have none.
 Formula = Callable[[Floats], Floats]

@@ -12,27 +12,87 @@ left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
 from vlbench.capabilities import ImageEncoder, ImageTextScorer, count_truncated
 from vlbench.data.records import Data, Split
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.probes.captioning.candidates import (
+from vlbench.probes.captioning.caption_sets import (
     PAPER_CAPTIONER,
     TEST_IMAGES,
     CaptionSource,
     Images,
 )
 from vlbench.probes.captioning.captioner import Captioner
-from vlbench.probes.captioning.contests import Contest, Judge, Measured, Share, report
-from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, Nouns, NounSource, find_nouns
-from vlbench.probes.captioning.twins import Caption
+from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, Nouns, NounSource, find_nouns, words_of
+from vlbench.probes.captioning.pairwise import Contest, Judge, Measured, Share, report
 from vlbench.results import Outcome
+
+# What stands before and after the word of a part.
+AROUND = re.compile(r"^(\W*)\w(?:.*\w)?(\W*)$")
+
+
+class Caption(NamedTuple):
+    """A caption between white space, with the positions of its nouns and of its other words."""
+
+    parts: Sequence[str]
+    nouns: Mapping[int, str]
+    others: Mapping[int, str]
+
+    @classmethod
+    def of(cls, text: str, nouns: Iterable[tuple[int, str]]) -> Caption:
+        """Return a caption, of which the nouns are known; punctuation is neither."""
+        found = dict(nouns)
+        others = {i: word for i, word in enumerate(words_of(text)) if word and i not in found}
+        return cls(text.split(), found, others)
+
+    def with_wrong_nouns(self, told: Nouns, shown: Iterable[str], rng: Generator) -> str:
+        """Return the caption with nouns that are no form of those shown, nor of its own.
+
+        The same noun is replaced by the same one. Raises TooFewRows where there are too few nouns.
+        """
+        own = dict.fromkeys(self.nouns.values())
+        wrong = told.draw(len(own), [*shown, *own], rng)
+        by_noun = dict(zip(own, wrong, strict=True))
+        return self._with({i: by_noun[noun] for i, noun in self.nouns.items()})
+
+    def with_other_words(self, told: Nouns, rng: Generator) -> str:
+        """Return the caption with another word in place of each that is no noun.
+
+        Raises TooFewRows where there is no other word.
+        """
+        return self._with({i: _another(word, told, rng) for i, word in self.others.items()})
+
+    def _with(self, replaced: Mapping[int, str]) -> str:
+        return " ".join(
+            _in_place(part, replaced[i]) if i in replaced else part
+            for i, part in enumerate(self.parts)
+        )
+
+
+def _another(word: str, told: Nouns, rng: Generator) -> str:
+    """Return a word that is drawn from those that are no nouns, but not this one."""
+    words = told.other_words
+    if not set(words) - {word}:
+        raise TooFewRows(f"the training captions have no word to draw in place of '{word}'")
+    while (drawn := words[int(rng.integers(len(words)))]) == word:
+        pass
+    return drawn
+
+
+def _in_place(part: str, word: str) -> str:
+    """Return a word with the punctuation around the one that it replaces."""
+    before, after = AROUND.findall(part)[0]
+    return f"{before}{word}{after}"
+
 
 # The texts of an image; `at` of a twin is what is replaced in it.
 ORIGINAL, TWINS = "original", ("nouns", "others")

@@ -10,7 +10,10 @@ count. `an` counts as `a`. ROSITA's second prefix counts where the first one is 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
 
 # The words of a caption in lower case, each with its universal part of speech.
 Tagged = Sequence[tuple[str, str]]
@@ -109,3 +112,129 @@ def _letter(word: str, tag: str) -> str:
 
 def _is_of_image(phrase: Tagged) -> bool:
     return phrase[0][0] in {"a", "an"} and any(word.startswith("image") for word, _ in phrase)
+
+
+# Elements of the longest prefix, and the fraction of captions that must share it.
+LONGEST = 5
+SHARED = 0.5
+
+# The simplest group of noun phrases is chosen that describes this fraction of the captions that
+# the fullest group does.
+ENOUGH = 0.9
+
+# What may stand before a noun phrase, and its letters.
+BEFORE = {"CCONJ": "C", "AUX": "[SX]", "REL": "[RF]"}
+
+NOUN_PHRASE = "NOUN.P"
+
+
+class Element(NamedTuple):
+    """A word, or a part of speech (NOUN.P for a whole noun phrase, from where it is read on)."""
+
+    text: str
+    is_word: bool
+
+
+class Pattern(NamedTuple):
+    """A prefix, and what may stand before each of the noun phrases after it."""
+
+    prefix: tuple[Element, ...]
+    before: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The pattern as the paper writes patterns."""
+        group = "+".join([*(f"({one})?" for one in self.before), NOUN_PHRASE])
+        return f"{self.prefix_name}+(({group})*)?"
+
+    @property
+    def prefix_name(self) -> str:
+        """The prefix as the paper writes prefixes."""
+        return "+".join(element.text for element in self.prefix)
+
+    def begins(self, tagged: Tagged) -> bool:
+        """Return whether a caption begins with the prefix."""
+        return _after(spoken(tagged), self.prefix) is not None
+
+    def describes(self, tagged: Tagged) -> bool:
+        """Return whether a caption is the prefix and noun phrases, or the prefix alone."""
+        words = spoken(tagged)
+        place = _after(words, self.prefix)
+        group = _group(self.before)
+        return place is not None and re.fullmatch(group, letters(words[place:])) is not None
+
+
+def mine(captions: Sequence[Tagged]) -> Pattern:
+    """Return the pattern of captions. Raises ValueError where no caption has a word."""
+    words = [spoken(tagged) for tagged in captions]
+    prefix = _prefix(words)
+    if not prefix:
+        raise ValueError("no caption has a word: there is no pattern")
+    places = [_after(one, prefix) for one in words]
+    rests = [letters(one[k:]) for one, k in zip(words, places, strict=True) if k is not None]
+    groups = [some for n in range(len(BEFORE) + 1) for some in combinations(BEFORE, n)]
+    described = {some: _count(_group(some), rests) for some in groups}
+    enough = ENOUGH * described[groups[-1]]
+    fewest = next(len(some) for some in groups if described[some] >= enough)
+    return Pattern(
+        prefix, max((some for some in groups if len(some) == fewest), key=described.__getitem__)
+    )
+
+
+def _prefix(words: Sequence[Tagged]) -> tuple[Element, ...]:
+    """Return the prefix; its first element is there even where fewer than half share it."""
+    prefix: list[Element] = []
+    places = dict.fromkeys(range(len(words)), 0)
+    while len(prefix) < LONGEST:
+        left = [(words[i], place) for i, place in places.items() if place < len(words[i])]
+        word, often = _most_frequent(left, lambda one, place: one[place][0])
+        element = Element(word, is_word=True)
+        if often < SHARED * len(words):
+            part, often = _most_frequent(left, _part)
+            element = Element(part, is_word=False)
+        if not often or (prefix and often < SHARED * len(words)):
+            break
+        prefix.append(element)
+        found = {i: _step(words[i], place, element) for i, place in places.items()}
+        places = {i: place for i, place in found.items() if place is not None}
+    return tuple(prefix)
+
+
+def _most_frequent(
+    left: Sequence[tuple[Tagged, int]], read: Callable[[Tagged, int], str]
+) -> tuple[str, int]:
+    """Return what stands most often at the places, and how often; of equals the first by name."""
+    counts = Counter(read(one, place) for one, place in left)
+    return min(counts.items(), key=lambda item: (-item[1], item[0]), default=("", 0))
+
+
+def _part(words: Tagged, place: int) -> str:
+    in_phrase = noun_phrase_end(words, place) > place
+    return NOUN_PHRASE if in_phrase else part_of_speech(*words[place])
+
+
+def _step(words: Tagged, place: int, element: Element) -> int | None:
+    """Return the place after an element that stands at a place; None where another does."""
+    if place >= len(words):
+        return None
+    if element.is_word:
+        return place + 1 if words[place][0] == element.text else None
+    if _part(words, place) != element.text:
+        return None
+    return max(noun_phrase_end(words, place), place + 1)
+
+
+def _after(words: Tagged, prefix: Sequence[Element]) -> int | None:
+    place: int | None = 0
+    for element in prefix:
+        place = None if place is None else _step(words, place, element)
+    return place
+
+
+def _group(before: Sequence[str]) -> str:
+    """Return the regular expression of noun phrases, each after what may stand before it."""
+    return "(?:" + "".join(f"{BEFORE[one]}?" for one in before) + "[NI])*"
+
+
+def _count(group: str, rests: Sequence[str]) -> int:
+    return sum(re.fullmatch(group, rest) is not None for rest in rests)

@@ -13,9 +13,7 @@ from vlbench.engine import Engine
 from vlbench.metrics.items import Answers, item_table, join_items
 from vlbench.metrics.ranking import choose, credit_among
 from vlbench.metrics.statistics import wilson
-from vlbench.probes.generalization.categories import of_classes
-from vlbench.probes.generalization.guesses import guess_score
-from vlbench.probes.generalization.own_classes import refuse_other_classes
+from vlbench.probes.generalization.categories import guess_score, of_classes, refuse_other_classes
 from vlbench.results import Outcome, Score
 
 # The number of guesses that `accuracy_top5` allows.

@@ -39,8 +39,13 @@ from vlbench.probes.generalization.attacks.rpgd import (
     Descent,
     gradient,
 )
-from vlbench.probes.generalization.attacks.runs import AttackRun, Batch, Predictions, pixels_of
-from vlbench.probes.generalization.attacks.victims import find_victim
+from vlbench.probes.generalization.attacks.victims import (
+    AttackRun,
+    Batch,
+    Predictions,
+    find_victim,
+    pixels_of,
+)
 from vlbench.probes.generalization.categories import of_classes
 from vlbench.results import Outcome, Score
 

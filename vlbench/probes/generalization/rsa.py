@@ -24,7 +24,6 @@ from vlbench.data.records import Data, TestRows, fewest_rows, labels, value_colu
 from vlbench.data.words import tokens_at
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows, counted
-from vlbench.metrics.rdm import rdm_of_classes, rdm_of_vectors
 from vlbench.metrics.rdm_correlation import (
     class_draws,
     correlations,
@@ -33,6 +32,7 @@ from vlbench.metrics.rdm_correlation import (
     redrawn,
     standardised,
 )
+from vlbench.probes.generalization.rdm import rdm_of_classes, rdm_of_vectors
 from vlbench.probes.generalization.words.class_vectors import encodes_whole_texts
 from vlbench.results import Outcome, Score
 

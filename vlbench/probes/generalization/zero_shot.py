@@ -28,7 +28,7 @@ from vlbench.errors import unknown
 from vlbench.metrics.features import all_equal
 from vlbench.metrics.items import Answers, item_table, join_items
 from vlbench.metrics.ranking import TIED, Choice, choose, credit_among, join_choices
-from vlbench.probes.generalization.guesses import guess_score
+from vlbench.probes.generalization.categories import guess_score
 from vlbench.results import Outcome
 
 # The names in open_clip of the sets that a task may name.

@@ -1,17 +1,18 @@
 """Zero-shot classes by a map from images to a language space, learned on other classes.
 
-From the code of arXiv:2104.08313, whose section 3 says why the paper leaves it out. A linear map
-(`vlbench.nets.projection`) is trained on the train images of 70 % of the classes. Test images of
-the other classes are then classified among these other classes, by the dot product of the mapped
-image with the class's vector. This vector is that of the first token of the class's name, in lower
-case, in a prompt; where the companion encodes whole texts, it is the vector of the prompt.
-Departures: images are not augmented, since features are computed once; every draw is seeded; tokens
-are found by their characters, not by counting. The floor `shuffled_words` is the same training
-where each class has the vector of another one.
+From the code of arXiv:2104.08313, whose section 3 says why the paper leaves it out. A linear map is
+trained on the train images of 70 % of the classes. Test images of the other classes are then
+classified among these other classes, by the dot product of the mapped image with the class's
+vector. This vector is that of the first token of the class's name, in lower case, in a prompt;
+where the companion encodes whole texts, it is the vector of the prompt. Departures: images are not
+augmented, since features are computed once; every draw is seeded; tokens are found by their
+characters, not by counting. The floor `shuffled_words` is the same training where each class has
+the vector of another one.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import multi_margin_loss
+from torch.optim.lr_scheduler import StepLR
 
 from vlbench.capabilities import ImageEncoder, TextEncoder, TokenEncoder
 from vlbench.data.records import Data, labels
@@ -28,14 +31,61 @@ from vlbench.metrics.features import all_equal
 from vlbench.metrics.items import item_table
 from vlbench.metrics.ranking import choose
 from vlbench.metrics.statistics import Estimate, varying_trials
-from vlbench.nets.projection import (
-    CODE_TRAINING,
-    LabelledFeatures,
-    ProjectionTraining,
-    train_projection,
-)
 from vlbench.probes.generalization.words.class_vectors import class_vectors
 from vlbench.results import Outcome, Score
+
+
+class ProjectionTraining(NamedTuple):
+    """How a map is trained with Adam; the learning rate is halved every ten epochs."""
+
+    epochs: int = 20
+    batch_size: int = 80
+    learning_rate: float = 1e-3
+    weight_decay: float = 5e-4
+
+
+# As in the code of arXiv:2104.08313.
+CODE_TRAINING = ProjectionTraining()
+
+
+class LabelledFeatures(NamedTuple):
+    """Features [N, D] of images with labels [N]."""
+
+    features: Tensor
+    label: Tensor
+
+
+def train_projection(
+    images: LabelledFeatures,
+    vectors: Tensor,
+    training: ProjectionTraining,
+    rng: torch.Generator,
+    device: torch.device,
+) -> Tensor:
+    """Return a map float32 [E, D] of features to the space of the classes' vectors [K, E].
+
+    `rng` draws the first weights, as PyTorch initialises a linear layer, and the order of each
+    epoch.
+    """
+    width, n_classes = images.features.shape[1], len(vectors)
+    bound = 1 / math.sqrt(width)
+    weight = torch.empty(vectors.shape[1], width).uniform_(-bound, bound, generator=rng)
+    weight = weight.to(device).requires_grad_()
+    adam = torch.optim.Adam([weight], lr=training.learning_rate, weight_decay=training.weight_decay)
+    schedule = StepLR(adam, 10, 0.5)
+    targets = vectors.to(device)
+    for _ in range(training.epochs):
+        order = torch.randperm(len(images.label), generator=rng)
+        for rows in torch.split(order, training.batch_size):
+            adam.zero_grad()
+            logits = images.features[rows].to(device) @ weight.T @ targets.T
+            # PyTorch divides by K instead of K - 1.
+            loss = multi_margin_loss(logits.softmax(1), images.label[rows].to(device))
+            torch.autograd.backward(loss * n_classes / (n_classes - 1))
+            adam.step()
+        schedule.step()
+    return weight.detach().cpu()
+
 
 EQUAL_FEATURES_NOTE = (
     "the features of all test images are the same: none tells classes apart, so chance"

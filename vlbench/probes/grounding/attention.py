@@ -22,11 +22,14 @@ from vlbench.engine import Engine
 from vlbench.errors import CannotDo
 from vlbench.probes.grounding.measures import (
     JUDGED,
+    STATS,
+    Geometry,
+    ImageQueries,
+    Query,
+    geometry,
     measure,
     query_attention,
 )
-from vlbench.probes.grounding.queries import ImageQueries, Query
-from vlbench.probes.grounding.targets import STATS, Geometry, geometry
 
 # What is counted over the queries, beside the statistics of their targets.
 COUNTED = ("n", "read", "without_regions")

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vlbench.capabilities import Detector, JointAttender
-from vlbench.data.annotations import Phrase
+from vlbench.data.coco_files import Phrase
 from vlbench.data.records import Data, value_column
 from vlbench.engine import Engine
 from vlbench.probes.grounding.attention import AttentionReader
-from vlbench.probes.grounding.queries import WordTarget, first_images, image_queries
+from vlbench.probes.grounding.measures import WordTarget, first_images, image_queries
 from vlbench.probes.grounding.reports import Queries, report
 from vlbench.results import Outcome
 

@@ -2,18 +2,161 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from vlbench.capabilities import JointAttention
-from vlbench.data.words import last_token
+from vlbench.capabilities import JointAttention, Regions
+from vlbench.data.records import Split
+from vlbench.data.words import last_token, word_spans
+from vlbench.errors import TooFewRows, counted
+from vlbench.metrics.boxes import areas, centres_inside, covered_fractions, iou
 from vlbench.metrics.ranking import choose_any
-from vlbench.probes.grounding.queries import Query
-from vlbench.probes.grounding.targets import Geometry
+
+
+class Query(NamedTuple):
+    """The word at characters start..stop of a caption should look at target number `target`.
+
+    Queries of one group have scores of their own.
+    """
+
+    group: int
+    start: int
+    stop: int
+    target: int
+
+
+# The queries of one image: `texts`, `queries` (one list per text) and `targets` (lists of xyxy
+# boxes), as plain values.
+ImageQueries = Mapping[str, Any]
+
+
+class WordTarget(NamedTuple):
+    """A word of a caption, by its number, and the numbers of the gold boxes it should look at."""
+
+    group: int
+    word: int
+    boxes: tuple[int, ...]
+
+
+def first_images(split: Split, images: int | None) -> Split:
+    """Return the first images of a split, all for None. Raises TooFewRows below two."""
+    rows = split.select(range(len(split) if images is None else min(len(split), images)))
+    if len(rows) < 2:
+        raise TooFewRows(f"{counted(len(rows), 'image')}; two halves need two")
+    return rows
+
+
+def image_queries(row: Split, i: int, words: Sequence[Sequence[WordTarget]]) -> dict[str, Any]:
+    """Return the queries of image i, given the words of each of its captions."""
+    targets = list(dict.fromkeys(one.boxes for caption in words for one in caption))
+    number = {boxes: k for k, boxes in enumerate(targets)}
+    gold = row["boxes"][i].tolist()
+    texts = list(row["captions"][i])
+    spans = [word_spans(text, split) for text, split in zip(texts, row["words"][i], strict=True)]
+    return {
+        "texts": texts,
+        "targets": [[gold[box] for box in boxes] for boxes in targets],
+        "queries": [
+            [Query(one.group, *spans[j][one.word], number[one.boxes]) for one in caption]
+            for j, caption in enumerate(words)
+        ],
+    }
+
+
+# A region is right from this intersection over union with a gold box on.
+OVERLAP = 0.5
+
+# The accuracy of choices that look at no word, and of the best possible one; then the fractions of
+# columns whose centre is inside, and that are gold: the scores of even attention.
+STATS = (
+    "random_region",
+    "largest_region",
+    "most_confident_region",
+    "upper_bound",
+    "random_pointing",
+    "even_attention",
+)
+
+# Boxes that a model returns may have been scaled and scaled back; in pixels.
+SAME_BOX = 1e-2
+
+
+class Geometry(NamedTuple):
+    """Overlaps of P regions and R columns of attention with K targets of one image."""
+
+    right: Tensor  # bool [K, P]
+    inside: Tensor  # bool [K, R]
+    gold: Tensor  # float64 [K, R]
+    coverage: Tensor | None  # float64 [R, P]; None where the columns are the regions
+    stats: Tensor  # float64 [K, STATS]
+    has_scores: bool
+
+    @property
+    def own_patches(self) -> bool:
+        """Whether the columns are the model's own patches."""
+        return self.coverage is not None
+
+
+def geometry(
+    regions: Regions, columns: Tensor, targets: Sequence[Sequence[Sequence[float]]]
+) -> Geometry:
+    """Return the overlaps of regions and columns [R, 4] with targets, each one or more gold boxes.
+
+    Where all columns are among the regions, the model chooses among the columns. Otherwise the
+    columns are patches, and the score of a region is the attention to patches, each times the
+    fraction of it that the region covers. `gold` is then the largest fraction of a patch that one
+    gold box covers, and otherwise whether the region is right.
+    """
+    columns, given = columns.detach().cpu(), regions.boxes.cpu()
+    scores = None if regions.scores is None else regions.scores.cpu()
+    boxes = torch.tensor([box for target in targets for box in target]).view(-1, 4)
+    owner = torch.tensor([k for k, target in enumerate(targets) for _ in target])
+    member = owner[None] == torch.arange(len(targets))[:, None]
+    among = _right(given, boxes, member)
+    inside = (member[:, None] & centres_inside(columns, boxes)).any(-1)
+    coverage = column_coverage(columns, given)
+    if coverage is None:
+        right = _right(columns, boxes, member)
+        gold = right.double()
+    else:
+        right = among
+        gold = (member[:, None] * covered_fractions(columns, boxes)).amax(-1)
+    stats = [
+        right.double().mean(1),
+        _earned(areas(given), among),
+        _earned(scores, among),
+        right.any(1).double(),
+        inside.double().mean(1),
+        gold.mean(1),
+    ]
+    return Geometry(right, inside, gold, coverage, torch.stack(stats, 1), scores is not None)
+
+
+def column_coverage(columns: Tensor, regions: Tensor) -> Tensor | None:
+    """Return how much of each of [R, 4] columns each of [P, 4] regions covers, float64 [R, P].
+
+    It is None where all columns are regions themselves.
+    """
+    gaps = (columns[:, None].float() - regions[None].float()).abs().amax(-1)
+    are_regions = bool((gaps.amin(1) <= SAME_BOX).all())
+    return None if are_regions else covered_fractions(columns, regions)
+
+
+def _right(regions: Tensor, boxes: Tensor, member: Tensor) -> Tensor:
+    """Return which regions overlap any gold box of each target by OVERLAP, bool [K, P]."""
+    return (member[:, None] & (iou(regions, boxes) >= OVERLAP)).any(-1)
+
+
+def _earned(scores: Tensor | None, right: Tensor) -> Tensor:
+    """Return the credit of the highest-scored region for each target; 0 where none has a score."""
+    if scores is None:
+        return torch.zeros(len(right), dtype=torch.float64)
+    return choose_any(scores.expand(len(right), -1), right).credit
+
 
 # What a query is judged by, and what is measured beside it.
 JUDGED = ("accuracy", "pointing_accuracy", "attention_on_gold")

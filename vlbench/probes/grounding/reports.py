@@ -2,18 +2,275 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import wrap
 from typing import Any, NamedTuple
 
-from vlbench.capabilities import count_truncated
-from vlbench.data.records import Column
+import numpy as np
+import torch
+from torch import Tensor
+
+from vlbench.capabilities import Picture, count_truncated
+from vlbench.data.records import Column, value_column
+from vlbench.data.words import last_token
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
-from vlbench.probes.grounding.attention import AttentionReader, HeadSums, head_sums
-from vlbench.probes.grounding.examples import example_picture
-from vlbench.probes.grounding.query_items import query_items
-from vlbench.probes.grounding.scores import ACTIVE, Group, groups_of, head_table, scores_of
+from vlbench.metrics.boxes import iou
+from vlbench.metrics.items import Answers, Examples, item_table, join_items
+from vlbench.probes.grounding.attention import AttentionReader, HeadSums, head_sums, with_proposals
+from vlbench.probes.grounding.measures import JUDGED, OVERLAP, ImageQueries, Query, column_coverage
+from vlbench.probes.grounding.scores import (
+    ACTIVE,
+    SPLIT_HALF,
+    Group,
+    groups_of,
+    head_table,
+    scores_of,
+)
 from vlbench.results import Outcome
+
+GOLD, RIGHT, WRONG, ATTENTION = "#ffffff", "#1a9850", "#d73027", "#fdae61"
+LEGEND = "dashed: gold; orange: regions, the stronger the more attention; green or red: the choice"
+
+
+@dataclass(frozen=True)
+class ExampleReader:
+    """Reads the attention of one head from one word."""
+
+    reader: AttentionReader
+
+    def read(
+        self, pictures: Sequence[Picture], examples: Sequence[Mapping[str, Any]]
+    ) -> list[dict[str, Tensor] | None]:
+        """Return each example's attention; None where its word has no token, or there is no region.
+
+        It has the `weights` [P] of the `boxes` [P, 4] that the head chooses from, and the `total`
+        of its attention to the image. The weight of a region over a model's own patches is that of
+        the parts of patches that it covers.
+        """
+        detector = self.reader.detector
+        given = with_proposals(pictures, detector.detect if detector else None)
+        return [self._read(*pair) for pair in zip(given, examples, strict=True)]
+
+    def _read(self, picture: Picture, example: Mapping[str, Any]) -> dict[str, Tensor] | None:
+        if picture.regions is None or not len(picture.regions.boxes):
+            return None
+        (attention,) = self.reader.model.attend([picture], [example["text"]])
+        token = last_token(attention.spans, *example["span"])
+        if token is None:
+            return None
+        weights = attention.weights.flatten(0, 1)[example["head"], token].cpu().double()
+        found = {"weights": weights, "boxes": attention.boxes.cpu(), "total": weights.sum()}
+        regions = picture.regions.boxes.cpu()
+        coverage = column_coverage(found["boxes"], regions)
+        if coverage is None:
+            return found
+        return found | {"weights": weights @ coverage, "boxes": regions}
+
+
+def example_picture(
+    reader: AttentionReader,
+    pictures: Column,
+    queries: Column,
+    engine: Engine,
+    *,
+    groups: Sequence[Group],
+    examples: int,
+) -> dict[str, Path]:
+    """Return a picture of so many examples, drawn by the main process; empty for no examples.
+
+    They do not depend on the results: they are spread evenly among the images, one of each group in
+    turn, and show the first query of their image.
+    """
+    chosen = choose_examples(queries, groups, examples)
+    if not chosen:
+        return {}
+    shown = pictures.select([example["image"] for example in chosen])
+    attention = engine.map(ExampleReader(reader).read, shown, value_column(chosen))
+    if not engine.is_main:
+        return {}
+    return {"examples": draw(list(shown), chosen, attention)}
+
+
+def choose_examples(
+    queries: Sequence[ImageQueries] | Column, groups: Sequence[Group], examples: int
+) -> list[dict[str, Any]]:
+    """Return so many queried words, as plain values, each with the best head of its group."""
+    chosen = []
+    for k in range(examples):
+        group = groups[k % len(groups)]
+        images = np.flatnonzero(group.sizes)
+        image = int(images[k * len(images) // examples])
+        one = queries[image]
+        j, query = next(
+            (j, Query(*query))
+            for j, of_caption in enumerate(one["queries"])
+            for query in of_caption
+            if query[0] == group.number
+        )
+        chosen.append(
+            {
+                "image": image,
+                "text": one["texts"][j],
+                "span": [query.start, query.stop],
+                "gold": one["targets"][query.target],
+                "head": group.best,
+                "title": " ".join([*group.at.values(), f"head {group.named(group.best)}"]),
+            }
+        )
+    return chosen
+
+
+def draw(
+    pictures: Sequence[Picture],
+    examples: Sequence[Mapping[str, Any]],
+    attention: Sequence[Mapping[str, Tensor] | None],
+) -> Path:
+    """Return a new PNG of the examples, one panel each."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - slow to import
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    across = min(len(examples), 4)
+    down = -(-len(examples) // across)
+    figure = Figure(figsize=(3.4 * across, 4.3 * down), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.supxlabel(LEGEND, fontsize=8)
+    panels = figure.subplots(down, across, squeeze=False).flat
+    for panel in panels:
+        panel.axis("off")
+    # The last row may have more panels than there are examples left.
+    for panel, picture, example, one in zip(
+        figure.axes, pictures, examples, attention, strict=False
+    ):
+        _panel(panel, picture, example, one)
+    with tempfile.NamedTemporaryFile(suffix=".png", delete=False) as file:
+        figure.savefig(file, format="png", dpi=110, bbox_inches="tight")
+    return Path(file.name)
+
+
+def _panel(
+    panel: Any,
+    picture: Picture,
+    example: Mapping[str, Any],
+    attention: Mapping[str, Tensor] | None,
+) -> None:
+    sized = picture.regions or picture.image
+    assert sized
+    width, height = sized.size
+    if picture.image is not None:
+        panel.imshow(picture.image, extent=(0, width, height, 0))
+    panel.set(xlim=(0, width), ylim=(height, 0), aspect="equal")
+    start, stop = example["span"]
+    marked = f"{example['text'][:start]}[{example['text'][start:stop]}]{example['text'][stop:]}"
+    lines = [*wrap(marked, 46), example["title"]]
+    # Dollar signs of a caption are no formula.
+    panel.set_title("\n".join(lines), fontsize=7, parse_math=False)
+    if attention is not None:
+        _attention(panel, attention, example["gold"])
+    for box in example["gold"]:
+        _frame(panel, box, "black", 2.8)
+        _frame(panel, box, GOLD, 1.4, linestyle="--")
+
+
+def _attention(
+    panel: Any, attention: Mapping[str, Tensor], gold: Sequence[Sequence[float]]
+) -> None:
+    """Frame every box, the stronger the more attention it has, and the first with the most."""
+    weights, boxes = attention["weights"], attention["boxes"]
+    strengths = (weights / weights.max().clamp(min=1e-12)).tolist()
+    pairs = zip(boxes.tolist(), strengths, strict=True)
+    for box, strength in sorted(pairs, key=lambda pair: pair[1]):
+        _frame(panel, box, ATTENTION, 1.2, alpha=0.15 + 0.85 * strength)
+        _fill(panel, box, strength)
+    best = boxes[int(weights.argmax())]
+    right = bool((iou(best[None], torch.tensor(gold)) >= OVERLAP).any())
+    _frame(panel, best.tolist(), RIGHT if right else WRONG, 2.6)
+    fraction = float(weights.max() / attention["total"].clamp(min=1e-12))
+    label = f"{fraction:.0%} of the attention to the image"
+    panel.text(0.5, -0.03, label, transform=panel.transAxes, ha="center", va="top", fontsize=7)
+
+
+def _frame(panel: Any, box: Sequence[float], colour: str, width: float, **style: Any) -> None:
+    left, top, right, bottom = box
+    outline = [left, right, right, left, left], [top, top, bottom, bottom, top]
+    panel.plot(*outline, color=colour, linewidth=width, clip_on=False, **style)
+
+
+def _fill(panel: Any, box: Sequence[float], strength: float) -> None:
+    left, top, right, bottom = box
+    panel.fill_between([left, right], top, bottom, color=ATTENTION, alpha=0.45 * strength, lw=0)
+
+
+class _Asked(NamedTuple):
+    """The queries of one group: of which image, under which number there, and of which word."""
+
+    images: list[int]
+    numbers: list[int]
+    words: list[str]
+
+
+def query_items(
+    pictures: Column, queries: Column, credit: Sequence[Tensor | None], groups: Sequence[Group]
+) -> Any:
+    """Return the items of all groups; `credit` is [Q, layers, heads, JUDGED] for each image."""
+    images = pictures.examples()
+    tables = []
+    for group in groups:
+        asked = _asked(queries, group.number)
+        pairs = list(zip(asked.images, asked.numbers, strict=True))
+        examples = Examples(
+            [f"{images.ids[i]}/{k}" for i, k in pairs],
+            [images.digests[i] for i in asked.images],
+            [images.ids[i] for i in asked.images],
+        )
+        words = sorted(set(asked.words))
+        right = [words.index(word) for word in asked.words]
+        said = Answers(words, np.full(len(right), -1), right)
+        for metric, (measure, heads) in _judges(group).items():
+            found = [_credit(credit[i], k, measure, heads[i]) for i, k in pairs]
+            tables.append(item_table(examples, metric, group.at, found, said))
+    return join_items(tables)
+
+
+def _asked(queries: Column, group: int) -> _Asked:
+    found = _Asked([], [], [])
+    for i, one in enumerate(queries):
+        asked = [
+            (Query(*query), text)
+            for text, of_text in zip(one["texts"], one["queries"], strict=True)
+            for query in of_text
+        ]
+        for k, (query, text) in enumerate(asked):
+            if query.group == group:
+                found.images.append(i)
+                found.numbers.append(k)
+                found.words.append(text[query.start : query.stop])
+    return found
+
+
+def _judges(group: Group) -> dict[str, tuple[int, Sequence[Sequence[int]]]]:
+    """Return the measure of each score of a group, and the heads that judge each image."""
+    images = len(group.sizes)
+    found: dict[str, tuple[int, Sequence[Sequence[int]]]] = {
+        SPLIT_HALF.get(name, name): (JUDGED.index(name), halves.judges)
+        for name, halves in group.halves.items()
+    }
+    found["best_head_accuracy"] = (0, [[group.best]] * images)
+    if group.best_active is not None:
+        found["best_active_head_accuracy"] = (0, [[group.best_active]] * images)
+    return found
+
+
+def _credit(of_image: Tensor | None, query: int, measure: int, heads: Sequence[int]) -> float:
+    """Return the mean credit of a query under some heads; 0 where the image has no regions."""
+    if of_image is None:
+        return 0.0
+    by_head = of_image[query, ..., measure].flatten()
+    return float(by_head[list(heads)].double().mean())
+
 
 OWN_PATCHES = (
     "the model looks at patches of its own: a region scores the attention to patches, each times "

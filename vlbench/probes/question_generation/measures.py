@@ -2,18 +2,115 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from vlbench.metrics.corpus import CORPORA
-from vlbench.metrics.questions import QuestionMetrics
+from vlbench.data.records import value_column
+from vlbench.engine import Engine
+from vlbench.errors import SpecError
+from vlbench.metrics.captions import (
+    CAPTION_METRICS,
+    CaptionMetrics,
+    Captions,
+    CaptionScore,
+    plain_words,
+    treebank_words,
+)
+from vlbench.metrics.corpus import CORPORA, TREEBANK
 from vlbench.metrics.statistics import Floats
-from vlbench.probes.question_generation.reading import Asked
-from vlbench.probes.question_generation.things import names_a_thing
-from vlbench.probes.question_generation.wording import compared
+from vlbench.probes.question_generation.inputs import Asked, names_a_thing
+
+_AS_THEY_STAND = tuple(name for name in CAPTION_METRICS if name != "spice")
+
+QUESTION_METRICS = (*_AS_THEY_STAND, *(f"{name}{TREEBANK}" for name in _AS_THEY_STAND))
+
+
+class QuestionMetrics:
+    """The metrics of these names, until the `with` that holds them ends.
+
+    Raises SpecError for a name that is no metric, and DataAbsent where Java or a package is absent.
+    """
+
+    def __init__(self, names: Sequence[str] = QUESTION_METRICS) -> None:
+        unknown = sorted(set(names) - set(QUESTION_METRICS))
+        if unknown or not names:
+            known = ", ".join(QUESTION_METRICS)
+            raise SpecError(f"metrics of questions: unknown {unknown}; there are {known}")
+        self._names = list(names)
+        # One object for both tokenisations: METEOR runs as a process of 1.2 GB.
+        kinds = dict.fromkeys(name.removesuffix(TREEBANK) for name in names)
+        self._metrics = CaptionMetrics(list(kinds))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._metrics.__exit__(*error)
+
+    def __call__(self, questions: Captions, references: Captions) -> dict[str, CaptionScore]:
+        """Return each metric of one question per image against all references of the image.
+
+        Raises what `CaptionMetrics` does.
+        """
+        found: dict[str, CaptionScore] = {}
+        for words, mark in ((plain_words, ""), (treebank_words, TREEBANK)):
+            if any(name.endswith(TREEBANK) == bool(mark) for name in self._names):
+                scores = self._metrics(questions, references, words=words)
+                found |= {f"{name}{mark}": score for name, score in scores.items()}
+        return {name: found[name] for name in self._names}
+
+
+def compared(question: str) -> str:
+    """Return a question as the data of qgevalcap have it: in lower case, punctuation apart.
+
+    A tokenizer's decoder may join what people write apart, and the reverse.
+    """
+    return " ".join(re.findall(r"\w+|[^\w\s]", question.lower()))
+
+
+def most_frequent_question(questions: Sequence[Sequence[str]]) -> str:
+    """Return the most frequent of all questions, as they are compared; the first of several."""
+    return Counter(compared(text) for texts in questions for text in texts).most_common(1)[0][0]
+
+
+def questions_of_nearest_captions(
+    train: Asked, captions: Sequence[str], engine: Engine
+) -> list[str]:
+    """Return the question of the train image whose caption is nearest to each of the captions.
+
+    Nearest by the cosine of TF-IDF over words, the idf that of the train captions; the first of
+    equally near ones. The question is the one that is trained with the caption, modulo the number.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: PLC0415 - slow to import
+
+    told = [caption for of_image in train.captions for caption in of_image]
+    paired = [
+        questions[j % len(questions)]
+        for of_image, questions in zip(train.captions, train.questions, strict=True)
+        for j in range(len(of_image))
+    ]
+    vectorizer = TfidfVectorizer(token_pattern=r"\w+")  # noqa: S106 - of words, no password
+    vectors = vectorizer.fit_transform(told).T.tocsr()
+
+    def nearest(texts: Sequence[str]) -> list[str]:
+        cosines = (vectorizer.transform(texts) @ vectors).toarray()
+        return [paired[i] for i in cosines.argmax(1).tolist()]
+
+    return engine.map(nearest, value_column(captions, "text"))
+
+
+def other_rows(count: int, seed: int = 0) -> list[int]:
+    """Return a seeded permutation of so many rows that leaves none in its place."""
+    order = np.random.default_rng(seed).permutation(count)
+    found = np.empty_like(order)
+    found[order] = np.roll(order, 1)
+    rows: list[int] = found.tolist()
+    return rows
+
 
 NOUN, DISTINCT, SEEN, LENGTH = (
     *("noun_accuracy", "distinct_questions"),

@@ -25,17 +25,9 @@ from vlbench.data.records import Data, Split
 from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.errors import DataError
-from vlbench.metrics.questions import QUESTION_METRICS, QuestionMetrics
-from vlbench.nets.bert_gen import BOX, BertGen, marks_of
-from vlbench.nets.bert_gen_training import PAPER_TRAINING, BertGenTraining
-from vlbench.probes.question_generation.examples import attention_artifacts
-from vlbench.probes.question_generation.floors import (
-    most_frequent_question,
-    questions_of_nearest_captions,
-)
-from vlbench.probes.question_generation.measures import Measured, Measures, System
-from vlbench.probes.question_generation.pictures import draw_similarity
-from vlbench.probes.question_generation.reading import (
+from vlbench.probes.question_generation.bert_gen import BOX, BertGen, marks_of
+from vlbench.probes.question_generation.examples import attention_artifacts, draw_similarity
+from vlbench.probes.question_generation.inputs import (
     Asked,
     ObjectReader,
     Objects,
@@ -45,16 +37,28 @@ from vlbench.probes.question_generation.reading import (
     pairs_of,
     require_room,
 )
+from vlbench.probes.question_generation.measures import (
+    QUESTION_METRICS,
+    Measured,
+    Measures,
+    QuestionMetrics,
+    System,
+    most_frequent_question,
+    questions_of_nearest_captions,
+)
 from vlbench.probes.question_generation.scores import (
     ANOTHER,
     ANOTHER_CAPTION,
     FREQUENT,
     NEAREST,
     UNTRAINED,
+    Found,
+    outcome,
+    similarity_rows,
 )
 from vlbench.probes.question_generation.similarity import similarities
 from vlbench.probes.question_generation.steps import STEPS, Material, Shown, Trainings
-from vlbench.probes.question_generation.tables import Found, outcome, similarity_rows
+from vlbench.probes.question_generation.training import PAPER_TRAINING, BertGenTraining
 from vlbench.results import Outcome
 
 

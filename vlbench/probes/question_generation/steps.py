@@ -17,17 +17,10 @@ from torch import Tensor
 from vlbench.capabilities import MaskedLanguageModel
 from vlbench.data.records import Column, value_column
 from vlbench.engine import Engine
-from vlbench.nets.bert_gen import BertGen, Source
-from vlbench.nets.bert_gen_training import BertGenTraining, Learns, StepTraining, load
-from vlbench.nets.greedy import greedy
-from vlbench.probes.question_generation.floors import other_rows
-from vlbench.probes.question_generation.reading import (
-    Asked,
-    Examples,
-    ObjectReader,
-    Pair,
-    Texts,
-)
+from vlbench.probes.question_generation.bert_gen import BertGen, Source, greedy
+from vlbench.probes.question_generation.inputs import Asked, Examples, ObjectReader, Pair, Texts
+from vlbench.probes.question_generation.measures import other_rows
+from vlbench.probes.question_generation.training import BertGenTraining, Learns, StepTraining, load
 
 
 class Step(NamedTuple):

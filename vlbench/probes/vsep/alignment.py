@@ -9,23 +9,29 @@ regions may choose the same word: only then do the paper's tables 2, 4 and 5 agr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import permutations
-from typing import NamedTuple
+from itertools import chain, permutations
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from vlbench.capabilities import count_truncated
-from vlbench.data.annotations import Named
+from vlbench.data.coco_files import Named
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows, counted
+from vlbench.metrics.items import Answers, Examples, item_table
 from vlbench.metrics.ranking import TIED, Choice, choose
 from vlbench.metrics.statistics import bootstrap_fraction
-from vlbench.nets.vsep import Pairs, TrainedVsep, VsepTraining, directions, train
-from vlbench.probes.vsep.named_objects import NamedObjects, ObjectEncoders, find_objects
-from vlbench.probes.vsep.word_forms import NameVectors, name_vectors
-from vlbench.results import Score
+from vlbench.probes.vsep.named_objects import (
+    NamedObjects,
+    NameVectors,
+    ObjectEncoders,
+    find_objects,
+    name_vectors,
+)
+from vlbench.probes.vsep.network import Pairs, TrainedVsep, VsepTraining, directions, train
+from vlbench.results import At, Score
 
 # Images compared at a time.
 BLOCK = 1 << 12
@@ -212,3 +218,35 @@ def _stack(n: int, images: Sequence[NamedObjects]) -> Objects:
     regions = torch.stack([image.regions for image in images])
     named, forms = [image.named for image in images], [image.forms for image in images]
     return Objects(regions, torch.stack(words), named, forms, [image.image for image in images])
+
+
+def region_items(
+    objects: Objects,
+    metric: str,
+    at: At,
+    credit: Tensor,
+    *,
+    chosen: Tensor | None = None,
+    kept: Tensor | None = None,
+) -> Any:
+    """Return the items of a score: all regions, or those `kept`, bool [I, n].
+
+    `credit` is [I, n], and so is the number in its image of the word `chosen`, -1 for none.
+    """
+    mask = (torch.ones_like(credit, dtype=torch.bool) if kept is None else kept).flatten()
+    n, named = credit.shape[1], list(chain(*objects.named))
+    places = mask.nonzero().flatten().tolist()
+    images = [objects.images[place // n] for place in places]
+    examples = Examples(
+        [f"{id_}/{named[i].category}" for (id_, _), i in zip(images, places, strict=True)],
+        [digest for _, digest in images],
+        [id_ for id_, _ in images],
+    )
+    answers = None
+    if chosen is not None:
+        words = sorted({name.word for name in named})
+        own = torch.tensor([words.index(name.word) for name in named])
+        first = torch.arange(len(named)) // n * n
+        said = own[first + chosen.flatten().clamp(min=0)]
+        answers = Answers(words, said.masked_fill(chosen.flatten() < 0, -1)[mask], own[mask])
+    return item_table(examples, metric, at, credit.flatten()[mask], answers)

@@ -23,7 +23,6 @@ from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.metrics.items import join_items
 from vlbench.metrics.statistics import bootstrap_ratio
-from vlbench.nets.vsep import PAPER_TRAINING, TrainedVsep, VsepTraining
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,
@@ -33,12 +32,13 @@ from vlbench.probes.vsep.alignment import (
     chosen_words,
     complete,
     gather,
+    region_items,
     region_score,
     similarities,
     train_on,
 )
 from vlbench.probes.vsep.named_objects import ALL_BOXES, Boxes, ObjectEncoders
-from vlbench.probes.vsep.region_items import region_items
+from vlbench.probes.vsep.network import PAPER_TRAINING, TrainedVsep, VsepTraining
 from vlbench.results import Outcome, Score
 
 

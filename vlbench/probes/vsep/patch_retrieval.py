@@ -30,9 +30,9 @@ from vlbench.errors import TooFewRows
 from vlbench.metrics.items import Examples, item_table, join_items
 from vlbench.metrics.ranking import credit_among
 from vlbench.metrics.statistics import mean_of_trials
-from vlbench.nets.vsep import PAPER_TRAINING, TrainedVsep, VsepTraining, directions
 from vlbench.probes.vsep.alignment import TRAIN_AND_TEST, Objects, Splits, gather, train_on
 from vlbench.probes.vsep.named_objects import ALL_BOXES, Boxes, ObjectEncoders
+from vlbench.probes.vsep.network import PAPER_TRAINING, TrainedVsep, VsepTraining, directions
 from vlbench.results import Outcome, Score
 
 # The number of objects of a test image.

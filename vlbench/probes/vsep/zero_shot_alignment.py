@@ -26,7 +26,6 @@ from vlbench.errors import TooFewRows, unknown
 from vlbench.metrics.items import join_items
 from vlbench.metrics.ranking import Choice
 from vlbench.metrics.statistics import Estimate, bootstrap_fraction, bootstrap_ratio
-from vlbench.nets.vsep import PAPER_TRAINING, TrainedVsep, VsepTraining
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,
@@ -34,11 +33,12 @@ from vlbench.probes.vsep.alignment import (
     Splits,
     chosen_words,
     gather,
+    region_items,
     similarities,
     train_on,
 )
 from vlbench.probes.vsep.named_objects import ALL_BOXES, Boxes, ObjectEncoders
-from vlbench.probes.vsep.region_items import region_items
+from vlbench.probes.vsep.network import PAPER_TRAINING, TrainedVsep, VsepTraining
 from vlbench.results import Outcome, Score
 
 

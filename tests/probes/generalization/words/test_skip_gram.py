@@ -9,7 +9,7 @@ from gensim.test.utils import datapath
 from vlbench.data.corpora import Corpus
 from vlbench.data.records import Column
 from vlbench.engine import Engine
-from vlbench.engine.settings import ComputeSettings
+from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.errors import DataError
 from vlbench.probes.generalization.words.evaluation import keyed_vectors, similarity

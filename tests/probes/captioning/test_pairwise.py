@@ -1,0 +1,104 @@
+import pytest
+import torch
+from caption_world import Taste, length, right_nouns, world
+
+from vlbench.engine import Engine
+from vlbench.errors import TooFewRows
+from vlbench.metrics.items import Examples
+from vlbench.probes.captioning.pairwise import Contest, Judge, Share, report
+
+NAMES = ["a", "b", "c"]
+
+
+def contest(*scores, texts=None):
+    own, n = torch.tensor(scores, dtype=torch.float64), len(scores)
+    told = texts or [NAMES] * n
+    images = Examples([str(i) for i in range(n)], [str(i) for i in range(n)])
+    return Contest(images, NAMES, told, own, torch.zeros(n, 3), -own)
+
+
+def values(measured):
+    return {one.score.metric: one.score.value for one in measured}
+
+
+def test_a_share_has_its_controls_and_its_ties():
+    found = contest([3, 1, 0], [1, 2, 0], [1, 1, 0]).share(Share("first", {}, [["a", "b", "c"]]))
+    assert values(found) == {
+        "first": 0.5,
+        "first_another_image": pytest.approx(1 / 3),
+        "first_text_only": 0,
+        "first_tied": pytest.approx(1 / 3),
+    }
+    assert [one.score.chance for one in found] == pytest.approx([1 / 3] * 3 + [None])
+    # Wilson by hand: 1.96 sqrt(0.25 / 3 + 1.96^2 / 36) / (1 + 1.96^2 / 3) = 0.3747.
+    assert found[0].score.ci95 == pytest.approx((0.1253, 0.8747), abs=1e-4)
+
+
+def test_scores_within_rounding_of_a_saturated_head_are_tied():
+    found = values(contest([1.0, 1.0 - 5e-7, 0], [1.0, 1.0 - 5e-6, 0]).share(
+        Share("first", {}, [["a", "b"]])
+    ))  # fmt: skip
+    assert (found["first"], found["first_tied"]) == (0.75, 0.5)
+
+
+def test_the_mean_of_two_contests_has_two_items_for_an_image_and_the_images_as_clusters():
+    first, *_ = contest([3, 1, 5], [1, 2, 0]).share(Share("first", {}, [["a", "b"], ["a", "c"]]))
+    assert (first.score.value, first.score.n) == (0.5, 4)
+    items = first.items.to_pylist()
+    assert [(i["id"], i["cluster"], i["credit"]) for i in items] == [
+        ("0/b", "0", 1), ("1/b", "1", 0), ("0/c", "0", 0), ("1/c", "1", 1),
+    ]  # fmt: skip
+    assert [(i["prediction"], i["target"]) for i in items] == [
+        ("a", "a"), ("b", "a"), ("c", "a"), ("a", "a"),
+    ]  # fmt: skip
+
+
+def test_a_text_that_occurs_twice_is_one_candidate_and_its_places_share_it():
+    texts = [["x", "x", "y"], ["x", "y", "z"]]
+    found = contest([2, 2, 1], [2, 2, 1], texts=texts).share(Share("first", {}, [NAMES]))
+    assert found[0].items["credit"].to_pylist() == [0.5, 0.5]
+    assert found[0].score.chance == pytest.approx((1 / 4 + 1 / 3) / 2)
+    assert values(found)["first_another_image"] == found[1].score.chance
+    assert values(found)["first_tied"] == 0.5
+
+
+def test_means_have_the_bootstrap_over_images_and_the_models_own_unit():
+    score = contest([3, 1, 0], [1, 2, 0]).match({"text": "a"}, "a").score
+    assert (score.metric, score.value, score.unit, score.n) == ("match_score", 2, "score", 2)
+    assert score.ci95 == (1, 3)
+
+
+def test_the_outcome_counts_and_notes_the_ties_of_its_primary_share():
+    tied = contest([1, 1, 0], [3, 2, 0])
+    outcome = report(tied.share(Share("first", {}, [["a", "b"]])), "first", {"clusters": 2})
+    assert outcome.counts == {"ties": 1, "choices": 2, "clusters": 2}
+    assert outcome.notes[0].startswith("first: the best scores are tied in 1 of 2 choices")
+    untied = report(tied.share(Share("first", {}, [["b", "c"]])), "first", {})
+    assert untied.notes == []
+
+
+def judged(taste, texts, rows):
+    data = world([["a dog"], ["a boat"], ["a cat"]])
+    judge = Judge(Taste(taste), data, data.splits["test"], Engine.for_tests(), "train")
+    return judge.contest(texts, rows, seed=0)
+
+
+def test_texts_are_scored_for_their_image_for_another_one_and_alone():
+    texts = [{"one": "a dog", "two": "a boat cup"}, {"one": "a dog", "two": "a boat"}]
+    found = judged(right_nouns, texts, [0, 1])
+    assert found.names == ["one", "two"]
+    assert found.own.tolist() == [[1, 0], [0, 1]]
+    assert found.another_image.tolist() == [[0, 2], [1, 0]]
+    assert found.text_only[0, 0] == found.text_only[1, 0]
+
+
+def test_rows_are_those_of_the_split():
+    found = judged(right_nouns, [{"one": "a boat"}, {"one": "a cat"}], [1, 2])
+    assert found.own.tolist() == [[1], [1]]
+    assert found.images.ids == ["1", "2"]
+    assert found.table().to_pylist()[1] == {"id": "2", "name": "one", "text": "a cat", "score": 1}
+
+
+def test_one_image_has_no_other_one():
+    with pytest.raises(TooFewRows, match="1 image;"):
+        judged(length, [{"one": "a dog"}], [0])

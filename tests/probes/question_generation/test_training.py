@@ -1,0 +1,161 @@
+import pytest
+import torch
+from question_fakes import masked_lm, tokenizer
+from torch import nn
+
+from vlbench.engine import Engine, training
+from vlbench.engine.devices import ComputeSettings
+from vlbench.engine.store import Store
+from vlbench.probes.question_generation.bert_gen import BertGen, Example, Source
+from vlbench.probes.question_generation.training import BertGenTraining, Learns, StepTraining, load
+
+WORDS = tokenizer([f"w{i}" for i in range(25)])
+WIDTH, END = 6, 3
+ALL, PROJECTION_ALONE, LANGUAGE_ALONE = Learns(True, True), Learns(False, True), Learns(True, False)
+PLAN = BertGenTraining(epochs=2, batch_size=4, learning_rate=0.01)
+
+
+def examples(n=10):
+    rng = torch.Generator().manual_seed(2)
+    pictures = [torch.randn(1 + i % 3, WIDTH + 4, generator=rng) for i in range(n)]
+    return [Example(Source(p, [5 + i]), [6 + i, 7, END]) for i, p in enumerate(pictures)]
+
+
+def network(**options):
+    return BertGen(WORDS, masked_lm(**options), WIDTH, torch.Generator().manual_seed(1))
+
+
+def run(learns=ALL, plan=PLAN, net=None, seed=0, until=None):
+    net = net or network()
+    made = StepTraining(net, examples(), learns, plan, seed)
+    for number in range(made.steps if until is None else until):
+        made.step(number)
+    return net, made
+
+
+def weights(net):
+    return {name: weight.detach().clone() for name, weight in net.named_parameters()}
+
+
+def changed(before, after):
+    return {name for name in before if not torch.equal(before[name], after[name])}
+
+
+def test_what_is_frozen_stays_the_same_to_the_last_bit():
+    before = weights(network())
+    assert changed(before, weights(run(PROJECTION_ALONE)[0])) == {"projection"}
+    of_language = changed(before, weights(run(LANGUAGE_ALONE)[0]))
+    assert of_language == set(before) - {"projection"}
+    assert changed(before, weights(run(ALL)[0])) == set(before)
+
+
+def test_training_lowers_the_loss():
+    plan = PLAN._replace(epochs=20)
+    assert run(plan=plan)[0].loss(examples()) < 0.5 * network().loss(examples())
+
+
+def test_the_result_is_what_was_trained():
+    net, made = run(PROJECTION_ALONE)
+    assert list(made.result()) == ["projection"]
+    other = network()
+    load(other, made.result())
+    assert not changed(weights(net), weights(other))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("learns", [ALL, PROJECTION_ALONE])
+def test_a_training_goes_on_from_its_state_as_if_it_had_not_stopped(learns, dropout):
+    def fresh():
+        return network(hidden_dropout_prob=dropout)
+
+    whole, _ = run(learns, net=fresh())
+    _, stopped = run(learns, net=fresh(), until=3)
+    state = stopped.state()
+    net = fresh()
+    other = StepTraining(net, examples(), learns, PLAN, 0)
+    other.restore(state)
+    for number in range(3, other.steps):
+        other.step(number)
+    assert not changed(weights(whole), weights(net))
+
+
+class Killed(BaseException):
+    """Ends a run as a signal does."""
+
+
+def test_a_killed_training_is_resumed_by_the_engine(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    engine = Engine(ComputeSettings(torch.device("cpu")), store=Store(tmp_path))
+
+    def make():
+        return StepTraining(network(), examples(), ALL, PLAN, 0)
+
+    step, done = StepTraining.step, []
+
+    def dying(self, number):
+        if number == 4:
+            raise Killed
+        step(self, number)
+
+    monkeypatch.setattr(StepTraining, "step", dying)
+    with pytest.raises(Killed):
+        engine.train({"of": "a test"}, make, "a test")
+
+    def noted(self, number):
+        done.append(number)
+        step(self, number)
+
+    monkeypatch.setattr(StepTraining, "step", noted)
+    result = engine.train({"of": "a test"}, make, "a test")
+    assert done == [4, 5]
+    assert not changed(result, run()[1].result())
+
+
+def test_each_epoch_has_every_question_once_in_another_order():
+    made = StepTraining(network(), examples(), ALL, PLAN, 0)
+    epochs = [[i for n in range(3) for i in made._rows(3 * e + n)] for e in range(2)]
+    assert [sorted(epoch) for epoch in epochs] == [list(range(10))] * 2
+    assert epochs[0] != epochs[1]
+    assert [len(made._rows(n)) for n in range(6)] == [4, 4, 2, 4, 4, 2]
+
+
+def test_the_rate_warms_up_and_falls_to_zero_and_the_projection_has_its_own():
+    plan = BertGenTraining(epochs=10, batch_size=10, learning_rate=1.0, projection_rate=3.0)
+    made = StepTraining(network(), examples(), ALL, plan._replace(warm_up=0.2), 0)
+    assert [made._share(n) for n in range(10)] == pytest.approx(
+        [1 / 2, 1, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]
+    )
+    rates = {group["rate"]: len(group["params"]) for group in made._adam.param_groups}
+    assert rates[3.0] == 1
+    assert made._rate("projection") == 3.0
+    assert StepTraining(network(), examples(), ALL, PLAN, 0)._rate("projection") == 0.01
+
+
+def test_an_update_is_adam_s_of_the_clipped_gradient():
+    plan = BertGenTraining(epochs=1, batch_size=10, learning_rate=0.1, warm_up=0.0)
+    net, _ = run(PROJECTION_ALONE, plan)
+    other = network().requires_grad_(requires_grad=False)
+    weight = nn.Parameter(other.projection.detach().clone())
+    other.projection = weight
+    other.loss(examples()).backward()
+    adam = torch.optim.Adam([weight], lr=0.1)
+    nn.utils.clip_grad_norm_([weight], 1.0)
+    adam.step()
+    assert torch.allclose(net.projection, weight, atol=1e-6)
+
+
+def test_the_seed_decides_and_the_global_generator_stays_as_it_was():
+    net = network(hidden_dropout_prob=0.5)
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    one, _ = run(net=net)
+    assert torch.equal(torch.get_rng_state(), before)
+    other, _ = run(net=network(hidden_dropout_prob=0.5), seed=1)
+    assert changed(weights(one), weights(other))
+    assert not one.training
+
+
+@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"batch_size": 0}, {"warm_up": 1.0}])
+def test_a_plan_of_no_update_is_refused(wrong):
+    with pytest.raises(ValueError, match="no training"):
+        StepTraining(network(), examples(), ALL, PLAN._replace(**wrong), 0)

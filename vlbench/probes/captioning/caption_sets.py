@@ -1,0 +1,163 @@
+"""The captions that probes change: a captioner's, or those of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from vlbench.capabilities import ImageEncoder, ImageTextScorer
+from vlbench.data.caption_results import result_captions
+from vlbench.data.records import Column, Data, Split
+from vlbench.engine import Engine
+from vlbench.errors import CannotDo, DataError, TooFewRows, counted
+from vlbench.metrics.items import Examples
+from vlbench.metrics.statistics import Floats
+from vlbench.probes.captioning.caption_scores import BEFORE, FAVOURITES, REFERENCE
+from vlbench.probes.captioning.captioner import (
+    Captioner,
+    Favourites,
+    favourites,
+    first_captions,
+)
+from vlbench.probes.captioning.scoring import PairScorer
+
+
+class Images(NamedTuple):
+    """The images of a test split that are read: the first so many, all for None."""
+
+    split: str = "test"
+    first: int | None = None
+
+    def of(self, data: Data) -> Split:
+        """Return the rows. Raises TooFewRows below two."""
+        rows = data.splits[self.split]
+        rows = rows.select(range(len(rows) if self.first is None else min(len(rows), self.first)))
+        if len(rows) < 2:
+            raise TooFewRows(
+                f"{counted(len(rows), 'image')}; the control of another image needs two"
+            )
+        return rows
+
+    def alone(self, data: Data) -> Data:
+        """Return the data with no other rows in this split."""
+        return replace(data, splits={**data.splits, self.split: self.of(data)})
+
+
+TEST_IMAGES = Images()
+
+# A captioner that is trained on the data, as in the paper.
+PAPER_CAPTIONER = Captioner()
+
+
+class CaptionSource(NamedTuple):
+    """Where captions come from: a file in COCO's result format, or else a captioner.
+
+    The captioner, before any model rewarded it, sees images through the `encoders`.
+    """
+
+    file: Path | None
+    captioner: Captioner
+    encoders: Sequence[ImageEncoder]
+
+    def of(self, data: Data, images: Images, engine: Engine) -> list[str]:
+        """Return the caption of each image, with single blanks between words.
+
+        Raises what `result_captions` and `first_captions` raise.
+        """
+        if self.file is not None:
+            return result_captions(self.file, images.of(data))
+        found = first_captions(
+            images.alone(data), engine, self.encoders, self.captioner, images.split
+        )
+        return [" ".join(text.split()) for text in found]
+
+
+# Captions [seeds][N] of the images by their kind; one seed of those that no seed changes.
+Kinds = Mapping[str, Sequence[Sequence[str]]]
+
+
+class Subjects(NamedTuple):
+    """Test images: their references, and their captions before and after the reward.
+
+    `favourites` has the captions of each seed.
+    """
+
+    rows: Split
+    references: list[list[str]]
+    before: list[str]
+    favourites: list[list[str]]
+
+    @property
+    def kinds(self) -> Kinds:
+        """The captions of each kind; of the references, the first."""
+        first = [texts[0] for texts in self.references]
+        return {FAVOURITES: self.favourites, BEFORE: [self.before], REFERENCE: [first]}
+
+    @property
+    def pictures(self) -> Column:
+        """The pictures of the images."""
+        return self.rows["picture"]
+
+    @property
+    def examples(self) -> Examples:
+        """What identifies the images."""
+        return self.pictures.examples()
+
+
+class Plan(NamedTuple):
+    """A captioner, what it sees through, the images, and the seeds: so many, from `seed` on."""
+
+    captioner: Captioner
+    encoders: Sequence[ImageEncoder]
+    images: Images
+    seeds: int
+    seed: int
+
+
+def collect(
+    model: ImageTextScorer, data: Data, engine: Engine, plan: Plan
+) -> tuple[Subjects, list[Favourites]]:
+    """Return the captions of the test images, and how the favourites of each seed were found.
+
+    Raises ValueError for no seed, CannotDo where the captioner would see images through the model,
+    TooFewRows for fewer than two images, and what `references_of` raises.
+    """
+    if plan.seeds < 1:
+        raise ValueError(f"{plan.seeds} seeds; favourites are those of one training or more")
+    if id(model) in map(id, plan.encoders):
+        raise CannotDo("the captioner would see images through the model whose taste it learns")
+    rows, captioner, encoders = plan.images.of(data), plan.captioner, plan.encoders
+    chosen = replace(data, splits={**data.splits, "test": rows})
+    references = references_of(rows)
+    before = first_captions(chosen, engine, encoders, captioner)
+    found = [
+        favourites(model, chosen, engine, encoders, captioner, seed=seed)
+        for seed in range(plan.seed, plan.seed + plan.seeds)
+    ]
+    return Subjects(rows, references, before, [one.captions for one in found]), found
+
+
+def references_of(rows: Split) -> list[list[str]]:
+    """Return the references of each image. Raises DataError for an image without any."""
+    found = [list(texts) for texts in rows["captions"]]
+    for i, texts in enumerate(found):
+        if not texts:
+            image = rows["picture"].examples().ids[i]
+            raise DataError(f"image {image} has no reference; leave it out of the test split")
+    return found
+
+
+def match_scores(scorer: PairScorer, kinds: Kinds, rows: Sequence[int]) -> dict[str, Floats]:
+    """Return the score of each caption for the image of its place in `rows`, [seeds, N] by kind.
+
+    All are asked for at once, so that a caption of several kinds is scored once.
+    """
+    texts = [text for seeds in kinds.values() for captions in seeds for text in captions]
+    count = len(texts) // len(rows)
+    table = scorer(list(rows) * count, texts).double().numpy().reshape(count, len(rows))
+    ends = np.cumsum([len(seeds) for seeds in kinds.values()])
+    return dict(zip(kinds, np.split(table, ends[:-1]), strict=True))

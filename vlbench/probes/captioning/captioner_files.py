@@ -1,0 +1,299 @@
+"""Words of the captioner: its vocabulary, and captions as rows of word numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+import string
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from vlbench.adapter_kit.weights import load_weights, read_state_dict
+from vlbench.data.coco_files import read_text
+from vlbench.digests import digest
+from vlbench.errors import DataError, WeightsError
+from vlbench.probes.captioning.captioner_network import END, FcCaptioner, Sizes
+
+# Stands for all rare words.
+UNKNOWN = "UNK"
+
+# A word is rare if the training captions have it this often or less, as in arXiv:2210.09550.
+RARE = 5
+
+# Words of a training caption that are learnt from, as there.
+LONGEST_CAPTION = 16
+
+PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words of a captioner; word number i + 1 is `words[i]`, 0 is the end of a caption."""
+
+    words: tuple[str, ...]
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each word."""
+        return {word: i + 1 for i, word in enumerate(self.words)}
+
+    def __len__(self) -> int:
+        """Return the number of words."""
+        return len(self.words)
+
+    def split(self, text: str) -> list[str]:
+        """Return the words of a text in lower case, as the captioner was taught to tell them apart.
+
+        Punctuation is left out where it is no word of the vocabulary, nor part of one.
+        """
+        words = [self._told(piece) for piece in text.lower().split()]
+        return [word for word in words if word]
+
+    def _told(self, piece: str) -> str:
+        forms = (piece, piece.strip(string.punctuation), piece.translate(PUNCTUATION))
+        return next((form for form in forms if form in self.numbers), forms[-1])
+
+    def encode(self, text: str) -> list[int]:
+        """Return the numbers of a text's words; unknown words are UNK, or left out without it."""
+        unknown = self.numbers.get(UNKNOWN, END)
+        found = [self.numbers.get(word, unknown) for word in self.split(text)]
+        return [number for number in found if number != END]
+
+    def decode(self, numbers: Sequence[int]) -> str:
+        """Return the words up to the first END, with single spaces between."""
+        stop = numbers.index(END) if END in numbers else len(numbers)
+        return " ".join(self.words[number - 1] for number in numbers[:stop])
+
+    def texts(self, captions: Tensor) -> list[str]:
+        """Return captions [N, T] as texts."""
+        return [self.decode(row) for row in captions.tolist()]
+
+    def known(self, texts: Iterable[str]) -> float:
+        """Return the fraction of the words of texts that are in the vocabulary; 1 without words."""
+        found = [word in self.numbers for text in texts for word in self.split(text)]
+        return sum(found) / len(found) if found else 1.0
+
+
+def learn_vocabulary(
+    captions: Iterable[str], *, rare: int = RARE, punctuation: bool = False
+) -> Vocabulary:
+    """Return the words of captions, sorted, with UNK at the end where there are rare ones.
+
+    With `punctuation`, what stands between spaces is a word as it is; else its punctuation goes.
+    """
+    counts: Counter[str] = Counter()
+    for text in captions:
+        lower = text.lower()
+        counts.update((lower if punctuation else lower.translate(PUNCTUATION)).split())
+    common = sorted(word for word, n in counts.items() if n > rare)
+    return Vocabulary((*common, *([UNKNOWN] if len(common) < len(counts) else [])))
+
+
+class Labels(NamedTuple):
+    """Captions of N images as words int32 [M, T], END after the last, at least once.
+
+    Image i has those from `first[i]` to `first[i + 1]`, int64 [N + 1].
+    """
+
+    words: Tensor
+    first: Tensor
+
+    def draw(self, images: Tensor, count: int, rng: torch.Generator) -> Tensor:
+        """Return `count` captions of each image [B], neighbours among its own: int64 [B, count].
+
+        Of an image with fewer captions they are drawn with replacement. The numbers are rows of
+        `words`.
+        """
+        first, several = self.first[images], self.first[images + 1] - self.first[images]
+        few = (several < count)[:, None]
+        drawn = torch.rand(len(images), count, generator=rng, device=rng.device).cpu()
+        start = (drawn[:, :1] * (several[:, None] - count + 1)).long()
+        each = (drawn * several[:, None]).long()
+        return first[:, None] + torch.where(few, each, start + torch.arange(count))
+
+
+def label(
+    vocabulary: Vocabulary, captions: Sequence[Sequence[str]], *, most: int = LONGEST_CAPTION
+) -> Labels:
+    """Return the captions of each image, cut to `most` words.
+
+    A caption without a word is left out. Raises DataError for an image without any other.
+    """
+    rows: list[list[int]] = []
+    counts = [0]
+    for image, texts in enumerate(captions):
+        found = [words for words in map(vocabulary.encode, texts) if words]
+        if not found:
+            raise DataError(f"image {image} of the training captions has none with a word")
+        rows += [(words[:most] + [END] * (most + 1))[: most + 1] for words in found]
+        counts.append(len(found))
+    words = torch.tensor(rows, dtype=torch.int32).reshape(-1, most + 1)
+    return Labels(words, torch.tensor(list(accumulate(counts))))
+
+
+# A feature that varies less than this is not scaled up.
+LEAST_DEVIATION = 1e-6
+
+
+def drawn_captioner(sizes: Sizes, rng: torch.Generator) -> FcCaptioner:
+    """Return a network as PyTorch initialises its layers, but drawn from `rng` on the CPU."""
+    network = empty_captioner(sizes)
+    nn.init.normal_(network.embed.weight, generator=rng)
+    for layer in network.modules():
+        if isinstance(layer, nn.Linear):
+            bound = 1 / math.sqrt(layer.in_features)
+            nn.init.uniform_(layer.weight, -bound, bound, generator=rng)
+            nn.init.uniform_(layer.bias, -bound, bound, generator=rng)
+    return network
+
+
+def restored(weights: Mapping[str, Tensor], sizes: Sizes) -> FcCaptioner:
+    """Return the network of these weights, on the CPU."""
+    network = empty_captioner(sizes)
+    network.load_state_dict(weights)
+    return network
+
+
+def spread(features: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation [D] of features [N, D]; 1 for what does not vary."""
+    deviation, mean = torch.std_mean(features, 0, correction=0)
+    return mean, deviation.masked_fill(deviation < LEAST_DEVIATION, 1.0)
+
+
+def unscaled(
+    weights: Mapping[str, Tensor], mean: Tensor | float, deviation: Tensor | float
+) -> dict[str, Tensor]:
+    """Return weights that do with features as they are what these do with standardised ones."""
+    first = weights["fc_embed.weight"] / deviation
+    bias = weights["fc_embed.bias"] - (first * mean).sum(1)
+    return {**weights, "fc_embed.weight": first, "fc_embed.bias": bias}
+
+
+def empty_captioner(sizes: Sizes) -> FcCaptioner:
+    """Return a network without values, so that torch's global generator is left as it was."""
+    with torch.device("meta"):
+        network = FcCaptioner(sizes)
+    return network.to_empty(device="cpu")
+
+
+# Weights, the best first.
+WEIGHTS = ("model.safetensors", "model-best.pth", "model.pth")
+WORDS = "cocotalk.json"
+ABOUT = "captioner.json"
+
+# More words than any language needs: a file may say anything.
+MOST_WORDS = 1_000_000
+
+
+class StoredCaptioner(NamedTuple):
+    """A trained network with its vocabulary; `about` says what its features are, if it is known."""
+
+    network: FcCaptioner
+    vocabulary: Vocabulary
+    about: dict[str, Any]
+
+
+def read_captioner(folder: Path) -> StoredCaptioner:
+    """Return the captioner in a folder, float32 on the CPU.
+
+    Raises WeightsError where weights or vocabulary are absent or unreadable, or where the
+    vocabulary is that of another captioner.
+    """
+    found = [folder / name for name in WEIGHTS if (folder / name).is_file()]
+    if not found:
+        raise WeightsError(f"no captioner in {folder}; it has one of {', '.join(WEIGHTS)}")
+    vocabulary, about = read_vocabulary(folder / WORDS), _read_about(folder / ABOUT)
+    state = read_state_dict(found[0])
+    sizes = _sizes(state, found[0])
+    if sizes.words != len(vocabulary):
+        raise WeightsError(
+            f"{folder / WORDS} has {len(vocabulary)} words, {found[0].name} {sizes.words}: it is "
+            "the vocabulary of another captioner"
+        )
+    if about and about.get("vocabulary") != digest(vocabulary.words):
+        raise WeightsError(
+            f"{folder / WORDS} is not the vocabulary that {folder / ABOUT} names: it is that of "
+            "another captioner"
+        )
+    network = empty_captioner(sizes)
+    load_weights(network, {name: value.float() for name, value in state.items()}, found[0])
+    return StoredCaptioner(network, vocabulary, about)
+
+
+def write_captioner(folder: Path, stored: StoredCaptioner, *, half: bool = False) -> None:
+    """Write a captioner as vlbench's own folder; `half` halves the precision of the weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    state = stored.network.state_dict()
+    weights = {k: (v.half() if half else v).contiguous().cpu() for k, v in state.items()}
+    save_file(weights, folder / WEIGHTS[0], {"format": "pt"})
+    words = {str(i): word for word, i in stored.vocabulary.numbers.items()}
+    _write(folder / WORDS, {"ix_to_word": words})
+    _write(folder / ABOUT, {**stored.about, "vocabulary": digest(stored.vocabulary.words)})
+
+
+def read_vocabulary(file: Path) -> Vocabulary:
+    """Return the words under `ix_to_word` in a cocotalk.json, numbered from 1 without a gap.
+
+    Raises WeightsError.
+    """
+    if not file.is_file():
+        raise WeightsError(
+            f"no vocabulary at {file}: put the cocotalk.json that the captioner was trained with "
+            "beside its weights (the words in infos_*.pkl are not read)"
+        )
+    words = _read_json(file).get("ix_to_word")
+    if not isinstance(words, dict) or not 0 < len(words) <= MOST_WORDS:
+        raise WeightsError(f"{file} has no words under 'ix_to_word'")
+    listed = [words.get(str(i + 1)) for i in range(len(words))]
+    gaps = [i + 1 for i, word in enumerate(listed) if not _is_word(word)]
+    if gaps:
+        raise WeightsError(f"{file}: number {gaps[0]} of 'ix_to_word' is no word")
+    if len(set(listed)) < len(listed):
+        raise WeightsError(f"{file}: 'ix_to_word' has a word twice")
+    return Vocabulary(tuple(str(word) for word in listed))
+
+
+def _is_word(word: object) -> bool:
+    return isinstance(word, str) and [word] == word.split()
+
+
+def _sizes(state: dict[str, Any], file: Path) -> Sizes:
+    """Return the widths that the shapes of the weights tell. Raises WeightsError."""
+    shapes = [
+        list(value.shape) if isinstance(value := state.get(name), Tensor) else []
+        for name in ("fc_embed.weight", "embed.weight", "logit.weight")
+    ]
+    if any(len(shape) != 2 or 0 in shape for shape in shapes):
+        raise WeightsError(
+            f"{file} has no fc_embed.weight, embed.weight and logit.weight: it is no FC captioner "
+            "(caption_model: newfc) of ImageCaptioning.pytorch"
+        )
+    (embedding, features), (words, _), (_, hidden) = shapes
+    return Sizes(features, words - 1, embedding, hidden)
+
+
+def _read_about(file: Path) -> dict[str, Any]:
+    return _read_json(file) if file.is_file() else {}
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(read_text(file))
+    except (ValueError, RecursionError, DataError) as error:
+        raise WeightsError(f"{file} cannot be read as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise WeightsError(f"{file} holds no object of JSON")
+    return content
+
+
+def _write(file: Path, content: dict[str, Any]) -> None:
+    file.write_text(json.dumps(content, indent=1) + "\n", "utf-8")

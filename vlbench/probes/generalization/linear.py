@@ -1,0 +1,184 @@
+"""A linear probe on frozen features: cross-entropy and Adam, as in arXiv:2104.08313, section 3.3.
+
+L2 weight decay acts on weights and bias alike. The weights are those after the last epoch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from vlbench.digests import digest
+from vlbench.engine import Engine, Features
+from vlbench.engine.training import on_cpu
+from vlbench.errors import TooFewRows
+from vlbench.metrics.ranking import Choice, choose, join_choices
+
+# Logits computed at a time, however large the test set.
+BLOCK = 1 << 20
+
+# Features that are digested at a time.
+KEYED = 1 << 12
+
+# The weight [C, D] and the bias [C] of a linear probe.
+LinearProbe = dict[str, Tensor]
+
+
+class LinearTraining(NamedTuple):
+    """How a linear probe is trained; the seed draws the first weights and the order of images."""
+
+    epochs: int = 20
+    batch_size: int = 60
+    learning_rate: float = 1e-3
+    weight_decay: float = 5e-4
+    seed: int = 0
+
+
+# As in arXiv:2104.08313.
+PAPER_TRAINING = LinearTraining()
+
+
+def train_linear_probe_once(
+    engine: Engine,
+    features: Features,
+    label: Tensor,
+    size: tuple[int, int],
+    training: LinearTraining,
+) -> LinearProbe:
+    """Return the probe trained on the same features [N, D] in every epoch, or its stored copy.
+
+    A training that was killed goes on where its last checkpoint was, to the same bits.
+    """
+    starts = range(0, len(features), KEYED)
+    key = {"what": "linear probe", "label": label, "size": size, "device": engine.device.type}
+    key["features"] = [digest(features[start : start + KEYED]) for start in starts]
+
+    def make() -> LinearProbeTraining:
+        return LinearProbeTraining(features, label, size, training, engine.device)
+
+    found: LinearProbe = engine.train(key | training._asdict(), make, "linear probe")
+    return found
+
+
+def train_linear_probe(
+    epochs: Iterable[Features],
+    label: Tensor,
+    size: tuple[int, int],
+    training: LinearTraining,
+    device: torch.device,
+) -> LinearProbe:
+    """Return a probe of size (C, D), trained on `device` for one epoch per item of `epochs`.
+
+    An item holds the features [N, D] of its epoch, in the order of `label` [N].
+    """
+    probe = LinearProbeTraining(torch.empty(0), label, size, training, device)
+    for epoch, probe.features in enumerate(epochs):
+        for place in range(probe.batches):
+            probe.step(epoch * probe.batches + place)
+    return probe.result()
+
+
+class LinearProbeTraining:
+    """The training of a linear probe of size (C, D), for `Engine.train`; `result` has its weights.
+
+    `features` are those of the epoch, in the order of `label` [N]. The seed draws PyTorch's own
+    initialisation of a linear layer, then the order of each epoch.
+    """
+
+    def __init__(
+        self,
+        features: Features,
+        label: Tensor,
+        size: tuple[int, int],
+        training: LinearTraining,
+        device: torch.device,
+    ) -> None:
+        """Begin."""
+        self.features = features
+        self.batches = -(-len(label) // training.batch_size)
+        self.steps = training.epochs * self.batches
+        self._label, self._batch_size, self._device = label, training.batch_size, device
+        self._rng = torch.Generator().manual_seed(training.seed)
+        self._linear = _initialised(*size, self._rng).to(device)
+        self._adam = torch.optim.Adam(
+            self._linear.parameters(),
+            lr=training.learning_rate,
+            weight_decay=training.weight_decay,
+        )
+        self._order = torch.empty(0, dtype=torch.int64)
+
+    def step(self, number: int) -> None:
+        """Do one step of Adam on the next batch of the epoch."""
+        place = number % self.batches
+        if place == 0:
+            self._order = torch.randperm(len(self._label), generator=self._rng)
+        rows = self._order[place * self._batch_size : (place + 1) * self._batch_size]
+        self._adam.zero_grad()
+        logits = self._linear(self.features[rows].to(self._device))
+        torch.autograd.backward(cross_entropy(logits, self._label[rows].to(self._device)))
+        self._adam.step()
+
+    def state(self) -> Mapping[str, Any]:
+        """Return all that the steps to come depend on."""
+        parts = {"weights": dict(self._linear.state_dict()), "adam": self._adam.state_dict()}
+        return {**on_cpu(parts), "order": self._order, "rng": self._rng.get_state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become as it was when `state` was returned."""
+        self._linear.load_state_dict(state["weights"])
+        self._adam.load_state_dict(state["adam"])
+        self._order = state["order"]
+        self._rng.set_state(state["rng"])
+
+    def result(self) -> LinearProbe:
+        """Return the weights, on the CPU."""
+        return {name: value.detach().cpu() for name, value in self._linear.named_parameters()}
+
+
+def zero_probe(classes: int, width: int) -> LinearProbe:
+    """Return the probe whose logits are all zero."""
+    return {"weight": torch.zeros(classes, width), "bias": torch.zeros(classes)}
+
+
+def classify(probe: LinearProbe, features: Features, right: Tensor) -> Choice:
+    """Return the choice of the highest logit for each of [N, D] features, `right` [N] being right.
+
+    Logits are tied within 1e-6 of |x| max |w| + max |b|, the magnitude that entered them.
+    """
+    weight, bias = probe["weight"], probe["bias"]
+    largest, offset = weight.norm(dim=1).amax(), bias.abs().amax()
+    rows = max(1, BLOCK // len(bias))
+    blocks = [slice(start, start + rows) for start in range(0, max(1, len(right)), rows)]
+    return join_choices(
+        [
+            choose(
+                torch.addmm(bias, x, weight.T), right[part], scale=x.norm(dim=1) * largest + offset
+            )
+            for part in blocks
+            for x in [features[part]]
+        ]
+    )
+
+
+def require_train_images(train: Tensor, test: Tensor, classes: Sequence[str]) -> None:
+    """Raise TooFewRows for a class that occurs among test labels and not among train labels."""
+    n_train, n_test = (label.bincount(minlength=len(classes)) for label in (train, test))
+    missing = ((n_train == 0) & (n_test > 0)).nonzero().flatten().tolist()
+    if missing:
+        found = f"class '{classes[missing[0]]}' has {int(n_test[missing[0]])} test images"
+        rows = max(len(train) + 1, int((n_test > 0).sum()))
+        raise TooFewRows(f"{found}, but no train image to learn it from", rows)
+
+
+def _initialised(classes: int, width: int, rng: torch.Generator) -> nn.Linear:
+    """Return a linear layer as PyTorch initialises it, but drawn from `rng`."""
+    linear = nn.Linear(width, classes, device="meta").to_empty(device="cpu")
+    nn.init.kaiming_uniform_(linear.weight, a=math.sqrt(5), generator=rng)
+    bound = 1 / math.sqrt(width)
+    nn.init.uniform_(linear.bias, -bound, bound, generator=rng)
+    return linear

@@ -1,0 +1,150 @@
+"""A step of the training of BERT-gen. arXiv:2002.10832, section "Implementation details".
+
+Adam with a learning rate of 2e-5, warmed up over the first tenth of the updates, batches of 128
+questions, 5 epochs. Where the paper is silent, as BERT's own code: after the warm-up the rate falls
+linearly to 0, gradients are cut to a norm of 1, and the model's own dropout is on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vlbench.probes.question_generation.bert_gen import BertGen, Example
+
+MOST_NORM = 1.0
+
+PROJECTION = "projection"
+
+
+class BertGenTraining(NamedTuple):
+    """How a step is trained.
+
+    `projection_rate` is the learning rate of W, that of the other weights where it is None.
+    `warm_up` is a share of the updates.
+    """
+
+    epochs: int = 5
+    batch_size: int = 128
+    learning_rate: float = 2e-5
+    projection_rate: float | None = None
+    warm_up: float = 0.1
+
+
+# As in arXiv:2002.10832.
+PAPER_TRAINING = BertGenTraining()
+
+
+class Learns(NamedTuple):
+    """What a step trains: the weights of the language model, W, or both."""
+
+    language: bool
+    projection: bool
+
+
+class StepTraining:
+    """Trains a network in place, as `vlbench.engine.training.Training`; the seed draws all.
+
+    The result has the trained weights by name. Raises ValueError for a plan of no update.
+    """
+
+    def __init__(
+        self,
+        network: BertGen,
+        examples: Sequence[Example],
+        learns: Learns,
+        plan: BertGenTraining,
+        seed: int,
+    ) -> None:
+        if min(plan.epochs, plan.batch_size, len(examples)) < 1 or not 0 <= plan.warm_up < 1:
+            raise ValueError(f"{plan} of {len(examples)} questions: no training")
+        self._network, self._examples, self._plan, self._seed = network, examples, plan, seed
+        self._per_epoch = math.ceil(len(examples) / plan.batch_size)
+        self.steps = plan.epochs * self._per_epoch
+        for name, weight in network.named_parameters():
+            of_projection = name == PROJECTION
+            weight.requires_grad_(learns.projection if of_projection else learns.language)
+        self._weights = {n: w for n, w in network.named_parameters() if w.requires_grad}
+        groups = [
+            {"params": [w for n, w in self._weights.items() if self._rate(n) == rate], "rate": rate}
+            for rate in dict.fromkeys(map(self._rate, self._weights))
+        ]
+        self._adam = torch.optim.Adam(groups, lr=0.0)
+        self._order: tuple[int, Any] = (-1, None)
+
+    def step(self, number: int) -> None:
+        """Do update `number`."""
+        for group in self._adam.param_groups:
+            group["lr"] = group["rate"] * self._share(number)
+        self._adam.zero_grad()
+        self._network.train()
+        with _seeded([self._seed, number], self._network.projection.device):
+            loss = self._network.loss([self._examples[i] for i in self._rows(number)])
+        torch.autograd.backward(loss)
+        nn.utils.clip_grad_norm_(self._weights.values(), MOST_NORM)
+        self._adam.step()
+        self._network.eval()
+
+    def state(self) -> Mapping[str, Any]:
+        """Return the trained weights and Adam's moments, on the CPU."""
+        moments = {
+            name: {k: v.cpu() for k, v in self._adam.state[weight].items()}
+            for name, weight in self._weights.items()
+        }
+        return {"weights": self.result(), "moments": moments}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become as when the state was returned."""
+        load(self._network, state["weights"])
+        for name, weight in self._weights.items():
+            own = {k: v if k == "step" else v.to(weight) for k, v in state["moments"][name].items()}
+            if own:
+                self._adam.state[weight] = own
+
+    def result(self) -> dict[str, Tensor]:
+        """Return copies of the trained weights by name, on the CPU."""
+        return {n: w.detach().to("cpu", copy=True) for n, w in self._weights.items()}
+
+    def _rate(self, name: str) -> float:
+        own = self._plan.projection_rate if name == PROJECTION else None
+        return self._plan.learning_rate if own is None else own
+
+    def _share(self, number: int) -> float:
+        """Return the share of the learning rate of an update."""
+        warm = math.ceil(self._plan.warm_up * self.steps)
+        if number < warm:
+            return (number + 1) / warm
+        return (self.steps - number) / (self.steps - warm)
+
+    def _rows(self, number: int) -> list[int]:
+        """Return the examples of an update: each epoch has all, in an order of its own."""
+        epoch, batch = divmod(number, self._per_epoch)
+        if self._order[0] != epoch:
+            rng = np.random.default_rng([self._seed, epoch])
+            self._order = (epoch, rng.permutation(len(self._examples)))
+        size = self._plan.batch_size
+        rows: list[int] = self._order[1][batch * size : (batch + 1) * size].tolist()
+        return rows
+
+
+@torch.no_grad()
+def load(network: BertGen, weights: Mapping[str, Tensor]) -> None:
+    """Put weights, by name, into a network; the others stay."""
+    own = dict(network.named_parameters())
+    for name, weight in weights.items():
+        own[name].copy_(weight)
+
+
+@contextmanager
+def _seeded(seed: Sequence[int], device: torch.device) -> Iterator[None]:
+    """Draw from a seed, then leave torch's generators as they were."""
+    number = int(np.random.SeedSequence(seed).generate_state(1)[0])
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(number)
+        yield

@@ -1,0 +1,181 @@
+"""The visual semantic embedding probe of arXiv:2107.12021: maps region vectors to word vectors.
+
+Two layers, trained on pairs of a region and the word that names it. The loss is the symmetric
+cross-entropy over a batch of cosine x exp(t), as in arXiv:2103.00020, figure 3, with its initial t,
+ln(1 / 0.07), and exp(t) <= 100: each region should fit its own word best, and each word its own
+region. As in the paper, other pairs of the same word count as wrong.
+The paper does not say which activation (here ReLU), weight decay and schedule (here none) it uses,
+nor whether layer normalisation learns a scale (here not, so that words keep their vectors and only
+the two layers map).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, layer_norm, normalize
+
+from vlbench.digests import digest
+from vlbench.engine import Engine
+from vlbench.engine.training import on_cpu
+
+HIDDEN = 512
+LEARNING_RATE = 1e-3
+FIRST_SCALE = math.log(1 / 0.07)
+MOST_SCALE = 100.0
+
+# Epochs between two checkpoints: a killed training loses no more.
+EPOCHS_PER_CHECKPOINT = 50
+
+# Rows mapped at a time.
+BLOCK = 1 << 13
+
+State = dict[str, Any]
+
+
+class VsepTraining(NamedTuple):
+    """How a network is trained; the seed draws the first weights and the order of pairs."""
+
+    epochs: int = 200
+    batch_size: int = 512
+    seed: int = 0
+
+
+# As in arXiv:2107.12021, which gives no seed.
+PAPER_TRAINING = VsepTraining()
+
+
+class Pairs(NamedTuple):
+    """Region vectors [N, D], and the vectors [N, W] of the words that name them."""
+
+    regions: Tensor
+    words: Tensor
+
+
+class VsepNetwork(nn.Module):
+    """Two linear layers with ReLU between, and the logarithm of the scale of similarities."""
+
+    def __init__(self, width: int, words: int) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(width, HIDDEN)
+        self.out = nn.Linear(HIDDEN, words)
+        self.scale = nn.Parameter(torch.tensor(FIRST_SCALE))
+
+    def forward(self, regions: Tensor) -> Tensor:
+        """Return [N, W] for region vectors [N, D]."""
+        mapped: Tensor = self.out(self.hidden(regions).relu())
+        return mapped
+
+
+class TrainedVsep(NamedTuple):
+    """Trained weights, and whether mapped regions and words are layer-normalised."""
+
+    weights: State
+    layer_norm: bool
+
+    def directions(self, regions: Tensor) -> Tensor:
+        """Return unit vectors float64 [N, W] for region vectors [N, D]."""
+        width, words = regions.shape[1], len(self.weights["out.bias"])
+        network = _uninitialised(width, words)
+        network.load_state_dict(self.weights)
+        network.double()
+        with torch.no_grad():
+            return torch.cat(
+                [
+                    directions(network(x.double()), self.layer_norm)
+                    for x in torch.split(regions, BLOCK)
+                ]
+            )
+
+
+def directions(vectors: Tensor, layer_normed: bool) -> Tensor:
+    """Return unit vectors [N, W], after layer normalisation if `layer_normed`."""
+    vectors = layer_norm(vectors, vectors.shape[-1:]) if layer_normed else vectors
+    return normalize(vectors, dim=-1)
+
+
+def train(
+    engine: Engine, pairs: Pairs, training: VsepTraining, *, layer_normed: bool = True
+) -> TrainedVsep:
+    """Return a network trained on pairs of region and word vectors.
+
+    The main process trains it. Checkpoints are stored, so that a killed training resumes. Raises
+    ValueError for less than one epoch, or a batch of nothing.
+    """
+    if min(training.epochs, training.batch_size) < 1:
+        raise ValueError(f"{training}: epochs and batch_size must be 1 or more")
+    key: State = {"what": "visual semantic embedding probe", "pairs": digest(list(pairs))}
+    key |= training._replace(epochs=0)._asdict()
+    key |= {"layer_norm": layer_normed, "device": engine.device.type}
+    state: State = {}
+    for start in range(0, training.epochs, EPOCHS_PER_CHECKPOINT):
+        stop = min(start + EPOCHS_PER_CHECKPOINT, training.epochs)
+        turn = Turn(training, layer_normed, stop - start, engine.device)
+        state = _stored(engine, key | {"since": start, "epoch": stop}, state, pairs, turn)
+    return TrainedVsep(state["weights"], layer_normed)
+
+
+class Turn(NamedTuple):
+    """What happens between two checkpoints."""
+
+    training: VsepTraining
+    layer_normed: bool
+    epochs: int
+    device: torch.device
+
+
+def _stored(engine: Engine, key: State, state: State, pairs: Pairs, turn: Turn) -> State:
+    """Return the checkpoint of a key, stored or computed from the checkpoint before it."""
+    found: State = engine.once(key, lambda: advance(state, pairs, turn))
+    return found
+
+
+def advance(state: State, pairs: Pairs, turn: Turn) -> State:
+    """Return the checkpoint after so many more epochs; an empty one is the start of training."""
+    rng = torch.Generator().manual_seed(turn.training.seed)
+    network = _initialised(pairs.regions.shape[1], pairs.words.shape[1], rng).to(turn.device)
+    adam = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
+    if state:
+        network.load_state_dict(state["weights"])
+        adam.load_state_dict(state["adam"])
+        rng.set_state(state["rng"])
+    regions = pairs.regions.to(turn.device)
+    # Word vectors are not trained, so they are normalised once.
+    targets = directions(pairs.words.to(turn.device), turn.layer_normed)
+    for _ in range(turn.epochs):
+        order = torch.randperm(len(regions), generator=rng).to(turn.device)
+        for rows in torch.split(order, turn.training.batch_size):
+            adam.zero_grad()
+            loss = _loss(network, regions[rows], targets[rows], turn.layer_normed)
+            torch.autograd.backward(loss)
+            adam.step()
+    weights = {name: value.cpu() for name, value in network.state_dict().items()}
+    return {"weights": weights, "adam": on_cpu(adam.state_dict()), "rng": rng.get_state()}
+
+
+def _loss(network: VsepNetwork, regions: Tensor, targets: Tensor, layer_normed: bool) -> Tensor:
+    cosines = directions(network(regions), layer_normed) @ targets.T
+    logits = cosines * network.scale.exp().clamp(max=MOST_SCALE)
+    own = torch.arange(len(logits), device=logits.device)
+    return (cross_entropy(logits, own) + cross_entropy(logits.T, own)) / 2
+
+
+def _initialised(width: int, words: int, rng: torch.Generator) -> VsepNetwork:
+    """Return a network as PyTorch initialises linear layers, but drawn from `rng`."""
+    network = _uninitialised(width, words)
+    nn.init.constant_(network.scale, FIRST_SCALE)
+    for linear in (network.hidden, network.out):
+        bound = 1 / math.sqrt(linear.in_features)
+        nn.init.uniform_(linear.weight, -bound, bound, generator=rng)
+        nn.init.uniform_(linear.bias, -bound, bound, generator=rng)
+    return network
+
+
+def _uninitialised(width: int, words: int) -> VsepNetwork:
+    """Return a network without values, so that torch's global generator is left as it was."""
+    with torch.device("meta"):
+        network = VsepNetwork(width, words)
+    return network.to_empty(device="cpu")
