@@ -32,8 +32,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
     code = 0 if selection.parts else FAILED
     problems = [*old_comparisons(arguments.output, selection.tasks), *listed(selection.left_out)]
     if arguments.to is None:
-        # What prints it ends it with a line feed.
-        text = TEXTS[arguments.format](selection).removesuffix("\n")
+        # What prints it ends it.
+        text = TEXTS[arguments.format](selection).removesuffix("\n").removesuffix("\r")
         return Answer([text], problems, code)
     write_whole(arguments.to, _content(arguments.format, arguments.to, selection))
     return Answer([f"wrote {arguments.to}"], problems, code)
