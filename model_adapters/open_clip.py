@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,11 +32,13 @@ from vlbench.adapter_kit.weights import (
     not_downloaded,
     read_state_dict,
     require_sizes,
+    require_weights_for,
     seeded,
     weights_file,
 )
 from vlbench.capabilities import Picture
 from vlbench.errors import WeightsError
+from vlbench.files import MOST_CONFIG, read_text
 
 # The library's prefixes for a folder in its own format and for a repository, and its files.
 FOLDER, HUB = "local-dir:", "hf-hub:"
@@ -84,7 +87,7 @@ class OpenClip:
         state = read_state_dict(file) if file else {}
         if OPENAI_MARKS & state.keys() or (file and is_torchscript(file)):
             recipe = {**recipe, "quick_gelu": True}
-        model, self._tokenizer = _build(name, recipe, init_seed)
+        model, self._tokenizer = _build(name, recipe, init_seed, file)
         if file:
             _load(model, state, file)
         else:
@@ -203,23 +206,29 @@ def _fetch(name: str, tag: str) -> Path:
         raise not_downloaded(what, origin, error, instead) from error
 
 
-def _build(name: str, recipe: Mapping[str, Any], seed: int) -> tuple[Any, Any]:
-    """Return a model with weights drawn from a seed, and its tokenizer. Raises WeightsError."""
+def _build(name: str, recipe: Mapping[str, Any], seed: int, file: Path | None) -> tuple[Any, Any]:
+    """Return a model with weights drawn from a seed, and its tokenizer.
+
+    Raises WeightsError, also for a model that is far larger than the weights in its file.
+    """
     library = _library()
     try:
         config = _config(name)
         require_sizes(name.removeprefix(FOLDER), config, largest=LARGEST_SIZE)
         # Whatever the configuration says of code of its own.
         own = {"trust_remote_code": False} if config["text_cfg"].get("hf_tokenizer_name") else {}
+        build = partial(
+            library.create_model,
+            name,
+            load_weights=False,
+            pretrained_text=False,
+            force_quick_gelu=recipe.get("quick_gelu", False),
+            force_preprocess_cfg=dict(recipe),
+        )
         with _without_warnings(), seeded(seed):
-            model = library.create_model(
-                name,
-                load_weights=False,
-                pretrained_text=False,
-                force_quick_gelu=recipe.get("quick_gelu", False),
-                force_preprocess_cfg=dict(recipe),
-            )
-            return model, library.get_tokenizer(name, **own)
+            if file:
+                require_weights_for(name, [file], partial(build, device="meta"))
+            return build(), library.get_tokenizer(name, **own)
     except UNREADABLE as error:
         raise WeightsError(f"{name} cannot be built: {error}") from error
 
@@ -229,7 +238,7 @@ def _config(name: str) -> Mapping[str, Any]:
     if not name.startswith(FOLDER):
         return cast(Mapping[str, Any], _library().get_model_config(name))
     file = Path(name.removeprefix(FOLDER), CONFIG)
-    return cast(Mapping[str, Any], json.loads(file.read_text("utf-8"))["model_cfg"])
+    return cast(Mapping[str, Any], json.loads(read_text(file, MOST_CONFIG))["model_cfg"])
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,11 +23,13 @@ from vlbench.adapter_kit.weights import (
     not_downloaded,
     read_state_dict,
     require_sizes,
+    require_weights_for,
     seeded,
     unreadable,
     weights_file,
 )
 from vlbench.errors import CannotDo, WeightsError
+from vlbench.files import MOST_CONFIG, read_text
 
 # The key of the head's weights in Google's archives of BiT.
 NPZ_HEAD = "resnet/head/conv2d/kernel"
@@ -138,7 +141,7 @@ def _read(architecture: str) -> Recipe:
         return Recipe(architecture, {}, [])
     file = folder / FOLDER_FILES[0]
     try:
-        config = json.loads(file.read_text("utf-8"))
+        config = json.loads(read_text(file, MOST_CONFIG))
         options = {k: config[k] for k in ("num_classes", "pretrained_cfg")}
         recipe = Recipe(config["architecture"], config.get("model_args", {}) | options, [])
         labels = list(config.get("label_names", []))
@@ -208,7 +211,9 @@ def _load(recipe: Recipe, file: Path) -> Any:
     # A network that was distilled has a second head.
     head = state.get(f"{heads if isinstance(heads, str) else heads[0]}.weight")
     has_head = isinstance(head, Tensor) and head.ndim > 0
-    model = _build(recipe, 0, num_classes=len(head) if has_head else 0)
+    build = partial(_build, recipe, 0, num_classes=len(head) if has_head else 0)
+    require_weights_for(recipe.name, [file], build)
+    model = build()
     load_weights(model, state, file)
     return model
 

@@ -33,6 +33,7 @@ LAPSE = 60.0
 MOST_YAML = 1 << 20  # forty times models.yaml; PyYAML takes hundreds of bytes for each
 MOST_BOARD = 64 << 20  # 700 rows of the longest kind, which has 90 kB
 MOST_ARTIFACT = 256 << 20  # ten million items take a third of it
+MOST_CONFIG = 8 << 20  # ten times timm's, which names and describes 21,841 classes
 MOST_TEXT = 64 << 20  # names, words and captions, one after the other
 MOST_IMAGE = 256 << 20  # as many pixels as an image may have, not compressed
 MOST_ANNOTATIONS = 1 << 30  # COCO's instances of train2014 have 450 MB

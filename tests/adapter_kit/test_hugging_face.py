@@ -257,6 +257,7 @@ def with_sizes(folder, sizes):
         ({"vocab_size": 10**8}, r"wants 1,700,005,104 numbers, its weights are \d+,\d+ bytes"),
         ({"max_position_embeddings": 10**8}, "wants 1,800,005,105 numbers, its weights are"),
         ({"vision": {"checkpoint_path": "a.pth"}}, "checkpoint_path names another file"),
+        ({"note": "x" * 9_000_000}, "it has 900.... bytes; at most 8388608 are read"),
     ],
 )
 def test_a_configuration_of_no_network_is_refused_before_it_is_built(halved, sizes, message):

@@ -140,6 +140,14 @@ def test_a_file_that_is_not_there_is_named(weights):
         OpenClip(device=CPU, weights=weights)
 
 
+def test_a_configuration_far_larger_than_the_weights_is_refused(folder, tmp_path):
+    text = {**TINY["text_cfg"], "vocab_size": 10**6, "width": 64}
+    large = write_config(tmp_path, {**TINY, "text_cfg": text})
+    weights = f"{folder}/open_clip_model.safetensors"
+    with pytest.raises(WeightsError, match=r"wants \d+(,\d{3}){2} numbers, its weights are"):
+        OpenClip(device=CPU, architecture=large, weights=weights)
+
+
 def test_a_folder_without_weights_says_which_file_it_lacks(tmp_path):
     path = write_config(tmp_path, TINY)
     with pytest.raises(WeightsError, match=rf"{path}/open_clip_model\.safetensors"):

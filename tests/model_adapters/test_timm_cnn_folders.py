@@ -94,6 +94,11 @@ def test_a_network_with_two_heads_is_read_from_a_folder_and_from_a_file(name, na
         ),
         ({"channels": [8, 8, 8, 10**7]}, r"config\.json: channels is 10000000; 1e\+06 is the most"),
         ({"checkpoint_path": "evil.pth"}, "checkpoint_path names another file"),
+        (
+            {"channels": [8, 8, 8, 10**4]},
+            r"wants 9\d\d,\d+,\d+ numbers, its weights are \d+,\d+ bytes",
+        ),
+        ({"note": "x" * 9_000_000}, "it has 900.... bytes; at most 8388608 are read"),
     ],
 )
 def test_a_folder_of_no_network_is_refused_by_its_key(args, message, tmp_path):

@@ -23,9 +23,11 @@ from vlbench.adapter_kit.weights import (
     not_downloaded,
     read_state_dict,
     require_sizes,
+    require_weights_for,
     seeded,
 )
 from vlbench.errors import CannotDo, WeightsError
+from vlbench.files import MOST_CONFIG, MOST_TEXT, require_at_most
 
 # Only eager attention returns its weights. The library merely warns of weights that do not fit.
 LOADING = {
@@ -35,10 +37,9 @@ LOADING = {
     "output_loading_info": True,
 }
 
-# The files of weights in a folder. A byte of them holds two numbers at most, of four bits, and a
-# model may have so many more that are computed, such as positions.
+# The files of weights in a folder.
 KINDS = ("*.safetensors", "*.bin", "*.pt")
-MOST_PER_BYTE, FREE_NUMBERS = 2, 30_000_000
+CONFIG = "config.json"
 
 Rename = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -85,7 +86,8 @@ class Checkpoint:
             raise WeightsError(f"no {'file or ' if rename else ''}folder of weights at {weights}")
         self.name = weights if path else architecture
         self._place = architecture if self.file or not path else weights
-        self.is_local = Path(self._place).expanduser().is_dir()
+        self._folder = Path(self._place).expanduser()
+        self.is_local = self._folder.is_dir()
         self._revision = revision
         self._rename = rename
         self._instead = instead
@@ -104,8 +106,10 @@ class Checkpoint:
         try:
             with _without_bars():
                 if not self._is_sane:
+                    for file in sorted(self._folder.glob("*.json")) if self.is_local else []:
+                        require_at_most(file, MOST_CONFIG if file.name == CONFIG else MOST_TEXT)
                     stated = transformers_object("PreTrainedConfig").get_config_dict(**self._found)
-                    require_sizes(f"{self.name}, config.json", stated[0])
+                    require_sizes(f"{self.name}, {CONFIG}", stated[0])
                     self._is_sane = True
                 return transformers_object(kind).from_pretrained(
                     **self._found, trust_remote_code=False, **options
@@ -158,7 +162,9 @@ class Checkpoint:
         """Return a float32 model, and the names of the weights that the checkpoint lacks."""
         if self.seed is not None:
             return _draw(kind, config, self.seed, attention), []
-        self._require_weights_for(kind, config, attention)
+        if self.file or self.is_local:
+            files = [self.file] if self.file else [f for k in KINDS for f in self._folder.glob(k)]
+            require_weights_for(self.name, files, lambda: _draw(kind, config, 0, attention))
         if self.file and self._rename:
             model, report = self._read(self.file, self._rename, kind, config)
         else:
@@ -170,26 +176,6 @@ class Checkpoint:
             found = f"{len(misfits)} weights of another shape: {listed}"
             raise WeightsError(f"{self.name} cannot be loaded: {found}")
         return model, sorted(report["missing_keys"])
-
-    def _require_weights_for(self, kind: str, config: Any, attention: str | None) -> None:
-        """Raise WeightsError where local weights are far smaller than what a configuration wants.
-
-        The library would fill memory with what is missing before it says so.
-        """
-        if not (self.file or self.is_local):
-            return
-        folder = Path(self._place).expanduser()
-        files = [self.file] if self.file else [f for kind in KINDS for f in folder.glob(kind)]
-        held = sum(file.stat().st_size for file in files)
-        try:
-            with torch.device("meta"):  # takes no memory
-                model = _draw(kind, config, 0, attention)
-        except UNREADABLE as error:
-            raise WeightsError(f"{self.name} cannot be built: {error}") from error
-        wanted = sum(part.numel() for part in [*model.parameters(), *model.buffers()])
-        if files and wanted > FREE_NUMBERS + MOST_PER_BYTE * held:
-            what = f"its configuration wants {wanted:,} numbers, its weights are {held:,} bytes"
-            raise WeightsError(f"{self.name} cannot be loaded: {what}")
 
     @staticmethod
     def _read(file: Path, rename: Rename, kind: str, config: Any) -> tuple[Any, Any]:
@@ -208,7 +194,7 @@ class Checkpoint:
     @property
     def _found(self) -> dict[str, Any]:
         """The place of the files, as the library's functions take it."""
-        place = str(Path(self._place).expanduser()) if self.is_local else self._place
+        place = str(self._folder) if self.is_local else self._place
         return {
             "pretrained_model_name_or_path": place,
             "revision": None if self.is_local else self._revision,

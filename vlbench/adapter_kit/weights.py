@@ -9,7 +9,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,10 @@ MOST_MODULES = 1024
 # Other sizes, where nothing else bounds the memory that they take.
 LARGEST_SIZE = 1_000_000
 
+# A byte of weights holds two numbers at most, of four bits. A model may have so many more that are
+# computed, such as positions.
+MOST_PER_BYTE, FREE_NUMBERS = 2, 30_000_000
+
 # What a library would load as a pickle that may run code.
 PICKLES = "checkpoint_path"
 
@@ -63,6 +67,24 @@ def require_sizes(where: str, values: Any, *, largest: float = math.inf, key: st
         most = MOST_MODULES if COUNTS.search(key) else largest
         if values > most:
             raise WeightsError(f"{where}: {key} is {values}; {most:g} is the most that is built")
+
+
+def require_weights_for(name: str, files: Sequence[Path], build: Callable[[], Any]) -> None:
+    """Raise WeightsError where local weights are far smaller than the model that a library builds.
+
+    The library would fill memory with what is missing before it says so. `build` returns the model;
+    here it takes no memory.
+    """
+    held = sum(file.stat().st_size for file in files)
+    try:
+        with torch.device("meta"):
+            model = build()
+    except UNREADABLE as error:
+        raise WeightsError(f"{name} cannot be built: {error}") from error
+    wanted = sum(part.numel() for part in [*model.parameters(), *model.buffers()])
+    if files and wanted > FREE_NUMBERS + MOST_PER_BYTE * held:
+        what = f"its configuration wants {wanted:,} numbers, its weights are {held:,} bytes"
+        raise WeightsError(f"{name} cannot be loaded: {what}")
 
 
 def weights_file(path: str, hint: str = "") -> Path:
