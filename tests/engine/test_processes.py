@@ -40,9 +40,9 @@ class DiesOnTheSecond(MeanColour):
 
 
 class CountsImages(MeanColour):
-    def __init__(self, *, device, folder: str, name: str):
+    def __init__(self, *, device, file: str):
         super().__init__(device=device)
-        self.file = f"{folder}/{name}"
+        self.file = file
 
     def encode_images(self, pixels):
         import os
@@ -137,7 +137,7 @@ def test_one_process_and_two_nodes_give_the_same_boards_but_for_run_and_one_prin
 
 @pytest.mark.slow
 def test_each_of_several_models_is_spread_over_all_processes(source, tmp_path):
-    line = '{name}: {{adapter: "colours:CountsImages", params: {{folder: "{at}", name: {name}}}}}\n'
+    line = '{name}: {{adapter: "colours:CountsImages", params: {{file: "{at}/{name}"}}}}\n'
     lines = [line.format(name=name, at=tmp_path) for name in ("first", "second")]
     write(source / "model_adapters" / "models.yaml", "".join(lines))
     words = ["--model", "first,second", "--tasks", "clustering_digits", "--no-cache", "--output"]
