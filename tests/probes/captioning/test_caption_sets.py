@@ -14,7 +14,7 @@ from vlbench.probes.captioning.caption_sets import (
     references_of,
 )
 from vlbench.probes.captioning.captioner import Captioner
-from vlbench.probes.captioning.scoring import PairScorer
+from vlbench.probes.captioning.scorers import PairScorer
 
 DATA = captioned(test=5)
 ENGINE = Engine.for_tests()

@@ -20,28 +20,26 @@ from vlbench.engine import Engine
 from vlbench.metrics.captions import CAPTION_METRICS
 from vlbench.metrics.items import Examples, item_table
 from vlbench.metrics.statistics import Floats
-from vlbench.probes.captioning.caption_metrics import (
-    PROBABILITY,
-    generated,
-    metrics_of,
-    score_kind,
-    tied_part,
-)
 from vlbench.probes.captioning.caption_scores import (
-    BEFORE,
-    FAVOURITES,
     MATCH,
+    PROBABILITY,
     ByKind,
     Preference,
     caption_scores,
+    generated,
+    metrics_of,
     preference,
     preference_items,
     preference_score,
+    score_kind,
     share_score,
     statistics_items,
+    tied_part,
     untried,
 )
 from vlbench.probes.captioning.caption_sets import (
+    BEFORE,
+    FAVOURITES,
     TEST_IMAGES,
     Images,
     Plan,
@@ -49,10 +47,9 @@ from vlbench.probes.captioning.caption_sets import (
     collect,
     match_scores,
 )
-from vlbench.probes.captioning.caption_statistics import available_metrics
+from vlbench.probes.captioning.caption_statistics import Part, available_metrics, counted, outcome
 from vlbench.probes.captioning.captioner import Captioner
-from vlbench.probes.captioning.estimates import Part, counted, outcome
-from vlbench.probes.captioning.scoring import PairScorer
+from vlbench.probes.captioning.scorers import PairScorer
 from vlbench.results import Outcome
 
 OUTSCORES = "outscores_ce"

@@ -26,16 +26,22 @@ from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.metrics.captions import CAPTION_METRICS
 from vlbench.metrics.statistics import Floats, student_interval
-from vlbench.probes.captioning.caption_metrics import matching_part, score_kind, telling_part
-from vlbench.probes.captioning.caption_scores import BEFORE, FAVOURITES, REFERENCE
-from vlbench.probes.captioning.caption_sets import TEST_IMAGES, Images, Plan, Subjects, collect
-from vlbench.probes.captioning.caption_statistics import available_metrics
+from vlbench.probes.captioning.caption_scores import matching_part, score_kind, telling_part
+from vlbench.probes.captioning.caption_sets import (
+    BEFORE,
+    FAVOURITES,
+    REFERENCE,
+    TEST_IMAGES,
+    Images,
+    Plan,
+    Subjects,
+    collect,
+)
+from vlbench.probes.captioning.caption_statistics import Part, available_metrics, outcome
 from vlbench.probes.captioning.captioner import Captioner, Favourites
-from vlbench.probes.captioning.controls import TextScorer
-from vlbench.probes.captioning.estimates import Part, outcome
 from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, NounSource, find_nouns
 from vlbench.probes.captioning.pattern_scores import pattern_part, unigram_table
-from vlbench.probes.captioning.scoring import PairScorer
+from vlbench.probes.captioning.scorers import PairScorer, TextScorer
 from vlbench.results import Outcome, Score
 
 SCHEMA = pa.schema(

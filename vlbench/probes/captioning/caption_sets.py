@@ -16,14 +16,17 @@ from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError, TooFewRows, counted
 from vlbench.metrics.items import Examples
 from vlbench.metrics.statistics import Floats
-from vlbench.probes.captioning.caption_scores import BEFORE, FAVOURITES, REFERENCE
 from vlbench.probes.captioning.captioner import (
     Captioner,
     Favourites,
     favourites,
     first_captions,
 )
-from vlbench.probes.captioning.scoring import PairScorer
+from vlbench.probes.captioning.scorers import PairScorer
+
+# Captions: of the captioner after and before it is rewarded, and the first reference.
+FAVOURITES, BEFORE, REFERENCE = "favourites", "ce", "reference"
+KINDS = (FAVOURITES, BEFORE, REFERENCE)
 
 
 class Images(NamedTuple):

@@ -46,7 +46,7 @@ from vlbench.probes.captioning.captioner_self_critical import (
     SelfCritical,
     SelfCriticalTraining,
 )
-from vlbench.probes.captioning.scoring import PairScorer
+from vlbench.probes.captioning.scorers import PairScorer
 
 # How the vectors of an image's regions become one.
 Pool = Literal["sum", "mean", "none"]

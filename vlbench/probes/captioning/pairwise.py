@@ -22,8 +22,7 @@ from vlbench.engine import Engine
 from vlbench.metrics.items import Answers, Examples, item_table, join_items
 from vlbench.metrics.ranking import Choice, choose_any, join_choices
 from vlbench.metrics.statistics import bootstrap_fraction, bootstrap_ratio, wilson
-from vlbench.probes.captioning.controls import TextScorer, other_images
-from vlbench.probes.captioning.scoring import PairScorer
+from vlbench.probes.captioning.scorers import PairScorer, TextScorer, other_images
 from vlbench.results import At, Outcome, Score
 
 # The unit of matching scores, which is each model's own.

@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from vlbench.metrics.items import Examples, item_table
 from vlbench.metrics.statistics import Floats
-from vlbench.probes.captioning.caption_scores import FAVOURITES, KINDS, share_score, untried
-from vlbench.probes.captioning.estimates import Part
+from vlbench.probes.captioning.caption_scores import share_score, untried
+from vlbench.probes.captioning.caption_sets import FAVOURITES, KINDS
+from vlbench.probes.captioning.caption_statistics import Part
 from vlbench.probes.captioning.patterns import (
     PATTERNS,
     PREFIXES,
