@@ -5,10 +5,9 @@ from captions_data import SETTINGS, Likes, world
 from captions_world import PAIRS, THINGS, VOCABULARY, captions, named, network, taught
 
 from vlbench.engine import Engine
-from vlbench.probes.captioning.caption_cross import caption_cross
-from vlbench.probes.captioning.caption_patterns import caption_patterns
 from vlbench.probes.captioning.captioner_files import StoredCaptioner, write_captioner
 from vlbench.probes.captioning.captioner_self_critical import SelfCritical
+from vlbench.probes.captioning.favourites import caption_cross, caption_patterns
 
 TAGS = {"a": "DET", "of": "ADP", "near": "ADP", "on": "ADP", "and": "CCONJ", "is": "AUX"}
 TAGS |= dict.fromkeys([*THINGS, "picture", "background"], "NOUN")

@@ -34,8 +34,7 @@ from vlbench.metrics.statistics import (
 )
 from vlbench.metrics.text.evaluated import Value
 from vlbench.metrics.text.java import coco_caption, find_java, find_spice
-from vlbench.probes.captioning.nouns import Nouns
-from vlbench.probes.captioning.patterns import spoken
+from vlbench.probes.captioning.nouns import Nouns, spoken
 from vlbench.probes.captioning.scorers import TextScorer
 from vlbench.results import Outcome, Score
 

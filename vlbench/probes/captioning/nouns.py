@@ -32,6 +32,9 @@ RARE = 5
 
 EDGES = re.compile(r"^\W+|\W+$")
 
+# The words of a caption in lower case, each with its universal part of speech.
+Tagged = Sequence[tuple[str, str]]
+
 # Tags of the words of texts.
 Tagger = Callable[[Sequence[Sequence[str]]], list[list[str]]]
 
@@ -58,6 +61,11 @@ def words_of(text: str) -> list[str]:
     What is punctuation alone is an empty word, so that each word keeps its position.
     """
     return [EDGES.sub("", word.lower()) for word in text.split()]
+
+
+def spoken(tagged: Tagged) -> list[tuple[str, str]]:
+    """Return the words of a caption that are no punctuation."""
+    return [(word, tag) for word, tag in tagged if tag != PUNCTUATION]
 
 
 @dataclass(frozen=True)
