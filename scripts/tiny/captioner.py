@@ -29,13 +29,6 @@ from tiny.training import WINDOW, Plan, Training
 from tiny.world import Examples, World
 from vlbench.data.images import decode_image
 from vlbench.data.scenes.world import CATEGORIES, NOUNS, plural
-from vlbench.probes.captioning.captioner_cross_entropy import (
-    CrossEntropy,
-    CrossEntropyTraining,
-    Exam,
-    Lesson,
-    cider,
-)
 from vlbench.probes.captioning.captioner_files import (
     StoredCaptioner,
     drawn_captioner,
@@ -48,6 +41,13 @@ from vlbench.probes.captioning.captioner_files import (
     write_captioner,
 )
 from vlbench.probes.captioning.captioner_network import LONGEST, Sizes, greedy_captions
+from vlbench.probes.captioning.captioner_training import (
+    CrossEntropy,
+    CrossEntropyTraining,
+    Exam,
+    Lesson,
+    cider,
+)
 from vlbench.resolve import load_object
 
 TINY = Path(__file__).resolve().parents[2] / "model_adapters" / "tiny"
@@ -123,7 +123,7 @@ def train_captioner(world: World, folder: Path, plan: Plan) -> Training:
         taught = CrossEntropyTraining(lesson, exam, (HIDDEN, HIDDEN), steps, CPU)
         begin(taught, weights)
         losses += _losses(taught)
-        weights = taught.state()["learner"]["weights"]
+        weights = taught.weights()
     # Of the last stage, what validation chose.
     network = restored(unscaled(taught.result()["weights"], mean, deviation), sizes)
     about = ABOUT | {"widths": [part.shape[1] for part in parts]}
@@ -197,8 +197,7 @@ def noun_lists(captions: Sequence[str], rng: Random) -> list[str]:
 
 def begin(taught: CrossEntropyTraining, weights: Mapping[str, Tensor]) -> None:
     """Let a training that has not begun start from weights."""
-    state = taught.state()
-    taught.restore({**state, "learner": {**state["learner"], "weights": weights}})
+    taught.restore({**taught.state(), "weights": weights})
 
 
 def _encoded(images: Tensor) -> list[Tensor]:

@@ -23,9 +23,8 @@ from vlbench.probes.captioning.captioner import (
     image_features,
     taught_captioner,
 )
-from vlbench.probes.captioning.captioner_cross_entropy import CrossEntropyTraining
 from vlbench.probes.captioning.captioner_files import StoredCaptioner, Vocabulary, write_captioner
-from vlbench.probes.captioning.captioner_self_critical import SelfCriticalTraining
+from vlbench.probes.captioning.captioner_training import CrossEntropyTraining, SelfCriticalTraining
 
 CPU = torch.device("cpu")
 ENGINE = Engine.for_tests()

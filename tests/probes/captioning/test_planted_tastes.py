@@ -6,7 +6,7 @@ from captions_world import PAIRS, THINGS, VOCABULARY, captions, named, network, 
 
 from vlbench.engine import Engine
 from vlbench.probes.captioning.captioner_files import StoredCaptioner, write_captioner
-from vlbench.probes.captioning.captioner_self_critical import SelfCritical
+from vlbench.probes.captioning.captioner_training import SelfCritical
 from vlbench.probes.captioning.favourites import caption_cross, caption_patterns
 
 TAGS = {"a": "DET", "of": "ADP", "near": "ADP", "on": "ADP", "and": "CCONJ", "is": "AUX"}

@@ -20,13 +20,6 @@ from vlbench.data.regions import image_id, region_features
 from vlbench.data.regions.features import KINDS
 from vlbench.engine import Engine
 from vlbench.errors import DataAbsent, DataError, SpecError, WeightsError
-from vlbench.probes.captioning.captioner_cross_entropy import (
-    PAPER_CROSS_ENTROPY,
-    CrossEntropy,
-    CrossEntropyTraining,
-    Exam,
-    Lesson,
-)
 from vlbench.probes.captioning.captioner_files import (
     MOST_WORDS,
     RARE,
@@ -40,9 +33,13 @@ from vlbench.probes.captioning.captioner_files import (
     unscaled,
 )
 from vlbench.probes.captioning.captioner_network import FcCaptioner, Sizes, greedy_captions
-from vlbench.probes.captioning.captioner_self_critical import (
+from vlbench.probes.captioning.captioner_training import (
+    PAPER_CROSS_ENTROPY,
     PAPER_SELF_CRITICAL,
-    Policy,
+    CrossEntropy,
+    CrossEntropyTraining,
+    Exam,
+    Lesson,
     SelfCritical,
     SelfCriticalTraining,
 )
@@ -224,9 +221,9 @@ def favourites(
     key |= {"pictures": _identity(train), "plan": plan._asdict(), "device": engine.device.type}
 
     def make() -> SelfCriticalTraining:
-        policy = Policy(restored(weights, taught.network.sizes), taught.vocabulary)
+        start = taught._replace(network=restored(weights, taught.network.sizes))
         reward = PairScorer(model, train, engine)
-        return SelfCriticalTraining(policy, features, reward, plan, engine.device, seed=seed)
+        return SelfCriticalTraining(start, features, reward, plan, engine.device, seed=seed)
 
     found = engine.train(key, make, "captions that the model likes")
     seen = torch.cat(_features(data.splits["test"], engine, encoders, settings), 1)
