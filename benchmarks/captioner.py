@@ -18,7 +18,7 @@ from vlbench.probes.captioning.captioner_files import (
     Labels,
     StoredCaptioner,
     Vocabulary,
-    drawn_captioner,
+    draw_captioner,
 )
 from vlbench.probes.captioning.captioner_network import END, Sizes
 from vlbench.probes.captioning.captioner_training import (
@@ -116,7 +116,7 @@ class Sleeps:
 def self_critical_steps(lesson: Lesson, reward: Sleeps, steps: int) -> None:
     """Train on rewards."""
     sizes = Sizes(FEATURES, WORDS, WIDTH, WIDTH)
-    network = drawn_captioner(sizes, torch.Generator().manual_seed(0))
+    network = draw_captioner(sizes, torch.Generator().manual_seed(0))
     taught, plan = StoredCaptioner(network, lesson.vocabulary, {}), SelfCritical()
     training = SelfCriticalTraining(taught, lesson.features, reward, plan, CPU, seed=0)
     for number in range(steps):

@@ -31,13 +31,13 @@ from vlbench.data.images import decode_image
 from vlbench.data.scenes.world import CATEGORIES, NOUNS, plural
 from vlbench.probes.captioning.captioner_files import (
     StoredCaptioner,
-    drawn_captioner,
+    draw_captioner,
+    fold_scaling,
     label,
     learn_vocabulary,
     read_captioner,
-    restored,
+    restore_captioner,
     spread,
-    unscaled,
     write_captioner,
 )
 from vlbench.probes.captioning.captioner_network import LONGEST, Sizes, greedy_captions
@@ -125,7 +125,7 @@ def train_captioner(world: World, folder: Path, plan: Plan) -> Training:
         losses += _losses(taught)
         weights = taught.weights()
     # Of the last stage, what validation chose.
-    network = restored(unscaled(taught.result()["weights"], mean, deviation), sizes)
+    network = restore_captioner(fold_scaling(taught.result()["weights"], mean, deviation), sizes)
     about = ABOUT | {"widths": [part.shape[1] for part in parts]}
     write_captioner(folder, StoredCaptioner(network, words, about), half=True)
     return clock.told(losses, plan.batch)
@@ -169,7 +169,7 @@ def see_others(count: int) -> tuple[list[Tensor], list[list[str]]]:
 
 def first_weights(sizes: Sizes, seed: int) -> dict[str, Tensor]:
     """Return the weights that the training starts from."""
-    weights = drawn_captioner(sizes, torch.Generator().manual_seed(seed)).state_dict()
+    weights = draw_captioner(sizes, torch.Generator().manual_seed(seed)).state_dict()
     # The gates are, in this order: input, forget, output, and the two candidates.
     weights["_core.h2h.bias"][sizes.hidden : 2 * sizes.hidden] += OPEN
     return weights

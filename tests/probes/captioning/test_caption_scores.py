@@ -8,13 +8,13 @@ from vlbench.metrics.items import Examples
 from vlbench.probes.captioning.caption_scores import (
     caption_scores,
     matching_part,
+    metrics_part,
     preference,
     preference_items,
     preference_score,
     score_kind,
     share_score,
     statistics_items,
-    telling_part,
 )
 from vlbench.probes.captioning.caption_sets import Subjects, references_of
 from vlbench.probes.captioning.caption_statistics import counted
@@ -177,7 +177,7 @@ def test_under_a_constant_model_every_share_is_at_chance_and_nothing_changes():
     assert values["prefers_reference_tied",].value == 1.0
     assert values["match_score_gain",].value == 0.0
     assert values["match_score_gain",].ci95 == (0.0, 0.0)
-    assert found.notes[0].startswith("SCST found nothing")
+    assert found.notes[0].startswith("SCST did not raise")
     n = len(ROWS)
     assert f"prefers_reference: the scores are tied in {n} of {n} choices" in found.notes[1]
     assert found.counts == {"ties": len(ROWS), "choices": len(ROWS)}
@@ -234,7 +234,7 @@ def measured(*favourites, own=references, metrics=("bleu_1", "cider")):
     before = [f"a {things(i)[0]}" for i in range(len(rows))]
     told = [[one(i) for i in range(len(rows))] for one in favourites]
     subjects = Subjects(rows, references_of(rows), before, told)
-    found = telling_part(subjects, NOUNS, TEXT, metrics, Engine.for_tests())
+    found = metrics_part(subjects, NOUNS, TEXT, metrics, Engine.for_tests())
     return found, {(s.metric, s.at.get("captions")): s for s in found.scores}
 
 

@@ -12,14 +12,14 @@ from vlbench.probes.captioning.captioner_files import (
     UNKNOWN,
     StoredCaptioner,
     Vocabulary,
-    drawn_captioner,
+    draw_captioner,
     empty_captioner,
+    fold_scaling,
     label,
     learn_vocabulary,
     read_captioner,
-    restored,
+    restore_captioner,
     spread,
-    unscaled,
     write_captioner,
 )
 from vlbench.probes.captioning.captioner_network import Sizes, greedy_captions
@@ -29,7 +29,7 @@ SMALL = Sizes(features=4, words=3, embedding=5, hidden=6)
 
 
 def stored(words=WORDS):
-    network = drawn_captioner(SMALL, torch.Generator().manual_seed(0))
+    network = draw_captioner(SMALL, torch.Generator().manual_seed(0))
     return StoredCaptioner(network, words, {"regions": "sum"})
 
 
@@ -152,11 +152,11 @@ def seeded(seed=0):
 
 
 def weights(seed=0):
-    return drawn_captioner(SIZES, seeded(seed)).state_dict()
+    return draw_captioner(SIZES, seeded(seed)).state_dict()
 
 
 def test_a_network_is_drawn_as_the_library_draws_it():
-    network = drawn_captioner(Sizes(100, 400, 100, 100), seeded())
+    network = draw_captioner(Sizes(100, 400, 100, 100), seeded())
     reference = torch.nn.Linear(100, 401)
     for name in ("weight", "bias"):
         found, expected = getattr(network.logit, name), getattr(reference, name)
@@ -191,8 +191,8 @@ def test_an_empty_network_has_the_sizes_and_draws_nothing():
 
 
 def test_a_network_restored_says_what_the_first_said_and_keeps_weights_of_its_own():
-    first, features = drawn_captioner(SIZES, seeded()), torch.rand(9, 4, generator=seeded())
-    second = restored(first.state_dict(), SIZES)
+    first, features = draw_captioner(SIZES, seeded()), torch.rand(9, 4, generator=seeded())
+    second = restore_captioner(first.state_dict(), SIZES)
     assert torch.equal(greedy_captions(first, features), greedy_captions(second, features))
     second.logit.bias.data += 1
     assert torch.equal(second.logit.bias, first.logit.bias + 1)
@@ -202,9 +202,9 @@ def test_weights_that_are_not_the_network_s_are_refused():
     lacking = weights()
     del lacking["logit.bias"]
     with pytest.raises(RuntimeError, match=r'Missing key\(s\) in state_dict: "logit.bias"'):
-        restored(lacking, SIZES)
+        restore_captioner(lacking, SIZES)
     with pytest.raises(RuntimeError, match=r"size mismatch for fc_embed\.weight"):
-        restored(weights(), SIZES._replace(features=3))
+        restore_captioner(weights(), SIZES._replace(features=3))
 
 
 def test_mean_and_deviation_are_of_each_feature_and_what_does_not_vary_has_one():
@@ -228,15 +228,15 @@ def test_unscaled_weights_see_in_features_what_these_see_in_standardised_ones():
     mean, deviation = spread(features)
     given = weights()
     kept = copy.deepcopy(given)
-    plain = restored(unscaled(given, mean, deviation), SIZES)
-    near(plain.see(features), restored(given, SIZES).see((features - mean) / deviation))
+    plain = restore_captioner(fold_scaling(given, mean, deviation), SIZES)
+    near(plain.see(features), restore_captioner(given, SIZES).see((features - mean) / deviation))
     assert all(torch.equal(given[name], kept[name]) for name in given)
 
 
 def test_numbers_scale_every_feature_alike():
     first = torch.tensor([[2.0, 4.0], [6.0, 8.0]])
     given = {"fc_embed.weight": first, "fc_embed.bias": torch.tensor([10.0, 20.0]), "other": first}
-    found = unscaled(given, 3.0, 2.0)
+    found = fold_scaling(given, 3.0, 2.0)
     assert found["fc_embed.weight"].tolist() == [[1, 2], [3, 4]]
     # Less three times the sums, which are 3 and 7.
     assert found["fc_embed.bias"].tolist() == [1, -1]

@@ -6,20 +6,20 @@ from ported import near
 from safetensors.torch import load_file
 from torch.nn.functional import pad
 
-from vlbench.probes.captioning.captioner_files import drawn_captioner, empty_captioner
+from vlbench.probes.captioning.captioner_files import draw_captioner, empty_captioner
 from vlbench.probes.captioning.captioner_network import (
     END,
     LONGEST,
     Noise,
     Sizes,
     State,
+    caption_loss,
     greedy_captions,
     lstm_state,
-    repeated,
+    repeat_states,
     reward_loss,
     rollout,
     sample_losses,
-    taught_loss,
     until_end,
 )
 from vlbench.probes.captioning.captioner_training import CrossEntropy, Stage
@@ -44,7 +44,7 @@ def newfc(real_data):
 
 def taught(network, golden):
     """Return the images, each twice, and the words of two captions of each."""
-    return repeated(network.see(golden["fc_feats"]), 2), golden["labels"].flatten(0, 1)
+    return repeat_states(network.see(golden["fc_feats"]), 2), golden["labels"].flatten(0, 1)
 
 
 def test_log_probabilities_are_those_of_the_original(newfc):
@@ -59,7 +59,7 @@ def test_log_probabilities_are_those_of_the_original(newfc):
 def test_loss_and_gradients_of_captions_are_those_of_the_original(newfc):
     network, golden = newfc
     images, words = taught(network, golden)
-    loss = taught_loss(network, images, words[:, 1:])
+    loss = caption_loss(network, images, words[:, 1:])
     near(loss, golden["lm_loss_mean"][0])
     loss.backward()
     for name, weight in network.named_parameters():
@@ -70,10 +70,10 @@ def test_one_step_of_training_is_that_of_the_original(newfc):
     network, golden = newfc
     learner = Stage(network, CPU, clip=0.1, seed=0, count=1, images=1)
     images, words = taught(network, golden)
-    learner.descend(taught_loss(network, images, words[:, 1:]), rate=5e-4)
+    learner.descend(caption_loss(network, images, words[:, 1:]), rate=5e-4)
     for name, weight in network.named_parameters():
         near(weight, golden[f"after_one_step.{name}"])
-    near(taught_loss(network, *_shifted(network, golden)), golden["lm_loss_after_one_step"][0])
+    near(caption_loss(network, *_shifted(network, golden)), golden["lm_loss_after_one_step"][0])
 
 
 def _shifted(network, golden):
@@ -84,7 +84,7 @@ def _shifted(network, golden):
 def log_probabilities(network, golden, captions):
     """Return the log probabilities of the words of captions, 0 after the first END."""
     several = len(captions) // len(golden["fc_feats"])
-    images = repeated(network.see(golden["fc_feats"]), several)
+    images = repeat_states(network.see(golden["fc_feats"]), several)
     outputs = network(images, pad(captions[:, :-1], (1, 0), value=END))
     logs = network.log_probabilities(outputs).gather(2, captions[:, :, None])[:, :, 0]
     return logs * until_end(captions)
@@ -127,7 +127,7 @@ def test_steps_count_up_to_the_first_end():
 
 
 def test_a_caption_of_no_words_ends_at_once_and_one_without_end_at_twenty():
-    network = drawn_captioner(SIZES, seeded())
+    network = draw_captioner(SIZES, seeded())
     network.logit.bias.data[0] = 1e4
     assert greedy_captions(network, torch.rand(2, 4)).tolist() == [[0] * LONGEST] * 2
     network.logit.bias.data[:2] = torch.tensor([-1e4, 1e4])
@@ -137,7 +137,7 @@ def test_a_caption_of_no_words_ends_at_once_and_one_without_end_at_twenty():
 
 def test_no_draw_touches_torchs_own_generator():
     before = torch.get_rng_state()
-    network = drawn_captioner(SIZES, seeded())
+    network = draw_captioner(SIZES, seeded())
     noise = Noise(seeded(), dropout=0.5, sampling=0.5)
     network(network.see(torch.rand(3, 4, generator=seeded())), torch.ones(3, 5).long(), noise)
     rollout(network, torch.zeros(3, 4), 2, noise)
@@ -151,7 +151,7 @@ def test_dropout_leaves_the_mean_and_drops_its_share():
 
 
 def test_scheduled_sampling_reads_the_networks_own_words_after_the_first_step():
-    network = drawn_captioner(SIZES, seeded())
+    network = draw_captioner(SIZES, seeded())
     network.logit.bias.data[3] = 1e4
     images = network.see(torch.rand(2, 4, generator=seeded()))
     true, own = torch.tensor([[0, 5, 6]] * 2), torch.tensor([[0, 3, 3]] * 2)
@@ -174,17 +174,17 @@ def test_rows_are_drawn_apart():
 
 
 def test_the_loss_is_the_mean_over_words_not_over_captions():
-    network = drawn_captioner(SIZES, seeded())
+    network = draw_captioner(SIZES, seeded())
     words = torch.tensor([[1, 2, 3, 0], [4, 0, 0, 0]])
     images = network.see(torch.rand(2, 4, generator=seeded()))
     logs = network.log_probabilities(network(images, torch.tensor([[0, 1, 2, 3], [0, 4, 0, 0]])))
     each = [logs[0, t, w] for t, w in enumerate((1, 2, 3, 0))] + [logs[1, 0, 4], logs[1, 1, 0]]
-    near(taught_loss(network, images, words), -torch.stack(each).mean())
+    near(caption_loss(network, images, words), -torch.stack(each).mean())
 
 
 def test_repeated_images_stay_neighbours():
     state = State(torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [4.0]]))
-    assert repeated(state, 2).cell.flatten().tolist() == [3, 3, 4, 4]
+    assert repeat_states(state, 2).cell.flatten().tolist() == [3, 3, 4, 4]
 
 
 class Planned:
@@ -214,7 +214,7 @@ def test_gradients_of_rewards_are_those_of_the_original(newfc):
 @pytest.fixture
 def brief():
     """A captioner of 7 words that ends at once now and then, in float64."""
-    found = drawn_captioner(SIZES, seeded()).double()
+    found = draw_captioner(SIZES, seeded()).double()
     found.embed.weight.data *= 10
     found.logit.bias.data[END] = 1
     return found

@@ -20,7 +20,7 @@ from captions_world import taught as taught_once
 from vlbench.probes.captioning import captioner_training
 from vlbench.probes.captioning.captioner_files import (
     StoredCaptioner,
-    drawn_captioner,
+    draw_captioner,
     learn_vocabulary,
 )
 from vlbench.probes.captioning.captioner_network import Sizes
@@ -43,7 +43,7 @@ RATES = (0.1, 0.01, 0.2)
 
 def stage(*, seed=0, sizes=SIZES):
     """Return a training whose batches are epochs of 50 images."""
-    drawn = drawn_captioner(sizes, torch.Generator().manual_seed(1))
+    drawn = draw_captioner(sizes, torch.Generator().manual_seed(1))
     return Stage(drawn, CPU, clip=CLIP, seed=seed, count=50, images=50)
 
 

@@ -85,7 +85,7 @@ def test_a_model_that_loves_nothing_changes_nothing(captioner):
     assert set(gains.values()) == {0.0}
     assert values["nonzero_advantages",] == 0
     assert values["prefers_reference",] == values["prefers_reference_another_image",] == 0.5
-    assert outcome.notes[0].startswith("SCST found nothing")
+    assert outcome.notes[0].startswith("SCST did not raise")
 
 
 def test_what_pleases_a_model_that_loves_length_does_not_please_one_that_loves_a_prefix(captioner):

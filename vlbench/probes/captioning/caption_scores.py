@@ -219,9 +219,9 @@ OF_ANOTHER = "reference_of_another_image"
 
 PREFERS = "prefers_reference"
 
-NOTHING = (
-    "SCST found nothing: the interval of match_score_gain holds 0, so that favourites are hardly "
-    "more than the captions before"
+NOT_RAISED = (
+    "SCST did not raise the matching score: the interval of match_score_gain includes 0, so that "
+    "favourites are hardly more than the captions before"
 )
 
 
@@ -239,9 +239,11 @@ def matching_part(
     scores = match_scores(scorer, kinds, rows)
     pair = {kind: subjects.kinds[kind] for kind in (FAVOURITES, REFERENCE)}
     found = {
-        PREFERS: _preferred(scores),
-        f"{PREFERS}_another_image": _preferred(match_scores(scorer, pair, others)),
-        f"{PREFERS}_text_only": _preferred({k: _by_text(text, told) for k, told in pair.items()}),
+        PREFERS: _prefer_reference(scores),
+        f"{PREFERS}_another_image": _prefer_reference(match_scores(scorer, pair, others)),
+        f"{PREFERS}_text_only": _prefer_reference(
+            {k: _score_by_text(text, told) for k, told in pair.items()}
+        ),
     }
     means: ByKind = {kind: {MATCH: counted(values)} for kind, values in scores.items()}
     shares = [preference_score(name, {}, one) for name, one in found.items()]
@@ -257,7 +259,7 @@ def matching_part(
         [*shares, *tied.scores, *measured],
         [*items, *tied.items, *statistics_items(means, subjects.examples)],
         tied.counts,
-        [*([NOTHING] if gain.ci95[0] <= 0 <= gain.ci95[1] else []), *tied.notes],
+        [*([NOT_RAISED] if gain.ci95[0] <= 0 <= gain.ci95[1] else []), *tied.notes],
     )
     return part, scores
 
@@ -279,11 +281,11 @@ def tied_part(metric: str, at: Mapping[str, str], found: Preference, examples: E
     )
 
 
-def _preferred(scores: Mapping[str, Floats]) -> Preference:
+def _prefer_reference(scores: Mapping[str, Floats]) -> Preference:
     return preference(scores[REFERENCE], scores[FAVOURITES])
 
 
-def _by_text(text: TextScorer, captions: Sequence[Sequence[str]]) -> Floats:
+def _score_by_text(text: TextScorer, captions: Sequence[Sequence[str]]) -> Floats:
     return np.stack([text(list(of_seed)).numpy() for of_seed in captions])
 
 
@@ -293,7 +295,7 @@ UNITS = {"perplexity": "perplexity"}
 Sets = Mapping[str, Sequence[Judged]]
 
 
-def telling_part(
+def metrics_part(
     subjects: Subjects, nouns: Nouns, text: TextScorer, metrics: Sequence[str], engine: Engine
 ) -> Part:
     """Return statistics and metrics of all kinds of captions, and the gains of favourites.
@@ -322,7 +324,7 @@ def generated(subjects: Subjects) -> dict[str, list[Judged]]:
 def statistics_of(sets: Sets, nouns: Nouns, text: TextScorer) -> dict[str, dict[str, Floats]]:
     """Return the statistics of length, nouns and perplexity, [seeds, N, S] by kind."""
     return {
-        kind: _stacked([caption_statistics(one, nouns, text) for one in judged])
+        kind: _stack_seeds([caption_statistics(one, nouns, text) for one in judged])
         for kind, judged in sets.items()
     }
 
@@ -332,12 +334,12 @@ def metrics_of(sets: Sets, names: Sequence[str], engine: Engine) -> dict[str, di
     named = {f"{kind} {i}": one for kind, judged in sets.items() for i, one in enumerate(judged)}
     found = metric_statistics(named, names, engine)
     return {
-        kind: _stacked([found[f"{kind} {i}"] for i in range(len(judged))])
+        kind: _stack_seeds([found[f"{kind} {i}"] for i in range(len(judged))])
         for kind, judged in sets.items()
     }
 
 
-def _stacked(of_seeds: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
+def _stack_seeds(of_seeds: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
     return {name: np.stack([found[name] for found in of_seeds]) for name in of_seeds[0]}
 
 

@@ -34,7 +34,7 @@ from vlbench.metrics.statistics import (
 )
 from vlbench.metrics.text.evaluated import Value
 from vlbench.metrics.text.java import coco_caption, find_java, find_spice
-from vlbench.probes.captioning.nouns import Nouns, spoken
+from vlbench.probes.captioning.nouns import Nouns, without_punctuation
 from vlbench.probes.captioning.scorers import TextScorer
 from vlbench.results import Outcome, Score
 
@@ -82,8 +82,8 @@ def share(credit: Floats) -> OverSeeds:
     """Return the mean of [seeds, N] credits in [0, 1] of images; Wilson's interval for one seed."""
     by_seed = credit.mean(1)
     alone = len(credit) == 1
-    found = wilson(float(credit.sum()), credit.shape[1]) if alone else mean_of_trials(credit)
-    return OverSeeds(found, by_seed.tolist())
+    estimate = wilson(float(credit.sum()), credit.shape[1]) if alone else mean_of_trials(credit)
+    return OverSeeds(estimate, by_seed.tolist())
 
 
 def counted(values: ArrayLike) -> Floats:
@@ -95,8 +95,8 @@ def counted(values: ArrayLike) -> Floats:
 def ratio(sums: Floats) -> Floats:
     """Return the first of two sums [..., 2] by the second, such as a mean; NaN by 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Floats = sums[..., 0] / sums[..., 1]
-    return np.where(sums[..., 1] > 0, found, np.nan)
+        quotient: Floats = sums[..., 0] / sums[..., 1]
+    return np.where(sums[..., 1] > 0, quotient, np.nan)
 
 
 def over_seeds(
@@ -119,8 +119,8 @@ def over_seeds(
 
     def values(sums: Floats) -> Floats:
         """Return the value of each seed, [seeds, ...], of sums [..., parts * S]."""
-        found = formula(np.moveaxis(sums.reshape(*sums.shape[:-1], len(parts), width), -2, 0))
-        return found[:seeds] - (0.0 if less is None else found[seeds])
+        by_part = formula(np.moveaxis(sums.reshape(*sums.shape[:-1], len(parts), width), -2, 0))
+        return by_part[:seeds] - (0.0 if less is None else by_part[seeds])
 
     by_seed = values(table.sum(0))
     if np.isnan(by_seed).any():
@@ -135,21 +135,21 @@ def value_alone(statistics: Floats, *, less: Floats | None = None) -> OverSeeds:
     return OverSeeds(Value(float(by_seed.mean())), by_seed.tolist())
 
 
-def not_negative(found: OverSeeds) -> OverSeeds:
+def not_negative(score: OverSeeds) -> OverSeeds:
     """Return the same with an interval that is cut at 0, below which the score cannot be."""
-    if not isinstance(found.estimate, Estimate):
-        return found
-    low, high = found.estimate.ci95
-    return found._replace(estimate=found.estimate._replace(ci95=(max(low, 0.0), high)))
+    if not isinstance(score.estimate, Estimate):
+        return score
+    low, high = score.estimate.ci95
+    return score._replace(estimate=score.estimate._replace(ci95=(max(low, 0.0), high)))
 
 
-def as_fraction(found: OverSeeds, n: int) -> OverSeeds:
+def as_fraction(score: OverSeeds, n: int) -> OverSeeds:
     """Return the same cut to [0, 1], with Wilson's interval of n images where nothing varies."""
-    assert isinstance(found.estimate, Estimate)
-    value, stderr, (low, high) = found.estimate
+    assert isinstance(score.estimate, Estimate)
+    value, stderr, (low, high) = score.estimate
     if stderr < ROUNDING:
-        return found._replace(estimate=wilson(value * n, n))
-    return found._replace(estimate=Estimate(value, stderr, (max(low, 0.0), min(high, 1.0))))
+        return score._replace(estimate=wilson(value * n, n))
+    return score._replace(estimate=Estimate(value, stderr, (max(low, 0.0), min(high, 1.0))))
 
 
 def _estimate(by_seed: Floats, drawn: Floats, images: int) -> Estimate:
@@ -206,16 +206,16 @@ def metric_statistics(
     """
     if not names or not sets:
         return {name: {} for name in sets}
-    told = digest([[name, [list(part) for part in one]] for name, one in sets.items()])
-    key = {"what": "metrics of captions", "sets": told, "metrics": list(names)}
-    found = engine.once(key, lambda: _computed(sets, names))
+    identity = digest([[name, [list(part) for part in one]] for name, one in sets.items()])
+    key = {"what": "metrics of captions", "sets": identity, "metrics": list(names)}
+    tables = engine.once(key, lambda: _compute_metrics(sets, names))
     return {
         name: {metric: values.numpy() for metric, values in metrics.items()}
-        for name, metrics in found.items()
+        for name, metrics in tables.items()
     }
 
 
-def _computed(
+def _compute_metrics(
     sets: Mapping[str, Judged], names: Sequence[str]
 ) -> dict[str, dict[str, torch.Tensor]]:
     # One process of Java tells the words apart, for captions and references of all sets.
@@ -252,25 +252,25 @@ FRACTIONS = ("noun_precision", "noun_recall")
 
 
 def formula_of(metric: str) -> Formula:
-    """Return what makes a score of the sums of its statistics: a mean, or that of a corpus."""
+    """Return the formula of a score from sums of its statistics: a mean, or that of a corpus."""
     return CORPORA[metric].formula if metric in CORPORA else ratio
 
 
 def caption_statistics(judged: Judged, nouns: Nouns, text: TextScorer) -> dict[str, Floats]:
     """Return the statistics of length, nouns and perplexity of captions."""
-    told = [spoken(tagged) for tagged in nouns.tagged(judged.captions)]
-    of_captions = [[noun for _, noun in found] for found in nouns.of_each(judged.captions)]
+    words = [without_punctuation(tagged) for tagged in nouns.tagged(judged.captions)]
+    of_captions = [[noun for _, noun in own] for own in nouns.of_each(judged.captions)]
     numbers: dict[str, Sequence[float]] = {
-        "length": [len(words) for words in told],
-        "nouns": [len(found) for found in of_captions],
-        "unique_nouns": [len(set(found)) for found in of_captions],
+        "length": [len(of_caption) for of_caption in words],
+        "nouns": [len(own) for own in of_captions],
+        "unique_nouns": [len(set(own)) for own in of_captions],
     }
-    found = {name: counted(values) for name, values in numbers.items()}
-    found |= noun_statistics(
-        [_singular(nouns, some) for some in of_captions], _named(nouns, judged.references)
+    statistics = {name: counted(values) for name, values in numbers.items()}
+    statistics |= noun_statistics(
+        [_singular(nouns, some) for some in of_captions], _named_nouns(nouns, judged.references)
     )
-    found["perplexity"] = text.statistics(judged.captions)
-    return found
+    statistics["perplexity"] = text.statistics(judged.captions)
+    return statistics
 
 
 def noun_statistics(
@@ -291,10 +291,10 @@ def noun_statistics(
     }
 
 
-def _named(nouns: Nouns, references: Sequence[Sequence[str]]) -> list[frozenset[str]]:
+def _named_nouns(nouns: Nouns, references: Sequence[Sequence[str]]) -> list[frozenset[str]]:
     """Return the nouns that the references of each image name."""
-    found = iter(nouns.of_each([text for texts in references for text in texts]))
-    named = [[noun for _ in texts for _, noun in next(found)] for texts in references]
+    nouns_of_texts = iter(nouns.of_each([text for texts in references for text in texts]))
+    named = [[noun for _ in texts for _, noun in next(nouns_of_texts)] for texts in references]
     return [_singular(nouns, some) for some in named]
 
 

@@ -158,7 +158,7 @@ class FcCaptioner(nn.Module):
         return words
 
     def _reader(self, count: int) -> Read:
-        """Return what tells what words [...] add to the gates, [..., 5 H], for `count` words."""
+        """Return a function of words [...] to what they add to the gates, for `count` words."""
         vectors = self.embed.weight
         if count < len(vectors):
             return lambda words: self.added(embedding(words, vectors))
@@ -167,7 +167,7 @@ class FcCaptioner(nn.Module):
         return lambda words: embedding(words, added)
 
     def _mistaken(self, gates: Tensor, output: Tensor, noise: Noise, read: Read) -> Tensor:
-        """Return what is read where some rows read a word of their own."""
+        """Return what rows add to the gates, some of which read a word of their own."""
         rows = noise.mistaken(len(gates))
         with torch.no_grad():
             drawn = noise.draw(self.log_probabilities(output[rows]).exp())
@@ -187,7 +187,7 @@ def lstm_state(gates: Tensor, cell: Tensor) -> State:
     return State(output_gate.sigmoid() * cell.tanh(), cell)
 
 
-def repeated(images: State, times: int) -> State:
+def repeat_states(images: State, times: int) -> State:
     """Return each image's state so many times in a row."""
     return State(*(part.repeat_interleave(times, 0) for part in images))
 
@@ -218,7 +218,7 @@ def word_losses(network: FcCaptioner, outputs: Tensor, words: Tensor) -> Tensor:
     return -logs.gather(1, words[counted][:, None])[:, 0]
 
 
-def taught_loss(
+def caption_loss(
     network: FcCaptioner, seen: State, words: Tensor, noise: Noise | None = None
 ) -> Tensor:
     """Return the mean loss over all words of captions [N, T] for images that were seen.
@@ -265,7 +265,7 @@ def rollout(network: FcCaptioner, features: Tensor, several: int, noise: Noise) 
         logits = network.logit(torch.cat([outputs[:n] * kept[step], outputs[n:]]))
         return torch.cat([noise.draw(logits[:n].softmax(1)), logits[n:].argmax(1)])
 
-    both = zip(repeated(seen, several), seen, strict=True)
+    both = zip(repeat_states(seen, several), seen, strict=True)
     words = network.speak(State(*map(torch.cat, both)), choose)
     return Rollout(words[n:], words[:n], kept.transpose(0, 1))
 
@@ -273,7 +273,7 @@ def rollout(network: FcCaptioner, features: Tensor, several: int, noise: Noise) 
 def sample_losses(network: FcCaptioner, features: Tensor, said: Rollout) -> Tensor:
     """Return the negative log probability of each word of the sampled captions of [B, F], [M]."""
     words = until_all_end(said.sampled)
-    images = repeated(network.see(features), len(words) // len(features))
+    images = repeat_states(network.see(features), len(words) // len(features))
     outputs = network(images, words_before(words)) * said.kept[:, : words.shape[1]]
     return word_losses(network, outputs, words)
 

@@ -7,7 +7,7 @@ computed again, with a gradient, while the model scores.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from typing import Any, ClassVar, NamedTuple
@@ -22,18 +22,18 @@ from vlbench.probes.captioning.captioner_files import (
     Labels,
     StoredCaptioner,
     Vocabulary,
-    drawn_captioner,
+    draw_captioner,
 )
 from vlbench.probes.captioning.captioner_network import (
     FcCaptioner,
     Noise,
     Sizes,
+    caption_loss,
     greedy_captions,
-    repeated,
+    repeat_states,
     reward_loss,
     rollout,
     sample_losses,
-    taught_loss,
     until_all_end,
 )
 
@@ -176,7 +176,7 @@ class CrossEntropyTraining(Stage):
     ) -> None:
         """Begin; `widths` are those of embeddings and LSTM."""
         sizes = Sizes(lesson.features.shape[1], len(lesson.vocabulary), *widths)
-        drawn = drawn_captioner(sizes, torch.Generator().manual_seed(plan.seed))
+        drawn = draw_captioner(sizes, torch.Generator().manual_seed(plan.seed))
         count, images = len(lesson.features), plan.images
         super().__init__(drawn, device, clip=plan.clip, seed=plan.seed, count=count, images=images)
         self._lesson, self._exam, self._plan = lesson, exam, plan
@@ -209,8 +209,8 @@ class CrossEntropyTraining(Stage):
             features = features.repeat_interleave(several, 0)
             seen = self.network.see(noise.blur(features, self._plan.feature_noise))
         else:
-            seen = repeated(self.network.see(features), several)
-        return taught_loss(self.network, seen, words, noise)
+            seen = repeat_states(self.network.see(features), several)
+        return caption_loss(self.network, seen, words, noise)
 
     def _validate(self, steps: int) -> None:
         """Keep the network if its captions are the best so far."""
@@ -229,19 +229,16 @@ def cider(
     vocabulary: Vocabulary, texts: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Estimate:
     """Return the CIDEr of a caption per image, on the vocabulary's words without punctuation."""
-    split = vocabulary.split
-    own: dict[Hashable, list[str]] = {i: [_spelled(split(text))] for i, text in enumerate(texts)}
-    others: dict[Hashable, list[str]] = {
-        i: [_spelled(split(text)) for text in several] for i, several in enumerate(references)
-    }
+
+    def words(text: str) -> str:
+        return " ".join(one for one in vocabulary.split(text) if any(map(str.isalnum, one)))
+
+    own = {i: [words(text)] for i, text in enumerate(texts)}
+    others = {i: [*map(words, several)] for i, several in enumerate(references)}
     with CaptionMetrics(["cider"], words=plain_words) as metrics:
-        found = metrics(own, others)["cider"].estimate
-    assert isinstance(found, Estimate)
-    return found
-
-
-def _spelled(words: Sequence[str]) -> str:
-    return " ".join(word for word in words if any(map(str.isalnum, word)))
+        estimate = metrics(own, others)["cider"].estimate
+    assert isinstance(estimate, Estimate)
+    return estimate
 
 
 # Scores float32 [N] of texts for the images of these rows; higher is better. No pair of a row and a
@@ -313,13 +310,13 @@ class SelfCriticalTraining(Stage):
 
     def step(self, number: int) -> None:
         """Do one step."""
-        found = self._learn(self.batch(number)[1])
-        self._sums = self._sums + torch.tensor(found, dtype=torch.float64)
+        sums = self._learn(self.batch(number)[1])
+        self._sums = self._sums + torch.tensor(sums, dtype=torch.float64)
         if number + 1 == self.steps or (number + 1) % max(1, self.steps // ENTRIES) == 0:
             self._note(number + 1)
 
     def result(self) -> dict[str, Any]:
-        """Return what the training is for."""
+        """Return the last weights, the history, and the counts of the whole training."""
         total = Sums(*self._total.tolist())
         return {
             "weights": self.weights(),
@@ -373,10 +370,10 @@ def distinct_scores(
     scores, or one that is not finite, with the text.
     """
     pairs = list(dict.fromkeys(zip(rows, texts, strict=True)))
-    found = reward([row for row, _ in pairs], [text for _, text in pairs])
-    if found.shape != (len(pairs),):
-        raise ValueError(f"the reward gave {list(found.shape)} for {len(pairs)} captions")
-    values = found.detach().float().cpu()
+    answer = reward([row for row, _ in pairs], [text for _, text in pairs])
+    if answer.shape != (len(pairs),):
+        raise ValueError(f"the reward gave {list(answer.shape)} for {len(pairs)} captions")
+    values = answer.detach().float().cpu()
     bad = (~values.isfinite()).nonzero()
     if len(bad):
         row, text = pairs[int(bad[0])]

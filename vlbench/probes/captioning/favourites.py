@@ -20,7 +20,7 @@ unit and enter no mean over scorers.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from itertools import chain
@@ -45,13 +45,13 @@ from vlbench.probes.captioning.caption_scores import (
     generated,
     matching_part,
     metrics_of,
+    metrics_part,
     preference,
     preference_items,
     preference_score,
     score_kind,
     share_score,
     statistics_items,
-    telling_part,
     tied_part,
     untried,
 )
@@ -68,7 +68,13 @@ from vlbench.probes.captioning.caption_sets import (
 )
 from vlbench.probes.captioning.caption_statistics import Part, available_metrics, counted, outcome
 from vlbench.probes.captioning.captioner import Captioner, Favourites
-from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, NounSource, Tagged, find_nouns, spoken
+from vlbench.probes.captioning.nouns import (
+    TAGGED_CAPTIONS,
+    NounSource,
+    Tagged,
+    find_nouns,
+    without_punctuation,
+)
 from vlbench.probes.captioning.patterns import pattern_part
 from vlbench.probes.captioning.scorers import PairScorer, TextScorer
 from vlbench.results import Outcome, Score
@@ -76,15 +82,10 @@ from vlbench.results import Outcome, Score
 # Of each kind of captions.
 MOST_WORDS = 10
 
+TEXT = pa.string()
 UNIGRAMS = pa.schema(
-    {
-        "captions": pa.string(),
-        "rank": pa.int32(),
-        "word": pa.string(),
-        "part_of_speech": pa.string(),
-        "count": pa.int64(),
-        "share": pa.float64(),
-    }
+    {"captions": TEXT, "rank": pa.int32(), "word": TEXT, "part_of_speech": TEXT}
+    | {"count": pa.int64(), "share": pa.float64()}
 )
 
 
@@ -96,40 +97,21 @@ def unigram_table(captions: Mapping[str, Iterable[Tagged]]) -> pa.Table:
 
 def _word_rows(kind: str, captions: Iterable[Tagged]) -> list[dict[str, Any]]:
     """Return the rows of one kind; of equally frequent words, the first by name comes first."""
-    pairs = Counter(pair for tagged in captions for pair in spoken(tagged))
-    words: Counter[str] = Counter()
-    tags: dict[str, Counter[str]] = {}
-    for (word, tag), count in pairs.items():
-        words[word] += count
-        tags.setdefault(word, Counter())[tag] += count
-    total = words.total()
-    first = sorted(words.items(), key=lambda item: (-item[1], item[0]))[:MOST_WORDS]
+    tags: dict[str, Counter[str]] = defaultdict(Counter)
+    for word, tag in chain(*map(without_punctuation, captions)):
+        tags[word][tag] += 1
+    counts = {word: counter.total() for word, counter in tags.items()}
+    first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MOST_WORDS]
+    total = sum(counts.values())
     return [
-        {
-            "captions": kind,
-            "rank": rank,
-            "word": word,
-            "part_of_speech": _most(tags[word]),
-            "count": count,
-            "share": count / total,
-        }
+        {"captions": kind, "rank": rank, "word": word, "count": count, "share": count / total}
+        | {"part_of_speech": min(tags[word].items(), key=lambda item: (-item[1], item[0]))[0]}
         for rank, (word, count) in enumerate(first, 1)
     ]
 
 
-def _most(counts: Counter[str]) -> str:
-    return min(counts, key=lambda tag: (-counts[tag], tag))
-
-
-HISTORY = pa.schema(
-    [
-        ("seed", pa.int32()),
-        *(
-            (name, pa.float64())
-            for name in ("steps", "sampled_score", "greedy_score", "share_with_advantage")
-        ),
-    ]
-)
+MEANS = ("steps", "sampled_score", "greedy_score", "share_with_advantage")
+HISTORY = pa.schema({"seed": pa.int32(), **dict.fromkeys(MEANS, pa.float64())})
 
 
 def training_part(trained: Sequence[Favourites]) -> Part:
@@ -167,16 +149,11 @@ def history_table(trained: Sequence[Favourites]) -> pa.Table:
 SHOWN, SIDE = 12, 192
 
 _TEXTS = (REFERENCE, BEFORE, FAVOURITES)
-_SCORES = tuple(f"{kind}_score" for kind in _TEXTS)
 
 CAPTIONS = pa.schema(
-    [
-        ("id", pa.string()),
-        ("digest", pa.string()),
-        ("seed", pa.int32()),
-        *((name, pa.string()) for name in _TEXTS),
-        *((name, pa.float64()) for name in _SCORES),
-    ]
+    {"id": TEXT, "digest": TEXT, "seed": pa.int32()}
+    | dict.fromkeys(_TEXTS, TEXT)
+    | {f"{kind}_score": pa.float64() for kind in _TEXTS}
 )
 EXAMPLES = CAPTIONS.append(pa.field("image", pa.binary()))
 
@@ -251,18 +228,18 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
     """
     plan = Plan(captioner, encoders, images, seeds, seed)
     # What may not be here is asked for before hours of training.
-    found, (names, notes) = find_nouns(data, engine, nouns), available_metrics(metrics)
+    words, (names, notes) = find_nouns(data, engine, nouns), available_metrics(metrics)
     subjects, trained = collect(model, data, engine, plan)
     text = TextScorer(data.splits["train"])
     scorer = PairScorer(model, subjects.rows, engine)
     matched, scores = matching_part(scorer, subjects, text, score_kind(model), seed=seed)
-    tagged = {kind: [found.tagged(of) for of in seeds] for kind, seeds in subjects.kinds.items()}
+    tagged = {kind: [words.tagged(of) for of in seeds] for kind, seeds in subjects.kinds.items()}
     texts = [text for seeds in subjects.kinds.values() for captions in seeds for text in captions]
     return outcome(
         [
             matched,
             training_part(trained),
-            telling_part(subjects, found, text, names, engine),
+            metrics_part(subjects, words, text, names, engine),
             pattern_part(tagged, subjects.examples, seed=seed),
             Part([], counts=count_truncated(model, texts), notes=notes),
         ],

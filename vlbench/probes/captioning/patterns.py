@@ -27,7 +27,7 @@ from vlbench.metrics.statistics import Floats
 from vlbench.probes.captioning.caption_scores import share_score, untried
 from vlbench.probes.captioning.caption_sets import FAVOURITES, KINDS
 from vlbench.probes.captioning.caption_statistics import Part
-from vlbench.probes.captioning.nouns import Tagged, spoken
+from vlbench.probes.captioning.nouns import Tagged, without_punctuation
 from vlbench.results import Score
 
 DETERMINERS = frozenset({"DET"})
@@ -61,32 +61,32 @@ PATTERNS: Mapping[str, str] = {
 
 def has_prefix(tagged: Tagged, name: str) -> bool:
     """Return whether a caption begins with the prefix of this name."""
-    return re.match(PREFIXES[name], letters(spoken(tagged))) is not None
+    return re.match(PREFIXES[name], letters(without_punctuation(tagged))) is not None
 
 
 def has_pattern(tagged: Tagged, name: str) -> bool:
     """Return whether the pattern of this name describes a whole caption."""
-    return re.fullmatch(PATTERNS[name], letters(spoken(tagged))) is not None
+    return re.fullmatch(PATTERNS[name], letters(without_punctuation(tagged))) is not None
 
 
 def letters(words: Tagged) -> str:
     """Return a letter for each phrase of a caption without punctuation."""
-    found, place = [], 0
+    phrases, place = [], 0
     while place < len(words):
         end = noun_phrase_end(words, place)
         if end == place:
-            found.append(_letter(*words[place]))
+            phrases.append(_letter(*words[place]))
         else:
-            found.append("I" if _is_of_image(words[place:end]) else "N")
+            phrases.append("I" if _is_of_image(words[place:end]) else "N")
         place = max(end, place + 1)
-    return "".join(found)
+    return "".join(phrases)
 
 
 def noun_phrase_end(words: Tagged, start: int) -> int:
     """Return where the noun phrase that begins at `start` ends; `start` where none does."""
-    place = _past(words, start, DETERMINERS, POSSESSIVES)
-    noun = _past(words, place, DESCRIBING)
-    end = _past(words, noun, NOUNS)
+    place = _skip(words, start, DETERMINERS, POSSESSIVES)
+    noun = _skip(words, place, DESCRIBING)
+    end = _skip(words, noun, NOUNS)
     return end if end > noun else start
 
 
@@ -97,7 +97,7 @@ def part_of_speech(word: str, tag: str) -> str:
     return "REL" if tag in RELATIONS else tag
 
 
-def _past(
+def _skip(
     words: Tagged, place: int, tags: frozenset[str], listed: frozenset[str] = frozenset()
 ) -> int:
     """Return the first place from `place` on whose word has other tags and is not listed."""
@@ -160,11 +160,11 @@ class Pattern(NamedTuple):
 
     def begins(self, tagged: Tagged) -> bool:
         """Return whether a caption begins with the prefix."""
-        return _after(spoken(tagged), self.prefix) is not None
+        return _after(without_punctuation(tagged), self.prefix) is not None
 
     def describes(self, tagged: Tagged) -> bool:
         """Return whether a caption is the prefix and noun phrases, or the prefix alone."""
-        words = spoken(tagged)
+        words = without_punctuation(tagged)
         place = _after(words, self.prefix)
         group = _group(self.before)
         return place is not None and re.fullmatch(group, letters(words[place:])) is not None
@@ -172,7 +172,7 @@ class Pattern(NamedTuple):
 
 def mine(captions: Sequence[Tagged]) -> Pattern:
     """Return the pattern of captions. Raises ValueError where no caption has a word."""
-    words = [spoken(tagged) for tagged in captions]
+    words = [without_punctuation(tagged) for tagged in captions]
     prefix = _prefix(words)
     if not prefix:
         raise ValueError("no caption has a word: there is no pattern")
@@ -201,8 +201,8 @@ def _prefix(words: Sequence[Tagged]) -> tuple[Element, ...]:
         if not often or (prefix and often < SHARED * len(words)):
             break
         prefix.append(element)
-        found = {i: _step(words[i], place, element) for i, place in places.items()}
-        places = {i: place for i, place in found.items() if place is not None}
+        after = {i: _step(words[i], place, element) for i, place in places.items()}
+        places = {i: place for i, place in after.items() if place is not None}
     return tuple(prefix)
 
 
@@ -314,7 +314,7 @@ def own_ratios(
     order = np.random.default_rng(seed).permutation(len(examples.ids)).tolist()
     half, rest = order[: len(order) // 2], sorted(order[len(order) // 2 :])
     searched = [[of_seed[i] for i in half] for of_seed in kinds[FAVOURITES]]
-    if not all(any(spoken(one) for one in captions) for captions in searched):
+    if not all(any(without_punctuation(one) for one in captions) for captions in searched):
         return [], []
     patterns = [mine(captions) for captions in searched]
     judged = Examples(*([part[i] for i in rest] if part else () for part in examples))

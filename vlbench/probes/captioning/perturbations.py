@@ -17,8 +17,8 @@ that name them, then by their first place; forms of one noun count once, and the
 poured. Every k has the same images, those with enough nouns; the others are counted.
 
 `noun_replacement` (figure 2): all nouns of a caption are replaced, or all its other words.
-`prefers_original` is the share of captions that outscore what is left of them, which does not
-depend on the scale of scores; `score_drop` is how much lower that scores. Where the paper is
+`prefers_original` is the share of captions that outscore the text with other words, which does not
+depend on the scale of scores; `score_drop` is how much lower that text scores. Where the paper is
 silent: words are drawn evenly from those that occur more than five times in the training captions.
 A wrong noun is no form of a noun of the caption or of a reference of its image. Positions and
 punctuation stay. A caption without a noun, or without another word, is counted and left out.
@@ -44,12 +44,13 @@ from vlbench.errors import TooFewRows, counted
 from vlbench.probes.captioning.caption_sets import (
     PAPER_CAPTIONER,
     TEST_IMAGES,
-    CaptionSource,
     Images,
+    find_captions,
 )
 from vlbench.probes.captioning.captioner import Captioner
 from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, Nouns, NounSource, find_nouns, words_of
-from vlbench.probes.captioning.pairwise import Contest, Judge, Measured, Share, report
+from vlbench.probes.captioning.pairwise import Contest, Measured, Share, compare_texts, report
+from vlbench.probes.captioning.scorers import PairScorer, TextScorer
 from vlbench.results import Outcome
 
 
@@ -101,29 +102,29 @@ def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
     stands in for both. The seed draws the other images. Raises TooFewRows where fewer than two
     captions have a noun.
     """
-    told, rows = find_nouns(data, engine, nouns), images.of(data)
-    source = CaptionSource(captions, captioner, encoders or [])
-    texts = source.of(data, images, engine)
-    found = [list(dict.fromkeys(noun for _, noun in own)) for own in told.of_each(texts)]
-    kept = [i for i, own in enumerate(found) if own]
+    tagger, rows = find_nouns(data, engine, nouns), images.of(data)
+    texts = find_captions(data, engine, images, captions, captioner, encoders or [])
+    listed = [list(dict.fromkeys(noun for _, noun in own)) for own in tagger.of_each(texts)]
+    kept = [i for i, own in enumerate(listed) if own]
     if len(kept) < 2:
         raise TooFewRows(f"{len(kept)} of {len(texts)} captions have a noun")
     asked = [
-        {CAPTION: texts[i], **{name: fill(t, found[i]) for name, t in TEMPLATES.items()}}
+        {CAPTION: texts[i], **{name: fill(t, listed[i]) for name, t in TEMPLATES.items()}}
         for i in kept
     ]
-    contest = Judge(model, data, rows, engine, nouns.split).contest(asked, kept, seed=seed)
+    alone = TextScorer(data.splits[nouns.split])
+    contest = compare_texts(PairScorer(model, rows, engine), alone, asked, kept, seed=seed)
     measured = [
         *contest.share(Share("accuracy", {}, [contest.names])),
         contest.match({"template": CAPTION}, CAPTION),
-        *chain(*(_of_template(contest, name) for name in TEMPLATES)),
+        *chain(*(_measure_template(contest, name) for name in TEMPLATES)),
     ]
     counts = {"without_nouns": len(texts) - len(kept)}
     counts |= count_truncated(model, list(chain(*contest.texts)))
     return report(measured, "accuracy", counts, {"texts": contest.table()})
 
 
-def _of_template(contest: Contest, name: str) -> Sequence[Measured]:
+def _measure_template(contest: Contest, name: str) -> Sequence[Measured]:
     """Return how often a template is preferred to the rest, and its mean score."""
     at, rest = {"template": name}, [one for one in contest.names if one != name]
     # The same texts are tied as for the caption.
@@ -152,34 +153,37 @@ def noun_count(
     """
     if len(k) < 2 or list(k) != sorted({*k}) or k[0] < 1:
         raise ValueError(f"k is {list(k)}; wanted two or more numbers of nouns, ascending from 1")
-    told, rows = find_nouns(data, engine, nouns), images.of(data)
-    named = [ranked_nouns(told, captions) for captions in rows["captions"]]
-    kept = [i for i, found in enumerate(named) if len(found) >= k[-1]]
+    tagger, rows = find_nouns(data, engine, nouns), images.of(data)
+    named = [ranked_nouns(tagger, captions) for captions in rows["captions"]]
+    kept = [i for i, nouns_of_image in enumerate(named) if len(nouns_of_image) >= k[-1]]
     if len(kept) < 2:
         raise TooFewRows(f"{counted(len(kept), 'image')} with {k[-1]} nouns in the references")
     numbers = rows["picture"].rows
     asked = []
     for i in kept:
         rng = np.random.default_rng([seed, numbers[i]])
-        absent = told.draw(k[-1] - k[0], named[i], rng)
-        asked.append({REFERENCE: rows["captions"][i][0], **_filled(named[i], absent, k)})
-    contest = Judge(model, data, rows, engine, nouns.split).contest(asked, kept, seed=seed)
+        absent = tagger.draw(k[-1] - k[0], named[i], rng)
+        asked.append({REFERENCE: rows["captions"][i][0], **_fill_templates(named[i], absent, k)})
+    alone = TextScorer(data.splits[nouns.split])
+    contest = compare_texts(PairScorer(model, rows, engine), alone, asked, kept, seed=seed)
     counts = {"too_few_nouns": len(named) - len(kept), "clusters": len(kept)}
     counts |= count_truncated(model, list(chain(*contest.texts)))
-    return report(list(_counts_measured(contest, k)), "prefers_reference", counts)
+    return report(list(_measure_numbers(contest, k)), "prefers_reference", counts)
 
 
-def ranked_nouns(told: Nouns, references: Sequence[str]) -> list[str]:
+def ranked_nouns(tagger: Nouns, references: Sequence[str]) -> list[str]:
     """Return the nouns of references, those that most of them name first, then by first place."""
-    found = [[noun for _, noun in own] for own in told.of_each(references)]
+    by_text = [[noun for _, noun in own] for own in tagger.of_each(references)]
     first: dict[str, str] = {}
-    for noun in chain(*found):
-        first.setdefault(told.singular(noun), noun)
-    times = Counter(chain(*({told.singular(noun) for noun in own} for own in found)))
+    for noun in chain(*by_text):
+        first.setdefault(tagger.singular(noun), noun)
+    times = Counter(chain(*({tagger.singular(noun) for noun in own} for own in by_text)))
     return [first[one] for one in sorted(first, key=lambda one: -times[one])]
 
 
-def _filled(true: Sequence[str], absent: Sequence[str], k: Sequence[int]) -> Mapping[str, str]:
+def _fill_templates(
+    true: Sequence[str], absent: Sequence[str], k: Sequence[int]
+) -> Mapping[str, str]:
     """Return the text of each template, number and kind of nouns, by its name."""
     lists = {"true": true, "absent": [*true[: k[0]], *absent]}
     return {
@@ -194,7 +198,7 @@ def _name(template: str, number: int, kind: str) -> str:
     return f"{template} {number} {kind}"
 
 
-def _counts_measured(contest: Contest, k: Sequence[int]) -> Iterator[Measured]:
+def _measure_numbers(contest: Contest, k: Sequence[int]) -> Iterator[Measured]:
     against = {template: [REFERENCE, _name(template, k[-1], "true")] for template in TEMPLATES}
     yield from contest.share(Share("prefers_reference", {}, list(against.values())))
     for template, pair in against.items():
@@ -203,10 +207,10 @@ def _counts_measured(contest: Contest, k: Sequence[int]) -> Iterator[Measured]:
     yield contest.match({"text": REFERENCE}, REFERENCE)
     for template in TEMPLATES:
         for kind in KINDS:
-            yield from _by_number(contest, k, {"template": template, "nouns": kind})
+            yield from _measure_kind(contest, k, {"template": template, "nouns": kind})
 
 
-def _by_number(contest: Contest, k: Sequence[int], at: Mapping[str, str]) -> Iterator[Measured]:
+def _measure_kind(contest: Contest, k: Sequence[int], at: Mapping[str, str]) -> Iterator[Measured]:
     """Yield the mean scores by number, how often they rise, and their slope."""
     names = [_name(at["template"], number, at["nouns"]) for number in k]
     for number, name in zip(k, names, strict=True):
@@ -231,37 +235,37 @@ class Caption(NamedTuple):
     @classmethod
     def of(cls, text: str, nouns: Iterable[tuple[int, str]]) -> Caption:
         """Return a caption, of which the nouns are known; punctuation is neither."""
-        found = dict(nouns)
-        others = {i: word for i, word in enumerate(words_of(text)) if word and i not in found}
-        return cls(text.split(), found, others)
+        positions = dict(nouns)
+        others = {i: word for i, word in enumerate(words_of(text)) if word and i not in positions}
+        return cls(text.split(), positions, others)
 
-    def with_wrong_nouns(self, told: Nouns, shown: Iterable[str], rng: Generator) -> str:
+    def with_wrong_nouns(self, tagger: Nouns, shown: Iterable[str], rng: Generator) -> str:
         """Return the caption with nouns that are no form of those shown, nor of its own.
 
         The same noun is replaced by the same one. Raises TooFewRows where there are too few nouns.
         """
         own = dict.fromkeys(self.nouns.values())
-        wrong = told.draw(len(own), [*shown, *own], rng)
+        wrong = tagger.draw(len(own), [*shown, *own], rng)
         by_noun = dict(zip(own, wrong, strict=True))
-        return self._with({i: by_noun[noun] for i, noun in self.nouns.items()})
+        return self._with_words({i: by_noun[noun] for i, noun in self.nouns.items()})
 
-    def with_other_words(self, told: Nouns, rng: Generator) -> str:
+    def with_other_words(self, tagger: Nouns, rng: Generator) -> str:
         """Return the caption with another word in place of each that is no noun.
 
         Raises TooFewRows where there is no other word.
         """
-        return self._with({i: _another(word, told, rng) for i, word in self.others.items()})
+        return self._with_words({i: _another(word, tagger, rng) for i, word in self.others.items()})
 
-    def _with(self, replaced: Mapping[int, str]) -> str:
+    def _with_words(self, replaced: Mapping[int, str]) -> str:
         return " ".join(
-            _in_place(part, replaced[i]) if i in replaced else part
+            _put_in_place(part, replaced[i]) if i in replaced else part
             for i, part in enumerate(self.parts)
         )
 
 
-def _another(word: str, told: Nouns, rng: Generator) -> str:
+def _another(word: str, tagger: Nouns, rng: Generator) -> str:
     """Return a word that is drawn from those that are no nouns, but not this one."""
-    words = told.other_words
+    words = tagger.other_words
     if not set(words) - {word}:
         raise TooFewRows(f"the training captions have no word to draw in place of '{word}'")
     while (drawn := words[int(rng.integers(len(words)))]) == word:
@@ -269,14 +273,14 @@ def _another(word: str, told: Nouns, rng: Generator) -> str:
     return drawn
 
 
-def _in_place(part: str, word: str) -> str:
+def _put_in_place(part: str, word: str) -> str:
     """Return a word with the punctuation around the one that it replaces."""
     before, after = AROUND.findall(part)[0]
     return f"{before}{word}{after}"
 
 
-# The texts of an image; `at` of a twin is what is replaced in it.
-ORIGINAL, TWINS = "original", ("nouns", "others")
+# The texts of an image; CHANGED are the words that are replaced.
+ORIGINAL, CHANGED = "original", ("nouns", "others")
 
 
 def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
@@ -297,16 +301,16 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
     stands in for both. Raises TooFewRows where fewer than two captions have a noun and another
     word.
     """
-    told, rows = find_nouns(data, engine, nouns), images.of(data)
-    source = CaptionSource(captions, captioner, encoders or [])
-    texts = source.of(data, images, engine)
-    split = [Caption.of(*pair) for pair in zip(texts, told.of_each(texts), strict=True)]
+    tagger, rows = find_nouns(data, engine, nouns), images.of(data)
+    texts = find_captions(data, engine, images, captions, captioner, encoders or [])
+    split = [Caption.of(*pair) for pair in zip(texts, tagger.of_each(texts), strict=True)]
     kept = [i for i, caption in enumerate(split) if caption.nouns and caption.others]
     if len(kept) < 2:
         raise TooFewRows(f"{len(kept)} of {len(texts)} captions have a noun and another word")
-    asked = [_texts(texts[i], split[i], told, rows.select([i]), seed) for i in kept]
-    contest = Judge(model, data, rows, engine, nouns.split).contest(asked, kept, seed=seed)
-    measured = [one for twin in TWINS for one in _of_twin(contest, twin)]
+    asked = [_perturb(texts[i], split[i], tagger, rows.select([i]), seed) for i in kept]
+    alone = TextScorer(data.splits[nouns.split])
+    contest = compare_texts(PairScorer(model, rows, engine), alone, asked, kept, seed=seed)
+    measured = [one for changed in CHANGED for one in _measure_change(contest, changed)]
     without = sum(not caption.nouns for caption in split)
     counts = {"without_nouns": without, "without_other_words": len(split) - without - len(kept)}
     counts |= count_truncated(model, list(chain(*contest.texts)))
@@ -314,22 +318,24 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
     return report([own, *measured], "prefers_original", counts, {"texts": contest.table()})
 
 
-def _texts(text: str, caption: Caption, told: Nouns, row: Split, seed: int) -> Mapping[str, str]:
-    """Return a caption and its twins; they are drawn by the seed and the number of the image."""
+def _perturb(
+    text: str, caption: Caption, tagger: Nouns, row: Split, seed: int
+) -> Mapping[str, str]:
+    """Return a caption and what it becomes; words are drawn by the seed and the image's number."""
     rng = np.random.default_rng([seed, row["picture"].rows[0]])
-    shown = [noun for found in told.of_each(row["captions"][0]) for _, noun in found]
+    shown = [noun for tagged_text in tagger.of_each(row["captions"][0]) for _, noun in tagged_text]
     return {
         ORIGINAL: text,
-        "nouns": caption.with_wrong_nouns(told, shown, rng),
-        "others": caption.with_other_words(told, rng),
+        "nouns": caption.with_wrong_nouns(tagger, shown, rng),
+        "others": caption.with_other_words(tagger, rng),
     }
 
 
-def _of_twin(contest: Contest, twin: str) -> Sequence[Measured]:
-    at = {"replaced": twin}
-    drop = contest.own[:, contest.place(ORIGINAL)] - contest.own[:, contest.place(twin)]
+def _measure_change(contest: Contest, changed: str) -> Sequence[Measured]:
+    at = {"replaced": changed}
+    drop = contest.own[:, contest.place(ORIGINAL)] - contest.own[:, contest.place(changed)]
     return [
-        *contest.share(Share("prefers_original", at, [[ORIGINAL, twin]])),
-        contest.match(at, twin),
+        *contest.share(Share("prefers_original", at, [[ORIGINAL, changed]])),
+        contest.match(at, changed),
         contest.mean("score_drop", at, drop, chance=0.0),
     ]
