@@ -30,7 +30,6 @@ from vlbench.probes.captioning.captioner_training import (
     Stage,
     advantages,
     cider,
-    distinct_scores,
 )
 
 CPU = torch.device("cpu")
@@ -281,17 +280,16 @@ def test_rounding_errors_are_no_taste(taught):
     assert all(torch.equal(found["weights"][name], taught[name]) for name in taught)
 
 
-def test_each_text_of_an_image_is_scored_once_in_a_step(taught):
+def test_a_caption_that_an_image_has_twice_counts_once(taught):
     asked = []
 
     def reward(rows, texts):
-        asked.append(list(zip(rows, texts, strict=True)))
+        asked.append({*zip(rows, texts, strict=True)})
         return torch.zeros(len(rows))
 
     found = run(rewarded(taught, reward, FEW)).result()
     assert len(asked) == 9
-    assert all(len(set(pairs)) == len(pairs) <= 30 for pairs in asked)
-    assert found["scored"] == sum(map(len, asked))
+    assert found["scored"] == sum(map(len, asked)) < 9 * 30
 
 
 def test_the_same_seed_finds_the_same_captioner_and_another_one_another(taught):
@@ -320,25 +318,6 @@ def test_no_more_captions_are_scored_than_allowed():
     plan = SelfCritical(epochs=20, images=10, samples=5)
     assert plan.steps(95) == 200
     assert plan._replace(most_captions=6_059).steps(95) == 100
-
-
-def test_scores_come_back_in_order_whatever_is_repeated():
-    asked = []
-
-    def reward(rows, texts):
-        asked.extend(texts)
-        return torch.tensor([10.0 * row + len(text) for row, text in zip(rows, texts, strict=True)])
-
-    found, count = distinct_scores(reward, [1, 0, 1, 1], ["a", "a", "bb", "a"])
-    assert found.tolist() == [11, 1, 12, 11]
-    assert (asked, count) == (["a", "a", "bb"], 3)
-
-
-def test_rewards_that_are_no_numbers_or_too_few_are_errors():
-    with pytest.raises(ValueError, match="reward of image 1 with 'a cat' is nan"):
-        distinct_scores(lambda *_: torch.tensor([1.0, torch.nan]), [0, 1], ["a", "a cat"])
-    with pytest.raises(ValueError, match=r"the reward gave \[1\] for 2 captions"):
-        distinct_scores(lambda *_: torch.ones(1), [0, 1], ["a", "a"])
 
 
 def test_a_reward_that_raises_ends_the_step(taught):

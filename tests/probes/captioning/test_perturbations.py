@@ -346,7 +346,7 @@ TOLD = Nouns(TAGS, dict.fromkeys(TAGS, 9))
 
 
 def caption(text, told=TOLD):
-    return Caption.of(text, told.of(text))
+    return Caption.of(text, *told.of_each([text]))
 
 
 def rng():

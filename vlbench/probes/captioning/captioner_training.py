@@ -241,8 +241,8 @@ def cider(
     return estimate
 
 
-# Scores float32 [N] of texts for the images of these rows; higher is better. No pair of a row and a
-# text is asked for twice in one call.
+# Scores float32 [N] of texts for the images of these rows, pairs that are the same included; higher
+# is better.
 Reward = Callable[[Sequence[int], Sequence[str]], Tensor]
 
 # A smaller share of the larger score is no advantage.
@@ -332,10 +332,11 @@ class SelfCriticalTraining(Stage):
         rows = torch.cat([images, images.repeat_interleave(several)]).tolist()
         with ThreadPoolExecutor(1) as beside:
             losses = beside.submit(sample_losses, self.network, features, said)
-            scores, scored = distinct_scores(self._reward, rows, texts)
+            scores = self._reward(rows, texts)
         base, own = scores[: len(images)].repeat_interleave(several), scores[len(images) :]
         gain = advantages(own, base)
         self.descend(reward_loss(losses.result(), said, gain), self._plan.rate)
+        scored = len(set(zip(rows, texts, strict=True)))
         return Sums(float(own.sum()), float(base.sum()), float((gain != 0).sum()), len(own), scored)
 
     def _note(self, steps: int) -> None:
@@ -359,28 +360,6 @@ class Sums(NamedTuple):
     advantages: float
     samples: float
     scored: float
-
-
-def distinct_scores(
-    reward: Reward, rows: Sequence[int], texts: Sequence[str]
-) -> tuple[Tensor, int]:
-    """Return the score of each text for its row, float32 [N], and how many were computed.
-
-    Each text of a row is scored once. Raises ValueError where the reward gives another number of
-    scores, or one that is not finite, with the text.
-    """
-    pairs = list(dict.fromkeys(zip(rows, texts, strict=True)))
-    answer = reward([row for row, _ in pairs], [text for _, text in pairs])
-    if answer.shape != (len(pairs),):
-        raise ValueError(f"the reward gave {list(answer.shape)} for {len(pairs)} captions")
-    values = answer.detach().float().cpu()
-    bad = (~values.isfinite()).nonzero()
-    if len(bad):
-        row, text = pairs[int(bad[0])]
-        raise ValueError(f"the reward of image {row} with {text!r} is {float(values[bad[0]])}")
-    known = dict(zip(pairs, values.tolist(), strict=True))
-    scores = torch.tensor([known[pair] for pair in zip(rows, texts, strict=True)])
-    return scores, len(pairs)
 
 
 def advantages(scores: Tensor, greedy: Tensor) -> Tensor:

@@ -81,12 +81,8 @@ class Nouns:
     left_out: frozenset[str] = frozenset()
     tagger: Tagger | None = None
 
-    def of(self, text: str) -> list[tuple[int, str]]:
-        """Return the position of each noun among the words of a text, and the noun."""
-        return self.of_each([text])[0]
-
     def of_each(self, texts: Sequence[str]) -> list[list[tuple[int, str]]]:
-        """Return the same of each text; a pipeline tags many texts faster than one by one."""
+        """Return the position of each noun among the words of each text, and the noun."""
         return [
             [(i, word) for i, (word, tag) in enumerate(tagged) if self._counts_as_noun(word, tag)]
             for tagged in self.tagged(texts)
