@@ -121,8 +121,9 @@ class FcCaptioner(nn.Module):
         state, read = images, self._reader(words.numel())
         outputs: list[Tensor] = []
         for step, true in enumerate(read(words).unbind(1)):
-            own = noise and noise.sampling and step
-            gates = self._mistaken(true, outputs[-1], noise, read) if own else true
+            gates = true
+            if noise and noise.sampling and step:
+                gates = self._mistaken(gates, outputs[-1], noise, read)
             state = self.lstm_step(gates, state)
             outputs.append(noise.thin(state.output) if noise else state.output)
         return torch.stack(outputs, 1)
@@ -234,7 +235,7 @@ def greedy_captions(network: FcCaptioner, features: Tensor) -> Tensor:
     device = network.logit.weight.device
 
     def choose(_: int, outputs: Tensor) -> Tensor:
-        return network.logit(outputs).argmax(1)
+        return torch.argmax(network.logit(outputs), 1)
 
     parts = [
         network.speak(network.see(part.to(device)), choose).cpu()
@@ -259,15 +260,16 @@ class Rollout(NamedTuple):
 def rollout(network: FcCaptioner, features: Tensor, several: int, noise: Noise) -> Rollout:
     """Return the greedy caption, without dropout, and `several` samples of each of [B, F]."""
     n, seen = len(features) * several, network.see(features)
-    kept = noise.thin(seen.output.new_ones(LONGEST, n, seen.output.shape[1]))
+    kept = seen.output.new_ones(LONGEST, n + len(features), seen.output.shape[1])
+    kept[:, :n] = noise.thin(kept[:, :n])
 
     def choose(step: int, outputs: Tensor) -> Tensor:
-        logits = network.logit(torch.cat([outputs[:n] * kept[step], outputs[n:]]))
+        logits = network.logit(outputs * kept[step])
         return torch.cat([noise.draw(logits[:n].softmax(1)), logits[n:].argmax(1)])
 
     both = zip(repeat_states(seen, several), seen, strict=True)
     words = network.speak(State(*map(torch.cat, both)), choose)
-    return Rollout(words[n:], words[:n], kept.transpose(0, 1))
+    return Rollout(words[n:], words[:n], kept[:, :n].transpose(0, 1))
 
 
 def sample_losses(network: FcCaptioner, features: Tensor, said: Rollout) -> Tensor:
