@@ -29,25 +29,25 @@ from tiny.training import WINDOW, Plan, Training
 from tiny.world import Examples, World
 from vlbench.data.images import decode_image
 from vlbench.data.scenes.world import CATEGORIES, NOUNS, plural
-from vlbench.probes.captioning.captioner_cross_entropy import (
+from vlbench.probes.captioning.captioner_files import (
+    StoredCaptioner,
+    draw_captioner,
+    fold_scaling,
+    label,
+    learn_vocabulary,
+    read_captioner,
+    restore_captioner,
+    spread,
+    write_captioner,
+)
+from vlbench.probes.captioning.captioner_network import LONGEST, Sizes, greedy_captions
+from vlbench.probes.captioning.captioner_training import (
     CrossEntropy,
     CrossEntropyTraining,
     Exam,
     Lesson,
     cider,
 )
-from vlbench.probes.captioning.captioner_files import (
-    StoredCaptioner,
-    drawn_captioner,
-    label,
-    learn_vocabulary,
-    read_captioner,
-    restored,
-    spread,
-    unscaled,
-    write_captioner,
-)
-from vlbench.probes.captioning.captioner_network import LONGEST, Sizes, greedy_captions
 from vlbench.resolve import load_object
 
 TINY = Path(__file__).resolve().parents[2] / "model_adapters" / "tiny"
@@ -123,9 +123,9 @@ def train_captioner(world: World, folder: Path, plan: Plan) -> Training:
         taught = CrossEntropyTraining(lesson, exam, (HIDDEN, HIDDEN), steps, CPU)
         begin(taught, weights)
         losses += _losses(taught)
-        weights = taught.state()["learner"]["weights"]
+        weights = taught.weights()
     # Of the last stage, what validation chose.
-    network = restored(unscaled(taught.result()["weights"], mean, deviation), sizes)
+    network = restore_captioner(fold_scaling(taught.result()["weights"], mean, deviation), sizes)
     about = ABOUT | {"widths": [part.shape[1] for part in parts]}
     write_captioner(folder, StoredCaptioner(network, words, about), half=True)
     return clock.told(losses, plan.batch)
@@ -169,7 +169,7 @@ def see_others(count: int) -> tuple[list[Tensor], list[list[str]]]:
 
 def first_weights(sizes: Sizes, seed: int) -> dict[str, Tensor]:
     """Return the weights that the training starts from."""
-    weights = drawn_captioner(sizes, torch.Generator().manual_seed(seed)).state_dict()
+    weights = draw_captioner(sizes, torch.Generator().manual_seed(seed)).state_dict()
     # The gates are, in this order: input, forget, output, and the two candidates.
     weights["_core.h2h.bias"][sizes.hidden : 2 * sizes.hidden] += OPEN
     return weights
@@ -197,8 +197,7 @@ def noun_lists(captions: Sequence[str], rng: Random) -> list[str]:
 
 def begin(taught: CrossEntropyTraining, weights: Mapping[str, Tensor]) -> None:
     """Let a training that has not begun start from weights."""
-    state = taught.state()
-    taught.restore({**state, "learner": {**state["learner"], "weights": weights}})
+    taught.restore({**taught.state(), "weights": weights})
 
 
 def _encoded(images: Tensor) -> list[Tensor]:

@@ -49,6 +49,8 @@ def unsaid(model, data, engine): ...
     ("probe", "needs"),
     [
         ("few_shot", "ImageEncoder"),
+        ("noun_count", "ImageTextScorer"),
+        ("perturbations:noun_count", "ImageTextScorer"),
         (
             "vlbench.probes.vsep.zero_shot_alignment:zero_shot_alignment_regions",
             "Detector | RegionEncoder",

@@ -87,6 +87,21 @@ def test_a_companion_of_other_arguments_is_not_comparable(source):
     assert found[0] != found[1]
 
 
+@pytest.mark.parametrize("other", ["other", "perturbations"])
+def test_a_bare_name_is_a_shipped_probe_unless_the_source_has_a_file_of_that_name(source, other):
+    shipped = "vlbench.probes.captioning.perturbations"
+    text = TASK.replace("few_shot", "noun_count").replace("{shots: [1], trials: 2}", "{}")
+    write(source / "tasks" / "b.yaml", text)
+    write(source / "tasks" / f"{other}.py", "def noun_count(model, data, engine): ...\n")
+    assert probe_of(source).__module__ == shipped
+    write(source / "tasks" / "noun_count.py", "def noun_count(model, data, engine): ...\n")
+    assert probe_of(source).__module__ != shipped
+
+
+def probe_of(source):
+    return resolve_task(load_catalog([source]), "b", True, Options()).probe
+
+
 def test_a_probe_that_lacks_an_argument_is_an_error_of_the_file(source):
     write(source / "tasks" / "theirs.py", "def probe(data, engine):\n    return None\n")
     text = TASK.replace("probe: few_shot", 'probe: "theirs:probe"')

@@ -8,7 +8,7 @@ from vlbench.capabilities import Picture, Regions
 from vlbench.data.records import Column, Data, Split
 from vlbench.digests import digest
 from vlbench.probes.captioning.captioner import Captioner
-from vlbench.probes.captioning.captioner_self_critical import SelfCritical
+from vlbench.probes.captioning.captioner_training import SelfCritical
 
 SETTINGS = Captioner(
     regions="sum",

@@ -5,14 +5,14 @@ from itertools import combinations
 
 import torch
 
-from vlbench.probes.captioning.captioner_cross_entropy import (
+from vlbench.probes.captioning.captioner_files import empty_captioner, label, learn_vocabulary
+from vlbench.probes.captioning.captioner_network import Sizes, greedy_captions
+from vlbench.probes.captioning.captioner_training import (
     CrossEntropy,
     CrossEntropyTraining,
     Exam,
     Lesson,
 )
-from vlbench.probes.captioning.captioner_files import empty_captioner, label, learn_vocabulary
-from vlbench.probes.captioning.captioner_network import Sizes, greedy_captions
 
 CPU = torch.device("cpu")
 

@@ -44,9 +44,26 @@ def needs_of(spec: TaskSpec) -> str | None:
     parts = module.split(".")
     inside = PACKAGE.joinpath(*parts[1:]).with_suffix(".py")
     files = [folder / f"{module}.py" for folder in spec.folders]
-    files += [inside] if parts[0] == PACKAGE.name else PACKAGE.glob(f"probes/*/{module}.py")
+    shipped = inside if parts[0] == PACKAGE.name else shipped_probe(spec.probe)
+    files += [shipped] if shipped else []
     file = next((file for file in files if file.is_file()), None)
     return _asked(file).get(name or module) if file else None
+
+
+def shipped_probe(name: str) -> Path | None:
+    """Return the file of a shipped probe that a task names, by its function or as FILE:NAME."""
+    module, _, function = name.partition(":")
+    defined = f"\ndef {module}("
+    files = sorted(PACKAGE.glob("probes/*/*.py"))
+    return next(
+        (f for f in files if (f.stem == module if function else defined in _text(f))),
+        None,
+    )
+
+
+@cache
+def _text(file: Path) -> str:
+    return file.read_text("utf-8")
 
 
 @cache

@@ -30,10 +30,10 @@ def find_object(
     name: str,
     folders: Sequence[Path],
     *,
-    package: str = "",
+    shipped: str = "",
     trusted: Container[str] | None = None,
 ) -> Any:
-    """Return the object that a file names, from the file's own source or else from `package`.
+    """Return the object that a file names, of the file's own source or else that named `shipped`.
 
     Anything else must lie in the packages `trusted`; None: in any. What is not trusted is refused
     before it is imported. Raises SpecError with `where` in front.
@@ -43,7 +43,7 @@ def find_object(
         beside = any((folder / f"{module}.py").is_file() for folder in folders)
     except OSError as error:
         raise SpecError(f"{where}: '{name:.40}...' names no file: {error.strerror}") from error
-    whole = name if beside or "." in module else package + name
+    whole = name if beside or "." in module else shipped or name
     with blamed_on(where):
         if trusted is not None and not (beside and _is_inside(module)):
             _require_trusted(whole, trusted)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import vlbench.probes
 from vlbench.capabilities import alternatives, is_capability
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.gaps import lacking
+from vlbench.catalog.offers import shipped_probe
 from vlbench.catalog.specs import TaskSpec
 from vlbench.data.records import Data
 from vlbench.engine.fingerprints import contents
@@ -126,9 +126,6 @@ def _fields(record: Any) -> dict[str, Any]:
 PROBE_FILLED = ("model", "data", "engine")
 LOADER_FILLED = ("download", "cache_dir", "wanted_splits")
 
-# The families of shipped probes, one folder each.
-FAMILIES = Path(vlbench.probes.__file__).parent
-
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
@@ -233,11 +230,11 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
 def _find_probe(spec: TaskSpec, options: Options) -> Callable[..., Any]:
     """Return the probe: of the task's own source, of a shipped family, or of a module named."""
     where, name = spec.document.where("probe"), spec.probe
+    file = shipped_probe(name)
     name = name if ":" in name else f"{name}:{name}"
-    module = name.partition(":")[0]
-    family = next((file.parent.name for file in FAMILIES.glob(f"*/{module}.py")), "")
-    package = f"vlbench.probes.{family}." if family else "vlbench.probes."
-    probe = find_object(where, name, spec.folders, package=package, trusted=options.trusted)
+    place = f"{file.parent.name}.{file.stem}:{name.partition(':')[2]}" if file else name
+    shipped = f"vlbench.probes.{place}"
+    probe = find_object(where, name, spec.folders, shipped=shipped, trusted=options.trusted)
     with blamed_on(where):
         lacking_names = [filled for filled in PROBE_FILLED if filled not in parameters(probe)]
         if lacking_names:

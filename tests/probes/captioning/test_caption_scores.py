@@ -1,17 +1,25 @@
 import numpy as np
 import pytest
+from caption_fakes import Likes, captioned, constant, nouns_of_the_image, references, things
 from item_means import item_means
 
+from vlbench.engine import Engine
 from vlbench.metrics.items import Examples
 from vlbench.probes.captioning.caption_scores import (
     caption_scores,
+    matching_part,
+    metrics_part,
     preference,
     preference_items,
     preference_score,
+    score_kind,
     share_score,
     statistics_items,
 )
-from vlbench.probes.captioning.estimates import counted
+from vlbench.probes.captioning.caption_sets import Subjects, references_of
+from vlbench.probes.captioning.caption_statistics import counted
+from vlbench.probes.captioning.nouns import NounSource, find_nouns
+from vlbench.probes.captioning.scorers import PairScorer, TextScorer
 
 EXAMPLES = Examples(["a", "b"], ["1", "2"])
 KINDS = {
@@ -118,3 +126,165 @@ def test_scores_of_a_saturated_head_are_tied():
 def test_nan_is_no_win():
     with pytest.raises(ValueError, match="not finite"):
         preference(np.array([[np.nan]]), np.array([[0.0]]))
+
+
+DATA = captioned()
+ROWS = DATA.splits["test"]
+TEXT = TextScorer(DATA.splits["train"])
+
+
+def matched(rule, *favourites):
+    """Return the part where the captions before name one thing, favourites are as given."""
+    n = len(ROWS)
+    before = [f"a {things(i)[0]}" for i in range(n)]
+    told = [[one(i) for i in range(n)] for one in favourites]
+    subjects = Subjects(ROWS, references_of(ROWS), before, told)
+    scorer = PairScorer(Likes(rule), ROWS, Engine.for_tests())
+    found, scores = matching_part(scorer, subjects, TEXT, "probability", seed=0)
+    values = {(score.metric, *score.at.values()): score for score in found.scores}
+    return found, values, scores
+
+
+def nothing(_):
+    return "there is a image"
+
+
+def everything(number):
+    return "a {} a {}".format(*things(number))
+
+
+def test_a_model_that_cannot_be_led_astray_prefers_the_reference():
+    _, values, _ = matched(nouns_of_the_image, nothing)
+    assert values["prefers_reference",].value == 1.0
+    assert values["match_score", "favourites"].value == 0.0
+    assert values["match_score", "ce"].value == 0.5
+    assert values["match_score", "reference"].value == 1.0
+    assert values["match_score", "reference_of_another_image"].value < 0.5
+    assert values["match_score_gain",].value == -0.5
+
+
+def test_each_seed_is_a_draw():
+    _, values, scores = matched(nouns_of_the_image, nothing, everything)
+    score = values["prefers_reference",]
+    assert (score.value, score.draws, score.n) == (0.75, [1.0, 0.5], len(ROWS))
+    assert scores["favourites"].shape == (2, len(ROWS))
+
+
+def test_under_a_constant_model_every_share_is_at_chance_and_nothing_changes():
+    found, values, _ = matched(constant, lambda i: f"a {things(i)[0]}")
+    for control in ("", "_another_image"):
+        assert values[f"prefers_reference{control}",].value == 0.5
+    assert values["prefers_reference_tied",].value == 1.0
+    assert values["match_score_gain",].value == 0.0
+    assert values["match_score_gain",].ci95 == (0.0, 0.0)
+    assert found.notes[0].startswith("SCST did not raise")
+    n = len(ROWS)
+    assert f"prefers_reference: the scores are tied in {n} of {n} choices" in found.notes[1]
+    assert found.counts == {"ties": len(ROWS), "choices": len(ROWS)}
+
+
+def test_what_is_preferred_for_another_image_too_is_no_matter_of_the_image():
+    # Likes short captions, of whatever image.
+    _, values, _ = matched(lambda _, words: -len(words), everything)
+    assert values["prefers_reference",].value == 0.0
+    assert values["prefers_reference_another_image",].value == 0.0
+
+
+def test_a_trigram_model_tells_blind_what_is_not_said_by_people():
+    _, values, _ = matched(constant, lambda _: "a a a a a")
+    assert values["prefers_reference_text_only",].value == 1.0
+    _, values, _ = matched(constant, lambda i: f"a {things(i)[0]} and a {things(i)[1]}")
+    assert values["prefers_reference_text_only",].value == 0.5
+
+
+def test_the_items_have_the_mean_of_their_scores():
+    found, _, _ = matched(nouns_of_the_image, nothing, everything)
+    means = {}
+    for table in found.items:
+        means |= item_means(table)
+    scores = {(s.metric, *sorted(s.at.items())): s.value for s in found.scores}
+    assert means == pytest.approx({key: scores[key] for key in means})
+    assert ("prefers_reference_text_only",) in means
+
+
+class Matcher:
+    def score_pairs(self, pictures, texts): ...
+
+
+class Towers(Matcher):
+    def similarity(self, images, texts): ...
+
+
+class Logits(Matcher):
+    score_kind = "logit"
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"), [(Matcher(), "probability"), (Towers(), "cosine"), (Logits(), "logit")]
+)
+def test_a_score_is_what_the_adapter_says_else_what_its_towers_say(model, kind):
+    assert score_kind(model) == kind
+
+
+NOUNS = find_nouns(DATA, Engine.for_tests(), NounSource(leave_out=["image"]))
+
+
+def measured(*favourites, own=references, metrics=("bleu_1", "cider")):
+    rows = captioned(own=own).splits["test"]
+    before = [f"a {things(i)[0]}" for i in range(len(rows))]
+    told = [[one(i) for i in range(len(rows))] for one in favourites]
+    subjects = Subjects(rows, references_of(rows), before, told)
+    found = metrics_part(subjects, NOUNS, TEXT, metrics, Engine.for_tests())
+    return found, {(s.metric, s.at.get("captions")): s for s in found.scores}
+
+
+@pytest.fixture(scope="module")
+def long():
+    """Favourites that name both things twice, and those of another seed that say nothing."""
+    return measured(lambda i: "a {0} a {1} a {0} a {1}".format(*things(i)), lambda _: "there is")
+
+
+def test_table_4_is_counted_over_seeds(long):
+    _, scores = long
+    assert scores["length", "favourites"].draws == [8.0, 2.0]
+    assert scores["nouns", "favourites"].draws == [4.0, 0.0]
+    assert scores["unique_nouns", "favourites"].draws == [2.0, 0.0]
+    assert scores["length", "ce"].value == 2.0
+    assert scores["length_gain", None].value == 3.0
+    assert scores["noun_recall", "favourites"].draws == [1.0, 0.0]
+    assert scores["noun_recall", "ce"].value == 0.5
+    assert scores["perplexity", "favourites"].value > scores["perplexity", "reference"].value
+
+
+def test_captions_without_nouns_are_counted_and_have_no_precision(long):
+    found, scores = long
+    assert found.counts["favourites_without_nouns"] == 16
+    assert ("noun_precision", "favourites") not in scores
+    assert scores["noun_precision", "ce"].value == 1.0
+
+
+def test_the_ceiling_is_one_reference_against_the_others(long):
+    found, scores = long
+    assert scores["bleu_1", "reference"].n == 16
+    assert scores["noun_precision", "reference"].value == 1.0
+    assert found.counts["images_with_one_reference"] == 0
+
+
+def test_images_with_one_reference_are_counted_and_have_no_ceiling():
+    def own(i):
+        return references(i)[: 1 if i < 4 else 3]
+
+    found, scores = measured(lambda _: "a dog", own=own)
+    assert found.counts["images_with_one_reference"] == 4
+    assert scores["bleu_1", "reference"].n == 12
+    assert scores["bleu_1", "ce"].n == 16
+
+
+def test_where_all_images_have_one_reference_there_is_no_ceiling():
+    _, scores = measured(lambda _: "a dog", own=lambda i: references(i)[:1], metrics=())
+    assert {kind for _, kind in scores} == {"favourites", "ce", None}
+
+
+def test_words_that_the_training_captions_lack_are_counted():
+    found, _ = measured(lambda _: "quo a dog qua", metrics=())
+    assert found.counts["favourites_unknown_words"] == 32

@@ -6,15 +6,15 @@ from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError, TooFewRows
 from vlbench.probes.captioning import caption_sets
 from vlbench.probes.captioning.caption_sets import (
-    CaptionSource,
     Images,
     Plan,
     collect,
+    find_captions,
     match_scores,
     references_of,
 )
 from vlbench.probes.captioning.captioner import Captioner
-from vlbench.probes.captioning.scoring import PairScorer
+from vlbench.probes.captioning.scorers import PairScorer
 
 DATA = captioned(test=5)
 ENGINE = Engine.for_tests()
@@ -90,11 +90,12 @@ def captioner(monkeypatch):
 
 @pytest.mark.usefixtures("captioner")
 def test_a_captioner_tells_of_the_images_that_are_read_alone():
-    found = CaptionSource(None, Captioner(), [object()]).of(THREE, Images(first=2), ENGINE)
+    found = find_captions(THREE, ENGINE, Images(first=2), None, Captioner(), [object()])
     assert found == ["test 1 0", "test 1 1"]
 
 
 @pytest.mark.usefixtures("captioner")
 def test_the_captions_of_a_file_stand_in_for_a_captioner(tmp_path):
-    source = CaptionSource(results(tmp_path), Captioner(), [])
-    assert source.of(THREE, Images(first=2), ENGINE) == CAPTIONS
+    file = results(tmp_path)
+    found = find_captions(THREE, ENGINE, Images(first=2), file, Captioner(), [])
+    assert found == CAPTIONS

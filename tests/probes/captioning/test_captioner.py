@@ -18,14 +18,14 @@ from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.errors import DataAbsent, DataError, SpecError, WeightsError
 from vlbench.probes.captioning.captioner import (
+    Captioner,
     favourites,
     first_captions,
     image_features,
-    taught_captioner,
+    read_or_train,
 )
-from vlbench.probes.captioning.captioner_cross_entropy import CrossEntropyTraining
 from vlbench.probes.captioning.captioner_files import StoredCaptioner, Vocabulary, write_captioner
-from vlbench.probes.captioning.captioner_self_critical import SelfCriticalTraining
+from vlbench.probes.captioning.captioner_training import CrossEntropyTraining, SelfCriticalTraining
 
 CPU = torch.device("cpu")
 ENGINE = Engine.for_tests()
@@ -43,6 +43,10 @@ def folder(tmp_path):
     about = {"regions": "sum", "widths": [6]}
     write_captioner(tmp_path, StoredCaptioner(network(taught()["weights"]), VOCABULARY, about))
     return tmp_path
+
+
+def test_captions_are_learnt_up_to_sixteen_words_as_in_the_paper():
+    assert Captioner().most_words == 16
 
 
 def test_a_captioner_without_weights_is_trained_and_says_a_caption_per_image():
@@ -64,7 +68,7 @@ def test_what_was_trained_once_is_not_trained_again(tmp_path, monkeypatch):
 
 def test_standardised_features_are_folded_into_the_first_layer():
     settings = SETTINGS._replace(standardize=True)
-    found = taught_captioner(world(), ENGINE, [SeesPairs()], settings)
+    found = read_or_train(world(), ENGINE, [SeesPairs()], settings)
     assert found.network.sizes.features == 12
     assert len(first_captions(world(), ENGINE, [SeesPairs()], settings)) == len(PAIRS)
 
@@ -197,9 +201,13 @@ def arrays(folder, values, name="{}.npy"):
     return folder
 
 
+def features_of(split, encoders, **settings):
+    return image_features(split, ENGINE, encoders, Captioner(**settings))
+
+
 def test_regions_are_summed_or_averaged_and_encoders_follow(split):
-    summed, seen = image_features(split, ENGINE, [SeesPairs()], regions="sum")
-    (mean,) = image_features(split, ENGINE, [], regions="mean")
+    summed, seen = features_of(split, [SeesPairs()], regions="sum")
+    (mean,) = features_of(split, [], regions="mean")
     assert torch.equal(summed, features())
     assert torch.equal(seen, features())
     assert torch.equal(mean, features() / 2)
@@ -207,7 +215,7 @@ def test_regions_are_summed_or_averaged_and_encoders_follow(split):
 
 def test_ready_features_are_read_by_the_number_of_the_image(split, tmp_path):
     values = np.random.default_rng(0).random((len(PAIRS), 3)).astype(np.float32)
-    (found,) = image_features(split, ENGINE, [], files=arrays(tmp_path, values))
+    (found,) = features_of(split, [], features=arrays(tmp_path, values))
     assert torch.equal(found, torch.from_numpy(values))
 
 
@@ -215,7 +223,7 @@ def test_ready_features_may_have_the_whole_name_of_the_image(split, tmp_path):
     values = np.arange(len(PAIRS), dtype=np.float64)[:, None]
     for number, value in enumerate(values):
         np.save(tmp_path / f"{number:04d}.npy", value)
-    (found,) = image_features(split, ENGINE, [], files=tmp_path)
+    (found,) = features_of(split, [], features=tmp_path)
     assert found.flatten().tolist() == list(range(len(PAIRS)))
     assert found.dtype == torch.float32
 
@@ -224,21 +232,21 @@ def test_ready_region_features_are_averaged(split, tmp_path):
     for number in range(len(PAIRS)):
         vectors, boxes = np.array([[2.0, number], [4.0, number]]), np.zeros((2, 4))
         np.savez(tmp_path / f"{number}.npz", x=vectors, bbox=boxes, image_w=4, image_h=4)
-    (mean,) = image_features(split, ENGINE, [], files=tmp_path)
-    (total,) = image_features(split, ENGINE, [], files=tmp_path, regions="sum")
+    (mean,) = features_of(split, [], features=tmp_path)
+    (total,) = features_of(split, [], features=tmp_path, regions="sum")
     assert mean.tolist() == [[3, number] for number in range(len(PAIRS))]
     assert torch.equal(total, 2 * mean)
 
 
 def test_without_any_source_nothing_is_seen(split):
     with pytest.raises(SpecError, match="the captioner sees nothing"):
-        image_features(split, ENGINE, [])
+        features_of(split, [])
 
 
 def test_regions_that_the_data_lack_are_asked_for_in_vain(split):
     bare = Split({name: split[name] for name in ("image", "picture", "captions")})
     with pytest.raises(DataError, match="asks for regions: sum, but the data have no regions"):
-        image_features(bare, ENGINE, [], regions="sum")
+        features_of(bare, [], regions="sum")
 
 
 @pytest.mark.parametrize(
@@ -252,7 +260,7 @@ def test_regions_that_the_data_lack_are_asked_for_in_vain(split):
 def test_broken_features_are_errors(split, tmp_path, value, message):
     values = [np.zeros(1, np.float32)] * len(PAIRS)
     with pytest.raises(DataError, match=message):
-        image_features(split, ENGINE, [], files=arrays(tmp_path, [value, *values[1:]]))
+        features_of(split, [], features=arrays(tmp_path, [value, *values[1:]]))
 
 
 def test_a_file_that_announces_more_than_it_has_is_an_error(split, tmp_path):
@@ -260,22 +268,22 @@ def test_a_file_that_announces_more_than_it_has_is_an_error(split, tmp_path):
     whole = (tmp_path / "0.npy").read_bytes()
     (tmp_path / "0.npy").write_bytes(whole[:300])
     with pytest.raises(DataError, match=r"0\.npy cannot be read .* make it again"):
-        image_features(split, ENGINE, [], files=tmp_path)
+        features_of(split, [], features=tmp_path)
 
 
 def test_features_of_an_image_that_are_absent_are_named(split, tmp_path):
     arrays(tmp_path, [np.zeros(1)] * (len(PAIRS) - 1))
     with pytest.raises(DataError, match=r"no features of image 0014\.jpg \(14\.npy\)"):
-        image_features(split, ENGINE, [], files=tmp_path)
+        features_of(split, [], features=tmp_path)
     with pytest.raises(DataAbsent, match="features of images"):
-        image_features(split, ENGINE, [], files=tmp_path / "none")
+        features_of(split, [], features=tmp_path / "none")
 
 
 def test_images_whose_features_have_other_widths_are_an_error(split, tmp_path):
     values = [np.zeros(1 + (number == 3)) for number in range(len(PAIRS))]
     with pytest.raises(DataError, match=r"different widths: \[1, 2\]"):
-        image_features(split, ENGINE, [], files=arrays(tmp_path, values))
+        features_of(split, [], features=arrays(tmp_path, values))
 
 
 def test_the_world_has_as_many_features_as_things(split):
-    assert image_features(split, ENGINE, [SeesPairs()])[0].shape == (len(PAIRS), len(THINGS))
+    assert features_of(split, [SeesPairs()])[0].shape == (len(PAIRS), len(THINGS))

@@ -6,8 +6,7 @@ from ported import near
 from safetensors.torch import load_file
 from torch.nn.functional import pad
 
-from vlbench.probes.captioning.captioner_cross_entropy import CrossEntropy, Learner, taught_loss
-from vlbench.probes.captioning.captioner_files import drawn_captioner, empty_captioner
+from vlbench.probes.captioning.captioner_files import draw_captioner, empty_captioner
 from vlbench.probes.captioning.captioner_network import (
     END,
     LONGEST,
@@ -16,10 +15,14 @@ from vlbench.probes.captioning.captioner_network import (
     State,
     caption_loss,
     greedy_captions,
-    repeated,
+    lstm_state,
+    repeat_states,
+    reward_loss,
+    rollout,
+    sample_losses,
     until_end,
 )
-from vlbench.probes.captioning.captioner_self_critical import rollout
+from vlbench.probes.captioning.captioner_training import CrossEntropy, Stage
 
 CPU = torch.device("cpu")
 SIZES = Sizes(features=4, words=7, embedding=5, hidden=6)
@@ -41,7 +44,7 @@ def newfc(real_data):
 
 def taught(network, golden):
     """Return the images, each twice, and the words of two captions of each."""
-    return repeated(network.see(golden["fc_feats"]), 2), golden["labels"].flatten(0, 1)
+    return repeat_states(network.see(golden["fc_feats"]), 2), golden["labels"].flatten(0, 1)
 
 
 def test_log_probabilities_are_those_of_the_original(newfc):
@@ -56,7 +59,7 @@ def test_log_probabilities_are_those_of_the_original(newfc):
 def test_loss_and_gradients_of_captions_are_those_of_the_original(newfc):
     network, golden = newfc
     images, words = taught(network, golden)
-    loss = taught_loss(network, images, words[:, 1:])
+    loss = caption_loss(network, images, words[:, 1:])
     near(loss, golden["lm_loss_mean"][0])
     loss.backward()
     for name, weight in network.named_parameters():
@@ -65,12 +68,12 @@ def test_loss_and_gradients_of_captions_are_those_of_the_original(newfc):
 
 def test_one_step_of_training_is_that_of_the_original(newfc):
     network, golden = newfc
-    learner = Learner(network, CPU, clip=0.1, seed=0)
+    learner = Stage(network, CPU, clip=0.1, seed=0, count=1, images=1)
     images, words = taught(network, golden)
-    learner.descend(taught_loss(network, images, words[:, 1:]), rate=5e-4)
+    learner.descend(caption_loss(network, images, words[:, 1:]), rate=5e-4)
     for name, weight in network.named_parameters():
         near(weight, golden[f"after_one_step.{name}"])
-    near(taught_loss(network, *_shifted(network, golden)), golden["lm_loss_after_one_step"][0])
+    near(caption_loss(network, *_shifted(network, golden)), golden["lm_loss_after_one_step"][0])
 
 
 def _shifted(network, golden):
@@ -81,7 +84,7 @@ def _shifted(network, golden):
 def log_probabilities(network, golden, captions):
     """Return the log probabilities of the words of captions, 0 after the first END."""
     several = len(captions) // len(golden["fc_feats"])
-    images = repeated(network.see(golden["fc_feats"]), several)
+    images = repeat_states(network.see(golden["fc_feats"]), several)
     outputs = network(images, pad(captions[:, :-1], (1, 0), value=END))
     logs = network.log_probabilities(outputs).gather(2, captions[:, :, None])[:, :, 0]
     return logs * until_end(captions)
@@ -110,12 +113,11 @@ def test_rates_and_sampling_are_those_of_the_original(real_data):
 
 
 def test_the_cell_takes_the_larger_of_two_candidates_without_tanh():
-    network = drawn_captioner(Sizes(1, 1, 1, 1), seeded())
     gates = torch.tensor([[0.3, -0.2, 0.7, -1.5, 2.5]])
-    state = network._gated(gates, torch.tensor([[4.0]]))
-    take, keep, show = gates[0, :3].sigmoid()
-    near(state.cell, (keep * 4 + take * 2.5).view(1, 1))
-    near(state.output, (show * state.cell.tanh()).view(1, 1))
+    state = lstm_state(gates, torch.tensor([[4.0]]))
+    input_gate, forget_gate, output_gate = gates[0, :3].sigmoid()
+    near(state.cell, (forget_gate * 4 + input_gate * 2.5).view(1, 1))
+    near(state.output, (output_gate * state.cell.tanh()).view(1, 1))
 
 
 def test_steps_count_up_to_the_first_end():
@@ -125,7 +127,7 @@ def test_steps_count_up_to_the_first_end():
 
 
 def test_a_caption_of_no_words_ends_at_once_and_one_without_end_at_twenty():
-    network = drawn_captioner(SIZES, seeded())
+    network = draw_captioner(SIZES, seeded())
     network.logit.bias.data[0] = 1e4
     assert greedy_captions(network, torch.rand(2, 4)).tolist() == [[0] * LONGEST] * 2
     network.logit.bias.data[:2] = torch.tensor([-1e4, 1e4])
@@ -135,7 +137,7 @@ def test_a_caption_of_no_words_ends_at_once_and_one_without_end_at_twenty():
 
 def test_no_draw_touches_torchs_own_generator():
     before = torch.get_rng_state()
-    network = drawn_captioner(SIZES, seeded())
+    network = draw_captioner(SIZES, seeded())
     noise = Noise(seeded(), dropout=0.5, sampling=0.5)
     network(network.see(torch.rand(3, 4, generator=seeded())), torch.ones(3, 5).long(), noise)
     rollout(network, torch.zeros(3, 4), 2, noise)
@@ -149,7 +151,7 @@ def test_dropout_leaves_the_mean_and_drops_its_share():
 
 
 def test_scheduled_sampling_reads_the_networks_own_words_after_the_first_step():
-    network = drawn_captioner(SIZES, seeded())
+    network = draw_captioner(SIZES, seeded())
     network.logit.bias.data[3] = 1e4
     images = network.see(torch.rand(2, 4, generator=seeded()))
     true, own = torch.tensor([[0, 5, 6]] * 2), torch.tensor([[0, 3, 3]] * 2)
@@ -172,15 +174,96 @@ def test_rows_are_drawn_apart():
 
 
 def test_the_loss_is_the_mean_over_words_not_over_captions():
-    network = drawn_captioner(SIZES, seeded())
+    network = draw_captioner(SIZES, seeded())
     words = torch.tensor([[1, 2, 3, 0], [4, 0, 0, 0]])
     images = network.see(torch.rand(2, 4, generator=seeded()))
-    outputs = network(images, torch.tensor([[0, 1, 2, 3], [0, 4, 0, 0]]))
-    logs = network.log_probabilities(outputs)
+    logs = network.log_probabilities(network(images, torch.tensor([[0, 1, 2, 3], [0, 4, 0, 0]])))
     each = [logs[0, t, w] for t, w in enumerate((1, 2, 3, 0))] + [logs[1, 0, 4], logs[1, 1, 0]]
-    near(caption_loss(network, outputs, words), -torch.stack(each).mean())
+    near(caption_loss(network, images, words), -torch.stack(each).mean())
 
 
 def test_repeated_images_stay_neighbours():
     state = State(torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [4.0]]))
-    assert repeated(state, 2).cell.flatten().tolist() == [3, 3, 4, 4]
+    assert repeat_states(state, 2).cell.flatten().tolist() == [3, 3, 4, 4]
+
+
+class Planned:
+    """Noise without dropout, whose words are those of captions [N, T]."""
+
+    def __init__(self, captions):
+        self._steps = iter(captions.T)
+
+    def thin(self, outputs):
+        return outputs
+
+    def draw(self, _):
+        return next(self._steps)
+
+
+def test_gradients_of_rewards_are_those_of_the_original(newfc):
+    network, golden = newfc
+    captions, features = golden["sampled_seq"], golden["fc_feats"]
+    said = rollout(network, features, len(captions) // len(features), Planned(captions))
+    assert torch.equal(said.sampled, captions)
+    losses = sample_losses(network, features, said)
+    reward_loss(losses, said, golden["rewards"][:, 0]).backward()
+    for name, weight in network.named_parameters():
+        near(weight.grad, golden[f"rl_grad.{name}"])
+
+
+@pytest.fixture
+def brief():
+    """A captioner of 7 words that ends at once now and then, in float64."""
+    found = draw_captioner(SIZES, seeded()).double()
+    found.embed.weight.data *= 10
+    found.logit.bias.data[END] = 1
+    return found
+
+
+FEATURES = torch.randn(5, 4, generator=seeded(1), dtype=torch.float64)
+
+
+def test_each_word_up_to_the_end_counts_with_the_reward_of_its_caption(brief):
+    said = rollout(brief, FEATURES, 3, Noise(seeded(2), dropout=0.5))
+    rewards = torch.linspace(-1, 2, 15, dtype=torch.float64)
+    terms = []
+    for i, words in enumerate(said.sampled.tolist()):
+        state, word = brief.see(FEATURES[[i // 3]]), END
+        for step in range(LONGEST):
+            state = brief.lstm_step(brief.added(brief.embed.weight[[word]]), state)
+            odds = brief.logit(state.output * said.kept[i, step]).softmax(1)
+            word = words[step]
+            terms.append(-rewards[i] * odds[0, word].log())
+            if word == END:
+                break
+    assert len({tuple(words) for words in said.sampled.tolist()}) > 5
+    near(reward_loss(sample_losses(brief, FEATURES, said), said, rewards), sum(terms) / len(terms))
+
+
+def test_captions_that_end_at_once_have_one_word_each(brief):
+    brief.logit.bias.data[END] = 1e4
+    said = rollout(brief, FEATURES, 3, Noise(seeded(2)))
+    assert said.sampled.shape == (15, LONGEST)
+    assert sample_losses(brief, FEATURES, said).shape == (15,)
+
+
+def test_captions_without_an_end_have_twenty_words_each(brief):
+    brief.logit.bias.data[END] = -1e4
+    said = rollout(brief, FEATURES, 3, Noise(seeded(2)))
+    assert sample_losses(brief, FEATURES, said).shape == (15 * LONGEST,)
+
+
+def test_a_rollout_says_what_greedy_decoding_says(brief):
+    said = rollout(brief, FEATURES, 3, Noise(seeded(2)))
+    assert torch.equal(said.greedy, greedy_captions(brief, FEATURES))
+
+
+def test_no_word_follows_the_end(brief):
+    words = rollout(brief, FEATURES, 3, Noise(seeded(2))).sampled
+    assert (words[~until_end(words)] == END).all()
+
+
+def test_without_a_reward_nothing_moves(brief):
+    said = rollout(brief, FEATURES, 3, Noise(seeded(2)))
+    reward_loss(sample_losses(brief, FEATURES, said), said, torch.zeros(15)).backward()
+    assert not any(weight.grad.any() for weight in brief.parameters())

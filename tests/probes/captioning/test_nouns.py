@@ -33,7 +33,7 @@ def find(data, **source):
 
 def test_a_word_has_the_tag_that_it_has_most_often():
     nouns = find(tagged("a/DET Park/NOUN", "cars/NOUN park/VERB", "the/DET park/NOUN ./PUNCT"))
-    assert nouns.of("park the cars.") == [(0, "park"), (2, "cars")]
+    assert nouns.of_each(["park the cars."]) == [[(0, "park"), (2, "cars")]]
     assert nouns.is_noun("park")
     assert not nouns.is_noun("the")
 
@@ -44,24 +44,24 @@ def test_of_two_tags_as_frequent_the_first_in_the_alphabet_is_taken():
 
 def test_positions_count_all_words_and_case_and_punctuation_do_not_matter():
     nouns = find(tagged("dog/NOUN cat/NOUN"))
-    assert nouns.of('A big "Dog", -- and\u2028 the CAT .') == [(2, "dog"), (6, "cat")]
+    assert nouns.of_each(['A big "Dog", -- and\u2028 the CAT .']) == [[(2, "dog"), (6, "cat")]]
     assert nouns.tagged(["Dog --"]) == [[("dog", "NOUN"), ("", "PUNCT")]]
 
 
 def test_a_word_that_no_caption_has_is_no_noun():
     nouns = find(tagged("dog/NOUN"))
     assert nouns.tag("zebra") == "X"
-    assert nouns.of("zebra unicorn") == []
+    assert nouns.of_each(["zebra unicorn"]) == [[]]
 
 
 @pytest.mark.parametrize("text", ["", " \n", "...", "a " * 10_000])
 def test_a_caption_may_have_no_noun_and_any_length(text):
-    assert find(tagged("dog/NOUN a/DET")).of(text) == []
+    assert find(tagged("dog/NOUN a/DET")).of_each([text]) == [[]]
 
 
 def test_nouns_that_are_left_out_are_other_words():
     nouns = find(tagged(*["picture/NOUN of/ADP dog/NOUN"] * 6), leave_out=["picture"])
-    assert nouns.of("picture of dog") == [(2, "dog")]
+    assert nouns.of_each(["picture of dog"]) == [[(2, "dog")]]
     assert (nouns.vocabulary, nouns.other_words) == (["dog"], ["of", "picture"])
 
 
@@ -112,7 +112,7 @@ def spacy(monkeypatch):
 def test_a_pipeline_tags_words_in_their_context():
     captions = {"captions": value_column([["a park", "the park", "to park -- dog"]])}
     nouns = find(Data(splits={"train": Split(captions)}), pipeline="any")
-    assert nouns.of("to park -- by a park, dog") == [(5, "park"), (6, "dog")]
+    assert nouns.of_each(["to park -- by a park, dog"]) == [[(5, "park"), (6, "dog")]]
     assert nouns.is_noun("park")
     assert nouns.counts == {"a": 1, "park": 3, "the": 1, "to": 1, "dog": 1}
 

@@ -5,7 +5,8 @@ from caption_world import Taste, length, right_nouns, world
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.metrics.items import Examples
-from vlbench.probes.captioning.pairwise import Contest, Judge, Share, report
+from vlbench.probes.captioning.pairwise import Contest, Share, compare_texts, report
+from vlbench.probes.captioning.scorers import PairScorer, TextScorer
 
 NAMES = ["a", "b", "c"]
 
@@ -79,8 +80,8 @@ def test_the_outcome_counts_and_notes_the_ties_of_its_primary_share():
 
 def judged(taste, texts, rows):
     data = world([["a dog"], ["a boat"], ["a cat"]])
-    judge = Judge(Taste(taste), data, data.splits["test"], Engine.for_tests(), "train")
-    return judge.contest(texts, rows, seed=0)
+    scorer = PairScorer(Taste(taste), data.splits["test"], Engine.for_tests())
+    return compare_texts(scorer, TextScorer(data.splits["train"]), texts, rows, seed=0)
 
 
 def test_texts_are_scored_for_their_image_for_another_one_and_alone():

@@ -1,9 +1,21 @@
 import time
 
+import numpy as np
 import pytest
+from item_means import item_means
 from tagged_words import tagged
 
-from vlbench.probes.captioning.patterns import has_pattern, has_prefix, letters, mine, spoken
+from vlbench.metrics.items import Examples
+from vlbench.probes.captioning.nouns import without_punctuation
+from vlbench.probes.captioning.patterns import (
+    has_pattern,
+    has_prefix,
+    letters,
+    mine,
+    own_ratios,
+    paper_ratios,
+    pattern_part,
+)
 
 # The examples of table 5 of the paper, each with the letters of its phrases.
 EXAMPLES = {
@@ -31,7 +43,7 @@ EXAMPLES = {
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_papers_examples_have_their_own_pattern(name):
     text, expected = EXAMPLES[name]
-    assert letters(spoken(tagged(text))) == expected
+    assert letters(without_punctuation(tagged(text))) == expected
     assert has_pattern(tagged(text), name.partition(",")[0])
 
 
@@ -71,7 +83,7 @@ def test_a_pattern_describes_all_of_a_caption_or_does_not_hold(text, name):
 
 
 def test_possessives_and_adjectives_are_part_of_a_noun_phrase_and_punctuation_of_nothing():
-    assert letters(spoken(tagged("his white dog . was near the cat"))) == "NXRN"
+    assert letters(without_punctuation(tagged("his white dog . was near the cat"))) == "NXRN"
 
 
 @pytest.mark.parametrize("end", ["", " there"])
@@ -152,3 +164,59 @@ def test_captions_without_a_word_have_no_pattern():
 
 def test_an_empty_caption_among_others_does_not_matter():
     assert mine([[], *captions("a picture of {} near {}")]).prefix_name.startswith("a+picture+of")
+
+
+IDS = [str(i) for i in range(8)]
+IMAGES = Examples(IDS, IDS)
+PLAIN = [tagged(f"the thing{i} and the other{i}") for i in range(8)]
+LIKED = [tagged(f"a image of a thing{i}") for i in range(8)]
+OTHER = [tagged(f"his thing{i} that the other{i}") for i in range(8)]
+KINDS = {"favourites": [LIKED, OTHER], "ce": [PLAIN], "reference": [[*LIKED[:2], *PLAIN[2:]]]}
+
+
+def values(ratios):
+    return {(r.metric, r.at["captions"], r.at["pattern"]): r.score().value for r in ratios}
+
+
+def test_the_papers_patterns_are_counted_by_hand():
+    found = values(paper_ratios(KINDS, IMAGES))
+    assert len(found) == 3 * (6 + 5)
+    assert found["prefix_ratio", "favourites", "clip"] == 0.5
+    assert found["pattern_ratio", "favourites", "clip"] == 0.5
+    assert found["prefix_ratio", "favourites", "vilbert"] == 0.5
+    assert found["pattern_ratio", "favourites", "vilbert"] == 0.5
+    assert found["prefix_ratio", "favourites", "rosita_image"] == 0
+    assert found["prefix_ratio", "reference", "clip"] == 0.25
+    assert {v for (_, kind, _), v in found.items() if kind == "ce"} == {0.0}
+
+
+def test_a_pattern_found_in_one_half_is_counted_in_the_other():
+    ratios, patterns = own_ratios(KINDS, IMAGES, seed=0)
+    assert [one.prefix_name for one in patterns] == [
+        "a+image+of+a+NOUN.P",
+        "his+NOUN.P+that+the+NOUN.P",
+    ]
+    found = values(ratios)
+    assert found["prefix_ratio", "favourites", "own"] == 1.0
+    assert found["pattern_ratio", "favourites", "own"] == 1.0
+    assert found["pattern_ratio", "ce", "own"] == 0.0
+    assert {ratio.score().n for ratio in ratios} == {4}
+    half = set(np.random.default_rng(0).permutation(8)[:4].tolist())
+    assert {int(i) for ratio in ratios for i in ratio.examples.ids} == set(range(8)) - half
+
+
+def test_the_part_has_items_of_all_and_names_the_patterns():
+    part = pattern_part(KINDS, IMAGES, seed=0)
+    means = {}
+    for table in part.items:
+        means |= item_means(table)
+    scores = {(s.metric, *sorted(s.at.items())): s.value for s in part.scores}
+    assert means == pytest.approx(scores)
+    assert "seed 0: a+image+of+a+NOUN.P+" in part.notes[0]
+    assert "seed 1: his+NOUN.P+that+the+NOUN.P+" in part.notes[0]
+
+
+def test_favourites_without_words_have_no_pattern_of_their_own():
+    part = pattern_part({**KINDS, "favourites": [LIKED, [[]] * 8]}, IMAGES, seed=0)
+    assert {score.at["pattern"] for score in part.scores}.isdisjoint({"own"})
+    assert part.notes == []

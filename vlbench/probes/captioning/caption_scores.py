@@ -1,29 +1,50 @@
-"""Scores of kinds of captions: favourites, those before, references; gains; and their items."""
+"""Scores of kinds of captions and their items: a model's, statistics, metrics, and the gains."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from vlbench.capabilities import SharedSpace
+from vlbench.engine import Engine
 from vlbench.metrics.captions import CAPTION_METRICS
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.items import Answers, Examples, item_table
 from vlbench.metrics.ranking import choose
 from vlbench.metrics.statistics import Floats
 from vlbench.metrics.text.evaluated import PREFIX
-from vlbench.probes.captioning.caption_statistics import FRACTIONS, WORDS, formula_of
-from vlbench.probes.captioning.estimates import (
+from vlbench.probes.captioning.caption_sets import (
+    BEFORE,
+    FAVOURITES,
+    KINDS,
+    REFERENCE,
+    Kinds,
+    Subjects,
+    match_scores,
+)
+from vlbench.probes.captioning.caption_statistics import (
+    FRACTIONS,
+    WORDS,
+    Judged,
     OverSeeds,
+    Part,
     as_fraction,
+    caption_statistics,
+    counted,
+    formula_of,
+    metric_statistics,
     not_negative,
     over_seeds,
     share,
     value_alone,
 )
+from vlbench.probes.captioning.nouns import Nouns
+from vlbench.probes.captioning.scorers import PairScorer, TextScorer, other_images
 from vlbench.results import RANGES, Score, gain_range
 
 
@@ -54,10 +75,6 @@ def preference(first: Floats, second: Floats) -> Preference:
     shape = pairs.shape[:-1]
     return Preference(choice.credit.numpy().reshape(shape), choice.chosen.numpy().reshape(shape))
 
-
-# Captions: of the captioner after and before it is rewarded, and the first reference.
-FAVOURITES, BEFORE, REFERENCE = "favourites", "ce", "reference"
-KINDS = (FAVOURITES, BEFORE, REFERENCE)
 
 MATCH = "match_score"
 
@@ -183,3 +200,156 @@ def _score(
             **found.score(),
         )
     ]
+
+
+PROBABILITY, COSINE = "probability", "cosine"
+
+
+def score_kind(model: Any) -> str:
+    """Return the adapter's own `score_kind`, else cosine for two towers, and probability.
+
+    Those of different kinds, and of different models unless they are probabilities, have no mean.
+    """
+    own = getattr(model, "score_kind", "")
+    return str(own) if own else COSINE if isinstance(model, SharedSpace) else PROBABILITY
+
+
+# The floor of matching scores: first references of other test images.
+OF_ANOTHER = "reference_of_another_image"
+
+PREFERS = "prefers_reference"
+
+NOT_RAISED = (
+    "SCST did not raise the matching score: the interval of match_score_gain includes 0, so that "
+    "favourites are hardly more than the captions before"
+)
+
+
+def matching_part(
+    scorer: PairScorer, subjects: Subjects, text: TextScorer, unit: str, *, seed: int
+) -> tuple[Part, dict[str, Floats]]:
+    """Return preferences and mean scores under a model, and the scores [seeds, N] by kind.
+
+    `unit` is the kind of its scores.
+    """
+    rows = range(len(subjects.before))
+    others = other_images(len(rows), seed)
+    first = subjects.kinds[REFERENCE][0]
+    kinds: Kinds = {**subjects.kinds, OF_ANOTHER: [[first[i] for i in others]]}
+    scores = match_scores(scorer, kinds, rows)
+    pair = {kind: subjects.kinds[kind] for kind in (FAVOURITES, REFERENCE)}
+    found = {
+        PREFERS: _prefer_reference(scores),
+        f"{PREFERS}_another_image": _prefer_reference(match_scores(scorer, pair, others)),
+        f"{PREFERS}_text_only": _prefer_reference(
+            {k: _score_by_text(text, told) for k, told in pair.items()}
+        ),
+    }
+    means: ByKind = {kind: {MATCH: counted(values)} for kind, values in scores.items()}
+    shares = [preference_score(name, {}, one) for name, one in found.items()]
+    named = (REFERENCE, FAVOURITES)
+    items = [
+        preference_items(name, {}, one, subjects.examples, named) for name, one in found.items()
+    ]
+    tied = tied_part(PREFERS, {}, found[PREFERS], subjects.examples)
+    measured = caption_scores(means, {MATCH: unit})
+    (gain,) = [score for score in measured if score.metric == f"{MATCH}_gain"]
+    assert gain.ci95
+    part = Part(
+        [*shares, *tied.scores, *measured],
+        [*items, *tied.items, *statistics_items(means, subjects.examples)],
+        tied.counts,
+        [*([NOT_RAISED] if gain.ci95[0] <= 0 <= gain.ci95[1] else []), *tied.notes],
+    )
+    return part, scores
+
+
+def tied_part(metric: str, at: Mapping[str, str], found: Preference, examples: Examples) -> Part:
+    """Return how often the choices of a share are tied, and a note where any is."""
+    tied = (found.chosen < 0).astype(np.float64)
+    name, choices = f"{metric}_tied", found.chosen.size
+    told = " ".join([metric, *at.values()])
+    note = (
+        f"{told}: the scores are tied in {found.ties} of {choices} choices (within 1e-6 of the "
+        "larger), and share the credit"
+    )
+    return Part(
+        [replace(share_score(name, at, tied), higher_is_better=False)],
+        [item_table(examples, name, at, untried(tied))],
+        {"ties": found.ties, "choices": choices},
+        [note] if found.ties else [],
+    )
+
+
+def _prefer_reference(scores: Mapping[str, Floats]) -> Preference:
+    return preference(scores[REFERENCE], scores[FAVOURITES])
+
+
+def _score_by_text(text: TextScorer, captions: Sequence[Sequence[str]]) -> Floats:
+    return np.stack([text(list(of_seed)).numpy() for of_seed in captions])
+
+
+UNITS = {"perplexity": "perplexity"}
+
+# Judged captions of each seed by their kind.
+Sets = Mapping[str, Sequence[Judged]]
+
+
+def metrics_part(
+    subjects: Subjects, nouns: Nouns, text: TextScorer, metrics: Sequence[str], engine: Engine
+) -> Part:
+    """Return statistics and metrics of all kinds of captions, and the gains of favourites.
+
+    The first reference is judged by the others; images with one reference have no such score.
+    """
+    several = [texts for texts in subjects.references if len(texts) > 1]
+    human = Judged([texts[0] for texts in several], [texts[1:] for texts in several])
+    sets = {**generated(subjects), **({REFERENCE: [human]} if len(several) > 1 else {})}
+    kinds = statistics_of(sets, nouns, text)
+    for kind, found in metrics_of(sets, metrics, engine).items():
+        kinds[kind] |= found
+    return Part(
+        caption_scores(kinds, UNITS),
+        statistics_items(kinds, subjects.examples),
+        {"images_with_one_reference": len(subjects.references) - len(several), **_counts(kinds)},
+    )
+
+
+def generated(subjects: Subjects) -> dict[str, list[Judged]]:
+    """Return the captioner's captions with the references that they are judged by."""
+    favourites = [Judged(captions, subjects.references) for captions in subjects.favourites]
+    return {FAVOURITES: favourites, BEFORE: [Judged(subjects.before, subjects.references)]}
+
+
+def statistics_of(sets: Sets, nouns: Nouns, text: TextScorer) -> dict[str, dict[str, Floats]]:
+    """Return the statistics of length, nouns and perplexity, [seeds, N, S] by kind."""
+    return {
+        kind: _stack_seeds([caption_statistics(one, nouns, text) for one in judged])
+        for kind, judged in sets.items()
+    }
+
+
+def metrics_of(sets: Sets, names: Sequence[str], engine: Engine) -> dict[str, dict[str, Floats]]:
+    """Return the statistics of metrics of captions, [seeds, N, S] by kind."""
+    named = {f"{kind} {i}": one for kind, judged in sets.items() for i, one in enumerate(judged)}
+    found = metric_statistics(named, names, engine)
+    return {
+        kind: _stack_seeds([found[f"{kind} {i}"] for i in range(len(judged))])
+        for kind, judged in sets.items()
+    }
+
+
+def _stack_seeds(of_seeds: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
+    return {name: np.stack([found[name] for found in of_seeds]) for name in of_seeds[0]}
+
+
+def _counts(kinds: ByKind) -> dict[str, int]:
+    """Return the numbers of captions without a noun, and of words that perplexity leaves out."""
+    counts = {}
+    for kind in KINDS:
+        if kind in kinds:
+            bare = kinds[kind]["nouns"][..., 0] == 0
+            counts[f"{kind}_without_nouns"] = int(bare.sum())
+            unknown = kinds[kind]["perplexity"][..., 2].sum()
+            counts[f"{kind}_unknown_words"] = int(unknown)
+    return counts

@@ -16,14 +16,17 @@ from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError, TooFewRows, counted
 from vlbench.metrics.items import Examples
 from vlbench.metrics.statistics import Floats
-from vlbench.probes.captioning.caption_scores import BEFORE, FAVOURITES, REFERENCE
 from vlbench.probes.captioning.captioner import (
     Captioner,
     Favourites,
     favourites,
     first_captions,
 )
-from vlbench.probes.captioning.scoring import PairScorer
+from vlbench.probes.captioning.scorers import PairScorer
+
+# Captions: of the captioner after and before it is rewarded, and the first reference.
+FAVOURITES, BEFORE, REFERENCE = "favourites", "ce", "reference"
+KINDS = (FAVOURITES, BEFORE, REFERENCE)
 
 
 class Images(NamedTuple):
@@ -53,27 +56,24 @@ TEST_IMAGES = Images()
 PAPER_CAPTIONER = Captioner()
 
 
-class CaptionSource(NamedTuple):
-    """Where captions come from: a file in COCO's result format, or else a captioner.
+def find_captions(
+    data: Data,
+    engine: Engine,
+    images: Images,
+    file: Path | None,
+    captioner: Captioner,
+    encoders: Sequence[ImageEncoder],
+) -> list[str]:
+    """Return the caption of each image, with single blanks between words.
 
-    The captioner, before any model rewarded it, sees images through the `encoders`.
+    They come from a file in COCO's result format, or else from the captioner, which sees images
+    through the encoders, before any model rewarded it. Raises what `result_captions` and
+    `first_captions` raise.
     """
-
-    file: Path | None
-    captioner: Captioner
-    encoders: Sequence[ImageEncoder]
-
-    def of(self, data: Data, images: Images, engine: Engine) -> list[str]:
-        """Return the caption of each image, with single blanks between words.
-
-        Raises what `result_captions` and `first_captions` raise.
-        """
-        if self.file is not None:
-            return result_captions(self.file, images.of(data))
-        found = first_captions(
-            images.alone(data), engine, self.encoders, self.captioner, images.split
-        )
-        return [" ".join(text.split()) for text in found]
+    if file is not None:
+        return result_captions(file, images.of(data))
+    said = first_captions(images.alone(data), engine, encoders, captioner, images.split)
+    return [" ".join(text.split()) for text in said]
 
 
 # Captions [seeds][N] of the images by their kind; one seed of those that no seed changes.
@@ -134,21 +134,21 @@ def collect(
     chosen = replace(data, splits={**data.splits, "test": rows})
     references = references_of(rows)
     before = first_captions(chosen, engine, encoders, captioner)
-    found = [
+    trained = [
         favourites(model, chosen, engine, encoders, captioner, seed=seed)
         for seed in range(plan.seed, plan.seed + plan.seeds)
     ]
-    return Subjects(rows, references, before, [one.captions for one in found]), found
+    return Subjects(rows, references, before, [one.captions for one in trained]), trained
 
 
 def references_of(rows: Split) -> list[list[str]]:
     """Return the references of each image. Raises DataError for an image without any."""
-    found = [list(texts) for texts in rows["captions"]]
-    for i, texts in enumerate(found):
+    references = [list(texts) for texts in rows["captions"]]
+    for i, texts in enumerate(references):
         if not texts:
             image = rows["picture"].examples().ids[i]
             raise DataError(f"image {image} has no reference; leave it out of the test split")
-    return found
+    return references
 
 
 def match_scores(scorer: PairScorer, kinds: Kinds, rows: Sequence[int]) -> dict[str, Floats]:

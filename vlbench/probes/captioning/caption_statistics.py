@@ -1,30 +1,167 @@
-"""Statistics of captions, one row per image: table 4 and the metrics of table 2, arXiv:2210.09550.
+"""Statistics of captions, one row per image, and what they come to over the seeds of a captioner.
 
-Beside them, precision and recall of the nouns that the references name: CIDEr is no gate, since a
-caption that names nothing and fits every image can score high. Nouns are compared in the singular,
-each counted once. A caption without a noun has no precision, and an image whose references name
-none no recall: both are left out.
+Those of table 4 and the metrics of table 2, arXiv:2210.09550. Beside them, precision and recall of
+the nouns that the references name: CIDEr is no gate, since a caption that names nothing and fits
+every image can score high. Nouns are compared in the singular, each counted once. A caption without
+a noun has no precision, and an image whose references name none no recall: both are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.errors import DataAbsent
 from vlbench.metrics.captions import CaptionMetrics, Captions, CaptionScore, treebank_words
 from vlbench.metrics.corpus import CORPORA
-from vlbench.metrics.statistics import Floats
+from vlbench.metrics.items import join_items
+from vlbench.metrics.statistics import (
+    ROUNDING,
+    Estimate,
+    Floats,
+    mean_of_trials,
+    redrawn,
+    student_interval,
+    wilson,
+)
+from vlbench.metrics.text.evaluated import Value
 from vlbench.metrics.text.java import coco_caption, find_java, find_spice
-from vlbench.probes.captioning.controls import TextScorer
-from vlbench.probes.captioning.estimates import Formula, counted, ratio
-from vlbench.probes.captioning.nouns import Nouns
-from vlbench.probes.captioning.patterns import spoken
+from vlbench.probes.captioning.nouns import Nouns, without_punctuation
+from vlbench.probes.captioning.scorers import TextScorer
+from vlbench.results import Outcome, Score
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one part of a probe finds; `items` are tables."""
+
+    scores: Sequence[Score]
+    items: Sequence[Any] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+def outcome(parts: Sequence[Part], artifacts: Mapping[str, Any]) -> Outcome:
+    """Return the outcome of all parts; of a count that several have, the first."""
+    counts: dict[str, int] = {}
+    for part in reversed(parts):
+        counts |= part.counts
+    return Outcome(
+        scores=[score for part in parts for score in part.scores],
+        counts=counts,
+        artifacts={name: one for name, one in artifacts.items() if one is not None},
+        notes=[note for part in parts for note in part.notes],
+        items=join_items([table for part in parts for table in part.items]),
+    )
+
+
+# Sums over images of statistics [..., S] to values [...]; NaN where the sums have none.
+Formula = Callable[[Floats], Floats]
+
+
+class OverSeeds(NamedTuple):
+    """A score: its estimate, or its value alone, and its value under each seed."""
+
+    estimate: Estimate | Value
+    draws: list[float]
+
+    def score(self) -> dict[str, Any]:
+        """Return the fields of a Score; a single seed is no draw."""
+        return self.estimate._asdict() | {"draws": self.draws if len(self.draws) > 1 else []}
+
+
+def share(credit: Floats) -> OverSeeds:
+    """Return the mean of [seeds, N] credits in [0, 1] of images; Wilson's interval for one seed."""
+    by_seed = credit.mean(1)
+    alone = len(credit) == 1
+    estimate = wilson(float(credit.sum()), credit.shape[1]) if alone else mean_of_trials(credit)
+    return OverSeeds(estimate, by_seed.tolist())
+
+
+def counted(values: ArrayLike) -> Floats:
+    """Return (value, 1) for each of [..., N] values, [..., N, 2], whose sums have the mean."""
+    numbers = np.asarray(values, np.float64)
+    return np.stack([numbers, np.ones(numbers.shape)], -1)
+
+
+def ratio(sums: Floats) -> Floats:
+    """Return the first of two sums [..., 2] by the second, such as a mean; NaN by 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        quotient: Floats = sums[..., 0] / sums[..., 1]
+    return np.where(sums[..., 1] > 0, quotient, np.nan)
+
+
+def over_seeds(
+    statistics: Floats, formula: Formula, *, less: Floats | None = None
+) -> OverSeeds | None:
+    """Return the mean over seeds of a formula of the sums over N images of [seeds, N, S].
+
+    `less` are the statistics [N, S] of the same images of what is subtracted. Images are drawn with
+    replacement 1,000 times, the same for all seeds and for `less`. With one seed, standard error
+    and interval are those of the draws; with several, stderr^2 is the variance over seeds, ddof 1,
+    by their number, and that of the draws, and the interval +-t stderr with the degrees of freedom
+    of Welch (1947) and Satterthwaite (1946). None where a seed's sums have no value. Raises
+    ValueError for fewer than two images and for statistics that are not finite.
+    """
+    seeds, n, width = statistics.shape
+    parts = [*statistics, *([] if less is None else [less])]
+    table = np.concatenate(parts, 1)
+    if n < 2 or not np.isfinite(table).all():
+        raise ValueError(f"statistics of {n} images; wanted two or more, all finite")
+
+    def values(sums: Floats) -> Floats:
+        """Return the value of each seed, [seeds, ...], of sums [..., parts * S]."""
+        by_part = formula(np.moveaxis(sums.reshape(*sums.shape[:-1], len(parts), width), -2, 0))
+        return by_part[:seeds] - (0.0 if less is None else by_part[seeds])
+
+    by_seed = values(table.sum(0))
+    if np.isnan(by_seed).any():
+        return None
+    drawn = values(redrawn(table, 0)).mean(0)
+    return OverSeeds(_estimate(by_seed, drawn[~np.isnan(drawn)], n), by_seed.tolist())
+
+
+def value_alone(statistics: Floats, *, less: Floats | None = None) -> OverSeeds:
+    """Return the mean over seeds of a number that all images share, [seeds, N, 1]."""
+    by_seed = statistics[:, 0, 0] - (0.0 if less is None else less[0, 0])
+    return OverSeeds(Value(float(by_seed.mean())), by_seed.tolist())
+
+
+def not_negative(score: OverSeeds) -> OverSeeds:
+    """Return the same with an interval that is cut at 0, below which the score cannot be."""
+    if not isinstance(score.estimate, Estimate):
+        return score
+    low, high = score.estimate.ci95
+    return score._replace(estimate=score.estimate._replace(ci95=(max(low, 0.0), high)))
+
+
+def as_fraction(score: OverSeeds, n: int) -> OverSeeds:
+    """Return the same cut to [0, 1], with Wilson's interval of n images where nothing varies."""
+    assert isinstance(score.estimate, Estimate)
+    value, stderr, (low, high) = score.estimate
+    if stderr < ROUNDING:
+        return score._replace(estimate=wilson(value * n, n))
+    return score._replace(estimate=Estimate(value, stderr, (max(low, 0.0), min(high, 1.0))))
+
+
+def _estimate(by_seed: Floats, drawn: Floats, images: int) -> Estimate:
+    value, seeds = float(by_seed.mean()), len(by_seed)
+    if seeds == 1:
+        low, high = np.quantile(drawn, (0.025, 0.975)).tolist()
+        return Estimate(value, float(drawn.std(ddof=1)), (low, high))
+    parts = [float(by_seed.var(ddof=1)) / seeds, float(drawn.var(ddof=1))]
+    stderr = math.sqrt(sum(parts))
+    if stderr < ROUNDING:
+        return Estimate(value, stderr, (value, value))
+    return Estimate(value, stderr, student_interval(value, parts, (seeds, images)))
 
 
 class Judged(NamedTuple):
@@ -69,16 +206,16 @@ def metric_statistics(
     """
     if not names or not sets:
         return {name: {} for name in sets}
-    told = digest([[name, [list(part) for part in one]] for name, one in sets.items()])
-    key = {"what": "metrics of captions", "sets": told, "metrics": list(names)}
-    found = engine.once(key, lambda: _computed(sets, names))
+    identity = digest([[name, [list(part) for part in one]] for name, one in sets.items()])
+    key = {"what": "metrics of captions", "sets": identity, "metrics": list(names)}
+    tables = engine.once(key, lambda: _compute_metrics(sets, names))
     return {
         name: {metric: values.numpy() for metric, values in metrics.items()}
-        for name, metrics in found.items()
+        for name, metrics in tables.items()
     }
 
 
-def _computed(
+def _compute_metrics(
     sets: Mapping[str, Judged], names: Sequence[str]
 ) -> dict[str, dict[str, torch.Tensor]]:
     # One process of Java tells the words apart, for captions and references of all sets.
@@ -115,25 +252,25 @@ FRACTIONS = ("noun_precision", "noun_recall")
 
 
 def formula_of(metric: str) -> Formula:
-    """Return what makes a score of the sums of its statistics: a mean, or that of a corpus."""
+    """Return the formula of a score from sums of its statistics: a mean, or that of a corpus."""
     return CORPORA[metric].formula if metric in CORPORA else ratio
 
 
 def caption_statistics(judged: Judged, nouns: Nouns, text: TextScorer) -> dict[str, Floats]:
     """Return the statistics of length, nouns and perplexity of captions."""
-    told = [spoken(tagged) for tagged in nouns.tagged(judged.captions)]
-    of_captions = [[noun for _, noun in found] for found in nouns.of_each(judged.captions)]
+    words = [without_punctuation(tagged) for tagged in nouns.tagged(judged.captions)]
+    of_captions = [[noun for _, noun in own] for own in nouns.of_each(judged.captions)]
     numbers: dict[str, Sequence[float]] = {
-        "length": [len(words) for words in told],
-        "nouns": [len(found) for found in of_captions],
-        "unique_nouns": [len(set(found)) for found in of_captions],
+        "length": [len(of_caption) for of_caption in words],
+        "nouns": [len(own) for own in of_captions],
+        "unique_nouns": [len(set(own)) for own in of_captions],
     }
-    found = {name: counted(values) for name, values in numbers.items()}
-    found |= noun_statistics(
-        [_singular(nouns, some) for some in of_captions], _named(nouns, judged.references)
+    statistics = {name: counted(values) for name, values in numbers.items()}
+    statistics |= noun_statistics(
+        [_singular(nouns, some) for some in of_captions], _named_nouns(nouns, judged.references)
     )
-    found["perplexity"] = text.statistics(judged.captions)
-    return found
+    statistics["perplexity"] = text.statistics(judged.captions)
+    return statistics
 
 
 def noun_statistics(
@@ -154,10 +291,10 @@ def noun_statistics(
     }
 
 
-def _named(nouns: Nouns, references: Sequence[Sequence[str]]) -> list[frozenset[str]]:
+def _named_nouns(nouns: Nouns, references: Sequence[Sequence[str]]) -> list[frozenset[str]]:
     """Return the nouns that the references of each image name."""
-    found = iter(nouns.of_each([text for texts in references for text in texts]))
-    named = [[noun for _ in texts for _, noun in next(found)] for texts in references]
+    nouns_of_texts = iter(nouns.of_each([text for texts in references for text in texts]))
+    named = [[noun for _ in texts for _, noun in next(nouns_of_texts)] for texts in references]
     return [_singular(nouns, some) for some in named]
 
 

@@ -20,130 +20,33 @@ from vlbench.data.regions import image_id, region_features
 from vlbench.data.regions.features import KINDS
 from vlbench.engine import Engine
 from vlbench.errors import DataAbsent, DataError, SpecError, WeightsError
-from vlbench.probes.captioning.captioner_cross_entropy import (
+from vlbench.probes.captioning.captioner_files import (
+    LONGEST_CAPTION,
+    RARE,
+    StoredCaptioner,
+    Vocabulary,
+    fold_scaling,
+    label,
+    learn_vocabulary,
+    read_captioner,
+    restore_captioner,
+    spread,
+)
+from vlbench.probes.captioning.captioner_network import Sizes, greedy_captions
+from vlbench.probes.captioning.captioner_training import (
     PAPER_CROSS_ENTROPY,
+    PAPER_SELF_CRITICAL,
     CrossEntropy,
     CrossEntropyTraining,
     Exam,
     Lesson,
-)
-from vlbench.probes.captioning.captioner_files import (
-    MOST_WORDS,
-    RARE,
-    StoredCaptioner,
-    Vocabulary,
-    label,
-    learn_vocabulary,
-    read_captioner,
-    restored,
-    spread,
-    unscaled,
-)
-from vlbench.probes.captioning.captioner_network import FcCaptioner, Sizes, greedy_captions
-from vlbench.probes.captioning.captioner_self_critical import (
-    PAPER_SELF_CRITICAL,
-    Policy,
     SelfCritical,
     SelfCriticalTraining,
 )
-from vlbench.probes.captioning.scoring import PairScorer
+from vlbench.probes.captioning.scorers import PairScorer
 
 # How the vectors of an image's regions become one.
 Pool = Literal["sum", "mean", "none"]
-
-
-def image_features(
-    split: Split,
-    engine: Engine,
-    encoders: Sequence[ImageEncoder],
-    *,
-    regions: Pool = "none",
-    files: Path | None = None,
-) -> list[Tensor]:
-    """Return float32 [N, D] of each source of features, in order, for the images of a split.
-
-    First the pooled vectors of the data's regions, or in their place those in `files`: a folder
-    with one NAME.npy per image, or region features, pooled by their mean unless `regions` is sum.
-    Then each encoder's. Raises SpecError where there is no source, DataError for an image without
-    features.
-    """
-    found = [_pooled(split, engine, regions)] if regions != "none" and files is None else []
-    if files is not None:
-        found.append(_stored(split, files, "mean" if regions == "none" else regions))
-    found += [engine.features(encoder.encode_images, split["image"]) for encoder in encoders]
-    if not found:
-        raise SpecError(
-            "the captioner sees nothing: give it encoders of images, regions: sum or mean, or "
-            "files with features"
-        )
-    return found
-
-
-def _pooled(split: Split, engine: Engine, pool: Pool) -> Tensor:
-    """Return the sum or the mean of the vectors of each image's regions."""
-    if "regions" not in split.columns:
-        raise DataError(
-            f"the captioner asks for regions: {pool}, but the data have no regions, or with "
-            "own_regions none that all models share; give it features or encoders"
-        )
-    function = _sums if pool == "sum" else _means
-    return _stacked(engine.map(function, split["regions"], key={"what": "pooled regions"}))
-
-
-def _sums(regions: Sequence[Regions]) -> list[Tensor]:
-    return [_vectors(one).sum(0) for one in regions]
-
-
-def _means(regions: Sequence[Regions]) -> list[Tensor]:
-    return [_vectors(one).mean(0) for one in regions]
-
-
-def _vectors(regions: Regions) -> Tensor:
-    if regions.vectors is None or not len(regions.vectors):
-        raise DataError("the captioner pools region vectors, but an image has none")
-    return regions.vectors.float()
-
-
-def _stored(split: Split, files: Path, pool: Pool) -> Tensor:
-    """Return the features of each image in a folder of .npy files or in region features."""
-    names = split["picture"].examples().ids
-    if not files.exists():
-        raise DataAbsent("features of images", "whoever made them", str(files))
-    if files.is_dir() and not any(file.suffix in KINDS for file in files.iterdir()):
-        return _stacked([_array(files, name) for name in names])
-    stored = region_features(files)
-    lacking = [name for name in names if image_id(name) not in stored]
-    if lacking:
-        raise DataError(f"{files.name} has no regions of image {lacking[0]}")
-    regions = [stored[image_id(name)] for name in names]
-    return _stacked(_sums(regions) if pool == "sum" else _means(regions))
-
-
-def _array(folder: Path, name: str) -> Tensor:
-    """Return the features in NAME.npy or NUMBER.npy, as ImageCaptioning.pytorch names them."""
-    stem = name.rsplit("/", 1)[-1]
-    files = [folder / f"{one}.npy" for one in (stem, Path(stem).stem, image_id(name))]
-    file = next((file for file in files if file.is_file()), None)
-    if file is None:
-        raise DataError(f"{folder.name} has no features of image {name} ({files[-1].name})")
-    try:
-        found: Any = read_npy(file)
-    except DAMAGED as error:
-        raise DataError(f"{file.name} cannot be read ({error}); make it again") from error
-    if found.ndim != 1 or found.dtype.kind not in "fiu":
-        raise DataError(f"{file.name} has {found.dtype} {found.shape}, not one axis of numbers")
-    return torch.tensor(found, dtype=torch.float32)
-
-
-def _stacked(rows: Sequence[Tensor]) -> Tensor:
-    widths = sorted({len(row) for row in rows})
-    if len(widths) != 1:
-        raise DataError(f"features of images have different widths: {widths}")
-    found = torch.stack(list(rows)).float()
-    if not found.isfinite().all():
-        raise DataError("features of images have numbers that are not finite")
-    return found
-
 
 # Images whose captions tell whether a vocabulary is that of the data, and the fraction of their
 # words that it has to know.
@@ -167,11 +70,102 @@ class Captioner(NamedTuple):
     standardize: bool = False
     punctuation: bool = False
     rare: int = RARE
-    most_words: int = MOST_WORDS
+    most_words: int = LONGEST_CAPTION
     embedding: int = 512
     hidden: int = 512
     cross_entropy: CrossEntropy = PAPER_CROSS_ENTROPY
     self_critical: SelfCritical = PAPER_SELF_CRITICAL
+
+
+def image_features(
+    split: Split, engine: Engine, encoders: Sequence[ImageEncoder], settings: Captioner
+) -> list[Tensor]:
+    """Return float32 [N, D] of each source of features, in order, for the images of a split.
+
+    First the pooled vectors of the data's regions, or in their place those in `features` of the
+    settings: a folder with one NAME.npy per image, or region features, pooled by their mean unless
+    `regions` is sum. Then each encoder's. Raises SpecError where there is no source, DataError for
+    an image without features.
+    """
+    pool, files = settings.regions, settings.features
+    parts = []
+    if files is not None:
+        parts.append(_read_features(split, files, pool))
+    elif pool != "none":
+        parts.append(_pool_regions(split, engine, pool))
+    parts += [engine.features(encoder.encode_images, split["image"]) for encoder in encoders]
+    if not parts:
+        raise SpecError(
+            "the captioner sees nothing: give it encoders of images, regions: sum or mean, or "
+            "files with features"
+        )
+    return parts
+
+
+def _pool_regions(split: Split, engine: Engine, pool: Pool) -> Tensor:
+    """Return the sum or the mean of the vectors of each image's regions."""
+    if "regions" not in split.columns:
+        raise DataError(
+            f"the captioner asks for regions: {pool}, but the data have no regions, or with "
+            "own_regions none that all models share; give it features or encoders"
+        )
+    function = _sums if pool == "sum" else _means
+    return _stack(engine.map(function, split["regions"], key={"what": "pooled regions"}))
+
+
+def _sums(regions: Sequence[Regions]) -> list[Tensor]:
+    return [_vectors(one).sum(0) for one in regions]
+
+
+def _means(regions: Sequence[Regions]) -> list[Tensor]:
+    return [_vectors(one).mean(0) for one in regions]
+
+
+def _vectors(regions: Regions) -> Tensor:
+    if regions.vectors is None or not len(regions.vectors):
+        raise DataError("the captioner pools region vectors, but an image has none")
+    return regions.vectors.float()
+
+
+def _read_features(split: Split, files: Path, pool: Pool) -> Tensor:
+    """Return the features of each image in a folder of .npy files or in region features."""
+    names = split["picture"].examples().ids
+    if not files.exists():
+        raise DataAbsent("features of images", "whoever made them", str(files))
+    if files.is_dir() and not any(file.suffix in KINDS for file in files.iterdir()):
+        return _stack([_read_array(files, name) for name in names])
+    stored = region_features(files)
+    lacking = [name for name in names if image_id(name) not in stored]
+    if lacking:
+        raise DataError(f"{files.name} has no regions of image {lacking[0]}")
+    regions = [stored[image_id(name)] for name in names]
+    return _stack(_sums(regions) if pool == "sum" else _means(regions))
+
+
+def _read_array(folder: Path, name: str) -> Tensor:
+    """Return the features in NAME.npy or NUMBER.npy, as ImageCaptioning.pytorch names them."""
+    stem = name.rsplit("/", 1)[-1]
+    files = [folder / f"{one}.npy" for one in (stem, Path(stem).stem, image_id(name))]
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
+        raise DataError(f"{folder.name} has no features of image {name} ({files[-1].name})")
+    try:
+        array: Any = read_npy(file)
+    except DAMAGED as error:
+        raise DataError(f"{file.name} cannot be read ({error}); make it again") from error
+    if array.ndim != 1 or array.dtype.kind not in "fiu":
+        raise DataError(f"{file.name} has {array.dtype} {array.shape}, not one axis of numbers")
+    return torch.tensor(array, dtype=torch.float32)
+
+
+def _stack(rows: Sequence[Tensor]) -> Tensor:
+    widths = sorted({len(row) for row in rows})
+    if len(widths) != 1:
+        raise DataError(f"features of images have different widths: {widths}")
+    features = torch.stack(list(rows)).float()
+    if not features.isfinite().all():
+        raise DataError("features of images have numbers that are not finite")
+    return features
 
 
 class Favourites(NamedTuple):
@@ -196,9 +190,8 @@ def first_captions(
     split: str = "test",
 ) -> list[str]:
     """Return the greedy captions of the captioner before any model rewarded it, in row order."""
-    taught = taught_captioner(data, engine, encoders, settings)
-    seen = torch.cat(_features(data.splits[split], engine, encoders, settings), 1)
-    return _greedy(taught, taught.network, seen, engine)
+    taught = read_or_train(data, engine, encoders, settings)
+    return _greedy(taught, _see(data.splits[split], engine, encoders, settings), engine)
 
 
 def favourites(
@@ -215,27 +208,28 @@ def favourites(
     `seed` draws the order of images, the samples and dropout; the training starts from the same
     network for each.
     """
-    taught = taught_captioner(data, engine, encoders, settings)
+    taught = read_or_train(data, engine, encoders, settings)
     plan, train = settings.self_critical, data.splits["train"]
-    features = torch.cat(_features(train, engine, encoders, settings), 1)
-    weights = taught.network.state_dict()
+    features = _see(train, engine, encoders, settings)
+    weights, pictures = taught.network.state_dict(), train["picture"]
     key: dict[str, Any] = {"what": "self-critical captioner", "model": model, "seed": seed}
     key |= {"weights": weights, "words": list(taught.vocabulary.words), "features": features}
-    key |= {"pictures": _identity(train), "plan": plan._asdict(), "device": engine.device.type}
+    key |= {"pictures": [pictures.key, list(pictures.rows)], "plan": plan._asdict()}
+    key |= {"device": engine.device.type}
 
     def make() -> SelfCriticalTraining:
-        policy = Policy(restored(weights, taught.network.sizes), taught.vocabulary)
+        start = taught._replace(network=restore_captioner(weights, taught.network.sizes))
         reward = PairScorer(model, train, engine)
-        return SelfCriticalTraining(policy, features, reward, plan, engine.device, seed=seed)
+        return SelfCriticalTraining(start, features, reward, plan, engine.device, seed=seed)
 
-    found = engine.train(key, make, "captions that the model likes")
-    seen = torch.cat(_features(data.splits["test"], engine, encoders, settings), 1)
-    network = restored(found["weights"], taught.network.sizes)
-    captions = _greedy(taught, network, seen, engine)
-    return Favourites(captions, found["history"], found["share_with_advantage"], found["scored"])
+    result = engine.train(key, make, "captions that the model likes")
+    seen = _see(data.splits["test"], engine, encoders, settings)
+    liked = taught._replace(network=restore_captioner(result["weights"], taught.network.sizes))
+    captions, share = _greedy(liked, seen, engine), result["share_with_advantage"]
+    return Favourites(captions, result["history"], share, result["scored"])
 
 
-def taught_captioner(
+def read_or_train(
     data: Data, engine: Engine, encoders: Sequence[ImageEncoder], settings: Captioner
 ) -> StoredCaptioner:
     """Return the captioner before any model rewarded it: read from its folder, or trained.
@@ -246,24 +240,24 @@ def taught_captioner(
     train = data.splits["train"]
     # Of a captioner that is ready, one image tells whether it sees these features.
     seen = train if settings.weights is None else train.select(range(min(1, len(train))))
-    parts = _features(seen, engine, encoders, settings)
+    parts = image_features(seen, engine, encoders, settings)
     widths = [part.shape[1] for part in parts]
     about = {"regions": settings.regions, "widths": widths}
     if settings.weights is None:
-        return _trained(data, torch.cat(parts, 1), engine, encoders, settings, about)
+        return _train(data, torch.cat(parts, 1), engine, encoders, settings, about)
     stored = read_captioner(settings.weights)
     expected = {name: stored.about.get(name, about[name]) for name in about}
     if expected != about or stored.network.sizes.features != sum(widths):
-        told = expected if expected != about else {"features": stored.network.sizes.features}
+        other = expected if expected != about else {"features": stored.network.sizes.features}
         raise WeightsError(
-            f"the captioner in {settings.weights} was trained with {_told(told)}; the task gives "
-            f"it {_told(about)}"
+            f"the captioner in {settings.weights} was trained with {_describe(other)}; the task "
+            f"gives it {_describe(about)}"
         )
     _require_words(stored.vocabulary, train, settings.weights)
     return stored
 
 
-def _trained(
+def _train(
     data: Data,
     features: Tensor,
     engine: Engine,
@@ -273,7 +267,7 @@ def _trained(
 ) -> StoredCaptioner:
     train, val = data.splits["train"], data.splits["val"]
     taught, references = list(train["captions"]), list(val["captions"])
-    exam = torch.cat(_features(val, engine, encoders, settings), 1)
+    exam = _see(val, engine, encoders, settings)
     vocabulary = learn_vocabulary(
         (text for several in taught for text in several),
         rare=settings.rare,
@@ -293,30 +287,20 @@ def _trained(
             lesson, Exam((exam - mean) / deviation, references), widths, plan, engine.device
         )
 
-    found = engine.train(key, make, "captioner, taught by captions")
+    result = engine.train(key, make, "captioner, taught by captions")
     sizes = Sizes(features.shape[1], len(vocabulary), *widths)
-    network = restored(unscaled(found["weights"], mean, deviation), sizes)
-    return StoredCaptioner(network, vocabulary, about | {"history": found["history"]})
+    network = restore_captioner(fold_scaling(result["weights"], mean, deviation), sizes)
+    return StoredCaptioner(network, vocabulary, about | {"history": result["history"]})
 
 
-def _features(
+def _see(
     split: Split, engine: Engine, encoders: Sequence[ImageEncoder], settings: Captioner
-) -> list[Tensor]:
-    return image_features(
-        split, engine, encoders, regions=settings.regions, files=settings.features
-    )
+) -> Tensor:
+    return torch.cat(image_features(split, engine, encoders, settings), 1)
 
 
-def _greedy(
-    taught: StoredCaptioner, network: FcCaptioner, features: Tensor, engine: Engine
-) -> list[str]:
-    return taught.vocabulary.texts(greedy_captions(network.to(engine.device), features))
-
-
-def _identity(split: Split) -> list[Any]:
-    """Return what tells the pictures of a split from others."""
-    column = split["picture"]
-    return [column.key, list(column.rows)]
+def _greedy(taught: StoredCaptioner, features: Tensor, engine: Engine) -> list[str]:
+    return taught.vocabulary.texts(greedy_captions(taught.network.to(engine.device), features))
 
 
 def _require_words(vocabulary: Vocabulary, split: Split, folder: Path) -> None:
@@ -329,5 +313,5 @@ def _require_words(vocabulary: Vocabulary, split: Split, folder: Path) -> None:
         )
 
 
-def _told(about: Mapping[str, Any]) -> str:
+def _describe(about: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}: {value}" for name, value in about.items())

@@ -55,18 +55,18 @@ class Vocabulary:
 
         Punctuation is left out where it is no word of the vocabulary, nor part of one.
         """
-        words = [self._told(piece) for piece in text.lower().split()]
+        words = [self._word_form(piece) for piece in text.lower().split()]
         return [word for word in words if word]
 
-    def _told(self, piece: str) -> str:
+    def _word_form(self, piece: str) -> str:
         forms = (piece, piece.strip(string.punctuation), piece.translate(PUNCTUATION))
         return next((form for form in forms if form in self.numbers), forms[-1])
 
     def encode(self, text: str) -> list[int]:
         """Return the numbers of a text's words; unknown words are UNK, or left out without it."""
         unknown = self.numbers.get(UNKNOWN, END)
-        found = [self.numbers.get(word, unknown) for word in self.split(text)]
-        return [number for number in found if number != END]
+        numbers = [self.numbers.get(word, unknown) for word in self.split(text)]
+        return [number for number in numbers if number != END]
 
     def decode(self, numbers: Sequence[int]) -> str:
         """Return the words up to the first END, with single spaces between."""
@@ -79,8 +79,8 @@ class Vocabulary:
 
     def known(self, texts: Iterable[str]) -> float:
         """Return the fraction of the words of texts that are in the vocabulary; 1 without words."""
-        found = [word in self.numbers for text in texts for word in self.split(text)]
-        return sum(found) / len(found) if found else 1.0
+        known = [word in self.numbers for text in texts for word in self.split(text)]
+        return sum(known) / len(known) if known else 1.0
 
 
 def learn_vocabulary(
@@ -131,11 +131,11 @@ def label(
     rows: list[list[int]] = []
     counts = [0]
     for image, texts in enumerate(captions):
-        found = [words for words in map(vocabulary.encode, texts) if words]
-        if not found:
+        encoded = [words for words in map(vocabulary.encode, texts) if words]
+        if not encoded:
             raise DataError(f"image {image} of the training captions has none with a word")
-        rows += [(words[:most] + [END] * (most + 1))[: most + 1] for words in found]
-        counts.append(len(found))
+        rows += [(words[:most] + [END] * (most + 1))[: most + 1] for words in encoded]
+        counts.append(len(encoded))
     words = torch.tensor(rows, dtype=torch.int32).reshape(-1, most + 1)
     return Labels(words, torch.tensor(list(accumulate(counts))))
 
@@ -144,7 +144,7 @@ def label(
 LEAST_DEVIATION = 1e-6
 
 
-def drawn_captioner(sizes: Sizes, rng: torch.Generator) -> FcCaptioner:
+def draw_captioner(sizes: Sizes, rng: torch.Generator) -> FcCaptioner:
     """Return a network as PyTorch initialises its layers, but drawn from `rng` on the CPU."""
     network = empty_captioner(sizes)
     nn.init.normal_(network.embed.weight, generator=rng)
@@ -156,7 +156,7 @@ def drawn_captioner(sizes: Sizes, rng: torch.Generator) -> FcCaptioner:
     return network
 
 
-def restored(weights: Mapping[str, Tensor], sizes: Sizes) -> FcCaptioner:
+def restore_captioner(weights: Mapping[str, Tensor], sizes: Sizes) -> FcCaptioner:
     """Return the network of these weights, on the CPU."""
     network = empty_captioner(sizes)
     network.load_state_dict(weights)
@@ -169,7 +169,7 @@ def spread(features: Tensor) -> tuple[Tensor, Tensor]:
     return mean, deviation.masked_fill(deviation < LEAST_DEVIATION, 1.0)
 
 
-def unscaled(
+def fold_scaling(
     weights: Mapping[str, Tensor], mean: Tensor | float, deviation: Tensor | float
 ) -> dict[str, Tensor]:
     """Return weights that do with features as they are what these do with standardised ones."""
@@ -208,15 +208,16 @@ def read_captioner(folder: Path) -> StoredCaptioner:
     Raises WeightsError where weights or vocabulary are absent or unreadable, or where the
     vocabulary is that of another captioner.
     """
-    found = [folder / name for name in WEIGHTS if (folder / name).is_file()]
-    if not found:
+    files = [folder / name for name in WEIGHTS if (folder / name).is_file()]
+    if not files:
         raise WeightsError(f"no captioner in {folder}; it has one of {', '.join(WEIGHTS)}")
-    vocabulary, about = read_vocabulary(folder / WORDS), _read_about(folder / ABOUT)
-    state = read_state_dict(found[0])
-    sizes = _sizes(state, found[0])
+    vocabulary = read_vocabulary(folder / WORDS)
+    about = _read_json(folder / ABOUT) if (folder / ABOUT).is_file() else {}
+    state = read_state_dict(files[0])
+    sizes = _sizes(state, files[0])
     if sizes.words != len(vocabulary):
         raise WeightsError(
-            f"{folder / WORDS} has {len(vocabulary)} words, {found[0].name} {sizes.words}: it is "
+            f"{folder / WORDS} has {len(vocabulary)} words, {files[0].name} {sizes.words}: it is "
             "the vocabulary of another captioner"
         )
     if about and about.get("vocabulary") != digest(vocabulary.words):
@@ -225,7 +226,7 @@ def read_captioner(folder: Path) -> StoredCaptioner:
             "another captioner"
         )
     network = empty_captioner(sizes)
-    load_weights(network, {name: value.float() for name, value in state.items()}, found[0])
+    load_weights(network, {name: value.float() for name, value in state.items()}, files[0])
     return StoredCaptioner(network, vocabulary, about)
 
 
@@ -279,10 +280,6 @@ def _sizes(state: dict[str, Any], file: Path) -> Sizes:
         )
     (embedding, features), (words, _), (_, hidden) = shapes
     return Sizes(features, words - 1, embedding, hidden)
-
-
-def _read_about(file: Path) -> dict[str, Any]:
-    return _read_json(file) if file.is_file() else {}
 
 
 def _read_json(file: Path) -> dict[str, Any]:

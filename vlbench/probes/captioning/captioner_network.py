@@ -81,6 +81,9 @@ class Noise(NamedTuple):
 # Words [...] to what they add to the gates [..., 5 H].
 Read = Callable[[Tensor], Tensor]
 
+# The number of a step, and outputs [N, H] before its words, to these words, int64 [N].
+Choose = Callable[[int, Tensor], Tensor]
+
 
 class Core(nn.Module):
     """What input and output add to three gates and two candidates of the cell."""
@@ -102,11 +105,6 @@ class FcCaptioner(nn.Module):
         self.logit = nn.Linear(sizes.hidden, sizes.words + 1)
 
     @property
-    def core(self) -> Core:
-        """The cell."""
-        return self._core
-
-    @property
     def sizes(self) -> Sizes:
         """The widths of the network."""
         words = self.embed.num_embeddings - 1
@@ -122,38 +120,38 @@ class FcCaptioner(nn.Module):
         """
         state, read = images, self._reader(words.numel())
         outputs: list[Tensor] = []
-        for step, gates in enumerate(read(words).unbind(1)):
+        for step, true in enumerate(read(words).unbind(1)):
+            gates = true
             if noise and noise.sampling and step:
-                state = self._turn(self._mistaken(gates, outputs[-1], noise, read), state)
-            else:
-                state = self._turn(gates, state)
+                gates = self._mistaken(gates, outputs[-1], noise, read)
+            state = self.lstm_step(gates, state)
             outputs.append(noise.thin(state.output) if noise else state.output)
         return torch.stack(outputs, 1)
 
     def added(self, vectors: Tensor) -> Tensor:
         """Return what vectors [..., E] add to the gates, both biases included, [..., 5 H]."""
-        return linear(vectors, self.core.i2h.weight, self.core.i2h.bias + self.core.h2h.bias)
+        return linear(vectors, self._core.i2h.weight, self._core.i2h.bias + self._core.h2h.bias)
 
     def see(self, features: Tensor) -> State:
         """Return the state after step 0, at which the images' features [N, F] are read."""
         gates = self.added(self.fc_embed(features))
         zero = features.new_zeros(len(features), self.logit.in_features)
-        return self._gated(gates, zero)
+        return lstm_state(gates, zero)
 
     def log_probabilities(self, outputs: Tensor) -> Tensor:
         """Return the log probabilities of the next word [..., V + 1] for outputs [..., H]."""
         return log_softmax(self.logit(outputs), -1)
 
-    def speak(self, images: State) -> Tensor:
-        """Return greedy captions int64 [N, 20], END after their last word."""
+    def speak(self, images: State, choose: Choose) -> Tensor:
+        """Return captions int64 [N, 20] of words that are chosen, END after the last word."""
         n, device = len(images.output), images.output.device
         word, state = torch.full((n,), END, device=device), images
         going = torch.ones(n, dtype=torch.bool, device=device)
         read = self._reader(n * LONGEST)
         words = torch.full((n, LONGEST), END, device=device)
         for step in range(LONGEST):
-            state = self._turn(read(word), state)
-            word = self.logit(state.output).argmax(1) * going
+            state = self.lstm_step(read(word), state)
+            word = choose(step, state.output) * going
             words[:, step] = word
             going = going & (word != END)
             if not going.any():
@@ -161,7 +159,7 @@ class FcCaptioner(nn.Module):
         return words
 
     def _reader(self, count: int) -> Read:
-        """Return what tells what words [...] add to the gates, [..., 5 H], for `count` words."""
+        """Return a function of words [...] to what they add to the gates, for `count` words."""
         vectors = self.embed.weight
         if count < len(vectors):
             return lambda words: self.added(embedding(words, vectors))
@@ -170,23 +168,27 @@ class FcCaptioner(nn.Module):
         return lambda words: embedding(words, added)
 
     def _mistaken(self, gates: Tensor, output: Tensor, noise: Noise, read: Read) -> Tensor:
-        """Return what is read where some rows read a word of their own."""
+        """Return what rows add to the gates, some of which read a word of their own."""
         rows = noise.mistaken(len(gates))
         with torch.no_grad():
             drawn = noise.draw(self.log_probabilities(output[rows]).exp())
         return gates.index_put((rows,), read(drawn))
 
-    def _turn(self, read: Tensor, state: State) -> State:
+    def lstm_step(self, read: Tensor, state: State) -> State:
+        """Return the state after one that reads what adds this to the gates, [N, 5 H]."""
         gates = torch.addmm(read, state.output, self._core.h2h.weight.T)
-        return self._gated(gates, state.cell)
-
-    def _gated(self, gates: Tensor, cell: Tensor) -> State:
-        take, keep, show, one, other = gates.chunk(5, 1)
-        cell = keep.sigmoid() * cell + take.sigmoid() * torch.maximum(one, other)
-        return State(show.sigmoid() * cell.tanh(), cell)
+        return lstm_state(gates, state.cell)
 
 
-def repeated(images: State, times: int) -> State:
+def lstm_state(gates: Tensor, cell: Tensor) -> State:
+    """Return the state of gates [N, 5 H], before their sigmoid, and the cell [N, H] before."""
+    input_gate, forget_gate, output_gate, first, second = gates.chunk(5, 1)
+    candidate = torch.maximum(first, second)
+    cell = forget_gate.sigmoid() * cell + input_gate.sigmoid() * candidate
+    return State(output_gate.sigmoid() * cell.tanh(), cell)
+
+
+def repeat_states(images: State, times: int) -> State:
     """Return each image's state so many times in a row."""
     return State(*(part.repeat_interleave(times, 0) for part in images))
 
@@ -197,21 +199,92 @@ def until_end(words: Tensor) -> Tensor:
     return torch.cat([torch.ones_like(words[:, :1], dtype=torch.bool), before.cumprod(1) > 0], 1)
 
 
-def caption_loss(network: FcCaptioner, outputs: Tensor, words: Tensor) -> Tensor:
-    """Return the mean negative log probability of words [N, T], the END of each included.
+def until_all_end(words: Tensor) -> Tensor:
+    """Return captions [N, T] without the steps at which all have ended."""
+    return words[:, : int((words != END).sum(1).max()) + 1]
 
-    `outputs` [N, T, H] are those before each word. The mean is over all words of the batch.
+
+def words_before(words: Tensor) -> Tensor:
+    """Return the word before each of captions [N, T]; END before the first."""
+    return torch.cat([torch.full_like(words[:, :1], END), words[:, :-1]], 1)
+
+
+def word_losses(network: FcCaptioner, outputs: Tensor, words: Tensor) -> Tensor:
+    """Return the negative log probability of each word that counts of captions [N, T], [M].
+
+    `outputs` [N, T, H] are those before each word. The captions follow one another.
     """
     counted = until_end(words)
-    found = network.log_probabilities(outputs[counted])
-    return -found.gather(1, words[counted][:, None]).mean()
+    logs = network.log_probabilities(outputs[counted])
+    return -logs.gather(1, words[counted][:, None])[:, 0]
+
+
+def caption_loss(
+    network: FcCaptioner, seen: State, words: Tensor, noise: Noise | None = None
+) -> Tensor:
+    """Return the mean loss over all words of captions [N, T] for images that were seen.
+
+    The END of each caption counts as a word; there is one in the last column.
+    """
+    return word_losses(network, network(seen, words_before(words), noise), words).mean()
 
 
 @torch.no_grad()
 def greedy_captions(network: FcCaptioner, features: Tensor) -> Tensor:
     """Return the greedy caption of each image's features [N, F], int64 [N, 20], on the CPU."""
     device = network.logit.weight.device
+
+    def choose(_: int, outputs: Tensor) -> Tensor:
+        return torch.argmax(network.logit(outputs), 1)
+
     parts = [
-        network.speak(network.see(part.to(device))).cpu() for part in torch.split(features, AT_ONCE)
+        network.speak(network.see(part.to(device)), choose).cpu()
+        for part in torch.split(features, AT_ONCE)
     ]
     return torch.cat(parts) if parts else torch.empty(0, LONGEST, dtype=torch.int64)
+
+
+class Rollout(NamedTuple):
+    """Greedy captions of B images [B, 20], and sampled ones [N, 20], END after their last word.
+
+    An image's samples are neighbours. Dropout multiplies the outputs of these by `kept`,
+    [N, 20, H].
+    """
+
+    greedy: Tensor
+    sampled: Tensor
+    kept: Tensor
+
+
+@torch.no_grad()
+def rollout(network: FcCaptioner, features: Tensor, several: int, noise: Noise) -> Rollout:
+    """Return the greedy caption, without dropout, and `several` samples of each of [B, F]."""
+    n, seen = len(features) * several, network.see(features)
+    kept = seen.output.new_ones(LONGEST, n + len(features), seen.output.shape[1])
+    kept[:, :n] = noise.thin(kept[:, :n])
+
+    def choose(step: int, outputs: Tensor) -> Tensor:
+        logits = network.logit(outputs * kept[step])
+        return torch.cat([noise.draw(logits[:n].softmax(1)), logits[n:].argmax(1)])
+
+    both = zip(repeat_states(seen, several), seen, strict=True)
+    words = network.speak(State(*map(torch.cat, both)), choose)
+    return Rollout(words[n:], words[:n], kept[:, :n].transpose(0, 1))
+
+
+def sample_losses(network: FcCaptioner, features: Tensor, said: Rollout) -> Tensor:
+    """Return the negative log probability of each word of the sampled captions of [B, F], [M]."""
+    words = until_all_end(said.sampled)
+    images = repeat_states(network.see(features), len(words) // len(features))
+    outputs = network(images, words_before(words)) * said.kept[:, : words.shape[1]]
+    return word_losses(network, outputs, words)
+
+
+def reward_loss(losses: Tensor, said: Rollout, rewards: Tensor) -> Tensor:
+    """Return REINFORCE's loss of words [M], for the reward [N] of each sampled caption.
+
+    It is the mean of reward times negative log probability over all words of the batch, the END of
+    each caption included (arXiv:1612.00563, as ImageCaptioning.pytorch averages it).
+    """
+    words = until_end(said.sampled).sum(1)
+    return (losses * rewards.to(losses).repeat_interleave(words)).mean()

@@ -32,6 +32,9 @@ RARE = 5
 
 EDGES = re.compile(r"^\W+|\W+$")
 
+# The words of a caption in lower case, each with its universal part of speech.
+Tagged = Sequence[tuple[str, str]]
+
 # Tags of the words of texts.
 Tagger = Callable[[Sequence[Sequence[str]]], list[list[str]]]
 
@@ -60,6 +63,11 @@ def words_of(text: str) -> list[str]:
     return [EDGES.sub("", word.lower()) for word in text.split()]
 
 
+def without_punctuation(tagged: Tagged) -> list[tuple[str, str]]:
+    """Return the words of a caption that are no punctuation."""
+    return [(word, tag) for word, tag in tagged if tag != PUNCTUATION]
+
+
 @dataclass(frozen=True)
 class Nouns:
     """Which words of texts are nouns.
@@ -73,12 +81,8 @@ class Nouns:
     left_out: frozenset[str] = frozenset()
     tagger: Tagger | None = None
 
-    def of(self, text: str) -> list[tuple[int, str]]:
-        """Return the position of each noun among the words of a text, and the noun."""
-        return self.of_each([text])[0]
-
     def of_each(self, texts: Sequence[str]) -> list[list[tuple[int, str]]]:
-        """Return the same of each text; a pipeline tags many texts faster than one by one."""
+        """Return the position of each noun among the words of each text, and the noun."""
         return [
             [(i, word) for i, (word, tag) in enumerate(tagged) if self._counts_as_noun(word, tag)]
             for tagged in self.tagged(texts)
@@ -107,18 +111,18 @@ class Nouns:
 
         Raises TooFewRows where there are not as many.
         """
-        found: dict[str, str] = {}
+        drawn: dict[str, str] = {}
         taken = {self.singular(word) for word in refused}
         for i in rng.permutation(len(self.vocabulary)) if count else ():
             word = self.vocabulary[i]
             if self.singular(word) not in taken:
-                found.setdefault(self.singular(word), word)
-            if len(found) == count:
+                drawn.setdefault(self.singular(word), word)
+            if len(drawn) == count:
                 break
-        if len(found) < count:
+        if len(drawn) < count:
             vocabulary = f"the training captions have {len(self.vocabulary)} nouns"
             raise TooFewRows(f"{vocabulary}, too few to draw {count} that an image does not show")
-        return list(found.values())
+        return list(drawn.values())
 
     @cached_property
     def vocabulary(self) -> list[str]:
@@ -139,7 +143,7 @@ class Nouns:
 
 
 def find_nouns(data: Data, engine: Engine, source: NounSource = TAGGED_CAPTIONS) -> Nouns:
-    """Return what tells nouns in captions of the data.
+    """Return a finder of nouns in captions of the data.
 
     Raises DataAbsent for a pipeline that is not installed, and where neither a pipeline nor tagged
     captions are given.
@@ -147,24 +151,24 @@ def find_nouns(data: Data, engine: Engine, source: NounSource = TAGGED_CAPTIONS)
     rows = data.splits[source.split]
     left_out = frozenset(source.leave_out)
     if source.pipeline is None:
-        return _nouns(_own_tags(rows), left_out)
+        return _nouns(_count_own_tags(rows), left_out)
     tagger, version = _spacy_tagger(source.pipeline)
     captions = rows["captions"]
     # spaCy is optional and imported by its name: its version and that of the pipeline are its code.
     key = {"what": "tags", "tagger": version, "captions": [captions.key, list(captions.rows)]}
-    counted = engine.once(key, lambda: _tag_counts(_tagged(tagger, captions)))
+    counted = engine.once(key, lambda: _tag_counts(_tag_captions(tagger, captions)))
     return _nouns(counted, left_out, tagger)
 
 
 def _nouns(
     counted: Mapping[str, Mapping[str, int]], left_out: frozenset[str], tagger: Tagger | None = None
 ) -> Nouns:
-    tags = {word: max(sorted(found), key=found.__getitem__) for word, found in counted.items()}
-    counts = {word: sum(found.values()) for word, found in counted.items()}
+    tags = {word: max(sorted(by_tag), key=by_tag.__getitem__) for word, by_tag in counted.items()}
+    counts = {word: sum(by_tag.values()) for word, by_tag in counted.items()}
     return Nouns(tags, counts, left_out, tagger)
 
 
-def _own_tags(rows: Split) -> dict[str, dict[str, int]]:
+def _count_own_tags(rows: Split) -> dict[str, dict[str, int]]:
     """Return how often each word of the data's tagged captions has each tag."""
     if "tags" not in rows.columns:
         what = "part-of-speech tags: the captions have none, and no spaCy pipeline is given"
@@ -178,7 +182,7 @@ def _own_tags(rows: Split) -> dict[str, dict[str, int]]:
     )
 
 
-def _tagged(tagger: Tagger, captions: Iterable[Sequence[str]]) -> Iterable[tuple[str, str]]:
+def _tag_captions(tagger: Tagger, captions: Iterable[Sequence[str]]) -> Iterable[tuple[str, str]]:
     """Yield the words of all captions with their tags."""
     split = [words_of(text) for of_image in captions for text in of_image]
     for words, tags in zip(split, tagger(split), strict=True):
@@ -186,11 +190,11 @@ def _tagged(tagger: Tagger, captions: Iterable[Sequence[str]]) -> Iterable[tuple
 
 
 def _tag_counts(tagged: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for (word, tag), count in Counter(tagged).items():
         if word:
-            found.setdefault(word, {})[tag] = count
-    return found
+            counts.setdefault(word, {})[tag] = count
+    return counts
 
 
 def _spacy_tagger(name: str) -> tuple[Tagger, list[str]]:
@@ -206,14 +210,14 @@ def _spacy_tagger(name: str) -> tuple[Tagger, list[str]]:
 
     def tag(texts: Sequence[Sequence[str]]) -> list[list[str]]:
         # Words are given as they are told apart here: spaCy's own tokens would not fit positions.
-        told = [[word for word in words if word] for words in texts]
-        parsed = pipeline.pipe(tokens.Doc(pipeline.vocab, words=words) for words in told)
-        return [_in_place(words, doc) for words, doc in zip(texts, parsed, strict=True)]
+        spoken = [[word for word in words if word] for words in texts]
+        parsed = pipeline.pipe(tokens.Doc(pipeline.vocab, words=words) for words in spoken)
+        return [_put_in_place(words, doc) for words, doc in zip(texts, parsed, strict=True)]
 
     return tag, [name, str(pipeline.meta.get("version")), str(spacy.__version__)]
 
 
-def _in_place(words: Sequence[str], parsed: Iterable[Any]) -> list[str]:
+def _put_in_place(words: Sequence[str], parsed: Iterable[Any]) -> list[str]:
     """Return the tags of words, of which the empty ones were not parsed."""
     tags = iter([token.pos_ for token in parsed])
     return [next(tags) if word else PUNCTUATION for word in words]

@@ -16,14 +16,10 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from vlbench.capabilities import ImageTextScorer
-from vlbench.data.records import Data, Split
-from vlbench.engine import Engine
 from vlbench.metrics.items import Answers, Examples, item_table, join_items
 from vlbench.metrics.ranking import Choice, choose_any, join_choices
 from vlbench.metrics.statistics import bootstrap_fraction, bootstrap_ratio, wilson
-from vlbench.probes.captioning.controls import TextScorer, other_images
-from vlbench.probes.captioning.scoring import PairScorer
+from vlbench.probes.captioning.scorers import PairScorer, TextScorer, other_images
 from vlbench.results import At, Outcome, Score
 
 # The unit of matching scores, which is each model's own.
@@ -65,14 +61,16 @@ class Contest(NamedTuple):
     def share(self, share: Share) -> list[Measured]:
         """Return a share with its controls, and how often its contests are tied."""
         found = {
-            f"{share.metric}{control}": self._judged(scores, share)
+            f"{share.metric}{control}": join_choices(
+                [self._choose(scores, contest) for contest in share.contests]
+            )
             for control, scores in (
                 ("", self.own),
                 ("_another_image", self.another_image),
                 ("_text_only", self.text_only),
             )
         }
-        chance = float(torch.cat([1 / self._rivals(contest) for contest in share.contests]).mean())
+        chance = float(torch.cat([self._chance(contest) for contest in share.contests]).mean())
         measured = [
             self._fraction(name, share, choice.credit, chance, self._answers(share, choice))
             for name, choice in found.items()
@@ -101,29 +99,23 @@ class Contest(NamedTuple):
         }
         return pa.table(columns)
 
-    def _judged(self, scores: Tensor, share: Share) -> Choice:
-        """Return the choices of all images, one contest after the other."""
-        return join_choices([self._choose(scores, contest) for contest in share.contests])
-
     def _choose(self, scores: Tensor, contest: Sequence[str]) -> Choice:
         """Return the choices of one contest; texts that are the same share one candidate."""
-        same = self._same(contest)
-        candidates = same.int().argmax(2) == torch.arange(len(contest))
-        right = candidates & same[:, 0]
-        choice = choose_any(scores[:, self._places(contest)], right, candidates=candidates)
-        return choice._replace(credit=choice.credit / same[:, 0].sum(1))
+        candidates, same = self._distinct(contest)
+        own = scores[:, self._places(contest)]
+        choice = choose_any(own, candidates & same, candidates=candidates)
+        return choice._replace(credit=choice.credit / same.sum(1))
 
-    def _rivals(self, contest: Sequence[str]) -> Tensor:
-        """Return how many texts differ, times those that are the same as the first, float64 [N]."""
-        same = self._same(contest)
-        different = (same.int().argmax(2) == torch.arange(len(contest))).sum(1)
-        return (different * same[:, 0].sum(1)).double()
+    def _chance(self, contest: Sequence[str]) -> Tensor:
+        """Return the credit of a choice at random, float64 [N]."""
+        candidates, same = self._distinct(contest)
+        return 1 / (candidates.sum(1) * same.sum(1)).double()
 
-    def _same(self, contest: Sequence[str]) -> Tensor:
-        """Return which texts of a contest are the same, bool [N, C, C]."""
-        told = [[of_image[place] for place in self._places(contest)] for of_image in self.texts]
-        numbers = torch.tensor([[of_image.index(text) for text in of_image] for of_image in told])
-        return numbers[:, :, None] == numbers[:, None]
+    def _distinct(self, contest: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Return which texts none before is the same as, and which are the first, bool [N, C]."""
+        listed = [[of_image[place] for place in self._places(contest)] for of_image in self.texts]
+        first = torch.tensor([[texts.index(text) for text in texts] for texts in listed])
+        return first == torch.arange(len(contest)), first == 0
 
     def _places(self, contest: Sequence[str]) -> list[int]:
         return [self.place(name) for name in contest]
@@ -150,7 +142,7 @@ class Contest(NamedTuple):
         hits, contests = credit.numpy(), len(share.contests)
         images, found = self.images, wilson(float(hits.sum()), len(hits))
         if contests > 1:
-            images = _repeated(self.images, [contest[-1] for contest in share.contests])
+            images = _repeat_images(self.images, [contest[-1] for contest in share.contests])
             by_image = hits.reshape(contests, -1).sum(0)
             found = bootstrap_fraction(by_image, np.full(len(by_image), contests))
         score = Score(
@@ -164,33 +156,28 @@ class Contest(NamedTuple):
         return Measured(score, item_table(images, metric, share.at, hits, answers))
 
 
-class Judge:
-    """Scores texts by a model, for images of a split, and by a trigram model of `training`."""
+def compare_texts(
+    model: PairScorer,
+    alone: TextScorer,
+    texts: Sequence[Mapping[str, str]],
+    rows: Sequence[int],
+    *,
+    seed: int,
+) -> Contest:
+    """Return what a model and a trigram model give the texts of each of N images.
 
-    def __init__(
-        self, model: ImageTextScorer, data: Data, rows: Split, engine: Engine, training: str
-    ) -> None:
-        self._images = rows["picture"]
-        self._scorer = PairScorer(model, rows, engine)
-        self._texts = TextScorer(data.splits[training])
-
-    def contest(
-        self, texts: Sequence[Mapping[str, str]], rows: Sequence[int], *, seed: int
-    ) -> Contest:
-        """Return the scores of the texts of each of N images, by the same names for all.
-
-        The images are these rows of the split; another image is one of them, drawn by the seed.
-        Raises TooFewRows for fewer than two.
-        """
-        others = [rows[i] for i in other_images(len(rows), seed)]
-        names = list(texts[0])
-        told = [[of_image[name] for name in names] for of_image in texts]
-        every = [*chain(*told)]
-        pictured = [row for row in (*rows, *others) for _ in names]
-        scores = self._scorer(pictured, [*every, *every]).double()
-        own, another = scores.view(2, len(rows), len(names))
-        alone = self._texts(every).view(len(rows), len(names))
-        return Contest(self._images.select(rows).examples(), names, told, own, another, alone)
+    The texts of all images have the same names. The images are these rows of the model's; another
+    image is one of them, drawn by the seed. Raises TooFewRows for fewer than two.
+    """
+    others = [rows[i] for i in other_images(len(rows), seed)]
+    names = list(texts[0])
+    listed = [[of_image[name] for name in names] for of_image in texts]
+    every = [*chain(*listed)]
+    pictured = [row for row in (*rows, *others) for _ in names]
+    own, another = model(pictured, [*every, *every]).double().view(2, len(rows), len(names))
+    by_text = alone(every).view(len(rows), len(names))
+    images = model.rows["picture"].select(rows).examples()
+    return Contest(images, names, listed, own, another, by_text)
 
 
 def report(
@@ -216,7 +203,7 @@ def report(
     )
 
 
-def _repeated(images: Examples, names: Sequence[str]) -> Examples:
+def _repeat_images(images: Examples, names: Sequence[str]) -> Examples:
     """Return the examples of several contests for each image, named and in the image's cluster."""
     ids = [f"{image}/{name}" for name in names for image in images.ids]
     return Examples(ids, list(images.digests) * len(names), list(images.ids) * len(names))

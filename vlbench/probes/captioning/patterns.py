@@ -5,6 +5,10 @@ determiners or possessive pronouns, then adjectives and numbers, then nouns; REL
 verb; AUX a copula; CCONJ a conjunction; IMAGE.P a noun phrase with a word that begins with "image".
 A prefix stands at the start of a caption; a pattern describes all of it. Punctuation does not
 count. `an` counts as `a`. ROSITA's second prefix counts where the first one is not there.
+
+The paper sums up the patterns of all test captions and counts them there. Here, beside its own
+patterns, each seed's is found in the favourites of one half of the images, drawn with a seed, and
+counted in the other half: in favourites, in captions before, and in references.
 """
 
 from __future__ import annotations
@@ -12,13 +16,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-# The words of a caption in lower case, each with its universal part of speech.
-Tagged = Sequence[tuple[str, str]]
+import numpy as np
 
-PUNCTUATION = "PUNCT"
+from vlbench.metrics.items import Examples, item_table
+from vlbench.metrics.statistics import Floats
+from vlbench.probes.captioning.caption_scores import share_score, untried
+from vlbench.probes.captioning.caption_sets import FAVOURITES, KINDS
+from vlbench.probes.captioning.caption_statistics import Part
+from vlbench.probes.captioning.nouns import Tagged, without_punctuation
+from vlbench.results import Score
+
 DETERMINERS = frozenset({"DET"})
 POSSESSIVES = frozenset({"her", "his", "its", "my", "our", "their", "your"})
 DESCRIBING = frozenset({"ADJ", "NUM"})
@@ -50,37 +61,32 @@ PATTERNS: Mapping[str, str] = {
 
 def has_prefix(tagged: Tagged, name: str) -> bool:
     """Return whether a caption begins with the prefix of this name."""
-    return re.match(PREFIXES[name], letters(spoken(tagged))) is not None
+    return re.match(PREFIXES[name], letters(without_punctuation(tagged))) is not None
 
 
 def has_pattern(tagged: Tagged, name: str) -> bool:
     """Return whether the pattern of this name describes a whole caption."""
-    return re.fullmatch(PATTERNS[name], letters(spoken(tagged))) is not None
-
-
-def spoken(tagged: Tagged) -> list[tuple[str, str]]:
-    """Return the words of a caption that are no punctuation."""
-    return [(word, tag) for word, tag in tagged if tag != PUNCTUATION]
+    return re.fullmatch(PATTERNS[name], letters(without_punctuation(tagged))) is not None
 
 
 def letters(words: Tagged) -> str:
     """Return a letter for each phrase of a caption without punctuation."""
-    found, place = [], 0
+    phrases, place = [], 0
     while place < len(words):
         end = noun_phrase_end(words, place)
         if end == place:
-            found.append(_letter(*words[place]))
+            phrases.append(_letter(*words[place]))
         else:
-            found.append("I" if _is_of_image(words[place:end]) else "N")
+            phrases.append("I" if _is_of_image(words[place:end]) else "N")
         place = max(end, place + 1)
-    return "".join(found)
+    return "".join(phrases)
 
 
 def noun_phrase_end(words: Tagged, start: int) -> int:
     """Return where the noun phrase that begins at `start` ends; `start` where none does."""
-    place = _past(words, start, DETERMINERS, POSSESSIVES)
-    noun = _past(words, place, DESCRIBING)
-    end = _past(words, noun, NOUNS)
+    place = _skip(words, start, DETERMINERS, POSSESSIVES)
+    noun = _skip(words, place, DESCRIBING)
+    end = _skip(words, noun, NOUNS)
     return end if end > noun else start
 
 
@@ -91,7 +97,7 @@ def part_of_speech(word: str, tag: str) -> str:
     return "REL" if tag in RELATIONS else tag
 
 
-def _past(
+def _skip(
     words: Tagged, place: int, tags: frozenset[str], listed: frozenset[str] = frozenset()
 ) -> int:
     """Return the first place from `place` on whose word has other tags and is not listed."""
@@ -154,11 +160,11 @@ class Pattern(NamedTuple):
 
     def begins(self, tagged: Tagged) -> bool:
         """Return whether a caption begins with the prefix."""
-        return _after(spoken(tagged), self.prefix) is not None
+        return _after(without_punctuation(tagged), self.prefix) is not None
 
     def describes(self, tagged: Tagged) -> bool:
         """Return whether a caption is the prefix and noun phrases, or the prefix alone."""
-        words = spoken(tagged)
+        words = without_punctuation(tagged)
         place = _after(words, self.prefix)
         group = _group(self.before)
         return place is not None and re.fullmatch(group, letters(words[place:])) is not None
@@ -166,7 +172,7 @@ class Pattern(NamedTuple):
 
 def mine(captions: Sequence[Tagged]) -> Pattern:
     """Return the pattern of captions. Raises ValueError where no caption has a word."""
-    words = [spoken(tagged) for tagged in captions]
+    words = [without_punctuation(tagged) for tagged in captions]
     prefix = _prefix(words)
     if not prefix:
         raise ValueError("no caption has a word: there is no pattern")
@@ -195,8 +201,8 @@ def _prefix(words: Sequence[Tagged]) -> tuple[Element, ...]:
         if not often or (prefix and often < SHARED * len(words)):
             break
         prefix.append(element)
-        found = {i: _step(words[i], place, element) for i, place in places.items()}
-        places = {i: place for i, place in found.items() if place is not None}
+        after = {i: _step(words[i], place, element) for i, place in places.items()}
+        places = {i: place for i, place in after.items() if place is not None}
     return tuple(prefix)
 
 
@@ -238,3 +244,95 @@ def _group(before: Sequence[str]) -> str:
 
 def _count(group: str, rests: Sequence[str]) -> int:
     return sum(re.fullmatch(group, rest) is not None for rest in rests)
+
+
+# Tagged captions [seeds][N] by their kind; one seed of those that no seed changes.
+TaggedKinds = Mapping[str, Sequence[Sequence[Tagged]]]
+
+# Whether something holds of a caption.
+Holds = Callable[[Tagged], bool]
+
+# What the found pattern is called among those of the paper.
+OWN = "own"
+
+
+class Ratio(NamedTuple):
+    """How a prefix or pattern holds of each image's caption, [seeds, N]."""
+
+    metric: str
+    at: Mapping[str, str]
+    credit: Floats
+    examples: Examples
+
+    def score(self) -> Score:
+        """Return the share of captions."""
+        return share_score(self.metric, self.at, self.credit)
+
+    def items(self) -> Any:
+        """Return its items."""
+        return item_table(self.examples, self.metric, self.at, untried(self.credit))
+
+
+def pattern_part(kinds: TaggedKinds, examples: Examples, *, seed: int) -> Part:
+    """Return the ratios of all prefixes and patterns, and a note of those found."""
+    own, patterns = own_ratios(kinds, examples, seed=seed)
+    ratios = [*paper_ratios(kinds, examples), *own]
+    names = [f"seed {i}: {pattern.name}" for i, pattern in enumerate(patterns)]
+    told = "the pattern of favourites, found in half of the images, is "
+    return Part(
+        [ratio.score() for ratio in ratios],
+        [ratio.items() for ratio in ratios],
+        notes=[told + "; ".join(names)] if names else [],
+    )
+
+
+def paper_ratios(kinds: TaggedKinds, examples: Examples) -> list[Ratio]:
+    """Return the ratios of the paper's prefixes and patterns."""
+    rules: list[tuple[str, str, Callable[..., bool]]] = [
+        *(("prefix_ratio", name, has_prefix) for name in PREFIXES),
+        *(("pattern_ratio", name, has_pattern) for name in PATTERNS),
+    ]
+    return [
+        Ratio(
+            metric,
+            {"captions": kind, "pattern": name},
+            _credit(kinds[kind], [partial(rule, name=name)]),
+            examples,
+        )
+        for kind in KINDS
+        for metric, name, rule in rules
+    ]
+
+
+def own_ratios(
+    kinds: TaggedKinds, examples: Examples, *, seed: int
+) -> tuple[list[Ratio], list[Pattern]]:
+    """Return the ratios of the patterns found in the favourites of each seed, and the patterns.
+
+    Both are empty where no favourite of the half where they are looked for has a word.
+    """
+    order = np.random.default_rng(seed).permutation(len(examples.ids)).tolist()
+    half, rest = order[: len(order) // 2], sorted(order[len(order) // 2 :])
+    searched = [[of_seed[i] for i in half] for of_seed in kinds[FAVOURITES]]
+    if not all(any(without_punctuation(one) for one in captions) for captions in searched):
+        return [], []
+    patterns = [mine(captions) for captions in searched]
+    judged = Examples(*([part[i] for i in rest] if part else () for part in examples))
+    rules: dict[str, list[Holds]] = {
+        "prefix_ratio": [pattern.begins for pattern in patterns],
+        "pattern_ratio": [pattern.describes for pattern in patterns],
+    }
+    ratios = []
+    for kind in KINDS:
+        captions = [[of_seed[i] for i in rest] for of_seed in kinds[kind]]
+        for metric, holds in rules.items():
+            at = {"captions": kind, "pattern": OWN}
+            ratios.append(Ratio(metric, at, _credit(captions, holds), judged))
+    return ratios, patterns
+
+
+def _credit(captions: Sequence[Sequence[Tagged]], holds: Sequence[Holds]) -> Floats:
+    """Return what holds of captions, [seeds, N]: one rule or one set of captions does for all."""
+    seeds = max(len(captions), len(holds))
+    pairs = [(captions[s % len(captions)], holds[s % len(holds)]) for s in range(seeds)]
+    return np.array([[rule(one) for one in of_seed] for of_seed, rule in pairs], np.float64)

@@ -1,4 +1,4 @@
-"""Controls of what a model prefers among texts: the texts of another image, and texts alone.
+"""Scores of texts for images: a model's matching score, and the controls beside it.
 
 What is preferred for another test image as well is no matter of the image, and what a trigram model
 of the training captions prefers can be told without any image.
@@ -9,16 +9,115 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from vlbench.capabilities import DualEncoder, ImageTextScorer
 from vlbench.data.records import Split
-from vlbench.errors import TooFewRows, counted
+from vlbench.engine import Engine
+from vlbench.errors import DataError, TooFewRows, counted
 from vlbench.metrics.statistics import Floats
 from vlbench.probes.captioning.nouns import words_of
+
+# A row of a split, and a text.
+Pair = tuple[int, str]
+
+# On so many pairs the two towers of a model must give what its `score_pairs` gives, up to this
+# share of the largest score, before they stand in for it.
+TRIED = 4
+TOLERANCE = 1e-5
+
+
+class PairScorer:
+    """Scores texts for the images of a split; the work is spread over the processes.
+
+    A model of two towers whose similarity is its matching score sees each image once, however many
+    texts are scored for it, now or in later calls.
+    """
+
+    def __init__(self, model: ImageTextScorer, split: Split, engine: Engine) -> None:
+        self.rows = split
+        self._model, self._engine = model, engine
+        self._by_towers: bool | None = None if isinstance(model, DualEncoder) else False
+        self._images: Tensor | None = None
+
+    def __call__(self, rows: Sequence[int], texts: Sequence[str]) -> Tensor:
+        """Return the score of each text for the image of its row of the split, float32 [N].
+
+        Raises DataError, naming model, image and text, for a score that is no finite number, and
+        ValueError for a wrong number of scores.
+        """
+        wanted = list(zip(rows, texts, strict=True))
+        pairs = sorted(dict.fromkeys(wanted), key=lambda pair: pair[0])
+        scores = dict(zip(pairs, self._score(pairs), strict=True))
+        return torch.tensor([scores[pair] for pair in wanted], dtype=torch.float32)
+
+    def _score(self, pairs: Sequence[Pair]) -> list[float]:
+        if self._by_towers is None and pairs:
+            self._by_towers = self._agree(pairs[:TRIED])
+        if self._by_towers:
+            return self._cosines(pairs)
+        return self._engine.spread(self._own_scores, pairs)
+
+    def _agree(self, pairs: Sequence[Pair]) -> bool:
+        """Return whether the similarity of the two towers is the matching score."""
+        own = torch.tensor(self._engine.spread(self._own_scores, pairs))
+        gap = (own - torch.tensor(self._cosines(pairs))).abs().max()
+        return bool(gap <= TOLERANCE * own.abs().max())
+
+    def _own_scores(self, pairs: Sequence[Pair]) -> list[float]:
+        """Return what `score_pairs` gives, the texts of an image with the same picture."""
+        rows = dict.fromkeys(row for row, _ in pairs)
+        pictures = {row: self.rows["picture"][row] for row in rows}
+        texts = [text for _, text in pairs]
+        score_pairs = self._engine.checked(self._model.score_pairs)
+        scores = score_pairs([pictures[row] for row, _ in pairs], texts)
+        if scores.shape != (len(pairs),):
+            raise ValueError(
+                f"score_pairs of {self._name} gave {list(scores.shape)} for {len(pairs)} pairs"
+            )
+        return self._require_finite(pairs, scores)
+
+    @torch.no_grad()
+    def _cosines(self, pairs: Sequence[Pair]) -> list[float]:
+        """Return the similarity of each text's vector and its image's."""
+        model, device = self._model, self._engine.device
+        assert isinstance(model, DualEncoder)
+        if self._images is None:
+            self._images = self._engine.features(model.encode_images, self.rows["image"])
+        texts = list(dict.fromkeys(text for _, text in pairs))
+        encode_texts = self._engine.checked(model.encode_texts)
+        encoded = self._engine.spread(lambda some: list(encode_texts(some).cpu()), texts)
+        vectors = dict(zip(texts, encoded, strict=True))
+        scores = [
+            model.similarity(
+                self._images[[row]].to(device),
+                torch.stack([vectors[text] for _, text in group]).to(device),
+            )[0].cpu()
+            for row, group in groupby(pairs, key=lambda pair: pair[0])
+        ]
+        return self._require_finite(pairs, torch.cat(scores))
+
+    def _require_finite(self, pairs: Sequence[Pair], scores: Tensor) -> list[float]:
+        values = scores.float().cpu()
+        bad = (~values.isfinite()).nonzero()
+        if len(bad):
+            row, text = pairs[int(bad[0])]
+            image = self.rows["picture"].examples().ids[row]
+            raise DataError(
+                f"{self._name} gave the score {values[bad[0]].item()} to image {image} with the "
+                f"text {text!r:.80}; a score is a finite number"
+            )
+        return values.tolist()
+
+    @property
+    def _name(self) -> str:
+        return self._engine.name_of(self._model)
+
 
 START, END = "<s>", "</s>"
 
@@ -42,9 +141,9 @@ class LanguageModel(NamedTuple):
 
     def log10(self, context: Gram, word: str) -> float:
         """Return log10 p(word | up to two words before it). Raises KeyError for unknown words."""
-        found = self.probabilities.get((*context, word))
-        if found is not None:
-            return found
+        known = self.probabilities.get((*context, word))
+        if known is not None:
+            return known
         if not context:
             raise KeyError(word)
         return self.backoffs.get(context, 0.0) + self.log10(context[1:], word)
@@ -55,7 +154,7 @@ def train_language_model(sentences: Iterable[Sequence[str]]) -> LanguageModel:
 
     Raises ValueError where there is no word, or a word is `<s>` or `</s>`.
     """
-    counts = _counted(sentences)
+    counts = _count_grams(sentences)
     words = {gram: n for gram, n in counts[1].items() if gram != (START,)}
     total = sum(words.values())
     model = LanguageModel({gram: _log10(n / total) for gram, n in words.items()}, {})
@@ -70,11 +169,11 @@ def perplexity_statistics(model: LanguageModel, sentences: Iterable[Sequence[str
     Unknown words are left out of the first two. The perplexity of the sums is that of
     `vlbench.metrics.corpus`, named "perplexity".
     """
-    rows = [_statistics(model, sentence) for sentence in sentences]
+    rows = [_sentence_statistics(model, sentence) for sentence in sentences]
     return np.array(rows, np.float64).reshape(-1, 3)
 
 
-def _statistics(model: LanguageModel, sentence: Sequence[str]) -> tuple[float, int, int]:
+def _sentence_statistics(model: LanguageModel, sentence: Sequence[str]) -> tuple[float, int, int]:
     _refuse_marks(sentence)
     log10, unknown = 0.0, 0
     padded = (START, *sentence, END)
@@ -92,7 +191,7 @@ def _refuse_marks(sentence: Sequence[str]) -> None:
         raise ValueError(f"sentence {sentence!r}: {wanted}")
 
 
-def _counted(sentences: Iterable[Sequence[str]]) -> dict[int, Counter[Gram]]:
+def _count_grams(sentences: Iterable[Sequence[str]]) -> dict[int, Counter[Gram]]:
     """Return how often each n-gram occurs, by its order."""
     counts: dict[int, Counter[Gram]] = {order: Counter() for order in (1, 2, 3)}
     for sentence in sentences:
@@ -115,7 +214,7 @@ def _with_order(
         followers[gram[:-1]][gram[-1]] = n
     probabilities, backoffs = dict(model.probabilities), dict(model.backoffs)
     for context, seen in followers.items():
-        kept = _discounted(seen, discounts, FEWEST[order], vocabulary)
+        kept = _discount(seen, discounts, FEWEST[order], vocabulary)
         lower = sum(10 ** model.log10(context[1:], word) for word in kept)
         scale, backoffs[context] = _left_over(sum(kept.values()), lower)
         for word, p in kept.items():
@@ -141,7 +240,7 @@ def _discounts(times: Mapping[int, int]) -> dict[int, float]:
     return factors
 
 
-def _discounted(
+def _discount(
     seen: Mapping[str, int], discounts: Mapping[int, float], fewest: int, vocabulary: int
 ) -> dict[str, float]:
     """Return the probabilities of words that are kept after a context.
@@ -192,20 +291,20 @@ class TextScorer:
 
     def __init__(self, rows: Split) -> None:
         """Train on all captions of the rows, in lower case and without punctuation."""
-        sentences = (_told(text) for captions in rows["captions"] for text in captions)
+        sentences = (_words(text) for captions in rows["captions"] for text in captions)
         self._model: LanguageModel = train_language_model(words for words in sentences if words)
 
     def __call__(self, texts: list[str]) -> Tensor:
         """Return the score of each text, float64 [N], at most 0."""
         distinct = list(dict.fromkeys(texts))
-        found = self.statistics(distinct)
-        scores = dict(zip(distinct, (found[:, 0] / found[:, 1]).tolist(), strict=True))
+        statistics = self.statistics(distinct)
+        scores = dict(zip(distinct, (statistics[:, 0] / statistics[:, 1]).tolist(), strict=True))
         return torch.tensor([scores[text] for text in texts], dtype=torch.float64)
 
     def statistics(self, texts: Sequence[str]) -> Floats:
         """Return the statistics [N, 3] of the perplexity of each text."""
-        return perplexity_statistics(self._model, [_told(text) for text in texts])
+        return perplexity_statistics(self._model, [_words(text) for text in texts])
 
 
-def _told(text: str) -> list[str]:
+def _words(text: str) -> list[str]:
     return [word for word in words_of(text) if word]

@@ -15,27 +15,59 @@ from caption_fakes import (
 )
 from item_means import item_means, scores_with_items
 from scipy import stats
+from tagged_words import tagged
 
 from vlbench.capabilities import Picture
 from vlbench.data.records import Split, value_column
 from vlbench.engine import Engine
+from vlbench.engine.devices import ComputeSettings
+from vlbench.engine.engine import Known
 from vlbench.errors import DataError
-from vlbench.probes.captioning.caption_patterns import (
+from vlbench.probes.captioning.caption_sets import Images, Subjects, references_of
+from vlbench.probes.captioning.captioner import Favourites
+from vlbench.probes.captioning.favourites import (
+    caption_cross,
     caption_patterns,
     caption_table,
     example_table,
     history_table,
     training_part,
+    unigram_table,
 )
-from vlbench.probes.captioning.caption_sets import Images, Subjects, references_of
-from vlbench.probes.captioning.captioner import Favourites
 from vlbench.probes.captioning.nouns import NounSource
+
+
+def test_the_most_frequent_words_come_first_with_their_parts_of_speech():
+    table = unigram_table(
+        {"ce": [tagged("a dog near a cat ."), tagged("a dog")], "favourites": [tagged("dog dog")]}
+    ).to_pylist()
+    assert [(row["captions"], row["rank"], row["word"], row["count"]) for row in table] == [
+        ("ce", 1, "a", 3),
+        ("ce", 2, "dog", 2),
+        ("ce", 3, "cat", 1),
+        ("ce", 4, "near", 1),
+        ("favourites", 1, "dog", 2),
+    ]
+    assert [row["part_of_speech"] for row in table] == ["DET", "NOUN", "NOUN", "ADP", "NOUN"]
+    assert [row["share"] for row in table] == [3 / 7, 2 / 7, 1 / 7, 1 / 7, 1.0]
+
+
+def test_a_word_has_the_tag_that_it_has_most_often():
+    captions = [[("park", "NOUN")], [("park", "VERB")], [("park", "VERB")]]
+    assert unigram_table({"ce": captions})["part_of_speech"].to_pylist() == ["VERB"]
+
+
+def test_ten_words_are_listed_and_no_caption_has_none():
+    long = tagged(" ".join(f"word{i:02}" for i in range(30)))
+    assert unigram_table({"ce": [long]}).num_rows == 10
+    assert unigram_table({"ce": [[]]}).num_rows == 0
+
 
 DATA = captioned()
 NOUNS = NounSource(leave_out=["image"])
 
 
-def probe(model, **params):
+def patterns(model, **params):
     given = {"captioner": NO_CAPTIONER, "encoders": [], "nouns": NOUNS, "metrics": ["cider"]}
     return caption_patterns(model, DATA, Engine.for_tests(), **(given | params))
 
@@ -57,7 +89,7 @@ def liked():
     """The outcome of a model that likes nouns of the image, led to name both things."""
     with pytest.MonkeyPatch.context() as patch:
         plant(patch, one_thing, image_of_both, image_of_both)
-        yield probe(Likes(nouns_of_the_image), seeds=2)
+        yield patterns(Likes(nouns_of_the_image), seeds=2)
 
 
 def test_the_favourites_of_a_model_that_counts_nouns_please_it_more(liked):
@@ -71,7 +103,7 @@ def test_the_favourites_of_a_model_that_counts_nouns_please_it_more(liked):
     assert found["prefix_ratio", "favourites", "clip"] == 1.0
     assert found["pattern_ratio", "favourites", "own"] == 1.0
     assert found["pattern_ratio", "ce", "own"] == 0.0
-    assert not any("SCST found nothing" in note for note in liked.notes)
+    assert not any("SCST did not raise" in note for note in liked.notes)
 
 
 def test_its_row_has_tables_of_captions_words_images_and_training(liked):
@@ -92,18 +124,18 @@ def test_the_items_have_the_mean_of_their_scores(liked):
 
 def test_under_a_constant_model_nothing_changes_and_shares_are_at_chance(monkeypatch):
     plant(monkeypatch, one_thing, one_thing)
-    outcome = probe(Likes(constant))
+    outcome = patterns(Likes(constant))
     with_chance = [score for score in outcome.scores if score.chance is not None]
     assert {s.metric for s in with_chance} >= {"prefers_reference", "cider_gain"}
     seeing = [s for s in with_chance if not s.metric.endswith("_text_only")]
     assert all(score.value == score.chance for score in seeing)
-    assert any(note.startswith("SCST found nothing") for note in outcome.notes)
+    assert any(note.startswith("SCST did not raise") for note in outcome.notes)
 
 
 def test_a_model_that_gives_no_number_is_named(monkeypatch):
     plant(monkeypatch, one_thing, one_thing)
     with pytest.raises(DataError, match=r"Likes gave the score nan to image 0\.png"):
-        probe(Likes(lambda *_: float("nan")))
+        patterns(Likes(lambda *_: float("nan")))
 
 
 def test_a_model_that_gives_too_few_scores_is_refused(monkeypatch):
@@ -113,7 +145,7 @@ def test_a_model_that_gives_too_few_scores_is_refused(monkeypatch):
 
     plant(monkeypatch, one_thing, one_thing)
     with pytest.raises(ValueError, match=r"score_pairs of OneShort gave \[\d+\] for"):
-        probe(OneShort(constant))
+        patterns(OneShort(constant))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +153,7 @@ def test_a_model_that_gives_too_few_scores_is_refused(monkeypatch):
 )
 def test_odd_favourites_are_scored_like_others(monkeypatch, text):
     plant(monkeypatch, one_thing, lambda _: text)
-    found = values(probe(Likes(nouns_of_the_image), images=Images(first=2), seeds=1))
+    found = values(patterns(Likes(nouns_of_the_image), images=Images(first=2), seeds=1))
     assert found["length", "favourites"] == len(text.replace("|||", "").split())
     assert 0 <= found["prefers_reference",] <= 1
 
@@ -204,3 +236,121 @@ def test_data_without_images_have_no_examples():
     pictures = type(ROWS["picture"])("key", "picture", [Picture(None, None)] * 20, range(20))
     rows = Split({"picture": pictures, "captions": ROWS["captions"]})
     assert example_table(SUBJECTS._replace(rows=rows), SCORES, seed=0) is None
+
+
+COUNTS, SHORT, SAME = (
+    Likes(nouns_of_the_image),
+    Likes(lambda _, words: 1 / len(words)),
+    Likes(constant),
+)
+NAMES = {id(COUNTS): "nouns", id(SHORT): "short", id(SAME): "same"}
+
+
+class Cosines(Likes):
+    def similarity(self, images, texts):
+        raise NotImplementedError
+
+
+LONG = Cosines(lambda _, words: len(words) - 5)
+
+
+def crossed(model, *scorers, names=NAMES, data=DATA, **params):
+    engine = Engine.for_tests()
+    known = {key: Known(name) for key, name in (names | {id(LONG): "long"}).items()}
+    engine = Engine(ComputeSettings(engine.device), known=known)
+    given = {"captioner": NO_CAPTIONER, "encoders": [], "metrics": ["rouge_l"]} | params
+    return caption_cross(model, data, engine, scorers=list(scorers), **given)
+
+
+@pytest.fixture(scope="module")
+def square():
+    """The row of a model that counts nouns: favourites name both things, captions before one."""
+    with pytest.MonkeyPatch.context() as patch:
+        both = "a {} a {}".format
+        plant(patch, lambda i: f"a {things(i)[0]}", lambda i: both(*things(i)))
+        yield crossed(COUNTS, SHORT, SAME, LONG, seeds=2)
+
+
+def test_each_scorer_scores_the_favourites_and_the_captions_before(square):
+    found = values(square)
+    assert found["match_score", "nouns", "favourites"] == 1.0
+    assert found["match_score", "nouns", "ce"] == 0.5
+    assert found["match_score", "short", "favourites"] == 0.25
+    assert found["match_score", "long", "favourites"] == -1.0
+    assert found["match_score_gain", "short"] == -0.25
+    assert found["outscores_ce", "nouns"] == 1.0
+    assert found["outscores_ce", "short"] == 0.0
+    assert found["outscores_ce", "same"] == 0.5
+    assert found["outscores_ce", "long"] == 1.0
+
+
+def test_the_primary_is_the_mean_over_the_scorers_other_than_the_model(square):
+    (score,) = [s for s in square.scores if s.metric == "outscores_ce_of_others"]
+    assert (score.value, score.at, score.chance) == (0.5, {}, 0.5)
+    assert score.draws == [0.5, 0.5]
+    assert "mean over short, same, long: outscores_ce_of_others" in square.notes
+
+
+def test_only_probabilities_have_a_mean(square):
+    found = values(square)
+    assert found["match_score_of_others", "favourites"] == (0.25 + 0.5) / 2
+    assert found["match_score_of_others", "ce"] == (0.5 + 0.5) / 2
+    units = {s.at["scorer"]: s.unit for s in square.scores if s.metric == "match_score"}
+    assert units["long"] == "cosine"
+    assert "scores that are no probabilities enter no mean: long (cosine)" in square.notes
+
+
+def test_the_metrics_of_captions_stand_beside(square):
+    found = values(square)
+    assert 0 < found["rouge_l", "favourites"] < 1
+    assert found["rouge_l_gain",] == pytest.approx(
+        found["rouge_l", "favourites"] - found["rouge_l", "ce"]
+    )
+
+
+def test_the_items_of_the_square_have_the_mean_of_their_scores(square):
+    means = item_means(square.items)
+    assert means == pytest.approx(scores_with_items(square.scores, square.items))
+    assert ("outscores_ce", ("scorer", "short")) in means
+    assert ("outscores_ce_of_others",) in means
+
+
+def test_favourites_that_are_the_captions_before_outscore_none(monkeypatch):
+    plant(monkeypatch, lambda i: f"a {things(i)[0]}", lambda i: f"a {things(i)[0]}")
+    outcome = crossed(SAME, COUNTS, LONG, metrics=[])
+    chances = {s.metric: (s.value, s.chance) for s in outcome.scores if s.chance is not None}
+    assert chances["outscores_ce"] == (0.5, 0.5)
+    assert all(value == chance for value, chance in chances.values())
+
+
+def test_a_scorer_named_twice_or_the_model_itself_stands_once(monkeypatch):
+    plant(monkeypatch, lambda _: "a dog", lambda _: "a cat")
+    outcome = crossed(COUNTS, COUNTS, SHORT, SHORT, metrics=[])
+    assert [s.at["scorer"] for s in outcome.scores if s.metric == "outscores_ce"] == [
+        "nouns",
+        "short",
+    ]
+
+
+def test_without_another_scorer_there_is_no_square():
+    with pytest.raises(ValueError, match=r"scorers \['nouns'\]: wanted another one than the model"):
+        crossed(COUNTS, COUNTS)
+
+
+def test_a_scorer_gets_the_pictures_with_regions_of_its_own_kind(monkeypatch):
+    plant(monkeypatch, lambda _: "a dog", lambda _: "a cat")
+    seen = []
+
+    class Remembers(Likes):
+        def score_pairs(self, pictures, texts):
+            seen.extend(pictures)
+            return super().score_pairs(pictures, texts)
+
+    other, view = Remembers(constant), captioned()
+    engine = Engine(
+        ComputeSettings(Engine.for_tests().device), known={id(other): Known("other", view)}
+    )
+    given = {"captioner": NO_CAPTIONER, "encoders": [], "metrics": [], "images": Images(first=3)}
+    caption_cross(COUNTS, DATA, engine, scorers=[other], **given)
+    own = [view.splits["test"]["picture"][i] for i in range(3)]
+    assert {id(picture.image) for picture in seen} == {id(picture.image) for picture in own}

@@ -1,0 +1,385 @@
+import numpy as np
+import pytest
+import torch
+from caption_world import (
+    CAPTIONS,
+    REFERENCES,
+    SHOWN,
+    Taste,
+    length,
+    nothing,
+    results,
+    right_nouns,
+    scores_of,
+    world,
+)
+from item_means import item_means, scores_with_items
+
+from vlbench.engine import Engine
+from vlbench.errors import DataError, TooFewRows
+from vlbench.probes.captioning.caption_sets import Images
+from vlbench.probes.captioning.nouns import Nouns, NounSource
+from vlbench.probes.captioning.perturbations import (
+    TEMPLATES,
+    Caption,
+    caption_templates,
+    fill,
+    noun_count,
+    noun_replacement,
+    ranked_nouns,
+)
+
+NAMES = ("uniter", "rosita", "vilbert", "clip", "lxmert")
+
+
+def templates(taste, folder, captions=CAPTIONS):
+    file = results(folder, captions)
+    return caption_templates(Taste(taste), world(), Engine.for_tests(), captions=file)
+
+
+def grammatical(words, _shown):
+    return float("a a" not in " ".join(words) and "image" not in words and "of" not in words)
+
+
+def fond_of_images(words, _shown):
+    return float(words.count("image"))
+
+
+def test_a_scorer_of_right_nouns_takes_no_side(tmp_path):
+    found = scores_of(templates(right_nouns, tmp_path))
+    assert found["accuracy",] == pytest.approx(1 / 6)
+    assert [found["chosen", name] for name in NAMES] == pytest.approx([1 / 6] * 5)
+    assert [found["match_score", name] for name in ("none", *NAMES)] == [2] * 6
+    assert found["accuracy_tied",] == 1
+
+
+def test_a_scorer_chooses_the_texts_that_it_likes_and_ties_share(tmp_path):
+    found = scores_of(templates(fond_of_images, tmp_path))
+    assert found["accuracy",] == found["accuracy_another_image",] == 0
+    assert [found["chosen", name] for name in NAMES] == [0, 0.5, 0, 0.5, 0]
+    assert [found["match_score", name] for name in NAMES] == [0, 2, 0, 2, 0]
+
+
+def test_a_scorer_that_wants_grammar_shares_between_the_caption_and_vilbert(tmp_path):
+    found = scores_of(templates(grammatical, tmp_path))
+    assert (found["accuracy",], found["chosen", "vilbert"]) == (0.5, 0.5)
+
+
+def test_a_constant_scorer_has_chance_of_every_template(tmp_path):
+    outcome = templates(nothing, tmp_path, ["a dog near a cat", "a dog"])
+    judged = [s for s in outcome.scores if s.chance is not None and "text_only" not in s.metric]
+    assert [s.value for s in judged] == pytest.approx([s.chance for s in judged])
+
+
+def test_texts_that_are_the_same_count_as_one_of_a_choice(tmp_path):
+    # Of `the dog`, UNITER's, ViLBERT's and LXMERT's texts are `a dog`: four texts differ.
+    first, *_ = templates(nothing, tmp_path, ["the dog", "the cat"]).scores
+    assert (first.metric, first.value, first.chance) == ("accuracy", 0.25, 0.25)
+    # `a dog` is the caption, too: three differ, and four share one of them.
+    first, *_ = templates(nothing, tmp_path, ["a dog", "a cat"]).scores
+    assert first.value == first.chance == pytest.approx(1 / 12)
+
+
+def test_scores_are_the_means_of_their_items_which_say_what_was_chosen(tmp_path):
+    outcome = templates(fond_of_images, tmp_path)
+    means = item_means(outcome.items)
+    assert len(means) == len(outcome.scores)
+    assert means == pytest.approx(scores_with_items(outcome.scores, outcome.items))
+    only_rosita = templates(lambda words, _: float("but" in words), tmp_path).items.to_pylist()
+    said = {(i["prediction"], i["target"]) for i in only_rosita if i["metric"] == "accuracy"}
+    assert said == {("rosita", "none")}
+
+
+def test_nouns_are_poured_in_their_order_and_once(tmp_path):
+    outcome = templates(nothing, tmp_path, ["a Dog sees a cat near a dog", "hat"])
+    table = outcome.artifacts["texts"].to_pylist()
+    assert table[4]["text"] == "a image image of dog near a cat"
+
+
+def test_too_few_captions_with_nouns_for_templates_are_told(tmp_path):
+    with pytest.raises(TooFewRows, match="1 of 2 captions have a noun"):
+        templates(nothing, tmp_path, ["a dog", ""])
+
+
+# Table 7 of the paper, read by hand.
+FILLED = {
+    "uniter": "a bunch of the bananas table",
+    "rosita": "a image image that is a a bunch but a a bananas but a a table",
+    "vilbert": "a bunch that the bananas at the table",
+    "clip": "a image image of bunch near a bananas near a table",
+    "lxmert": "a bunch of a bananas of a table",
+}
+ONE = {
+    "uniter": "a dog",
+    "rosita": "a image image that is a a dog",
+    "vilbert": "a dog",
+    "clip": "a image image of dog",
+    "lxmert": "a dog",
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_nouns_are_poured_into_a_template(name):
+    assert fill(TEMPLATES[name], ["bunch", "bananas", "table"]) == FILLED[name]
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_a_template_ends_with_its_last_noun(name):
+    assert fill(TEMPLATES[name], ["dog"]) == ONE[name]
+
+
+def test_there_are_five_templates():
+    assert set(TEMPLATES) == set(FILLED)
+
+
+def test_no_noun_is_refused():
+    with pytest.raises(ValueError, match="no noun for a template"):
+        fill(TEMPLATES["clip"], [])
+
+
+K = [2, 3, 4]
+
+
+def counts(taste, references=REFERENCES, k=K, **params):
+    return noun_count(Taste(taste), world(references), Engine.for_tests(), k=k, **params)
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_scorer_of_right_nouns_rises_with_true_nouns_alone(template):
+    found = scores_of(counts(right_nouns))
+    assert [found["match_score", str(k), template, "true"] for k in K] == [2, 3, 4]
+    assert [found["match_score", str(k), template, "absent"] for k in K] == [2, 2, 2]
+    assert (found["rises", template, "true"], found["rises", template, "absent"]) == (1, 0.5)
+    assert found["slope", template, "true"] == pytest.approx(1)
+    assert found["slope", template, "absent"] == pytest.approx(0)
+    # The first reference names two nouns, its list four.
+    assert found["prefers_reference",] == found["prefers_reference", template] == 0
+    assert found["match_score", "reference"] == 2
+    assert found["rises_tied", template, "absent"] == 1
+
+
+def test_a_scorer_of_length_rises_with_absent_nouns_as_well():
+    found = scores_of(counts(length))
+    # `a N of the N N N` grows by one word a noun, `a N of a N ...` by three.
+    assert found["slope", "uniter", "absent"] == found["slope", "uniter", "true"] == 1
+    assert found["slope", "lxmert", "absent"] == found["slope", "lxmert", "true"] == 3
+    assert found["rises_another_image", "clip", "true"] == 1
+
+
+def test_a_constant_scorer_has_chance_at_every_number():
+    outcome = counts(nothing)
+    judged = [s for s in outcome.scores if s.chance is not None and "text_only" not in s.metric]
+    assert [s.value for s in judged] == [s.chance for s in judged]
+    assert outcome.counts["ties"] == 10
+
+
+def test_the_mean_over_templates_treats_an_image_as_a_cluster():
+    outcome = counts(length)
+    first = outcome.scores[0]
+    assert (first.metric, first.at, first.n, first.chance) == ("prefers_reference", {}, 10, 0.5)
+    assert outcome.counts["clusters"] == 2
+    items = [i for i in outcome.items.to_pylist() if i["metric"] == "prefers_reference"]
+    mean = [i for i in items if i["at"] == "{}"]
+    assert len(mean) == 10
+    assert {i["cluster"] for i in mean} == {"0", "1"}
+
+
+def test_scores_by_number_are_the_means_of_their_items():
+    outcome = counts(length)
+    means = item_means(outcome.items)
+    assert len(means) == len(outcome.scores)
+    assert means == pytest.approx(scores_with_items(outcome.scores, outcome.items))
+
+
+def test_images_with_too_few_nouns_are_counted_and_left_out():
+    outcome = counts(nothing, [*REFERENCES, ["a dog"], ["no noun at all"]])
+    assert outcome.counts["too_few_nouns"] == 2
+    assert outcome.counts["clusters"] == 2
+    with pytest.raises(TooFewRows, match="1 image with 4 nouns in the references"):
+        counts(nothing, [REFERENCES[0], ["a dog"]])
+
+
+def test_an_image_with_one_reference_is_taken():
+    outcome = counts(right_nouns, [["a dog, a cat, a hat and a car"], REFERENCES[1]])
+    assert outcome.counts["clusters"] == 2
+
+
+@pytest.mark.parametrize("k", [[], [3], [4, 3], [0, 2], [2, 2]])
+def test_numbers_that_do_not_ascend_are_refused(k):
+    with pytest.raises(ValueError, match="ascending from 1"):
+        counts(nothing, k=k)
+
+
+def test_the_first_images_are_read():
+    references = [REFERENCES[0], REFERENCES[1], REFERENCES[0]]
+    assert counts(nothing, references, images=Images(first=2)).counts["clusters"] == 2
+    with pytest.raises(TooFewRows, match="1 image;"):
+        counts(nothing, references, images=Images(first=1))
+
+
+def test_nouns_that_more_references_name_come_first_and_forms_count_once():
+    told = Nouns(dict.fromkeys(["dog", "cat", "hat"], "NOUN"), {})
+    references = ["a cat", "cats and dogs", "a hat", "the hat and a dog", "a hat hat hat"]
+    tags = Nouns({**told.tags, "dogs": "NOUN", "cats": "NOUN"}, {})
+    assert ranked_nouns(tags, references) == ["hat", "cat", "dogs"]
+
+
+def replaced(taste, folder, captions=CAPTIONS, references=REFERENCES, **params):
+    model = Taste(taste) if callable(taste) else taste
+    file = results(folder, captions)
+    return noun_replacement(model, world(references), Engine.for_tests(), captions=file, **params)
+
+
+def test_a_scorer_of_right_nouns_loses_them_with_the_nouns_and_keeps_them_with_the_others(tmp_path):
+    found = scores_of(replaced(right_nouns, tmp_path))
+    assert found["match_score", "none"] == 2
+    assert (found["match_score", "nouns"], found["match_score", "others"]) == (0, 2)
+    assert (found["score_drop", "nouns"], found["score_drop", "others"]) == (2, 0)
+    assert (found["prefers_original", "nouns"], found["prefers_original", "others"]) == (1, 0.5)
+    assert (found["prefers_original_tied", "nouns"], found["prefers_original_tied", "others"]) == (
+        0,
+        1,
+    )
+    # No noun of a caption is in the other image.
+    assert found["prefers_original_another_image", "nouns"] <= 0.5
+
+
+def test_a_constant_scorer_has_chance_everywhere_and_the_row_says_that_all_is_tied(tmp_path):
+    outcome = replaced(nothing, tmp_path)
+    judged = [s for s in outcome.scores if s.chance is not None and "text_only" not in s.metric]
+    assert [s.value for s in judged] == [s.chance for s in judged]
+    assert outcome.counts["ties"] == 4
+    (note,) = outcome.notes
+    assert note.startswith("prefers_original: the best scores are tied in 4 of 4 choices (within")
+
+
+def test_what_the_texts_alone_tell_does_not_depend_on_the_model(tmp_path):
+    outcomes = [scores_of(replaced(taste, tmp_path)) for taste in (nothing, length)]
+    blind = [{k: v for k, v in found.items() if k[0].endswith("_text_only")} for found in outcomes]
+    assert blind[0] == blind[1]
+    assert len(blind[0]) == 2
+
+
+def test_scores_are_the_means_of_their_items(tmp_path):
+    outcome = replaced(length, tmp_path)
+    means = item_means(outcome.items)
+    assert len(means) == len(outcome.scores)
+    assert means == pytest.approx(scores_with_items(outcome.scores, outcome.items))
+
+
+def texts(outcome, name):
+    return [row["text"] for row in outcome.artifacts["texts"].to_pylist() if row["name"] == name]
+
+
+def test_positions_and_punctuation_stay_and_no_wrong_noun_is_in_a_reference(tmp_path):
+    outcome = replaced(nothing, tmp_path)
+    original, nouns, others = (texts(outcome, n) for n in ("original", "nouns", "others"))
+    assert original == CAPTIONS
+    assert nouns[0].startswith("a ")
+    assert nouns[0].endswith(".")
+    assert nouns[0].split()[2:5] == ["near", "a", "big"]
+    assert not set(nouns[0].rstrip(".").split()) & set(SHOWN[0])
+    kept = others[1].split()
+    assert (kept[1], kept[4], kept[5]) == ("boat", "cup", ".")
+    assert all(a != b for a, b in zip(kept, CAPTIONS[1].split(), strict=True) if b in "the sees a")
+
+
+def test_captions_without_nouns_or_without_other_words_are_counted_and_left_out(tmp_path):
+    captions = [*CAPTIONS, "", "near a unicorn", "dog", "dog cat ."]
+    references = [REFERENCES[0]] * len(captions)
+    outcome = replaced(nothing, tmp_path, captions, references)
+    assert outcome.scores[0].n == 2
+    assert outcome.counts["without_nouns"] == 2
+    assert outcome.counts["without_other_words"] == 2
+
+
+def test_a_long_caption_and_one_with_ends_of_line_are_taken(tmp_path):
+    captions = ["a dog " * 5000, "a cat\u2028near\n the  dog"]
+    outcome = replaced(right_nouns, tmp_path, captions, [REFERENCES[0]] * 2)
+    assert texts(outcome, "original")[1] == "a cat near the dog"
+    assert texts(outcome, "nouns")[0].split()[::2] == ["a"] * 5000
+
+
+def test_too_few_captions_with_nouns_are_told(tmp_path):
+    with pytest.raises(TooFewRows, match="1 of 2 captions have a noun and another word"):
+        replaced(nothing, tmp_path, ["a dog", "near"])
+
+
+def test_nouns_that_are_too_few_to_be_replaced_are_told(tmp_path):
+    every = [["a boat car cat cup dog fish hat owl rose tree"]] * 2
+    with pytest.raises(TooFewRows, match="10 nouns, too few to draw 2 that an image does not show"):
+        replaced(nothing, tmp_path, references=every)
+
+
+def test_the_seed_draws_the_words(tmp_path):
+    found = [texts(replaced(nothing, tmp_path, seed=s), "others") for s in (0, 0, 1)]
+    assert found[0] == found[1]
+    assert found[0] != found[2]
+
+
+def test_nouns_that_are_left_out_are_replaced_as_other_words(tmp_path):
+    outcome = replaced(nothing, tmp_path, nouns=NounSource(leave_out=["cat", "cup"]))
+    assert texts(outcome, "nouns")[0].endswith("a big cat.")
+    assert not texts(outcome, "others")[0].endswith("cat.")
+
+
+class Answers:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def score_pairs(self, pictures, texts):
+        return self.answer(len(texts))
+
+
+def test_a_score_that_is_no_number_is_named(tmp_path):
+    with pytest.raises(DataError, match="Answers gave the score nan to image 0"):
+        replaced(Answers(lambda n: torch.full((n,), float("nan"))), tmp_path)
+
+
+def test_another_number_of_scores_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"score_pairs of Answers gave \[1\]"):
+        replaced(Answers(lambda _: torch.ones(1)), tmp_path)
+
+
+TAGS = {"dog": "NOUN", "dogs": "NOUN", "cat": "NOUN", "hat": "NOUN", "a": "X", "of": "X"}
+TOLD = Nouns(TAGS, dict.fromkeys(TAGS, 9))
+
+
+def caption(text, told=TOLD):
+    return Caption.of(text, *told.of_each([text]))
+
+
+def rng():
+    return np.random.default_rng(0)
+
+
+def test_a_caption_is_nouns_and_other_words_and_punctuation_is_neither():
+    one = caption("A dog, -- of (cats) .")
+    assert one.nouns == {1: "dog"}
+    assert one.others == {0: "a", 3: "of", 4: "cats"}
+
+
+def test_the_same_noun_is_replaced_by_the_same_one_and_keeps_its_punctuation():
+    twin = caption('"Dog" a dog!').with_wrong_nouns(TOLD, ["cat"], rng())
+    assert twin == '"hat" a hat!'
+
+
+def test_a_letter_that_grows_in_lower_case_is_replaced_whole():
+    assert caption("(\u0130t's-a), dog").with_other_words(TOLD, rng()) in {"(a), dog", "(of), dog"}
+
+
+def test_a_form_of_a_noun_that_is_shown_is_not_wrong():
+    drawn = {caption("a cat").with_wrong_nouns(TOLD, ["dogs"], rng()) for _ in range(9)}
+    assert drawn == {"a hat"}
+
+
+def test_nouns_without_another_and_words_without_another_are_told():
+    with pytest.raises(TooFewRows, match="too few to draw 1 that an image does not show"):
+        caption("a cat").with_wrong_nouns(TOLD, ["dogs", "hat"], rng())
+    alone = Nouns({"a": "X", "dog": "NOUN"}, {"a": 9, "dog": 9})
+    with pytest.raises(TooFewRows, match="no word to draw in place of 'a'"):
+        caption("a dog", alone).with_other_words(alone, rng())
+
+
+def test_another_word_is_never_the_same():
+    assert caption("a of. Dog").with_other_words(TOLD, rng()) == "of a. Dog"

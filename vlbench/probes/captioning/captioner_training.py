@@ -1,0 +1,369 @@
+"""The two trainings of the captioner: by cross-entropy, and by a model's matching score (SCST).
+
+Samples are drawn without a gradient. Their log probabilities need no reward, so that they are
+computed again, with a gradient, while the model scores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vlbench.engine.training import on_cpu
+from vlbench.metrics.captions import CaptionMetrics, plain_words
+from vlbench.metrics.statistics import Estimate
+from vlbench.probes.captioning.captioner_files import (
+    Labels,
+    StoredCaptioner,
+    Vocabulary,
+    draw_captioner,
+)
+from vlbench.probes.captioning.captioner_network import (
+    FcCaptioner,
+    Noise,
+    Sizes,
+    caption_loss,
+    greedy_captions,
+    repeat_states,
+    reward_loss,
+    rollout,
+    sample_losses,
+    until_all_end,
+)
+
+
+class Stage:
+    """A training of a network with Adam, in batches of images, for `Engine.train`, but its steps.
+
+    Gradients are cut by value. `rng` draws all that is random.
+    """
+
+    # Attributes that the steps to come depend on, beside the weights, the optimizer and `rng`.
+    kept: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(
+        self,
+        network: FcCaptioner,
+        device: torch.device,
+        *,
+        clip: float,
+        seed: int,
+        count: int,
+        images: int,
+    ) -> None:
+        """Take over the network; a batch has so many `images` out of `count`."""
+        self.network = network.to(device)
+        self.device = device
+        self.rng = torch.Generator(device).manual_seed(seed)
+        self._adam = torch.optim.Adam(self.network.parameters(), fused=True)
+        self._clip, self._count, self._images = clip, count, images
+        self._batches = -(-count // images)
+        self._order = torch.empty(0, dtype=torch.int64)
+        self._history: list[dict[str, float]] = []
+
+    def batch(self, number: int) -> tuple[int, Tensor]:
+        """Return the epoch of a step, and its images; every epoch has an order of its own."""
+        epoch, place = divmod(number, self._batches)
+        if place == 0:
+            drawn = torch.randperm(self._count, generator=self.rng, device=self.device)
+            self._order = drawn.cpu()
+        start = place * self._images
+        return epoch, self._order[start : start + self._images]
+
+    def descend(self, loss: Tensor, rate: float) -> None:
+        """Do one step down a loss at a learning rate."""
+        self._adam.zero_grad()
+        torch.autograd.backward(loss)
+        for group in self._adam.param_groups:
+            group["lr"] = rate
+        nn.utils.clip_grad_value_(self.network.parameters(), self._clip)
+        self._adam.step()
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return a copy of the weights, on the CPU."""
+        return {k: value.cpu().clone() for k, value in self.network.state_dict().items()}
+
+    def state(self) -> dict[str, Any]:
+        """Return all that the steps to come depend on, on the CPU."""
+        kept = {name: getattr(self, name) for name in ("_order", "_history", *self.kept)}
+        adam, rng = on_cpu(self._adam.state_dict()), self.rng.get_state()
+        return {"weights": self.weights(), "adam": adam, "rng": rng, "kept": kept}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become as it was when `state` was returned."""
+        self.network.load_state_dict(state["weights"])
+        self._adam.load_state_dict(state["adam"])
+        self.rng.set_state(state["rng"])
+        for name, value in state["kept"].items():
+            setattr(self, name, deepcopy(value))
+
+
+class CrossEntropy(NamedTuple):
+    """How the captioner is taught; the defaults are those of the paper and of `fc.yml`.
+
+    A batch is so many `images` with so many `captions` each. The rate falls by the factor `decay`
+    every `decay_epochs`; the probability of reading a word of its own grows by `sampling` every
+    `sampling_epochs`, up to `most_sampling`. `validate_steps` lie between two validations, each on
+    the first `validate_images`. `feature_noise` is the deviation of normal noise on the features,
+    drawn for each caption (the paper has none). Gradients are cut to `clip` by value.
+    """
+
+    epochs: int = 30
+    images: int = 10
+    captions: int = 5
+    rate: float = 5e-4
+    decay: float = 0.8
+    decay_epochs: int = 3
+    sampling: float = 0.05
+    sampling_epochs: int = 5
+    most_sampling: float = 0.25
+    dropout: float = 0.5
+    feature_noise: float = 0.0
+    clip: float = 0.1
+    validate_steps: int = 3000
+    validate_images: int = 5000
+    seed: int = 0
+
+    def rate_in(self, epoch: int) -> float:
+        """Return the learning rate of an epoch, the first being 0."""
+        return self.rate * self.decay ** (epoch // self.decay_epochs)
+
+    def sampling_in(self, epoch: int) -> float:
+        """Return the probability of scheduled sampling in an epoch, the first being 0."""
+        return min(self.sampling * (epoch // self.sampling_epochs), self.most_sampling)
+
+
+# As in arXiv:2210.09550.
+PAPER_CROSS_ENTROPY = CrossEntropy()
+
+
+class Lesson(NamedTuple):
+    """Features [N, F] of the training images, their captions, and the words of both."""
+
+    features: Tensor
+    labels: Labels
+    vocabulary: Vocabulary
+
+
+class Exam(NamedTuple):
+    """Features [N, F] of the validation images, and the references of each."""
+
+    features: Tensor
+    references: Sequence[Sequence[str]]
+
+
+class CrossEntropyTraining(Stage):
+    """The training of a captioner, for `Engine.train`; `result` has its weights and its history.
+
+    `loss` is that of the last step.
+    """
+
+    kept = ("_losses", "_best")
+
+    def __init__(
+        self,
+        lesson: Lesson,
+        exam: Exam,
+        widths: tuple[int, int],
+        plan: CrossEntropy,
+        device: torch.device,
+    ) -> None:
+        """Begin; `widths` are those of embeddings and LSTM."""
+        sizes = Sizes(lesson.features.shape[1], len(lesson.vocabulary), *widths)
+        drawn = draw_captioner(sizes, torch.Generator().manual_seed(plan.seed))
+        count, images = len(lesson.features), plan.images
+        super().__init__(drawn, device, clip=plan.clip, seed=plan.seed, count=count, images=images)
+        self._lesson, self._exam, self._plan = lesson, exam, plan
+        self.loss = math.nan
+        self._losses: list[float] = []
+        self._best: dict[str, Any] = {}
+        self.steps = plan.epochs * self._batches
+
+    def step(self, number: int) -> None:
+        """Do one step, and validate where it is time."""
+        epoch, images = self.batch(number)
+        loss = self._loss(images, epoch)
+        self.descend(loss, self._plan.rate_in(epoch))
+        self.loss = float(loss.detach())
+        self._losses.append(self.loss)
+        if number + 1 == self.steps or (number + 1) % self._plan.validate_steps == 0:
+            self._validate(number + 1)
+
+    def result(self) -> dict[str, Any]:
+        """Return the weights of the best CIDEr, its step, and the history of validations."""
+        return {**self._best, "history": self._history}
+
+    def _loss(self, images: Tensor, epoch: int) -> Tensor:
+        several, lesson = self._plan.captions, self._lesson
+        rows = lesson.labels.draw(images, several, self.rng).flatten()
+        words = until_all_end(lesson.labels.words[rows].long()).to(self.device)
+        noise = Noise(self.rng, self._plan.dropout, self._plan.sampling_in(epoch))
+        features = lesson.features[images].to(self.device)
+        if self._plan.feature_noise:
+            features = features.repeat_interleave(several, 0)
+            seen = self.network.see(noise.blur(features, self._plan.feature_noise))
+        else:
+            seen = repeat_states(self.network.see(features), several)
+        return caption_loss(self.network, seen, words, noise)
+
+    def _validate(self, steps: int) -> None:
+        """Keep the network if its captions are the best so far."""
+        some = slice(self._plan.validate_images)
+        captions = greedy_captions(self.network, self._exam.features[some])
+        texts = self._lesson.vocabulary.texts(captions)
+        score = cider(self._lesson.vocabulary, texts, self._exam.references[some]).value
+        loss = sum(self._losses) / len(self._losses)
+        self._losses = []
+        self._history.append({"steps": steps, "loss": loss, "cider": score})
+        if not self._best or score > self._best["cider"]:
+            self._best = {"weights": self.weights(), "steps": steps, "cider": score}
+
+
+def cider(
+    vocabulary: Vocabulary, texts: Sequence[str], references: Sequence[Sequence[str]]
+) -> Estimate:
+    """Return the CIDEr of a caption per image, on the vocabulary's words without punctuation."""
+
+    def words(text: str) -> str:
+        return " ".join(one for one in vocabulary.split(text) if any(map(str.isalnum, one)))
+
+    own = {i: [words(text)] for i, text in enumerate(texts)}
+    others = {i: [*map(words, several)] for i, several in enumerate(references)}
+    with CaptionMetrics(["cider"], words=plain_words) as metrics:
+        estimate = metrics(own, others)["cider"].estimate
+    assert isinstance(estimate, Estimate)
+    return estimate
+
+
+# Scores float32 [N] of texts for the images of these rows, pairs that are the same included; higher
+# is better.
+Reward = Callable[[Sequence[int], Sequence[str]], Tensor]
+
+# A smaller share of the larger score is no advantage.
+TIE = 1e-6
+
+# Entries of the history.
+ENTRIES = 50
+
+
+class SelfCritical(NamedTuple):
+    """How the captioner learns a model's taste; the defaults are those of `fc_rl.yml`.
+
+    A batch is so many `images` with so many `samples` each. No more than `most_captions` captions
+    are scored, greedy ones included, whatever `epochs` says; None sets no limit.
+    """
+
+    epochs: int = 20
+    images: int = 10
+    samples: int = 5
+    rate: float = 5e-5
+    dropout: float = 0.5
+    clip: float = 0.1
+    most_captions: int | None = None
+
+    def steps(self, images: int) -> int:
+        """Return the number of steps on so many training images."""
+        steps = self.epochs * -(-images // self.images)
+        if self.most_captions is None:
+            return steps
+        return min(steps, self.most_captions // (self.images * (self.samples + 1)))
+
+
+# As in arXiv:2210.09550.
+PAPER_SELF_CRITICAL = SelfCritical()
+
+
+class SelfCriticalTraining(Stage):
+    """The training of a captioner on features [N, F] of images, for `Engine.train`.
+
+    `result` has the weights after the last step, the number of captions scored, the fraction of
+    samples with an advantage, and the history of both and of mean scores.
+    """
+
+    kept = ("_sums", "_total")
+
+    def __init__(
+        self,
+        taught: StoredCaptioner,
+        features: Tensor,
+        reward: Reward,
+        plan: SelfCritical,
+        device: torch.device,
+        *,
+        seed: int,
+    ) -> None:
+        """Begin with the weights of a captioner, whose network is taken over."""
+        count, images = len(features), plan.images
+        super().__init__(
+            taught.network, device, clip=plan.clip, seed=seed, count=count, images=images
+        )
+        self._vocabulary, self._features = taught.vocabulary, features
+        self._reward, self._plan = reward, plan
+        self._sums = self._total = torch.zeros(len(Sums._fields), dtype=torch.float64)
+        self.steps = plan.steps(len(features))
+
+    def step(self, number: int) -> None:
+        """Do one step."""
+        sums = self._learn(self.batch(number)[1])
+        self._sums = self._sums + torch.tensor(sums, dtype=torch.float64)
+        if number + 1 == self.steps or (number + 1) % max(1, self.steps // ENTRIES) == 0:
+            self._note(number + 1)
+
+    def result(self) -> dict[str, Any]:
+        """Return the last weights, the history, and the counts of the whole training."""
+        total = Sums(*self._total.tolist())
+        return {
+            "weights": self.weights(),
+            "history": self._history,
+            "scored": int(total.scored),
+            "share_with_advantage": total.advantages / max(1.0, total.samples),
+        }
+
+    def _learn(self, images: Tensor) -> Sums:
+        several, features = self._plan.samples, self._features[images].to(self.device)
+        said = rollout(self.network, features, several, Noise(self.rng, self._plan.dropout))
+        texts = self._vocabulary.texts(torch.cat([said.greedy, said.sampled]))
+        rows = torch.cat([images, images.repeat_interleave(several)]).tolist()
+        with ThreadPoolExecutor(1) as beside:
+            losses = beside.submit(sample_losses, self.network, features, said)
+            scores = self._reward(rows, texts)
+        base, own = scores[: len(images)].repeat_interleave(several), scores[len(images) :]
+        gain = advantages(own, base)
+        self.descend(reward_loss(losses.result(), said, gain), self._plan.rate)
+        scored = len(set(zip(rows, texts, strict=True)))
+        return Sums(float(own.sum()), float(base.sum()), float((gain != 0).sum()), len(own), scored)
+
+    def _note(self, steps: int) -> None:
+        """Write the means since the last entry into the history."""
+        sums = Sums(*self._sums.tolist())
+        self._total, self._sums = self._total + self._sums, torch.zeros_like(self._sums)
+        entry = {
+            "steps": float(steps),
+            "sampled_score": sums.sampled / sums.samples,
+            "greedy_score": sums.greedy / sums.samples,
+            "share_with_advantage": sums.advantages / sums.samples,
+        }
+        self._history.append(entry)
+
+
+class Sums(NamedTuple):
+    """Sums over samples: scores, scores of the greedy captions, advantages; captions scored."""
+
+    sampled: float
+    greedy: float
+    advantages: float
+    samples: float
+    scored: float
+
+
+def advantages(scores: Tensor, greedy: Tensor) -> Tensor:
+    """Return scores [N] less those of the greedy captions [N]; 0 where both are tied."""
+    gain = scores - greedy
+    largest = torch.maximum(scores.abs(), greedy.abs())
+    return gain.masked_fill(gain.abs() <= TIE * largest, 0.0)

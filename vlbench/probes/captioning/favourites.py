@@ -1,0 +1,368 @@
+"""What captions does a matching model like, and do other models like them? arXiv:2210.09550.
+
+A captioner is trained on captions, then on a model's matching score; the captions that it then
+gives test images are the model's *favourites*, one set per seed.
+
+`caption_patterns` (sections 3 and 4, tables 2, 4 and 5): `prefers_reference` is the share of images
+whose first reference outscores the favourite: it does not depend on the scale of scores, a model
+that scores all alike gets one half, and one that can be led away from human captions is seen to be.
+Its controls are the same texts for another test image, and a trigram model of the training captions
+in the model's place. Departures: favourites of several seeds count, and beside the paper's patterns
+stand those found in favourites of other images.
+
+`caption_cross` (the square of table 2): the model's favourites are scored by every scorer, the
+model's row of the square. `outscores_ce` is the share of images whose favourite outscores the
+caption before the reward, which does not depend on the scale of scores; `outscores_ce_of_others` is
+its mean over the scorers other than the model. Scores that are no probabilities say so in their
+unit and enter no mean over scorers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from io import BytesIO
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import PIL.Image
+import pyarrow as pa
+
+from vlbench.capabilities import ImageEncoder, ImageTextScorer, count_truncated
+from vlbench.data.records import Data
+from vlbench.engine import Engine
+from vlbench.metrics.captions import CAPTION_METRICS
+from vlbench.metrics.items import Examples, item_table
+from vlbench.metrics.statistics import Floats, student_interval
+from vlbench.probes.captioning.caption_scores import (
+    MATCH,
+    PROBABILITY,
+    ByKind,
+    Preference,
+    caption_scores,
+    generated,
+    matching_part,
+    metrics_of,
+    metrics_part,
+    preference,
+    preference_items,
+    preference_score,
+    score_kind,
+    share_score,
+    statistics_items,
+    tied_part,
+    untried,
+)
+from vlbench.probes.captioning.caption_sets import (
+    BEFORE,
+    FAVOURITES,
+    REFERENCE,
+    TEST_IMAGES,
+    Images,
+    Plan,
+    Subjects,
+    collect,
+    match_scores,
+)
+from vlbench.probes.captioning.caption_statistics import Part, available_metrics, counted, outcome
+from vlbench.probes.captioning.captioner import Captioner, Favourites
+from vlbench.probes.captioning.nouns import (
+    TAGGED_CAPTIONS,
+    NounSource,
+    Tagged,
+    find_nouns,
+    without_punctuation,
+)
+from vlbench.probes.captioning.patterns import pattern_part
+from vlbench.probes.captioning.scorers import PairScorer, TextScorer
+from vlbench.results import Outcome, Score
+
+# Of each kind of captions.
+MOST_WORDS = 10
+
+TEXT = pa.string()
+UNIGRAMS = pa.schema(
+    {"captions": TEXT, "rank": pa.int32(), "word": TEXT, "part_of_speech": TEXT}
+    | {"count": pa.int64(), "share": pa.float64()}
+)
+
+
+def unigram_table(captions: Mapping[str, Iterable[Tagged]]) -> pa.Table:
+    """Return the ten most frequent words of each kind of captions; punctuation is no word."""
+    rows = [row for kind, tagged in captions.items() for row in _word_rows(kind, tagged)]
+    return pa.Table.from_pylist(rows, UNIGRAMS)
+
+
+def _word_rows(kind: str, captions: Iterable[Tagged]) -> list[dict[str, Any]]:
+    """Return the rows of one kind; of equally frequent words, the first by name comes first."""
+    tags: dict[str, Counter[str]] = defaultdict(Counter)
+    for word, tag in chain(*map(without_punctuation, captions)):
+        tags[word][tag] += 1
+    counts = {word: counter.total() for word, counter in tags.items()}
+    first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MOST_WORDS]
+    total = sum(counts.values())
+    return [
+        {"captions": kind, "rank": rank, "word": word, "count": count, "share": count / total}
+        | {"part_of_speech": min(tags[word].items(), key=lambda item: (-item[1], item[0]))[0]}
+        for rank, (word, count) in enumerate(first, 1)
+    ]
+
+
+MEANS = ("steps", "sampled_score", "greedy_score", "share_with_advantage")
+HISTORY = pa.schema({"seed": pa.int32(), **dict.fromkeys(MEANS, pa.float64())})
+
+
+def training_part(trained: Sequence[Favourites]) -> Part:
+    """Return the share of sampled captions with an advantage that is not zero.
+
+    A saturated model gives most samples none. With several seeds, the interval is Student's t.
+    """
+    draws = [one.share_nonzero_advantage for one in trained]
+    seeds, value = len(draws), float(np.mean(draws))
+    stderr, interval = None, None
+    if seeds > 1:
+        stderr = float(np.std(draws, ddof=1)) / math.sqrt(seeds)
+        interval = (value, value)
+        if stderr:
+            low, high = student_interval(value, [stderr**2], [seeds])
+            interval = (max(low, 0.0), min(high, 1.0))
+    score = Score(
+        metric="nonzero_advantages",
+        value=value,
+        n=seeds,
+        stderr=stderr,
+        ci95=interval,
+        draws=draws if seeds > 1 else [],
+    )
+    return Part([score], counts={"scored_in_training": sum(one.scored for one in trained)})
+
+
+def history_table(trained: Sequence[Favourites]) -> pa.Table:
+    """Return the mean scores of sampled and greedy captions by seed and steps."""
+    rows = [{"seed": seed, **entry} for seed, one in enumerate(trained) for entry in one.history]
+    return pa.Table.from_pylist(rows, HISTORY)
+
+
+# Images that are shown, and their longer side in pixels.
+SHOWN, SIDE = 12, 192
+
+_TEXTS = (REFERENCE, BEFORE, FAVOURITES)
+
+CAPTIONS = pa.schema(
+    {"id": TEXT, "digest": TEXT, "seed": pa.int32()}
+    | dict.fromkeys(_TEXTS, TEXT)
+    | {f"{kind}_score": pa.float64() for kind in _TEXTS}
+)
+EXAMPLES = CAPTIONS.append(pa.field("image", pa.binary()))
+
+
+def caption_table(subjects: Subjects, scores: Mapping[str, Floats]) -> pa.Table:
+    """Return a row per test image and seed: first reference, caption before, favourite, scores."""
+    rows = [
+        row for seed in range(len(subjects.favourites)) for row in _rows(subjects, scores, seed)
+    ]
+    return pa.Table.from_pylist(rows, CAPTIONS)
+
+
+def example_table(
+    subjects: Subjects, scores: Mapping[str, Floats], *, seed: int
+) -> pa.Table | None:
+    """Return the rows of twelve images with favourites of the first seed, and the images as PNG.
+
+    The images are drawn at random. None where the data have no images.
+    """
+    n = len(subjects.before)
+    places = np.sort(np.random.default_rng(seed).permutation(n)[:SHOWN]).tolist()
+    images = [subjects.pictures[i].image for i in places]
+    if any(image is None for image in images):
+        return None
+    rows = _rows(subjects, scores, 0)
+    shown = [rows[i] | {"image": _png(image)} for i, image in zip(places, images, strict=True)]
+    return pa.Table.from_pylist(shown, EXAMPLES)
+
+
+def _rows(subjects: Subjects, scores: Mapping[str, Floats], seed: int) -> list[dict[str, Any]]:
+    texts = {kind: _of_seed(seeds, seed) for kind, seeds in subjects.kinds.items()}
+    numbers = {f"{kind}_score": _of_seed(scores[kind], seed) for kind in texts}
+    ids, digests, *_ = subjects.examples
+    return [
+        {"id": ids[i], "digest": digests[i], "seed": seed}
+        | {kind: of_images[i] for kind, of_images in texts.items()}
+        | {name: float(of_images[i]) for name, of_images in numbers.items()}
+        for i in range(len(ids))
+    ]
+
+
+def _of_seed(seeds: Sequence[Any] | Floats, seed: int) -> Any:
+    return seeds[seed if len(seeds) > 1 else 0]
+
+
+def _png(image: PIL.Image.Image) -> bytes:
+    small = image.copy()
+    small.thumbnail((SIDE, SIDE))
+    content = BytesIO()
+    small.save(content, "PNG")
+    return content.getvalue()
+
+
+def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
+    model: ImageTextScorer,
+    data: Data,
+    engine: Engine,
+    *,
+    captioner: Captioner,
+    encoders: list[ImageEncoder],
+    images: Images = TEST_IMAGES,
+    seeds: int = 3,
+    seed: int = 0,
+    nouns: NounSource = TAGGED_CAPTIONS,
+    metrics: Sequence[str] = CAPTION_METRICS,
+) -> Outcome:
+    """Return what a model's favourite captions are like, and whether it prefers them to humans'.
+
+    `images` are captioned. `encoders` are those that the captioner sees
+    images through, never the model. `seeds` are so many trainings on the model's score, from `seed`
+    on. Raises TooFewRows for fewer than two images.
+    """
+    plan = Plan(captioner, encoders, images, seeds, seed)
+    # What may not be here is asked for before hours of training.
+    words, (names, notes) = find_nouns(data, engine, nouns), available_metrics(metrics)
+    subjects, trained = collect(model, data, engine, plan)
+    text = TextScorer(data.splits["train"])
+    scorer = PairScorer(model, subjects.rows, engine)
+    matched, scores = matching_part(scorer, subjects, text, score_kind(model), seed=seed)
+    tagged = {kind: [words.tagged(of) for of in seeds] for kind, seeds in subjects.kinds.items()}
+    texts = [text for seeds in subjects.kinds.values() for captions in seeds for text in captions]
+    return outcome(
+        [
+            matched,
+            training_part(trained),
+            metrics_part(subjects, words, text, names, engine),
+            pattern_part(tagged, subjects.examples, seed=seed),
+            Part([], counts=count_truncated(model, texts), notes=notes),
+        ],
+        {
+            "captions": caption_table(subjects, scores),
+            "unigrams": unigram_table({kind: chain(*seeds) for kind, seeds in tagged.items()}),
+            "examples": example_table(subjects, scores, seed=seed),
+            "history": history_table(trained),
+        },
+    )
+
+
+OUTSCORES = "outscores_ce"
+OTHERS = "of_others"
+
+
+class Scored(NamedTuple):
+    """What one scorer gives favourites and captions before, [seeds, N]; whether it is the model."""
+
+    name: str
+    unit: str
+    is_own: bool
+    scores: Mapping[str, Floats]
+
+    @property
+    def preferred(self) -> Preference:
+        """How far favourites outscore captions before."""
+        return preference(self.scores[FAVOURITES], self.scores[BEFORE])
+
+    @property
+    def at(self) -> dict[str, str]:
+        """The condition of its scores."""
+        return {"scorer": self.name}
+
+
+def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
+    model: ImageTextScorer,
+    data: Data,
+    engine: Engine,
+    *,
+    scorers: list[ImageTextScorer],
+    captioner: Captioner,
+    encoders: list[ImageEncoder],
+    images: Images = TEST_IMAGES,
+    seeds: int = 3,
+    seed: int = 0,
+    metrics: Sequence[str] = CAPTION_METRICS,
+) -> Outcome:
+    """Return what each scorer gives the model's favourites and the captions before.
+
+    The model itself is one of the scorers, named or not. Raises ValueError where it is the only
+    one, and TooFewRows for fewer than two images.
+    """
+    named = {engine.name_of(one): one for one in [model, *scorers]}
+    own = engine.name_of(model)
+    if len(named) < 2:
+        raise ValueError(f"scorers {list(named)}: wanted another one than the model")
+    names, notes = available_metrics(metrics)
+    subjects, _ = collect(model, data, engine, Plan(captioner, encoders, images, seeds, seed))
+    found = [
+        Scored(
+            name,
+            score_kind(one),
+            name == own,
+            _scores(one, data, subjects, engine, images),
+        )
+        for name, one in named.items()
+    ]
+    told = metrics_of(generated(subjects), names, engine)
+    examples = subjects.examples
+    return outcome(
+        [
+            _others(found, examples),
+            *(_part(one, examples) for one in found),
+            Part(caption_scores(told, {}), statistics_items(told, examples), notes=notes),
+        ],
+        {},
+    )
+
+
+def _scores(
+    scorer: ImageTextScorer, data: Data, subjects: Subjects, engine: Engine, images: Images
+) -> dict[str, Floats]:
+    """Return a scorer's scores; it gets the same images with regions of its own kind."""
+    rows = images.of(engine.read_by(scorer, data))
+    kinds = {kind: subjects.kinds[kind] for kind in (FAVOURITES, BEFORE)}
+    return match_scores(PairScorer(scorer, rows, engine), kinds, range(len(rows)))
+
+
+def _part(one: Scored, examples: Examples) -> Part:
+    """Return the scores of one scorer."""
+    means: ByKind = {kind: {MATCH: counted(values)} for kind, values in one.scores.items()}
+    preferred = one.preferred
+    share = preference_score(OUTSCORES, one.at, preferred)
+    items = preference_items(OUTSCORES, one.at, preferred, examples, (FAVOURITES, BEFORE))
+    tied = tied_part(OUTSCORES, one.at, preferred, examples)
+    return Part(
+        [share, *tied.scores, *caption_scores(means, {MATCH: one.unit}, one.at)],
+        [items, *tied.items, *statistics_items(means, examples, one.at)],
+        tied.counts if one.is_own else {},
+        tied.notes,
+    )
+
+
+def _others(found: Sequence[Scored], examples: Examples) -> Part:
+    """Return the means over the scorers other than the model."""
+    others = [one for one in found if not one.is_own]
+    credit = np.mean([one.preferred.credit for one in others], 0)
+    metric = f"{OUTSCORES}_{OTHERS}"
+    part = [share_score(metric, {}, credit, chance=0.5)]
+    items = [item_table(examples, metric, {}, untried(credit))]
+    probable = [one for one in others if one.unit == PROBABILITY]
+    notes = [f"mean over {', '.join(one.name for one in others)}: {metric}"]
+    if probable:
+        metric = f"{MATCH}_{OTHERS}"
+        means: ByKind = {
+            kind: {metric: counted(np.mean([one.scores[kind] for one in probable], 0))}
+            for kind in (FAVOURITES, BEFORE)
+        }
+        part += caption_scores(means, {metric: PROBABILITY})
+        items += statistics_items(means, examples)
+        notes.append(f"mean over {', '.join(one.name for one in probable)}: {metric}")
+    left = [f"{one.name} ({one.unit})" for one in others if one not in probable]
+    if left:
+        notes.append(f"scores that are no probabilities enter no mean: {', '.join(left)}")
+    return Part(part, items, notes=notes)
