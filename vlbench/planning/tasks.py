@@ -234,15 +234,21 @@ def _find_probe(spec: TaskSpec, options: Options) -> Callable[..., Any]:
     """Return the probe: of the task's own source, of a shipped family, or of a module named."""
     where, name = spec.document.where("probe"), spec.probe
     name = name if ":" in name else f"{name}:{name}"
-    module = name.partition(":")[0]
-    family = next((file.parent.name for file in FAMILIES.glob(f"*/{module}.py")), "")
-    package = f"vlbench.probes.{family}." if family else "vlbench.probes."
-    probe = find_object(where, name, spec.folders, package=package, trusted=options.trusted)
+    probe = find_object(
+        where, name, spec.folders, package=family_package(spec), trusted=options.trusted
+    )
     with blamed_on(where):
         lacking_names = [filled for filled in PROBE_FILLED if filled not in parameters(probe)]
         if lacking_names:
             raise SpecError(f"a probe takes model, data, engine; this lacks {lacking_names}")
     return probe  # type: ignore[no-any-return]
+
+
+def family_package(spec: TaskSpec) -> str:
+    """Return the package of the shipped family that has a task's probe, if any."""
+    module = spec.probe.partition(":")[0]
+    family = next((file.parent.name for file in FAMILIES.glob(f"*/{module}.py")), "")
+    return f"{vlbench.probes.__name__}.{family}." if family else f"{vlbench.probes.__name__}."
 
 
 def _find_loader(spec: TaskSpec, options: Options) -> Callable[..., Data]:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from vlbench.commands.answer import Answer
+from vlbench.errors import printed
 from vlbench.files import write_whole
 from vlbench.leaderboard.judgement.scores import (
     FILLED,
@@ -18,7 +19,7 @@ from vlbench.leaderboard.judgement.scores import (
 )
 from vlbench.leaderboard.judgement.sheets import FOR_JUDGES, KEY, SHEETS, read_shown, write_sheets
 from vlbench.leaderboard.rows import named_row
-from vlbench.leaderboard.tables import plain_table, printed
+from vlbench.leaderboard.tables import plain_table
 from vlbench.metrics.statistics import Estimate
 
 # The statistics of filled sheets, written beside the key.

@@ -12,8 +12,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from vlbench.errors import printed
 from vlbench.leaderboard.export.selection import Entry, Selection
-from vlbench.leaderboard.tables import printed
 from vlbench.results import Score
 
 COLUMNS = (
