@@ -26,9 +26,7 @@ from markupsafe import Markup
 from PIL.Image import Image
 
 from vlbench.errors import TooFewRows, UnknownNameError, counted, unknown
-from vlbench.files import write_whole
-from vlbench.leaderboard.artifacts import read_table
-from vlbench.leaderboard.export.comma_separated import harmless
+from vlbench.files import harmless, write_whole
 from vlbench.results import Result
 
 # The artifact with the questions of a row, and the columns of it that are read.
@@ -48,18 +46,24 @@ class Shown(NamedTuple):
     questions: dict[str, str]
 
 
-def read_shown(
-    output: Path, row: Result, steps: Sequence[str], *, images: int, seed: int
+def sample_questions(
+    row: Result,
+    questions: Sequence[Mapping[str, Any]],
+    steps: Sequence[str],
+    *,
+    images: int,
+    seed: int,
 ) -> list[Shown]:
     """Return a random sample of images, each with one question per step and a human one.
 
-    With several training seeds, the questions are those of the first seed. The human question is
-    a random one of the image's references. Raises UnknownNameError for a step without questions,
-    TooFewRows for too few images, and DataError as `read_table` does.
+    `questions` are the COLUMNS of the table that the row keeps. With several training seeds, the
+    questions are those of the first seed. The human question is a random one of the image's
+    references. Raises UnknownNameError for a step without questions, and TooFewRows for too few
+    images.
     """
     if len(set(steps)) != len(steps) or HUMAN in steps or not steps:
         raise UnknownNameError(f"--steps takes different steps, and not '{HUMAN}': {steps}")
-    asked = _by_step(read_table(output, row, QUESTIONS, COLUMNS))
+    asked = _by_step(questions)
     for step in steps:
         if step not in asked:
             raise unknown("step", step, asked)
