@@ -79,9 +79,7 @@ def test_a_trigram_model_tells_blind_what_is_not_said_by_people():
 
 def test_the_items_have_the_mean_of_their_scores():
     found, _, _ = part(nouns_of_the_image, nothing, everything)
-    means = {}
-    for table in found.items:
-        means |= item_means(table)
+    means = item_means(found.items)
     scores = {(s.metric, *sorted(s.at.items())): s.value for s in found.scores}
     assert means == pytest.approx({key: scores[key] for key in means})
     assert ("prefers_reference_text_only",) in means

@@ -5,15 +5,14 @@ from scipy import stats
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.statistics import wilson
 from vlbench.probes.captioning.estimates import (
-    Part,
     as_fraction,
     counted,
-    outcome,
+    joined,
     over_seeds,
     ratio,
     share,
 )
-from vlbench.results import Score
+from vlbench.results import Outcome, Score
 
 RNG = np.random.default_rng(0)
 
@@ -92,10 +91,10 @@ def test_one_image_and_what_is_no_number_are_refused(values):
 
 def test_parts_make_one_outcome():
     parts = [
-        Part([Score("a", 1.0, 2)], counts={"ties": 1}, notes=["first"]),
-        Part([Score("b", 1.0, 2)], counts={"ties": 9, "others": 2}, notes=["second"]),
+        Outcome([Score("a", 1.0, 2)], counts={"ties": 1}, notes=["first"]),
+        Outcome([Score("b", 1.0, 2)], counts={"ties": 9, "others": 2}, notes=["second"]),
     ]
-    found = outcome(parts, {"none": None})
+    found = joined(parts, {"none": None})
     assert [score.metric for score in found.scores] == ["a", "b"]
     assert found.counts == {"ties": 1, "others": 2}
     assert found.notes == ["first", "second"]

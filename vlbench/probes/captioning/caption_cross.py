@@ -18,14 +18,15 @@ from vlbench.capabilities import ImageEncoder, ImageTextScorer
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.metrics.captions import CAPTION_METRICS
-from vlbench.metrics.items import Examples, item_table
+from vlbench.metrics.items import Examples, outcome_of
 from vlbench.metrics.statistics import Floats
 from vlbench.probes.captioning.caption_metrics import (
     PROBABILITY,
     generated,
     metrics_of,
     score_kind,
-    tied_part,
+    tie_notes,
+    tied_share,
 )
 from vlbench.probes.captioning.caption_scores import (
     BEFORE,
@@ -34,12 +35,9 @@ from vlbench.probes.captioning.caption_scores import (
     ByKind,
     Preference,
     caption_scores,
+    measured_preference,
+    measured_share,
     preference,
-    preference_items,
-    preference_score,
-    share_score,
-    statistics_items,
-    untried,
 )
 from vlbench.probes.captioning.caption_sets import (
     TEST_IMAGES,
@@ -51,7 +49,7 @@ from vlbench.probes.captioning.caption_sets import (
 )
 from vlbench.probes.captioning.caption_statistics import available_metrics
 from vlbench.probes.captioning.captioner import Captioner
-from vlbench.probes.captioning.estimates import Part, counted, outcome
+from vlbench.probes.captioning.estimates import counted, joined
 from vlbench.probes.captioning.scoring import PairScorer
 from vlbench.results import Outcome
 
@@ -113,14 +111,12 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     ]
     told = metrics_of(generated(subjects), names, engine)
     examples = subjects.examples
-    return outcome(
-        [
-            _others(found, examples),
-            *(_part(one, examples) for one in found),
-            Part(caption_scores(told, {}), statistics_items(told, examples), notes=notes),
-        ],
-        {},
-    )
+    parts = [
+        _others(found, examples),
+        *(_part(one, examples) for one in found),
+        outcome_of(caption_scores(told, {}, examples), notes=notes),
+    ]
+    return joined(parts, {})
 
 
 def _scores(
@@ -132,28 +128,25 @@ def _scores(
     return match_scores(PairScorer(scorer, rows, engine), kinds, range(len(rows)))
 
 
-def _part(one: Scored, examples: Examples) -> Part:
+def _part(one: Scored, examples: Examples) -> Outcome:
     """Return the scores of one scorer."""
     means: ByKind = {kind: {MATCH: counted(values)} for kind, values in one.scores.items()}
     preferred = one.preferred
-    share = preference_score(OUTSCORES, one.at, preferred)
-    items = preference_items(OUTSCORES, one.at, preferred, examples, (FAVOURITES, BEFORE))
-    tied = tied_part(OUTSCORES, one.at, preferred, examples)
-    return Part(
-        [share, *tied.scores, *caption_scores(means, {MATCH: one.unit}, one.at)],
-        [items, *tied.items, *statistics_items(means, examples, one.at)],
-        tied.counts if one.is_own else {},
-        tied.notes,
-    )
+    measured = [
+        measured_preference(OUTSCORES, one.at, preferred, examples, (FAVOURITES, BEFORE)),
+        tied_share(OUTSCORES, one.at, preferred, examples),
+        *caption_scores(means, {MATCH: one.unit}, examples, one.at),
+    ]
+    counts = preferred.counts if one.is_own else {}
+    return outcome_of(measured, counts, tie_notes(OUTSCORES, one.at, preferred))
 
 
-def _others(found: Sequence[Scored], examples: Examples) -> Part:
+def _others(found: Sequence[Scored], examples: Examples) -> Outcome:
     """Return the means over the scorers other than the model."""
     others = [one for one in found if not one.is_own]
     credit = np.mean([one.preferred.credit for one in others], 0)
     metric = f"{OUTSCORES}_{OTHERS}"
-    part = [share_score(metric, {}, credit, chance=0.5)]
-    items = [item_table(examples, metric, {}, untried(credit))]
+    measured = [measured_share(metric, {}, credit, examples, chance=0.5)]
     probable = [one for one in others if one.unit == PROBABILITY]
     notes = [f"mean over {', '.join(one.name for one in others)}: {metric}"]
     if probable:
@@ -162,10 +155,9 @@ def _others(found: Sequence[Scored], examples: Examples) -> Part:
             kind: {metric: counted(np.mean([one.scores[kind] for one in probable], 0))}
             for kind in (FAVOURITES, BEFORE)
         }
-        part += caption_scores(means, {metric: PROBABILITY})
-        items += statistics_items(means, examples)
+        measured += caption_scores(means, {metric: PROBABILITY}, examples)
         notes.append(f"mean over {', '.join(one.name for one in probable)}: {metric}")
     left = [f"{one.name} ({one.unit})" for one in others if one not in probable]
     if left:
         notes.append(f"scores that are no probabilities enter no mean: {', '.join(left)}")
-    return Part(part, items, notes=notes)
+    return outcome_of(measured, notes=notes)

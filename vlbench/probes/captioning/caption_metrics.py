@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from vlbench.capabilities import SharedSpace
 from vlbench.engine import Engine
-from vlbench.metrics.items import Examples, item_table
+from vlbench.metrics.items import Examples, Measured, outcome_of
 from vlbench.metrics.statistics import Floats
 from vlbench.probes.captioning.caption_scores import (
     BEFORE,
@@ -21,12 +20,9 @@ from vlbench.probes.captioning.caption_scores import (
     ByKind,
     Preference,
     caption_scores,
+    measured_preference,
+    measured_share,
     preference,
-    preference_items,
-    preference_score,
-    share_score,
-    statistics_items,
-    untried,
 )
 from vlbench.probes.captioning.caption_sets import Kinds, Subjects, match_scores
 from vlbench.probes.captioning.caption_statistics import (
@@ -35,9 +31,10 @@ from vlbench.probes.captioning.caption_statistics import (
     metric_statistics,
 )
 from vlbench.probes.captioning.controls import TextScorer, other_images
-from vlbench.probes.captioning.estimates import Part, counted
+from vlbench.probes.captioning.estimates import counted
 from vlbench.probes.captioning.nouns import Nouns
 from vlbench.probes.captioning.scoring import PairScorer
+from vlbench.results import Outcome
 
 PROBABILITY, COSINE = "probability", "cosine"
 
@@ -64,7 +61,7 @@ NOTHING = (
 
 def matching_part(
     scorer: PairScorer, subjects: Subjects, text: TextScorer, unit: str, *, seed: int
-) -> tuple[Part, dict[str, Floats]]:
+) -> tuple[Outcome, dict[str, Floats]]:
     """Return preferences and mean scores under a model, and the scores [seeds, N] by kind.
 
     `unit` is the kind of its scores.
@@ -81,39 +78,35 @@ def matching_part(
         f"{PREFERS}_text_only": _preferred({k: _by_text(text, told) for k, told in pair.items()}),
     }
     means: ByKind = {kind: {MATCH: counted(values)} for kind, values in scores.items()}
-    shares = [preference_score(name, {}, one) for name, one in found.items()]
-    named = (REFERENCE, FAVOURITES)
-    items = [
-        preference_items(name, {}, one, subjects.examples, named) for name, one in found.items()
+    examples, named = subjects.examples, (REFERENCE, FAVOURITES)
+    measured = [
+        *(measured_preference(name, {}, one, examples, named) for name, one in found.items()),
+        tied_share(PREFERS, {}, found[PREFERS], examples),
+        *caption_scores(means, {MATCH: unit}, examples),
     ]
-    tied = tied_part(PREFERS, {}, found[PREFERS], subjects.examples)
-    measured = caption_scores(means, {MATCH: unit})
-    (gain,) = [score for score in measured if score.metric == f"{MATCH}_gain"]
+    (gain,) = [one.score for one in measured if one.score.metric == f"{MATCH}_gain"]
     assert gain.ci95
-    part = Part(
-        [*shares, *tied.scores, *measured],
-        [*items, *tied.items, *statistics_items(means, subjects.examples)],
-        tied.counts,
-        [*([NOTHING] if gain.ci95[0] <= 0 <= gain.ci95[1] else []), *tied.notes],
-    )
-    return part, scores
+    notes = [NOTHING] if gain.ci95[0] <= 0 <= gain.ci95[1] else []
+    notes += tie_notes(PREFERS, {}, found[PREFERS])
+    return outcome_of(measured, found[PREFERS].counts, notes), scores
 
 
-def tied_part(metric: str, at: Mapping[str, str], found: Preference, examples: Examples) -> Part:
-    """Return how often the choices of a share are tied, and a note where any is."""
+def tied_share(
+    metric: str, at: Mapping[str, str], found: Preference, examples: Examples
+) -> Measured:
+    """Return how often the choices of a share are tied."""
     tied = (found.chosen < 0).astype(np.float64)
-    name, choices = f"{metric}_tied", found.chosen.size
+    return measured_share(f"{metric}_tied", at, tied, examples, higher_is_better=False)
+
+
+def tie_notes(metric: str, at: Mapping[str, str], found: Preference) -> list[str]:
+    """Return a note where any choice of a share is tied."""
     told = " ".join([metric, *at.values()])
     note = (
-        f"{told}: the scores are tied in {found.ties} of {choices} choices (within 1e-6 of the "
-        "larger), and share the credit"
+        f"{told}: the scores are tied in {found.ties} of {found.chosen.size} choices (within 1e-6 "
+        "of the larger), and share the credit"
     )
-    return Part(
-        [replace(share_score(name, at, tied), higher_is_better=False)],
-        [item_table(examples, name, at, untried(tied))],
-        {"ties": found.ties, "choices": choices},
-        [note] if found.ties else [],
-    )
+    return [note] if found.ties else []
 
 
 def _preferred(scores: Mapping[str, Floats]) -> Preference:
@@ -132,7 +125,7 @@ Sets = Mapping[str, Sequence[Judged]]
 
 def telling_part(
     subjects: Subjects, nouns: Nouns, text: TextScorer, metrics: Sequence[str], engine: Engine
-) -> Part:
+) -> Outcome:
     """Return statistics and metrics of all kinds of captions, and the gains of favourites.
 
     The first reference is judged by the others; images with one reference have no such score.
@@ -143,9 +136,8 @@ def telling_part(
     kinds = statistics_of(sets, nouns, text)
     for kind, found in metrics_of(sets, metrics, engine).items():
         kinds[kind] |= found
-    return Part(
-        caption_scores(kinds, UNITS),
-        statistics_items(kinds, subjects.examples),
+    return outcome_of(
+        caption_scores(kinds, UNITS, subjects.examples),
         {"images_with_one_reference": len(subjects.references) - len(several), **_counts(kinds)},
     )
 

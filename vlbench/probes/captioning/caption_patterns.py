@@ -32,7 +32,7 @@ from vlbench.probes.captioning.caption_sets import TEST_IMAGES, Images, Plan, Su
 from vlbench.probes.captioning.caption_statistics import available_metrics
 from vlbench.probes.captioning.captioner import Captioner, Favourites
 from vlbench.probes.captioning.controls import TextScorer
-from vlbench.probes.captioning.estimates import Part, outcome
+from vlbench.probes.captioning.estimates import joined
 from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, NounSource, find_nouns
 from vlbench.probes.captioning.pattern_scores import pattern_part, unigram_table
 from vlbench.probes.captioning.scoring import PairScorer
@@ -49,7 +49,7 @@ SCHEMA = pa.schema(
 )
 
 
-def training_part(trained: Sequence[Favourites]) -> Part:
+def training_part(trained: Sequence[Favourites]) -> Outcome:
     """Return the share of sampled captions with an advantage that is not zero.
 
     A saturated model gives most samples none. With several seeds, the interval is Student's t.
@@ -71,7 +71,7 @@ def training_part(trained: Sequence[Favourites]) -> Part:
         ci95=interval,
         draws=draws if seeds > 1 else [],
     )
-    return Part([score], counts={"scored_in_training": sum(one.scored for one in trained)})
+    return Outcome([score], counts={"scored_in_training": sum(one.scored for one in trained)})
 
 
 def history_table(trained: Sequence[Favourites]) -> pa.Table:
@@ -175,13 +175,13 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
     matched, scores = matching_part(scorer, subjects, text, score_kind(model), seed=seed)
     tagged = {kind: [found.tagged(of) for of in seeds] for kind, seeds in subjects.kinds.items()}
     texts = [text for seeds in subjects.kinds.values() for captions in seeds for text in captions]
-    return outcome(
+    return joined(
         [
             matched,
             training_part(trained),
             telling_part(subjects, found, text, names, engine),
             pattern_part(tagged, subjects.examples, seed=seed),
-            Part([], counts=count_truncated(model, texts), notes=notes),
+            Outcome([], counts=count_truncated(model, texts), notes=notes),
         ],
         {
             "captions": caption_table(subjects, scores),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vlbench.metrics.captions import CAPTION_METRICS
 from vlbench.metrics.corpus import CORPORA
-from vlbench.metrics.items import Answers, Examples, item_table
+from vlbench.metrics.items import Answers, Examples, Measured
 from vlbench.metrics.ranking import choose
 from vlbench.metrics.statistics import Floats
 from vlbench.metrics.text.evaluated import PREFIX
@@ -40,6 +40,11 @@ class Preference(NamedTuple):
     def ties(self) -> int:
         """How many choices are tied."""
         return int((self.chosen < 0).sum())
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many choices are tied, of how many."""
+        return {"ties": self.ties, "choices": self.chosen.size}
 
 
 def preference(first: Floats, second: Floats) -> Preference:
@@ -73,13 +78,15 @@ At = Mapping[str, str]
 CIDER = (0.0, 10.0)
 
 
-def caption_scores(kinds: ByKind, units: Mapping[str, str], at: At | None = None) -> list[Score]:
+def caption_scores(
+    kinds: ByKind, units: Mapping[str, str], examples: Examples, at: At | None = None
+) -> list[Measured]:
     """Return the score of each metric for each kind of captions, and the gains of favourites.
 
     `units` are those of metrics that are no fractions. A score without a value, such as the
-    precision of nouns where no caption has one, is left out.
+    precision of nouns where no caption has one, is left out. Means over all images have examples.
     """
-    found = []
+    found: list[Measured] = []
     for kind, metrics in kinds.items():
         for name, statistics in metrics.items():
             value = _measured(name, statistics)
@@ -88,8 +95,17 @@ def caption_scores(kinds: ByKind, units: Mapping[str, str], at: At | None = None
                 value = as_fraction(value, n)
             elif value and name in NEVER_NEGATIVE:
                 value = not_negative(value)
-            found += _score(name, {**(at or {}), "captions": kind}, value, n, units)
-    return [*found, *gains(kinds, units, at)]
+            scores = _score(name, {**(at or {}), "captions": kind}, value, n, units)
+            found += [_with_examples(score, statistics, examples) for score in scores]
+    return [*found, *map(Measured, gains(kinds, units, at))]
+
+
+def _with_examples(score: Score, statistics: Floats, examples: Examples) -> Measured:
+    """Return a score with its examples where it is a mean over all images."""
+    mean = _is_mean(score.metric) and len(examples.ids) == statistics.shape[1]
+    if mean and statistics[..., 1].all():
+        return Measured(score, examples, untried(statistics[..., 0]))
+    return Measured(score)
 
 
 def gains(kinds: ByKind, units: Mapping[str, str], at: At | None = None) -> list[Score]:
@@ -102,37 +118,22 @@ def gains(kinds: ByKind, units: Mapping[str, str], at: At | None = None) -> list
     return found
 
 
-def preference_score(metric: str, at: At, found: Preference) -> Score:
-    """Return the share of images where the first of two captions is preferred; chance is 1/2."""
-    return share_score(metric, at, found.credit, chance=0.5)
-
-
-def share_score(metric: str, at: At, credit: Floats, *, chance: float | None = None) -> Score:
-    """Return the mean of [seeds, N] credits."""
+def measured_share(
+    metric: str, at: At, credit: Floats, examples: Examples, **more: Any
+) -> Measured:
+    """Return the mean of [seeds, N] credits; where one seed is all there is, it has no trials."""
     value = share(credit)
-    return Score(metric=metric, at=dict(at), n=credit.shape[1], chance=chance, **value.score())
+    score = Score(metric=metric, at=dict(at), n=credit.shape[1], **more, **value.score())
+    return Measured(score, examples, untried(credit))
 
 
-def preference_items(
+def measured_preference(
     metric: str, at: At, found: Preference, examples: Examples, names: Sequence[str]
-) -> Any:
-    """Return the items of a preference between two kinds of captions, the first of which is right.
-
-    Where one seed is all there is, items have no trials.
-    """
+) -> Measured:
+    """Return how often the first of two kinds of captions is preferred; chance is 1/2."""
     right = np.zeros(len(examples.ids), np.int64)
-    chosen = Answers(list(names), untried(found.chosen), right)
-    return item_table(examples, metric, at, untried(found.credit), chosen)
-
-
-def statistics_items(kinds: ByKind, examples: Examples, at: At | None = None) -> list[Any]:
-    """Return the items of all scores that are means over all images."""
-    return [
-        item_table(examples, name, {**(at or {}), "captions": kind}, untried(values[..., 0]))
-        for kind, metrics in kinds.items()
-        for name, values in metrics.items()
-        if _is_mean(name) and len(examples.ids) == values.shape[1] and values[..., 1].all()
-    ]
+    measured = measured_share(metric, at, found.credit, examples, chance=0.5)
+    return measured._replace(answers=Answers(list(names), untried(found.chosen), right))
 
 
 def untried(values: Any) -> Any:

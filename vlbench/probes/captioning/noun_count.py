@@ -24,10 +24,11 @@ from vlbench.capabilities import ImageTextScorer, count_truncated
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
+from vlbench.metrics.items import Measured
 from vlbench.probes.captioning.caption_sets import TEST_IMAGES, Images
 from vlbench.probes.captioning.caption_templates import TEMPLATES, fill
 from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, Nouns, NounSource, find_nouns
-from vlbench.probes.captioning.pairwise import Contest, Judge, Measured, Share, report
+from vlbench.probes.captioning.pairwise import Contest, Judge, Share, report
 from vlbench.results import Outcome
 
 REFERENCE = "reference"

@@ -25,6 +25,7 @@ from vlbench.capabilities import ImageEncoder, ImageTextScorer, count_truncated
 from vlbench.data.records import Data, Split
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
+from vlbench.metrics.items import Measured
 from vlbench.probes.captioning.caption_sets import (
     PAPER_CAPTIONER,
     TEST_IMAGES,
@@ -33,7 +34,7 @@ from vlbench.probes.captioning.caption_sets import (
 )
 from vlbench.probes.captioning.captioner import Captioner
 from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, Nouns, NounSource, find_nouns, words_of
-from vlbench.probes.captioning.pairwise import Contest, Judge, Measured, Share, report
+from vlbench.probes.captioning.pairwise import Contest, Judge, Share, report
 from vlbench.results import Outcome
 
 # What stands before and after the word of a part.
