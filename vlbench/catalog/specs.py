@@ -232,9 +232,8 @@ def _group_problems(document: Document) -> list[str]:
     group, where = document.values["group"], document.where("group")
     problems = [] if group else [f"{where}: 'group' is empty; name its tasks"]
     problems += _text_problems(document, "group", "a task of a group")
-    if "probe" in document.values:
-        problems.append(f"{where}: a 'group' of tasks has no 'probe' of its own")
-    return problems
+    own = [key for key in ("probe", "figures") if key in document.values]
+    return problems + [f"{where}: a 'group' of tasks has no '{key}' of its own" for key in own]
 
 
 def _text_problems(document: Document, key: str, what: str) -> list[str]:
