@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from io import BytesIO
 from itertools import chain
 from typing import Any
 
@@ -23,6 +22,7 @@ import pyarrow as pa
 
 from vlbench.capabilities import ImageEncoder, ImageTextScorer, count_truncated
 from vlbench.data.records import Data
+from vlbench.drawing.sheets import png
 from vlbench.engine import Engine
 from vlbench.metrics.captions import CAPTION_METRICS
 from vlbench.metrics.statistics import Floats, student_interval
@@ -142,9 +142,7 @@ def _of_seed(seeds: Sequence[Any] | Floats, seed: int) -> Any:
 def _png(image: PIL.Image.Image) -> bytes:
     small = image.copy()
     small.thumbnail((SIDE, SIDE))
-    content = BytesIO()
-    small.save(content, "PNG")
-    return content.getvalue()
+    return png(small)
 
 
 def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three

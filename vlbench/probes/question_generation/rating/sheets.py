@@ -15,7 +15,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from PIL.Image import Image
 
+from vlbench.drawing.sheets import png
 from vlbench.errors import TooFewRows, UnknownNameError, counted, unknown
 from vlbench.files import harmless, write_whole
 from vlbench.results import Result
@@ -228,9 +228,7 @@ def picture(image: Image) -> bytes:
     scale = SIDE / longest if longest > SIDE else max(1, SIDE // 2 // longest)
     size = [max(1, round(side * scale)) for side in image.size]
     how = PIL.Image.Resampling.NEAREST if scale >= 1 else PIL.Image.Resampling.LANCZOS
-    content = BytesIO()
-    image.resize((size[0], size[1]), how).save(content, "PNG")
-    return content.getvalue()
+    return png(image.resize((size[0], size[1]), how))
 
 
 def sheet_html(sheet: Sheet, lines: Sequence[Line], pictures: Mapping[str, bytes]) -> bytes:
