@@ -33,24 +33,29 @@ def draw_task_figures(
     """Write the figures of each task that has a board, and return the files.
 
     A function of a `board` is given its publishable rows alone, and draws `figures/<task>_<name>`;
-    one of a `row` is called for each ok row, and draws `figures/<task>/<model>_<name>`. Where it
+    one of a `row` is called for each ok row, and draws `figures/<task>/<model>_<name>`. The name is
+    the function's, or the key of each of several; of the key "" there is no `_<name>`. Where it
     returns None, the figure is removed; where it raises, there is none, and why is logged.
     """
     return [
         file
         for task in sorted(set(figures) & set(boards))
         for name, function in figures[task].items()
-        for draw, place in _calls(output, boards[task], function, looks)
+        for draw, place in _calls(output, task, boards[task], function, looks)
         for file in _written(draw, place, name)
     ]
 
 
 def _calls(
-    output: Path, board: Board, function: Callable[..., Any], looks: Mapping[str, Look]
+    output: Path,
+    task: str,
+    board: Board,
+    function: Callable[..., Any],
+    looks: Mapping[str, Look],
 ) -> Iterator[tuple[Callable[[], Any], Path]]:
     """Yield each call of a function, with what it asks for, and where its figures are written."""
     asked = parameters(function)
-    place = output / "figures" / board.task
+    place = output / "figures" / task
     given = {"read_table": partial(read_table, output), "looks": looks}
     if "board" in asked:
         shown = replace(board, results=list(publishable(board.results).values()))
