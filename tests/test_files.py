@@ -11,6 +11,7 @@ from vlbench.errors import OutputError
 from vlbench.files import (
     IN_USE,
     default_cache,
+    harmless,
     is_model_name,
     read_bytes,
     read_text,
@@ -190,3 +191,13 @@ def test_a_device_without_an_end_is_refused():
 def test_a_text_has_the_line_breaks_of_python(tmp_path):
     (tmp_path / "a").write_bytes(b"one\r\ntwo\rthr\xc3\xa9e\n")
     assert read_text(tmp_path / "a", 99) == (tmp_path / "a").read_text("utf-8")
+
+
+@pytest.mark.parametrize("text", ["=cmd()", "+1", "-1", "@x", "\tx", "\rx", "\n=x", "\uff1dx"])
+def test_a_text_that_could_be_a_formula_begins_with_an_apostrophe(text):
+    assert harmless(text).startswith("'")
+
+
+@pytest.mark.parametrize("value", [-0.5, 3, None, "a=b", "", "'x"])
+def test_numbers_and_other_texts_are_left_alone(value):
+    assert harmless(value) == value

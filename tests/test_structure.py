@@ -1,6 +1,7 @@
 """The shape of the source: sizes, floors, and a test file for each module."""
 
 import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,29 @@ def test_every_module_has_its_test_file(module):
     top = PACKAGE if module.is_relative_to(PACKAGE) else ROOT
     relative = module.relative_to(top)
     assert (ROOT / "tests" / relative.with_name(f"test_{relative.name}")).is_file()
+
+
+def metrics_of_families():
+    """Return the family of each metric of the shipped boards that one family alone has."""
+    family = {file.stem: file.parent.name for file in (ROOT / "tasks").rglob("*.yaml")}
+    found = {}
+    for file in sorted((ROOT / "leaderboards").glob("*.json")):
+        for row in json.loads(file.read_text("utf-8"))["rows"]:
+            for score in row["scores"]:
+                found.setdefault(score["metric"], set()).add(family[file.stem])
+    return {metric: one for metric, (one, *more) in found.items() if not more}
+
+
+def test_the_leaderboard_names_no_metric_of_a_family():
+    metrics = metrics_of_families()
+    assert {"match_score", "best_head_accuracy", "success"} <= set(metrics)
+    named = [
+        (label(file), node.lineno, node.value)
+        for file in (PACKAGE / "leaderboard").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and node.value in metrics
+    ]
+    assert named == []
 
 
 def test_imports_run_down_the_floors_without_a_circle():

@@ -24,8 +24,8 @@ from vlbench.errors import (
     VlbenchError,
     WeightsError,
     exits_as_errors,
+    printed,
 )
-from vlbench.leaderboard.tables import printed
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -125,6 +125,23 @@ def listed(names: Iterable[str]) -> str:
     return (", ".join(known[:MOST_NAMES]) or "none") + more
 
 
+def printed(text: str) -> str:
+    """Return a text for a terminal: control characters are spelled out, but for line breaks.
+
+    A carriage return before a line feed is part of one: lines of CSV end so.
+    """
+    lines = text.split("\r\n")
+    return "\r\n".join(
+        "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in line)
+        for line in lines
+    )
+
+
+def spaced(name: str) -> str:
+    """Return a name with spaces for underscores, so that a narrow terminal can break it."""
+    return name.replace("_", " ")
+
+
 def described(error: BaseException) -> str:
     """Return an error's message with its type, and the line that it is to be looked for in.
 

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, locks, names, and the cache folder."""
+"""Files written whole or not at all, locks, names, cells of CSV, and the cache folder."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from vlbench.errors import OutputError, SpecError, UnknownNameError
+from vlbench.errors import OutputError, SpecError, UnknownNameError, printed
 
 if TYPE_CHECKING:  # importing it takes a fifth of the time of `vlbench --help`
     from filelock import BaseFileLock
@@ -200,3 +200,18 @@ def file_name(name: str) -> str:
     if not is_file_name(name):
         raise SpecError(f"{name!r} is no file's name; it would lead out of the folder")
     return name
+
+
+# The last four are the same signs in full width.
+FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+
+
+def harmless(value: Any) -> Any:
+    """Return a cell of CSV; a text that a spreadsheet takes for a formula gets an apostrophe first.
+
+    Such a text begins with =, +, -, @, a tab or a line break; OWASP advises the apostrophe. Numbers
+    are left alone.
+    """
+    if not isinstance(value, str):
+        return value
+    return "'" + printed(value) if value.startswith(FORMULA) else printed(value)

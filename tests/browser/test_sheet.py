@@ -3,8 +3,8 @@
 import pytest
 from judged import fill_all, sheets
 
-from vlbench.leaderboard.judgement.scores import read_judgements
-from vlbench.leaderboard.judgement.sheets import SHEETS
+from vlbench.probes.question_generation.rating.scores import read_judgements
+from vlbench.probes.question_generation.rating.sheets import SHEETS
 
 # Answers question i with i modulo 5, and one more, as far as `most`.
 ANSWER = """

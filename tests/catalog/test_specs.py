@@ -166,9 +166,11 @@ def test_a_task_of_a_group_is_a_text(task, member):
         task(f"group: [{member}]\n")
 
 
-def test_a_group_with_a_probe_is_refused(task):
-    with pytest.raises(SpecError, match="group"):
+def test_a_group_with_a_probe_or_with_figures_is_refused(task):
+    with pytest.raises(SpecError, match="a 'group' of tasks has no 'probe' of its own"):
         task("group: [a]\n" + TASK)
+    with pytest.raises(SpecError, match=":1: a 'group' of tasks has no 'figures' of its own"):
+        task("group: [a]\nfigures: [f:bars]\n")
 
 
 def test_a_models_file_lists_its_models_in_order(models):
@@ -309,6 +311,13 @@ def test_a_task_takes_over_what_it_does_not_say_itself(child):
     assert spec.data == {"loader": "m:f", "root": "there", "most": 5}
     assert spec.params == {"shots": [1], "seed": 1}
     assert spec.primary == {"metric": "accuracy", "at": {"shots": 1}}
+
+
+def test_figures_are_taken_over_as_the_probe_is(child):
+    base = BASE + "figures: [f:bars]\n"
+    assert child(CHILD, base).figures == ["f:bars"]
+    assert child(CHILD, base).document.where("figures", "0").endswith("base.yaml:10")
+    assert child(CHILD + "figures: [f:lines]\n", base).figures == ["f:lines"]
 
 
 def test_reference_description_tags_and_version_are_not_taken_over(child):

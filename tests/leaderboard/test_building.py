@@ -10,12 +10,12 @@ from sources import make_source
 from vlbench.boards import folder_boards, read_board
 from vlbench.catalog.catalog import load_catalog
 from vlbench.cli import main
+from vlbench.drawing.looks import looks
 from vlbench.errors import SpecError
 from vlbench.leaderboard import building
 from vlbench.leaderboard.building import build, build_summaries, mean_rows, with_matrices
 from vlbench.leaderboard.comparison.leaders import read_leaders
 from vlbench.leaderboard.figures import similarity_figures
-from vlbench.leaderboard.figures.looks import looks
 
 
 @pytest.fixture

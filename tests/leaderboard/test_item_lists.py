@@ -1,18 +1,7 @@
 import pytest
-from PIL import Image
 
 from vlbench.errors import UnknownNameError
-from vlbench.leaderboard.item_lists import (
-    COLUMNS,
-    LINE,
-    LINES,
-    TILE,
-    Item,
-    Shown,
-    items_of,
-    worst,
-    write_item_sheet,
-)
+from vlbench.leaderboard.item_lists import Item, items_of, worst
 from vlbench.metrics.items import Answers, Examples, item_table, join_items
 
 TWO = Examples(["a.jpg", "b.jpg"], ["1", "2"])
@@ -50,19 +39,3 @@ def test_where_lower_is_better_the_most_credit_is_worst():
 def test_a_score_without_items_is_named_with_those_that_have_some():
     with pytest.raises(UnknownNameError, match=r'no items of m at {}; there are .*"shots": 1'):
         items_of(TABLE, "m", {})
-
-
-RED = Shown(Image.new("RGB", (4, 2), "red"), ["a.jpg", "said: cat", "right: \x1b dog"])
-
-
-def test_images_stand_six_in_a_row(tmp_path):
-    write_item_sheet([RED] * 7, tmp_path / "sheet.png")
-    sheet = Image.open(tmp_path / "sheet.png")
-    assert sheet.size == (COLUMNS * TILE, 2 * (TILE + LINE * LINES))
-    assert sheet.convert("RGB").getpixel((TILE // 2, 20)) == (255, 0, 0)
-
-
-def test_the_same_items_give_the_same_bytes(tmp_path):
-    for name in ("a", "b"):
-        write_item_sheet([RED], tmp_path / name)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()

@@ -8,8 +8,9 @@ from rich.console import Console
 
 from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.strict_yaml import Document
+from vlbench.drawing.looks import looks
+from vlbench.errors import printed
 from vlbench.leaderboard.figures.charts import Panel, Point, chart, save, styled
-from vlbench.leaderboard.figures.looks import looks
 from vlbench.leaderboard.tables import (
     board_tables,
     condition,
@@ -19,7 +20,6 @@ from vlbench.leaderboard.tables import (
     number,
     one_line,
     plain_table,
-    printed,
     probability,
     score_name,
     score_table,

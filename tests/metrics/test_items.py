@@ -2,7 +2,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from vlbench.metrics.items import SCHEMA, Answers, Examples, at_text, item_table, join_items
+from vlbench.metrics.items import (
+    SCHEMA,
+    Answers,
+    Examples,
+    Measured,
+    at_text,
+    item_table,
+    join_items,
+    outcome_of,
+)
+from vlbench.results import Score
 
 TWO = Examples(["a.jpg", "b.jpg"], ["sha256:1", "sha256:2"])
 NAMES = ["cat", "dog"]
@@ -54,6 +64,28 @@ def test_regions_of_an_image_are_a_cluster():
 def test_what_cannot_be_joined_is_refused(examples, credit, why):
     with pytest.raises(ValueError, match=why):
         item_table(examples, "m", {}, credit)
+
+
+def test_an_outcome_has_all_scores_and_the_items_of_those_with_examples():
+    half, bare = Score("a", 0.5, 2, {"shots": 5}), Score("b", 0.5, 2)
+    answers = Answers(NAMES, [0, 0], [0, 1])
+    measured = [Measured(half, TWO, [1, 0], answers), Measured(bare), Measured(bare, TWO, [0, 1])]
+    found = outcome_of(measured, {"ties": 1}, ["a note"], {"table": pa.table({"x": [1]})})
+    assert list(found.scores) == [half, bare, bare]
+    assert (found.counts, found.notes, list(found.artifacts)) == (
+        {"ties": 1},
+        ["a note"],
+        ["table"],
+    )
+    one = item_table(TWO, "a", {"shots": 5}, [1, 0], answers)
+    assert found.items.to_pylist() == [
+        *one.to_pylist(),
+        *item_table(TWO, "b", {}, [0, 1]).to_pylist(),
+    ]
+
+
+def test_an_outcome_without_examples_has_no_items():
+    assert outcome_of([Measured(Score("b", 0.5, 2))]).items is None
 
 
 def test_tables_of_several_scores_are_one():

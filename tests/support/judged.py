@@ -9,7 +9,7 @@ from PIL import Image
 from planted_boards import result
 
 from vlbench.boards import save_artifacts
-from vlbench.leaderboard.judgement.sheets import read_shown, write_sheets
+from vlbench.probes.question_generation.rating.sheets import sample_questions, write_sheets
 
 STEPS = ("1", "2", "3")
 
@@ -43,7 +43,7 @@ def row_with(output, rows, task="t"):
 def sheets(folder, count=4, seed=0):
     """Write the sheets about so many images into a folder; return the folder."""
     row = row_with(folder / "boards", questions(count))
-    shown = read_shown(folder / "boards", row, STEPS, images=count, seed=seed)
+    shown = sample_questions(row, questions(count), STEPS, images=count, seed=seed)
     images = {one.digest: Image.new("RGB", (8, 8), "red") for one in shown}
     write_sheets(folder / "judged", row, shown, images, seed)
     return folder / "judged"

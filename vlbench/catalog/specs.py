@@ -69,6 +69,7 @@ class TaskSpec:
     primary: Mapping[str, Any] = field(default_factory=dict)
     reference: Sequence[Mapping[str, Any]] = ()
     group: Sequence[str] = ()
+    figures: Sequence[str] = ()
     own_regions: bool = False
     extends: str = ""
 
@@ -84,7 +85,7 @@ class TaskSpec:
 
     @property
     def folders(self) -> list[Path]:
-        """Where its probe and its loader are looked up before they are imported."""
+        """Where its probe, loader and figures are looked up before they are imported."""
         return [self.file.parent, self.source / "probes", self.source / "data", self.source]
 
 
@@ -130,12 +131,13 @@ TASK_KEYS: dict[str, tuple[type, ...]] = {
     "primary": (dict,),
     "reference": (list,),
     "group": (list,),
+    "figures": (list,),
     "own_regions": (bool,),
     "extends": (str,),
 }
 
 # What a task takes over from the one that it extends: whole, or key by key.
-INHERITED, MERGED = ("probe", "paper", "primary"), ("data", "model", "params")
+INHERITED, MERGED = ("probe", "paper", "primary", "figures"), ("data", "model", "params")
 MODEL_KEYS: dict[str, tuple[type, ...]] = {
     "adapter": (str,),
     "params": (dict,),
@@ -156,6 +158,7 @@ def load_task(file: Path, source: Path) -> list[TaskSpec]:
     own = _group_problems(document) if "group" in values else _probe_problems(document, meant)
     problems += own
     problems += _text_problems(document, "tags", "a tag") + _name_problems(document)
+    problems += _text_problems(document, "figures", "a figure")
     problems += _reference_problems(document)
     if problems:
         raise SpecError("\n".join(problems))
@@ -229,9 +232,8 @@ def _group_problems(document: Document) -> list[str]:
     group, where = document.values["group"], document.where("group")
     problems = [] if group else [f"{where}: 'group' is empty; name its tasks"]
     problems += _text_problems(document, "group", "a task of a group")
-    if "probe" in document.values:
-        problems.append(f"{where}: a 'group' of tasks has no 'probe' of its own")
-    return problems
+    own = [key for key in ("probe", "figures") if key in document.values]
+    return problems + [f"{where}: a 'group' of tasks has no '{key}' of its own" for key in own]
 
 
 def _text_problems(document: Document, key: str, what: str) -> list[str]:

@@ -12,8 +12,8 @@ from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
 from vlbench.data.images import DecodedImages
 from vlbench.data.records import Column, Data, Split, content, overlaps
-from vlbench.errors import counted, unknown
-from vlbench.leaderboard.tables import plain_table, printed
+from vlbench.errors import counted, printed, unknown
+from vlbench.leaderboard.tables import plain_table
 from vlbench.planning.tasks import require_known, resolve_task
 
 # Examples that are shown of each split, and images whose sizes are read, evenly spread.

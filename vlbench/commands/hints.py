@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple, NoReturn
 
-from vlbench.leaderboard.tables import printed
+from vlbench.errors import printed
 
 
 class Habit(NamedTuple):

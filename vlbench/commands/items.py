@@ -13,12 +13,12 @@ from PIL.Image import Image
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
 from vlbench.data.records import Data, Split
-from vlbench.errors import DataError, UnknownNameError, unknown
-from vlbench.files import safe_name
+from vlbench.errors import DataError, UnknownNameError, printed, unknown
+from vlbench.files import safe_name, write_whole
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.item_lists import Item, items_of, worst
 from vlbench.leaderboard.rows import named_row
-from vlbench.leaderboard.tables import plain_table, printed, score_name
+from vlbench.leaderboard.tables import plain_table, score_name
 from vlbench.planning.options import Options
 from vlbench.planning.tasks import resolve_task
 from vlbench.results import Result, Score, matching
@@ -116,7 +116,7 @@ def _said(item: Item) -> str:
 def _write_sheet(row: Result, items: Sequence[Item], options: Any, file: Path) -> str:
     """Write the images of items, and return what was written."""
     # MERGED
-    from vlbench.leaderboard.item_lists import Shown, write_item_sheet  # noqa: PLC0415
+    from vlbench.drawing.sheets import Shown, image_sheet, png  # noqa: PLC0415
 
     if not items:
         return "no item is wrong: there is nothing to show"
@@ -125,5 +125,5 @@ def _write_sheet(row: Result, items: Sequence[Item], options: Any, file: Path) -
         Shown(images[item.digest], [item.id, f"said: {_said(item)}", f"right: {item.target}"])
         for item in items
     ]
-    write_item_sheet(shown, file)
+    write_whole(file, png(image_sheet(shown)))
     return f"wrote {file}: the {len(shown)} items that are wrong most often"

@@ -20,7 +20,8 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from vlbench.leaderboard.tables import fitted, plain_table, printed, score_table
+from vlbench.errors import printed
+from vlbench.leaderboard.tables import fitted, plain_table, score_table
 from vlbench.planning.plan import Plan
 from vlbench.results import Result
 from vlbench.running.history import Step, total

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from vlbench.catalog.library_names import pinned
 from vlbench.commands.answer import Answer
 from vlbench.commands.parser import data_dirs
-from vlbench.errors import SpecError
+from vlbench.errors import SpecError, printed
 from vlbench.leaderboard.rows import named_row
-from vlbench.leaderboard.tables import plain_table, printed, score_name
+from vlbench.leaderboard.tables import plain_table, score_name
 from vlbench.planning.models import names_file
 from vlbench.planning.options import model_args
 from vlbench.reading.objects import read_as

@@ -11,7 +11,7 @@ import yaml
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
 from vlbench.commands.listing import show_thing
-from vlbench.leaderboard.tables import printed
+from vlbench.errors import printed
 
 # What a sheet is drawn of.
 DRAWN = ("objects", "scenes")

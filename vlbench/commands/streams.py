@@ -11,8 +11,7 @@ from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import TextIO
 
-from vlbench.errors import Exited
-from vlbench.leaderboard.tables import printed
+from vlbench.errors import Exited, printed
 
 
 def settle_streams() -> None:

@@ -17,6 +17,7 @@ from vlbench.catalog.claims import load_claims, task_problems
 from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import TaskSpec, load_models, load_task
 from vlbench.errors import SpecError, UnknownNameError, unknown
+from vlbench.planning.figures import find_figures
 from vlbench.planning.models import resolve_model
 from vlbench.planning.options import Options
 from vlbench.planning.tasks import resolve_task
@@ -110,6 +111,7 @@ def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> N
             raise SpecError("\n".join(problems))
         if not task.group:
             resolve_task(catalog, task.name, named=True, options=options)
+            find_figures(task, options)
 
 
 def _reference_problems(task: TaskSpec, catalog: Catalog) -> list[str]:

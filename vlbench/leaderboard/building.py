@@ -13,16 +13,13 @@ from typing import Any
 
 from vlbench.boards import SCHEMA, Board, folder_boards, read_board
 from vlbench.catalog.catalog import Catalog
+from vlbench.drawing.looks import Look, looks_of
 from vlbench.errors import SpecError
 from vlbench.files import write_whole
 from vlbench.leaderboard.comparison.leaders import build_leaders
-from vlbench.leaderboard.figures.caption_figures import draw_match_scores
-from vlbench.leaderboard.figures.cross_figures import draw_squares
-from vlbench.leaderboard.figures.favourite_figures import draw_favourites
 from vlbench.leaderboard.figures.figures import draw_figures
-from vlbench.leaderboard.figures.head_figures import draw_heads
-from vlbench.leaderboard.figures.looks import Look, looks_of
 from vlbench.leaderboard.figures.similarity_figures import draw_similarities
+from vlbench.leaderboard.figures.task_figures import Figures, draw_task_figures
 from vlbench.leaderboard.rows import publishable
 from vlbench.leaderboard.similarities import (
     PRIMARY,
@@ -180,9 +177,10 @@ def _content(
     return (f"{whole}\n  {inside}\n ]\n}}\n" if inside else f"{whole}]\n}}\n").encode()
 
 
-def build(output: Path, catalog: Catalog) -> list[Path]:
+def build(output: Path, catalog: Catalog, figures: Figures | None = None) -> list[Path]:
     """Write summaries, comparisons with the leaders, and figures of boards; return the files.
 
+    `figures` are those that tasks name, by the task.
     Raises SpecError for a malformed board or summary before anything is computed or written.
     """
     boards = folder_boards(output)
@@ -194,8 +192,7 @@ def build(output: Path, catalog: Catalog) -> list[Path]:
     looks = looks_of(boards.values())
     written = [*build_summaries(output, boards, groups, looks), *build_leaders(output)]
     written += [*draw_figures(output, boards, groups, seen, looks)]
-    written += [*draw_heads(output, boards, looks), *draw_match_scores(output, boards)]
-    return [*written, *draw_squares(output, boards), *draw_favourites(output, boards)]
+    return [*written, *draw_task_figures(output, boards, figures or {}, looks)]
 
 
 def begins(output: Path, tasks: Sequence[str]) -> bool:

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from vlbench.boards import Board
 from vlbench.catalog.specs import TaskSpec
+from vlbench.errors import printed, spaced
 from vlbench.leaderboard.rows import (
     Published,
     comparable_sets,
@@ -109,26 +110,9 @@ def _narrowest(column: Column, whole: re.Pattern[str] = WHOLE[0]) -> int:
     return max((cell_len(one) for text in _texts(column) for one in whole.findall(text)), default=0)
 
 
-def printed(text: str) -> str:
-    """Return a text for a terminal: control characters are spelled out, but for line breaks.
-
-    A carriage return before a line feed is part of one: lines of CSV end so.
-    """
-    lines = text.split("\r\n")
-    return "\r\n".join(
-        "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in line)
-        for line in lines
-    )
-
-
 def one_line(text: str) -> str:
     """Return a text on one line, control characters spelled out."""
     return printed(text).replace("\r\n", " ").replace("\n", " ")
-
-
-def drawn(text: str) -> str:
-    """Return a text for a figure, as it is: a dollar starts no formula."""
-    return printed(text).replace("$", r"\$")
 
 
 Primary = Mapping[str, Any]
@@ -278,11 +262,6 @@ def score_name(metric: str, at: At) -> str:
     """Return what a score is called in a table: its metric, and the conditions in brackets."""
     words = ", ".join(f"{name} {condition(value)}" for name, value in at.items())
     return f"{metric} ({words})" if words else metric
-
-
-def spaced(name: str) -> str:
-    """Return a name with spaces for underscores, so that a narrow terminal can break it."""
-    return name.replace("_", " ")
 
 
 def _table(

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from vlbench.results import ITEM_COLUMNS
+from vlbench.results import ITEM_COLUMNS, Artifact, Outcome, Score
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 
@@ -93,6 +93,40 @@ def item_table(
         columns["prediction"] = _texts(answers.names, chosen)
         columns["target"] = _texts(answers.names, np.asarray(answers.right)[place])
     return pa.table(columns, SCHEMA)
+
+
+class Measured(NamedTuple):
+    """A score, and the examples that it is the mean of, as `item_table` takes them, if any."""
+
+    score: Score
+    examples: Examples | None = None
+    credit: ArrayLike = ()
+    answers: Answers | None = None
+
+    @property
+    def items(self) -> pa.Table | None:
+        """The items of the score; None for one without examples."""
+        metric, at = self.score.metric, self.score.at
+        if self.examples is None:
+            return None
+        return item_table(self.examples, metric, at, self.credit, self.answers)
+
+
+def outcome_of(
+    measured: Sequence[Measured],
+    counts: Mapping[str, int] | None = None,
+    notes: Sequence[str] = (),
+    artifacts: Mapping[str, Artifact] | None = None,
+) -> Outcome:
+    """Return the outcome of scores, with the items of those that have examples."""
+    tables = [table for one in measured if (table := one.items) is not None]
+    return Outcome(
+        scores=[one.score for one in measured],
+        counts=counts or {},
+        artifacts=artifacts or {},
+        notes=notes,
+        items=join_items(tables),
+    )
 
 
 def under(items: pa.Table, at: Mapping[str, Any]) -> pa.Table:

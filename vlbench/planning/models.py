@@ -12,6 +12,7 @@ from typing import Any
 
 import vlbench
 from vlbench import plugins
+from vlbench.boards.privacy import shown
 from vlbench.capabilities import is_capability
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.library_names import library_model
@@ -21,7 +22,6 @@ from vlbench.catalog.strict_yaml import Document
 from vlbench.digests import digest
 from vlbench.errors import SpecError, UnknownNameError
 from vlbench.planning.options import Options
-from vlbench.planning.privacy import shown
 from vlbench.resolve import blamed_on, check_arguments, hints, load_object, parameters
 
 

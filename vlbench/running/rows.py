@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import vlbench
 from vlbench import boards
+from vlbench.boards.privacy import cleaned, secrets_in, shown
 from vlbench.catalog.sources import shipped_source
 from vlbench.data.pictures import apart_from_regions
 from vlbench.data.records import Data, overlaps
@@ -19,7 +20,6 @@ from vlbench.identity import library_versions
 from vlbench.planning.jobs import Job
 from vlbench.planning.models import Model
 from vlbench.planning.options import Options
-from vlbench.planning.privacy import cleaned, secrets_in, shown
 from vlbench.resolve import parameters
 from vlbench.results import Outcome, Result, counts_of
 from vlbench.running.models import LiveModels

@@ -5,9 +5,9 @@ from canvases import beyond, overlapping
 from matplotlib.figure import Figure
 from PIL import Image
 
-from vlbench.leaderboard.figures.charts import Panel, Point, chart, erase, save, style, styled
-from vlbench.leaderboard.figures.layouts import grid
-from vlbench.leaderboard.figures.looks import Look, looks
+from vlbench.drawing.layouts import grid
+from vlbench.drawing.looks import Look, looks, style
+from vlbench.leaderboard.figures.charts import Panel, Point, chart, erase, save, styled
 
 LOOKS = looks(["m", "low", "high", "other"])
 

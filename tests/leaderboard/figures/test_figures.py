@@ -5,9 +5,9 @@ from PIL import Image
 from planted_boards import board, counts, result, score, write
 
 from vlbench.boards import folder_boards
+from vlbench.drawing.looks import looks
 from vlbench.leaderboard.figures.charts import Point
 from vlbench.leaderboard.figures.figures import board_panels, draw_figures, size_panels
-from vlbench.leaderboard.figures.looks import looks
 
 GROUPS = {"both": ["a", "b"]}
 LOOKS = looks(["m"])

@@ -5,8 +5,8 @@ from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 from sklearn.manifold import TSNE
 
+from vlbench.drawing.looks import looks
 from vlbench.leaderboard.figures import similarity_figures
-from vlbench.leaderboard.figures.looks import looks
 from vlbench.leaderboard.figures.similarity_figures import (
     correlation_figure,
     dendrogram_figure,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from planted_boards import board, result, score
 
-from vlbench.leaderboard.figures.looks import COLOURS, MARKS
+from vlbench.drawing.looks import COLOURS, MARKS
 from vlbench.leaderboard.page import figures
 from vlbench.leaderboard.page.figures import BOTTOM, MOST_MODELS, TOP, figure_of_board
 

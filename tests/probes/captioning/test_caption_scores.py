@@ -8,13 +8,11 @@ from vlbench.metrics.items import Examples
 from vlbench.probes.captioning.caption_scores import (
     caption_scores,
     matching_part,
+    measured_preference,
+    measured_share,
     metrics_part,
     preference,
-    preference_items,
-    preference_score,
     score_kind,
-    share_score,
-    statistics_items,
 )
 from vlbench.probes.captioning.caption_sets import Subjects, references_of
 from vlbench.probes.captioning.caption_statistics import counted
@@ -29,7 +27,13 @@ KINDS = {
 
 
 def found(kinds, units=None):
-    return {(s.metric, s.at.get("captions")): s for s in caption_scores(kinds, units or {})}
+    scores = [one.score for one in caption_scores(kinds, units or {}, EXAMPLES)]
+    return {(score.metric, score.at.get("captions")): score for score in scores}
+
+
+def tables(kinds):
+    every = [one.items for one in caption_scores(kinds, {}, EXAMPLES)]
+    return [table for table in every if table is not None]
 
 
 def test_each_kind_of_captions_has_its_score_and_favourites_their_gain():
@@ -65,7 +69,7 @@ def test_a_metric_of_evaluate_has_no_interval_and_no_items():
     score, gain = scores["evaluate:a", "favourites"], scores["evaluate:a_gain", None]
     assert (score.value, score.draws, score.n, score.ci95) == (3.0, [2.0, 4.0], 2, None)
     assert (gain.value, gain.draws, gain.unit) == (2.0, [1.0, 3.0], "score")
-    assert statistics_items(kinds, EXAMPLES) == []
+    assert tables(kinds) == []
 
 
 def test_only_what_may_be_negative_has_an_interval_below_0():
@@ -88,9 +92,8 @@ def test_n_counts_the_images_that_count():
 
 def test_items_have_the_mean_of_their_score_and_corpora_have_none():
     bleu = {"bleu_1": np.ones((1, 2, 10)), "noun_recall": np.zeros((1, 2, 2))}
-    tables = statistics_items({**KINDS, "ce": KINDS["ce"] | bleu}, EXAMPLES)
     means = {}
-    for table in tables:
+    for table in tables({**KINDS, "ce": KINDS["ce"] | bleu}):
         means |= item_means(table)
     assert means == {
         (name, ("captions", kind)): score.value
@@ -101,15 +104,17 @@ def test_items_have_the_mean_of_their_score_and_corpora_have_none():
 
 def test_a_preference_has_chance_one_half_and_says_what_was_chosen():
     chosen = preference(np.array([[2.0, 1.0]]), np.array([[1.0, 1.0], [3.0, 0.0]]))
-    score = preference_score("prefers", {}, chosen)
+    measured = measured_preference("prefers", {}, chosen, EXAMPLES, ("mine", "yours"))
+    score = measured.score
     assert (score.value, score.chance, score.draws, score.n) == (0.625, 0.5, [0.75, 0.5], 2)
-    rows = preference_items("prefers", {}, chosen, EXAMPLES, ("mine", "yours")).to_pylist()
+    rows = measured.items.to_pylist()
     assert [row["prediction"] for row in rows] == ["mine", None, "yours", "mine"]
     assert {row["target"] for row in rows} == {"mine"}
 
 
 def test_a_share_without_chance_says_none():
-    assert share_score("ratio", {}, np.array([[1.0, 0.0]])).chance is None
+    credit = np.array([[1.0, 0.0]])
+    assert measured_share("ratio", {}, credit, EXAMPLES).score.chance is None
 
 
 def test_the_higher_score_is_preferred_and_ties_share():
@@ -199,9 +204,7 @@ def test_a_trigram_model_tells_blind_what_is_not_said_by_people():
 
 def test_the_items_have_the_mean_of_their_scores():
     found, _, _ = matched(nouns_of_the_image, nothing, everything)
-    means = {}
-    for table in found.items:
-        means |= item_means(table)
+    means = item_means(found.items)
     scores = {(s.metric, *sorted(s.at.items())): s.value for s in found.scores}
     assert means == pytest.approx({key: scores[key] for key in means})
     assert ("prefers_reference_text_only",) in means

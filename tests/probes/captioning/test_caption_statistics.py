@@ -11,15 +11,14 @@ from vlbench.metrics.statistics import wilson
 from vlbench.metrics.text.evaluated import Value
 from vlbench.probes.captioning.caption_statistics import (
     Judged,
-    Part,
     as_fraction,
     available_metrics,
     caption_statistics,
     counted,
     formula_of,
+    join_outcomes,
     metric_statistics,
     noun_statistics,
-    outcome,
     over_seeds,
     ratio,
     share,
@@ -30,7 +29,7 @@ from vlbench.probes.captioning.scorers import (
     perplexity_statistics,
     train_language_model,
 )
-from vlbench.results import Score
+from vlbench.results import Outcome, Score
 
 RNG = np.random.default_rng(0)
 
@@ -109,10 +108,10 @@ def test_one_image_and_what_is_no_number_are_refused(values):
 
 def test_parts_make_one_outcome():
     parts = [
-        Part([Score("a", 1.0, 2)], counts={"ties": 1}, notes=["first"]),
-        Part([Score("b", 1.0, 2)], counts={"ties": 9, "others": 2}, notes=["second"]),
+        Outcome([Score("a", 1.0, 2)], counts={"ties": 1}, notes=["first"]),
+        Outcome([Score("b", 1.0, 2)], counts={"ties": 9, "others": 2}, notes=["second"]),
     ]
-    found = outcome(parts, {"none": None})
+    found = join_outcomes(parts, {"none": None})
     assert [score.metric for score in found.scores] == ["a", "b"]
     assert found.counts == {"ties": 1, "others": 2}
     assert found.notes == ["first", "second"]

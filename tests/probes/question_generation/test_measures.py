@@ -12,7 +12,7 @@ from vlbench.metrics.captions import CaptionMetrics
 from vlbench.probes.question_generation.inputs import asked
 from vlbench.probes.question_generation.measures import (
     QUESTION_METRICS,
-    Measured,
+    MeasuredSystem,
     Measures,
     QuestionMetrics,
     System,
@@ -113,7 +113,7 @@ def test_a_mean_is_taken_over_seeds_and_a_corpus_is_of_all_of_them():
     )
     assert pooled("cider", means).tolist() == [[2.0], [4.0]]
     assert pooled("bleu_1", sums).tolist() == [words_right(6, 8), words_right(1, 2)]
-    measured = Measured(System("2", "", []), {"bleu_1": sums, "cider": means})
+    measured = MeasuredSystem(System("2", "", []), {"bleu_1": sums, "cider": means})
     assert measured.value("cider") == 3.0
     assert measured.value("bleu_1") == pytest.approx(7 / 10)
     # Of one seed: four words of five, where the mean of its images would be a half.

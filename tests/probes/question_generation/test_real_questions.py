@@ -18,8 +18,9 @@ from question_fakes import Speaks, masked_lm, tokenizer
 from vlbench.boards import save_artifacts
 from vlbench.data.vqg import vqg
 from vlbench.engine import Engine
-from vlbench.leaderboard.judgement.sheets import read_shown
+from vlbench.leaderboard.artifacts import read_table
 from vlbench.probes.question_generation.question_generation import question_generation
+from vlbench.probes.question_generation.rating.sheets import COLUMNS, QUESTIONS, sample_questions
 from vlbench.probes.question_generation.training import BertGenTraining
 
 COUNTS = {"train": 24, "test": 8}
@@ -112,7 +113,8 @@ def test_the_references_are_the_images_real_questions(outcome, real_questions):
 def test_people_can_judge_the_questions(outcome, tmp_path):
     saved = save_artifacts(tmp_path, "t", "m", {"questions": outcome.artifacts["questions"]})
     row = replace(result("m"), artifacts=saved)
-    shown = read_shown(tmp_path, row, ["1", "2", "3"], images=5, seed=0)
+    table = read_table(tmp_path, row, QUESTIONS, COLUMNS)
+    shown = sample_questions(row, table, ["1", "2", "3"], images=5, seed=0)
     assert [len(one.questions) for one in shown] == [4] * 5
     items = outcome.items.to_pylist()
     assert {one.digest for one in shown} <= {item["digest"] for item in items}

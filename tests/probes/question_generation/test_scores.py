@@ -8,7 +8,7 @@ from vlbench.data.records import Split
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.items import Examples
 from vlbench.probes.question_generation import scores
-from vlbench.probes.question_generation.measures import Measured, System
+from vlbench.probes.question_generation.measures import MeasuredSystem, System
 from vlbench.probes.question_generation.scores import (
     Found,
     estimate,
@@ -22,7 +22,7 @@ from vlbench.probes.question_generation.scores import (
 
 
 def measured(step="2", floor="", **statistics):
-    return Measured(
+    return MeasuredSystem(
         System(step, floor, []), {k: np.array(v)[..., None] for k, v in statistics.items()}
     )
 
@@ -118,14 +118,14 @@ def bleu(*by_seed):
 
 
 MEASURED = [
-    Measured(
+    MeasuredSystem(
         system("", "most_frequent_question", ["q ?"] * 2), cider([0.5, 0.5]) | bleu([HALF, HALF])
     ),
-    Measured(system("2", "", ["a ?", "b ?"]), cider([3.0, 1.0]) | bleu([RIGHT, HALF])),
-    Measured(
+    MeasuredSystem(system("2", "", ["a ?", "b ?"]), cider([3.0, 1.0]) | bleu([RIGHT, HALF])),
+    MeasuredSystem(
         system("2", "another_image", ["c ?", "d ?"]), cider([1.0, 0.0]) | bleu([RIGHT, RIGHT])
     ),
-    Measured(system("people", "", ["e ?"], ["f ?"]), cider([2.0, 4.0], [4.0, 6.0])),
+    MeasuredSystem(system("people", "", ["e ?"], ["f ?"]), cider([2.0, 4.0], [4.0, 6.0])),
 ]
 
 
@@ -163,8 +163,10 @@ def test_every_question_but_those_of_people_is_a_row_with_its_image_s_scores():
 
 def test_rows_of_several_seeds_name_the_seed_of_each_and_floors_of_one_none():
     measured = [
-        Measured(system("", "most_frequent_question", ["q ?"] * 2), cider([0.5, 0.5])),
-        Measured(system("1", "", ["a ?", "b ?"], ["c ?", "d ?"]), cider([1.0, 2.0], [3.0, 4.0])),
+        MeasuredSystem(system("", "most_frequent_question", ["q ?"] * 2), cider([0.5, 0.5])),
+        MeasuredSystem(
+            system("1", "", ["a ?", "b ?"], ["c ?", "d ?"]), cider([1.0, 2.0], [3.0, 4.0])
+        ),
     ]
     given = rows(outcome(found_of(measured, seeds=(7, 9)), {}, {}), "questions")
     assert [(r["seed"], r["question"], r["cider"]) for r in given[2:]] == [
@@ -255,6 +257,6 @@ def test_what_was_drawn_stands_among_the_artifacts(tmp_path):
 
 
 def test_statistics_that_are_not_finite_are_no_score():
-    measured = [Measured(system("2", "", ["a ?", "b ?"]), cider([np.nan, 1.0]))]
+    measured = [MeasuredSystem(system("2", "", ["a ?", "b ?"]), cider([np.nan, 1.0]))]
     with pytest.raises(ValueError, match="finite"):
         outcome(found_of(measured), {}, {})

@@ -11,13 +11,14 @@ from vlbench.probes.vsep.alignment import (
     assigned_words,
     chosen_words,
     gather,
-    region_items,
+    measured_regions,
     region_score,
     similarities,
     train_on,
 )
 from vlbench.probes.vsep.named_objects import ObjectEncoders
 from vlbench.probes.vsep.network import VsepTraining
+from vlbench.results import Score
 
 WORDS = StaticWords({name: torch.randn(3) for name in "abc"})
 ONE, TWO = [("a", "a")], [("a", "a"), ("b", "b")]
@@ -128,11 +129,12 @@ OBJECTS = Objects(
     torch.zeros(2, 2, 1), torch.zeros(2, 2, 1), NAMES, images=[("a", "sha256:a"), ("b", "sha256:b")]
 )
 CREDIT = torch.tensor([[1.0, 0.0], [0.5, 1.0]])
+SCORE = Score("accuracy", 0.625, 4, {"objects": 2})
 
 
 def test_a_region_is_an_item_in_the_cluster_of_its_image():
     chosen = torch.tensor([[0, 0], [-1, 1]])
-    found = region_items(OBJECTS, "accuracy", {"objects": 2}, CREDIT, chosen=chosen).to_pylist()
+    found = measured_regions(SCORE, OBJECTS, CREDIT, chosen=chosen).items.to_pylist()
     assert [(row["id"], row["cluster"], row["prediction"], row["target"]) for row in found] == [
         ("a/animal", "a", "cat", "cat"), ("a/vehicle", "a", "cat", "car"),
         ("b/animal", "b", None, "dog"), ("b/vehicle", "b", "car", "car"),
@@ -142,6 +144,6 @@ def test_a_region_is_an_item_in_the_cluster_of_its_image():
 
 def test_the_items_may_be_some_of_the_regions():
     kept = torch.tensor([[False, True], [True, False]])
-    found = region_items(OBJECTS, "accuracy_unseen", {}, CREDIT, kept=kept)
+    found = measured_regions(SCORE, OBJECTS, CREDIT, kept=kept).items
     assert found["id"].to_pylist() == ["a/vehicle", "b/animal"]
     assert found["credit"].to_pylist() == [0.0, 0.5]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.commands.answer import Answer
 from vlbench.errors import UnknownNameError
 from vlbench.leaderboard.building import begins, build
@@ -15,7 +16,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if not any(arguments.output.glob("*.json")):
         raise UnknownNameError(f"no board at all in {arguments.output}")
     catalog = load_catalog(arguments.include_path)
-    written = build(arguments.output, catalog)
+    written = build(arguments.output, catalog, _figures(arguments, catalog))
     groups = {name: task.group for name, task in catalog.tasks.items() if task.group}
     begun = [name for name, tasks in groups.items() if begins(arguments.output, tasks)]
     lacking = sorted(set(begun) - {file.stem for file in written})
@@ -25,3 +26,17 @@ def answer(arguments: argparse.Namespace) -> Answer:
             *(f"{name}: no model has all of {', '.join(groups[name])}" for name in lacking),
         ]
     )
+
+
+def _figures(arguments: argparse.Namespace, catalog: Catalog) -> dict[str, dict[str, Any]]:
+    """Return the functions that draw the figures of each task that has a board here."""
+    boards = {file.stem for file in arguments.output.glob("*.json")}
+    tasks = [task for name, task in catalog.tasks.items() if task.figures and name in boards]
+    if not tasks:
+        return {}
+    # Importing the planning takes seconds.
+    from vlbench.planning.figures import find_figures  # noqa: PLC0415
+    from vlbench.planning.options import Options  # noqa: PLC0415
+
+    options = Options(include_path=arguments.include_path, trust=arguments.trust)
+    return {task.name: find_figures(task, options) for task in tasks}

@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from vlbench.commands.answer import Answer
+from vlbench.errors import printed, spaced
 from vlbench.leaderboard.comparison.comparing import Compared, Report, compare_models
-from vlbench.leaderboard.tables import number, plain_table, printed, score_name, spaced
+from vlbench.leaderboard.tables import number, plain_table, score_name
 from vlbench.metrics.paired import FLIPS
 
 

@@ -79,6 +79,7 @@ def _add_show(show: argparse.ArgumentParser) -> None:
 
 def _add_build(build: argparse.ArgumentParser) -> None:
     add_output(build)
+    add_trust(build)
 
 
 def _add_merge(merge: argparse.ArgumentParser) -> None:

@@ -7,8 +7,13 @@ import json
 from pathlib import Path
 
 from vlbench.commands.answer import Answer
+from vlbench.errors import printed
 from vlbench.files import write_whole
-from vlbench.leaderboard.judgement.scores import (
+from vlbench.leaderboard.artifacts import read_table
+from vlbench.leaderboard.rows import named_row
+from vlbench.leaderboard.tables import plain_table
+from vlbench.metrics.statistics import Estimate
+from vlbench.probes.question_generation.rating.scores import (
     FILLED,
     Rating,
     agreement,
@@ -16,10 +21,15 @@ from vlbench.leaderboard.judgement.scores import (
     ratings_of,
     read_judgements,
 )
-from vlbench.leaderboard.judgement.sheets import FOR_JUDGES, KEY, SHEETS, read_shown, write_sheets
-from vlbench.leaderboard.rows import named_row
-from vlbench.leaderboard.tables import plain_table, printed
-from vlbench.metrics.statistics import Estimate
+from vlbench.probes.question_generation.rating.sheets import (
+    COLUMNS,
+    FOR_JUDGES,
+    KEY,
+    QUESTIONS,
+    SHEETS,
+    sample_questions,
+    write_sheets,
+)
 
 # The statistics of filled sheets, written beside the key.
 SAID = "judgements.json"
@@ -37,7 +47,8 @@ def _written(arguments: argparse.Namespace) -> Answer:
     folder, seed = arguments.folder, arguments.seed
     row = named_row(arguments.output, *arguments.of)
     steps = arguments.steps.split(",")
-    shown = read_shown(arguments.output, row, steps, images=arguments.images, seed=seed)
+    questions = read_table(arguments.output, row, QUESTIONS, COLUMNS)
+    shown = sample_questions(row, questions, steps, images=arguments.images, seed=seed)
     images = images_of(row.task, [one.digest for one in shown], arguments.options)
     count = write_sheets(folder, row, shown, images, seed)
     return Answer(

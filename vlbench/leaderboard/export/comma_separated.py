@@ -1,8 +1,4 @@
-"""CSV after RFC 4180: one line for each score.
-
-A spreadsheet takes a text that begins with =, +, -, @, a tab or a line break for a formula or may
-come to do so. Such a text gets an apostrophe in front, as OWASP advises; numbers are left alone.
-"""
+"""CSV after RFC 4180: one line for each score."""
 
 from __future__ import annotations
 
@@ -12,8 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from vlbench.files import harmless
 from vlbench.leaderboard.export.selection import Entry, Selection
-from vlbench.leaderboard.tables import printed
 from vlbench.results import Score
 
 COLUMNS = (
@@ -47,9 +43,6 @@ COLUMNS = (
     "paper",
 )
 
-# The last four are the same signs in full width.
-FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
-
 
 def comma_separated(selection: Selection) -> str:
     """Return the head and a line for each score, ended by carriage return and line feed."""
@@ -61,13 +54,6 @@ def comma_separated(selection: Selection) -> str:
             for i in range(len(entry.row.scores)):
                 writer.writerow({k: harmless(v) for k, v in _line(entry, i).items()})
     return file.getvalue()
-
-
-def harmless(value: Any) -> Any:
-    """Return a cell's value; a text that could be taken for a formula begins with an apostrophe."""
-    if not isinstance(value, str):
-        return value
-    return "'" + printed(value) if value.startswith(FORMULA) else printed(value)
 
 
 def _line(entry: Entry, i: int) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Figures made from boards: charts, their panels and layout, and how each model looks."""
+"""Figures made from boards: charts of scores, similar models, and what tasks name."""

@@ -16,17 +16,20 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from vlbench.files import write_whole
-from vlbench.leaderboard.figures.layouts import (
+from vlbench.drawing.layouts import (
+    drawn,
     entitle,
     fitted,
     grid,
     is_at_left,
+    percent,
     seat_legend,
     text_width,
 )
-from vlbench.leaderboard.figures.looks import Look
-from vlbench.leaderboard.tables import condition, drawn, spaced
+from vlbench.drawing.looks import CHANCE, FLOOR, Look, style
+from vlbench.errors import spaced
+from vlbench.files import write_whole
+from vlbench.leaderboard.tables import condition
 
 
 class Point(NamedTuple):
@@ -103,9 +106,7 @@ STYLE: Any = {
     "axes.linewidth": 0.6,
 }
 
-# How the scores to beat are drawn: without a mark, as no model is.
-CHANCE: Any = {"color": "#777777", "linestyle": "--", "linewidth": 1.0}
-FLOOR: Any = {"color": "#222222", "linestyle": ":", "linewidth": 1.4}
+# The range of a score to beat over the models.
 BAND: Any = {"color": "#777777", "alpha": 0.2, "linewidth": 0}
 
 # The x-axis is logarithmic where the largest number is more than this many times the smallest
@@ -150,13 +151,6 @@ def chart(title: str, panels: Sequence[Panel], looks: Mapping[str, Look]) -> Fig
     entitle(figure, title)
     _seat_legend(figure, panels, {name: looks[name] for name in sorted(names) if lines})
     return figure
-
-
-def style(look: Look) -> dict[str, Any]:
-    """Return a look as matplotlib's arguments for lines with marks."""
-    face = "white" if look.hollow else look.colour
-    shape = {"marker": look.mark, "markersize": 4.5, "markerfacecolor": face}
-    return {"color": look.colour} | shape
 
 
 def save(figure: Figure, file: Path, *, dpi: float = 150) -> list[Path]:
@@ -253,11 +247,6 @@ def _label(axes: Axes, panel: Panel, size: tuple[float, float], *, at_left: bool
         (axes.yaxis if panel.x else axes.xaxis).set_major_formatter(percent)
         # Where panels share an axis, its left end is known when all of them are drawn.
         axes.set_xlim(left=None if panel.x else min(0.0, axes.get_xlim()[0]))
-
-
-def percent(value: float, _: float = 0.0) -> str:
-    """Return a fraction as the number of a tick, in percent."""
-    return f"{100 * value:.4g}"
 
 
 def _seat_legend(figure: Figure, panels: Sequence[Panel], models: Mapping[str, Look]) -> None:

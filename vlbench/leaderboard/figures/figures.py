@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from vlbench.boards import Board, read_board
+from vlbench.drawing.looks import Look
+from vlbench.errors import spaced
 from vlbench.leaderboard.figures.charts import Panel, Point, chart, erase, save, styled
-from vlbench.leaderboard.figures.looks import Look
 from vlbench.leaderboard.rows import publishable, ranked
 from vlbench.leaderboard.similarities import keeps_matrices
-from vlbench.leaderboard.tables import condition, hardest_floor, spaced
+from vlbench.leaderboard.tables import condition, hardest_floor
 from vlbench.results import Result, Score, matching
 
 # More models than this are no longer told apart, and nobody finds one in the legend.

@@ -19,10 +19,10 @@ from scipy.cluster.hierarchy import dendrogram, linkage
 from scipy.spatial.distance import squareform
 from sklearn.manifold import TSNE
 
-from vlbench.leaderboard.figures.charts import erase, save, style, styled
-from vlbench.leaderboard.figures.layouts import entitle, grid, name_points, text_width
-from vlbench.leaderboard.figures.looks import Look
-from vlbench.leaderboard.tables import drawn, spaced
+from vlbench.drawing.layouts import drawn, entitle, grid, name_points, text_width
+from vlbench.drawing.looks import Look, style
+from vlbench.errors import spaced
+from vlbench.leaderboard.figures.charts import erase, save, styled
 
 Floats = NDArray[np.float64]
 

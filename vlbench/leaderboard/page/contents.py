@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from vlbench.boards import Board, read_board
+from vlbench.boards.privacy import cleaned, shown
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import DataError
@@ -33,7 +34,6 @@ from vlbench.leaderboard.page.tables import (
 from vlbench.leaderboard.page.values import Page, Paper, Table, Task, WrongItem, arxiv_link, task_id
 from vlbench.leaderboard.rows import Published, publishable, published
 from vlbench.metrics.items import at_text
-from vlbench.planning.privacy import cleaned, shown
 from vlbench.results import ITEMS, Result, Score, matching
 
 # With more scores than this, the pages of models list the primary ones alone, and the other ones

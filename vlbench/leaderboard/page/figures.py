@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from vlbench.boards import Board
+from vlbench.drawing.looks import COLOURS, Look, looks
 from vlbench.leaderboard.figures.charts import FAR, FAR_FROM_ZERO, Panel, Point, chance, levels
 from vlbench.leaderboard.figures.figures import board_panels
-from vlbench.leaderboard.figures.looks import COLOURS, Look, looks
 from vlbench.leaderboard.page.values import Chart, Curve, Figure
 from vlbench.leaderboard.tables import condition
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from vlbench.boards.privacy import cleaned, shown
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.offers import capabilities_of
 from vlbench.catalog.specs import ModelSpec
@@ -26,7 +27,6 @@ from vlbench.leaderboard.page.values import (
     model_id,
 )
 from vlbench.leaderboard.rows import ties_mark
-from vlbench.planning.privacy import cleaned, shown
 from vlbench.results import Result, Score, matching
 
 # What a row's provenance holds that is shown as it is. The data stand below the tables.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vlbench.boards import Board
+from vlbench.errors import spaced
 from vlbench.leaderboard.comparison.leaders import standing
 from vlbench.leaderboard.page.values import (
     NO_SCORE,
@@ -21,7 +22,7 @@ from vlbench.leaderboard.page.values import (
     task_id,
 )
 from vlbench.leaderboard.rows import comparable_sets, is_random, ranked, ties_mark
-from vlbench.leaderboard.tables import hardest_floor, spaced
+from vlbench.leaderboard.tables import hardest_floor
 from vlbench.results import Result, Score, matching
 
 # The steps of a scale: half a percent each.

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from vlbench.errors import printed
 from vlbench.files import safe_name
-from vlbench.leaderboard.tables import condition, interval, printed
+from vlbench.leaderboard.tables import condition, interval
 from vlbench.results import Score
 
 NO_SCORE = "-"

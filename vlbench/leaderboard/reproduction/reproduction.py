@@ -13,7 +13,7 @@ from rich.table import Table
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.claims import ClaimsSpec
 from vlbench.catalog.specs import TaskSpec
-from vlbench.errors import unknown
+from vlbench.errors import printed, spaced, unknown
 from vlbench.leaderboard.reproduction.claims import (
     CONTRADICTED,
     UNDECIDED,
@@ -25,15 +25,7 @@ from vlbench.leaderboard.reproduction.claims import (
     tasks_of,
 )
 from vlbench.leaderboard.rows import published
-from vlbench.leaderboard.tables import (
-    beside,
-    lead,
-    number,
-    plain_table,
-    printed,
-    score_name,
-    spaced,
-)
+from vlbench.leaderboard.tables import beside, lead, number, plain_table, score_name
 from vlbench.results import Score, matching
 
 ROOT = "$VLBENCH_DATA/"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from vlbench.capabilities import SharedSpace
 from vlbench.engine import Engine
 from vlbench.metrics.captions import CAPTION_METRICS
 from vlbench.metrics.corpus import CORPORA
-from vlbench.metrics.items import Answers, Examples, item_table
+from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import choose
 from vlbench.metrics.statistics import Floats
 from vlbench.metrics.text.evaluated import PREFIX
@@ -32,7 +31,6 @@ from vlbench.probes.captioning.caption_statistics import (
     WORDS,
     Judged,
     OverSeeds,
-    Part,
     as_fraction,
     caption_statistics,
     counted,
@@ -45,7 +43,7 @@ from vlbench.probes.captioning.caption_statistics import (
 )
 from vlbench.probes.captioning.nouns import Nouns
 from vlbench.probes.captioning.scorers import PairScorer, TextScorer, other_images
-from vlbench.results import RANGES, Score, gain_range
+from vlbench.results import RANGES, Outcome, Score, gain_range
 
 
 class Preference(NamedTuple):
@@ -61,6 +59,11 @@ class Preference(NamedTuple):
     def ties(self) -> int:
         """How many choices are tied."""
         return int((self.chosen < 0).sum())
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many choices are tied, of how many."""
+        return {"ties": self.ties, "choices": self.chosen.size}
 
 
 def preference(first: Floats, second: Floats) -> Preference:
@@ -90,13 +93,15 @@ At = Mapping[str, str]
 CIDER = (0.0, 10.0)
 
 
-def caption_scores(kinds: ByKind, units: Mapping[str, str], at: At | None = None) -> list[Score]:
+def caption_scores(
+    kinds: ByKind, units: Mapping[str, str], examples: Examples, at: At | None = None
+) -> list[Measured]:
     """Return the score of each metric for each kind of captions, and the gains of favourites.
 
     `units` are those of metrics that are no fractions. A score without a value, such as the
-    precision of nouns where no caption has one, is left out.
+    precision of nouns where no caption has one, is left out. Means over all images have examples.
     """
-    found = []
+    found: list[Measured] = []
     for kind, metrics in kinds.items():
         for name, statistics in metrics.items():
             value = _measured(name, statistics)
@@ -105,8 +110,17 @@ def caption_scores(kinds: ByKind, units: Mapping[str, str], at: At | None = None
                 value = as_fraction(value, n)
             elif value and name in NEVER_NEGATIVE:
                 value = not_negative(value)
-            found += _score(name, {**(at or {}), "captions": kind}, value, n, units)
-    return [*found, *gains(kinds, units, at)]
+            scores = _score(name, {**(at or {}), "captions": kind}, value, n, units)
+            found += [_with_examples(score, statistics, examples) for score in scores]
+    return [*found, *map(Measured, gains(kinds, units, at))]
+
+
+def _with_examples(score: Score, statistics: Floats, examples: Examples) -> Measured:
+    """Return a score with its examples where it is a mean over all images."""
+    mean = _is_mean(score.metric) and len(examples.ids) == statistics.shape[1]
+    if mean and statistics[..., 1].all():
+        return Measured(score, examples, untried(statistics[..., 0]))
+    return Measured(score)
 
 
 def gains(kinds: ByKind, units: Mapping[str, str], at: At | None = None) -> list[Score]:
@@ -119,37 +133,22 @@ def gains(kinds: ByKind, units: Mapping[str, str], at: At | None = None) -> list
     return found
 
 
-def preference_score(metric: str, at: At, found: Preference) -> Score:
-    """Return the share of images where the first of two captions is preferred; chance is 1/2."""
-    return share_score(metric, at, found.credit, chance=0.5)
-
-
-def share_score(metric: str, at: At, credit: Floats, *, chance: float | None = None) -> Score:
-    """Return the mean of [seeds, N] credits."""
+def measured_share(
+    metric: str, at: At, credit: Floats, examples: Examples, **more: Any
+) -> Measured:
+    """Return the mean of [seeds, N] credits; where one seed is all there is, it has no trials."""
     value = share(credit)
-    return Score(metric=metric, at=dict(at), n=credit.shape[1], chance=chance, **value.score())
+    score = Score(metric=metric, at=dict(at), n=credit.shape[1], **more, **value.score())
+    return Measured(score, examples, untried(credit))
 
 
-def preference_items(
+def measured_preference(
     metric: str, at: At, found: Preference, examples: Examples, names: Sequence[str]
-) -> Any:
-    """Return the items of a preference between two kinds of captions, the first of which is right.
-
-    Where one seed is all there is, items have no trials.
-    """
+) -> Measured:
+    """Return how often the first of two kinds of captions is preferred; chance is 1/2."""
     right = np.zeros(len(examples.ids), np.int64)
-    chosen = Answers(list(names), untried(found.chosen), right)
-    return item_table(examples, metric, at, untried(found.credit), chosen)
-
-
-def statistics_items(kinds: ByKind, examples: Examples, at: At | None = None) -> list[Any]:
-    """Return the items of all scores that are means over all images."""
-    return [
-        item_table(examples, name, {**(at or {}), "captions": kind}, untried(values[..., 0]))
-        for kind, metrics in kinds.items()
-        for name, values in metrics.items()
-        if _is_mean(name) and len(examples.ids) == values.shape[1] and values[..., 1].all()
-    ]
+    measured = measured_share(metric, at, found.credit, examples, chance=0.5)
+    return measured._replace(answers=Answers(list(names), untried(found.chosen), right))
 
 
 def untried(values: Any) -> Any:
@@ -227,7 +226,7 @@ NOT_RAISED = (
 
 def matching_part(
     scorer: PairScorer, subjects: Subjects, text: TextScorer, unit: str, *, seed: int
-) -> tuple[Part, dict[str, Floats]]:
+) -> tuple[Outcome, dict[str, Floats]]:
     """Return preferences and mean scores under a model, and the scores [seeds, N] by kind.
 
     `unit` is the kind of its scores.
@@ -246,39 +245,35 @@ def matching_part(
         ),
     }
     means: ByKind = {kind: {MATCH: counted(values)} for kind, values in scores.items()}
-    shares = [preference_score(name, {}, one) for name, one in found.items()]
-    named = (REFERENCE, FAVOURITES)
-    items = [
-        preference_items(name, {}, one, subjects.examples, named) for name, one in found.items()
+    examples, named = subjects.examples, (REFERENCE, FAVOURITES)
+    measured = [
+        *(measured_preference(name, {}, one, examples, named) for name, one in found.items()),
+        tied_share(PREFERS, {}, found[PREFERS], examples),
+        *caption_scores(means, {MATCH: unit}, examples),
     ]
-    tied = tied_part(PREFERS, {}, found[PREFERS], subjects.examples)
-    measured = caption_scores(means, {MATCH: unit})
-    (gain,) = [score for score in measured if score.metric == f"{MATCH}_gain"]
+    (gain,) = [one.score for one in measured if one.score.metric == f"{MATCH}_gain"]
     assert gain.ci95
-    part = Part(
-        [*shares, *tied.scores, *measured],
-        [*items, *tied.items, *statistics_items(means, subjects.examples)],
-        tied.counts,
-        [*([NOT_RAISED] if gain.ci95[0] <= 0 <= gain.ci95[1] else []), *tied.notes],
-    )
-    return part, scores
+    notes = [NOT_RAISED] if gain.ci95[0] <= 0 <= gain.ci95[1] else []
+    notes += tie_notes(PREFERS, {}, found[PREFERS])
+    return outcome_of(measured, found[PREFERS].counts, notes), scores
 
 
-def tied_part(metric: str, at: Mapping[str, str], found: Preference, examples: Examples) -> Part:
-    """Return how often the choices of a share are tied, and a note where any is."""
+def tied_share(
+    metric: str, at: Mapping[str, str], found: Preference, examples: Examples
+) -> Measured:
+    """Return how often the choices of a share are tied."""
     tied = (found.chosen < 0).astype(np.float64)
-    name, choices = f"{metric}_tied", found.chosen.size
-    told = " ".join([metric, *at.values()])
+    return measured_share(f"{metric}_tied", at, tied, examples, higher_is_better=False)
+
+
+def tie_notes(metric: str, at: Mapping[str, str], found: Preference) -> list[str]:
+    """Return a note where any choice of a share is tied."""
+    share_name = " ".join([metric, *at.values()])
     note = (
-        f"{told}: the scores are tied in {found.ties} of {choices} choices (within 1e-6 of the "
-        "larger), and share the credit"
+        f"{share_name}: the scores are tied in {found.ties} of {found.chosen.size} choices (within "
+        "1e-6 of the larger), and share the credit"
     )
-    return Part(
-        [replace(share_score(name, at, tied), higher_is_better=False)],
-        [item_table(examples, name, at, untried(tied))],
-        {"ties": found.ties, "choices": choices},
-        [note] if found.ties else [],
-    )
+    return [note] if found.ties else []
 
 
 def _prefer_reference(scores: Mapping[str, Floats]) -> Preference:
@@ -297,7 +292,7 @@ Sets = Mapping[str, Sequence[Judged]]
 
 def metrics_part(
     subjects: Subjects, nouns: Nouns, text: TextScorer, metrics: Sequence[str], engine: Engine
-) -> Part:
+) -> Outcome:
     """Return statistics and metrics of all kinds of captions, and the gains of favourites.
 
     The first reference is judged by the others; images with one reference have no such score.
@@ -308,9 +303,8 @@ def metrics_part(
     kinds = statistics_of(sets, nouns, text)
     for kind, found in metrics_of(sets, metrics, engine).items():
         kinds[kind] |= found
-    return Part(
-        caption_scores(kinds, UNITS),
-        statistics_items(kinds, subjects.examples),
+    return outcome_of(
+        caption_scores(kinds, UNITS, subjects.examples),
         {"images_with_one_reference": len(subjects.references) - len(several), **_counts(kinds)},
     )
 

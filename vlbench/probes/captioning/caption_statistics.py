@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,20 +35,10 @@ from vlbench.metrics.text.evaluated import Value
 from vlbench.metrics.text.java import coco_caption, find_java, find_spice
 from vlbench.probes.captioning.nouns import Nouns, without_punctuation
 from vlbench.probes.captioning.scorers import TextScorer
-from vlbench.results import Outcome, Score
+from vlbench.results import Outcome
 
 
-@dataclass(frozen=True)
-class Part:
-    """What one part of a probe finds; `items` are tables."""
-
-    scores: Sequence[Score]
-    items: Sequence[Any] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-
-
-def outcome(parts: Sequence[Part], artifacts: Mapping[str, Any]) -> Outcome:
+def join_outcomes(parts: Sequence[Outcome], artifacts: Mapping[str, Any]) -> Outcome:
     """Return the outcome of all parts; of a count that several have, the first."""
     counts: dict[str, int] = {}
     for part in reversed(parts):
@@ -59,7 +48,7 @@ def outcome(parts: Sequence[Part], artifacts: Mapping[str, Any]) -> Outcome:
         counts=counts,
         artifacts={name: one for name, one in artifacts.items() if one is not None},
         notes=[note for part in parts for note in part.notes],
-        items=join_items([table for part in parts for table in part.items]),
+        items=join_items([part.items for part in parts if part.items is not None]),
     )
 
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from io import BytesIO
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -32,9 +31,10 @@ import pyarrow as pa
 
 from vlbench.capabilities import ImageEncoder, ImageTextScorer, count_truncated
 from vlbench.data.records import Data
+from vlbench.drawing.sheets import png
 from vlbench.engine import Engine
 from vlbench.metrics.captions import CAPTION_METRICS
-from vlbench.metrics.items import Examples, item_table
+from vlbench.metrics.items import Examples, outcome_of
 from vlbench.metrics.statistics import Floats, student_interval
 from vlbench.probes.captioning.caption_scores import (
     MATCH,
@@ -44,16 +44,14 @@ from vlbench.probes.captioning.caption_scores import (
     caption_scores,
     generated,
     matching_part,
+    measured_preference,
+    measured_share,
     metrics_of,
     metrics_part,
     preference,
-    preference_items,
-    preference_score,
     score_kind,
-    share_score,
-    statistics_items,
-    tied_part,
-    untried,
+    tie_notes,
+    tied_share,
 )
 from vlbench.probes.captioning.caption_sets import (
     BEFORE,
@@ -66,7 +64,7 @@ from vlbench.probes.captioning.caption_sets import (
     collect,
     match_scores,
 )
-from vlbench.probes.captioning.caption_statistics import Part, available_metrics, counted, outcome
+from vlbench.probes.captioning.caption_statistics import available_metrics, counted, join_outcomes
 from vlbench.probes.captioning.captioner import Captioner, Favourites
 from vlbench.probes.captioning.nouns import (
     TAGGED_CAPTIONS,
@@ -114,7 +112,7 @@ MEANS = ("steps", "sampled_score", "greedy_score", "share_with_advantage")
 HISTORY = pa.schema({"seed": pa.int32(), **dict.fromkeys(MEANS, pa.float64())})
 
 
-def training_part(trained: Sequence[Favourites]) -> Part:
+def training_part(trained: Sequence[Favourites]) -> Outcome:
     """Return the share of sampled captions with an advantage that is not zero.
 
     A saturated model gives most samples none. With several seeds, the interval is Student's t.
@@ -136,7 +134,7 @@ def training_part(trained: Sequence[Favourites]) -> Part:
         ci95=interval,
         draws=draws if seeds > 1 else [],
     )
-    return Part([score], counts={"scored_in_training": sum(one.scored for one in trained)})
+    return Outcome([score], counts={"scored_in_training": sum(one.scored for one in trained)})
 
 
 def history_table(trained: Sequence[Favourites]) -> pa.Table:
@@ -202,9 +200,7 @@ def _of_seed(seeds: Sequence[Any] | Floats, seed: int) -> Any:
 def _png(image: PIL.Image.Image) -> bytes:
     small = image.copy()
     small.thumbnail((SIDE, SIDE))
-    content = BytesIO()
-    small.save(content, "PNG")
-    return content.getvalue()
+    return png(small)
 
 
 def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
@@ -235,13 +231,13 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
     matched, scores = matching_part(scorer, subjects, text, score_kind(model), seed=seed)
     tagged = {kind: [words.tagged(of) for of in seeds] for kind, seeds in subjects.kinds.items()}
     texts = [text for seeds in subjects.kinds.values() for captions in seeds for text in captions]
-    return outcome(
+    return join_outcomes(
         [
             matched,
             training_part(trained),
             metrics_part(subjects, words, text, names, engine),
             pattern_part(tagged, subjects.examples, seed=seed),
-            Part([], counts=count_truncated(model, texts), notes=notes),
+            Outcome([], counts=count_truncated(model, texts), notes=notes),
         ],
         {
             "captions": caption_table(subjects, scores),
@@ -310,14 +306,12 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     ]
     told = metrics_of(generated(subjects), names, engine)
     examples = subjects.examples
-    return outcome(
-        [
-            _others(found, examples),
-            *(_part(one, examples) for one in found),
-            Part(caption_scores(told, {}), statistics_items(told, examples), notes=notes),
-        ],
-        {},
-    )
+    parts = [
+        _others(found, examples),
+        *(_part(one, examples) for one in found),
+        outcome_of(caption_scores(told, {}, examples), notes=notes),
+    ]
+    return join_outcomes(parts, {})
 
 
 def _scores(
@@ -329,28 +323,25 @@ def _scores(
     return match_scores(PairScorer(scorer, rows, engine), kinds, range(len(rows)))
 
 
-def _part(one: Scored, examples: Examples) -> Part:
+def _part(one: Scored, examples: Examples) -> Outcome:
     """Return the scores of one scorer."""
     means: ByKind = {kind: {MATCH: counted(values)} for kind, values in one.scores.items()}
     preferred = one.preferred
-    share = preference_score(OUTSCORES, one.at, preferred)
-    items = preference_items(OUTSCORES, one.at, preferred, examples, (FAVOURITES, BEFORE))
-    tied = tied_part(OUTSCORES, one.at, preferred, examples)
-    return Part(
-        [share, *tied.scores, *caption_scores(means, {MATCH: one.unit}, one.at)],
-        [items, *tied.items, *statistics_items(means, examples, one.at)],
-        tied.counts if one.is_own else {},
-        tied.notes,
-    )
+    measured = [
+        measured_preference(OUTSCORES, one.at, preferred, examples, (FAVOURITES, BEFORE)),
+        tied_share(OUTSCORES, one.at, preferred, examples),
+        *caption_scores(means, {MATCH: one.unit}, examples, one.at),
+    ]
+    counts = preferred.counts if one.is_own else {}
+    return outcome_of(measured, counts, tie_notes(OUTSCORES, one.at, preferred))
 
 
-def _others(found: Sequence[Scored], examples: Examples) -> Part:
+def _others(found: Sequence[Scored], examples: Examples) -> Outcome:
     """Return the means over the scorers other than the model."""
     others = [one for one in found if not one.is_own]
     credit = np.mean([one.preferred.credit for one in others], 0)
     metric = f"{OUTSCORES}_{OTHERS}"
-    part = [share_score(metric, {}, credit, chance=0.5)]
-    items = [item_table(examples, metric, {}, untried(credit))]
+    measured = [measured_share(metric, {}, credit, examples, chance=0.5)]
     probable = [one for one in others if one.unit == PROBABILITY]
     notes = [f"mean over {', '.join(one.name for one in others)}: {metric}"]
     if probable:
@@ -359,10 +350,9 @@ def _others(found: Sequence[Scored], examples: Examples) -> Part:
             kind: {metric: counted(np.mean([one.scores[kind] for one in probable], 0))}
             for kind in (FAVOURITES, BEFORE)
         }
-        part += caption_scores(means, {metric: PROBABILITY})
-        items += statistics_items(means, examples)
+        measured += caption_scores(means, {metric: PROBABILITY}, examples)
         notes.append(f"mean over {', '.join(one.name for one in probable)}: {metric}")
     left = [f"{one.name} ({one.unit})" for one in others if one not in probable]
     if left:
         notes.append(f"scores that are no probabilities enter no mean: {', '.join(left)}")
-    return Part(part, items, notes=notes)
+    return outcome_of(measured, notes=notes)

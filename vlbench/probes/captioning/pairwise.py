@@ -16,7 +16,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from vlbench.metrics.items import Answers, Examples, item_table, join_items
+from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import Choice, choose_any, join_choices
 from vlbench.metrics.statistics import bootstrap_fraction, bootstrap_ratio, wilson
 from vlbench.probes.captioning.scorers import PairScorer, TextScorer, other_images
@@ -24,13 +24,6 @@ from vlbench.results import At, Outcome, Score
 
 # The unit of matching scores, which is each model's own.
 UNIT = "score"
-
-
-class Measured(NamedTuple):
-    """A score and the items behind it."""
-
-    score: Score
-    items: Any
 
 
 class Share(NamedTuple):
@@ -83,7 +76,7 @@ class Contest(NamedTuple):
         numbers = values.double().numpy()
         found = bootstrap_ratio(numbers, np.ones(len(numbers)))._asdict()
         score = Score(metric=metric, at=at, n=len(numbers), **{"unit": UNIT} | more | found)
-        return Measured(score, item_table(self.images, metric, at, numbers))
+        return Measured(score, self.images, numbers)
 
     def match(self, at: At, name: str) -> Measured:
         """Return the mean matching score of a text."""
@@ -153,7 +146,7 @@ class Contest(NamedTuple):
             higher_is_better=not metric.endswith("_tied"),
             **found._asdict(),
         )
-        return Measured(score, item_table(images, metric, share.at, hits, answers))
+        return Measured(score, images, hits, answers)
 
 
 def compare_texts(
@@ -194,13 +187,8 @@ def report(
         f"{primary}: the best scores are tied in {ties} of {choices} choices"
         " (within 1e-6 of the largest), and share the credit"
     )
-    return Outcome(
-        scores=[one.score for one in measured],
-        counts={"ties": ties, "choices": choices, **counts},
-        artifacts=artifacts or {},
-        notes=[note] if ties else [],
-        items=join_items([one.items for one in measured]),
-    )
+    counts = {"ties": ties, "choices": choices, **counts}
+    return outcome_of(measured, counts, [note] if ties else [], artifacts)
 
 
 def _repeat_images(images: Examples, names: Sequence[str]) -> Examples:

@@ -18,17 +18,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from vlbench.metrics.items import Examples, item_table
+from vlbench.metrics.items import Examples, Measured, outcome_of
 from vlbench.metrics.statistics import Floats
-from vlbench.probes.captioning.caption_scores import share_score, untried
+from vlbench.probes.captioning.caption_scores import measured_share
 from vlbench.probes.captioning.caption_sets import FAVOURITES, KINDS
-from vlbench.probes.captioning.caption_statistics import Part
 from vlbench.probes.captioning.nouns import Tagged, without_punctuation
-from vlbench.results import Score
+from vlbench.results import Outcome
 
 DETERMINERS = frozenset({"DET"})
 POSSESSIVES = frozenset({"her", "his", "its", "my", "our", "their", "your"})
@@ -256,44 +255,23 @@ Holds = Callable[[Tagged], bool]
 OWN = "own"
 
 
-class Ratio(NamedTuple):
-    """How a prefix or pattern holds of each image's caption, [seeds, N]."""
-
-    metric: str
-    at: Mapping[str, str]
-    credit: Floats
-    examples: Examples
-
-    def score(self) -> Score:
-        """Return the share of captions."""
-        return share_score(self.metric, self.at, self.credit)
-
-    def items(self) -> Any:
-        """Return its items."""
-        return item_table(self.examples, self.metric, self.at, untried(self.credit))
-
-
-def pattern_part(kinds: TaggedKinds, examples: Examples, *, seed: int) -> Part:
+def pattern_part(kinds: TaggedKinds, examples: Examples, *, seed: int) -> Outcome:
     """Return the ratios of all prefixes and patterns, and a note of those found."""
     own, patterns = own_ratios(kinds, examples, seed=seed)
-    ratios = [*paper_ratios(kinds, examples), *own]
     names = [f"seed {i}: {pattern.name}" for i, pattern in enumerate(patterns)]
     told = "the pattern of favourites, found in half of the images, is "
-    return Part(
-        [ratio.score() for ratio in ratios],
-        [ratio.items() for ratio in ratios],
-        notes=[told + "; ".join(names)] if names else [],
-    )
+    notes = [told + "; ".join(names)] if names else []
+    return outcome_of([*paper_ratios(kinds, examples), *own], notes=notes)
 
 
-def paper_ratios(kinds: TaggedKinds, examples: Examples) -> list[Ratio]:
-    """Return the ratios of the paper's prefixes and patterns."""
+def paper_ratios(kinds: TaggedKinds, examples: Examples) -> list[Measured]:
+    """Return how often captions have the paper's prefixes and patterns."""
     rules: list[tuple[str, str, Callable[..., bool]]] = [
         *(("prefix_ratio", name, has_prefix) for name in PREFIXES),
         *(("pattern_ratio", name, has_pattern) for name in PATTERNS),
     ]
     return [
-        Ratio(
+        measured_share(
             metric,
             {"captions": kind, "pattern": name},
             _credit(kinds[kind], [partial(rule, name=name)]),
@@ -306,7 +284,7 @@ def paper_ratios(kinds: TaggedKinds, examples: Examples) -> list[Ratio]:
 
 def own_ratios(
     kinds: TaggedKinds, examples: Examples, *, seed: int
-) -> tuple[list[Ratio], list[Pattern]]:
+) -> tuple[list[Measured], list[Pattern]]:
     """Return the ratios of the patterns found in the favourites of each seed, and the patterns.
 
     Both are empty where no favourite of the half where they are looked for has a word.
@@ -327,7 +305,7 @@ def own_ratios(
         captions = [[of_seed[i] for i in rest] for of_seed in kinds[kind]]
         for metric, holds in rules.items():
             at = {"captions": kind, "pattern": OWN}
-            ratios.append(Ratio(metric, at, _credit(captions, holds), judged))
+            ratios.append(measured_share(metric, at, _credit(captions, holds), judged))
     return ratios, patterns
 
 

@@ -41,6 +41,7 @@ from vlbench.capabilities import ImageEncoder, ImageTextScorer, count_truncated
 from vlbench.data.records import Data, Split
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
+from vlbench.metrics.items import Measured
 from vlbench.probes.captioning.caption_sets import (
     PAPER_CAPTIONER,
     TEST_IMAGES,
@@ -49,7 +50,7 @@ from vlbench.probes.captioning.caption_sets import (
 )
 from vlbench.probes.captioning.captioner import Captioner
 from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, Nouns, NounSource, find_nouns, words_of
-from vlbench.probes.captioning.pairwise import Contest, Measured, Share, compare_texts, report
+from vlbench.probes.captioning.pairwise import Contest, Share, compare_texts, report
 from vlbench.probes.captioning.scorers import PairScorer, TextScorer
 from vlbench.results import Outcome
 

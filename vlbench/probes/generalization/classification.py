@@ -10,7 +10,7 @@ from torch import Tensor
 from vlbench.capabilities import Classifier
 from vlbench.data.records import TestRows, labels
 from vlbench.engine import Engine
-from vlbench.metrics.items import Answers, item_table, join_items
+from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import choose, credit_among
 from vlbench.metrics.statistics import wilson
 from vlbench.probes.generalization.categories import guess_score, of_classes, refuse_other_classes
@@ -39,22 +39,16 @@ def classification(
     refuse_other_classes(model, logits, names)
     right = torch.from_numpy(labels(test))
     first = choose(logits, right)
-    scores = [guess_score("accuracy", first.credit, right, len(names))]
-    examples = test["image"].examples()
-    items = [
-        item_table(examples, "accuracy", {}, first.credit, Answers(names, first.chosen, right))
-    ]
+    examples, answers = test["image"].examples(), Answers(names, first.chosen, right)
+    score = guess_score("accuracy", first.credit, right, len(names))
+    measured = [Measured(score, examples, first.credit, answers)]
     if len(names) > GUESSES:
         credit = credit_among(logits, right, GUESSES)
-        scores.append(guess_score("accuracy_top5", credit, right, len(names), GUESSES))
-        items.append(item_table(examples, "accuracy_top5", {}, credit))
+        score = guess_score("accuracy_top5", credit, right, len(names), GUESSES)
+        measured.append(Measured(score, examples, credit))
     if len(names) <= MOST_CLASSES:
-        scores += _each_class(first.credit, right, names)
-    return Outcome(
-        scores=scores,
-        counts={"n": len(right), "ties": int(first.tied.sum())},
-        items=join_items(items),
-    )
+        measured += map(Measured, _each_class(first.credit, right, names))
+    return outcome_of(measured, {"n": len(right), "ties": int(first.tied.sum())})
 
 
 def _each_class(credit: Tensor, right: Tensor, names: Sequence[str]) -> list[Score]:

@@ -22,7 +22,7 @@ from vlbench.data.records import TestRows, labels
 from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows, counted
 from vlbench.metrics.features import all_parallel
-from vlbench.metrics.items import Answers, Examples, item_table, join_items
+from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.statistics import Z95, Estimate, wilson
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.results import Outcome, Score
@@ -196,14 +196,13 @@ def clustering(
     if all_parallel(features):
         scores = _scores(None, label, k, seed)
         counts = {"n": len(label), "ties": len(label)}
-        items = tested.items(None, scores)
-        return Outcome(scores=scores, counts=counts, notes=[PARALLEL_NOTE], items=items)
+        return outcome_of(tested.measured(None, scores), counts, [PARALLEL_NOTE])
     key = {"what": "clusters", "features": features, "k": k, "seed": seed}
     found = engine.once(key, lambda: cluster(features, k, seed=seed))
     clusters = found["labels"].numpy()
     scores = _scores(clusters, label, k, seed)
-    counts, items = {"n": len(label), "ties": 0}, tested.items(clusters, scores)
-    return Outcome(scores=scores, counts=counts, notes=found["notes"], items=items)
+    counts = {"n": len(label), "ties": 0}
+    return outcome_of(tested.measured(clusters, scores), counts, found["notes"])
 
 
 class Tested(NamedTuple):
@@ -213,27 +212,25 @@ class Tested(NamedTuple):
     names: Sequence[str]
     label: Labels
 
-    def items(self, clusters: Labels | None, scores: Sequence[Score]) -> Any:
-        """Return the items of the accuracies: right where the cluster is assigned to the class.
+    def measured(self, clusters: Labels | None, scores: Sequence[Score]) -> list[Measured]:
+        """Return the scores, the accuracies with their examples.
 
-        Without clusters, each image has the credit of chance.
+        An example is right where its cluster is assigned to its class; without clusters, each has
+        the credit of chance.
         """
-        n, k = len(self.label), len(self.names)
-        if clusters is None:
-            chance = {score.metric: score.value for score in scores if score.metric in RULES}
-            return join_items(
-                [item_table(self.examples, m, {}, np.full(n, x)) for m, x in chance.items()]
-            )
-        counts = overlaps(clusters, self.label, k)
-        said = {metric: rule(counts)[clusters] for metric, rule in RULES.items()}
-        return join_items(
-            [
-                item_table(
-                    self.examples, m, {}, x == self.label, Answers(self.names, x, self.label)
-                )
-                for m, x in said.items()
-            ]
-        )
+        counts = None if clusters is None else overlaps(clusters, self.label, len(self.names))
+        measured = []
+        for score in scores:
+            if score.metric not in RULES:
+                measured.append(Measured(score))
+            elif clusters is None or counts is None:
+                chance = np.full(len(self.label), score.value)
+                measured.append(Measured(score, self.examples, chance))
+            else:
+                said = RULES[score.metric](counts)[clusters]
+                answers = Answers(self.names, said, self.label)
+                measured.append(Measured(score, self.examples, said == self.label, answers))
+        return measured
 
 
 def cluster(features: Tensor, k: int, *, seed: int) -> dict[str, Any]:

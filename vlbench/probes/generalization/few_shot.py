@@ -23,7 +23,7 @@ from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import Data, fewest_rows, labels
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
-from vlbench.metrics.items import Answers, item_table, join_items
+from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import Choice, choose, join_choices
 from vlbench.metrics.statistics import mean_of_trials
 from vlbench.probes.generalization.categories import in_parts
@@ -70,7 +70,7 @@ def few_shot(
     queries = _normalise(engine.features(model.encode_images, test["image"]))
     lengths = queries.norm(dim=1)
     right = torch.from_numpy(labels(test))
-    scores, items, ties = [], [], 0
+    measured, ties = [], 0
     tested = test["image"].examples()
     for n in shots:
         credit = np.empty((len(RULES), trials, len(right)))
@@ -81,14 +81,14 @@ def few_shot(
             for rule, choice in enumerate(found):
                 credit[rule, trial], chosen[rule, trial] = choice.credit, choice.chosen
             ties += int(found[0].tied.sum())
-        scores += _scores(credit, n, right, len(data.classes))
-        items += [
-            item_table(tested, rule, {"shots": n}, part, Answers(data.classes, said, right))
-            for rule, part, said in zip(RULES, credit, chosen, strict=True)
+        scores = _scores(credit, n, right, len(data.classes))
+        measured += [
+            Measured(score, tested, part, Answers(data.classes, said, right))
+            for score, part, said in zip(scores, credit, chosen, strict=True)
         ]
     choices = len(shots) * trials * len(right)
     counts = {"n": len(right), "ties": ties, "choices": choices}
-    return Outcome(scores, counts, items=join_items(items))
+    return outcome_of(measured, counts)
 
 
 def _draw(

@@ -18,18 +18,17 @@ after any step, not only after the last.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import Classifier, ImageEncoder
 from vlbench.data.records import Data, Split, labels
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows, counted
-from vlbench.metrics.items import Answers, item_table, join_items
+from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.statistics import wilson
 from vlbench.probes.generalization.attacks.rpgd import (
     ATTACKS,
@@ -104,39 +103,33 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     attacks = list(_attacks(epsilons, goals, attack, seed))
     found: dict[Attack | None, Predictions] = {None: (clean := run.predictions(None))}
     found |= {one: run.predictions(one) for one in attacks if one.epsilon}
-    judged = [_clean_accuracy(clean, labels(test), classes)]
+    tested = Tested(test, data.classes)
+    measured = [_clean_accuracy(clean, tested)]
     for one in attacks:
-        judged += _successes(one, found[one if one.epsilon else None], clean, classes)
+        measured += _successes(one, found[one if one.epsilon else None], clean, tested)
     notes = [victim.note]
     notes += [] if has_gradient else [BLIND_NOTE.format(len(first))]
     notes += [] if (clean.right == 1).any() else [NONE_RIGHT_NOTE]
     tied = [one.tied for one in found.values()]
-    return Outcome(
-        scores=[one.score for one in judged],
-        counts={
-            "n": len(test),
-            "ties": sum(int(one.sum()) for one in tied),
-            "choices": sum(map(len, tied)),
-        },
-        notes=notes,
-        items=join_items([one.items(test, data.classes) for one in judged]),
-    )
+    counts = {
+        "n": len(test),
+        "ties": sum(int(one.sum()) for one in tied),
+        "choices": sum(map(len, tied)),
+    }
+    return outcome_of(measured, counts, notes)
 
 
-class Judged(NamedTuple):
-    """A score, the images that it is on, int64 [M], their credit [M], and the classes chosen."""
+class Tested(NamedTuple):
+    """The test images, and the names of their classes."""
 
-    score: Score
-    images: Tensor
-    credit: Tensor
-    chosen: Tensor
+    split: Split
+    classes: Sequence[str]
 
-    def items(self, test: Split, classes: Sequence[str]) -> Any:
-        """Return the items of the score."""
-        rows = test.select(self.images.tolist())
-        answers = Answers(classes, self.chosen, labels(rows))
-        metric, at = self.score.metric, self.score.at
-        return item_table(rows["image"].examples(), metric, at, self.credit, answers)
+    def measured(self, score: Score, images: Tensor, credit: Tensor, chosen: Tensor) -> Measured:
+        """Return a score on some of the images, int64 [M], with their credit and classes chosen."""
+        rows = self.split.select(images.tolist())
+        answers = Answers(self.classes, chosen, labels(rows))
+        return Measured(score, rows["image"].examples(), credit, answers)
 
 
 def _attacks(
@@ -172,30 +165,31 @@ def _batches(test: Split, target_offset: int, classes: int, size: int) -> list[B
     ]
 
 
-def _clean_accuracy(clean: Predictions, right: NDArray[np.int64], classes: int) -> Judged:
+def _clean_accuracy(clean: Predictions, tested: Tested) -> Measured:
+    right = labels(tested.split)
     n = len(right)
     score = Score(
         metric="clean_accuracy",
         n=n,
-        chance=1 / classes,
+        chance=1 / len(tested.classes),
         floors={"majority_class": int(np.bincount(right).max()) / n},
         **wilson(float(clean.right.sum()), n)._asdict(),
     )
-    return Judged(score, torch.arange(n), clean.right, clean.chosen)
+    return tested.measured(score, torch.arange(n), clean.right, clean.chosen)
 
 
 def _successes(
-    attack: Attack, after: Predictions, clean: Predictions, classes: int
-) -> list[Judged]:
+    attack: Attack, after: Predictions, clean: Predictions, tested: Tested
+) -> list[Measured]:
     """Return the success on all images, and, if there are any, on those classified correctly."""
     metric = "success_early_stop" if attack.descent.early_stop else "success"
     untargeted = attack.goal == "untargeted"
-    success = 1 - after.right if untargeted else after.target
+    success, classes = 1 - after.right if untargeted else after.target, len(tested.classes)
     chance = {metric: 1 - 1 / classes if untargeted else 1 / classes}
     correct = (clean.right == 1).nonzero().flatten()
     images = {metric: torch.arange(len(success)), f"{metric}_given_correct": correct}
     return [
-        Judged(
+        tested.measured(
             _success(name, attack, success[rows], chance.get(name)),
             rows,
             success[rows],

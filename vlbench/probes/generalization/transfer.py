@@ -27,7 +27,7 @@ from vlbench.data.records import Column, Data, labels
 from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.metrics.features import all_equal
-from vlbench.metrics.items import Answers, item_table, join_items
+from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import Choice
 from vlbench.metrics.statistics import wilson
 from vlbench.probes.generalization.categories import in_parts
@@ -146,32 +146,26 @@ def transfer(
     choices = {("accuracy_augmented" if augment else "accuracy", "test"): choice}
     if train is not None:
         choices["train_accuracy", "train"] = classify(probe, train, train_label)
-    return Outcome(
-        scores=[_score(metric, found, data, split) for (metric, split), found in choices.items()],
-        counts={"n": len(test_label), "ties": int(choice.tied.sum())},
-        notes=[EQUAL_FEATURES_NOTE] if equal else [],
-        items=join_items(
-            [_items(metric, found, data, split) for (metric, split), found in choices.items()]
-        ),
+    return outcome_of(
+        [_measured(metric, found, data, split) for (metric, split), found in choices.items()],
+        {"n": len(test_label), "ties": int(choice.tied.sum())},
+        [EQUAL_FEATURES_NOTE] if equal else [],
     )
 
 
-def _items(metric: str, choice: Choice, data: Data, split: str) -> Any:
+def _measured(metric: str, choice: Choice, data: Data, split: str) -> Measured:
     rows = data.splits[split]
-    answers = Answers(data.classes, choice.chosen, labels(rows))
-    return item_table(rows["image"].examples(), metric, {}, choice.credit, answers)
-
-
-def _score(metric: str, choice: Choice, data: Data, split: str) -> Score:
-    label = torch.from_numpy(labels(data.splits[split]))
+    label = torch.from_numpy(labels(rows))
     n = len(label)
-    return Score(
+    score = Score(
         metric=metric,
         n=n,
         chance=1 / len(data.classes),
         floors={"majority_class": int(label.bincount().amax()) / n},
         **wilson(float(choice.credit.sum()), n)._asdict(),
     )
+    answers = Answers(data.classes, choice.chosen, label)
+    return Measured(score, rows["image"].examples(), choice.credit, answers)
 
 
 def _refuse_training(training: LinearTraining) -> None:

@@ -29,7 +29,7 @@ from vlbench.data.records import Data, labels
 from vlbench.data.word_files import read_pairs, read_questions
 from vlbench.engine import Engine
 from vlbench.metrics.items import Answers as ItemAnswers
-from vlbench.metrics.items import item_table, join_items
+from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import Choice
 from vlbench.metrics.statistics import wilson
 from vlbench.probes.generalization.words.evaluation import (
@@ -90,14 +90,14 @@ def word_space(  # noqa: PLR0913 - the YAML fills all but three
     frozen = Frozen(visual.words, visual.vectors)
     around = word_vectors(engine, documents, counted, skip_gram, seed, frozen)
     unconstrained = word_vectors(engine, documents, counted, skip_gram, seed)
-    scores, items, notes = _evaluate(keyed_vectors(found.words, around), tests, "")
-    without = _evaluate(keyed_vectors(found.words, unconstrained), tests, "_unconstrained")
+    measured, notes = _evaluate(keyed_vectors(found.words, around), tests, "")
+    without, _ = _evaluate(keyed_vectors(found.words, unconstrained), tests, "_unconstrained")
     choice = nearest_words(visual.images, visual.vectors, visual.right)
     shuffled = nearest_words_of_shuffled_labels(visual, seed)
-    scores += [*without.scores, _visual_word_accuracy(choice, shuffled, visual)]
+    score = _visual_word_accuracy(choice, shuffled, visual)
     named = test["image"].select([i for i, one in enumerate(word) if one]).examples()
     said = ItemAnswers(visual.words, choice.chosen, visual.right)
-    items += [*without.items, item_table(named, "visual_word_accuracy", {}, choice.credit, said)]
+    measured += [*without, Measured(score, named, choice.credit, said)]
     sizes = _sizes(found, visual) | {
         "classes_without_word": len(
             {y for y, one in zip(label.tolist(), word, strict=True) if not one}
@@ -107,7 +107,7 @@ def word_space(  # noqa: PLR0913 - the YAML fills all but three
     }
     notes = [_corpus_note(sizes), *notes]
     sizes |= _test_sizes(tests)
-    return Outcome(scores=scores, counts=sizes, notes=notes, items=join_items(items))
+    return outcome_of(measured, sizes, notes)
 
 
 class _WordTests(NamedTuple):
@@ -169,28 +169,22 @@ def _counts(found: Vocabulary, visual: Sequence[str], size: int, counts: str) ->
     return [1 + (word in twice) for word in found.words]
 
 
-class _Evaluated(NamedTuple):
-    scores: list[Score]
-    items: list[Any]
-    notes: list[str]
-
-
-def _evaluate(vectors: Any, tests: _WordTests, suffix: str) -> _Evaluated:
+def _evaluate(vectors: Any, tests: _WordTests, suffix: str) -> tuple[list[Measured], list[str]]:
     """Return the scores of word vectors, and a note for each test with few usable items."""
-    scores, items, notes = [], [], []
+    measured, notes = [], []
     answers = analogies(vectors, tests.file)
     for kind, total in tests.questions.items():
         found = _pooled(kind, answers)
         notes += _few(f"{found.total} of {total} {kind} questions", found.total, 1)
-        scores += [_analogy(found, len(vectors), suffix, kind)] if found.total else []
-        items.append(found.items(f"analogy_accuracy{suffix}", {"section": kind}))
+        if found.total:
+            measured.append(found.measured(_analogy(found, len(vectors), suffix, kind)))
     for path, total in tests.pairs.items():
         agreement = similarity(vectors, path)
         notes += _few(
             f"{agreement.pairs} of {total} pairs of {path.stem}", agreement.pairs, FEWEST_PAIRS
         )
-        scores += _agreement(agreement, suffix, path.stem)
-    return _Evaluated(scores, items, notes)
+        measured += map(Measured, _agreement(agreement, suffix, path.stem))
+    return measured, notes
 
 
 def _few(what: str, n: int, least: int) -> list[str]:

@@ -13,7 +13,7 @@ matching score. Its `accuracy` is also named `accuracy_scored`, which no other m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -26,7 +26,7 @@ from vlbench.engine import Engine
 from vlbench.engine.passes import SMALLEST
 from vlbench.errors import unknown
 from vlbench.metrics.features import all_equal
-from vlbench.metrics.items import Answers, item_table, join_items
+from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import TIED, Choice, choose, credit_among, join_choices
 from vlbench.probes.generalization.categories import guess_score
 from vlbench.results import Outcome
@@ -75,25 +75,35 @@ def zero_shot(
     for metric, classes in by_rule.items():
         told_apart = classes[:1].expand_as(classes) if equal else classes
         ranked[metric] = rank(model, images, told_apart, right, engine.device)
-    scores = [
-        guess_score(metric, found.first.credit, right, len(names))
-        for metric, found in ranked.items()
-    ]
+    first = {metric: found.first for metric, found in ranked.items()}
+    measured = _measured(test, first, ranked["accuracy"].top5, right, names)
+    counts = {"n": len(right), "ties": int(first["accuracy"].tied.sum())}
+    counts |= count_truncated(model, texts)
+    return outcome_of(measured, counts, [EQUAL_VECTORS_NOTE] if equal else [])
+
+
+def _measured(
+    test: Split,
+    first: Mapping[str, Choice],
+    top5: Tensor,
+    right: Tensor,
+    names: Sequence[str],
+) -> list[Measured]:
+    """Return the accuracy of each rule's choice, and of five guesses among more classes than so."""
     examples = test["image"].examples()
-    items = [
-        item_table(
-            examples, metric, {}, found.first.credit, Answers(names, found.first.chosen, right)
+    measured = [
+        Measured(
+            guess_score(metric, choice.credit, right, len(names)),
+            examples,
+            choice.credit,
+            Answers(names, choice.chosen, right),
         )
-        for metric, found in ranked.items()
+        for metric, choice in first.items()
     ]
     if len(names) > GUESSES:
-        credit = ranked["accuracy"].top5
-        scores.append(guess_score("accuracy_top5", credit, right, len(names), GUESSES))
-        items.append(item_table(examples, "accuracy_top5", {}, credit))
-    ties = int(ranked["accuracy"].first.tied.sum())
-    counts = {"n": len(right), "ties": ties} | count_truncated(model, texts)
-    notes = [EQUAL_VECTORS_NOTE] if equal else []
-    return Outcome(scores=scores, counts=counts, notes=notes, items=join_items(items))
+        score = guess_score("accuracy_top5", top5, right, len(names), GUESSES)
+        measured.append(Measured(score, examples, top5))
+    return measured
 
 
 def _outcome_of_scores(
@@ -119,17 +129,10 @@ def _outcome_of_scores(
     key = {"what": "scores of classes", "model": model, "texts": list(texts)}
     scores = torch.stack(engine.map(scored, column, key=key))
     first = choose(scores, right)
-    answers = Answers(names, first.chosen, right)
-    examples = test["image"].examples()
-    rules = ("accuracy", "accuracy_scored")
-    found = [guess_score(metric, first.credit, right, len(names)) for metric in rules]
-    items = [item_table(examples, metric, {}, first.credit, answers) for metric in rules]
-    if len(names) > GUESSES:
-        credit = credit_among(scores, right, GUESSES)
-        found.append(guess_score("accuracy_top5", credit, right, len(names), GUESSES))
-        items.append(item_table(examples, "accuracy_top5", {}, credit))
+    rules = dict.fromkeys(("accuracy", "accuracy_scored"), first)
+    measured = _measured(test, rules, credit_among(scores, right, GUESSES), right, names)
     counts = {"n": len(right), "ties": int(first.tied.sum())} | count_truncated(model, texts)
-    return Outcome(scores=found, counts=counts, items=join_items(items))
+    return outcome_of(measured, counts)
 
 
 def vectors_by_rule(vectors: Tensor) -> dict[str, Tensor]:

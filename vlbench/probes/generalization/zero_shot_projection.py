@@ -28,7 +28,7 @@ from vlbench.data.records import Data, labels
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.metrics.features import all_equal
-from vlbench.metrics.items import item_table
+from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import choose
 from vlbench.metrics.statistics import Estimate, varying_trials
 from vlbench.probes.generalization.words.class_vectors import class_vectors
@@ -146,16 +146,15 @@ def zero_shot_projection(  # noqa: PLR0913 - the YAML fills all but three
     repeated = len(vectors) - len(np.unique(vectors.numpy(), axis=0))
     score = _score(credit, floor, features.test.label, drawn)
     choices = int((~credit.isnan()).sum())
-    return Outcome(
-        scores=[score],
-        counts={
+    return outcome_of(
+        [Measured(score, data.splits["test"]["image"].examples(), credit)],
+        {
             "n": score.n,
             "ties": ties,
             "choices": choices,
             "classes_without_own_vector": repeated,
         },
-        notes=[EQUAL_FEATURES_NOTE] if all_equal(features.test.features) else [],
-        items=item_table(data.splits["test"]["image"].examples(), score.metric, {}, credit),
+        [EQUAL_FEATURES_NOTE] if all_equal(features.test.features) else [],
     )
 
 

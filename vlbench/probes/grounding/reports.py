@@ -19,7 +19,7 @@ from vlbench.data.words import last_token
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.boxes import iou
-from vlbench.metrics.items import Answers, Examples, item_table, join_items
+from vlbench.metrics.items import Answers, Examples, Measured, at_text, outcome_of
 from vlbench.probes.grounding.attention import AttentionReader, HeadSums, head_sums, with_proposals
 from vlbench.probes.grounding.measures import JUDGED, OVERLAP, ImageQueries, Query, column_coverage
 from vlbench.probes.grounding.scores import (
@@ -30,7 +30,7 @@ from vlbench.probes.grounding.scores import (
     head_table,
     scores_of,
 )
-from vlbench.results import Outcome
+from vlbench.results import Outcome, Score
 
 GOLD, RIGHT, WRONG, ATTENTION = "#ffffff", "#1a9850", "#d73027", "#fdae61"
 LEGEND = "dashed: gold; orange: regions, the stronger the more attention; green or red: the choice"
@@ -212,12 +212,19 @@ class _Asked(NamedTuple):
     words: list[str]
 
 
-def query_items(
-    pictures: Column, queries: Column, credit: Sequence[Tensor | None], groups: Sequence[Group]
-) -> Any:
-    """Return the items of all groups; `credit` is [Q, layers, heads, JUDGED] for each image."""
+def with_queries(
+    scores: Sequence[Score],
+    pictures: Column,
+    queries: Column,
+    credit: Sequence[Tensor | None],
+    groups: Sequence[Group],
+) -> list[Measured]:
+    """Return scores with the queries that they are over, those of chosen heads.
+
+    `credit` is [Q, layers, heads, JUDGED] for each image.
+    """
     images = pictures.examples()
-    tables = []
+    known: dict[tuple[str, str], Any] = {}
     for group in groups:
         asked = _asked(queries, group.number)
         pairs = list(zip(asked.images, asked.numbers, strict=True))
@@ -231,8 +238,8 @@ def query_items(
         said = Answers(words, np.full(len(right), -1), right)
         for metric, (measure, heads) in _judges(group).items():
             found = [_credit(credit[i], k, measure, heads[i]) for i, k in pairs]
-            tables.append(item_table(examples, metric, group.at, found, said))
-    return join_items(tables)
+            known[metric, at_text(group.at)] = examples, found, said
+    return [Measured(one, *known.get((one.metric, at_text(one.at)), ())) for one in scores]
 
 
 def _asked(queries: Column, group: int) -> _Asked:
@@ -314,12 +321,11 @@ def report(
     )
     texts = [text for one in queries.images for text in one["texts"]]
     counts = _counts(groups) | {"clusters": images} | dict(queries.counts)
-    return Outcome(
-        scores=scores_of(groups),
-        counts=counts | count_truncated(reader.model, texts),
-        artifacts={"heads": head_table(groups), **picture},
-        notes=[_best(groups), *_notes(sums), *_inactive(groups)],
-        items=query_items(pictures, queries.images, sums.queries, groups),
+    return outcome_of(
+        with_queries(scores_of(groups), pictures, queries.images, sums.queries, groups),
+        counts | count_truncated(reader.model, texts),
+        [_best(groups), *_notes(sums), *_inactive(groups)],
+        {"heads": head_table(groups), **picture},
     )
 
 

@@ -129,7 +129,7 @@ class System(NamedTuple):
     questions: list[list[str]]
 
 
-class Measured(NamedTuple):
+class MeasuredSystem(NamedTuple):
     """A system, and each metric's statistics float64 [seeds, N, K]; K = 1 where it is a mean."""
 
     system: System
@@ -163,12 +163,12 @@ class Measures:
         self._metrics, self._test = metrics, test
         self._seen = frozenset(compared(text) for texts in train.questions for text in texts)
 
-    def __call__(self, system: System) -> Measured:
+    def __call__(self, system: System) -> MeasuredSystem:
         """Return the statistics of a system."""
         found = [self._of_seed(questions, self._test.questions) for questions in system.questions]
-        return Measured(system, {m: np.stack([one[m] for one in found]) for m in found[0]})
+        return MeasuredSystem(system, {m: np.stack([one[m] for one in found]) for m in found[0]})
 
-    def people(self) -> Measured | None:
+    def people(self) -> MeasuredSystem | None:
         """Return what people score: each image's question j against its other ones.
 
         j runs over as many as an image has at most, modulo their number, each in the place of a
@@ -191,7 +191,7 @@ class Measures:
         ]
         # Whether a question of people is seen in training says nothing of people.
         kept = [metric for metric in found[0] if metric != SEEN]
-        return Measured(
+        return MeasuredSystem(
             System("people", "", turns), {m: np.stack([one[m] for one in found]) for m in kept}
         )
 

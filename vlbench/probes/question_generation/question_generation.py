@@ -39,7 +39,7 @@ from vlbench.probes.question_generation.inputs import (
 )
 from vlbench.probes.question_generation.measures import (
     QUESTION_METRICS,
-    Measured,
+    MeasuredSystem,
     Measures,
     QuestionMetrics,
     System,
@@ -121,7 +121,7 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
         measures = Measures(opened, test, train)
         measured = [measures(system) for system in systems]
         people = measures.people()
-    every: list[Measured] = [*measured, *([people] if people else [])]
+    every: list[MeasuredSystem] = [*measured, *([people] if people else [])]
     counts = {"train_questions": len(material.pairs), **_counts(train, texts)}
     counts["images_without_question"] = _left_out(data, images, train, test)
     return outcome(Found(test, every, alike, list(seeds)), counts, drawn)

@@ -26,7 +26,7 @@ from vlbench.probes.question_generation.measures import (
     LENGTH,
     NOUN,
     SEEN,
-    Measured,
+    MeasuredSystem,
     pooled,
     score_of,
 )
@@ -66,7 +66,7 @@ def look(metric: str) -> Look:
     return LOOKS.get(metric.removesuffix("_ptb"), FRACTION)
 
 
-def scores_of(measured: Sequence[Measured]) -> list[Score]:
+def scores_of(measured: Sequence[MeasuredSystem]) -> list[Score]:
     """Return the scores of each step, with the floors of all steps and its own."""
     common = {one.system.floor: one for one in measured if not one.system.step}
     scores: list[Score] = []
@@ -81,7 +81,7 @@ def scores_of(measured: Sequence[Measured]) -> list[Score]:
     return scores
 
 
-def items_of(examples: Examples, measured: Sequence[Measured]) -> list[pa.Table]:
+def items_of(examples: Examples, measured: Sequence[MeasuredSystem]) -> list[pa.Table]:
     """Return the items of all scores of steps but of people, whose images may be fewer."""
     tables = []
     for one in measured:
@@ -91,13 +91,13 @@ def items_of(examples: Examples, measured: Sequence[Measured]) -> list[pa.Table]
     return tables
 
 
-def gain_items(examples: Examples, one: Measured, other: Measured) -> pa.Table:
+def gain_items(examples: Examples, one: MeasuredSystem, other: MeasuredSystem) -> pa.Table:
     """Return the items of what a step gains by its own image."""
     difference = one.statistics["cider"] - other.statistics["cider"]
     return metric_items(examples, GAIN, {"step": one.system.step}, difference)
 
 
-def gain(one: Measured, other: Measured) -> Score:
+def gain(one: MeasuredSystem, other: MeasuredSystem) -> Score:
     """Return CIDEr less CIDEr with another image, paired by image and seed."""
     difference = one.statistics["cider"] - other.statistics["cider"]
     return made(GAIN, {"step": one.system.step}, difference, chance=0.0)
@@ -170,7 +170,7 @@ def _over_seeds(metric: str, by_seed: Sequence[float], n: int, found: Estimate) 
     return Estimate(found.value, math.sqrt(sum(parts)), cut)
 
 
-def _score(one: Measured, metric: str, floors: Mapping[str, Measured]) -> Score:
+def _score(one: MeasuredSystem, metric: str, floors: Mapping[str, MeasuredSystem]) -> Score:
     values = {name: floor.value(metric) for name, floor in floors.items()}
     # How long a question is, or how often it was asked before, is nothing to beat.
     kept = {} if metric in {DISTINCT, SEEN, LENGTH} else values
@@ -187,7 +187,7 @@ class Found(NamedTuple):
     """What was measured of test images: systems, cosines by step, and the seeds."""
 
     test: Asked
-    measured: Sequence[Measured]
+    measured: Sequence[MeasuredSystem]
     alike: Mapping[str, Floats]
     seeds: Sequence[int]
 
@@ -220,7 +220,7 @@ def _examples(test: Asked) -> Examples:
     return test.split[column].examples()
 
 
-def _items(examples: Examples, measured: Sequence[Measured]) -> list[pa.Table]:
+def _items(examples: Examples, measured: Sequence[MeasuredSystem]) -> list[pa.Table]:
     tables = items_of(examples, measured)
     steps = {one.system.step: one for one in measured if not one.system.floor}
     for other in measured:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain, permutations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from vlbench.data.coco_files import Named
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows, counted
-from vlbench.metrics.items import Answers, Examples, item_table
+from vlbench.metrics.items import Answers, Examples, Measured
 from vlbench.metrics.ranking import TIED, Choice, choose
 from vlbench.metrics.statistics import bootstrap_fraction
 from vlbench.probes.vsep.named_objects import (
@@ -31,7 +31,7 @@ from vlbench.probes.vsep.named_objects import (
     name_vectors,
 )
 from vlbench.probes.vsep.network import Pairs, TrainedVsep, VsepTraining, directions, train
-from vlbench.results import At, Score
+from vlbench.results import Score
 
 # Images compared at a time.
 BLOCK = 1 << 12
@@ -220,16 +220,15 @@ def _stack(n: int, images: Sequence[NamedObjects]) -> Objects:
     return Objects(regions, torch.stack(words), named, forms, [image.image for image in images])
 
 
-def region_items(
+def measured_regions(
+    score: Score,
     objects: Objects,
-    metric: str,
-    at: At,
     credit: Tensor,
     *,
     chosen: Tensor | None = None,
     kept: Tensor | None = None,
-) -> Any:
-    """Return the items of a score: all regions, or those `kept`, bool [I, n].
+) -> Measured:
+    """Return a score with its regions: all of the objects', or those `kept`, bool [I, n].
 
     `credit` is [I, n], and so is the number in its image of the word `chosen`, -1 for none.
     """
@@ -249,4 +248,4 @@ def region_items(
         first = torch.arange(len(named)) // n * n
         said = own[first + chosen.flatten().clamp(min=0)]
         answers = Answers(words, said.masked_fill(chosen.flatten() < 0, -1)[mask], own[mask])
-    return item_table(examples, metric, at, credit.flatten()[mask], answers)
+    return Measured(score, examples, credit.flatten()[mask], answers)

@@ -11,9 +11,7 @@ in "A photo of a {label}" in place of the caption, and `template_drop` is the ac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -21,7 +19,7 @@ from torch import Tensor
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.data.records import Data
 from vlbench.engine import Engine
-from vlbench.metrics.items import join_items
+from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.statistics import bootstrap_ratio
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
@@ -32,7 +30,7 @@ from vlbench.probes.vsep.alignment import (
     chosen_words,
     complete,
     gather,
-    region_items,
+    measured_regions,
     region_score,
     similarities,
     train_on,
@@ -88,71 +86,52 @@ def _align(
     net = train_on(sets.train, engine, training)
     unnormed = train_on(sets.train, engine, training, layer_normed=False)
     shuffled = train_on(sets.train, engine, training, shuffled=True)
-    judged: list[Judged] = []
-    counts = {"ties": 0, "choices": 0, "oov_template_images": 0}
-    for objects in sets.tests.values():
+    measured: list[Measured] = []
+    seed, counts = training.seed, {"ties": 0, "choices": 0, "oov_template_images": 0}
+    for n, objects in sets.tests.items():
         cosines = similarities(net, objects.regions, objects.words)
         choice = chosen_words(cosines)
         floors = {"shuffled_words": float(_credit(shuffled, objects).mean())}
-        judged += [
-            Judged("accuracy", objects, choice.credit, floors, choice.chosen),
-            Judged("accuracy_hungarian", objects, assigned_words(cosines)),
-            Judged("accuracy_no_layer_norm", objects, _credit(unnormed, objects)),
-        ]
+        right = region_score("accuracy", choice.credit, n, floors, seed)
+        measured.append(measured_regions(right, objects, choice.credit, chosen=choice.chosen))
+        others = {
+            "accuracy_hungarian": assigned_words(cosines),
+            "accuracy_no_layer_norm": _credit(unnormed, objects),
+        }
+        measured += [_measured(metric, objects, found, seed) for metric, found in others.items()]
         prompts = [[sets.names.prompted[name.word] for name in row] for row in objects.named]
         rows = complete(prompts)
         counts["oov_template_images"] += len(objects.named) - len(rows)
         prompted, kept = _credit(net, objects.with_words(prompts)), objects.select(rows)
-        judged += [
-            Judged("accuracy_template", kept, prompted),
-            Judged("template_drop", kept, choice.credit[rows] - prompted),
-        ]
+        measured.append(_measured("accuracy_template", kept, prompted, seed))
+        lost = choice.credit[rows] - prompted
+        measured.append(measured_regions(_template_drop(lost, seed), kept, lost))
         counts["ties"] += int(choice.tied.sum())
         counts["choices"] += choice.tied.numel()
     if sets.names.static:
-        judged += _caption_forms(sets, engine, training)
-    return Outcome(
-        scores=[one.score(training.seed) for one in judged],
-        counts=sets.counts | counts,
-        notes=[encoders.note, sets.names.note],
-        items=join_items([one.items() for one in judged]),
+        measured += _caption_forms(sets, engine, training)
+    return outcome_of(measured, sets.counts | counts, [encoders.note, sets.names.note])
+
+
+def _measured(metric: str, objects: Objects, credit: Tensor, seed: int) -> Measured:
+    """Return the mean of credits [I, n], with the regions."""
+    score = region_score(metric, credit, credit.shape[1], {}, seed)
+    return measured_regions(score, objects, credit)
+
+
+def _template_drop(lost: Tensor, seed: int) -> Score:
+    """Return the mean of paired differences [I, n], which can be negative."""
+    images, n = lost.shape
+    drop = bootstrap_ratio(lost.sum(1).numpy(), torch.full((images,), n).numpy(), seed=seed)
+    return Score(
+        metric="template_drop",
+        at={"objects": n},
+        n=images,
+        chance=0.0,
+        higher_is_better=False,
+        range=(-1.0, 1.0),
+        **drop._asdict(),
     )
-
-
-class Judged(NamedTuple):
-    """The credit [I, n] of objects' regions under a metric, its floors, and the words chosen."""
-
-    metric: str
-    objects: Objects
-    credit: Tensor
-    floors: Mapping[str, float] = MappingProxyType({})
-    chosen: Tensor | None = None
-
-    @property
-    def n(self) -> int:
-        """The number of objects of each image."""
-        return self.credit.shape[1]
-
-    def items(self) -> Any:
-        """Return the items, one per region."""
-        at = {"objects": self.n}
-        return region_items(self.objects, self.metric, at, self.credit, chosen=self.chosen)
-
-    def score(self, seed: int) -> Score:
-        """Return the mean; that of a paired difference can be negative."""
-        if self.metric != "template_drop":
-            return region_score(self.metric, self.credit, self.n, dict(self.floors), seed)
-        lost = self.credit.sum(1).numpy()
-        drop = bootstrap_ratio(lost, torch.full((len(lost),), self.n).numpy(), seed=seed)
-        return Score(
-            metric=self.metric,
-            at={"objects": self.n},
-            n=len(lost),
-            chance=0.0,
-            higher_is_better=False,
-            range=(-1.0, 1.0),
-            **drop._asdict(),
-        )
 
 
 def _credit(net: TrainedVsep, objects: Objects) -> Tensor:
@@ -160,11 +139,13 @@ def _credit(net: TrainedVsep, objects: Objects) -> Tensor:
     return chosen_words(similarities(net, objects.regions, objects.words)).credit
 
 
-def _caption_forms(sets: ObjectSets, engine: Engine, training: VsepTraining) -> list[Judged]:
+def _caption_forms(sets: ObjectSets, engine: Engine, training: VsepTraining) -> list[Measured]:
     """Return the credit with words as captions write them, over images whose words have a form."""
     tests = [objects for objects in sets.tests.values() if complete(objects.forms)]
     if not complete(sets.train.forms):
         return []
     net = train_on(sets.train.with_words(sets.train.forms), engine, training)
     found = [objects.with_words(objects.forms) for objects in tests]
-    return [Judged("accuracy_caption_form", one, _credit(net, one)) for one in found]
+    return [
+        _measured("accuracy_caption_form", one, _credit(net, one), training.seed) for one in found
+    ]

@@ -27,7 +27,7 @@ from vlbench.data.records import Data
 from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.metrics.items import Examples, item_table, join_items
+from vlbench.metrics.items import Examples, Measured, outcome_of
 from vlbench.metrics.ranking import credit_among
 from vlbench.metrics.statistics import mean_of_trials
 from vlbench.probes.vsep.alignment import TRAIN_AND_TEST, Objects, Splits, gather, train_on
@@ -101,24 +101,19 @@ def _retrieve(
     nets = [train_on(sets.train, engine, training, shuffled=shuffled) for shuffled in (False, True)]
     credit, floor = (retrieve(net, objects, drawn, pools.k) for net in nets)
     sizes = [len(rows) for rows in drawn[0]]
-    scores = [_score(k, credit[i], floor[i], sizes) for i, k in enumerate(pools.k)]
     named = list(chain(*objects.named))
     categories = [named[int(rows[0])].category for rows in drawn[0]]
     examples = Examples(categories, [digest(category) for category in categories])
-    items = [
-        item_table(examples, "retrieval", {"k": k}, c) for k, c in zip(pools.k, credit, strict=True)
+    measured = [
+        Measured(_score(k, credit[i], floor[i], sizes), examples, credit[i])
+        for i, k in enumerate(pools.k)
     ]
     counts = {
         "categories": len(sizes),
         "categories_short": sum(size < pools.size for size in sizes),
         "smallest_pool": min(sizes),
     }
-    return Outcome(
-        scores=scores,
-        counts=sets.counts | counts,
-        notes=[encoders.note, sets.names.note],
-        items=join_items(items),
-    )
+    return outcome_of(measured, sets.counts | counts, [encoders.note, sets.names.note])
 
 
 def draw(objects: Objects, pools: Pools, seed: int) -> list[list[Tensor]]:

@@ -14,7 +14,7 @@ one of `excluded_words`: words that the list of names has for a held-out categor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, unknown
-from vlbench.metrics.items import join_items
+from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import Choice
 from vlbench.metrics.statistics import Estimate, bootstrap_fraction, bootstrap_ratio
 from vlbench.probes.vsep.alignment import (
@@ -33,7 +33,7 @@ from vlbench.probes.vsep.alignment import (
     Splits,
     chosen_words,
     gather,
-    region_items,
+    measured_regions,
     similarities,
     train_on,
 )
@@ -112,15 +112,10 @@ class RegionResults(NamedTuple):
         masks = {"accuracy": every, "accuracy_unseen": self.unseen, "accuracy_seen": ~self.unseen}
         return {metric: mask for metric, mask in masks.items() if mask.any()}
 
-    def items(self) -> list[Any]:
-        """Return the items of each accuracy."""
-        at = {"objects": self.unseen.shape[1]}
-        return [
-            region_items(
-                self.objects, metric, at, self.credit, chosen=self.choice.chosen, kept=mask
-            )
-            for metric, mask in self.parts().items()
-        ]
+    def measured(self, score: Score, mask: Tensor) -> Measured:
+        """Return a score with the regions that it is over, bool [I, n]."""
+        chosen = self.choice.chosen
+        return measured_regions(score, self.objects, self.credit, chosen=chosen, kept=mask)
 
 
 def _require_categories(held_out: Sequence[str], data: Data) -> None:
@@ -138,11 +133,11 @@ def _align(
         n: _results(nets, _with(objects, held_out.categories), held_out.categories)
         for n, objects in sets.tests.items()
     }
-    scores: list[Score] = []
+    measured: list[Measured] = []
     for n, found in results.items():
-        scores += _accuracies(found, training.seed)
-        scores += _exclusivity([found], n, training.seed)
-    scores += _exclusivity(list(results.values()), "all", training.seed)
+        measured += _accuracies(found, training.seed)
+        measured += _exclusivity([found], n, training.seed)
+    measured += _exclusivity(list(results.values()), "all", training.seed)
     images = {f"images_{n}": len(found.unseen) for n, found in results.items()}
     counts = {
         "images_1": len(train.named),
@@ -151,12 +146,7 @@ def _align(
         "ties": sum(int(r.choice.tied.sum()) for r in results.values()),
         "choices": sum(r.choice.tied.numel() for r in results.values()),
     }
-    return Outcome(
-        scores=scores,
-        counts=sets.counts | images | counts,
-        notes=[note, sets.names.note],
-        items=join_items([table for found in results.values() for table in found.items()]),
-    )
+    return outcome_of(measured, sets.counts | images | counts, [note, sets.names.note])
 
 
 def _without(sets: ObjectSets, held_out: HeldOut) -> Objects:
@@ -195,11 +185,11 @@ def _results(
     return RegionResults(objects, choices[0], _unseen(objects, held_out), choices[1].credit)
 
 
-def _accuracies(results: RegionResults, seed: int) -> list[Score]:
+def _accuracies(results: RegionResults, seed: int) -> list[Measured]:
     """Return the accuracy over all, over unseen, and, if there are any, over seen regions."""
-    n = results.unseen.shape[1]
-    return [
-        Score(
+    n, measured = results.unseen.shape[1], []
+    for metric, mask in results.parts().items():
+        score = Score(
             metric=metric,
             at={"objects": n},
             n=int(mask.sum()),
@@ -207,8 +197,8 @@ def _accuracies(results: RegionResults, seed: int) -> list[Score]:
             floors={"shuffled_words": float(results.floor[mask].mean())},
             **_mean_where(results.credit, mask, seed)._asdict(),
         )
-        for metric, mask in results.parts().items()
-    ]
+        measured.append(results.measured(score, mask))
+    return measured
 
 
 def _mean_where(credit: Tensor, mask: Tensor, seed: int) -> Estimate:
@@ -217,7 +207,7 @@ def _mean_where(credit: Tensor, mask: Tensor, seed: int) -> Estimate:
     return bootstrap_fraction(hits.numpy(), mask.sum(1)[images].numpy(), seed=seed)
 
 
-def _exclusivity(results: Sequence[RegionResults], objects: int | str, seed: int) -> list[Score]:
+def _exclusivity(results: Sequence[RegionResults], objects: int | str, seed: int) -> list[Measured]:
     """Return the fraction of wrongly labelled regions that are unseen; nothing if none is wrong."""
     wrong = torch.cat([(1 - r.credit).sum(1) for r in results])
     if not wrong.any():
@@ -226,13 +216,12 @@ def _exclusivity(results: Sequence[RegionResults], objects: int | str, seed: int
     # A guess among n words is wrong with probability 1 - 1 / n, whatever the object.
     guessed = [(1 - 1 / r.unseen.shape[1], r.unseen) for r in results]
     chance = sum(p * float(u.sum()) for p, u in guessed) / sum(p * u.numel() for p, u in guessed)
-    return [
-        Score(
-            metric="mutual_exclusivity",
-            at={"objects": objects},
-            n=len(wrong),
-            chance=chance,
-            higher_is_better=False,
-            **bootstrap_ratio(unseen.numpy(), wrong.numpy(), seed=seed)._asdict(),
-        )
-    ]
+    score = Score(
+        metric="mutual_exclusivity",
+        at={"objects": objects},
+        n=len(wrong),
+        chance=chance,
+        higher_is_better=False,
+        **bootstrap_ratio(unseen.numpy(), wrong.numpy(), seed=seed)._asdict(),
+    )
+    return [Measured(score)]

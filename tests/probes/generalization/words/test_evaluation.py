@@ -15,6 +15,7 @@ from vlbench.probes.generalization.words.evaluation import (
     keyed_vectors,
     similarity,
 )
+from vlbench.results import Score
 
 PAIRS = Path(datapath("wordsim353.tsv"))
 QUESTIONS = Path(datapath("questions-words.txt"))
@@ -117,7 +118,7 @@ def test_a_word_at_zero_is_like_no_other(tmp_path):
 
 def test_each_question_is_an_item_and_one_asked_again_is_numbered():
     found = Answers([("A", "B", "C", "D"), ("A", "B", "C", "D")], [("B", "A", "C", "E")])
-    rows = found.items("analogy_accuracy", {"section": "s"}).to_pylist()
+    rows = found.measured(Score("analogy_accuracy", 2 / 3, 3)).items.to_pylist()
     assert [(row["id"], row["credit"], row["prediction"], row["target"]) for row in rows] == [
         ("A B C D", 1.0, "D", "D"), ("A B C D #2", 1.0, "D", "D"), ("B A C E", 0.0, None, "E")
     ]  # fmt: skip

@@ -14,8 +14,9 @@ from torch import Tensor
 from vlbench.data.word_files import pair_delimiter, read_pairs
 from vlbench.digests import digest
 from vlbench.metrics import items
+from vlbench.metrics.items import Measured
 from vlbench.metrics.statistics import Z95, Estimate
-from vlbench.results import At
+from vlbench.results import Score
 
 # The fewest pairs for which Fisher's interval exists.
 FEWEST_PAIRS = 4
@@ -48,8 +49,8 @@ class Answers(NamedTuple):
         """How often each word is the answer to a question."""
         return Counter(words[-1] for words in (*self.correct, *self.incorrect))
 
-    def items(self, metric: str, at: At) -> Any:
-        """Return the items of the accuracy; a question that is asked again is numbered."""
+    def measured(self, score: Score) -> Measured:
+        """Return the accuracy with its questions; one that is asked again is numbered."""
         questions = [" ".join(words) for words in (*self.correct, *self.incorrect)]
         asked: Counter[str] = Counter()
         ids = []
@@ -61,7 +62,7 @@ class Answers(NamedTuple):
         said = [*answers[: self.right], *(-1 for _ in self.incorrect)]
         credit = [1.0] * self.right + [0.0] * len(self.incorrect)
         examples = items.Examples(ids, [digest(question) for question in questions])
-        return items.item_table(examples, metric, at, credit, items.Answers(names, said, answers))
+        return Measured(score, examples, credit, items.Answers(names, said, answers))
 
 
 class Agreement(NamedTuple):

@@ -1,31 +1,22 @@
-"""Figures of the accuracy of attention heads by layer, as figure 3 of ACL 2020.acl-main.469.
-
-A row with a table of heads has a figure, with a panel per relation where the table has relations.
-"""
+"""Figures of the accuracy of attention heads by layer, as figure 3 of ACL 2020.acl-main.469."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from vlbench.boards import Board
-from vlbench.errors import DataError
-from vlbench.files import safe_name
-from vlbench.leaderboard.artifacts import read_table
-from vlbench.leaderboard.figures.charts import CHANCE, FLOOR, percent, save, style, styled
-from vlbench.leaderboard.figures.layouts import entitle, fitted, grid, is_at_left, seat_legend
-from vlbench.leaderboard.figures.looks import Look
-from vlbench.leaderboard.tables import spaced
+from vlbench.drawing.layouts import entitle, fitted, grid, is_at_left, percent, seat_legend
+from vlbench.drawing.looks import CHANCE, FLOOR, Look, style
+from vlbench.errors import spaced
 from vlbench.results import Result, Score, matching
 
-# A row of the table of heads.
+# A row of the table of heads, and what reads the columns of a table that a row of a board keeps.
 Head = Mapping[str, Any]
+ReadTable = Callable[[Result, str, Sequence[str]], Sequence[Head]]
 
 COLUMNS = ("layer", "head", "accuracy", "active")
 
@@ -44,32 +35,11 @@ LABELS = {
 OTHER: Any = {"s": 10, "color": "#aaaaaa", "marker": "o", "lw": 0}
 
 
-def draw_heads(output: Path, boards: Mapping[str, Board], looks: Mapping[str, Look]) -> list[Path]:
-    """Write `figures/<task>/<model>.svg` and `.png` for each ok row with a table of heads.
-
-    A row whose table is not in the folder, or is not the one that the row was written with, has no
-    figure; why is logged. Returns the files.
-    """
-    written = []
-    for name, board in boards.items():
-        for row in board.results:
-            if row.status == "ok" and "heads" in row.artifacts:
-                written += _draw_row(output, name, row, looks[row.model])
-    return written
-
-
-def _draw_row(output: Path, task: str, row: Result, look: Look) -> list[Path]:
-    """Write the figure of one row, if its table can be read."""
-    try:
-        heads = read_table(output, row, "heads", COLUMNS)
-    except DataError as error:
-        logging.getLogger(__name__).warning("%s: no figure of %s: %s", task, row.model, error)
-        return []
-    if not heads:
-        return []
-    with styled():
-        figure = head_figure(row, heads, f"{spaced(task)}: {row.model}", look)
-        return save(figure, output / "figures" / task / safe_name(row.model))
+def heads(row: Result, read_table: ReadTable, look: Look) -> dict[str, Figure]:
+    """Return the figure of a row, without a name; none where it keeps no table of heads."""
+    table = read_table(row, "heads", COLUMNS) if "heads" in row.artifacts else []
+    title = f"{spaced(row.task)}: {row.model}"
+    return {"": head_figure(row, table, title, look)} if table else {}
 
 
 def head_figure(row: Result, heads: Sequence[Head], title: str, look: Look) -> Figure:

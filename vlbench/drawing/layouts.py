@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox, BboxBase
 
-from vlbench.leaderboard.tables import drawn
+from vlbench.errors import printed
 
 # Most panels side by side: so many, or more where they fill all rows.
 ACROSS = 3
@@ -114,12 +114,22 @@ def name_points(axes: Axes, places: Iterable[tuple[float, float]], names: Sequen
         taken.append(box)
 
 
+def percent(value: float, _: float = 0.0) -> str:
+    """Return a fraction as the number of a tick, in percent."""
+    return f"{100 * value:.4g}"
+
+
 def fitted(text: str, width: float, size: float) -> str:
     """Return a text as figures take it, broken into lines of at most `width` inches."""
     length = len(text)
     while length > 1 and text_width(fill(text, length), size) > width:
         length -= math.ceil(length / 20)
     return drawn(fill(text, length) if length < len(text) else text)
+
+
+def drawn(text: str) -> str:
+    """Return a text for a figure, as it is: a dollar starts no formula."""
+    return printed(text).replace("$", r"\$")
 
 
 @cache

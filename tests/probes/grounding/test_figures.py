@@ -1,4 +1,3 @@
-import logging
 from dataclasses import replace
 
 import pyarrow as pa
@@ -8,9 +7,10 @@ from matplotlib.colors import to_hex
 from planted_boards import board, result, score, write
 
 from vlbench.boards import folder_boards, save_artifacts
-from vlbench.cli import main
-from vlbench.leaderboard.figures.head_figures import draw_heads, head_figure
-from vlbench.leaderboard.figures.looks import looks
+from vlbench.drawing.looks import looks
+from vlbench.leaderboard.figures.task_figures import draw_task_figures
+from vlbench.probes.grounding import figures
+from vlbench.probes.grounding.figures import head_figure
 
 LOOKS = looks(["m.1"])
 FLOORS = {"random_region": 0.25, "largest_region": 0.2, "most_confident_region": 0.3}
@@ -19,7 +19,8 @@ SIX = ("det", "nsubj", "dobj", "prep", "pobj", "num")
 
 
 def drawn(output):
-    return draw_heads(output, folder_boards(output), LOOKS)
+    given = {"grounding": {"heads": figures.heads}}
+    return draw_task_figures(output, folder_boards(output), given, LOOKS)
 
 
 def row(*relations, **floors):
@@ -111,20 +112,7 @@ def test_a_row_whose_table_is_elsewhere_has_no_figure(tmp_path):
     assert drawn(write(tmp_path, board(row(**FLOORS), task="grounding"))) == []
 
 
-def test_a_table_that_is_not_its_rows_has_no_figure_and_is_named(tmp_path, caplog):
-    planted(tmp_path)
-    save_artifacts(tmp_path, "grounding", "m.1", {"heads": pa.table({"layer": [1]})})
-    with caplog.at_level(logging.WARNING, "vlbench"):
-        assert drawn(tmp_path) == []
-    assert "heads.parquet is not the file that its row was written with; run" in caplog.text
-
-
 def test_a_table_without_heads_or_without_their_columns_has_no_figure(tmp_path, caplog):
     assert drawn(planted(tmp_path, pa.Table.from_pylist(heads()).slice(0, 0))) == []
     assert drawn(planted(tmp_path, pa.table({"layer": [1]}))) == []
     assert "has no column accuracy, active, head" in caplog.text
-
-
-def test_leaderboard_build_writes_the_figures(tmp_path, capsys):
-    assert main(["leaderboard", "build", "--output", str(planted(tmp_path))]) == 0
-    assert f"wrote {tmp_path}/figures/grounding/m.1.svg" in capsys.readouterr().out

@@ -6,8 +6,8 @@ import pytest
 from runs import board, evaluate
 from sources import make_source
 
+from vlbench.boards.privacy import cleaned, secrets_in, shown
 from vlbench.cli import main
-from vlbench.planning.privacy import cleaned, secrets_in, shown
 
 TOKEN = "hf_AbCdEfGh1234567890"  # noqa: S105 - nobody's
 

@@ -7,7 +7,7 @@ boards give the same looks. A model that joins moves those of the models after i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vlbench.boards import Board
 
@@ -18,6 +18,11 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 # As matplotlib calls them: circle, square, triangle, diamond, triangle down, plus, cross, triangle
 # to the left, triangle to the right, pentagon.
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
+
+
+# How the scores to beat are drawn: without a mark, as no model is.
+CHANCE: Any = {"color": "#777777", "linestyle": "--", "linewidth": 1.0}
+FLOOR: Any = {"color": "#222222", "linestyle": ":", "linewidth": 1.4}
 
 
 class Look(NamedTuple):
@@ -39,6 +44,13 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
 def looks_of(boards: Iterable[Board]) -> dict[str, Look]:
     """Return the looks of all models of a folder's boards, whatever their rows' status."""
     return looks(row.model for board in boards for row in board.results)
+
+
+def style(look: Look) -> dict[str, Any]:
+    """Return a look as matplotlib's arguments for lines with marks."""
+    face = "white" if look.hollow else look.colour
+    shape = {"marker": look.mark, "markersize": 4.5, "markerfacecolor": face}
+    return {"color": look.colour} | shape
 
 
 def _look(i: int) -> Look:

@@ -2,11 +2,19 @@ import pytest
 from judged import STEPS, questions, row_with
 
 from vlbench.errors import DataError, TooFewRows, UnknownNameError
-from vlbench.leaderboard.judgement.sheets import alike, read_shown
+from vlbench.leaderboard.artifacts import read_table
+from vlbench.probes.question_generation.rating.sheets import (
+    COLUMNS,
+    QUESTIONS,
+    alike,
+    sample_questions,
+)
 
 
 def shown(tmp_path, rows, steps=STEPS, images=3, seed=0):
-    return read_shown(tmp_path, row_with(tmp_path, rows), steps, images=images, seed=seed)
+    row = row_with(tmp_path, rows)
+    table = read_table(tmp_path, row, QUESTIONS, COLUMNS)
+    return sample_questions(row, table, steps, images=images, seed=seed)
 
 
 def test_each_image_has_a_question_of_each_step_and_of_a_person(tmp_path):

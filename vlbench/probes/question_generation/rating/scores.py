@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from vlbench.data.coco_files import read_text
 from vlbench.errors import DataAbsent, DataError, SpecError
-from vlbench.leaderboard.judgement.sheets import (
+from vlbench.metrics.statistics import Estimate, bootstrap_ratio
+from vlbench.probes.question_generation.rating.sheets import (
     ANSWER,
     ANSWERS,
     HUMAN,
@@ -33,7 +34,6 @@ from vlbench.leaderboard.judgement.sheets import (
     cells_of,
     columns_of,
 )
-from vlbench.metrics.statistics import Estimate, bootstrap_ratio
 from vlbench.reading.objects import read_as
 
 # Holds one folder of filled sheets per rater.

@@ -6,7 +6,7 @@ import pytest
 from judged import fill_all, filled, sheets, write_filled
 
 from vlbench.errors import DataAbsent, DataError, SpecError
-from vlbench.leaderboard.judgement.scores import (
+from vlbench.probes.question_generation.rating.scores import (
     agreement,
     as_json,
     ordinal_alpha,

@@ -4,7 +4,7 @@ import sys
 from planted_boards import board, result, write
 
 from vlbench.boards import folder_boards
-from vlbench.leaderboard.figures.looks import looks, looks_of
+from vlbench.drawing.looks import looks, looks_of
 
 
 def test_eight_models_differ_in_colour_and_160_in_some_way():
@@ -24,6 +24,6 @@ def test_all_models_of_all_boards_of_a_folder_have_a_look(tmp_path):
 
 
 def test_looks_are_told_without_matplotlib():
-    asked = "import sys, vlbench.leaderboard.figures.looks; print('matplotlib' in sys.modules)"
+    asked = "import sys, vlbench.drawing.looks; print('matplotlib' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True)
     assert told.stdout.strip() == b"False"

@@ -11,7 +11,7 @@ from judged import STEPS, sheets
 from PIL import Image
 
 from vlbench.errors import UnknownNameError
-from vlbench.leaderboard.judgement.sheets import (
+from vlbench.probes.question_generation.rating.sheets import (
     SHEETS,
     SIDE,
     Line,

@@ -4,7 +4,7 @@ import pytest
 from canvases import beyond
 from matplotlib.lines import Line2D
 
-from vlbench.leaderboard.figures.layouts import (
+from vlbench.drawing.layouts import (
     entitle,
     fitted,
     grid,

@@ -15,7 +15,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,10 +24,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from PIL.Image import Image
 
+from vlbench.drawing.sheets import png
 from vlbench.errors import TooFewRows, UnknownNameError, counted, unknown
-from vlbench.files import write_whole
-from vlbench.leaderboard.artifacts import read_table
-from vlbench.leaderboard.export.comma_separated import harmless
+from vlbench.files import harmless, write_whole
 from vlbench.results import Result
 
 # The artifact with the questions of a row, and the columns of it that are read.
@@ -48,18 +46,24 @@ class Shown(NamedTuple):
     questions: dict[str, str]
 
 
-def read_shown(
-    output: Path, row: Result, steps: Sequence[str], *, images: int, seed: int
+def sample_questions(
+    row: Result,
+    questions: Sequence[Mapping[str, Any]],
+    steps: Sequence[str],
+    *,
+    images: int,
+    seed: int,
 ) -> list[Shown]:
     """Return a random sample of images, each with one question per step and a human one.
 
-    With several training seeds, the questions are those of the first seed. The human question is
-    a random one of the image's references. Raises UnknownNameError for a step without questions,
-    TooFewRows for too few images, and DataError as `read_table` does.
+    `questions` are the COLUMNS of the table that the row keeps. With several training seeds, the
+    questions are those of the first seed. The human question is a random one of the image's
+    references. Raises UnknownNameError for a step without questions, and TooFewRows for too few
+    images.
     """
     if len(set(steps)) != len(steps) or HUMAN in steps or not steps:
         raise UnknownNameError(f"--steps takes different steps, and not '{HUMAN}': {steps}")
-    asked = _by_step(read_table(output, row, QUESTIONS, COLUMNS))
+    asked = _by_step(questions)
     for step in steps:
         if step not in asked:
             raise unknown("step", step, asked)
@@ -224,9 +228,7 @@ def picture(image: Image) -> bytes:
     scale = SIDE / longest if longest > SIDE else max(1, SIDE // 2 // longest)
     size = [max(1, round(side * scale)) for side in image.size]
     how = PIL.Image.Resampling.NEAREST if scale >= 1 else PIL.Image.Resampling.LANCZOS
-    content = BytesIO()
-    image.resize((size[0], size[1]), how).save(content, "PNG")
-    return content.getvalue()
+    return png(image.resize((size[0], size[1]), how))
 
 
 def sheet_html(sheet: Sheet, lines: Sequence[Line], pictures: Mapping[str, bytes]) -> bytes:

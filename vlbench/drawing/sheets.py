@@ -1,0 +1,52 @@
+"""Sheets of images, each with lines of text below it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from io import BytesIO
+from typing import NamedTuple
+
+import PIL.Image
+from PIL import ImageDraw, ImageFont
+from PIL.Image import Image
+
+from vlbench.errors import printed
+
+TILE, LINE, LINES, COLUMNS = 200, 15, 4, 6
+
+
+class Shown(NamedTuple):
+    """An image, and the lines below it."""
+
+    image: Image
+    lines: Sequence[str]
+
+
+def image_sheet(shown: Sequence[Shown], *, lines: int = LINES) -> Image:
+    """Return images with at most so many lines below each, six in a row."""
+    columns, height = min(COLUMNS, len(shown)), TILE + LINE * lines
+    rows = -(-len(shown) // columns)
+    sheet = PIL.Image.new("RGB", (columns * TILE, rows * height), "white")
+    for i, one in enumerate(shown):
+        sheet.paste(_tile(one, height), (i % columns * TILE, i // columns * height))
+    return sheet
+
+
+def png(image: Image) -> bytes:
+    """Return an image as PNG."""
+    content = BytesIO()
+    image.save(content, "PNG")
+    return content.getvalue()
+
+
+def _tile(shown: Shown, height: int) -> Image:
+    tile = PIL.Image.new("RGB", (TILE, height), "white")
+    scale = (TILE - 8) / max(shown.image.size)
+    size = [max(1, round(side * scale)) for side in shown.image.size]
+    tile.paste(shown.image.resize((size[0], size[1])), (4, 4))
+    pen, font = ImageDraw.Draw(tile), ImageFont.load_default(12)
+    texts = [text for line in shown.lines for text in textwrap.wrap(printed(line), 30)]
+    for i, text in enumerate(texts[: (height - TILE) // LINE]):
+        pen.text((4, TILE - 2 + LINE * i), text, fill="black", font=font)
+    return tile

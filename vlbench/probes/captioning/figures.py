@@ -1,0 +1,310 @@
+"""Figures of arXiv:2210.09550: matching scores, the square of scorers, and favourite captions.
+
+`match_scores` is as figures 2 and 3: of captions whose nouns or other words are replaced, each
+model has a panel of bars; of templates with k nouns, a panel of lines along k, solid for nouns that
+the references name, dashed where the added nouns are absent from them. Scores have each model's own
+scale, so that no panels share one. `square` is table 2: models' favourites by scorers. `words` is
+figure 4, the most frequent words of favourites, and `captions` a sheet of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from PIL.Image import Image
+
+from vlbench.boards import Board
+from vlbench.data.images import decode_image
+from vlbench.drawing.layouts import (
+    drawn,
+    entitle,
+    fitted,
+    grid,
+    is_at_left,
+    percent,
+    seat_legend,
+    text_width,
+)
+from vlbench.drawing.looks import COLOURS, MARKS
+from vlbench.drawing.sheets import Shown, image_sheet
+from vlbench.errors import spaced
+from vlbench.metrics.statistics import Floats
+from vlbench.probes.captioning.caption_scores import MATCH
+from vlbench.probes.captioning.caption_sets import BEFORE, FAVOURITES, REFERENCE
+from vlbench.results import Result, Score
+
+# What is replaced in a caption, and what its bar is called.
+BARS = {"none": "caption", "others": "other words\nreplaced", "nouns": "nouns\nreplaced"}
+
+# How the lines of both kinds of nouns are drawn.
+LINES: Any = {"true": "-", "absent": "--"}
+KINDS = {"true": "nouns of the references", "absent": "added nouns of none"}
+
+BAR: Any = {"width": 0.65, "edgecolor": "#333333", "linewidth": 0.6, "capsize": 3}
+
+
+def match_scores(board: Board) -> Figure | None:
+    """Return the matching scores of each row of a board; None where no row has them."""
+    rows = {row.model: row for row in board.results}
+    draw = next((draw for draw, fits in DRAWN.items() if any(map(fits, rows.values()))), None)
+    if draw is None:
+        return None
+    there = {name: row for name, row in sorted(rows.items()) if DRAWN[draw](row)}
+    figure, panels = grid(len(there), (3.0, 2.6))
+    for axes, (name, row) in zip(panels, there.items(), strict=True):
+        draw(axes, [score for score in row.scores if score.metric == MATCH])
+        axes.set_title(fitted(name, 2.4, 9), fontsize=9)
+        axes.tick_params(labelsize=8)
+        if is_at_left(axes):
+            axes.set_ylabel("mean matching score", fontsize=8)
+    entitle(figure, f"{spaced(board.task)}: matching scores")
+    if draw is _draw_lines:
+        _seat_legend(figure, list(there.values()))
+    return figure
+
+
+def _draw_bars(axes: Axes, scores: Sequence[Score]) -> None:
+    """Draw the scores of a caption and of its twins, with intervals."""
+    found = {str(score.at["replaced"]): score for score in scores if "replaced" in score.at}
+    names = [name for name in BARS if name in found]
+    for place, name in enumerate(names):
+        score = found[name]
+        axes.bar([place], [score.value], color=COLOURS[place], yerr=_reach(score), **BAR)
+    axes.set_xticks(range(len(names)), [BARS[name] for name in names])
+
+
+def _draw_lines(axes: Axes, scores: Sequence[Score]) -> None:
+    """Draw the scores of each template along the number of nouns, with intervals."""
+    along: dict[tuple[str, str], list[Score]] = {}
+    for score in scores:
+        if "k" in score.at:
+            key = str(score.at["template"]), str(score.at["nouns"])
+            along.setdefault(key, []).append(score)
+    names = list(dict.fromkeys(template for template, _ in along))
+    for (template, kind), found in along.items():
+        ordered = sorted(found, key=lambda score: float(score.at["k"]))
+        reach = [_reach(score) for score in ordered]
+        axes.errorbar(
+            [float(score.at["k"]) for score in ordered],
+            [score.value for score in ordered],
+            yerr=[[one[side][0] for one in reach] for side in (0, 1)],
+            **_line(names.index(template), LINES.get(kind, ":")),
+            capsize=2,
+        )
+    ks = sorted({float(score.at["k"]) for found in along.values() for score in found})
+    axes.set_xticks(ks, [f"{k:g}" for k in ks])
+    axes.set_xlabel("nouns", fontsize=8)
+
+
+def _seat_legend(figure: Figure, rows: Sequence[Result]) -> None:
+    """Name the templates and both kinds of nouns."""
+    found = [score.at["template"] for row in rows for score in row.scores if "k" in score.at]
+    names = list(dict.fromkeys(map(str, found)))
+    handles = [Line2D([], [], **_line(i, "-")) for i in range(len(names))]
+    handles += [Line2D([], [], color="#333333", linestyle=line) for line in LINES.values()]
+    labels = [*(f"template of {name}" for name in names), *(KINDS[kind] for kind in LINES)]
+    seat_legend(figure, handles, labels)
+
+
+def _line(number: int, style: str) -> dict[str, Any]:
+    colour, mark = COLOURS[number % len(COLOURS)], MARKS[number % len(MARKS)]
+    return {"color": colour, "marker": mark, "markersize": 4, "lw": 1.2, "linestyle": style}
+
+
+def _reach(score: Score) -> list[list[float]]:
+    """Return how far the interval reaches below and above a score, [2, 1]."""
+    low, high = score.ci95 or (score.value, score.value)
+    return [[max(score.value - low, 0.0)], [max(high - score.value, 0.0)]]
+
+
+def _has(key: str) -> Any:
+    """Return a function that tells whether a row has matching scores under a condition."""
+
+    def fits(row: Result) -> bool:
+        return any(score.metric == MATCH and key in score.at for score in row.scores)
+
+    return fits
+
+
+# What is drawn of the rows that have such scores.
+DRAWN: Mapping[Any, Any] = {_draw_bars: _has("replaced"), _draw_lines: _has("k")}
+
+
+# The row of the captions before any reward.
+BEFORE_ROW = "captions before"
+
+# The size of names, in points.
+NAME = 8
+
+
+def square(board: Board) -> Figure | None:
+    """Return the square of the rows of a board that may be compared; None where there are none."""
+    rows = _compared(board.results)
+    return square_figure(spaced(board.task), rows) if rows else None
+
+
+def square_figure(title: str, rows: Sequence[Result]) -> Figure:
+    """Return mean scores of each row's favourites by scorer, and of the captions before.
+
+    A column is shaded from its lowest to its highest score, as scorers have scales of their own. An
+    arrow says that favourites are above or below the captions before, where their interval does.
+    """
+    tables = {row.model: _scores(row, FAVOURITES) for row in rows}
+    scorers = list(dict.fromkeys(name for table in tables.values() for name in table))
+    arrows = {row.model: _arrows(row) for row in rows}
+    tables[BEFORE_ROW] = {k: v for row in reversed(rows) for k, v in _scores(row, BEFORE).items()}
+    values = np.array(
+        [[_value(table.get(scorer)) for scorer in scorers] for table in tables.values()]
+    )
+    longest = max(text_width(name, NAME) for name in (*tables, *scorers))
+    size = 1.6 + 0.75 * len(scorers) + longest, 1.0 + 0.42 * len(tables) + longest
+    figure, (axes,) = grid(1, size)
+    axes.spines[:].set_visible(False)
+    shades = _shades(values)
+    axes.imshow(shades, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    units = {name: one.unit for table in tables.values() for name, one in table.items()}
+    labels = [drawn(f"{name}\n({units[name]})") for name in scorers]
+    axes.set_xticks(range(len(scorers)), labels, rotation=90)
+    axes.set_yticks(range(len(tables)), [drawn(name) for name in tables])
+    axes.tick_params(length=0, labelsize=NAME)
+    for i, (model, table) in enumerate(tables.items()):
+        for j, scorer in enumerate(scorers):
+            if scorer in table:
+                told = f"{table[scorer].value:.3g}{arrows.get(model, {}).get(scorer, '')}"
+                colour = "white" if shades[i, j] > 0.6 else "black"
+                axes.text(j, i, told, ha="center", va="center", color=colour, fontsize=NAME)
+    axes.set_xlabel("scorer", fontsize=NAME)
+    axes.set_ylabel("captions that this model likes", fontsize=NAME)
+    entitle(figure, title)
+    return figure
+
+
+def _compared(rows: Iterable[Result]) -> list[Result]:
+    """Return the rows with such scores that may be compared: the largest such set."""
+    found = [row for row in rows if _scores(row, FAVOURITES)]
+    often = Counter(row.comparable for row in found)
+    return [row for row in found if row.comparable == max(often, key=often.__getitem__)]
+
+
+def _scores(row: Result, kind: str) -> dict[str, Score]:
+    """Return the score of a kind of captions by scorer."""
+    return {
+        str(score.at["scorer"]): score
+        for score in row.scores
+        if score.metric == MATCH and set(score.at) == {"scorer", "captions"}
+        if score.at["captions"] == kind
+    }
+
+
+def _arrows(row: Result) -> dict[str, str]:
+    """Return the arrow of each scorer whose gain has an interval without 0."""
+    gains = [score for score in row.scores if score.metric == f"{MATCH}_gain" and score.ci95]
+    named: Mapping[str, Score] = {str(s.at["scorer"]): s for s in gains if set(s.at) == {"scorer"}}
+    up = {name: "↑" for name, score in named.items() if score.ci95 and score.ci95[0] > 0}
+    return up | {name: "↓" for name, score in named.items() if score.ci95 and score.ci95[1] < 0}
+
+
+def _value(score: Score | None) -> float:
+    return np.nan if score is None else score.value
+
+
+def _shades(values: Floats) -> Floats:
+    """Return [K, L] values of each column between 0 for its lowest and 1 for its highest."""
+    low, high = np.nanmin(values, 0), np.nanmax(values, 0)
+    shades: Floats = (values - low) / np.where(high > low, high - low, 1.0)
+    return shades
+
+
+# A row of a table, and what reads the columns of a table that a row of a board keeps.
+Row = Mapping[str, Any]
+ReadTable = Callable[[Result, str, Sequence[str]], Sequence[Row]]
+
+WORDS = ("captions", "rank", "word", "part_of_speech", "share")
+
+# What captions are called under an image, the names of their columns, and those of their scores.
+TOLD = {"reference": REFERENCE, "before": BEFORE, "favourite": FAVOURITES}
+EXAMPLES = ("image", *TOLD.values(), *(f"{name}_score" for name in TOLD.values()))
+
+# Words of a panel and images of a sheet; a row that was written by others may have more.
+MOST_WORDS, MOST_IMAGES = 10, 12
+
+# Letters of a word.
+LONGEST = 24
+
+# Lines under an image.
+LINES_BELOW = 11
+
+# The colours of parts of speech; all others share the last.
+OF_SPEECH = {
+    "NOUN": "#0072b2",
+    "VERB": "#d55e00",
+    "ADJ": "#009e73",
+    "ADP": "#cc79a7",
+    "DET": "#e69f00",
+    "CCONJ": "#56b4e9",
+}
+OTHER = "#999999"
+
+
+def words(row: Result, read_table: ReadTable) -> Figure | None:
+    """Return the most frequent words of a row; None where it keeps no table of them."""
+    found = read_table(row, "unigrams", WORDS) if "unigrams" in row.artifacts else []
+    return word_figure(f"{spaced(row.task)}: {row.model}", found) if found else None
+
+
+def captions(row: Result, read_table: ReadTable) -> Image | None:
+    """Return a sheet of captions of a row; None where it keeps no examples with their images."""
+    found = read_table(row, "examples", EXAMPLES) if "examples" in row.artifacts else []
+    shown = [
+        Shown(decode_image(one["image"], f"an example of {row.task}"), _lines(one))
+        for one in found[:MOST_IMAGES]
+    ]
+    return image_sheet(shown, lines=LINES_BELOW) if shown else None
+
+
+def word_figure(title: str, words: Sequence[Row]) -> Figure:
+    """Return a panel for each kind of captions: its most frequent words, the first on top."""
+    kinds = list(dict.fromkeys(str(word["captions"]) for word in words))
+    longest = max(text_width(_shown(word), 8) for word in words)
+    figure, panels = grid(len(kinds), (2.4 + longest, 2.6))
+    for panel, kind in zip(panels, kinds, strict=True):
+        own = sorted((one for one in words if one["captions"] == kind), key=lambda o: o["rank"])
+        _draw_words(panel, own[:MOST_WORDS])
+        panel.set_title(drawn(spaced(kind)), fontsize=9)
+    entitle(figure, title)
+    seen = {_named(word["part_of_speech"]) for word in words}
+    names = [name for name in (*OF_SPEECH, "other") if name in seen]
+    seat_legend(figure, [Patch(color=OF_SPEECH.get(name, OTHER)) for name in names], names)
+    return figure
+
+
+def _draw_words(panel: Axes, words: Sequence[Row]) -> None:
+    places = range(len(words))
+    colours = [OF_SPEECH.get(word["part_of_speech"], OTHER) for word in words]
+    panel.barh(places, [word["share"] for word in words], color=colours)
+    panel.set_yticks(places, [drawn(_shown(word)) for word in words])
+    panel.set_ylim(MOST_WORDS - 0.4, -0.6)
+    panel.tick_params(labelsize=8, axis="y", length=0)
+    panel.xaxis.set_major_formatter(percent)
+    panel.set_xlabel("share of all words (%)", fontsize=8)
+
+
+def _shown(word: Row) -> str:
+    """Return a word, cut where it is longer than words are."""
+    return str(word["word"])[:LONGEST]
+
+
+def _named(part: str) -> str:
+    return part if part in OF_SPEECH else "other"
+
+
+def _lines(row: Row) -> list[str]:
+    """Return the captions of an image, each with its score."""
+    return [f"{name} {row[f'{kind}_score']:.3g}: {row[kind]}" for name, kind in TOLD.items()]
