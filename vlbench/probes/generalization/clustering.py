@@ -247,7 +247,7 @@ def cluster(features: Tensor, k: int, *, seed: int) -> dict[str, Any]:
     n, random, notes = len(features), check_random_state(seed), []
     if k == n:
         return {"labels": torch.arange(n), "notes": []}
-    _require_memory(*features.shape, k)
+    _require_memory(n, features.shape[1], k)
     blocks = _affinities(features)
     root = np.sqrt(_product(blocks, np.ones(n)))
     isolated = root == 0
