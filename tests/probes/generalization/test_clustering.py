@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 import warnings
@@ -140,7 +141,7 @@ def test_as_many_images_as_classes_are_a_class_each():
 
 def test_what_does_not_fit_says_what_is_needed_and_what_is_free(monkeypatch):
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1.5e9))
-    message = "clustering 26032 images needs 2.8 GB of memory, 1.5 GB are free"
+    message = "clustering 26032 images needs 2.7 GB of memory, 1.5 GB are free"
     with pytest.raises(DataError, match=message):
         module.cluster(torch.ones(26_032, 1), 10, seed=0)
 
@@ -197,24 +198,44 @@ def test_fewer_distinct_images_than_clusters_are_nearly_scikit_learns():
     assert adjusted_rand_score(found, by_scikit_learn(features.float(), 30, 0)) > 0.9
 
 
+@pytest.mark.parametrize(
+    ("images", "width", "k", "expected"),
+    [
+        # 8 bytes of 50,000 x 50,064 / 2 pairs, 50,000 x (2,001 + 2 x 1,000) and 2,001 x 2,001.
+        (50_000, 512, 1_000, 10_012_800_000 + 1_600_400_000 + 32_032_008),
+        # The features are larger than 41 vectors: 8 bytes of 20,000 x 2,048, and of 21 x 21.
+        (20_000, 2_048, 10, 1_605_120_000 + 327_680_000 + 3_528),
+        # At least 20 vectors of ARPACK, and 2 x 4 others, but no more than there are images.
+        (100, 1, 4, 65_600 + 22_400 + 3_200),
+        (10, 1, 7, 2_960 + 1_920 + 800),
+    ],
+)
+def test_the_memory_is_that_of_the_pairs_and_of_what_stands_beside_them(images, width, k, expected):
+    assert module.peak_bytes(images, width, k) == expected
+
+
 PEAK = """
 import torch
 from pathlib import Path
-from vlbench.probes.generalization.clustering import cluster
+from vlbench.probes.generalization.clustering import cluster, peak_bytes
 torch.set_num_threads(1)
-peaks = []
-for images in (200, 6_000):
-    cluster(torch.eye(4).repeat(images // 4, 1), 4, seed=0)
+
+def peak():
     # Not ru_maxrss: that may be the peak of the program that started this one.
-    peak = Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]
-    peaks.append(int(peak) * 1024)
-print(peaks[1] - peaks[0])
+    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024
+
+cluster(torch.eye(4).repeat(50, 1), 4, seed=0)
+before = peak()
+for images, k in ((1_000, 150), (4_000, 4)):
+    cluster(torch.randn(images, 64, generator=torch.Generator().manual_seed(0)), k, seed=0)
+    print((peak() - before) / peak_bytes(images, 64, k))
 """
 
 
-def test_a_pair_of_images_takes_less_than_five_bytes():
-    grown = int(subprocess.check_output([sys.executable, "-c", PEAK]))
-    assert 0 < grown < 5 * 6_000**2
+def test_the_memory_is_the_peak_of_a_process():
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    grown = subprocess.check_output([sys.executable, "-c", PEAK], env=env, text=True).split()
+    assert [float(one) for one in grown] == pytest.approx([1, 1], abs=0.15)
 
 
 def test_overlaps_count_clusters_in_rows_and_classes_in_columns():

@@ -4,6 +4,7 @@ import torch
 from scipy.spatial.distance import pdist, squareform
 
 from vlbench.errors import TooFewRows
+from vlbench.probes.generalization import rdm as module
 from vlbench.probes.generalization.rdm import (
     CLASS_RULES,
     rdm_of_classes,
@@ -42,6 +43,14 @@ def test_the_matrix_is_that_of_the_double_loop(rule):
     features, rows = random_classes()
     found = rdm_of_classes(features, rows, NAMES, rule).numpy()
     assert found == pytest.approx(by_loops(features, rows, rule), rel=1e-12)
+
+
+@pytest.mark.parametrize("block", [1, 9, 60, 1_000])
+def test_the_matrix_per_dimension_is_the_same_however_many_rows_a_block_has(block, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", block)
+    features, rows = random_classes(counts=(3,) * 9)
+    found = rdm_of_classes(features, rows, [*"abcdefghi"], "per_dimension").numpy()
+    assert found == pytest.approx(by_loops(features, rows, "per_dimension"), rel=1e-12)
 
 
 @pytest.mark.parametrize("rule", ["scalar", "per_dimension"])

@@ -2,7 +2,8 @@
 
 The distance of two models is 1 - r. The dendrogram joins clusters by average linkage. The map is a
 t-SNE with the paper's perplexity of 3, or a lower one for fewer than six models. The paper's map is
-not seeded; ours is the best of ten seeded starts, of many models of two.
+not seeded; ours is the best of ten seeded starts. Of more than 40 models, those with the highest
+mean correlation with all others are drawn.
 """
 
 from __future__ import annotations
@@ -23,18 +24,19 @@ from vlbench.drawing.layouts import drawn, entitle, grid, name_points, text_widt
 from vlbench.drawing.looks import Look, style
 from vlbench.errors import spaced
 from vlbench.leaderboard.figures.charts import erase, save, styled
+from vlbench.leaderboard.figures.figures import MOST_MODELS
 
 Floats = NDArray[np.float64]
 
 PERPLEXITY = 3.0
 
 # One start often ends far from the best map of few models, so the best of several is drawn.
-STARTS, STARTS_OF_MANY = 10, 2
+STARTS = 10
 # The size of names, in points.
 NAME = 8
 
-# The side of a cell of the correlations in inches. More models than this have no numbers in theirs.
-CELL, SMALL_CELL, MOST_NUMBERS = 0.42, 0.14, 60
+# The side of a cell of the correlations in inches.
+CELL = 0.42
 
 FIGURES = ("correlations", "dendrogram", "map")
 
@@ -42,17 +44,26 @@ FIGURES = ("correlations", "dendrogram", "map")
 def draw_similarities(
     folder: Path, group: str, models: Sequence[tuple[str, Look]], values: Floats | None
 ) -> list[Path]:
-    """Write the three figures of models with their correlations [K, K]; remove them without any."""
+    """Write the three figures of models with their correlations [K, K]; remove them without any.
+
+    Of many models, those most like all others are drawn, and the titles say so.
+    """
     if values is None:
         for figure in FIGURES:
             erase(folder / f"{group}_{figure}")
         return []
+    drawn_models = "models"
+    if len(models) > MOST_MODELS:
+        means = values.sum(1) - values.diagonal()
+        typical = np.sort(np.argsort(-means, kind="stable")[:MOST_MODELS])
+        drawn_models = f"the {MOST_MODELS} most typical of {len(models)} models"
+        models, values = [models[i] for i in typical], values[np.ix_(typical, typical)]
     distances = np.clip(1 - values, 0, None)
     np.fill_diagonal(distances, 0)
     tree = linkage(squareform(distances, checks=False), "average")
     order = dendrogram(tree, no_plot=True)["leaves"]
     with styled():
-        titles = [f"{spaced(group)}: {figure} of models" for figure in FIGURES]
+        titles = [f"{spaced(group)}: {figure} of {drawn_models}" for figure in FIGURES]
         names = [models[i][0] for i in order]
         figures = (
             correlation_figure(titles[0], values[np.ix_(order, order)], names),
@@ -64,13 +75,9 @@ def draw_similarities(
 
 
 def correlation_figure(title: str, values: Floats, names: Sequence[str]) -> Figure:
-    """Return [K, K] correlations as numbers on shades of one colour, white at 0 and below.
-
-    Of many models, there are the shades alone.
-    """
+    """Return [K, K] correlations as numbers on shades of one colour, white at 0 and below."""
     longest = max(text_width(name, NAME) for name in names)
-    are_few = len(names) <= MOST_NUMBERS
-    side = 1.0 + (CELL if are_few else SMALL_CELL) * len(names) + longest
+    side = 1.0 + CELL * len(names) + longest
     figure, (axes,) = grid(1, (side + 1.2, side))
     axes.spines[:].set_visible(False)
     shades = ScalarMappable(Normalize(0, 1), "Blues")
@@ -80,7 +87,7 @@ def correlation_figure(title: str, values: Floats, names: Sequence[str]) -> Figu
     axes.set_xticks(range(len(names)), labels, rotation=90)
     axes.set_yticks(range(len(names)), labels)
     axes.tick_params(length=0, labelsize=NAME)
-    for (i, j), value in np.ndenumerate(values) if are_few else ():
+    for (i, j), value in np.ndenumerate(values):
         colour = "white" if value > 0.6 else "black"
         axes.text(j, i, f"{value:.2f}", ha="center", va="center", color=colour, fontsize=7)
     figure.colorbar(shades, ax=axes, shrink=0.6, label="correlation of matrices (Pearson)")
@@ -112,8 +119,7 @@ def dendrogram_figure(title: str, tree: Floats, models: Sequence[tuple[str, Look
 
 def map_figure(title: str, distances: Floats, models: Sequence[tuple[str, Look]]) -> Figure:
     """Return the t-SNE map of [K, K] distances. Near models are similar; the axes mean nothing."""
-    count = STARTS if len(models) <= MOST_NUMBERS else STARTS_OF_MANY
-    starts = [_map(distances, seed) for seed in range(count)]
+    starts = [_map(distances, seed) for seed in range(STARTS)]
     places = min(starts, key=lambda start: float(start.kl_divergence_)).embedding_
     longest = max(text_width(name, NAME) for name, _ in models)
     figure, (axes,) = grid(1, (max(6.0, 2.5 * longest), 4.5))

@@ -157,9 +157,6 @@ RULES = {"accuracy": greedy, "accuracy_code_rule": code_rule, "accuracy_hungaria
 # Random labellings that the chance level, and the floor of shuffled labels, are means over.
 LABELLINGS = 100
 
-# Peak bytes per pair of images, measured at 20,000 images and 10 classes.
-PAIR_BYTES = 4.2
-
 # Rows of affinities per block, which stays in the cache while it is multiplied twice.
 ROWS = 64
 
@@ -247,7 +244,7 @@ def cluster(features: Tensor, k: int, *, seed: int) -> dict[str, Any]:
     n, random, notes = len(features), check_random_state(seed), []
     if k == n:
         return {"labels": torch.arange(n), "notes": []}
-    _require_memory(n)
+    _require_memory(n, features.shape[1], k)
     blocks = _affinities(features)
     root = np.sqrt(_product(blocks, np.ones(n)))
     isolated = root == 0
@@ -263,10 +260,21 @@ def cluster(features: Tensor, k: int, *, seed: int) -> dict[str, Any]:
     return {"labels": torch.from_numpy(found.astype(np.int64)), "notes": notes}
 
 
-def _require_memory(images: int) -> None:
+def peak_bytes(images: int, width: int, k: int) -> float:
+    """Return the peak memory of clustering: half of a float64 matrix, and what stands beside it.
+
+    That is the features of length one, and later the vectors of ARPACK (2 k + 1, at least 20) and
+    two copies of k of them.
+    """
+    lanczos = min(max(2 * k + 1, 20), images)
+    beside = images * max(width, lanczos + 2 * k) + lanczos**2
+    return 8 * (images * (images + ROWS) / 2 + beside)
+
+
+def _require_memory(images: int, width: int, k: int) -> None:
     import psutil  # noqa: PLC0415 - planning a run must not wait for it
 
-    need, free = PAIR_BYTES * images**2, psutil.virtual_memory().available
+    need, free = peak_bytes(images, width, k), psutil.virtual_memory().available
     if need > free:
         figures = f"needs {need / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free"
         raise DataError(f"clustering {images} images {figures}; end other programs or add memory")

@@ -30,6 +30,9 @@ DEVIATION_FLOOR = 1e-6
 # Rows of the matrix computed at a time.
 ROWS = 128
 
+# Pairs of classes in a block of the matrix per dimension, for each thread.
+BLOCK = 1 << 15
+
 
 def rdm_of_classes(
     features: Tensor, rows: Sequence[Tensor], names: Sequence[str], rule: str
@@ -51,10 +54,9 @@ def rdm_of_classes(
     means, errors = _moments(features, rows, by_dimension=by_dimension)
     if rule in {"cosine", "correlation"}:
         return _angles(means, names, rule, 1.0)
-    squares = squared_distances(means, 1.0)
-    return (
-        _by_dimension(means, errors, squares) if by_dimension else _by_class(squares, errors, names)
-    )
+    if by_dimension:
+        return _by_dimension(means, errors)
+    return _by_class(squared_distances(means, 1.0), errors, names)
 
 
 def rdm_of_vectors(vectors: Tensor, names: Sequence[str], rule: str) -> Tensor:
@@ -102,17 +104,14 @@ def _moments(
     for i, block in enumerate(_blocks(features, rows)):
         norm = torch.linalg.vector_norm(block, dim=1, out=norms[i, : len(block)])
         inverse = norm.reciprocal().masked_fill_(norm == 0, 0.0)
+        mean = torch.mv(block.T, inverse, out=means[i]).div_(len(block))
         if by_dimension:
-            block.mul_(inverse[:, None])
-            torch.mean(block, 0, out=means[i])
             # Two passes over cached memory are a tenth of the time of `std`, and as exact.
-            variance = block.sub_(means[i]).square_().mean(0)
+            block.mul_(inverse[:, None]).sub_(mean).square_()
+            variance = torch.mv(block.T, torch.ones_like(norm)).div_(len(block))
             errors[i] = variance.sqrt_().add_(DEVIATION_FLOOR).square_().div_(len(block))
-        else:
-            torch.mv(block.T, inverse, out=means[i])
     if by_dimension:
         return means, errors
-    means /= counts[:, None]
     # The squares of a vector of length one sum to one, so a second pass over them is not needed.
     square = norms.count_nonzero(1) / (counts * size[1]).double()
     variance = square - means.mean(1).square()
@@ -148,17 +147,36 @@ def _by_class(squares: Tensor, errors: Tensor, names: Sequence[str]) -> Tensor:
     return squares.div_(sums).sqrt_()
 
 
-def _by_dimension(means: Tensor, errors: Tensor, squares: Tensor) -> Tensor:
-    """Return the distances, row by row since a sum of ratios is no matrix product."""
-    above = [
-        (means[i + 1 :] - means[i]).square_().div_(errors[i + 1 :] + errors[i]).sum(1).sqrt_()
-        for i in range(len(means))
-    ]
-    return torch.cat(above).masked_fill_(squares == 0, 0.0)
+def _by_dimension(means: Tensor, errors: Tensor) -> Tensor:
+    """Return the distances, summed dimension by dimension in blocks of rows that stay cached."""
+    above: list[Tensor] = []
+    first, size = 0, BLOCK * torch.get_num_threads()
+    moments = [moment.T.contiguous() for moment in (means, errors)]
+    while first < len(means):
+        rest = len(means) - first
+        rows = min(max(1, size // rest), rest)
+        sums, gaps, scales = means.new_zeros(3, rows, rest)
+        columns = [moment[:, first:] for moment in moments]
+        own = [column[:, :rows, None] for column in columns]
+        for mean, error, own_mean, own_error in zip(*columns, *own, strict=True):
+            torch.sub(mean, own_mean, out=gaps).square_()
+            torch.add(error, own_error, out=scales)
+            sums.addcdiv_(gaps, scales)
+        above += [row[i:] for i, row in enumerate(sums, 1)]
+        first += rows
+    found = torch.cat(above)
+    # Means as near as those at distance 0 have a sum of at most half of this.
+    if (found <= TIED**2 / errors.amin()).any():
+        found.masked_fill_(squared_distances(means, 1.0) == 0, 0.0)
+    return found.sqrt_()
 
 
 def _angles(points: Tensor, names: Sequence[str], rule: str, scale: float) -> Tensor:
-    """Return 1 - cosine, or 1 - r, of pairs: half the squared distance of vectors of length one."""
+    """Return 1 - cosine, or 1 - r, of pairs: half the squared distance of vectors of length one.
+
+    In float64 they are right to 2e-15. In float32, as thingsvision has r, they take 2.7 times less
+    time, but near vectors lose all digits: 1 - r is as small as the rounding of r.
+    """
     points = points - points.mean(1, keepdim=True) if rule == "correlation" else points
     norms = points.norm(dim=1, keepdim=True)
     short = (norms[:, 0] <= TIED * scale).nonzero()
