@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from vlbench.engine.training import on_cpu
-from vlbench.metrics.captions import CaptionMetrics, plain_words
+from vlbench.metrics.captions import CaptionMetrics, Captions, plain_words
 from vlbench.metrics.statistics import Estimate
 from vlbench.probes.captioning.captioner_files import (
     Labels,
@@ -233,8 +233,8 @@ def cider(
     def words(text: str) -> str:
         return " ".join(one for one in vocabulary.split(text) if any(map(str.isalnum, one)))
 
-    own = {i: [words(text)] for i, text in enumerate(texts)}
-    others = {i: [*map(words, several)] for i, several in enumerate(references)}
+    own: Captions = {i: [words(text)] for i, text in enumerate(texts)}
+    others: Captions = {i: [*map(words, several)] for i, several in enumerate(references)}
     with CaptionMetrics(["cider"], words=plain_words) as metrics:
         estimate = metrics(own, others)["cider"].estimate
     assert isinstance(estimate, Estimate)
