@@ -11,7 +11,6 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.adapter_kit.archives import open_zip
 from vlbench.adapter_kit.images import Interpolation, resizing
 from vlbench.adapter_kit.library_models import require_timm
 from vlbench.adapter_kit.weights import (
@@ -26,6 +25,7 @@ from vlbench.adapter_kit.weights import (
     unreadable,
     weights_file,
 )
+from vlbench.data.formats.archives import open_zip
 from vlbench.errors import CannotDo, WeightsError
 
 # The key of the head's weights in Google's archives of BiT.
