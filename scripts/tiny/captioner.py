@@ -29,6 +29,7 @@ from tiny.training import WINDOW, Plan, Training
 from tiny.world import Examples, World
 from vlbench.data.images import decode_image
 from vlbench.data.scenes.world import CATEGORIES, NOUNS, plural
+from vlbench.planning.functions import load_object
 from vlbench.probes.captioning.captioner_cross_entropy import (
     CrossEntropy,
     CrossEntropyTraining,
@@ -48,7 +49,6 @@ from vlbench.probes.captioning.captioner_files import (
     write_captioner,
 )
 from vlbench.probes.captioning.captioner_network import LONGEST, Sizes, greedy_captions
-from vlbench.resolve import load_object
 
 TINY = Path(__file__).resolve().parents[2] / "model_adapters" / "tiny"
 CPU = torch.device("cpu")

@@ -67,7 +67,7 @@ def draw_favourites(output: Path, boards: Mapping[str, Board]) -> list[Path]:
         for row in board.results:
             for name, draw in (("unigrams", _draw_words), ("examples", _draw_sheet)):
                 # Other probes keep a picture of examples.
-                kept = row.artifacts.get(name, {}).get("file", "")
+                kept = row.artifacts[name]["file"] if name in row.artifacts else ""
                 if row.status == "ok" and kept and not kept.endswith(".png"):
                     written += _tried(output, task, row, draw)
     return written

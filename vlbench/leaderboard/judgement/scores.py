@@ -34,7 +34,7 @@ from vlbench.leaderboard.judgement.sheets import (
     columns_of,
 )
 from vlbench.metrics.statistics import Estimate, bootstrap_ratio
-from vlbench.reading.objects import read_as
+from vlbench.plain import read
 
 # Holds one folder of filled sheets per rater.
 FILLED = "filled"
@@ -80,7 +80,7 @@ def read_key(file: Path) -> Key:
         raise DataAbsent("the key of the sheets", "vlbench leaderboard judge --of", str(file))
     try:
         content = json.loads(read_text(file))
-        key: Key = read_as(Key, content, ())
+        key: Key = read(Key, content)
     except (ValueError, RecursionError, SpecError) as error:
         raise SpecError(f"{file}: is not a key of sheets: {error}") from error
     if key.schema != SCHEMA or set(key.sheets) != {sheet.name for sheet in SHEETS}:
