@@ -23,7 +23,6 @@ from vlbench.adapter_kit.library_models import (
     require_open_clip,
     require_open_clip_tag,
 )
-from vlbench.adapter_kit.torch_files import is_torchscript
 from vlbench.adapter_kit.weights import (
     LARGEST_SIZE,
     UNREADABLE,
@@ -37,6 +36,7 @@ from vlbench.adapter_kit.weights import (
     weights_file,
 )
 from vlbench.capabilities import Picture
+from vlbench.data.formats.torch_files import is_torchscript
 from vlbench.errors import WeightsError
 from vlbench.files import MOST_CONFIG, read_text
 

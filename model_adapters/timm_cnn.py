@@ -12,7 +12,6 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.adapter_kit.archives import open_zip
 from vlbench.adapter_kit.images import Interpolation, resizing
 from vlbench.adapter_kit.library_models import require_timm
 from vlbench.adapter_kit.weights import (
@@ -28,6 +27,7 @@ from vlbench.adapter_kit.weights import (
     unreadable,
     weights_file,
 )
+from vlbench.data.formats.archives import open_zip
 from vlbench.errors import CannotDo, WeightsError
 from vlbench.files import MOST_CONFIG, read_text
 

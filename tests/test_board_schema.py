@@ -72,72 +72,96 @@ def test_a_summary_is_a_board_whose_rows_lack_what_a_mean_has_not():
 @pytest.mark.parametrize(
     ("key", "value", "why"),
     [
-        (("task",), GONE, "task: is absent"),
-        (("task",), 5, "task: wanted a text, not 5"),
-        (("task",), "../../escaped", "task: wanted a name without separators, not '../../escaped'"),
-        (("task",), "", "task: wanted a name without separators, not ''"),
-        (("task",), "a\x1b", "task: wanted a name without separators"),
-        (("version",), "1", "version: wanted a whole number, not '1'"),
-        (("version",), True, "version: wanted a whole number, not true"),
-        (("paper",), None, "paper: wanted a text, not null"),
-        (("primary",), [], "primary: wanted an object, not a list"),
-        (("primary", "at"), GONE, "primary.at: is absent"),
-        (("primary", "at"), {"k": []}, "primary.at.k: wanted a text or a whole number or a number"),
-        (("versions",), {"t": 1.5}, "versions.t: wanted a whole number, not 1.5"),
-        (("colour",), 1, "colour: is unknown; there are schema, task, "),
-        (("rows",), GONE, "rows: wanted a list, not null"),
-        (("rows", 0), "x", "rows[0]: wanted an object, not 'x'"),
-        (("rows", 0, "model"), GONE, "rows[0].model: is absent"),
-        (("rows", 0, "scores"), GONE, "rows[0].scores: is absent"),
-        (("rows", 0, "colour"), 1, "rows[0].colour: is unknown; there are model, status, "),
-        (("rows", 0, "status"), "fine", "rows[0].status: wanted ok, skipped or failed, not 'fine'"),
-        (("rows", 0, "counts"), {"n": 1.5}, "rows[0].counts.n: wanted a whole number, not 1.5"),
-        (("rows", 0, "notes"), [1], "rows[0].notes[0]: wanted a text, not 1"),
-        (("rows", 0, "model"), "\ud800", r"rows[0].model: wanted a text, not '\ud800'"),
+        (("task",), GONE, "task' is missing"),
+        (("task",), 5, "task' must be a text, not 5"),
+        (
+            ("task",),
+            "../../escaped",
+            "task' must be a name without separators, not '../../escaped'",
+        ),
+        (("task",), "", "task' must be a name without separators, not ''"),
+        (("task",), "a\x1b", "task' must be a name without separators"),
+        (("version",), "1", "version' must be a whole number, not '1'"),
+        (("version",), True, "version' must be a whole number, not true"),
+        (("paper",), None, "paper' must be a text, not null"),
+        (("primary",), [], "primary' must be a mapping of metric, at, not a list"),
+        (("primary", "at"), GONE, "primary.at' is missing"),
+        (
+            ("primary", "at"),
+            {"k": []},
+            "primary.at.k' must be a text or a number",
+        ),
+        (("versions",), {"t": 1.5}, "versions.t' must be a whole number, not 1.5"),
+        (("colour",), 1, "colour' is unknown; there are schema, task, "),
+        (("rows",), GONE, "rows' must be a list, not null"),
+        (("rows", 0), "x", "rows[0]' must be a mapping, not 'x'"),
+        (("rows", 0, "model"), GONE, "rows[0].model' is missing"),
+        (("rows", 0, "scores"), GONE, "rows[0].scores' is missing"),
+        (("rows", 0, "colour"), 1, "rows[0].colour' is unknown; there are model, status, "),
+        (
+            ("rows", 0, "status"),
+            "fine",
+            "rows[0].status' must be ok, skipped or failed, not 'fine'",
+        ),
+        (("rows", 0, "counts"), {"n": 1.5}, "rows[0].counts.n' must be a whole number, not 1.5"),
+        (("rows", 0, "notes"), [1], "rows[0].notes[0]' must be a text, not 1"),
+        (("rows", 0, "model"), "\ud800", r"rows[0].model' must be a text, not '\ud800'"),
         (
             ("rows", 0, "run"),
             {"seconds": math.nan},
-            "rows[0].run.seconds: wanted a number, not NaN",
+            "rows[0].run.seconds' must be a number, not NaN",
         ),
-        (("rows", 0, "run"), {"\ud800": 1}, r"rows[0].run.'\ud800': wanted a text"),
-        (("rows", OK, "scores", 0), [], f"rows[{OK}].scores[0]: wanted an object, not a list"),
-        (("rows", OK, "scores", 0, "n"), GONE, f"rows[{OK}].scores[0].n: is absent"),
+        (("rows", 0, "run"), {"\ud800": 1}, r"rows[0].run.'\ud800'' must be a text"),
+        (
+            ("rows", OK, "scores", 0),
+            [],
+            f"rows[{OK}].scores[0]' must be a mapping of metric, value, ",
+        ),
+        (("rows", OK, "scores", 0, "n"), GONE, f"rows[{OK}].scores[0].n' is missing"),
         (
             ("rows", OK, "scores", 0, "value"),
             10**400,
-            "scores[0].value: wanted a number, not 10000",
+            "scores[0].value' must be a number, not 10000",
         ),
-        (("rows", OK, "scores", 0, "ci95"), "x", "ci95: wanted two numbers or null, not 'x'"),
-        (("rows", OK, "scores", 0, "ci95"), [0.5], "ci95: wanted two numbers or null, not a list"),
-        (("rows", OK, "scores", 0, "draws"), [True], "draws[0]: wanted a number, not true"),
-        (("rows", OK, "provenance", "weights"), 5, "provenance.weights: wanted a text, not 5"),
-        (("rows", OK, "artifacts", "heads"), {"file": "a"}, "artifacts.heads.sha256: is absent"),
+        (
+            ("rows", OK, "scores", 0, "ci95"),
+            "x",
+            "ci95' must be a list of 2 numbers or null, not 'x'",
+        ),
+        (
+            ("rows", OK, "scores", 0, "ci95"),
+            [0.5],
+            "ci95' must be a list of 2 numbers or null, not a list",
+        ),
+        (("rows", OK, "scores", 0, "draws"), [True], "draws[0]' must be a number, not true"),
+        (("rows", OK, "provenance", "weights"), 5, "provenance.weights' must be a text, not 5"),
+        (("rows", OK, "artifacts", "heads"), {"file": "a"}, "artifacts.heads.sha256' is missing"),
         (
             ("rows", OK, "artifacts", "heads", "file"),
             "a/../../b",
-            "wanted a path below the board's",
+            "must be a path below the board's",
         ),
         (
             ("rows", OK, "artifacts", "heads", "file"),
             "/etc/passwd",
-            "wanted a path below the board",
+            "must be a path below the board",
         ),
-        (("rows", OK, "artifacts", "heads", "file"), "a\\..\\b", "wanted a path below the board"),
-        (("rows", OK, "artifacts", "heads", "file"), "a\x00b", "wanted a path below the board's"),
-        (("rows", OK, "artifacts", "heads", "file"), "", "wanted a path below the board's folder"),
+        (("rows", OK, "artifacts", "heads", "file"), "a\\..\\b", "must be a path below the board"),
+        (("rows", OK, "artifacts", "heads", "file"), "a\x00b", "must be a path below the board's"),
+        (("rows", OK, "artifacts", "heads", "file"), "", "must be a path below the board's folder"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_file_and_key(tmp_path, key, value, why):
     told = refusal(tmp_path, changed(WHOLE, *key, value=value))
-    assert re.match(r"t\.json: [a-z]+", told)
+    assert re.match(r"t\.json: '[a-z]+", told)
     assert why in told
 
 
 def test_what_is_nested_without_end_is_refused(tmp_path):
     nested = json.loads("[" * 200 + "]" * 200)
     told = refusal(tmp_path, changed(WHOLE, "rows", 0, "run", value={"deep": nested}))
-    assert told.startswith("t.json: rows[0].run.deep[0][0]")
-    assert told.endswith("wanted something less deeply nested, not a list")
+    assert told.startswith("t.json: 'rows[0].run.deep[0][0]")
+    assert told.endswith("must be something less deeply nested, not a list")
     (tmp_path / "t.json").write_text("[" * 100_000 + "]" * 100_000)
     with pytest.raises(SpecError, match=r"t\.json: is no board: maximum recursion"):
         read_board(tmp_path / "t.json")

@@ -150,7 +150,7 @@ def test_validate_says_ok_or_what_is_wrong(source, capsys):
     assert main(["validate", str(source / "tasks")]) == 2
     printed = capsys.readouterr()
     assert "few_shot_colours.yaml: ok" in printed.out
-    assert "b.yaml:3: unknown 'papr'; did you mean 'paper'?" in printed.err
+    assert "b.yaml:3: 'papr' is unknown; did you mean 'paper'?" in printed.err
 
 
 def test_a_name_with_control_characters_is_spelled_out(tmp_path, capsys):
@@ -386,7 +386,7 @@ def raises():
 def test_a_malformed_board_ends_a_run_before_anything_is_computed(source, tmp_path, capsys, file):
     write(tmp_path / "leaderboards" / file, '{"schema": 1, "task": 5}')
     assert run(source, model="will-not-load") == 2
-    assert f"{file}: version: is absent" in capsys.readouterr().err
+    assert f"{file}: 'version' is missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["leaderboard", "show"], ["leaderboard", "build"]])
@@ -399,4 +399,4 @@ def test_a_malformed_board_or_summary_ends_before_anything_is_shown(
     write(tmp_path / "leaderboards" / file, '{"schema": 1, "task": "zz", "version": 1}')
     assert main(words) == 2
     printed = capsys.readouterr()
-    assert (printed.out, f"{file}: primary: is absent" in printed.err) == ("", True)
+    assert (printed.out, f"{file}: 'primary' is missing" in printed.err) == ("", True)

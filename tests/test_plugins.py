@@ -103,7 +103,7 @@ def test_a_file_that_fails_can_be_loaded_once_it_is_mended(tmp_path):
 def test_the_folder_of_a_loaded_module_is_known_and_of_others_it_is_not(tmp_path):
     module = load_file(write(tmp_path / "adapter.py", ""))
     assert folder_of(module.__name__) == tmp_path.resolve()
-    assert folder_of("vlbench.resolve") is None
+    assert folder_of("vlbench.plain") is None
     assert folder_of("vlbench.plugins.nothing") is None
 
 

@@ -136,4 +136,4 @@ def test_a_malformed_board_is_told_in_the_report(tmp_path):
     folder = repository(tmp_path, [OLD], [board(result("m", score()), version="one")])
     code, report = checked(folder)
     assert code == 2
-    assert "    vlbench: proposed/leaderboards/t.json: version: wanted a whole number" in report
+    assert "    vlbench: proposed/leaderboards/t.json: 'version' must be a whole number" in report

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from PIL.Image import Image
 from torch import Tensor
 
+from vlbench.plain import alternatives
+
 
 class Regions(NamedTuple):
     """Regions of one image: boxes [R, 4] as xyxy pixels, vectors [R, D], scores [R], (W, H)."""
@@ -183,13 +185,6 @@ def is_capability(annotation: Any) -> bool:
     """Return whether an annotation is a Protocol of a model, or alternatives, or a list of them."""
     options = [element(a) for a in alternatives(annotation) if a is not types.NoneType]
     return bool(options) and all(parts(option) for option in options)
-
-
-def alternatives(annotation: Any) -> list[Any]:
-    """Return A and B of `A | B`, or the annotation alone."""
-    if typing.get_origin(annotation) in {types.UnionType, typing.Union}:
-        return list(typing.get_args(annotation))
-    return [annotation]
 
 
 def count_truncated(model: Any, texts: Sequence[str]) -> dict[str, int]:

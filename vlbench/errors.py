@@ -35,6 +35,12 @@ MOST_NAMES = 30
 # Parts of the paths of installed packages.
 PACKAGES = ("site-packages", "dist-packages")
 
+# What importing somebody's file may raise: a broken file is a message, not a traceback.
+IMPORT_ERRORS = (
+    *(ImportError, SyntaxError, NameError, AttributeError, TypeError, ValueError, LookupError),
+    *(RuntimeError, OSError, AssertionError, ArithmeticError),
+)
+
 
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun, in the plural unless the number is one."""
@@ -162,7 +168,12 @@ def exits_as_errors() -> Iterator[None]:
     except (Exception, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise Exited(f"{described(error)} would end the program; raise an error instead") from error
+        raise ending(error) from error
+
+
+def ending(error: BaseException) -> Exited:
+    """Return the error to raise in place of one that would end the program."""
+    return Exited(f"{described(error)} would end the program; raise an error instead")
 
 
 def place_of(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from vlbench.errors import SpecError, listed
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:  # reading a board must not cost the import of torch
 else:
     Artifact = Any
 
-At = Mapping[str, str | int | float]
+# A whole number stays one on a board.
+Number: TypeAlias = int | float
+
+At = Mapping[str, str | Number]
 
 # The columns of a table of items (`vlbench.metrics.items` makes one), and the artifact it becomes.
 ITEM_COLUMNS = (
@@ -31,7 +34,7 @@ ITEM_COLUMNS = (
 ITEMS = "items"
 
 # The least and the greatest value of a score; None where there is no such limit.
-Range: TypeAlias = tuple[float | None, float | None]
+Range: TypeAlias = tuple[Number | None, Number | None]
 
 # The range of the scores of each unit; scores of other units have no limits.
 RANGES: Mapping[str, Range] = {
@@ -53,14 +56,14 @@ class Score:
     """
 
     metric: str
-    value: float
+    value: Number
     n: int
     at: At = field(default_factory=dict)
-    stderr: float | None = None
-    ci95: tuple[float, float] | None = None
-    chance: float | None = None
-    floors: Mapping[str, float] = field(default_factory=dict)
-    draws: Sequence[float] = ()
+    stderr: Number | None = None
+    ci95: tuple[Number, Number] | None = None
+    chance: Number | None = None
+    floors: Mapping[str, Number] = field(default_factory=dict)
+    draws: Sequence[Number] = ()
     unit: str = "fraction"
     higher_is_better: bool = True
     range: Range | None = None
@@ -146,6 +149,13 @@ class Outcome:
         return {**self.artifacts, **items}
 
 
+class SavedArtifact(TypedDict):
+    """What a row says of an artifact: its file, relative to the board, and its sha256."""
+
+    file: str
+    sha256: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """A row of a task's board: the scores of one model, or the reason why it has none."""
@@ -161,7 +171,7 @@ class Result:
     request: str = ""
     scores: Sequence[Score] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
-    artifacts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    artifacts: Mapping[str, SavedArtifact] = field(default_factory=dict)
     notes: Sequence[str] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)

@@ -29,6 +29,7 @@ from tiny.training import WINDOW, Plan, Training
 from tiny.world import Examples, World
 from vlbench.data.images import decode_image
 from vlbench.data.scenes.world import CATEGORIES, NOUNS, plural
+from vlbench.planning.functions import load_object
 from vlbench.probes.captioning.captioner_files import (
     StoredCaptioner,
     draw_captioner,
@@ -48,7 +49,6 @@ from vlbench.probes.captioning.captioner_training import (
     Lesson,
     cider,
 )
-from vlbench.resolve import load_object
 
 TINY = Path(__file__).resolve().parents[2] / "model_adapters" / "tiny"
 CPU = torch.device("cpu")

@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from tiny import bert, cnn, foils, uniter, visualbert, words
 from tiny.world import Examples, World
 from vlbench.capabilities import Picture
-from vlbench.resolve import load_object
+from vlbench.planning.functions import load_object
 
 ADAPTERS = [Path(__file__).resolve().parents[2] / "model_adapters"]
 CPU = torch.device("cpu")

@@ -29,7 +29,7 @@ from tiny.training import Batch, Plan, Training, train
 from tiny.world import Facts, World
 from vlbench.adapter_kit.regions import RegionBatch, pad_regions
 from vlbench.capabilities import Regions
-from vlbench.resolve import load_object
+from vlbench.planning.functions import load_object
 
 ADAPTERS = [Path(__file__).resolve().parents[2] / "model_adapters"]
 WEIGHTS = "model.safetensors"

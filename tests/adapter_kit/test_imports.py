@@ -9,7 +9,8 @@ HEAVY = "torchvision transformers huggingface_hub open_clip timm datasets scipy 
 PROGRAM = """
 import inspect, json, sys
 from pathlib import Path
-from vlbench.resolve import hints, load_file
+from vlbench.plain import hints
+from vlbench.plugins import load_file
 classes = []
 for file in json.loads(sys.argv[1]):
     module = load_file(Path(file))

@@ -98,7 +98,7 @@ def test_a_text_that_fills_the_memory_is_refused(tmp_path, name):
             archive.writestr("w.txt", content)
     else:
         (tmp_path / name).write_bytes(gzip.compress(content))
-    with pytest.raises(WeightsError, match=rf"{name} has .* made to fill the memory"):
+    with pytest.raises(WeightsError, match=rf"{name}.* it has .* made to fill the memory"):
         read_vectors(tmp_path / name)
 
 

@@ -6,7 +6,6 @@ import torch
 from torch import nn
 
 from vlbench import hub
-from vlbench.adapter_kit.torch_files import Inert
 from vlbench.adapter_kit.weights import (
     hub_obstacle,
     load_weights,
@@ -17,6 +16,7 @@ from vlbench.adapter_kit.weights import (
     seeded,
     weights_file,
 )
+from vlbench.data.formats.torch_files import Inert
 from vlbench.errors import WeightsError
 
 
@@ -145,7 +145,7 @@ def test_a_file_of_deeply_nested_tuples_is_refused_by_name(tmp_path, program):
 
 
 def test_a_file_of_too_many_parts_is_refused_by_name(tmp_path, monkeypatch):
-    monkeypatch.setattr("vlbench.data.pickles.MOST_OPCODES", 1_000)
+    monkeypatch.setattr("vlbench.data.formats.pickles.MOST_OPCODES", 1_000)
     file = tmp_path / "w.pt"
     file.write_bytes(b"\x80\x02(" + b"]" * 1_001 + b"l.")
     with pytest.raises(WeightsError, match=r"w\.pt cannot be .*: it has too many parts"):

@@ -33,7 +33,7 @@ def test_a_protocol_with_a_method_is_a_capability_wherever_a_source_keeps_it(tmp
         write(tmp_path / name, PROTOCOL)
         for name in ("capabilities.py", "probes/captions.py", "model_adapters/deep/er.py")
     ]
-    assert capability_files(tmp_path) == {file: ["Captioner"] for file in files}
+    assert capability_files(tmp_path) == {file: {"Captioner": {"caption"}} for file in files}
 
 
 @pytest.mark.parametrize(

@@ -2,41 +2,52 @@ from pathlib import Path
 
 import pytest
 
-from vlbench.catalog.specs import checked, is_at
+from vlbench.catalog.specs import ModelSpec, Primary, read_values
 from vlbench.catalog.strict_yaml import Document
-
-KEYS = {"name": (str,), "size": (int, float)}
+from vlbench.plain import Misfit, read
 
 
 def problems(values):
-    return checked(Document(Path("a.yaml"), values, {("size",): 3}), values, KEYS, ())[1]
+    document = Document(Path("a.yaml"), values, {("training_images",): 3})
+    return read_values(ModelSpec, document, values)[1]
 
 
 def test_known_keys_of_the_right_types_have_no_problem():
-    assert problems({"name": "a", "size": 1.5}) == []
+    assert problems({"adapter": "a:B", "training_images": 1.5}) == []
 
 
 def test_keys_of_ones_own_are_left_out():
-    document = Document(Path("a.yaml"), {}, {})
-    assert checked(document, {"x-note": [], "name": "a"}, KEYS, ()) == ({"name": "a"}, [])
+    values = {"x-note": [], "adapter": "a"}
+    assert read_values(ModelSpec, Document(Path("a.yaml"), {}, {}), values) == (
+        {"adapter": "a"},
+        [],
+    )
 
 
 def test_a_wrong_type_is_told_with_its_line():
-    assert problems({"size": True}) == ["a.yaml:3: 'size' must be int or float, not True"]
+    (told,) = problems({"training_images": True})
+    assert told.startswith("a.yaml:3: 'training_images' must be a number")
 
 
 @pytest.mark.parametrize(
-    ("key", "hint"), [("nmae", "did you mean 'name'?"), ("zzz", "there are name, size")]
+    ("key", "hint"), [("adaptr", "did you mean 'adapter'?"), ("zzz", "there are adapter, params, ")]
 )
 def test_an_unknown_key_is_told_with_what_there_is(key, hint):
-    assert problems({key: 1}) == [f"a.yaml: unknown '{key}'; {hint}"]
+    (told,) = problems({key: 1})
+    assert told.startswith(f"a.yaml: '{key}' is unknown; {hint}")
+
+
+@pytest.mark.parametrize("key", ["name", "source", "document"])
+def test_what_no_key_of_a_file_gives_is_unknown(key):
+    assert f"'{key}' is unknown" in problems({key: "x"})[0]
 
 
 def test_conditions_are_texts_and_numbers_by_name():
-    assert is_at({"norm": "l2", "epsilon": 0.5, "k": 1})
-    assert is_at({})
+    at = {"norm": "l2", "epsilon": 0.5, "k": 1}
+    assert read(Primary, {"metric": "a", "at": at}) == {"metric": "a", "at": at}
 
 
 @pytest.mark.parametrize("at", [3, {1: 2}, {"a": [1]}, {"a": None}])
 def test_other_values_are_no_conditions(at):
-    assert not is_at(at)
+    with pytest.raises(Misfit):
+        read(Primary, {"metric": "a", "at": at})

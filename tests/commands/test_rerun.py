@@ -92,7 +92,7 @@ def test_a_row_of_other_types_is_refused_before_it_runs(
     for value in values:
         changed(boards, tmp_path, lambda row, value=value: row[part].update({name: value}))
         assert rerun(tmp_path, source, "ours", "--as-model", "mean-colour") == 2
-        assert f"ours on few_shot_colours.{part}.{name}: wanted a" in capsys.readouterr().err
+        assert f"ours on few_shot_colours.{part}.{name}' must be a" in capsys.readouterr().err
 
 
 def test_a_row_named_like_two_models_is_no_model(boards, source, tmp_path, capsys):

@@ -165,7 +165,7 @@ def test_tasks_with_different_primary_scores_make_no_group(tmp_path):
 
 def test_a_board_that_does_not_fit_is_refused_by_name(tmp_path):
     (write(tmp_path, one("a", score())) / "b.json").write_text('{"schema": 1, "task": "b"}')
-    with pytest.raises(SpecError, match=r"b\.json: version: is absent"):
+    with pytest.raises(SpecError, match=r"b\.json: 'version' is missing"):
         build_summaries(tmp_path, folder_boards(tmp_path), {"both": ["a", "b"]}, LOOKS)
 
 

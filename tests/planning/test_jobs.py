@@ -97,7 +97,7 @@ def row(model, status="ok", request="r"):
 @pytest.mark.parametrize("text", ['{"schema": 1}', '{"schema": 1, "task": "t", "rows": 5}'])
 def test_a_foreign_file_of_schema_1_is_refused(tmp_path, text):
     (tmp_path / "t.json").write_text(text)
-    with pytest.raises(SpecError, match=r"t\.json: (task|version): is absent"):
+    with pytest.raises(SpecError, match=r"t\.json: '(task|version)' is missing"):
         standing_rows(tmp_path, "t")
 
 

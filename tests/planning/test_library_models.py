@@ -66,7 +66,7 @@ def test_no_local_path_enters_a_row(source, folder, tmp_path):
 def test_arguments_are_overridden_as_ever(source, folder):
     (result,) = evaluate(source, model=f"hf:{folder}", model_args={"pool": "mean", "layer": 1})
     assert result.model == "hf:little-vit[layer=1,pool=mean]"
-    with pytest.raises(SpecError, match="unknown 'poll'; did you mean 'pool'"):
+    with pytest.raises(SpecError, match="'poll' is unknown; did you mean 'pool'"):
         evaluate(source, model=f"hf:{folder}", model_args={"poll": "mean"})
 
 

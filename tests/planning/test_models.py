@@ -16,7 +16,7 @@ def test_overrides_are_part_of_the_name(source):
 
 
 def test_an_override_that_the_adapter_lacks_is_refused(source):
-    with pytest.raises(SpecError, match="unknown 'wieghts'; did you mean 'weights'"):
+    with pytest.raises(SpecError, match="'wieghts' is unknown; did you mean 'weights'"):
         evaluate(source, model_args={"wieghts": "2.0"})
 
 

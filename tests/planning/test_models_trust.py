@@ -10,7 +10,7 @@ from sources import MODELS, TASK, make_source, write
 from vlbench.catalog.sources import ENTRY_POINTS, trusted_packages
 from vlbench.cli import main
 from vlbench.errors import SpecError
-from vlbench.planning.models import find_object
+from vlbench.planning.functions import find_object
 
 LOADER = '"vlbench.data.image_folder:image_folder", root: ../images'
 EVIL = """\
@@ -32,7 +32,7 @@ TELLS = "def evil(**_):\n    raise SystemExit('called')\nraise SystemExit('impor
 
 
 def find(name, folders=(), trusted=frozenset({"vlbench"})):
-    return find_object("t.yaml:5", name, folders, trusted=trusted)
+    return find_object(lambda: "t.yaml:5", name, folders, trusted=trusted)
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_a_foreign_adapter_is_refused_with_its_line(source):
     write(source / "model_adapters" / "models.yaml", MODELS + foreign)
     with pytest.raises(SpecError, match=r"models\.yaml:6: 'collections:Counter' is not trusted"):
         evaluate(source, model="theirs")
-    with pytest.raises(SpecError, match="unknown 'nothing'; there are none"):
+    with pytest.raises(SpecError, match="'nothing' is unknown; there are none"):
         evaluate(source, model="theirs", trust=True, model_args={"nothing": 1})
 
 

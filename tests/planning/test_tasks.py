@@ -17,7 +17,7 @@ def source(tmp_path):
 
 def test_a_parameter_of_the_wrong_type_names_file_and_line(source):
     write(source / "tasks" / "b.yaml", TASK.replace("trials: 2", "trials: two"))
-    with pytest.raises(SpecError, match=r"b\.yaml:6: 'trials' must be int, not 'two'"):
+    with pytest.raises(SpecError, match=r"b\.yaml:6: 'trials' must be a whole number, not 'two'"):
         evaluate(source, tasks="b")
 
 

@@ -8,10 +8,9 @@ For generative models, `prompts` puts a text into a question about an image, in 
 `chat_prompts` or `prefix_lm`, and `asked_images` has texts about one image run by `runs`,
 `shared_prefix` or `prefix_lm`, as `vlm_families` says for each type. `image_tokens` says where in a
 picture its tokens lie, and `square_views` makes tokens of pixels. `weights` reads files of weights
-and fills modules with them, by `torch_files`, `pickles` and `archives`, which run nothing of a file
-and bound what it unpacks to. `vector_files` reads word vectors. `torchvision_models` opens a model
-of torchvision. `hub_files` fetches files of the hub, and `library_models` refuses names that a
-library does not have.
+and fills modules with them, by `vlbench.data.formats`, which runs nothing of a file.
+`vector_files` reads word vectors. `torchvision_models` opens a model of torchvision. `hub_files`
+fetches files of the hub, and `library_models` refuses names that a library does not have.
 
 No module imports transformers or torchvision when it is imported: a run reads every adapter's file
 before it loads a model, and those libraries take seconds.

@@ -13,8 +13,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from vlbench.adapter_kit.archives import most_bytes, open_gzip, open_zip
 from vlbench.adapter_kit.weights import UNREADABLE, unreadable
+from vlbench.data.formats.archives import most_bytes, open_gzip, open_zip
 from vlbench.errors import WeightsError
 
 # Words and float32 [words, D].

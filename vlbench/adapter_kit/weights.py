@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from vlbench import hub
-from vlbench.adapter_kit.torch_files import FindOther, Inert, read_torch_file, refuse
+from vlbench.data.formats.torch_files import FindOther, Inert, read_torch_file, refuse
 from vlbench.errors import WeightsError
 
 # What readers raise for a file that is cut short, of another format, or made to look like one.

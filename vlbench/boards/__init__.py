@@ -12,11 +12,13 @@ from typing import Any
 
 from vlbench import files
 from vlbench.errors import IdentityClash, SpecError
-from vlbench.reading import objects
-from vlbench.reading.objects import Key
-from vlbench.results import Artifact, At, Result, artifact_bytes
+from vlbench.plain import Key, Misfit, misfit, read, read_arguments
+from vlbench.results import Artifact, At, Result, SavedArtifact, artifact_bytes
 
 SCHEMA = 1
+
+# The keys that every row has, those of summaries too.
+ALWAYS = ("comparable", "scores", "counts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +50,6 @@ class _Primary:
     at: At
 
 
-@dataclass(frozen=True)
-class _Saved:
-    """What a row says of an artifact: its file, relative to the board, and its sha256."""
-
-    file: str
-    sha256: str
-
-
 def read_board(file: Path) -> Board | None:
     """Return a board or a summary; None where there is no file.
 
@@ -73,8 +67,8 @@ def read_board(file: Path) -> Board | None:
         raise SpecError(f"{file}: is no board of schema {SCHEMA}; this vlbench reads no other")
     try:
         return _board(content)
-    except SpecError as error:
-        raise SpecError(f"{file}: {error}") from error
+    except Misfit as error:
+        raise SpecError("\n".join(error.lines(lambda *_: str(file)))) from error
 
 
 def folder_boards(output: Path) -> dict[str, Board]:
@@ -154,12 +148,12 @@ def save_artifacts(
     model: str,
     artifacts: Mapping[str, Artifact],
     taken: Collection[str] = (),
-) -> dict[str, dict[str, str]]:
+) -> dict[str, SavedArtifact]:
     """Save artifacts, and return the file of each, relative to the boards, and its sha256.
 
     Where the place of a file is `taken` by another row, its sha256 is part of its name.
     """
-    saved = {}
+    saved: dict[str, SavedArtifact] = {}
     folder = Path("artifacts") / files.file_name(task) / files.safe_name(model)
     for name, artifact in artifacts.items():
         suffix, content = artifact_bytes(artifact)
@@ -182,33 +176,35 @@ def require_writable(output: Path) -> None:
 
 
 def _board(content: Mapping[str, Any]) -> Board:
-    """Return the board that a file's JSON describes."""
+    """Return the board that a file's JSON describes. Raises Misfit."""
     whole = {key: value for key, value in content.items() if key != "rows"}
-    objects.read_as(_Head, whole, ())
+    read(_Head, whole)
     if not files.is_file_name(whole["task"]):
-        raise objects.misfit("a name without separators", whole["task"], ("task",))
+        raise misfit("a name without separators", whole["task"], "task")
     head = {key: whole.get(key, "") for key in ("task", "version", "paper", "primary")}
     rows = content.get("rows")
     if not isinstance(rows, list):
-        raise objects.misfit("a list", rows, ("rows",))
+        raise misfit("a list", rows, "rows")
     return Board(**head, results=[_result(row, head, ("rows", i)) for i, row in enumerate(rows)])
 
 
 def _result(row: Any, head: Mapping[str, Any], key: Key) -> Result:
     """Return a row as a result. `head` holds what all rows share, `key` is the row's own place."""
-    result: Result = objects.read_object(Result, row, key, given=head)
-    for name in ("comparable", "scores", "counts"):
-        if name not in row:
-            raise SpecError(f"{objects.spelled((*key, name))}: is absent")
-    if result.status not in {"ok", "skipped", "failed"}:
-        raise objects.misfit("ok, skipped or failed", result.status, (*key, "status"))
-    for name, artifact in result.artifacts.items():
-        place = (*key, "artifacts", name)
-        saved = objects.read_as(_Saved, artifact, place)
-        if not all(map(files.is_file_name, saved.file.split("/"))):
-            raise objects.misfit("a path below the board's folder", saved.file, (*place, "file"))
-    for name in ("weights", "adapter"):
-        objects.read_as(str, result.provenance.get(name, ""), (*key, "provenance", name))
+    try:
+        if not isinstance(row, dict):
+            raise misfit("a mapping", row)
+        result = Result(**head, **read_arguments(Result, row, head, ALWAYS))
+        if result.status not in {"ok", "skipped", "failed"}:
+            raise misfit("ok, skipped or failed", result.status, "status")
+        for name, artifact in result.artifacts.items():
+            if not all(map(files.is_file_name, artifact["file"].split("/"))):
+                wanted = "a path below the board's folder"
+                raise misfit(wanted, artifact["file"], "artifacts", name, "file")
+        for name in ("weights", "adapter"):
+            if not isinstance(said := result.provenance.get(name, ""), str):
+                raise misfit("a text", said, "provenance", name)
+    except Misfit as error:
+        raise error.below(*key) from None
     return result
 
 

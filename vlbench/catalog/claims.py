@@ -27,29 +27,67 @@ the mean over what it lists. `floor: NAME` in a side takes that floor of the sco
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypedDict
 
-from vlbench.catalog.specs import TaskSpec, checked, is_at
+from vlbench.catalog.specs import TaskSpec, read_values
 from vlbench.catalog.strict_yaml import Document, load_yaml
 from vlbench.errors import SpecError, unknown
+from vlbench.results import At
 
-SIDE_KEYS: dict[str, tuple[type, ...]] = {
-    "model": (str, list),
-    "task": (str, list),
-    "metric": (str,),
-    "at": (dict, list),
-    "floor": (str,),
-}
-EACH_KEYS: dict[str, tuple[type, ...]] = {"model": (str, list), "task": (list,), "at": (list,)}
+Conditions: TypeAlias = At | list[At]
+
+
+class SideValues(TypedDict, total=False):
+    """What a file says of a side, or of all sides of a claim."""
+
+    model: str | list[str]
+    task: str | list[str]
+    metric: str
+    at: Conditions
+    floor: str
+
+
+class EachValues(TypedDict, total=False):
+    """The values that a claim must hold for."""
+
+    model: str | list[str]
+    task: list[str]
+    at: list[At]
+
+
+class ClaimValues(TypedDict, total=False):
+    """What a file says of a claim."""
+
+    claim: str
+    where: str
+    model: str | list[str]
+    task: str | list[str]
+    metric: str
+    at: Conditions
+    each: EachValues
+    greater: list[SideValues]
+    by: float
+    ordered: list[SideValues]
+    within: tuple[float, float]
+    needs: str
+
+
+class _File(TypedDict, total=False):
+    paper: str
+    title: str
+    models: Mapping[str, list[str]]
+
+
+# Gives file and line of a key of a claim.
+Where: TypeAlias = Callable[..., str]
 
 # Names for lists of models.
 Lists = Mapping[str, Sequence[str]]
-
-Place = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -77,63 +115,44 @@ class Comparison:
     high: float = math.inf
 
 
-def cases_of(
-    document: Document, place: Place, each: Mapping[str, Any], lists: Lists
-) -> list[dict[str, Any]]:
+def cases_of(where: Where, each: Mapping[str, Any], lists: Lists) -> list[dict[str, Any]]:
     """Return every combination of the values that `each` lists. Raises SpecError."""
-    values, problems = checked(document, each, EACH_KEYS, place)
-    empty = [
-        f"{document.where(*place, key)}: '{key}' is empty" for key in values if not values[key]
-    ]
-    if problems or empty:
-        raise SpecError("\n".join(problems + empty))
+    values: dict[str, Any] = {**each}
+    empty = [f"{where('each', key)}: '{key}' is empty" for key in values if not values[key]]
+    if empty:
+        raise SpecError("\n".join(empty))
     if "model" in values:
         values["model"] = _models(values["model"], lists)
     return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
 
 
 def comparisons_of(
-    document: Document,
-    place: Place,
-    values: Mapping[str, Any],
-    case: Mapping[str, Any],
-    lists: Lists,
+    where: Where, relation: str, values: Mapping[str, Any], case: Mapping[str, Any], lists: Lists
 ) -> list[Comparison]:
-    """Return the comparisons of one case of a claim; the last part of `place` is its relation.
-
-    Raises SpecError.
-    """
-    where, relation = document.where(*place), place[-1]
-    given, label = values[relation], _label(case)
-    base = _joined({key: values[key] for key in SIDE_KEYS if key in values}, case)
+    """Return the comparisons of one case of a claim. Raises SpecError with `where` of a key."""
+    label = _label(case)
+    base = _joined({key: values.get(key) for key in SHARED if key in values}, case)
     if relation == "within":
-        if len(given) != 2 or not all(type(x) in {int, float} for x in given):
-            raise SpecError(f"{where}: 'within' is [a number, a number], not {given!r}")
-        if given[0] > given[1]:
-            raise SpecError(f"{where}: 'within' is [low, high]; {given[0]} is above {given[1]}")
-        return [Comparison(label, [_side(document, place, base, {}, lists)], *given)]
+        low, high = values["within"]
+        if low > high:
+            raise SpecError(f"{where(relation)}: 'within' is [low, high]; {low} is above {high}")
+        return [Comparison(label, [_side(where(relation), base, {}, lists)], low, high)]
+    given = values[relation]
     if len(given) < 2 or (relation == "greater" and len(given) > 2):
         wanted = "two sides" if relation == "greater" else "two sides or more"
-        raise SpecError(f"{where}: '{relation}' has {wanted}, not {len(given)}")
-    sides = [_side(document, (*place, str(i)), base, one, lists) for i, one in enumerate(given)]
+        raise SpecError(f"{where(relation)}: '{relation}' has {wanted}, not {len(given)}")
+    sides = [_side(where(relation, i), base, own, lists) for i, own in enumerate(given)]
     return [Comparison(label, pair, values.get("by", 0)) for pair in pairwise(sides)]
 
 
-def _side(
-    document: Document, place: Place, base: Mapping[str, Any], given: Any, lists: Lists
-) -> Side:
-    where = document.where(*place)
-    if not isinstance(given, dict):
-        raise SpecError(f"{where}: a side is {{model: ..., at: ...}}, not {given!r}")
-    own, problems = checked(document, given, SIDE_KEYS, place)
+def _side(where: str, base: Mapping[str, Any], own: Mapping[str, Any], lists: Lists) -> Side:
     whole = _joined(base, own)
-    for key in ("model", "task", "metric"):
-        names = _list(whole.get(key) or [])
-        if not names:
-            problems.append(f"{where}: '{key}' is missing, here and beside the claim")
-        problems += [f"{where}: no {key}: {name!r}" for name in names if not isinstance(name, str)]
-    wrong = [at for at in whole["at"] if not is_at(at)] if whole["at"] else [[]]
-    problems += [f"{where}: no conditions: {at!r}" for at in wrong]
+    problems = [
+        f"{where}: '{key}' is missing, here and beside the claim"
+        for key in ("model", "task", "metric")
+        if not whole.get(key)
+    ]
+    problems += [] if whole["at"] else [f"{where}: 'at' lists no conditions"]
     if problems:
         raise SpecError("\n".join(problems))
     label = _label(own) or _label({"model": whole["model"]})
@@ -144,28 +163,23 @@ def _side(
 def _joined(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of both, the own ones first; conditions are those of both."""
     both = product(_list(base.get("at", {})), _list(own.get("at", {})))
-    at = [{**a, **b} if isinstance(a, dict) and isinstance(b, dict) else b for a, b in both]
-    return {**base, **own, "at": at}
+    return {**base, **own, "at": [{**a, **b} for a, b in both]}
 
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _models(value: Any, lists: Lists) -> list[Any]:
+def _models(value: Any, lists: Lists) -> list[str]:
     """Return the models that a name, or a list of them, stands for."""
-    return [
-        model
-        for name in _list(value)
-        for model in (lists.get(name, [name]) if isinstance(name, str) else [name])
-    ]
+    return [model for name in _list(value) for model in lists.get(name, [name])]
 
 
 def _label(own: Mapping[str, Any]) -> str:
     """Return what sets a side or a case apart, for a reader."""
     words = [
         ", ".join(f"{k} {v}" for k, v in part.items()) if isinstance(part, dict) else str(part)
-        for key in SIDE_KEYS
+        for key in SideValues.__annotations__
         for part in _list(own.get(key, []))
     ]
     return f"{words[0]} to {words[-1]}" if len(words) > 4 else ", ".join(words)
@@ -174,24 +188,10 @@ def _label(own: Mapping[str, Any]) -> str:
 # The folder that tells claims from tasks.
 FOLDER = "claims"
 
-FILE_KEYS: dict[str, tuple[type, ...]] = {
-    "paper": (str,),
-    "title": (str,),
-    "models": (dict,),
-    "claims": (list,),
-}
 RELATIONS = ("greater", "ordered", "within", "needs")
-CLAIM_KEYS: dict[str, tuple[type, ...]] = {
-    "claim": (str,),
-    "where": (str,),
-    **{key: kinds for key, kinds in SIDE_KEYS.items() if key != "floor"},
-    "each": (dict,),
-    "greater": (list,),
-    "by": (int, float),
-    "ordered": (list,),
-    "within": (list,),
-    "needs": (str,),
-}
+
+# What a claim says of all its sides.
+SHARED = ("model", "task", "metric", "at")
 
 
 @dataclass(frozen=True)
@@ -225,22 +225,24 @@ class ClaimsSpec:
 def load_claims(file: Path, source: Path) -> list[ClaimsSpec]:
     """Return the claims of a YAML file. Raises SpecError with what is wrong with each."""
     document = load_yaml(file)
-    values, problems = checked(document, document.values, FILE_KEYS, ())
-    if not values.get("claims"):
+    listed = document.values.get("claims")
+    rest = {key: value for key, value in document.values.items() if key != "claims"}
+    about, problems = read_values(_File, document, rest)
+    lists = about.pop("models", {})
+    if not problems:
+        problems += _list_problems(document, lists)
+    claims: list[Claim] = []
+    if not isinstance(listed, list) or not listed:
         problems.append(f"{file}: 'claims' is missing or empty; list them")
-    lists = values.get("models", {})
-    problems += _list_problems(document, lists) if isinstance(lists, dict) else []
     if problems:
         raise SpecError("\n".join(problems))
-    claims: list[Claim] = []
-    for i, entry in enumerate(values["claims"]):
+    for i, entry in enumerate(listed or []):
         try:
             claims.append(_claim(document, i, entry, lists))
         except SpecError as error:
             problems.append(str(error))
     if problems:
         raise SpecError("\n".join(problems))
-    about = {key: values[key] for key in ("paper", "title") if key in values}
     return [ClaimsSpec(file.stem, source, document, claims=claims, **about)]
 
 
@@ -256,34 +258,42 @@ def task_problems(spec: ClaimsSpec, tasks: Mapping[str, TaskSpec]) -> list[str]:
     return [f"{place}: {unknown('task', t, tasks)}" for place, t in named if t not in tasks]
 
 
-def _list_problems(document: Document, lists: Mapping[str, Any]) -> list[str]:
+def _list_problems(document: Document, lists: Lists) -> list[str]:
     return [
-        f"{document.where('models', str(name))}: '{name}' must be a list of models, not {models!r}"
+        f"{document.where('models', name)}: '{name}' is empty; list its models"
         for name, models in lists.items()
-        if not (isinstance(models, list) and models and all(isinstance(m, str) for m in models))
+        if not models
     ]
 
 
-def _claim(document: Document, i: int, entry: Any, lists: Mapping[str, list[str]]) -> Claim:
-    place = ("claims", str(i))
-    where = document.where(*place)
-    if not isinstance(entry, dict) or not isinstance(entry.get("claim"), str):
+def _without_x(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_x(v) for k, v in value.items() if not str(k).startswith("x-")}
+    return [_without_x(v) for v in value] if isinstance(value, list) else value
+
+
+def _claim(document: Document, i: int, entry: Any, lists: Lists) -> Claim:
+    where = document.where("claims", i)
+    if not isinstance(entry, dict):
         raise SpecError(f"{where}: a claim is {{claim: a sentence, ...}}")
-    values, problems = checked(document, entry, CLAIM_KEYS, place)
+    values, problems = read_values(
+        ClaimValues, document, _without_x(entry), "claims", str(i), required=["claim"]
+    )
     found = [name for name in RELATIONS if name in values]
     if len(found) != 1:
         wanted = f"{', '.join(RELATIONS[:-1])} and {RELATIONS[-1]}"
         problems.append(f"{where}: a claim has one of {wanted}; this one has {len(found)}")
     if "by" in values and "greater" not in values:
-        problems.append(f"{document.where(*place, 'by')}: 'by' belongs to 'greater'")
+        problems.append(f"{document.where('claims', i, 'by')}: 'by' belongs to 'greater'")
     if problems:
         raise SpecError("\n".join(problems))
     about = (values["claim"], values.get("where", ""), where)
     if "needs" in values:
         return Claim(*about, needs=values["needs"])
+    within = partial(document.where, "claims", i)
     comparisons = [
         comparison
-        for case in cases_of(document, (*place, "each"), values.get("each", {}), lists)
-        for comparison in comparisons_of(document, (*place, found[0]), values, case, lists)
+        for case in cases_of(within, values.get("each", {}), lists)
+        for comparison in comparisons_of(within, found[0], values, case, lists)
     ]
     return Claim(*about, comparisons)

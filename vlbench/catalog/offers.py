@@ -6,15 +6,18 @@ Nothing is imported.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
 
-from vlbench.catalog.sources import PACKAGE, capability_files
+from vlbench.catalog.sources import (
+    PACKAGE,
+    capability_files,
+    public_methods,
+    shipped_source,
+    top_level,
+)
 from vlbench.catalog.specs import ModelSpec, TaskSpec
-
-Node = TypeVar("Node", ast.ClassDef, ast.FunctionDef)
 
 
 def capabilities_of(spec: ModelSpec) -> list[str] | None:
@@ -28,9 +31,8 @@ def capabilities_of(spec: ModelSpec) -> list[str] | None:
     methods = _classes(file).get(name) if file else None
     if methods is None:
         return None
-    known = _protocols(PACKAGE / "capabilities.py")
-    for other in capability_files(spec.source):
-        known = {**known, **_protocols(other)}
+    files_of = {**capability_files(shipped_source()), **capability_files(spec.source)}
+    known = {name: wanted for own in files_of.values() for name, wanted in own.items()}
     offered = [capability for capability, wanted in known.items() if wanted <= methods]
     return [one for one in offered if one not in spec.without]
 
@@ -71,7 +73,7 @@ def _asked(file: Path) -> Mapping[str, str]:
     """Return the annotation of the model of each function that has one."""
     return {
         node.name: ast.unparse(argument.annotation).strip("'\"")
-        for node in _nodes(file, ast.FunctionDef)
+        for node in top_level(file, ast.FunctionDef)
         for argument in node.args.args
         if argument.arg == "model" and argument.annotation
     }
@@ -80,29 +82,6 @@ def _asked(file: Path) -> Mapping[str, str]:
 @cache
 def _classes(file: Path) -> Mapping[str, frozenset[str]]:
     """Return the methods of each class without bases."""
-    return {node.name: _methods(node) for node in _nodes(file, ast.ClassDef) if not node.bases}
-
-
-@cache
-def _protocols(file: Path) -> Mapping[str, frozenset[str]]:
-    """Return the methods of each Protocol that has some of its own."""
-    nodes = [node for node in _nodes(file, ast.ClassDef) if "Protocol" in _bases(node)]
-    found = {node.name: _methods(node) for node in nodes}
-    return {name: methods for name, methods in found.items() if methods}
-
-
-def _nodes(file: Path, kind: type[Node]) -> Iterator[Node]:
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError):
-        return
-    yield from (node for node in tree.body if isinstance(node, kind))
-
-
-def _bases(node: ast.ClassDef) -> set[str]:
-    return {ast.unparse(base).rpartition(".")[2] for base in node.bases}
-
-
-def _methods(node: ast.ClassDef) -> frozenset[str]:
-    parts = (part.name for part in node.body if isinstance(part, ast.FunctionDef))
-    return frozenset(name for name in parts if name[0] != "_")
+    return {
+        node.name: public_methods(node) for node in top_level(file, ast.ClassDef) if not node.bases
+    }

@@ -6,8 +6,10 @@ import ast
 import importlib.metadata
 import importlib.util
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from vlbench.errors import SpecError
 
@@ -17,6 +19,8 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 # Where a source keeps Python files, beside those at its top.
 FOLDERS = ("tasks", "probes", "data", "model_adapters")
+
+Node = TypeVar("Node", ast.ClassDef, ast.FunctionDef)
 
 
 def shipped_source() -> Path:
@@ -49,14 +53,14 @@ def find_sources(include: Sequence[Path] = ()) -> list[Path]:
     return list(dict.fromkeys(source.resolve() for source in found))
 
 
-def capability_files(source: Path) -> dict[Path, list[str]]:
-    """Return the Python files of a source that define capabilities, with the names of these.
+def capability_files(source: Path) -> dict[Path, Mapping[str, frozenset[str]]]:
+    """Return the Python files of a source that define capabilities, with the methods of each.
 
     A capability is a Protocol with a method of its own. Files are read as text.
     """
     files = [PACKAGE / "capabilities.py"] if source == shipped_source() else _python_files(source)
-    found = {file: list(_protocols(file)) for file in files}
-    return {file: names for file, names in found.items() if names}
+    found = {file: _protocols(file) for file in files}
+    return {file: protocols for file, protocols in found.items() if protocols}
 
 
 def _python_files(source: Path) -> list[Path]:
@@ -64,21 +68,29 @@ def _python_files(source: Path) -> list[Path]:
     return sorted([*source.glob("*.py"), *inside])
 
 
-def _protocols(file: Path) -> Iterator[str]:
-    """Yield the names of the Protocols with methods; a file that is no Python has none."""
-    text = file.read_bytes()
-    if b"Protocol" not in text:
-        return
+@cache
+def _protocols(file: Path) -> Mapping[str, frozenset[str]]:
+    """Return the methods of each Protocol that has some of its own."""
+    if b"Protocol" not in file.read_bytes():
+        return {}
+    nodes = [node for node in top_level(file, ast.ClassDef) if _is_protocol(node)]
+    return {node.name: methods for node in nodes if (methods := public_methods(node))}
+
+
+def top_level(file: Path, kind: type[Node]) -> Iterator[Node]:
+    """Yield the classes or functions of a file, read as text; none where it is no Python."""
     try:
-        tree = ast.parse(text)
+        tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):
         return
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef) and _is_protocol(node):
-            yield node.name
+    yield from (node for node in tree.body if isinstance(node, kind))
+
+
+def public_methods(node: ast.ClassDef) -> frozenset[str]:
+    """Return the public methods that a class has of its own."""
+    parts = (part.name for part in node.body if isinstance(part, ast.FunctionDef))
+    return frozenset(name for name in parts if name[0] != "_")
 
 
 def _is_protocol(node: ast.ClassDef) -> bool:
-    protocol = any(ast.unparse(base).rpartition(".")[2] == "Protocol" for base in node.bases)
-    methods = [part.name for part in node.body if isinstance(part, ast.FunctionDef)]
-    return protocol and any(name[0] != "_" for name in methods)
+    return any(ast.unparse(base).rpartition(".")[2] == "Protocol" for base in node.bases)

@@ -2,55 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from vlbench.catalog.sources import capability_files, shipped_source
 from vlbench.catalog.strict_yaml import Document, load_yaml
 from vlbench.errors import SpecError, unknown
 from vlbench.files import WANTED_NAME, is_file_name, is_model_name
+from vlbench.plain import Misfit, read_arguments
+from vlbench.results import At
 
 
-def checked(
+class _Metric(TypedDict):
+    metric: str
+
+
+class Primary(_Metric, total=False):
+    """The score that stands for a task: a metric, under exactly these conditions."""
+
+    at: At
+
+
+class _Published(TypedDict):
+    model: str
+    metric: str
+    value: float
+    where: str
+
+
+class Reference(_Published, total=False):
+    """A published number, and where it stands."""
+
+    at: At
+
+
+def read_values(
+    kind: Any,
     document: Document,
-    values: Mapping[str, Any],
-    allowed: Mapping[str, tuple[type, ...]],
-    path: tuple[str, ...],
+    values: Mapping[Any, Any],
+    *path: str,
+    required: Iterable[str] = (),
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the values without x- keys, and each unknown key and wrong type."""
-    problems = []
-    kept = {key: value for key, value in values.items() if not str(key).startswith("x-")}
-    for key, value in kept.items():
-        where = document.where(*path, str(key))
-        if key not in allowed:
-            near = nearest(key, allowed)
-            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(allowed)}"
-            problems.append(f"{where}: unknown '{key}'; {hint}")
-        elif type(value) not in allowed[key]:
-            names = " or ".join(kind.__name__ for kind in allowed[key])
-            problems.append(f"{where}: '{key}' must be {names}, not {value!r}")
-    return kept, problems
+    """Return the values that stand at a path as a record's fields, and every problem with them.
+
+    Keys that begin with x- are left out.
+    """
+    own = {key: value for key, value in values.items() if not str(key).startswith("x-")}
+    try:
+        return read_arguments(kind, own, ELSEWHERE, required), []
+    except Misfit as error:
+        return own, error.lines(partial(document.where, *path))
 
 
-def nearest(key: Any, allowed: Iterable[str]) -> list[str]:
-    """Return the allowed key that an unknown one probably means; none where it is like no other."""
-    return get_close_matches(str(key), list(allowed), n=1)
-
-
-def is_at(at: Any) -> bool:
-    """Return whether conditions are texts or numbers by name."""
-    pairs = at.items() if isinstance(at, dict) else [(None, at)]
-    return all(isinstance(k, str) and isinstance(v, str | int | float) for k, v in pairs)
+# The fields of specs that no key of a file gives.
+ELSEWHERE = ("name", "source", "document", "folders")
 
 
 @dataclass(frozen=True)
 class TaskSpec:
     """One task: a probe, its data and parameters; or a group of tasks.
 
+    Its probe, loader and figures are looked up in the `folders` before they are imported.
     With `own_regions`, the regions that a model reads are how it sees an image and not what is
     measured: the probe finds them in pictures alone, and rows of all kinds are comparable.
     """
@@ -66,12 +81,13 @@ class TaskSpec:
     data: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
-    primary: Mapping[str, Any] = field(default_factory=dict)
-    reference: Sequence[Mapping[str, Any]] = ()
+    primary: Primary = field(default_factory=lambda: Primary(metric=""))
+    reference: Sequence[Reference] = ()
     group: Sequence[str] = ()
     figures: Sequence[str] = ()
     own_regions: bool = False
     extends: str = ""
+    folders: Sequence[Path] = ()
 
     @property
     def file(self) -> Path:
@@ -82,11 +98,6 @@ class TaskSpec:
     def primary_score(self) -> dict[str, Any]:
         """The score that stands for the task: its metric and conditions."""
         return {"metric": self.primary["metric"], "at": self.primary.get("at", {})}
-
-    @property
-    def folders(self) -> list[Path]:
-        """Where its probe, loader and figures are looked up before they are imported."""
-        return [self.file.parent, self.source / "probes", self.source / "data", self.source]
 
 
 @dataclass(frozen=True)
@@ -119,50 +130,27 @@ class ModelSpec:
 # The word that selects every task.
 EVERY = "all"
 
-TASK_KEYS: dict[str, tuple[type, ...]] = {
-    "version": (int,),
-    "probe": (str,),
-    "paper": (str,),
-    "description": (str,),
-    "tags": (list,),
-    "data": (dict,),
-    "model": (dict,),
-    "params": (dict,),
-    "primary": (dict,),
-    "reference": (list,),
-    "group": (list,),
-    "figures": (list,),
-    "own_regions": (bool,),
-    "extends": (str,),
-}
-
 # What a task takes over from the one that it extends: whole, or key by key.
 INHERITED, MERGED = ("probe", "paper", "primary", "figures"), ("data", "model", "params")
-MODEL_KEYS: dict[str, tuple[type, ...]] = {
-    "adapter": (str,),
-    "params": (dict,),
-    "paper": (str,),
-    "training_images": (int, float),
-    "weights": (str,),
-    "regions": (dict,),
-    "without": (list,),
-    "unavailable": (str,),
-}
+
+# The keys that a task has, unless it is a group.
+REQUIRED = ("version", "probe", "data", "primary")
 
 
 def load_task(file: Path, source: Path) -> list[TaskSpec]:
     """Return the task of a YAML file. Raises SpecError with all that is wrong with it."""
+    is_name = is_file_name(file.stem) and file.stem != EVERY
+    named = [] if is_name else [f"{file}: {file.stem!r} is no name for a task; rename the file"]
     document = _extended(load_yaml(file), source)
-    values, problems = checked(document, document.values, TASK_KEYS, ())
-    meant = {near for key in values if key not in TASK_KEYS for near in nearest(key, TASK_KEYS)}
-    own = _group_problems(document) if "group" in values else _probe_problems(document, meant)
-    problems += own
-    problems += _text_problems(document, "tags", "a tag") + _name_problems(document)
-    problems += _text_problems(document, "figures", "a figure")
-    problems += _reference_problems(document)
+    is_group = "group" in document.values
+    required = () if is_group else REQUIRED
+    values, problems = read_values(TaskSpec, document, document.values, required=required)
+    problems += _group_problems(document) if is_group else _data_problems(document)
+    problems += named + _version_problems(document)
     if problems:
         raise SpecError("\n".join(problems))
-    return [TaskSpec(file.stem, source, document, **values)]
+    folders = [file.parent, source / "probes", source / "data", source]
+    return [TaskSpec(file.stem, source, document, folders=folders, **values)]
 
 
 def _extended(document: Document, source: Path) -> Document:
@@ -179,6 +167,7 @@ def _extended(document: Document, source: Path) -> Document:
         known = {file.stem for file in _task_files(source)} - {document.file.stem}
         raise SpecError(f"{where}: {unknown('task of this source', name, known)}")
     base = load_yaml(files[0])
+    taken = {key: line for key, line in base.lines.items() if key[0] in (*INHERITED, *MERGED)}
     if {"extends", "group"} & set(base.values) or "group" in document.values:
         raise SpecError(f"{where}: a task extends one with a probe, that extends no other")
     values = {key: base.values[key] for key in INHERITED if key in base.values} | document.values
@@ -186,19 +175,17 @@ def _extended(document: Document, source: Path) -> Document:
         theirs, own = (one.values.get(key, {}) for one in (base, document))
         if isinstance(theirs, dict) and isinstance(own, dict) and (theirs or own):
             values[key] = theirs | own
-    return document._replace(values=values, base=base)
+    return document._replace(values=values, base=base._replace(lines=taken))
 
 
 def _task_files(source: Path, name: str = "*") -> list[Path]:
     return sorted((source / "tasks").rglob(f"{name}.yaml"))
 
 
-def _name_problems(document: Document) -> list[str]:
-    """Return what is wrong with the name of a task, its version, and its tags."""
-    name, version, tags = document.file.stem, *map(document.values.get, ("version", "tags"))
+def _version_problems(document: Document) -> list[str]:
+    """Return what is wrong with a task's version and tags, and claims that stand among its keys."""
+    version, tags = map(document.values.get, ("version", "tags"))
     problems = []
-    if not is_file_name(name) or name == EVERY:
-        problems.append(f"{document.file}: {name!r} is no name for a task; rename the file")
     if type(version) is int and version < 1:
         problems.append(f"{document.where('version')}: 'version' must be 1 or more, not {version}")
     if "claims" in document.values:
@@ -208,62 +195,23 @@ def _name_problems(document: Document) -> list[str]:
     return problems
 
 
-def _reference_problems(document: Document) -> list[str]:
-    """Return each published number without its model, metric, value or source."""
-    given = document.values.get("reference")
-    return [
-        f"{document.where('reference', str(i))}: a reference is "
-        "{model: ..., metric: ..., value: a number, where: ...} and perhaps at: {...}"
-        for i, one in enumerate(given if isinstance(given, list) else [])
-        if not _is_reference(one)
-    ]
-
-
-def _is_reference(one: Any) -> bool:
-    if not isinstance(one, dict):
-        return False
-    texts = [one.get(key) for key in ("model", "metric", "where")]
-    known = set(one) <= {"model", "metric", "at", "value", "where"}
-    number = type(one.get("value")) in {int, float}
-    return known and number and all(isinstance(t, str) for t in texts) and is_at(one.get("at", {}))
-
-
 def _group_problems(document: Document) -> list[str]:
     group, where = document.values["group"], document.where("group")
     problems = [] if group else [f"{where}: 'group' is empty; name its tasks"]
-    problems += _text_problems(document, "group", "a task of a group")
     own = [key for key in ("probe", "figures") if key in document.values]
     return problems + [f"{where}: a 'group' of tasks has no '{key}' of its own" for key in own]
 
 
-def _text_problems(document: Document, key: str, what: str) -> list[str]:
-    """Return the values of a list that are no texts; a value that is no list is found elsewhere."""
-    values = document.values.get(key)
-    wrong = [v for v in values if not isinstance(v, str)] if isinstance(values, list) else []
-    return [f"{document.where(key)}: {what} must be str, not {value!r}" for value in wrong]
-
-
-def _probe_problems(document: Document, meant: Container[str]) -> list[str]:
-    """Return what is wrong with a task; a key that is `meant` by a misspelt one is not missing."""
-    values = document.values
-    wanted = ("version", "probe", "data", "primary")
-    missing = [key for key in wanted if key not in values and key not in meant]
-    problems = [f"{document.file}: '{key}' is missing" for key in missing]
-    data, primary = values.get("data"), values.get("primary")
+def _data_problems(document: Document) -> list[str]:
+    """Return what is wrong with a task's data: the keys of its loader and of its regions."""
+    data, problems = document.values.get("data"), []
     if isinstance(data, dict) and not isinstance(data.get("loader"), str):
-        found = f"must be str, not {data['loader']!r}" if "loader" in data else "is missing"
-        problems.append(f"{document.where('data', 'loader')}: 'loader' {found}")
-    if isinstance(primary, dict) and not _is_primary(primary):
-        problems.append(f"{document.where('primary')}: 'primary' is {{metric: ..., at: {{...}}}}")
-    if "own_regions" in values and not (isinstance(data, dict) and "regions" in data):
+        found = f"must be a text, not {data['loader']!r}" if "loader" in data else "is missing"
+        problems.append(f"{document.where('data', 'loader')}: 'data.loader' {found}")
+    if "own_regions" in document.values and not (isinstance(data, dict) and "regions" in data):
         where = document.where("own_regions")
         problems.append(f"{where}: 'own_regions' is for a task whose 'data' have 'regions'")
     return problems
-
-
-def _is_primary(primary: Mapping[str, Any]) -> bool:
-    named = isinstance(primary.get("metric"), str) and set(primary) <= {"metric", "at"}
-    return named and is_at(primary.get("at", {}))
 
 
 def load_models(file: Path, source: Path) -> list[ModelSpec]:
@@ -278,7 +226,7 @@ def load_models(file: Path, source: Path) -> list[ModelSpec]:
         if not isinstance(entry, dict) or not {"adapter", "unavailable"} & set(entry):
             problems.append(f"{document.where(str(name))}: '{name}' needs an adapter")
             continue
-        values, wrong = checked(document, entry, MODEL_KEYS, (str(name),))
+        values, wrong = read_values(ModelSpec, document, entry, str(name))
         if not is_model_name(str(name)):
             problems.append(f"{document.where(str(name))}: {name!r} {WANTED_NAME}")
         problems += wrong

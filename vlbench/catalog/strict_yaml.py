@@ -54,8 +54,9 @@ class Document(NamedTuple):
     lines: dict[tuple[str, ...], int]
     base: Document | None = None
 
-    def where(self, *path: str) -> str:
+    def where(self, *key: str | int) -> str:
         """Return `file:line` of a key, or of the nearest key above it."""
+        path = tuple(map(str, key))
         for length in range(len(path), 0, -1):
             for document in filter(None, (self, self.base)):
                 if path[:length] in document.lines:

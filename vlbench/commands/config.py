@@ -38,7 +38,7 @@ def config_words(file: Path, given: Mapping[str, Any], defaults: Mapping[str, An
     line, for what is no option, or has a value that the command line could not have.
     """
     from vlbench.catalog.strict_yaml import load_yaml  # noqa: PLC0415 - as above
-    from vlbench.planning.models import names_file  # noqa: PLC0415 - as above
+    from vlbench.planning.functions import names_file  # noqa: PLC0415 - as above
 
     document = load_yaml(file)
     words: list[str] = []

@@ -13,9 +13,9 @@ from vlbench.commands.parser import data_dirs
 from vlbench.errors import SpecError, printed
 from vlbench.leaderboard.rows import named_row
 from vlbench.leaderboard.tables import plain_table, score_name
-from vlbench.planning.models import names_file
+from vlbench.plain import Misfit, read
+from vlbench.planning.functions import names_file
 from vlbench.planning.options import model_args
-from vlbench.reading.objects import read_as
 from vlbench.results import Result, Score
 
 # What the same row has the same, and what may move last digits, and so an item at a boundary.
@@ -91,7 +91,10 @@ def _recorded(row: Result, part: str, name: str, kind: Any) -> Any:
             f"the row does not record its {name}, so it cannot be run again as it was; run its "
             "task anew"
         )
-    return read_as(kind, facts[name], (f"{row.model} on {row.task}", part, name))
+    try:
+        return read(kind, facts[name])
+    except Misfit as error:
+        raise error.below(f"{row.model} on {row.task}", part, name) from None
 
 
 def _by_name(scores: Sequence[Score]) -> dict[str, Score]:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vlbench.data import hub_sets
+from vlbench.data.formats.pickles import UNREADABLE, Allowed, read_pickle, unreadable
 from vlbench.data.images import Pixels, array_images, labelled
-from vlbench.data.pickles import UNREADABLE, Allowed, read_pickle, unreadable
 from vlbench.data.records import Data, Split
 from vlbench.errors import DataAbsent, DataError
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlbench import files
-from vlbench.data.archives import CHUNK
+from vlbench.data.formats.archives import CHUNK
 from vlbench.errors import DataError
 from vlbench.files import MOST_ANNOTATIONS, read_bytes
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vlbench.data.archives import DAMAGED
+from vlbench.data.formats.archives import DAMAGED
 from vlbench.data.images import DIGITS, array_images, labelled
 from vlbench.data.records import Data
 from vlbench.errors import DataAbsent, DataError

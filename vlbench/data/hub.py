@@ -14,10 +14,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlbench.data.archives import DAMAGED
 from vlbench.data.coco_files import read_text
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.described import Named, Rows, columns_of, described, said_in
+from vlbench.data.formats.archives import DAMAGED
 from vlbench.data.hub_sets import HubSet, cell_images, open_tables, row_name
 from vlbench.data.records import Data, wanted
 from vlbench.errors import DataAbsent, DataError, unknown

@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from vlbench.data import hub_sets
-from vlbench.data.archives import CHUNK, DAMAGED, Array
+from vlbench.data.formats.archives import CHUNK, DAMAGED, Array
 from vlbench.data.images import DIGITS, array_images, file_images, labelled
 from vlbench.data.records import Data, Split, value_column
 from vlbench.errors import DataAbsent, DataError

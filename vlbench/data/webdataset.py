@@ -22,10 +22,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from vlbench.data.archives import CHUNK, DAMAGED
 from vlbench.data.coco_files import is_number, read_text
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.described import Rows, described, said_in
+from vlbench.data.formats.archives import CHUNK, DAMAGED
 from vlbench.data.hub_sets import encoded_digest, streamed_images
 from vlbench.data.images import MOST_PIXELS
 from vlbench.data.records import Data, wanted

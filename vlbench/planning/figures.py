@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from vlbench.catalog.offers import shipped_probe
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import SpecError
-from vlbench.planning.models import find_object
+from vlbench.plain import parameters
+from vlbench.planning.functions import find_object
 from vlbench.planning.options import Options
-from vlbench.resolve import blamed_on, parameters
 
 # What a figure of a board or of a row is given: the first, and what it asks for of the others.
 OF_BOARD, OF_ROW = ("board", "read_table", "looks"), ("row", "read_table", "looks", "look")
@@ -25,31 +26,30 @@ def find_figures(spec: TaskSpec, options: Options) -> dict[str, Callable[..., An
     found: dict[str, Callable[..., Any]] = {}
     problems, probe = [], shipped_probe(spec.probe)
     for i, name in enumerate(spec.figures):
-        where, short = spec.document.where("figures", str(i)), name.rpartition(":")[2]
+        where, short = partial(spec.document.where, "figures", str(i)), name.rpartition(":")[2]
         shipped = f"vlbench.probes.{probe.parent.name}.{name}" if probe and ":" in name else ""
         try:
             figure = find_object(
                 where, name, spec.folders, shipped=shipped, trusted=options.trusted
             )
-            with blamed_on(where):
-                _check_figure(name, figure)
+            _check_figure(where, name, figure)
         except SpecError as error:
             problems.append(str(error))
             continue
         if short in found:
-            problems.append(f"{where}: two figures are named '{short}'")
+            problems.append(f"{where()}: two figures are named '{short}'")
         found[short] = figure
     if problems:
         raise SpecError("\n".join(problems))
     return found
 
 
-def _check_figure(name: str, figure: Any) -> None:
+def _check_figure(where: Callable[[], str], name: str, figure: Any) -> None:
     """Raise SpecError for what cannot be called with what a figure is given."""
     wanted = {key for key, one in parameters(figure).items() if one.default is one.empty}
     if not any(given[0] in wanted and wanted <= set(given) for given in (OF_BOARD, OF_ROW)):
         known = f"{', '.join(OF_BOARD)}, or {', '.join(OF_ROW)}"
         raise SpecError(
-            f"a figure takes {known}: the first of these, and what it needs of the others; "
-            f"'{name}' takes {', '.join(sorted(wanted)) or 'nothing'}"
+            f"{where()}: a figure takes {known}: the first of these, and what it needs of the "
+            f"others; '{name}' takes {', '.join(sorted(wanted)) or 'nothing'}"
         )

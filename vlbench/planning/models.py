@@ -2,106 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
-import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path, PurePosixPath
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
-import vlbench
-from vlbench import plugins
 from vlbench.boards.privacy import shown
-from vlbench.capabilities import is_capability
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.library_names import library_model
-from vlbench.catalog.sources import find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.catalog.strict_yaml import Document
 from vlbench.digests import digest
 from vlbench.errors import SpecError, UnknownNameError
+from vlbench.plain import Misfit, ModelName, parameters, read_arguments
+from vlbench.planning.functions import find_object, names_file, require_own_file
 from vlbench.planning.options import Options
-from vlbench.resolve import blamed_on, check_arguments, hints, load_object, parameters
-
-
-def find_object(
-    where: str,
-    name: str,
-    folders: Sequence[Path],
-    *,
-    shipped: str = "",
-    trusted: Container[str] | None = None,
-) -> Any:
-    """Return the object that a file names, of the file's own source or else that named `shipped`.
-
-    Anything else must lie in the packages `trusted`; None: in any. What is not trusted is refused
-    before it is imported. Raises SpecError with `where` in front.
-    """
-    module = name.partition(":")[0]
-    try:
-        beside = any((folder / f"{module}.py").is_file() for folder in folders)
-    except OSError as error:
-        raise SpecError(f"{where}: '{name:.40}...' names no file: {error.strerror}") from error
-    whole = name if beside or "." in module else shipped or name
-    with blamed_on(where):
-        if trusted is not None and not (beside and _is_inside(module)):
-            _require_trusted(whole, trusted)
-        found = load_object(whole, folders)
-        if trusted is not None and not beside and _is_foreign(whole, found):
-            raise SpecError(_not_trusted(whole))
-        return found
-
-
-def names_file(text: str) -> bool:
-    """Return whether FILE.py:Class stands in a text."""
-    return re.search(r"\.py:\w", text) is not None
-
-
-def require_own_file(where: str, model: str, source: Path) -> None:
-    """Raise SpecError for FILE.py:Class that a file of `source` names and no source holds."""
-    file = Path(model.rpartition(":")[0]).resolve()
-    sources = (source.resolve(), *find_sources())
-    if names_file(model) and not any(file.is_relative_to(one) for one in sources):
-        raise SpecError(f"{where}: {_not_trusted(model)}")
-
-
-def _is_inside(module: str) -> bool:
-    """Return whether a name leads to no file outside the folder that it is looked up in."""
-    place = PurePosixPath(module)
-    return not place.is_absolute() and ".." not in place.parts
-
-
-def _require_trusted(name: str, packages: Container[str]) -> None:
-    """Raise SpecError for a module that is there and of no trusted package; import nothing."""
-    module, colon, _ = name.partition(":")
-    top = module.partition(".")[0]
-    of_package = top in packages and not f"{module}.".startswith(plugins.PREFIX)
-    if module and colon and not of_package and (top in packages or _is_there(top)):
-        raise SpecError(_not_trusted(name))
-
-
-def _is_there(top: str) -> bool:
-    """Return whether a top-level module can be imported, or may be: a wrong name is no danger."""
-    try:
-        return not top.isidentifier() or importlib.util.find_spec(top) is not None
-    except ValueError:  # __main__
-        return True
-
-
-def _is_foreign(name: str, found: Any) -> bool:
-    """Return whether a name of vlbench stands for what another package defines."""
-    ours = f"{vlbench.__name__}."
-    defined_in = f"{getattr(found, '__module__', None)}."
-    return name.replace(":", ".").startswith(ours) and not defined_in.startswith(ours)
-
-
-def _not_trusted(name: str) -> str:
-    return (
-        f"'{name}' is not trusted: it belongs neither to vlbench, nor to this file's source, nor "
-        "to a package registered as a source; if you know what it does, pass --trust"
-    )
-
 
 # What vlbench itself gives an adapter.
 FILLED = ("device", "dtype")
@@ -167,17 +83,17 @@ def resolve_model(
         raise SpecError(f"{spec.document.where(spec.name)}: {spec.name} is made from itself")
     adapter = _find_adapter(spec, options)
     given = {**spec.params, **options.model_args}
-    wanted = hints(adapter)
+    arguments = _arguments(spec, adapter, given, options.model_args)
     return Model(
         name=spec.name + _shown(options) if options.name is None else options.name,
         spec=spec,
         adapter=adapter,
-        arguments=_arguments(spec, adapter, given, options.model_args),
+        arguments=arguments,
         overrides=options.model_args,
         companions={
             key: _companion(catalog, spec, key, options, (*above, spec.name))
-            for key, value in given.items()
-            if value and is_capability(wanted.get(key))
+            for key, value in arguments.items()
+            if isinstance(value, ModelName)
         },
     )
 
@@ -202,10 +118,10 @@ def _spec_of(catalog: Catalog, model: str, options: Options) -> ModelSpec:
 
 def _find_adapter(spec: ModelSpec, options: Options) -> type:
     """Return the adapter's class. Raises SpecError for anything but a class."""
-    where = spec.document.where(spec.name)
+    where = partial(spec.document.where, spec.name)
     found = find_object(where, spec.adapter, spec.folders, trusted=options.trusted)
     if not isinstance(found, type):
-        raise SpecError(f"{where}: an adapter is a class; '{spec.adapter}' is {found!r}")
+        raise SpecError(f"{where()}: an adapter is a class; '{spec.adapter}' is {found!r}")
     return found
 
 
@@ -232,11 +148,11 @@ def _arguments(
     spec: ModelSpec, adapter: type, given: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return an adapter's checked arguments. Raises SpecError with every problem."""
-    arguments, problems = check_arguments(adapter, given, filled=FILLED)
-    if problems:
-        where = spec.document.where(spec.name)
-        lines = [f"{where}: {spec.name}: {problem.message}" for problem in problems]
-        raise SpecError("\n".join(lines))
+    try:
+        arguments = read_arguments(adapter, given, FILLED)
+    except Misfit as error:
+        where = f"{spec.document.where(spec.name)}: {spec.name}"
+        raise SpecError("\n".join(error.lines(lambda *_: where))) from error
     return {
         key: value if key in overrides else _beside(spec.file, value)
         for key, value in arguments.items()

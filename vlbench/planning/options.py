@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -113,17 +112,6 @@ class Options:
     def of_companion(self) -> Options:
         """The options for a model that another model or a task is made from."""
         return Options(trust=self.trust)
-
-    def expand(self, value: Any) -> Any:
-        """Return a value of `data:` with $VLBENCH_DATA replaced where it is known."""
-        if isinstance(value, dict):
-            return {k: self.expand(v) for k, v in value.items()}
-        if isinstance(value, list):
-            return [self.expand(v) for v in value]
-        root = self.data_dir.get("") or os.environ.get("VLBENCH_DATA")
-        if not isinstance(value, str) or not root:
-            return value
-        return value.replace(DATA_VARIABLE, str(Path(root).absolute()))
 
     def settings(self) -> ComputeSettings:
         """Return how the engine computes: on this process's device, in the dtype asked for.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import GenericAlias
 from typing import Any
 
-from vlbench.capabilities import alternatives, is_capability
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.gaps import lacking
 from vlbench.catalog.offers import shipped_probe
@@ -18,17 +21,27 @@ from vlbench.data.records import Data
 from vlbench.engine.fingerprints import contents
 from vlbench.errors import SpecError, UnknownNameError, unknown
 from vlbench.metrics.text.evaluated import PREFIX
-from vlbench.planning.models import Model, find_object, require_own_file, resolve_model
-from vlbench.planning.options import DATA_VARIABLE, Options
-from vlbench.resolve import (
-    Problem,
-    blamed_on,
-    check_arguments,
-    convert,
+from vlbench.plain import (
+    Misfit,
+    ModelName,
+    alternatives,
     hints,
-    is_record,
     parameters,
+    read,
+    read_arguments,
 )
+from vlbench.planning.functions import find_object, require_own_file
+from vlbench.planning.models import Model, resolve_model
+from vlbench.planning.options import DATA_VARIABLE, Options
+
+
+@contextmanager
+def blamed_on(where: Callable[..., str], *key: str) -> Iterator[None]:
+    """Put file and line of a key before the message of a SpecError."""
+    try:
+        yield
+    except SpecError as error:
+        raise SpecError(f"{where(*key)}: {error}") from error
 
 
 def loader_names(loader: str) -> tuple[str, str, str]:
@@ -69,28 +82,19 @@ def beside(file: Path, value: Any) -> Any:
     """
     if isinstance(value, Path):
         return value if value.parts[:1] == (DATA_VARIABLE,) else file.parent / value
-    script = _script(value)
-    if script:
+    if script := _script(value):
         return f"{PREFIX}{beside(file, script)}"
-    if is_record(type(value)):
-        moved = {name: beside(file, part) for name, part in _fields(value).items()}
-        return type(value)(**moved)
-    return [beside(file, part) for part in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [beside(file, part) for part in value]
+    fields = _fields(value)
+    return type(value)(**{n: beside(file, v) for n, v in fields.items()}) if fields else value
 
 
 def paths_in(value: Any, key: str) -> Iterator[tuple[str, Path]]:
     """Yield the paths in a value under their dotted keys: `captioner.weights`."""
-    script = _script(value)
-    if isinstance(value, Path):
-        yield key, value
-    elif script:
-        yield key, script
-    elif is_record(type(value)):
-        for name, part in _fields(value).items():
-            yield from paths_in(part, f"{key}.{name}")
-    elif isinstance(value, list):
-        for i, part in enumerate(value):
-            yield from paths_in(part, f"{key}.{i}")
+    for name, part in _leaves(value, key):
+        if path := part if isinstance(part, Path) else _script(part):
+            yield name, path
 
 
 def metrics_of_others(value: Any) -> list[str]:
@@ -100,11 +104,16 @@ def metrics_of_others(value: Any) -> list[str]:
 
 def texts_in(value: Any) -> Iterator[str]:
     """Yield the texts in a value, however deep in lists and records."""
-    if isinstance(value, str):
-        yield value
-    elif is_record(type(value)) or isinstance(value, list | tuple):
-        for part in _fields(value).values() if is_record(type(value)) else value:
-            yield from texts_in(part)
+    return (part for _, part in _leaves(value, "") if isinstance(part, str))
+
+
+def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    """Yield what stands in lists and records, under dotted keys."""
+    parts = dict(enumerate(value)) if isinstance(value, list) else _fields(value)
+    for name, part in parts.items():
+        yield from _leaves(part, f"{key}.{name}")
+    if not parts:
+        yield key, value
 
 
 def _script(value: Any) -> Path | None:
@@ -113,13 +122,13 @@ def _script(value: Any) -> Path | None:
     return Path(value.removeprefix(PREFIX)) if named else None
 
 
-def _fields(record: Any) -> dict[str, Any]:
-    names = (
-        [one.name for one in dataclasses.fields(record)]
-        if dataclasses.is_dataclass(record)
-        else record._fields
-    )
-    return {name: getattr(record, name) for name in names}
+def _fields(value: Any) -> dict[Any, Any]:
+    """Return the fields of a record, the parts of a plain tuple; empty for anything else."""
+    if dataclasses.is_dataclass(value):
+        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+    if isinstance(value, tuple):
+        return dict(zip(getattr(value, "_fields", range(len(value))), value, strict=True))
+    return {}
 
 
 # What vlbench itself gives a probe, and a loader that has such parameters.
@@ -188,83 +197,77 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
 
     Raises SpecError with every problem of the task.
     """
-    spec = catalog.tasks[name]
+    spec, lines = catalog.tasks[name], list[str]()
     probe, loader = _find_probe(spec, options), _find_loader(spec, options)
-    lines: list[str] = []
-    with blamed_on(spec.document.where("probe")):
-        given = options.expand(spec.params)
-        arguments, problems = check_arguments(probe, given, filled=PROBE_FILLED)
-    lines += _problem_lines(spec, "params", problems)
-    foreign = [one for value in arguments.values() for one in metrics_of_others(value)]
-    if foreign and not options.trust:
-        where = spec.document.where("params")
-        lines.append(f"{where}: {', '.join(foreign)} runs code of others; allow it with --trust")
-    others = _named_models(spec, hints(probe), arguments)
-    for _, where, model in [] if options.trust else others:
-        require_own_file(where, model, spec.source)
-    companions = _companions(catalog, others, hints(probe), options, lines)
-    with blamed_on(spec.document.where("data", "loader")):
-        data, problems = _check_data(spec, loader, options)
-        if "wanted_splits" in parameters(loader):
-            data |= {"wanted_splits": _splits_read(probe)}
-    lines += _problem_lines(spec, "data", problems)
-    regions = _check_regions(spec, loader, options, lines)
+    arguments = _read_params(spec, probe, options, lines)
+    loader_arguments = _read_data(spec, probe, loader, options, lines)
+    regions = _read_regions(spec, loader, options, lines) if "regions" in spec.data else {}
+    companions = _find_companions(catalog, spec, probe, arguments, options, lines)
     if lines:
         raise SpecError("\n".join(lines))
     return Task(
         spec=spec,
         named=named,
         probe=probe,
-        arguments={
-            key: beside(spec.document.file_of("params", key), value)
-            for key, value in arguments.items()
-            if key not in companions
-        },
+        arguments={key: value for key, value in arguments.items() if key not in companions},
         companions=companions,
         loader=loader,
-        loader_arguments=data,
+        loader_arguments=loader_arguments,
         regions=regions,
     )
 
 
 def _find_probe(spec: TaskSpec, options: Options) -> Callable[..., Any]:
     """Return the probe: of the task's own source, of a shipped family, or of a module named."""
-    where, name = spec.document.where("probe"), spec.probe
+    where, name = partial(spec.document.where, "probe"), spec.probe
     file = shipped_probe(name)
     name = name if ":" in name else f"{name}:{name}"
     place = f"{file.parent.name}.{file.stem}:{name.partition(':')[2]}" if file else name
     shipped = f"vlbench.probes.{place}"
-    probe = find_object(where, name, spec.folders, shipped=shipped, trusted=options.trusted)
-    with blamed_on(where):
-        lacking_names = [filled for filled in PROBE_FILLED if filled not in parameters(probe)]
-        if lacking_names:
-            raise SpecError(f"a probe takes model, data, engine; this lacks {lacking_names}")
-    return probe  # type: ignore[no-any-return]
+    return find_object(  # type: ignore[no-any-return]
+        where, name, spec.folders, shipped=shipped, trusted=options.trusted
+    )
 
 
 def _find_loader(spec: TaskSpec, options: Options) -> Callable[..., Data]:
-    """Return the loader.
+    where = partial(spec.document.where, "data", "loader")
+    return find_object(  # type: ignore[no-any-return]
+        where, spec.data["loader"], spec.folders, trusted=options.trusted
+    )
 
-    Raises SpecError for what is no loader by its annotation, since a plan calls it, and where the
-    task has regions and the loader takes none.
+
+def _read_params(
+    spec: TaskSpec, probe: Callable[..., Any], options: Options, lines: list[str]
+) -> dict[str, Any]:
+    """Return the probe's arguments; notes every problem. Raises SpecError for what is no probe."""
+    where = spec.document.where
+    with blamed_on(where, "probe"):
+        arguments = _read(
+            probe, _expanded(spec.params, options), PROBE_FILLED, lines, where, "params"
+        )
+        lacking_names = [filled for filled in PROBE_FILLED if filled not in parameters(probe)]
+        if lacking_names:
+            raise SpecError(f"a probe takes model, data, engine; this lacks {lacking_names}")
+    foreign = [one for value in arguments.values() for one in metrics_of_others(value)]
+    if foreign and not options.trust:
+        code = "runs code of others; allow it with --trust"
+        lines.append(f"{where('params')}: {', '.join(foreign)} {code}")
+    return {key: _beside(spec, value, "params", key) for key, value in arguments.items()}
+
+
+def _read_data(
+    spec: TaskSpec,
+    probe: Callable[..., Any],
+    loader: Callable[..., Data],
+    options: Options,
+    lines: list[str],
+) -> dict[str, Any]:
+    """Return the loader's arguments, with this machine's data folders filled in.
+
+    Notes every problem. Raises SpecError for what is no loader by its annotation, since a plan
+    calls it, and where the task has regions and the loader takes none.
     """
-    where = spec.document.where("data", "loader")
-    loader = find_object(where, spec.data["loader"], spec.folders, trusted=options.trusted)
-    with blamed_on(where):
-        returned = loader if isinstance(loader, type) else hints(loader).get("return", Data)
-        if returned not in (Data, Any):
-            raise SpecError(f"a loader returns Data; {spec.data['loader']} returns {returned!r}")
-        takes_regions = "regions" in parameters(loader)
-    if "regions" in spec.data and not takes_regions:
-        where = spec.document.where("data", "regions")
-        raise SpecError(f"{where}: {spec.data['loader']} takes no regions")
-    return loader  # type: ignore[no-any-return]
-
-
-def _check_data(
-    spec: TaskSpec, loader: Callable[..., Data], options: Options
-) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the loader's arguments, with this machine's data folders filled in, and problems."""
+    where = spec.document.where
     given = {k: v for k, v in spec.data.items() if k not in {"loader", "regions"}}
     names = (spec.name, *loader_names(spec.data["loader"]))
     root = next((options.data_dir[name] for name in names if name in options.data_dir), None)
@@ -272,17 +275,37 @@ def _check_data(
         given["root"] = str(root.absolute())
     # Regions are filled in model by model, where the task has some.
     filled = (*LOADER_FILLED, *(["regions"] if "regions" in spec.data else []))
-    arguments, problems = check_arguments(
-        loader, {k: options.expand(v) for k, v in given.items()}, filled=filled
-    )
-    known = parameters(loader)
+    with blamed_on(where, "data", "loader"):
+        arguments = _read(loader, _expanded(given, options), filled, lines, where, "data")
+        known = parameters(loader)
+        returned = loader if isinstance(loader, type) else hints(loader).get("return", Data)
+        if returned not in (Data, Any):
+            raise SpecError(f"a loader returns Data; {spec.data['loader']} returns {returned!r}")
+    if "regions" in spec.data and "regions" not in known:
+        raise SpecError(f"{where('data', 'regions')}: {spec.data['loader']} takes no regions")
     # Paths in a task's file are relative to it; a run's own are relative to where it was started.
-    file_of = spec.document.file_of
-    arguments = {key: beside(file_of("data", key), value) for key, value in arguments.items()}
+    arguments = {key: _beside(spec, value, "data", key) for key, value in arguments.items()}
     cache = options.cache_dir and options.cache_dir.absolute()
-    from_run = {"download": options.download or None, "cache_dir": cache}
-    arguments |= {k: v for k, v in from_run.items() if k in known and v is not None}
-    return arguments, problems
+    from_run: dict[str, Any] = {"download": options.download or None, "cache_dir": cache}
+    if "wanted_splits" in known:
+        from_run["wanted_splits"] = _splits_read(probe)
+    return arguments | {k: v for k, v in from_run.items() if k in known and v is not None}
+
+
+def _read(
+    function: Callable[..., Any],
+    given: Mapping[str, Any],
+    filled: Iterable[str],
+    lines: list[str],
+    where: Callable[..., str],
+    part: str,
+) -> dict[str, Any]:
+    """Return a function's arguments; of those that do not fit, notes every problem."""
+    try:
+        return read_arguments(function, given, filled)
+    except Misfit as error:
+        lines += error.lines(partial(where, part))
+        return {}
 
 
 def _splits_read(probe: Callable[..., Any]) -> list[str]:
@@ -291,59 +314,62 @@ def _splits_read(probe: Callable[..., Any]) -> list[str]:
     return [split for split in named if isinstance(split, str)]
 
 
-def _check_regions(
+def _read_regions(
     spec: TaskSpec, loader: Callable[..., Data], options: Options, lines: list[str]
 ) -> dict[str, Any]:
     """Return the loader's argument for each kind of regions; notes every problem."""
-    found = {}
-    for kind, given in spec.data.get("regions", {}).items():
-        try:
-            value = convert(options.expand(given), hints(loader)["regions"])
-        except TypeError as error:
-            lines.append(f"{spec.document.where('data', 'regions', str(kind))}: '{kind}' {error}")
-            continue
-        found[kind] = beside(spec.document.file_of("data", "regions", str(kind)), value)
-    return found
+    key = ("data", "regions")
+    try:
+        kinds = GenericAlias(dict, (str, hints(loader)["regions"]))
+        found = read(kinds, _expanded(spec.data["regions"], options))
+    except Misfit as error:
+        lines += error.lines(partial(spec.document.where, *key))
+        return {}
+    return {kind: _beside(spec, value, *key, kind) for kind, value in found.items()}
 
 
-def _named_models(
-    spec: TaskSpec, annotations: Mapping[str, Any], arguments: Mapping[str, Any]
-) -> list[tuple[str, str, str]]:
-    """Return key, file:line and name of each model that a task names beside the one under test."""
-    return [
-        (key, spec.document.where("params", key), name)
-        for key, names in arguments.items()
-        if is_capability(annotations[key])
-        for name in _names(names)
-    ]
+def _expanded(value: Any, options: Options) -> Any:
+    """Return a value of a task's file with $VLBENCH_DATA replaced where it is known."""
+    if isinstance(value, dict):
+        return {k: _expanded(v, options) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_expanded(v, options) for v in value]
+    root = options.data_dir.get("") or os.environ.get("VLBENCH_DATA")
+    if not isinstance(value, str) or not root:
+        return value
+    return value.replace(DATA_VARIABLE, str(Path(root).absolute()))
 
 
-def _companions(
+def _beside(spec: TaskSpec, value: Any, *key: str) -> Any:
+    """Return a value whose relative paths lie beside the file in which the key stands."""
+    return beside(spec.document.file_of(*key), value) if any(paths_in(value, "")) else value
+
+
+def _find_companions(
     catalog: Catalog,
-    named: Sequence[tuple[str, str, str]],
-    annotations: Mapping[str, Any],
+    spec: TaskSpec,
+    probe: Callable[..., Any],
+    arguments: Mapping[str, Any],
     options: Options,
     lines: list[str],
 ) -> dict[str, list[Model]]:
-    """Return the models that are named, by key; notes every problem."""
+    """Return the models that a task names beside the one under test, by key.
+
+    Notes every problem. Raises SpecError for a model of a file that no source holds.
+    """
     found: dict[str, list[Model]] = {}
-    for key, where, name in named:
-        try:
-            companion = resolve_model(catalog, name, options.of_companion)
-        except UnknownNameError as error:
-            lines.append(f"{where}: {error}")
-            continue
-        gap = lacking(companion.adapter, annotations[key], companion.spec.without)
-        lines += [f"{where}: {name} has no {gap}"] if gap else []
-        found.setdefault(key, []).append(companion)
+    for key, value in arguments.items():
+        names = value if isinstance(value, list) else [value]
+        for name in (one for one in names if isinstance(one, ModelName)):
+            where = spec.document.where("params", key)
+            if not options.trust:
+                require_own_file(where, name, spec.source)
+            try:
+                companion = resolve_model(catalog, name, options.of_companion)
+            except UnknownNameError as error:
+                lines.append(f"{where}: {error}")
+                continue
+            gap = lacking(companion.adapter, hints(probe)[key], companion.spec.without)
+            lines += [f"{where}: {name} has no {gap}"] if gap else []
+            found.setdefault(key, []).append(companion)
     return found
-
-
-def _names(value: Any) -> list[str]:
-    return value if isinstance(value, list) else [value] if value else []
-
-
-def _problem_lines(spec: TaskSpec, part: str, problems: Sequence[Problem]) -> list[str]:
-    """Return problems with the line of the task's file that each is about."""
-    where = spec.document.where
-    return [f"{where(part, *problem.key.split('.'))}: {problem.message}" for problem in problems]

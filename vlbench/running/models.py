@@ -15,9 +15,9 @@ from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.fingerprints import LiveModel, contents, identified
 from vlbench.engine.processes import Processes
 from vlbench.engine.tuning import tuned
+from vlbench.plain import parameters
 from vlbench.planning.models import Model
 from vlbench.planning.tasks import Task
-from vlbench.resolve import parameters
 
 
 class LiveModels:

@@ -17,10 +17,10 @@ from vlbench.data.records import Data, overlaps
 from vlbench.digests import digest
 from vlbench.engine.fingerprints import as_path, each_value
 from vlbench.identity import library_versions
+from vlbench.plain import parameters
 from vlbench.planning.jobs import Job
 from vlbench.planning.models import Model
 from vlbench.planning.options import Options
-from vlbench.resolve import parameters
 from vlbench.results import Outcome, Result, counts_of
 from vlbench.running.models import LiveModels
 

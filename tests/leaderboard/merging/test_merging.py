@@ -168,7 +168,7 @@ def test_files_that_two_rows_of_one_model_dispute_are_refused(tmp_path):
 def test_a_malformed_board_is_named_and_nothing_is_written(tmp_path):
     write(tmp_path / "1", board(result("m", score())), board(result("m", score()), task="u"))
     altered(tmp_path / "1" / "u.json", lambda content: content["rows"][0].pop("scores"))
-    with pytest.raises(SpecError, match=r"1/u\.json: rows\[0\]\.scores: is absent"):
+    with pytest.raises(SpecError, match=r"1/u\.json: 'rows\[0\]\.scores' is missing"):
         merge([tmp_path / "1"], tmp_path / "2")
     assert not (tmp_path / "2").exists()
 

@@ -73,7 +73,7 @@ def test_the_data_of_the_rows_are_named_by_content(tmp_path):
 
 def test_a_malformed_board_is_named(tmp_path):
     (tmp_path / "t.json").write_text(json.dumps({"schema": 1}))
-    with pytest.raises(SpecError, match=r"t\.json: task: is absent"):
+    with pytest.raises(SpecError, match=r"t\.json: 'task' is missing"):
         read_page(tmp_path, CATALOG)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from vlbench.data.archives import DAMAGED, MOST_BYTES, Array
-from vlbench.data.pickles import UNREADABLE, read_pickle, unreadable
+from vlbench.data.formats.archives import DAMAGED, MOST_BYTES, Array
+from vlbench.data.formats.pickles import UNREADABLE, read_pickle, unreadable
 from vlbench.data.regions.records import Reader, StoredRegions
 from vlbench.errors import DataAbsent, DataError
 

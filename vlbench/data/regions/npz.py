@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vlbench.data.archives import DAMAGED, Array, read_npz
+from vlbench.data.formats.archives import DAMAGED, Array, read_npz
 from vlbench.data.regions.records import Reader, StoredRegions
 from vlbench.errors import DataError
 

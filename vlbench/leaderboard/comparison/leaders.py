@@ -21,7 +21,7 @@ from vlbench.leaderboard.comparison.joins import Items, compare, items_of
 from vlbench.leaderboard.rows import comparable_sets, cost, publishable
 from vlbench.leaderboard.tables import score_name
 from vlbench.metrics.paired import holm
-from vlbench.reading.objects import read_as
+from vlbench.plain import read
 from vlbench.results import Result, matching
 
 # The best is told apart from every other published model; a leader from some only, or from none.
@@ -162,7 +162,7 @@ def _read(output: Path, task: str) -> _File | None:
     if not (file.is_file() and board_file(output, task).is_file()):
         return None
     try:
-        found: _File = read_as(_File, json.loads(read_text(file, MOST_BOARD)), ())
+        found: _File = read(_File, json.loads(read_text(file, MOST_BOARD)))
     except (OSError, ValueError, RecursionError, SpecError) as error:
         raise SpecError(f"{file}: {error}; run vlbench leaderboard build") from error
     if found.schema != SCHEMA:

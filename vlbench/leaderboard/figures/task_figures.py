@@ -21,7 +21,7 @@ from vlbench.files import safe_name, write_whole
 from vlbench.leaderboard.artifacts import read_table
 from vlbench.leaderboard.figures.charts import erase, save, styled
 from vlbench.leaderboard.rows import publishable
-from vlbench.resolve import parameters
+from vlbench.plain import parameters
 
 # The functions that draw the figures of each task, by their names.
 Figures = Mapping[str, Mapping[str, Callable[..., Any]]]

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vlbench.errors import DataError, PackageAbsent
-from vlbench.resolve import IMPORT_ERRORS
+from vlbench.errors import IMPORT_ERRORS, DataError, PackageAbsent
 
 # What the name of such a metric begins with.
 PREFIX = "evaluate:"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder, ImageTextScorer, Regions
-from vlbench.data.archives import DAMAGED, read_npy
+from vlbench.data.formats.archives import DAMAGED, read_npy
 from vlbench.data.records import Data, Split
 from vlbench.data.regions import image_id, region_features
 from vlbench.data.regions.features import KINDS

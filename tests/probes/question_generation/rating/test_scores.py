@@ -203,7 +203,7 @@ def planted(key, **changes):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda _: "[]", "is not a key of sheets: .*wanted an object"),
+        (lambda _: "[]", "is not a key of sheets: .*must be a mapping of"),
         (lambda _: "{", "is not a key of sheets"),
         (lambda key: planted(key, schema=2), "is not a key of schema 1"),
         (lambda key: planted(key, sheets={}), "is not a key of schema 1"),
@@ -213,7 +213,7 @@ def planted(key, **changes):
         ),
         (
             lambda key: planted(key, seed="0"),
-            "is not a key of sheets: .*seed.* wanted a whole number",
+            "is not a key of sheets: .*seed.* must be a whole number",
         ),
         (
             lambda key: planted(key, sheets=key["sheets"] | {"readability": []}),

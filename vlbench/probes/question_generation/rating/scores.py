@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from vlbench.data.coco_files import read_text
 from vlbench.errors import DataAbsent, DataError, SpecError
 from vlbench.metrics.statistics import Estimate, bootstrap_ratio
+from vlbench.plain import read
 from vlbench.probes.question_generation.rating.sheets import (
     ANSWER,
     ANSWERS,
@@ -34,7 +35,6 @@ from vlbench.probes.question_generation.rating.sheets import (
     cells_of,
     columns_of,
 )
-from vlbench.reading.objects import read_as
 
 # Holds one folder of filled sheets per rater.
 FILLED = "filled"
@@ -80,7 +80,7 @@ def read_key(file: Path) -> Key:
         raise DataAbsent("the key of the sheets", "vlbench leaderboard judge --of", str(file))
     try:
         content = json.loads(read_text(file))
-        key: Key = read_as(Key, content, ())
+        key: Key = read(Key, content)
     except (ValueError, RecursionError, SpecError) as error:
         raise SpecError(f"{file}: is not a key of sheets: {error}") from error
     if key.schema != SCHEMA or set(key.sheets) != {sheet.name for sheet in SHEETS}:

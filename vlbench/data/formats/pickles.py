@@ -50,14 +50,54 @@ MARK = -1
 Allowed = Mapping[tuple[str, str], Callable[..., Any]]
 
 
+def no_part(described: Any) -> Any:
+    """Refuse what a pickle says is kept elsewhere. Raises UnpicklingError."""
+    raise pickle.UnpicklingError(f"the storage {described!r} has no place here")
+
+
+class Restricted(pickle.Unpickler):
+    """Python's unpickler, with `find` and `part` in place of everything that runs code.
+
+    `find` gives what takes the place of a class or function, by module and name; `part` what is
+    kept outside of the pickle, by the pickle's own description of it.
+    """
+
+    def __init__(
+        self,
+        stream: IO[bytes],
+        find: Callable[[str, str], Any],
+        part: Callable[[Any], Any] = no_part,
+        *,
+        encoding: str = "utf-8",
+    ) -> None:
+        super().__init__(stream, encoding=encoding)
+        self._find = find
+        self._part = part
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what takes the place of a class or function."""
+        return self._find(module, name)
+
+    def persistent_load(self, described: Any) -> Any:
+        """Return what is kept outside of the pickle."""
+        return self._part(described)
+
+
 def read_pickle(path: Path, allowed: Allowed | None = None, *, encoding: str = "bytes") -> Any:
     """Return the content of a pickle, with stand-ins for what is `allowed` by (module, name).
 
     `encoding` decodes texts of Python 2. Raises one of UNREADABLE, or DataError, for another file.
     """
+    known = allowed or {}
+
+    def find(module: str, name: str) -> Any:
+        if (module, name) not in known:
+            raise pickle.UnpicklingError(f"it asks for {f'{module}.{name}'!r}")
+        return known[module, name]
+
     stream = io.BytesIO(read_bytes(path, MOST_ANNOTATIONS))
     require_bounded(stream, most_tuples=MOST_TUPLES)
-    return _Unpickler(stream, allowed or {}, encoding).load()
+    return Restricted(stream, find, encoding=encoding).load()
 
 
 def unreadable(name: str, what: str, error: Exception) -> DataError:
@@ -111,14 +151,3 @@ class _Nesting:
             depth = MARK
         stack += [depth] * len(opcode.stack_after)
         return depth
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, allowed: Allowed, encoding: str) -> None:
-        super().__init__(file, encoding=encoding)
-        self._allowed = allowed
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in self._allowed:
-            raise pickle.UnpicklingError(f"it asks for {f'{module}.{name}'!r}")
-        return self._allowed[module, name]

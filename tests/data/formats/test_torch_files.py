@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vlbench.adapter_kit.torch_files import Inert, is_torchscript, read_torch_file, refuse
+from vlbench.data.formats.torch_files import Inert, is_torchscript, read_torch_file, refuse
 
 KINDS = ["bfloat16", "bool", "uint8", "int8", "complex64", "float64", "float16", "int32", "int64"]
 

@@ -20,8 +20,8 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from vlbench.adapter_kit.archives import open_zip
-from vlbench.data.pickles import require_bounded
+from vlbench.data.formats.archives import open_zip
+from vlbench.data.formats.pickles import Restricted, no_part, require_bounded
 
 # Gives the flat tensor of a storage, by the pickle's own description of it.
 FindStorage = Callable[[Sequence[Any]], Tensor]
@@ -46,25 +46,28 @@ STORAGES = {
 }
 
 
-def no_storage(described: Sequence[Any]) -> Tensor:
-    """Refuse a storage, for a pickle that has none. Raises UnpicklingError."""
-    raise pickle.UnpicklingError(f"the storage {described!r} has no place here")
-
-
 def refuse(module: str, name: str) -> Any:
     """Refuse a class or function. Raises UnpicklingError."""
     raise pickle.UnpicklingError(f"it holds {module}.{name}, which is no part of a state dict")
 
 
 def read_pickle(
-    stream: IO[bytes], storage: FindStorage = no_storage, other: FindOther = refuse
+    stream: IO[bytes], storage: FindStorage = no_part, other: FindOther = refuse
 ) -> Any:
     """Return what a pickle holds; the stream stands at its end afterwards.
 
     Raises UnpicklingError and ValueError for a broken pickle, and what the finders raise.
     """
+
+    def find(module: str, name: str) -> Any:
+        if module == "torch" and name in STORAGES:
+            return STORAGES[name]
+        if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
+            return getattr(torch, name)
+        return REBUILT.get((module, name)) or other(module, name)
+
     require_bounded(stream)
-    return _Unpickler(stream, storage, other).load()
+    return Restricted(stream, find, storage).load()
 
 
 class _AnyAttribute(type):
@@ -103,23 +106,6 @@ class Part:
     def __setstate__(self, state: object) -> None:
         """Keep a state of attributes by name."""
         self.attributes = state if isinstance(state, dict) else {}
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, stream: IO[bytes], storage: FindStorage, other: FindOther) -> None:
-        super().__init__(stream, encoding="utf-8")
-        self._storage = storage
-        self._other = other
-
-    def persistent_load(self, described: Any) -> Tensor:
-        return self._storage(described)
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module == "torch" and name in STORAGES:
-            return STORAGES[name]
-        if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
-            return getattr(torch, name)
-        return REBUILT.get((module, name)) or self._other(module, name)
 
 
 def _rebuild_tensor(storage: Tensor, offset: int, size: Any, stride: Any, *_: object) -> Tensor:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vlbench.adapter_kit.torch_files import Inert, Part, read_pickle
+from vlbench.data.formats.torch_files import Inert, Part, read_pickle
 
 
 class Bomb:

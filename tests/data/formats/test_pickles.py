@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from vlbench.data.pickles import UNREADABLE, read_pickle, require_bounded, unreadable
+from vlbench.data.formats.pickles import UNREADABLE, read_pickle, require_bounded, unreadable
 
 BOMBS = {
     "memo": b"\x80\x02}r\xff\xff\xff\x7f.",

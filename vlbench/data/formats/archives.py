@@ -1,16 +1,21 @@
-"""Compressed files, unpacked no further than they may reach: small ones may hold gigabytes."""
+"""Compressed files, unpacked no further than they may reach: small ones may hold gigabytes.
+
+An archive as a whole is held to a multiple of its own size, an array in it to a number of bytes.
+"""
 
 from __future__ import annotations
 
+import gzip
 import io
 import math
 import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -72,3 +77,65 @@ def _npy(content: bytes) -> Array:
         raise ValueError(f"an array of {dtype} {shape}")
     flat: Array = np.frombuffer(content, dtype, math.prod(shape), file.tell())
     return flat.reshape(shape, order="F" if is_fortran else "C")
+
+
+# Weights and tables of numbers shrink to a half or a third, and what is all zeros to a thousandth.
+MOST_TIMES = 100
+MOST_UNPACKED = 2**36
+
+
+def most_bytes(file: Path, times: float = MOST_TIMES) -> int:
+    """Return how many bytes a file may unpack to: `times` its size, and 64 GiB at most."""
+    return int(min(file.stat().st_size * times, MOST_UNPACKED))
+
+
+@contextmanager
+def open_zip(file: Path, times: float = MOST_TIMES) -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive that declares at most `times` its own size.
+
+    No member gives more than it declares. Raises ValueError for an archive that declares more,
+    and what zipfile raises for a broken one.
+    """
+    with zipfile.ZipFile(file) as archive:
+        declared = sum(member.file_size for member in archive.infolist())
+        if declared > most_bytes(file, times):
+            raise _too_large(file, f"{declared} bytes")
+        yield archive
+
+
+def open_gzip(file: Path) -> IO[bytes]:
+    """Open a file of gzip; reading raises ValueError where it unpacks to 100 times its size."""
+    return io.BufferedReader(_Limited(file, most_bytes(file)))
+
+
+def _too_large(file: Path, what: str) -> ValueError:
+    size = file.stat().st_size
+    return ValueError(
+        f"it has {size} bytes and unpacks to {what}: it is broken, or made to fill the memory"
+    )
+
+
+class _Limited(io.RawIOBase):
+    """The unpacked bytes of a file of gzip, up to a limit."""
+
+    def __init__(self, file: Path, most: int) -> None:
+        self._stream = gzip.open(file)  # noqa: SIM115 - closed with this object
+        self._file = file
+        self._left = most
+
+    def readable(self) -> bool:
+        """Return True, which tells BufferedReader that it can read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer, and return how many bytes were read. Raises ValueError."""
+        count = self._stream.readinto(buffer)
+        self._left -= count
+        if self._left < 0:
+            raise _too_large(self._file, f"more than {most_bytes(self._file)}")
+        return count
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()
+        super().close()

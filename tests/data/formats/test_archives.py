@@ -1,3 +1,4 @@
+import gzip
 import io
 import struct
 import zipfile
@@ -5,7 +6,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from vlbench.data.archives import DAMAGED, read_npz
+from vlbench.data.formats import archives
+from vlbench.data.formats.archives import DAMAGED, most_bytes, open_gzip, open_zip, read_npz
 
 ARRAYS = {"a": np.arange(6.0).reshape(2, 3), "b": np.array(7, ">i2"), "c": np.zeros((0, 4))}
 
@@ -78,3 +80,44 @@ def test_an_archive_that_hides_its_size_is_read_no_further(tmp_path, little_memo
 def test_an_archive_that_is_packed_otherwise_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"^x\.npy is compressed in another way than NumPy's$"):
         read_npz(put_zip(tmp_path, npy((0,)), zipfile.ZIP_BZIP2), ["x"])
+
+
+def zipped(file, content):
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("words", content)
+    return file
+
+
+def test_an_archive_that_unpacks_to_much_more_than_its_size_is_refused(tmp_path):
+    file = zipped(tmp_path / "bomb.zip", b"0" * 1_000_000)
+    with pytest.raises(ValueError, match=r"it has \d+ bytes and unpacks to 1000000 bytes"):
+        open_zip(file).__enter__()
+
+
+def test_an_archive_is_held_to_what_the_caller_expects(tmp_path):
+    file = zipped(tmp_path / "w.zip", b"0123456789" * 100)
+    with open_zip(file) as archive:
+        assert archive.read("words") == b"0123456789" * 100
+    with pytest.raises(ValueError, match="made to fill the memory"):
+        open_zip(file, times=1).__enter__()
+
+
+def test_a_text_that_unpacks_to_much_more_than_its_size_is_refused(tmp_path):
+    file = tmp_path / "bomb.gz"
+    file.write_bytes(gzip.compress(b"0" * 1_000_000))
+    with open_gzip(file) as stream, pytest.raises(ValueError, match=r"it has .* more than"):
+        stream.read()
+
+
+def test_a_text_is_unpacked(tmp_path):
+    (tmp_path / "w.gz").write_bytes(gzip.compress(b"one\ntwo\n"))
+    with open_gzip(tmp_path / "w.gz") as stream:
+        assert stream.readline() == b"one\n"
+        assert stream.read() == b"two\n"
+
+
+def test_no_file_unpacks_to_more_than_the_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "MOST_UNPACKED", 50)
+    (tmp_path / "w").write_bytes(b"0" * 10)
+    assert most_bytes(tmp_path / "w", 3) == 30
+    assert most_bytes(tmp_path / "w") == 50

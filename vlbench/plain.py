@@ -1,0 +1,360 @@
+"""Plain values of YAML, JSON and the command line, read by the signature that they fill.
+
+The parameters of a function, or the fields of a NamedTuple, a frozen dataclass or a TypedDict, are
+the schema: their names, types and defaults. An int is a float, a bool is no int, a text is a path
+where a path is wanted, a mapping is a record, and a capability is the name of a model. Numbers are
+finite and texts such that UTF-8 can hold them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import sys
+import typing
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache, partial
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, NamedTuple, TypeAlias
+
+from vlbench.errors import SpecError
+
+# Where a value stands: ("rows", 3, "scores", 0, "ci95").
+Key: TypeAlias = tuple[str | int, ...]
+
+# Returns a value as a type has it, or raises Misfit.
+Reader: TypeAlias = Callable[[Any], Any]
+
+
+class ModelName(str):
+    """The name of a model, which a parameter annotated with a capability takes."""
+
+    __slots__ = ()
+
+
+# What messages call a value of a type, and several of them.
+WORDS: Mapping[Any, tuple[str, str]] = {
+    str: ("a text", "texts"),
+    int: ("a whole number", "whole numbers"),
+    float: ("a number", "numbers"),
+    bool: ("true or false", "values true or false"),
+    Path: ("a path", "paths"),
+    ModelName: ("the name of a model", "names of models"),
+    NoneType: ("null", "nulls"),
+    list: ("a list", "lists"),
+    dict: ("a mapping", "mappings"),
+}
+
+# The types of the values that other types are made from.
+MADE_FROM: Mapping[Any, set[Any]] = {
+    float: {float, int},
+    Path: {str, type(Path())},
+    ModelName: {str, ModelName},
+}
+
+# How deep lists and mappings may lie in each other where any value is allowed: Python's recursion
+# limit would stop the copying of deeper ones.
+DEEPEST = 50
+
+# The problems of a list that are told.
+MOST_PROBLEMS = 20
+
+
+class Problem(NamedTuple):
+    """What is wrong with the value at a key."""
+
+    key: Key
+    message: str
+
+    def __str__(self) -> str:
+        return f"'{spelled(self.key)}' {self.message}" if self.key else self.message
+
+
+class Misfit(SpecError):  # noqa: N818 - says what happened
+    """Values that do not fit their schema, with every problem."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__("; ".join(map(str, problems)))
+        self.problems = problems
+
+    def below(self, *key: str | int) -> Misfit:
+        """Return this error for values that stand at a key."""
+        return Misfit(*(Problem((*key, *inner), message) for inner, message in self.problems))
+
+    def lines(self, where: Callable[..., str]) -> list[str]:
+        """Return each problem with its place in front, as `where(*key)` gives it."""
+        return [f"{where(*problem.key)}: {problem}" for problem in self.problems]
+
+
+def misfit(wanted: str, value: Any, *key: str | int) -> Misfit:
+    """Return the error for a value that is not what was wanted."""
+    if isinstance(value, dict | list):
+        shown = WORDS[type(value)][0]
+    else:
+        shown = json.dumps(value) if isinstance(value, int | float | None) else repr(value)
+    return Misfit(Problem(key, f"must be {wanted}, not {shown:.60}"))
+
+
+def spelled(key: Key) -> str:
+    """Return a key as errors name it: `rows[3].scores[0].ci95`."""
+    names = (
+        f".{k if k.isprintable() else ascii(k)}" if isinstance(k, str) else f"[{k}]" for k in key
+    )
+    return "".join(names).removeprefix(".")
+
+
+def read(kind: Any, value: Any) -> Any:
+    """Return a plain value as a type has it: a record, or an annotation. Raises Misfit."""
+    return _reader(kind)(value)
+
+
+def read_arguments(
+    function: Callable[..., Any],
+    given: Mapping[Any, Any],
+    filled: Iterable[str] = (),
+    required: Iterable[str] = (),
+) -> dict[str, Any]:
+    """Return the keyword arguments of a function, or the fields of a record, as it has them.
+
+    `filled` are those that come from elsewhere; `required` may not be left to their defaults.
+    Raises Misfit with every unknown and missing key and every value of another type.
+    """
+    return _fields(function, frozenset(filled), frozenset(required))(given)
+
+
+@cache
+def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters that can be given by name."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    try:
+        found = inspect.signature(function).parameters
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"{function!r} has no signature to check: {error}") from error
+    return {name: p for name, p in found.items() if p.kind in named}
+
+
+@cache
+def hints(function: Callable[..., Any], *, extras: bool = False) -> Mapping[str, Any]:
+    """Return the annotation of each parameter of a function or class, or of a record's fields.
+
+    Only with `extras` they keep what `Annotated` adds.
+    """
+    target = function
+    if isinstance(function, type) and not is_record(function):
+        target = function.__init__  # type: ignore[misc]
+    try:
+        annotations = typing.get_type_hints(target, include_extras=extras)
+    except (NameError, AttributeError, TypeError) as error:
+        name = getattr(target, "__qualname__", repr(target))
+        raise SpecError(
+            f"{name}: an annotation of its signature does not resolve: {error}"
+        ) from error
+    if typing.is_typeddict(function):
+        return annotations
+    return dict.fromkeys(parameters(function), Any) | annotations
+
+
+def is_record(kind: Any) -> bool:
+    """Return whether a mapping can fill a type: a NamedTuple, frozen dataclass, or TypedDict."""
+    if not isinstance(kind, type):
+        return False
+    frozen = dataclasses.is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    is_tuple = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    return bool(frozen) or is_tuple or typing.is_typeddict(kind)
+
+
+def alternatives(annotation: Any) -> list[Any]:
+    """Return A and B of `A | B`, or the annotation alone."""
+    if typing.get_origin(annotation) in {UnionType, typing.Union}:
+        return list(typing.get_args(annotation))
+    return [annotation]
+
+
+def words(kind: Any) -> str:
+    """Return what messages call the values of a type."""
+    own, inside = _plain_type(kind), typing.get_args(kind)
+    if len(alternatives(kind)) > 1:
+        options = [one for one in inside if one is not int or float not in inside]
+        return " or ".join(dict.fromkeys(map(words, options)))
+    if own is typing.Literal:
+        return " or ".join(map(repr, inside))
+    if is_record(kind):
+        return f"a mapping of {', '.join(hints(kind)) or 'nothing'}"
+    part = alternatives(inside[0])[-1] if own is list and inside else None
+    several = WORDS.get(_plain_type(part)) if inside else None
+    if several:
+        count = f"{len(inside)} " if typing.get_origin(kind) is tuple else ""
+        return f"a list of {count}{several[1]}"
+    return WORDS[own][0] if own in WORDS else getattr(kind, "__name__", str(kind))
+
+
+def _plain_type(kind: Any) -> Any:
+    """Return the type of the values that a type is read from, other types as they are."""
+    origin = typing.get_origin(kind) or kind
+    if getattr(kind, "_is_protocol", False):
+        return ModelName
+    return dict if is_record(kind) else ORIGINS.get(origin, origin)
+
+
+ORIGINS: Mapping[Any, type] = {Sequence: list, tuple: list, Mapping: dict}
+
+
+def _reader(kind: Any) -> Reader:
+    """Return the function that reads values of a type."""
+    own, inside, wanted = _plain_type(kind), typing.get_args(kind), words(kind)
+    if len(alternatives(kind)) > 1:
+        options = [(_plain_type(one), _reader(one)) for one in inside]
+        by_type = {own: [read for one, read in options if one is own] for own, _ in options}
+        return partial(_read_union, wanted, by_type, [read for _, read in options])
+    if own is typing.Literal:
+        return partial(_read_literal, wanted, inside)
+    if is_record(kind):
+        return partial(_read_record, wanted, kind)
+    if own is list:
+        several = typing.get_origin(kind) is tuple
+        read_parts = _read_tuple if several else _read_list
+        return partial(read_parts, wanted, *map(_reader, inside or (Any,)))
+    if own is dict:
+        return partial(_read_mapping, wanted, *map(_reader, inside or (Any, Any)))
+    return _read_any if kind is Any else partial(_read_plain, own, MADE_FROM.get(own, {own}))
+
+
+@cache
+def _fields(
+    function: Any, filled: frozenset[str] = frozenset(), required: frozenset[str] = frozenset()
+) -> Callable[[Mapping[Any, Any]], dict[str, Any]]:
+    """Return the function that reads the arguments of a function or record, less those filled."""
+    annotations = hints(function)
+    if typing.is_typeddict(function):
+        names, required = [*annotations], function.__required_keys__ | required
+    else:
+        wanted = {n: p for n, p in parameters(function).items() if n not in filled}
+        required |= {name for name, p in wanted.items() if p.default is p.empty}
+        names = [*wanted]
+    readers = {name: _reader(annotations[name]) for name in names}
+
+    def read_fields(given: Mapping[Any, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        problems, meant = _unknown(given, readers) if given.keys() - readers else ([], set())
+        for name, read_value in readers.items():
+            if name in given:
+                try:
+                    found[name] = read_value(given[name])
+                except Misfit as error:
+                    problems += error.below(name).problems
+            elif name in required and name not in meant:
+                problems.append(Problem((name,), "is missing"))
+        if problems:
+            raise Misfit(*problems)
+        return found
+
+    return read_fields
+
+
+def _unknown(given: Iterable[Any], known: Iterable[str]) -> tuple[list[Problem], set[str]]:
+    """Return each unknown key, and the keys that they probably mean: those are not missing too."""
+    names, problems, meant = list(known), [], set()
+    for name in given:
+        if name not in names:
+            near = get_close_matches(str(name), names, n=1)
+            meant |= {*near}
+            there = ", ".join(names) or "none"
+            hint = f"did you mean '{near[0]}'?" if near else f"there are {there}"
+            problems.append(Problem((str(name),), f"is unknown; {hint}"))
+    return problems, meant
+
+
+def _read_record(wanted: str, kind: Any, value: Any) -> Any:
+    if type(value) is kind:
+        return value
+    if type(value) is not dict:
+        raise misfit(wanted, value)
+    return kind(**_fields(kind)(value))
+
+
+def _read_union(
+    wanted: str, by_type: Mapping[Any, Sequence[Reader]], readers: Sequence[Reader], value: Any
+) -> Any:
+    """Return a value as the first alternative that it fits.
+
+    Those of its own type count alone, where there are some: a text is a text rather than a path.
+    """
+    fitting = by_type.get(type(value), readers)
+    for read_option in fitting:
+        try:
+            return read_option(value)
+        except Misfit as error:
+            if len(fitting) == 1 and error.problems[0].key:
+                raise
+    raise misfit(wanted, value)
+
+
+def _read_list(wanted: str, read_part: Reader, value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise misfit(wanted, value)
+    found: list[Any] = []
+    problems: list[Problem] = []
+    for i, part in enumerate(value):
+        try:
+            found.append(read_part(part))
+        except Misfit as error:
+            problems += error.below(i).problems
+            if len(problems) >= MOST_PROBLEMS:
+                break
+    if problems:
+        raise Misfit(*problems)
+    return found
+
+
+def _read_mapping(wanted: str, read_key: Reader, read_part: Reader, value: Any) -> dict[Any, Any]:
+    if type(value) is not dict:
+        raise misfit(wanted, value)
+    found = {}
+    for key, part in value.items():
+        try:
+            found[read_key(key)] = read_part(part)
+        except Misfit as error:
+            raise error.below(str(key)) from None
+    return found
+
+
+def _read_tuple(wanted: str, *readers_and_value: Any) -> tuple[Any, ...]:
+    *readers, value = readers_and_value
+    if not isinstance(value, list | tuple) or len(value) != len(readers):
+        raise misfit(wanted, value)
+    pairs = [*zip(readers, value, strict=True)]
+    return tuple(_read_list(wanted, lambda pair: pair[0](pair[1]), pairs))
+
+
+def _read_literal(wanted: str, known: Sequence[Any], value: Any) -> Any:
+    if any(value == one and type(value) is type(one) for one in known):
+        return value
+    raise misfit(wanted, value)
+
+
+def _read_plain(kind: Any, accepted: Container[Any], value: Any) -> Any:
+    own = type(value)
+    if own in accepted:
+        if own is str:
+            sound = value.isascii() or value.encode("utf-8", "ignore").decode() == value
+        else:
+            sound = own not in {float, int} or abs(value) <= sys.float_info.max
+        if sound or kind is Path:
+            return value if own is kind else kind(value)
+    raise misfit(words(kind), value)
+
+
+def _read_any(value: Any, depth: int = 0) -> Any:
+    """Return any value; lists and mappings are copied."""
+    own = type(value)
+    if own not in {list, dict}:
+        return _read_plain(own, {own}, value)
+    if depth == DEEPEST:
+        raise misfit("something less deeply nested", value)
+    read_part = partial(_read_any, depth=depth + 1)
+    if own is list:
+        return _read_list("", read_part, value)
+    return _read_mapping("", read_part, read_part, value)

@@ -1,1 +1,0 @@
-"""Reading what others wrote: JSON against a schema, each error with its key."""
