@@ -59,6 +59,9 @@ MADE_FROM: Mapping[Any, set[Any]] = {
 # limit would stop the copying of deeper ones.
 DEEPEST = 50
 
+# The types that messages show as JSON writes them.
+JSON = {bool, int, float, NoneType}
+
 # The problems of a list that are told.
 MOST_PROBLEMS = 20
 
@@ -94,7 +97,7 @@ def misfit(wanted: str, value: Any, *key: str | int) -> Misfit:
     if isinstance(value, dict | list):
         shown = WORDS[type(value)][0]
     else:
-        shown = json.dumps(value) if isinstance(value, int | float | None) else repr(value)
+        shown = json.dumps(value) if type(value) in JSON else repr(value)
     return Misfit(Problem(key, f"must be {wanted}, not {shown:.60}"))
 
 
@@ -183,11 +186,11 @@ def words(kind: Any) -> str:
         return " or ".join(map(repr, inside))
     if is_record(kind):
         return f"a mapping of {', '.join(hints(kind)) or 'nothing'}"
-    part = alternatives(inside[0])[-1] if own is list and inside else None
-    several = WORDS.get(_plain_type(part)) if inside else None
-    if several:
+    if own is list and inside:
+        parts = [_plain_type(one) for one in alternatives(inside[0]) if one is not int] or [int]
+        several = WORDS[parts[0]][1] if len(parts) == 1 and parts[0] in WORDS else "values"
         count = f"{len(inside)} " if typing.get_origin(kind) is tuple else ""
-        return f"a list of {count}{several[1]}"
+        return f"a list of {count}{several}"
     return WORDS[own][0] if own in WORDS else getattr(kind, "__name__", str(kind))
 
 
@@ -235,10 +238,11 @@ def _fields(
         required |= {name for name, p in wanted.items() if p.default is p.empty}
         names = [*wanted]
     readers = {name: _reader(annotations[name]) for name in names}
+    known = readers.keys()
 
     def read_fields(given: Mapping[Any, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        problems, meant = _unknown(given, readers) if given.keys() - readers else ([], set())
+        problems, meant = ([], set()) if given.keys() <= known else _unknown(given, readers)
         for name, read_value in readers.items():
             if name in given:
                 try:
@@ -341,7 +345,7 @@ def _read_plain(kind: Any, accepted: Container[Any], value: Any) -> Any:
         if own is str:
             sound = value.isascii() or value.encode("utf-8", "ignore").decode() == value
         else:
-            sound = own not in {float, int} or abs(value) <= sys.float_info.max
+            sound = not (own is float or own is int) or abs(value) <= sys.float_info.max
         if sound or kind is Path:
             return value if own is kind else kind(value)
     raise misfit(words(kind), value)
@@ -350,8 +354,8 @@ def _read_plain(kind: Any, accepted: Container[Any], value: Any) -> Any:
 def _read_any(value: Any, depth: int = 0) -> Any:
     """Return any value; lists and mappings are copied."""
     own = type(value)
-    if own not in {list, dict}:
-        return _read_plain(own, {own}, value)
+    if own is not list and own is not dict:
+        return _read_plain(own, (own,), value)
     if depth == DEEPEST:
         raise misfit("something less deeply nested", value)
     read_part = partial(_read_any, depth=depth + 1)

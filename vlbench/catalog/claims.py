@@ -60,10 +60,13 @@ class EachValues(TypedDict, total=False):
     at: list[At]
 
 
-class ClaimValues(TypedDict, total=False):
+class _Said(TypedDict):
+    claim: str
+
+
+class ClaimValues(_Said, total=False):
     """What a file says of a claim."""
 
-    claim: str
     where: str
     model: str | list[str]
     task: str | list[str]
@@ -77,10 +80,13 @@ class ClaimValues(TypedDict, total=False):
     needs: str
 
 
-class _File(TypedDict, total=False):
+class FileValues(TypedDict, total=False):
+    """What a file says."""
+
     paper: str
     title: str
     models: Mapping[str, list[str]]
+    claims: list[ClaimValues]
 
 
 # Gives file and line of a key of a claim.
@@ -225,25 +231,21 @@ class ClaimsSpec:
 def load_claims(file: Path, source: Path) -> list[ClaimsSpec]:
     """Return the claims of a YAML file. Raises SpecError with what is wrong with each."""
     document = load_yaml(file)
-    listed = document.values.get("claims")
-    rest = {key: value for key, value in document.values.items() if key != "claims"}
-    about, problems = read_values(_File, document, rest)
-    lists = about.pop("models", {})
+    values, problems = read_values(FileValues, document, _without_x(document.values))
+    lists, listed = values.pop("models", {}), values.pop("claims", [])
+    if not listed:
+        problems.append(f"{file}: 'claims' is missing or empty; list them")
+    claims: list[Claim] = []
     if not problems:
         problems += _list_problems(document, lists)
-    claims: list[Claim] = []
-    if not isinstance(listed, list) or not listed:
-        problems.append(f"{file}: 'claims' is missing or empty; list them")
+        for i, entry in enumerate(listed):
+            try:
+                claims.append(_claim(partial(document.where, "claims", i), entry, lists))
+            except SpecError as error:
+                problems.append(str(error))
     if problems:
         raise SpecError("\n".join(problems))
-    for i, entry in enumerate(listed or []):
-        try:
-            claims.append(_claim(document, i, entry, lists))
-        except SpecError as error:
-            problems.append(str(error))
-    if problems:
-        raise SpecError("\n".join(problems))
-    return [ClaimsSpec(file.stem, source, document, claims=claims, **about)]
+    return [ClaimsSpec(file.stem, source, document, claims=claims, **values)]
 
 
 def task_problems(spec: ClaimsSpec, tasks: Mapping[str, TaskSpec]) -> list[str]:
@@ -272,28 +274,22 @@ def _without_x(value: Any) -> Any:
     return [_without_x(v) for v in value] if isinstance(value, list) else value
 
 
-def _claim(document: Document, i: int, entry: Any, lists: Lists) -> Claim:
-    where = document.where("claims", i)
-    if not isinstance(entry, dict):
-        raise SpecError(f"{where}: a claim is {{claim: a sentence, ...}}")
-    values, problems = read_values(
-        ClaimValues, document, _without_x(entry), "claims", str(i), required=["claim"]
-    )
+def _claim(where: Where, values: Mapping[str, Any], lists: Lists) -> Claim:
+    problems = []
     found = [name for name in RELATIONS if name in values]
     if len(found) != 1:
         wanted = f"{', '.join(RELATIONS[:-1])} and {RELATIONS[-1]}"
-        problems.append(f"{where}: a claim has one of {wanted}; this one has {len(found)}")
+        problems.append(f"{where()}: a claim has one of {wanted}; this one has {len(found)}")
     if "by" in values and "greater" not in values:
-        problems.append(f"{document.where('claims', i, 'by')}: 'by' belongs to 'greater'")
+        problems.append(f"{where('by')}: 'by' belongs to 'greater'")
     if problems:
         raise SpecError("\n".join(problems))
-    about = (values["claim"], values.get("where", ""), where)
+    about = (values["claim"], values.get("where", ""), where())
     if "needs" in values:
         return Claim(*about, needs=values["needs"])
-    within = partial(document.where, "claims", i)
     comparisons = [
         comparison
-        for case in cases_of(within, values.get("each", {}), lists)
-        for comparison in comparisons_of(within, found[0], values, case, lists)
+        for case in cases_of(where, values.get("each", {}), lists)
+        for comparison in comparisons_of(where, found[0], values, case, lists)
     ]
     return Claim(*about, comparisons)

@@ -44,6 +44,15 @@ def blamed_on(where: Callable[..., str], *key: str) -> Iterator[None]:
         raise SpecError(f"{where(*key)}: {error}") from error
 
 
+@contextmanager
+def noted(lines: list[str], where: Callable[..., str]) -> Iterator[None]:
+    """Note what does not fit its schema, each problem with file and line, and go on."""
+    try:
+        yield
+    except Misfit as error:
+        lines += error.lines(where)
+
+
 def loader_names(loader: str) -> tuple[str, str, str]:
     """Return the names that --data-dir takes for a loader of a task's file, the longest first.
 
@@ -241,10 +250,10 @@ def _read_params(
 ) -> dict[str, Any]:
     """Return the probe's arguments; notes every problem. Raises SpecError for what is no probe."""
     where = spec.document.where
+    arguments: dict[str, Any] = {}
     with blamed_on(where, "probe"):
-        arguments = _read(
-            probe, _expanded(spec.params, options), PROBE_FILLED, lines, where, "params"
-        )
+        with noted(lines, partial(where, "params")):
+            arguments = read_arguments(probe, _expanded(spec.params, options), PROBE_FILLED)
         lacking_names = [filled for filled in PROBE_FILLED if filled not in parameters(probe)]
         if lacking_names:
             raise SpecError(f"a probe takes model, data, engine; this lacks {lacking_names}")
@@ -275,8 +284,10 @@ def _read_data(
         given["root"] = str(root.absolute())
     # Regions are filled in model by model, where the task has some.
     filled = (*LOADER_FILLED, *(["regions"] if "regions" in spec.data else []))
+    arguments: dict[str, Any] = {}
     with blamed_on(where, "data", "loader"):
-        arguments = _read(loader, _expanded(given, options), filled, lines, where, "data")
+        with noted(lines, partial(where, "data")):
+            arguments = read_arguments(loader, _expanded(given, options), filled)
         known = parameters(loader)
         returned = loader if isinstance(loader, type) else hints(loader).get("return", Data)
         if returned not in (Data, Any):
@@ -292,22 +303,6 @@ def _read_data(
     return arguments | {k: v for k, v in from_run.items() if k in known and v is not None}
 
 
-def _read(
-    function: Callable[..., Any],
-    given: Mapping[str, Any],
-    filled: Iterable[str],
-    lines: list[str],
-    where: Callable[..., str],
-    part: str,
-) -> dict[str, Any]:
-    """Return a function's arguments; of those that do not fit, notes every problem."""
-    try:
-        return read_arguments(function, given, filled)
-    except Misfit as error:
-        lines += error.lines(partial(where, part))
-        return {}
-
-
 def _splits_read(probe: Callable[..., Any]) -> list[str]:
     """Return the splits that the annotation of a probe's data names; none: it may read all."""
     named = getattr(hints(probe, extras=True)["data"], "__metadata__", ())
@@ -318,13 +313,10 @@ def _read_regions(
     spec: TaskSpec, loader: Callable[..., Data], options: Options, lines: list[str]
 ) -> dict[str, Any]:
     """Return the loader's argument for each kind of regions; notes every problem."""
-    key = ("data", "regions")
-    try:
+    key, found = ("data", "regions"), dict[str, Any]()
+    with noted(lines, partial(spec.document.where, *key)):
         kinds = GenericAlias(dict, (str, hints(loader)["regions"]))
         found = read(kinds, _expanded(spec.data["regions"], options))
-    except Misfit as error:
-        lines += error.lines(partial(spec.document.where, *key))
-        return {}
     return {kind: _beside(spec, value, *key, kind) for kind, value in found.items()}
 
 
