@@ -80,7 +80,7 @@ def test_figures_of_shipped_tasks_are_found_in_the_family_of_their_probe():
         ("figures:TITLE", "yaml:8: 'no function' has no signature to check"),
         ("figures:wrong", "yaml:8: a figure takes board, .*; 'figures:wrong' takes board, colour"),
         ("os.path:join", "yaml:8: 'os.path:join' is not trusted"),
-        ("7", "yaml:8: a figure must be str, not 7"),
+        ("7", r"yaml:8: .figures\[0\]. must be a text, not 7"),
     ],
 )
 def test_what_is_no_figure_is_told_with_its_line(source, figure, message):

@@ -7,6 +7,7 @@ import vlbench
 import vlbench.data.digits
 import vlbench.probes.generalization.few_shot  # so that no import runs within the walk
 from vlbench.catalog.catalog import Catalog, load_catalog
+from vlbench.catalog.offers import shipped_probes
 from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import load_task
 from vlbench.planning.options import Options
@@ -38,7 +39,9 @@ def files_walked(function):
 def test_a_task_is_resolved_in_a_straight_walk():
     options, tasks, source = Options(), {}, shipped_source()
     file = load_catalog().tasks[NAME].document.file
-    assert "vlbench" in options.trusted  # read once in a run, by the first task
+    # Both are read once in a run, by the first task.
+    assert "vlbench" in options.trusted
+    assert NAME.removesuffix("_digits") in shipped_probes()
 
     def resolve():
         tasks[NAME] = load_task(file, source)[0]

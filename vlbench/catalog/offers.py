@@ -6,6 +6,7 @@ Nothing is imported.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -46,26 +47,20 @@ def needs_of(spec: TaskSpec) -> str | None:
     parts = module.split(".")
     inside = PACKAGE.joinpath(*parts[1:]).with_suffix(".py")
     files = [folder / f"{module}.py" for folder in spec.folders]
-    shipped = inside if parts[0] == PACKAGE.name else shipped_probe(spec.probe)
+    shipped = inside if parts[0] == PACKAGE.name else shipped_probes().get(spec.probe)
     files += [shipped] if shipped else []
     file = next((file for file in files if file.is_file()), None)
     return _asked(file).get(name or module) if file else None
 
 
-def shipped_probe(name: str) -> Path | None:
-    """Return the file of a shipped probe that a task names, by its function or as FILE:NAME."""
-    module, _, function = name.partition(":")
-    defined = f"\ndef {module}("
-    files = sorted(PACKAGE.glob("probes/*/*.py"))
-    return next(
-        (f for f in files if (f.stem == module if function else defined in _text(f))),
-        None,
-    )
-
-
 @cache
-def _text(file: Path) -> str:
-    return file.read_text("utf-8")
+def shipped_probes() -> Mapping[str, Path]:
+    """Return the file of each function of the shipped probes, by NAME and by FILE:NAME."""
+    found: dict[str, Path] = {}
+    for file in sorted(PACKAGE.glob("probes/*/*.py")):
+        for name in re.findall(r"^def (\w+)\(", file.read_text("utf-8"), re.MULTILINE):
+            found |= {name: found.get(name, file), f"{file.stem}:{name}": file}
+    return found
 
 
 @cache

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from vlbench.catalog.offers import shipped_probe
+from vlbench.catalog.offers import shipped_probes
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import SpecError
 from vlbench.plain import parameters
 from vlbench.planning.functions import find_object
 from vlbench.planning.options import Options
+from vlbench.planning.tasks import blamed_on
 
 # What a figure of a board or of a row is given: the first, and what it asks for of the others.
 OF_BOARD, OF_ROW = ("board", "read_table", "looks"), ("row", "read_table", "looks", "look")
@@ -24,7 +25,7 @@ def find_figures(spec: TaskSpec, options: Options) -> dict[str, Callable[..., An
     SpecError with every problem.
     """
     found: dict[str, Callable[..., Any]] = {}
-    problems, probe = [], shipped_probe(spec.probe)
+    problems, probe = [], shipped_probes().get(spec.probe)
     for i, name in enumerate(spec.figures):
         where, short = partial(spec.document.where, "figures", str(i)), name.rpartition(":")[2]
         shipped = f"vlbench.probes.{probe.parent.name}.{name}" if probe and ":" in name else ""
@@ -46,7 +47,8 @@ def find_figures(spec: TaskSpec, options: Options) -> dict[str, Callable[..., An
 
 def _check_figure(where: Callable[[], str], name: str, figure: Any) -> None:
     """Raise SpecError for what cannot be called with what a figure is given."""
-    wanted = {key for key, one in parameters(figure).items() if one.default is one.empty}
+    with blamed_on(where):
+        wanted = {key for key, one in parameters(figure).items() if one.default is one.empty}
     if not any(given[0] in wanted and wanted <= set(given) for given in (OF_BOARD, OF_ROW)):
         known = f"{', '.join(OF_BOARD)}, or {', '.join(OF_ROW)}"
         raise SpecError(

@@ -15,7 +15,7 @@ from typing import Any
 
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.gaps import lacking
-from vlbench.catalog.offers import shipped_probe
+from vlbench.catalog.offers import shipped_probes
 from vlbench.catalog.specs import TaskSpec
 from vlbench.data.records import Data
 from vlbench.engine.fingerprints import contents
@@ -229,7 +229,7 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
 def _find_probe(spec: TaskSpec, options: Options) -> Callable[..., Any]:
     """Return the probe: of the task's own source, of a shipped family, or of a module named."""
     where, name = partial(spec.document.where, "probe"), spec.probe
-    file = shipped_probe(name)
+    file = shipped_probes().get(name)
     name = name if ":" in name else f"{name}:{name}"
     place = f"{file.parent.name}.{file.stem}:{name.partition(':')[2]}" if file else name
     shipped = f"vlbench.probes.{place}"

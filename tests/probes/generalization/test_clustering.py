@@ -220,10 +220,9 @@ from pathlib import Path
 from vlbench.probes.generalization.clustering import cluster, peak_bytes
 torch.set_num_threads(1)
 
-def peak():
-    # Not ru_maxrss: that may be the peak of the program that started this one.
-    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024
-
+# Not ru_maxrss: that may be the peak of the program that started this one.
+status = Path("/proc/self/status")
+peak = lambda: int(status.read_text().split("VmHWM:")[1].split()[0]) * 1024
 cluster(torch.eye(4).repeat(50, 1), 4, seed=0)
 before = peak()
 for images, k in ((1_000, 150), (4_000, 4)):
