@@ -88,11 +88,11 @@ class Control:
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
         """Return a vector per word and per punctuation mark."""
-        found = []
+        encoded = []
         for text in texts:
             spans = _spans(text)
-            found.append(TokenVectors(spans, self._each([text], spans, self._width)))
-        return found
+            encoded.append(TokenVectors(spans, self._each([text], spans, self._width)))
+        return encoded
 
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
         """Return float32 [R_i, D] for the boxes of each picture."""
@@ -101,13 +101,13 @@ class Control:
 
     def detect(self, pictures: Sequence[Picture]) -> list[Regions]:
         """Return one region per label, each the whole picture."""
-        found = []
+        detected = []
         for picture in pictures:
             size, count = _size(picture), len(self._labels)
             boxes = torch.tensor([[0.0, 0.0, *size]]).expand(count, 4)
             vectors = self._each(_seen(picture), self._labels, self._width)
-            found.append(Regions(boxes, vectors, torch.ones(count), self._labels, size))
-        return found
+            detected.append(Regions(boxes, vectors, torch.ones(count), self._labels, size))
+        return detected
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return float32 [N]."""
@@ -141,7 +141,7 @@ class Control:
         return numbers + (level - level.detach()) * torch.arange(1.0, width + 1).to(level)
 
     def _each(self, shared: Sequence[str | bytes], own: Sequence[Any], width: int) -> Tensor:
-        """Return numbers for each of several things in what they share, float32 [n, width]."""
+        """Return numbers for each of several things of one input, float32 [n, width]."""
         if not self._noise:
             return torch.ones(len(own), width, device=self._device)
         whole = hashlib.sha256(str(self._seed).encode())
@@ -167,7 +167,7 @@ def _size(picture: Picture) -> tuple[int, int]:
 
 
 def _boxes(picture: Picture) -> Tensor:
-    """Return the boxes of a picture's regions; the whole picture where it has none."""
+    """Return the boxes of a picture's regions; if it has none, the whole picture."""
     if picture.regions is not None and len(picture.regions.boxes):
         return picture.regions.boxes
     return torch.tensor([[0.0, 0.0, *_size(picture)]])
