@@ -1,17 +1,24 @@
-"""`vlbench leaderboard build`: summaries of groups, comparisons with the leaders, figures."""
+"""`vlbench leaderboard build`: write summaries of groups, comparisons with the leaders, figures."""
 
 from __future__ import annotations
 
 import argparse
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.commands.answer import Answer
+from vlbench.commands import Answer
+from vlbench.commands.parser import add_output
 from vlbench.errors import UnknownNameError
-from vlbench.leaderboard.building import begins, build
+
+
+def add_options(build: argparse.ArgumentParser) -> None:
+    """Add the folder of boards."""
+    add_output(build)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write the files, and return their names and the groups that no model has all tasks of."""
+    from vlbench.leaderboard.building import begins, build
+
     if not any(arguments.output.glob("*.json")):
         raise UnknownNameError(f"no board at all in {arguments.output}")
     catalog = load_catalog(arguments.include_path)

@@ -5,7 +5,7 @@ from sources import make_source, write
 
 from vlbench.check import Finding
 from vlbench.cli import main
-from vlbench.commands.checking import check_model, lines_of
+from vlbench.commands.check import check_model, lines_of
 from vlbench.errors import UnknownNameError
 from vlbench.planning.options import Options
 
