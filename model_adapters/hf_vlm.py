@@ -92,7 +92,7 @@ class HfVlm:
         """
         scores = torch.empty(len(texts), device=self._device)
         more = max(len(answer.ids) for answer in self._answers)
-        for places, asked in self._asked(pictures, texts, more):
+        for places, asked in self._group(pictures, texts, more):
             logs = asked.mean_logs(self._answers)
             scores[places] = (logs[0] - logs[1]).sigmoid() if len(logs) > 1 else logs[0].exp()
         return scores
@@ -105,7 +105,7 @@ class HfVlm:
         window no longer reaches has attention 0.
         """
         attentions: dict[int, JointAttention] = {}
-        for places, asked in self._asked(pictures, texts):
+        for places, asked in self._group(pictures, texts):
             placed = self._locate(asked, images_of([pictures[places[0]]])[0])
             columns = torch.tensor(asked.image)[placed.places]
             for i, weights, tail in zip(places, asked.attention(), asked.tails, strict=True):
@@ -161,7 +161,7 @@ class HfVlm:
         states = output.last_hidden_state if last else output.hidden_states[self._layer]
         return states.float(), spans, batch["attention_mask"].bool()
 
-    def _asked(
+    def _group(
         self, pictures: Sequence[Picture], texts: Sequence[str], more: int = 0
     ) -> Iterator[tuple[list[int], AskedImage]]:
         """Yield the places of the texts of each image, and the image with these texts."""

@@ -67,13 +67,13 @@ def show_thing(catalog: Catalog, name: str, output: Path) -> dict[str, Any]:
             board = read_boards(output, [task])[name]
             values["reference"] = [{**one, **_ours(task, one, board)} for one in task.reference]
         return {"name": name, "file": str(task.file), **values}
-    if name in catalog.models:
-        model = catalog.models[name]
-        values = {str(key): value for key, value in model.document.values.items()}[name]
-    elif model := library_model(name, {}):
-        values = {"adapter": model.adapter, "params": dict(model.params)}
-    else:
+    model = catalog.models.get(name) or library_model(name, {})
+    if model is None:
         raise unknown("task or model", name, {*catalog.tasks, *catalog.models})
+    if name in catalog.models:
+        values = {str(key): value for key, value in model.document.values.items()}[name]
+    else:
+        values = {"adapter": model.adapter, "params": dict(model.params)}
     can = capabilities_of(model)
     return {"name": name, "file": str(model.file), "capabilities": can, **values}
 

@@ -80,13 +80,13 @@ def comparable_parts(job: Job) -> ComparableParts:
     assert job.data
     if not job.task.spec.own_regions:
         regions = job.model.spec.regions.get("kind") if job.task.regions else None
-        views = {key: data.digest() for key, data in job.views.items()}
-        return ComparableParts(job.data.digest(), regions, views)
+        digests = {key: data.digest() for key, data in job.views.items()}
+        return ComparableParts(job.data.digest(), regions, digests)
     read = {
         key: [_regions_of(one, job.views.get(one.key, job.data)) for one in several]
         for key, several in job.task.companions.items()
     }
-    views = {key: digests for key, digests in read.items() if any(digests)}
+    views = {key: several for key, several in read.items() if any(several)}
     return ComparableParts(apart_from_regions(job.data).digest(), None, views)
 
 
@@ -144,7 +144,7 @@ def without_scores(job: Job, status: str, reason: str) -> Result:
 
 
 def skip_for_limit(job: Job, reason: str) -> Result:
-    """Return the row of a job that --limit leaves too few rows for, with how many it found."""
+    """Return the row of a job that --limit leaves too few rows for, with the reason."""
     return replace(without_scores(job, "skipped", "limit"), notes=[_clean(job, reason)])
 
 

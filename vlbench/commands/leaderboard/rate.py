@@ -68,10 +68,10 @@ def add_options(rate: argparse.ArgumentParser) -> None:
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write the sheets of a row, with `--of`; otherwise read the filled sheets."""
-    return _written(arguments) if arguments.of else _read(arguments.folder)
+    return _write(arguments) if arguments.of else _read(arguments.folder)
 
 
-def _written(arguments: argparse.Namespace) -> Answer:
+def _write(arguments: argparse.Namespace) -> Answer:
     """Write the sheets, and say what to do next."""
     folder, seed = arguments.folder, arguments.seed
     row = named_row(arguments.output, *arguments.of)
