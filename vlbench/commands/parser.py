@@ -203,7 +203,10 @@ def data_dirs(words: Sequence[str]) -> dict[str, Path]:
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
-    """Return the options of a run that a command has; the others are at their defaults."""
+    """Return the options of a run that a command has; the others are at their defaults.
+
+    A command that reads data has a cache.
+    """
     from vlbench.files import default_cache
     from vlbench.planning.options import Options, model_args
 
