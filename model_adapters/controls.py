@@ -88,31 +88,31 @@ class Control:
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
         """Return a vector per word and per punctuation mark."""
-        found = []
+        encoded = []
         for text in texts:
             spans = _spans(text)
-            found.append(TokenVectors(spans, self._each([text], spans, self._width)))
-        return found
+            encoded.append(TokenVectors(spans, self._each([text], spans, self._width)))
+        return encoded
 
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
         """Return float32 [R_i, D] for the boxes of each picture."""
         pairs = zip(pictures, boxes, strict=True)
-        return [self._each(_seen(one), own.tolist(), self._width) for one, own in pairs]
+        return [self._each(_bytes(one), own.tolist(), self._width) for one, own in pairs]
 
     def detect(self, pictures: Sequence[Picture]) -> list[Regions]:
         """Return one region per label, each the whole picture."""
-        found = []
+        detected = []
         for picture in pictures:
             size, count = _size(picture), len(self._labels)
             boxes = torch.tensor([[0.0, 0.0, *size]]).expand(count, 4)
-            vectors = self._each(_seen(picture), self._labels, self._width)
-            found.append(Regions(boxes, vectors, torch.ones(count), self._labels, size))
-        return found
+            vectors = self._each(_bytes(picture), self._labels, self._width)
+            detected.append(Regions(boxes, vectors, torch.ones(count), self._labels, size))
+        return detected
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return float32 [N]."""
         pairs = zip(pictures, texts, strict=True)
-        return torch.cat([self._each(_seen(picture), [text], 1)[:, 0] for picture, text in pairs])
+        return torch.cat([self._each(_bytes(picture), [text], 1)[:, 0] for picture, text in pairs])
 
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
         """Return the attention of each word to each region; the softmax is over the regions."""
@@ -128,7 +128,7 @@ class Control:
 
     def _attention(self, picture: Picture, text: str) -> JointAttention:
         boxes, spans = _boxes(picture), _spans(text)
-        numbers = self._each([*_seen(picture), text], spans, LAYERS * HEADS * len(boxes))
+        numbers = self._each([*_bytes(picture), text], spans, LAYERS * HEADS * len(boxes))
         weights = numbers.view(len(spans), LAYERS, HEADS, len(boxes)).softmax(-1)
         return JointAttention(spans, weights.permute(1, 2, 0, 3), boxes, whole=False)
 
@@ -141,7 +141,7 @@ class Control:
         return numbers + (level - level.detach()) * torch.arange(1.0, width + 1).to(level)
 
     def _each(self, shared: Sequence[str | bytes], own: Sequence[Any], width: int) -> Tensor:
-        """Return numbers for each of several things in what they share, float32 [n, width]."""
+        """Return numbers for each of several things of one input, float32 [n, width]."""
         if not self._noise:
             return torch.ones(len(own), width, device=self._device)
         whole = hashlib.sha256(str(self._seed).encode())
@@ -167,13 +167,13 @@ def _size(picture: Picture) -> tuple[int, int]:
 
 
 def _boxes(picture: Picture) -> Tensor:
-    """Return the boxes of a picture's regions; the whole picture where it has none."""
+    """Return the boxes of a picture's regions; if it has none, the whole picture."""
     if picture.regions is not None and len(picture.regions.boxes):
         return picture.regions.boxes
     return torch.tensor([[0.0, 0.0, *_size(picture)]])
 
 
-def _seen(picture: Picture) -> list[bytes]:
+def _bytes(picture: Picture) -> list[bytes]:
     """Return what a picture shows, as bytes."""
     image = b"" if picture.image is None else picture.image.tobytes()
     vectors = None if picture.regions is None else picture.regions.vectors

@@ -79,7 +79,7 @@ class Detr:
         long_side: int = 1333,
         init_seed: int = 0,
     ) -> None:
-        checkpoint = Checkpoint(architecture, weights, revision, init_seed, rename=_renamed)
+        checkpoint = Checkpoint(architecture, weights, revision, init_seed, rename=_rename)
         own_weights = checkpoint.file or checkpoint.seed is not None
         config = _resnet50() if own_weights and not checkpoint.is_local else checkpoint.config
         opened = checkpoint.open("DetrForObjectDetection", device, dtype, config=config)
@@ -155,7 +155,7 @@ def _resnet50() -> Any:
     return transformers_object("DetrConfig")(num_labels=len(names), id2label=dict(enumerate(names)))
 
 
-def _renamed(state: Mapping[str, Any]) -> dict[str, Any]:
+def _rename(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the original code's weights under the library's names.
 
     The original code keeps query, key and value of an attention layer in one matrix.

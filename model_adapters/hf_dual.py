@@ -65,11 +65,11 @@ class HfDual:
         """Return float32 [N, D], not of unit length."""
         normalised = (pixels.float() - self._mean) / self._std
         seen = normalised.flip(1) if self._is_bgr else normalised
-        return _pooled(self.model.get_image_features(seen.to(self._dtype)))
+        return _pool(self.model.get_image_features(seen.to(self._dtype)))
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Return float32 [N, D], not of unit length; texts are cut to `context_length` tokens."""
-        return _pooled(self.model.get_text_features(**self._reader.tokens(texts)))
+        return _pool(self.model.get_text_features(**self._reader.tokens(texts)))
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
         """Return the last hidden state of the text encoder for each token, before projection.
@@ -92,7 +92,7 @@ class HfDual:
         return functional.cosine_similarity(seen, self.encode_texts(texts))
 
 
-def _pooled(output: Any) -> Tensor:
+def _pool(output: Any) -> Tensor:
     """Return one vector per input, float32 [N, D], from the output of an encoder."""
     vectors: Tensor = getattr(output, "pooler_output", output)
     if vectors.ndim != 2:

@@ -61,7 +61,7 @@ class HfVision:
         self.model = _open(checkpoint, device, dtype)
         edges = self._view.edges
         self._size = self._view.crop or ((edges, edges) if isinstance(edges, int) else edges)
-        self._extra = _unmasked(self.model, self._size, device)
+        self._extra = _unmask(self.model, self._size, device)
         output = self._try(checkpoint.name)
         self.grid = _grid(self._states(output).shape, self._size, self.model.config)
         possible = {
@@ -79,7 +79,7 @@ class HfVision:
         """Return float32 [N, D]."""
         output = self._run(pixels)
         if self.pool == "pooled":
-            return _pooled(output).float()
+            return _pool(output).float()
         states = self._states(output)
         return states[:, 0].float() if self.pool == "cls" else self._patches(states).float().mean(2)
 
@@ -156,8 +156,8 @@ def _choose(pool: Pool, possible: Mapping[str, bool], name: str) -> str:
     return there[0] if pool == "auto" else pool
 
 
-def _unmasked(model: Any, size: tuple[int, int], device: torch.device) -> dict[str, Tensor]:
-    """Return what keeps a masked autoencoder from hiding and shuffling patches."""
+def _unmask(model: Any, size: tuple[int, int], device: torch.device) -> dict[str, Tensor]:
+    """Return the inputs that stop a masked autoencoder from hiding and shuffling patches."""
     config = model.config
     if config.model_type != "vit_mae":
         return {}
@@ -167,7 +167,7 @@ def _unmasked(model: Any, size: tuple[int, int], device: torch.device) -> dict[s
 
 
 def _open(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> Any:
-    """Return a model, without a pooler where the checkpoint has none. Raises WeightsError."""
+    """Return a model, without a pooler if the checkpoint has none. Raises WeightsError."""
     opened = checkpoint.open("AutoModel", device, dtype, optional_heads=True)
     model = opened.model
     lost = [name for name in opened.missing if not name.startswith("pooler.")]
@@ -181,14 +181,14 @@ def _open(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> A
     return model
 
 
-def _pooled(output: Any) -> Tensor:
+def _pool(output: Any) -> Tensor:
     """Return the library's pooled vectors, [N, D]; those of convolutions are maps of one pixel."""
     vectors: Tensor = output.pooler_output
     return vectors.flatten(1)
 
 
 def _grid(shape: Sequence[int], size: tuple[int, int], config: Any) -> Grid | None:
-    """Return the grid that hidden states form of an image of a size; None where they form none."""
+    """Return the grid of the hidden states of an image of a size; None if they form none."""
     if len(shape) == 4:
         rows, columns = shape[2:]
         return Grid(None, rows, columns) if rows * size[1] == columns * size[0] else None

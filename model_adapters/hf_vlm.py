@@ -92,7 +92,7 @@ class HfVlm:
         """
         scores = torch.empty(len(texts), device=self._device)
         more = max(len(answer.ids) for answer in self._answers)
-        for places, asked in self._asked(pictures, texts, more):
+        for places, asked in self._group(pictures, texts, more):
             logs = asked.mean_logs(self._answers)
             scores[places] = (logs[0] - logs[1]).sigmoid() if len(logs) > 1 else logs[0].exp()
         return scores
@@ -104,15 +104,15 @@ class HfVlm:
         PaliGemma the whole prompt. A layer without softmax attention is left out. What a layer's
         window no longer reaches has attention 0.
         """
-        found: dict[int, JointAttention] = {}
-        for places, asked in self._asked(pictures, texts):
-            placed = self._located(asked, images_of([pictures[places[0]]])[0])
+        attentions: dict[int, JointAttention] = {}
+        for places, asked in self._group(pictures, texts):
+            placed = self._locate(asked, images_of([pictures[places[0]]])[0])
             columns = torch.tensor(asked.image)[placed.places]
             for i, weights, tail in zip(places, asked.attention(), asked.tails, strict=True):
                 seen = weights[..., columns.to(weights.device)]
                 spans = [span for span in tail.spans if span]
-                found[i] = JointAttention(spans, seen, placed.boxes, whole=True)
-        return [found[i] for i in range(len(texts))]
+                attentions[i] = JointAttention(spans, seen, placed.boxes, whole=True)
+        return [attentions[i] for i in range(len(texts))]
 
     def preprocess(self, image: Image) -> Tensor:
         """Return float32 [3, size, size] in [0, 1]: the whole image, squashed."""
@@ -128,14 +128,14 @@ class HfVlm:
         Each view of the picture counts the same. A box that no token sees gets the vector of the
         token whose centre is the nearest to its own.
         """
-        found = []
+        regions = []
         for image, wanted in zip(images_of(pictures), boxes, strict=True):
             asked = self._ask(image, [""])
-            placed = self._located(asked, image)
+            placed = self._locate(asked, image)
             tokens = image_features(self.model, asked.head.pixels()).float()
             vectors = tokens[placed.places.to(tokens.device)]
-            found.append(overlap_shares(wanted, placed.boxes).to(vectors) @ vectors)
-        return found
+            regions.append(overlap_shares(wanted, placed.boxes).to(vectors) @ vectors)
+        return regions
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Return the mean over the text's own tokens, float32 [N, D], without image or question.
@@ -161,7 +161,7 @@ class HfVlm:
         states = output.last_hidden_state if last else output.hidden_states[self._layer]
         return states.float(), spans, batch["attention_mask"].bool()
 
-    def _asked(
+    def _group(
         self, pictures: Sequence[Picture], texts: Sequence[str], more: int = 0
     ) -> Iterator[tuple[list[int], AskedImage]]:
         """Yield the places of the texts of each image, and the image with these texts."""
@@ -178,7 +178,7 @@ class HfVlm:
     def _ask(self, image: Image, texts: Sequence[str]) -> AskedImage:
         return AskedImage(self.model, self._prompts, image, texts, self._family.runner)
 
-    def _located(self, asked: AskedImage, image: Image) -> ImageTokens:
+    def _locate(self, asked: AskedImage, image: Image) -> ImageTokens:
         seen = Seen(self._prompts.processor, asked.head.pixels(), image.size, len(asked.image))
         return locate(self._kind, seen)
 
@@ -186,8 +186,8 @@ class HfVlm:
 def _refuse_other_kinds(checkpoint: Checkpoint) -> None:
     known = transformers_object("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING")
     if type(checkpoint.config) not in known:
-        found = f"{checkpoint.name} is a model of type {checkpoint.config.model_type}"
-        raise CannotDo(f"{found}; this adapter reads generative models of images and texts")
+        what = f"{checkpoint.name} is a model of type {checkpoint.config.model_type}"
+        raise CannotDo(f"{what}; this adapter reads generative models of images and texts")
 
 
 def _refuse_absent_layer(layer: int, layers: int, name: str) -> None:

@@ -193,9 +193,9 @@ def _fetch(name: str, tag: str) -> Path:
     recipe = _library().get_pretrained_cfg(name, tag)
     repository, _, file = recipe["hf_hub"].rpartition("/")
     cached = [try_to_load_from_cache(repository, f) for f in ([file] if file else WEIGHTS)]
-    found = next((Path(path) for path in cached if isinstance(path, str)), None)
-    if found:
-        return found
+    file = next((Path(path) for path in cached if isinstance(path, str)), None)
+    if file:
+        return file
     what, origin = f"the weights of {name}, tag {tag},", recipe["hf_hub"] or recipe["url"]
     instead = f"weights=PATH,tag={tag}"
     if obstacle := hub_obstacle():

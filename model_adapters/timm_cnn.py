@@ -94,14 +94,14 @@ class TimmCnn:
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, D]; for BiT's R50x1 the average over positions, D = 2048."""
-        maps = self.model.forward_features(self._normalised(pixels))
+        maps = self.model.forward_features(self._normalise(pixels))
         features: Tensor = self.model.forward_head(maps, pre_logits=True)
         return features.float()
 
     def logits(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, C]."""
         self._require_head()
-        scores: Tensor = self.model(self._normalised(pixels))
+        scores: Tensor = self.model(self._normalise(pixels))
         return scores.float()
 
     def class_names(self) -> list[str]:
@@ -119,7 +119,7 @@ class TimmCnn:
             raise CannotDo(f"the names of this checkpoint's {count} classes are not known")
         return list(data.ImageNetInfo(subset).label_descriptions())
 
-    def _normalised(self, pixels: Tensor) -> Tensor:
+    def _normalise(self, pixels: Tensor) -> Tensor:
         return ((pixels.float() - self._mean) / self._std).to(self._dtype)
 
     def _require_head(self) -> None:
@@ -153,7 +153,6 @@ def _read(architecture: str) -> Recipe:
 
 
 def _build(recipe: Recipe, seed: int, **options: Any) -> Any:
-    """Return a model with weights drawn from a seed."""
     with seeded(seed):
         return _timm().create_model(recipe.name, pretrained=False, **recipe.options | options)
 

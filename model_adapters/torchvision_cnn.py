@@ -99,14 +99,14 @@ class TorchvisionCnn:
         read: list[Tensor] = []
         head = self.model.get_submodule(self._head)
         with head.register_forward_pre_hook(lambda _, inputs: read.extend(inputs)):
-            self.model(self._normalised(pixels))
+            self.model(self._normalise(pixels))
         (features,) = read
         return (features.mean((2, 3)) if features.ndim == 4 else features).float()
 
     def logits(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, C]."""
         self._classes()
-        scores: Tensor = self.model(self._normalised(pixels))
+        scores: Tensor = self.model(self._normalise(pixels))
         return scores.float()
 
     def class_names(self) -> list[str]:
@@ -120,12 +120,12 @@ class TorchvisionCnn:
         return list(self._categories)
 
     def _inner(self, pixels: Tensor) -> Tensor:
-        """Return the outputs of the layer asked for. Raises CannotDo where it has not one."""
+        """Return the outputs of the layer asked for. Raises CannotDo unless it ran once."""
         read: list[Tensor] = []
         inner = self.model.get_submodule(self._layer)
         # Copied: what follows may write into it, as an in-place ReLU does.
         with inner.register_forward_hook(lambda _, __, output: read.append(output.clone())):
-            self.model(self._normalised(pixels))
+            self.model(self._normalise(pixels))
         if len(read) != 1:
             raise CannotDo(f"{self._layer} runs {len(read)} times, not once; name another layer")
         (output,) = read
@@ -134,7 +134,7 @@ class TorchvisionCnn:
             raise CannotDo(f"{self._layer} gives {shape}, not [N, D] or [N, D, H, W]")
         return (output.mean((2, 3)) if output.ndim == 4 else output).float()
 
-    def _normalised(self, pixels: Tensor) -> Tensor:
+    def _normalise(self, pixels: Tensor) -> Tensor:
         size = self._size
         if size and tuple(pixels.shape[2:]) != (size, size):
             why = f"this model reads images of {size} x {size}, not {list(pixels.shape[2:])}"
@@ -167,7 +167,7 @@ def _known(layer: str, model: nn.Module) -> str:
 
 
 def _fixed_size(model: nn.Module) -> int | None:
-    """Return the side of the only images that a model reads; None for one that reads any."""
+    """Return the side of a model's fixed input size; None if it reads images of any size."""
     if isinstance(model, torchvision_models().VisionTransformer):
         return int(model.image_size)
     # The size of MaxViT's windows divides that of its maps at 224 x 224 alone.

@@ -82,12 +82,12 @@ class TorchvisionDetector:
     def _detect(self, image: Image) -> Regions:
         resized, maps, original = self._maps(image)
         proposals, _ = self.model.rpn(resized, maps)
-        (found,), _ = self.model.roi_heads(maps, proposals, resized.image_sizes)
+        (detected,), _ = self.model.roi_heads(maps, proposals, resized.image_sizes)
         return Regions(
-            _resize_boxes(found["boxes"], list(resized.image_sizes[0]), original).float().cpu(),
-            self._vectors(resized, maps, found["boxes"]).float().cpu(),
-            found["scores"].float().cpu(),
-            [self._names[label] for label in found["labels"].tolist()],
+            _resize_boxes(detected["boxes"], list(resized.image_sizes[0]), original).float().cpu(),
+            self._vectors(resized, maps, detected["boxes"]).float().cpu(),
+            detected["scores"].float().cpu(),
+            [self._names[label] for label in detected["labels"].tolist()],
             image.size,
         )
 

@@ -210,18 +210,18 @@ class Network(nn.Module):
 
 def sized(config: Any) -> Any:
     """Return the configuration of a BERT with the published sizes where it has none."""
-    found = copy.deepcopy(config)
+    changed = copy.deepcopy(config)
     for name, value in PUBLISHED.items():
-        setattr(found, name, getattr(config, name, value))
-    return found
+        setattr(changed, name, getattr(config, name, value))
+    return changed
 
 
 def _visual(config: Any) -> Any:
     """Return the configuration of the layers of the image's stream."""
-    found = copy.deepcopy(config)
+    changed = copy.deepcopy(config)
     for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"):
-        setattr(found, name, getattr(config, f"v_{name}"))
-    return found
+        setattr(changed, name, getattr(config, f"v_{name}"))
+    return changed
 
 
 def _dense(width: int, both: int) -> nn.ModuleDict:

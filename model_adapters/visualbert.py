@@ -51,7 +51,7 @@ class VisualBert:
         tokenizer_revision: str = "main",
         init_seed: int = 0,
     ) -> None:
-        checkpoint = Checkpoint(architecture, weights, revision, init_seed, rename=_renamed)
+        checkpoint = Checkpoint(architecture, weights, revision, init_seed, rename=_rename)
         if getattr(checkpoint.config, "bypass_transformer", False):
             raise CannotDo(f"{checkpoint.name} keeps regions out of its layers: no attention there")
         opened = checkpoint.open("VisualBertForPreTraining", device, dtype, optional_heads=True)
@@ -95,20 +95,20 @@ class VisualBert:
         batch = pad_regions(regions_of(pictures), widths, self._device)
         inputs = {
             **tokens,
-            "visual_embeds": self._described(batch).to(self._dtype),
+            "visual_embeds": self._describe(batch).to(self._dtype),
             "visual_attention_mask": batch.mask,
             "visual_token_type_ids": torch.zeros_like(batch.mask),
         }
         return inputs, spans
 
-    def _described(self, batch: RegionBatch) -> Tensor:
+    def _describe(self, batch: RegionBatch) -> Tensor:
         """Return the vectors as wide as the model reads them, [N, R, D]."""
         if batch.vectors.shape[-1] == self._width:
             return batch.vectors
         return torch.cat([batch.vectors, box_geometry(batch.corners, BOX_NUMBERS)], -1)
 
 
-def _renamed(state: Mapping[str, Any]) -> dict[str, Any]:
+def _rename(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the original code's weights under the library's names."""
     renamed = {}
     for key, value in state.items():

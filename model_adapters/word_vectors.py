@@ -53,10 +53,10 @@ class WordVectors:
         return [self._look_up(text) for text in texts]
 
     def _look_up(self, text: str) -> TokenVectors:
-        found = [token for token in _tokens(text, self._row) if token[1] is not None]
-        rows = torch.tensor([row for _, row in found], dtype=torch.long)
+        known = [token for token in _tokens(text, self._row) if token[1] is not None]
+        rows = torch.tensor([row for _, row in known], dtype=torch.long)
         vectors = self._matrix[rows.to(self._matrix.device)].float()
-        return TokenVectors([span for span, _ in found], vectors)
+        return TokenVectors([span for span, _ in known], vectors)
 
     def _row(self, word: str) -> int | None:
         return self._rows.get(word, self._rows.get(word.lower()))
@@ -86,11 +86,11 @@ class RandomVectors:
         return [self._draw(text) for text in texts]
 
     def _draw(self, text: str) -> TokenVectors:
-        found = [(match.span(), match.group().lower()) for match in TOKEN.finditer(text)]
-        drawn = [self._vector(word) for _, word in found]
+        words = [(match.span(), match.group().lower()) for match in TOKEN.finditer(text)]
+        drawn = [self._vector(word) for _, word in words]
         vectors = torch.stack(drawn) if drawn else torch.empty(0, self._width)
         rounded = vectors.to(self._device, self._dtype).float()
-        return TokenVectors([span for span, _ in found], rounded)
+        return TokenVectors([span for span, _ in words], rounded)
 
     def _vector(self, word: str) -> Tensor:
         known = hashlib.sha256(f"{self._seed} {word}".encode()).digest()

@@ -4,11 +4,14 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from sources import TASK, make_images, make_source, write
 
+from vlbench import commands
 from vlbench.cli import main
+from vlbench.commands.parser import commands_in
 
 HEAVY = {"torch", "sklearn", "scipy", "datasets", "transformers", "open_clip", "torchvision"}
 HEAVY |= {"timm", "gensim", "matplotlib", "foolbox", "pandas", "accelerate", "huggingface_hub"}
@@ -220,7 +223,6 @@ def imports(*commands):
     "words",
     [
         ["--help"],
-        ["run", "--help"],
         ["--version"],
         *(["ls", kind] for kind in ("tasks", "models", "probes", "data")),
         ["show", "few_shot_digits"],
@@ -230,6 +232,14 @@ def imports(*commands):
 )
 def test_help_and_listings_import_nothing_heavy(words):
     assert imports(words)[0] == "[]"
+
+
+def test_the_help_of_every_command_imports_nothing_heavy():
+    known = [*commands_in(Path(commands.__file__).parent, commands.__name__)]
+    words = [[one.word] for one in known]
+    words += [[one.word, inner.word] for one in known for inner in one.inner]
+    assert ["leaderboard", "build"] in words
+    assert imports(*([*one, "--help"] for one in words))[0] == "[]"
 
 
 def test_a_dry_run_of_all_embedded_tasks_draws_nothing_and_imports_little(tmp_path):

@@ -55,7 +55,7 @@ def test_the_source_archive_holds_the_package_its_tasks_and_adapters_and_four_te
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tasks", "models", "probes", "data"])
 def test_a_wheel_lists_what_the_checkout_lists(installed, kind):
-    from vlbench.commands.listing import list_things
+    from vlbench.commands.ls import list_things
 
     rows = json.loads(vlbench(installed, "ls", kind, "--json"))
     assert [row["name"] for row in rows] == [row["name"] for row in list_things(kind, [])]

@@ -30,13 +30,13 @@ def imported(text):
 
 
 def is_plug_in(text):
-    """Return whether a text is Python that defines something and runs nothing of vlbench's own."""
+    """Return whether a text is Python that defines something, and is no program and no command."""
     try:
         nodes = ast.parse(text).body
     except (SyntaxError, ValueError):
         return False
     defines = any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in nodes)
-    return defines and "vlbench.bench" not in text
+    return defines and not any(name in text for name in ("vlbench.bench", "vlbench.commands"))
 
 
 def plug_ins_of_tests():

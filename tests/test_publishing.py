@@ -10,7 +10,6 @@ import pytest
 import yaml
 from planted_boards import board, result, score, write
 
-from vlbench.cli import COMMANDS
 from vlbench.commands.parser import parser_of
 
 FOLDER = Path(__file__).resolve().parents[1] / "scripts" / "publish"
@@ -86,7 +85,7 @@ def test_there_are_three_workflows():
 
 @pytest.mark.parametrize("words", commands())
 def test_vlbench_understands_its_commands(words):
-    assert parser_of(COMMANDS).parse_args(words).word == words[1]
+    assert parser_of().parse_args(words).answer.__module__.endswith(f".{words[1]}")
 
 
 def test_the_site_and_the_check_run_the_three_words():

@@ -36,6 +36,9 @@ def test_contributing_says_in_25_lines_how_runs_resume_and_names_what_is_there()
     assert len(text.splitlines()) <= 25
     assert {"request_of", "features_key", "take_lock"} <= set(functions)
     assert [name for name in functions if f"def {name}(" not in code] == []
+    assert "claim" not in text
+    assert {"once.pt", "train.pt", "train.lock", "000012.lock"} <= set(re.findall(r"[\w.]+", text))
+    assert 'with_suffix(".lock")' in code
 
 
 class Slow(Reader):

@@ -1,4 +1,4 @@
-"""The entrance: a run is set up, planned, run and written; `evaluate` from Python."""
+"""The entrance: sets a run up, runs its plan, writes boards; `evaluate` for Python."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from vlbench.planning.datasets import require_region_widths
 from vlbench.planning.options import Keywords, Options
 from vlbench.planning.plan import Plan, plan
 from vlbench.results import Result, matching
-from vlbench.running.history import History, Step, estimated, place_of
+from vlbench.running.history import History, Step, estimate, place_of
 from vlbench.running.jobs import Machine, Report
+from vlbench.running.model_jobs import group_jobs, run_model, sweep
 from vlbench.running.rows import RowWriter
-from vlbench.running.runs import grouped, run_model, sweep
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,7 @@ def set_up(options: Options, *, reach_hub: bool = True) -> Iterator[tuple[Option
             yield options, Processes(cpu=options.settings().device.type == "cpu")
 
 
-def agreed(planned: Plan, processes: Processes) -> Plan:
+def agree(planned: Plan, processes: Processes) -> Plan:
     """Return the first process's plan in every process: files may change while others plan."""
     decided = processes.exchange([(job.status, job.reason, job.result) for job in planned.jobs])[0]
     jobs = [
@@ -50,12 +50,12 @@ def agreed(planned: Plan, processes: Processes) -> Plan:
     return replace(planned, jobs=jobs)
 
 
-def estimated_steps(planned: Plan, processes: Processes) -> list[Step]:
+def estimate_steps(planned: Plan, processes: Processes) -> list[Step]:
     """Return the steps that a plan would run, with what they took in earlier runs on this machine.
 
     Known are the runs that used the same cache folder.
     """
-    return estimated(planned.jobs, _history(planned.options, processes).seen())
+    return estimate(planned.jobs, _history(planned.options, processes).costs())
 
 
 def evaluate(
@@ -65,7 +65,7 @@ def evaluate(
     progress: Progress | None = None,
     **options: Unpack[Keywords],
 ) -> list[Result]:
-    """Return a result for every task that `tasks` selects and that has data here.
+    """Return a result for every task that `tasks` selects and whose data are here.
 
     `model` is a name, FILE:Class, or an adapter object; several stand in a list, or names in one
     text, separated by commas, as do several tasks. The keywords are those of `Options`. Boards are
@@ -79,17 +79,16 @@ def evaluate(
     models = list(dict.fromkeys(several)) if isinstance(several, list | tuple) else [several]
     words = tasks.split(",") if isinstance(tasks, str) else list(tasks)
     with set_up(Options.of(**options)) as (complete, processes):
-        return run(agreed(plan(models, words, complete), processes), processes, progress).results
+        return run(agree(plan(models, words, complete), processes), processes, progress).results
 
 
 def frame(results: Sequence[Result]) -> pd.DataFrame:
     """Return the scores of results as a pandas frame, one row a score.
 
-    A condition of a score, such as `shots`, has a column of its own, as far as it does not have the
-    name of another column: then it is `at_` and its name. A result without scores has one row, with
-    its status and its reason.
+    Each condition of a score, such as `shots`, becomes a column, named `at_<name>` if the plain
+    name is taken. A result without scores has one row, with its status and its reason.
     """
-    import pandas as pd  # noqa: PLC0415 - who asks for no frame need not wait for it
+    import pandas as pd  # noqa: PLC0415 - slow, and few ask for a frame
 
     rows = []
     for result in results:
@@ -129,7 +128,7 @@ def run(planned: Plan, processes: Processes, progress: Progress | None = None) -
     history = _history(options, processes)
     machine = Machine(settings, store, progress or NoProgress(), processes, history)
     report = Report()
-    for jobs in grouped(planned.jobs, by=lambda job: job.model.name):
+    for jobs in group_jobs(planned.jobs, by=lambda job: job.model.name):
         for result in run_model(jobs, machine, writer, report):
             report.results.append(result)
             machine.progress.done(result)

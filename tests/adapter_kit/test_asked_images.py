@@ -5,8 +5,14 @@ from PIL import Image
 from tiny_vlm import WRITERS
 
 from vlbench.adapter_kit.asked_images import AskedImage, eager, family
+from vlbench.adapter_kit.prompt_batches import (
+    OneByOne,
+    PlainPrompt,
+    Rows,
+    SharedImage,
+    SharedPrefix,
+)
 from vlbench.adapter_kit.prompts import Answer, ChatTemplate, Prompts
-from vlbench.adapter_kit.runs import OneByOne, PlainPrompt, SharedImage, SharedPrefix
 from vlbench.errors import DataError
 
 IMAGE = Image.effect_noise((40, 60), 80).convert("RGB")
@@ -59,8 +65,8 @@ def test_answers_of_one_token_are_read_from_one_run(asked, monkeypatch):
 @torch.no_grad()
 def test_rows_are_run_some_at_a_time(asked):
     rows = [[7, 8], [7, 9], [7, 8, 9]]
-    one_by_one = [run.output.logits for run in asked.runner.run(rows, 1, 1)]
-    (together,) = asked.runner.run(rows, 1, 3)
+    one_by_one = [run.output.logits for run in asked.runner.run(Rows(rows, 1, 1))]
+    (together,) = asked.runner.run(Rows(rows, 1, 3))
     for i, logits in enumerate(one_by_one):
         own = together.output.logits[i, together.last[i]]
         torch.testing.assert_close(own, logits[0], rtol=1e-4, atol=1e-5)

@@ -6,7 +6,7 @@ import transformers
 from PIL import Image, ImageDraw
 from tiny_vlm import CHAT, WRITERS, tokenizer
 
-from vlbench.adapter_kit.image_tokens import LAYOUTS, Seen, View, _placed, locate, overlap_shares
+from vlbench.adapter_kit.image_tokens import LAYOUTS, Seen, View, _place, locate, overlap_shares
 from vlbench.adapter_kit.images import image_features
 from vlbench.errors import CannotDo
 
@@ -86,7 +86,7 @@ def test_boxes_of_a_view_are_disjoint_and_lie_in_the_picture(local, size):
     assert (boxes[:, 2:] <= torch.tensor(size) + 1e-3).all()
     areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
     views = LAYOUTS[model.config.model_type](seen)
-    counts = [len(_placed(view, size)[0]) for view in views]
+    counts = [len(_place(view, size)[0]) for view in views]
     for view, own in zip(views, areas.split(counts), strict=True):
         left, top, right, bottom = view.seen
         width, height = min(right, size[0]) - max(left, 0), min(bottom, size[1]) - max(top, 0)
@@ -103,13 +103,13 @@ def test_the_whole_picture_comes_before_its_tiles(local):
 
 
 def test_padding_has_no_box():
-    places, boxes = _placed(View(5, 3, 2, (0, -30, 40, 60), extra=1), (40, 60))
+    places, boxes = _place(View(5, 3, 2, (0, -30, 40, 60), extra=1), (40, 60))
     assert places.tolist() == [8, 9, 11, 12]
     assert boxes.tolist() == [[0, 0, 20, 30], [20, 0, 40, 30], [0, 30, 20, 60], [20, 30, 40, 60]]
 
 
 def test_a_token_that_sees_some_padding_has_the_rest():
-    boxes = _placed(View(0, 2, 1, (-10, -10, 30, 30)), (20, 20))[1]
+    boxes = _place(View(0, 2, 1, (-10, -10, 30, 30)), (20, 20))[1]
     assert boxes.tolist() == [[0, 0, 20, 10], [0, 10, 20, 20]]
 
 

@@ -1,7 +1,7 @@
 import pytest
 from tiny_vlm import BLANK, CHAT, cropping_processor
 
-from vlbench.adapter_kit.template_child import answered, rendered
+from vlbench.adapter_kit.template_child import answer, render_chats
 
 PICTURE = {"type": "image"}
 CHAT_OF_TWO = [
@@ -30,7 +30,7 @@ def test_a_chat_is_that_of_the_library(template):
     chat = {"messages": CHAT_OF_TWO, "add_generation_prompt": True}
     theirs = processor.apply_chat_template(CHAT_OF_TWO, add_generation_prompt=True, tokenize=False)
     words = processor.tokenizer.special_tokens_map
-    assert rendered(request(template.replace("IMAGE", "<image>"), chat, **words)) == [theirs]
+    assert render_chats(request(template.replace("IMAGE", "<image>"), chat, **words)) == [theirs]
 
 
 @pytest.mark.parametrize(
@@ -44,9 +44,9 @@ def test_a_chat_is_that_of_the_library(template):
     ],
 )
 def test_a_template_that_cannot_be_rendered_is_told(template, why):
-    assert answered(request(template, {}))["error"].startswith(why)
+    assert answer(request(template, {}))["error"].startswith(why)
 
 
 def test_the_time_of_a_template_is_that_of_this_machine():
-    (text,) = rendered(request("{{ strftime_now('%Y') }}", {}))
+    (text,) = render_chats(request("{{ strftime_now('%Y') }}", {}))
     assert int(text) >= 2024

@@ -150,6 +150,37 @@ def test_a_gradient_that_is_cut_off_names_the_way_out():
     assert failures(broken(**cut, differentiable=False)) == {}
 
 
+@pytest.mark.parametrize(
+    ("capability", "method", "width"),
+    [("ImageEncoder", "encode_images", 12), ("Classifier", "logits", 2)],
+)
+def test_pixels_changed_in_place_are_a_broken_promise(capability, method, width):
+    in_place = {method: lambda _, pixels: pixels.sub_(0.5).flatten(1)[:, :width].clone()}
+    why = failures(broken(**in_place, differentiable=False))
+    assert why.keys() == {(capability, "does not change its pixels")}
+    (message,) = why.values()
+    assert message.startswith(f"{method} changes the pixels that it is given; copy them before")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "apart", "kept"),
+    [
+        (torch.float32, 9e-5, True),
+        (torch.float32, 2e-4, False),
+        (torch.float16, 1e-2, True),
+        (torch.float16, 2e-2, False),
+        (torch.bfloat16, 1e-1, True),
+    ],
+)
+def test_check_allows_as_much_rounding_as_a_run_does(dtype, apart, kept):
+    def rounds(_, pixels):
+        return pixels.flatten(1) * 0 + 1 + apart * (len(pixels) == 1)
+
+    adapter = broken(encode_images=rounds, similarity=lambda _, images, texts: images @ texts.T)
+    why = {f.what for f in check_adapter(adapter, dtype=dtype) if not f.ok}
+    assert ("a batch of one equals a batch of three" not in why) == kept
+
+
 def test_a_gradient_of_zero_is_no_gradient():
     why = failures(broken(encode_images=lambda _, pixels: pixels.flatten(1).round()))
     assert why["ImageEncoder", "gradients reach pixels"].endswith(

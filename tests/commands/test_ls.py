@@ -1,50 +1,167 @@
 import json
+import sys
 
 import pytest
-from sources import make_source
+from sources import make_source, write
 
 from vlbench.cli import main
+from vlbench.commands.ls import list_things
+from vlbench.errors import SpecError
+
+PROBE = '''\
+"""A probe of ours."""
+import zz_nowhere
+
+def look(model, data, engine, *, shots: list[int] = [1]) -> "Outcome":
+    """Return how well it looks.
+
+    More words."""
+
+def helper(a, b): ...
+
+def _hidden(model, data, engine): ...
+
+def part(model, data, engine) -> "Tensor": ...
+
+def unsaid(model, data, engine): ...
+'''
+LOADER = '''\
+import zz_nowhere
+def shapes(*, root: "Path") -> Data:
+    """Return shapes."""
+def count() -> int: ...
+def joined(data) -> Data: ...
+'''
+
+
+@pytest.fixture
+def source(tmp_path):
+    folder = make_source(tmp_path / "ours")
+    write(folder / "probes" / "zz_look.py", PROBE)
+    write(folder / "data" / "zz_shapes.py", LOADER)
+    return folder
+
+
+def by_name(kind, source):
+    return {row["name"]: row for row in list_things(kind, [source])}
+
+
+def test_every_row_has_name_tags_and_file(source):
+    rows = [
+        row for kind in ("tasks", "models", "probes", "data") for row in list_things(kind, [source])
+    ]
+    assert [row for row in rows if not {"name", "tags", "file", "about"} <= set(row)] == []
+
+
+def test_tasks_are_listed_with_their_probe(source):
+    row = by_name("tasks", source)["few_shot_colours"]
+    assert row == {
+        "name": "few_shot_colours",
+        "tags": ["ours"],
+        "file": str(source / "tasks" / "few_shot_colours.yaml"),
+        "probe": "few_shot",
+        "needs": "ImageEncoder",
+        "about": "a paper",
+    }
+
+
+def test_tasks_are_sorted_by_name(source):
+    names = [row["name"] for row in list_things("tasks", [source])]
+    assert names == sorted(names)
+    assert "few_shot_digits" in names
+
+
+def test_a_group_says_what_it_stands_for(source):
+    write(source / "tasks" / "zz_group.yaml", "group: [few_shot_colours, few_shot_digits]\n")
+    about = by_name("tasks", source)["zz_group"]["about"]
+    assert about == "group of few_shot_colours, few_shot_digits"
+
+
+def test_models_are_listed_and_unavailable_ones_say_so(source):
+    rows = by_name("models", source)
+    assert rows["mean-colour"]["adapter"] == "colours:MeanColour"
+    assert rows["gone"]["about"] == "unavailable: its weights were withdrawn"
+
+
+def test_the_probes_that_are_shipped_are_listed():
+    rows = {row["name"]: row for row in list_things("probes", [])}
+    assert rows["vlbench.probes.generalization.few_shot:few_shot"]["file"].endswith(
+        "probes/generalization/few_shot.py"
+    )
+    assert rows["vlbench.probes.generalization.few_shot:few_shot"]["about"].endswith(".")
+
+
+def test_the_loaders_that_are_shipped_are_listed():
+    assert "vlbench.data.digits:digits" in {row["name"] for row in list_things("data", [])}
+
+
+def test_probes_and_loaders_of_a_source_are_listed_without_importing_them(source):
+    before = set(sys.modules)
+    probes, loaders = by_name("probes", source), by_name("data", source)
+    assert probes["zz_look:look"]["about"] == "Return how well it looks."
+    assert loaders["zz_shapes:shapes"]["about"] == "Return shapes."
+    ours = [name for name in (*probes, *loaders) if name.startswith("zz_")]
+    assert ours == ["zz_look:look", "zz_look:unsaid", "zz_shapes:shapes"]
+    assert not [name for name in set(sys.modules) - before if "zz_" in name]
+
+
+def test_nothing_is_listed_twice():
+    names = [row["name"] for kind in ("probes", "data") for row in list_things(kind, [])]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("content", [b"def look(:", b"# \xff\n"])
+def test_a_file_that_is_no_python_is_named(source, content):
+    (source / "probes" / "zz_broken.py").write_bytes(content)
+    with pytest.raises(SpecError, match=r"zz_broken\.py"):
+        list_things("probes", [source])
+
+
+@pytest.mark.parametrize("annotation", ["records.Data", "'Data'"])
+def test_a_loader_is_known_however_its_annotation_is_written(source, annotation):
+    write(source / "data" / "zz_more.py", f"def more() -> {annotation}: ...\n")
+    assert "zz_more:more" in by_name("data", source)
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
+def theirs(tmp_path_factory):
     return str(make_source(tmp_path_factory.mktemp("theirs") / "ours"))
 
 
-def listed(source, capsys, *words):
-    assert main(["ls", *words, "--include-path", source, "--json"]) == 0
+def listed(theirs, capsys, *words):
+    assert main(["ls", *words, "--include-path", theirs, "--json"]) == 0
     return {row["name"]: row for row in json.loads(capsys.readouterr().out)}
 
 
-def test_a_filter_is_a_tag_or_a_part_of_the_name(source, capsys):
-    assert listed(source, capsys, "tasks", "ours").keys() == {"few_shot_colours"}
-    named = listed(source, capsys, "tasks", "few_*_c")
+def test_a_filter_is_a_tag_or_a_part_of_the_name(theirs, capsys):
+    assert listed(theirs, capsys, "tasks", "ours").keys() == {"few_shot_colours"}
+    named = listed(theirs, capsys, "tasks", "few_*_c")
     assert {"few_shot_colours", "few_shot_cifar10", "few_shot_cub"} <= named.keys()
     assert all(name.startswith("few_shot_c") for name in named)
 
 
-def test_a_filter_is_a_capability_that_models_have_and_tasks_need(source, capsys):
-    models = listed(source, capsys, "models", "ImageEncoder")
+def test_a_filter_is_a_capability_that_models_have_and_tasks_need(theirs, capsys):
+    models = listed(theirs, capsys, "models", "ImageEncoder")
     assert "mean-colour" in models
     assert all("ImageEncoder" in row["capabilities"] for row in models.values())
-    assert "few_shot_colours" in listed(source, capsys, "tasks", "ImageEncoder")
+    assert "few_shot_colours" in listed(theirs, capsys, "tasks", "ImageEncoder")
 
 
-def test_a_filter_that_nothing_fits_is_an_error_with_the_nearest(source, capsys):
-    assert main(["ls", "tasks", "few_shot_colors", "--include-path", source]) == 2
+def test_a_filter_that_nothing_fits_is_an_error_with_the_nearest(theirs, capsys):
+    assert main(["ls", "tasks", "few_shot_colors", "--include-path", theirs]) == 2
     told = capsys.readouterr().err
     assert "no task is named 'few_shot_colors'; did you mean few_shot_colours" in told
 
 
-def test_models_are_listed_with_what_they_can_do_and_tasks_with_what_they_need(source, capsys):
-    models = listed(source, capsys, "models")
+def test_models_are_listed_with_what_they_can_do_and_tasks_with_what_they_need(theirs, capsys):
+    models = listed(theirs, capsys, "models")
     assert models["mean-colour"]["capabilities"] == ["ImageEncoder"]
     assert models["gone"]["capabilities"] is None
-    assert listed(source, capsys, "tasks", "ours")["few_shot_colours"]["needs"] == "ImageEncoder"
+    assert listed(theirs, capsys, "tasks", "ours")["few_shot_colours"]["needs"] == "ImageEncoder"
 
 
-def test_lines_of_a_pipe_are_not_padded(source, capsys):
-    assert main(["ls", "models", "--include-path", source]) == 0
+def test_lines_of_a_pipe_are_not_padded(theirs, capsys):
+    assert main(["ls", "models", "--include-path", theirs]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "mean-colour" in "".join(lines)
     assert [line for line in lines if line != line.rstrip()] == []

@@ -1,14 +1,18 @@
+import sys
 from pathlib import Path
 
 import pytest
 
-from vlbench.cli import COMMANDS
-from vlbench.commands.config import configured
-from vlbench.commands.parser import data_dirs, parser_of, spelled
+from vlbench import commands
+from vlbench.cli import main
+from vlbench.commands.parser import commands_in, data_dirs, parser_of, spelled
+from vlbench.commands.run import insert_config
+
+(FOLDER,) = map(Path, commands.__path__)
 
 
 def parsed(*words):
-    return parser_of(COMMANDS).parse_args(spelled(words))
+    return parser_of().parse_args(spelled(words))
 
 
 @pytest.mark.parametrize(
@@ -61,13 +65,84 @@ def test_a_file_of_options_overrides_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("VLBENCH_OUTPUT", "mine")
     (tmp_path / "run.yaml").write_text("output: theirs")
     words = [*RUN, "--config", str(tmp_path / "run.yaml")]
-    parser = parser_of(COMMANDS)
-    assert parser.parse_args(configured(parser, parsed(*words), words)).output == Path("theirs")
+    assert parsed(*insert_config(parsed(*words), words)).output == Path("theirs")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(command, capsys):
+def words_of(known):
+    """Return the words of commands, with those before an inner command's."""
+    for command in known:
+        yield [command.word]
+        yield from ([command.word, *words] for words in words_of(command.inner))
+
+
+KNOWN = [*words_of(commands_in(FOLDER, commands.__name__))]
+
+
+def test_every_module_that_answers_is_a_command_under_the_name_of_its_file():
+    files = [file for file in FOLDER.rglob("*.py") if "\ndef answer(" in file.read_text("utf-8")]
+    named = {" ".join(file.relative_to(FOLDER).with_suffix("").parts): file for file in files}
+    assert named.keys() | {"leaderboard"} == {" ".join(words) for words in KNOWN}
+    for name, file in named.items():
+        assert file.read_text("utf-8").startswith(f'"""`vlbench {name}`: ')
+
+
+@pytest.mark.parametrize("words", KNOWN, ids=" ".join)
+def test_every_command_has_help(words, capsys):
     with pytest.raises(SystemExit) as ended:
-        parsed(*command.split(), "--help")
+        parsed(*words, "--help")
     assert ended.value.code == 0
-    assert capsys.readouterr().out.startswith("usage: vlbench")
+    assert capsys.readouterr().out.startswith(f"usage: vlbench {' '.join(words)} ")
+
+
+PLANTED = '''\
+"""`vlbench greet`: say hello."""
+
+from vlbench.commands import Answer
+
+def add_options(greet):
+    greet.add_argument("name")
+    greet.add_argument("--loud", action="store_true", help="as loud as it goes")
+
+def answer(arguments):
+    hello = f"hello {arguments.name}"
+    return Answer([hello.upper() if arguments.loud else hello], ["nobody answers"], 1)
+'''
+
+
+@pytest.fixture
+def greet(tmp_path, monkeypatch):
+    """A command that is one file, in a folder of its own."""
+    (tmp_path / "greet.py").write_text(PLANTED)
+    monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
+    yield
+    sys.modules.pop("vlbench.commands.greet", None)
+
+
+@pytest.mark.usefixtures("greet")
+def test_a_command_is_one_file(capsys):
+    assert main(["greet", "you", "--loud"]) == 1
+    assert capsys.readouterr() == ("HELLO YOU\n", "nobody answers\n")
+
+
+@pytest.mark.usefixtures("greet")
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--help"], "greet      say hello"),
+        (["greet", "--help"], "as loud as it goes"),
+        (["gret"], "did you mean greet?"),
+        (["greet", "you", "--lowd"], "did you mean --loud?"),
+    ],
+)
+def test_help_and_hints_know_a_planted_command(words, text, capsys):
+    with pytest.raises(SystemExit):
+        main(words)
+    assert text in "".join(capsys.readouterr())
+
+
+def test_a_module_is_imported_when_its_word_is_typed(greet):
+    del greet
+    parser = parser_of()
+    assert "vlbench.commands.greet" not in sys.modules
+    assert parser.parse_args(["greet", "you"]).name == "you"
+    assert "vlbench.commands.greet" in sys.modules

@@ -4,13 +4,13 @@ import pytest
 from rich.console import Console
 
 from vlbench.commands.reports import between, lasting, print_estimates, size
-from vlbench.running.history import LOADING, Seen, Step
+from vlbench.running.history import LOADING, PastCost, Step
 
 STEPS = [
-    Step("tiny-clip", LOADING, Seen(4.0, 6.1, 820.0, 0.0)),
-    Step("tiny-clip", "few_shot_digits", Seen(0.74, 56.4, 936.0, 0.388)),
-    Step("tiny-clip", "transfer_digits", Seen(8.4, 8.41, 1300.0, 0.2), others=1),
-    Step("tiny-clip", "clustering_digits", Seen(70.0, 90.0, 10.0, 0.0), others=3),
+    Step("tiny-clip", LOADING, PastCost(4.0, 6.1, 820.0, 0.0)),
+    Step("tiny-clip", "few_shot_digits", PastCost(0.74, 56.4, 936.0, 0.388)),
+    Step("tiny-clip", "transfer_digits", PastCost(8.4, 8.41, 1300.0, 0.2), others=1),
+    Step("tiny-clip", "clustering_digits", PastCost(70.0, 90.0, 10.0, 0.0), others=3),
 ]
 UNKNOWN = Step("tiny-clip", "object_label_alignment_regions_scenes", None)
 
@@ -55,7 +55,7 @@ def test_the_memory_of_a_gpu_is_called_so():
 
 
 def test_a_name_that_would_change_the_terminal_is_spelled_out():
-    text = "\n".join(printed([Step("[red]\x1b[31m", "t", STEPS[0].seen)]))
+    text = "\n".join(printed([Step("[red]\x1b[31m", "t", STEPS[0].past)]))
     assert r"[red]\x1b[31m · t: 4.0 to 6.1 s" in text
 
 

@@ -1,9 +1,78 @@
 import json
+from pathlib import Path
 
+import pytest
 import yaml
-from sources import TASK, make_source
+from planted_boards import board, result, score
+from planted_boards import write as write_boards
+from sources import TASK, make_source, write
 
+from vlbench.catalog.catalog import load_catalog
 from vlbench.cli import main
+from vlbench.commands.show import show_thing
+from vlbench.errors import UnknownNameError
+
+ALIGNMENT = "object_label_alignment_coco"
+
+
+@pytest.fixture
+def source(tmp_path):
+    return make_source(tmp_path / "ours")
+
+
+def test_a_task_is_shown_as_its_file_says(source):
+    shown = show_thing(load_catalog([source]), "few_shot_colours", Path())
+    assert list(shown)[:2] == ["name", "file"]
+    assert shown["params"] == {"shots": [1], "trials": 2}
+    assert shown["file"] == str(source / "tasks" / "few_shot_colours.yaml")
+
+
+def test_keys_of_ones_own_are_shown_too(source):
+    write(source / "tasks" / "zz.yaml", TASK + "x-owner: us\n")
+    assert show_thing(load_catalog([source]), "zz", Path())["x-owner"] == "us"
+
+
+def test_a_model_is_shown_as_its_line_says(source):
+    shown = show_thing(load_catalog([source]), "mean-colour", Path())
+    assert (shown["adapter"], shown["paper"]) == ("colours:MeanColour", "none")
+
+
+def test_what_is_neither_suggests_the_nearest_of_both(source):
+    catalog = load_catalog([source])
+    with pytest.raises(
+        UnknownNameError, match=r"no task or model is named 'mean-color'; .*mean-colour"
+    ):
+        show_thing(catalog, "mean-color", Path())
+    with pytest.raises(UnknownNameError, match="did you mean few_shot_digits"):
+        show_thing(catalog, "few_shot_digit", Path())
+
+
+def test_a_model_whose_name_is_a_number_is_shown(source):
+    write(source / "model_adapters" / "models.yaml", "7: {adapter: 'colours:Words'}\n")
+    assert show_thing(load_catalog([source]), "7", Path())["adapter"] == "colours:Words"
+
+
+def test_our_value_stands_beside_a_published_one(tmp_path):
+    at = {"objects": 2}
+    row = result("bert-base-uncased", score(0.98, at=at, stderr=0.002), task=ALIGNMENT, version=2)
+    write_boards(tmp_path, board(row, task=ALIGNMENT, version=2))
+    found = show_thing(load_catalog(), ALIGNMENT, tmp_path)["reference"]
+    (ours,) = [one for one in found if "ours" in one]
+    assert (ours["where"], ours["value"], ours["ours"]) == ("Table 1", 0.9872, 0.98)
+    assert ours["difference"] == pytest.approx(-0.0072)
+    assert ours["in_standard_errors"] == pytest.approx(-3.6)
+
+
+def test_our_value_without_a_standard_error_has_the_difference_alone(tmp_path):
+    row = result("bert-base-uncased", score(0.98, at={"objects": 2}), task=ALIGNMENT, version=2)
+    write_boards(tmp_path, board(row, task=ALIGNMENT, version=2))
+    found = show_thing(load_catalog(), ALIGNMENT, tmp_path)["reference"]
+    assert "in_standard_errors" not in next(one for one in found if "ours" in one)
+
+
+def test_without_a_board_the_published_values_stand_alone(tmp_path):
+    shown = show_thing(load_catalog(), ALIGNMENT, tmp_path)
+    assert not [one for one in shown["reference"] if "ours" in one]
 
 
 def test_a_task_is_shown_with_what_it_needs_and_a_model_with_what_it_can(tmp_path, capsys):

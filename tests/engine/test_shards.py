@@ -12,6 +12,7 @@ from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.shards import SHARD, StoredRows, batches, pack
 from vlbench.engine.store import Store
 from vlbench.errors import OutputError
+from vlbench.files import take_lock
 
 # Forked, so that runs need not import torch again.
 fork = multiprocessing.get_context("fork")
@@ -54,7 +55,7 @@ def test_four_runs_at_once_compute_each_shard_about_once(store, tmp_path):
     assert len(passed) <= len(COLUMN) + SHARD
     assert computed(store, log) == [n * n for n in range(len(COLUMN))]
     assert len(log.read_text().split()) == len(passed)
-    assert not list(store.root.rglob("*.claim"))
+    assert not list(store.root.rglob("*.lock"))
 
 
 def test_a_run_that_was_killed_holds_no_shard_back(store, tmp_path):
@@ -63,14 +64,14 @@ def test_a_run_that_was_killed_holds_no_shard_back(store, tmp_path):
         time.sleep(0.01)
     os.kill(run.pid, signal.SIGKILL)
     run.join()
-    assert list(store.root.rglob("*.claim"))
+    assert list(store.root.rglob("*.lock"))
     start = time.monotonic()
     assert computed(store, tmp_path / "log", seconds=0)[:3] == [0, 1, 4]
     assert time.monotonic() - start < 5
 
 
-def claimed_by_another(store, tmp_path):
-    """Return a run that has claimed the first shard, and its claim, and does nothing with it."""
+def locked_by_another(store, tmp_path):
+    """Return a run that has locked the first shard and does nothing with it."""
     run = started(store, tmp_path / "other log", seconds=600)
     while not (tmp_path / "other log").exists():
         time.sleep(0.01)
@@ -79,18 +80,31 @@ def claimed_by_another(store, tmp_path):
 
 def test_a_shard_that_another_run_never_ends_is_computed_in_the_end(store, tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "PATIENCE", 0.5)
-    other = claimed_by_another(store, tmp_path)
+    other = locked_by_another(store, tmp_path)
     assert computed(store, tmp_path / "log", seconds=0) == [n * n for n in range(len(COLUMN))]
     assert (tmp_path / "log").read_text().split()[0] == str(SHARD)
     other.kill()
     other.join()
 
 
-def test_a_claim_is_given_back_when_the_work_fails(store):
+def test_a_shard_is_unlocked_when_the_work_fails(store):
     engine = Engine(ComputeSettings(torch.device("cpu")), store=store)
     with pytest.raises(ZeroDivisionError):
         engine.map(lambda numbers: [1 / n for n in numbers], COLUMN, key=KEY)
-    assert not list(store.root.rglob("*.claim"))
+    assert not list(store.root.rglob("*.lock"))
+
+
+def test_locks_of_earlier_versions_are_ignored(store, tmp_path):
+    log = tmp_path / "log"
+    first = computed(store, log, seconds=0)
+    (file,) = store.root.rglob("000000.pt")
+    held = take_lock(file.with_suffix(".claim"))
+    file.unlink()
+    start = time.monotonic()
+    assert computed(store, log, seconds=0) == first
+    assert time.monotonic() - start < 5
+    assert file.exists()
+    held.release()
 
 
 def test_what_is_built_once_is_built_by_one_of_two_runs(store, tmp_path):

@@ -125,23 +125,23 @@ def test_a_row_of_a_batch_is_stored_without_the_batch(store):
     assert only_file(store).stat().st_size < 10_000
 
 
-def test_a_claim_is_for_one_until_it_is_given_back(store):
-    give_back = store.claim(KEY, "0")
-    assert Store(store.root).claim(KEY, "0") is None
-    assert store.claim(KEY, "1") is not None
-    give_back()
-    assert list(store.root.rglob("0.claim")) == []
-    assert store.claim(KEY, "0") is not None
+def test_a_lock_is_held_by_one_until_it_is_unlocked(store):
+    unlock = store.lock(KEY, "0")
+    assert Store(store.root).lock(KEY, "0") is None
+    assert store.lock(KEY, "1") is not None
+    unlock()
+    assert list(store.root.rglob("0.lock")) == []
+    assert store.lock(KEY, "0") is not None
 
 
-def test_whoever_waits_too_long_for_a_claim_goes_on_without(store):
-    give_back = store.claim(KEY, "0")
-    with store.claimed(KEY, "0", seconds=0.1):
-        assert store.claim(KEY, "0") is None
-    give_back()
+def test_whoever_waits_too_long_for_a_lock_goes_on_without(store):
+    unlock = store.lock(KEY, "0")
+    with store.locked(KEY, "0", seconds=0.1):
+        assert store.lock(KEY, "0") is None
+    unlock()
 
 
-def test_a_store_that_takes_no_claim_is_told(tmp_path):
+def test_a_lock_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(OutputError, match=r"cannot write .*0\.claim"):
-        Store(tmp_path / "file").claim(KEY, "0")
+    with pytest.raises(OutputError, match=r"cannot write .*0\.lock"):
+        Store(tmp_path / "file").lock(KEY, "0")

@@ -4,7 +4,7 @@ from fakes import Reader, labelled_images
 
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
-from vlbench.engine.tuning import SIZES, tuned
+from vlbench.engine.tuning import SIZES, tune
 
 CPU = torch.device("cpu")
 COLUMN = labelled_images(40).splits["train"]["image"]
@@ -34,14 +34,12 @@ class RefusesChannelsLast(Reader):
 def test_the_fastest_batch_and_layout_are_measured_on_a_cpu(monkeypatch, size, last):
     model = FastestAt(size, channels_last=last)
     monkeypatch.setattr("vlbench.engine.tuning.time.perf_counter", lambda: model.now)
-    place = tuned(ComputeSettings(CPU, batch_size=None), model.encode_images, COLUMN)
+    place = tune(ComputeSettings(CPU, batch_size=None), model.encode_images, COLUMN)
     assert (place.batch_size, place.channels_last) == (size, last)
 
 
 def test_a_model_that_refuses_a_layout_gets_its_own():
-    place = tuned(
-        ComputeSettings(CPU, batch_size=None), RefusesChannelsLast().encode_images, COLUMN
-    )
+    place = tune(ComputeSettings(CPU, batch_size=None), RefusesChannelsLast().encode_images, COLUMN)
     assert place.batch_size in SIZES
     assert not place.channels_last
 

@@ -9,8 +9,8 @@ from torch import nn
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine, devices
 from vlbench.engine.devices import ComputeSettings, loader_workers
-from vlbench.engine.passes import _loaded, _Preprocessed
-from vlbench.engine.tuning import SIZES, tuned
+from vlbench.engine.passes import _load, _Preprocessed
+from vlbench.engine.tuning import SIZES, tune
 from vlbench.probes.generalization.attacks.rpgd import Descent
 from vlbench.probes.generalization.few_shot import few_shot
 from vlbench.probes.generalization.robustness import robustness
@@ -146,7 +146,7 @@ class Greedy(Net):
 
 def test_the_batch_size_is_the_largest_that_fits(gpu, data):
     column = data.splits["test"]["image"]
-    settings = tuned(ComputeSettings(gpu), Greedy(gpu).encode_images, column)
+    settings = tune(ComputeSettings(gpu), Greedy(gpu).encode_images, column)
     # Other programs may hold memory, too.
     assert settings.batch_size in {32, 64}
     encoded = Engine(settings).features(Greedy(gpu).encode_images, column)
@@ -155,7 +155,7 @@ def test_the_batch_size_is_the_largest_that_fits(gpu, data):
 
 def test_a_batch_size_is_measured(device, data):
     column = data.splits["test"]["image"]
-    settings = tuned(ComputeSettings(device), Net(device).encode_images, column)
+    settings = tune(ComputeSettings(device), Net(device).encode_images, column)
     assert settings.batch_size in SIZES
 
 
@@ -163,5 +163,5 @@ def test_workers_hand_over_pinned_batches(gpu, data):
     assert loader_workers(gpu) >= 1
     rows = _Preprocessed(data.splits["test"]["image"], Net(gpu).preprocess)
     batches = [list(range(16)), list(range(16, 32))]
-    loaded = list(_loaded(rows, batches, workers=2, pinned=True))
+    loaded = list(_load(rows, batches, workers=2, pinned=True))
     assert [values.is_pinned() for _, values in loaded] == [True, True]

@@ -8,7 +8,7 @@ from sources import TASK, make_source, write
 from vlbench import evaluate
 from vlbench.catalog.catalog import load_catalog
 from vlbench.cli import main
-from vlbench.commands.validation import validate
+from vlbench.commands.validate import validate
 from vlbench.errors import SpecError
 from vlbench.planning.figures import find_figures
 from vlbench.planning.options import Options

@@ -9,8 +9,8 @@ from sources import make_source
 from tiny_vision import write_vision
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.commands.checking import check_model
-from vlbench.commands.listing import show_thing
+from vlbench.commands.check import check_model
+from vlbench.commands.show import show_thing
 from vlbench.errors import SpecError, UnknownNameError, WeightsError
 from vlbench.planning.options import Options
 

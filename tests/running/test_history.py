@@ -10,10 +10,10 @@ from vlbench.engine.devices import ComputeSettings
 from vlbench.running.history import (
     LOADING,
     History,
-    Seen,
+    PastCost,
     Step,
     Took,
-    estimated,
+    estimate,
     place_of,
     total,
     work_of,
@@ -38,18 +38,18 @@ def test_the_least_and_the_most_of_all_earlier_runs_are_known(tmp_path):
     for took in (Took(2.0, 300.0, 5.0), Took(8.0, 200.0, 0.0), Took(3.0, 250.0, 1.0)):
         history.add("m", "w", took)
     history.add("other", "w", Took(1.0, 1.0, 1.0))
-    assert history.seen() == {
-        "w": {"m": Seen(2.0, 8.0, 300.0, 5.0), "other": Seen(1.0, 1.0, 1.0, 1.0)}
+    assert history.costs() == {
+        "w": {"m": PastCost(2.0, 8.0, 300.0, 5.0), "other": PastCost(1.0, 1.0, 1.0, 1.0)}
     }
 
 
 def test_what_was_taken_in_another_place_is_not_known_here(tmp_path):
     History(tmp_path, "there").add("m", "w", Took(2.0, 300.0, 5.0))
-    assert History(tmp_path, "here").seen() == {}
+    assert History(tmp_path, "here").costs() == {}
 
 
 def test_reading_what_is_not_there_makes_nothing(tmp_path):
-    assert History(tmp_path / "cache", "here").seen() == {}
+    assert History(tmp_path / "cache", "here").costs() == {}
     assert not (tmp_path / "cache").exists()
 
 
@@ -57,7 +57,7 @@ def test_a_broken_database_is_an_empty_history_and_is_named(tmp_path, caplog):
     (tmp_path / "history.sqlite").write_text("not a data base" * 100)
     history = History(tmp_path, "here")
     history.add("m", "w", Took(2.0, 300.0, 5.0))
-    assert history.seen() == {}
+    assert history.costs() == {}
     assert "history.sqlite tells of no earlier run (file is not a database)" in caplog.text
 
 
@@ -65,7 +65,7 @@ def test_a_folder_that_cannot_be_made_costs_the_history_alone(tmp_path):
     (tmp_path / "file").write_text("")
     history = History(tmp_path / "file", "here")
     history.add("m", "w", Took(2.0, 300.0, 5.0))
-    assert history.seen() == {}
+    assert history.costs() == {}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_what_failed_is_not_remembered(source, tmp_path, model, known):
     assert [step[1] for step in (steps(tmp_path / "kept") if there else [])] == known
 
 
-FIRST, SECOND = Seen(2.0, 8.0, 300.0, 5.0), Seen(1.0, 3.0, 900.0, 0.0)
+FIRST, SECOND = PastCost(2.0, 8.0, 300.0, 5.0), PastCost(1.0, 3.0, 900.0, 0.0)
 
 
 @pytest.fixture
@@ -154,14 +154,14 @@ def jobs_of(models, tasks, where):
 def test_without_an_earlier_run_nothing_is_estimated(where):
     jobs = jobs_of(["mean-colour"], ["few_shot_colours"], where)
     steps = [Step("mean-colour", LOADING, None), Step("mean-colour", "few_shot_colours", None)]
-    assert estimated(jobs, {}) == steps
+    assert estimate(jobs, {}) == steps
     assert total(steps) is None
 
 
 def test_a_models_own_runs_come_before_those_of_others(where):
     (job,) = jobs_of(["mean-colour"], ["few_shot_colours"], where)
     known = {work_of(job): {"mean-colour": FIRST, "another": SECOND}, LOADING: {"another": SECOND}}
-    assert estimated([job], known) == [
+    assert estimate([job], known) == [
         Step("mean-colour", LOADING, None),
         Step("mean-colour", "few_shot_colours", FIRST),
     ]
@@ -170,19 +170,19 @@ def test_a_models_own_runs_come_before_those_of_others(where):
 def test_a_task_is_estimated_from_all_other_models_that_did_it(where):
     (job,) = jobs_of(["mean-colour"], ["few_shot_colours"], where)
     known = {work_of(job): {"one": FIRST, "another": SECOND}}
-    step = Step("mean-colour", "few_shot_colours", Seen(1.0, 8.0, 900.0, 5.0), others=2)
-    assert estimated([job], known)[1] == step
+    step = Step("mean-colour", "few_shot_colours", PastCost(1.0, 8.0, 900.0, 5.0), others=2)
+    assert estimate([job], known)[1] == step
 
 
 def test_runs_of_another_task_tell_nothing_of_this_one(where):
     one, other = jobs_of(["mean-colour"], ["few_shot_colours", "b"], where)
-    steps = estimated([one, other], {work_of(one): {"mean-colour": FIRST}})
-    assert [step.seen for step in steps] == [None, FIRST, None]
+    steps = estimate([one, other], {work_of(one): {"mean-colour": FIRST}})
+    assert [step.past for step in steps] == [None, FIRST, None]
 
 
 def test_a_model_loads_once_for_all_of_its_tasks(where):
     jobs = jobs_of(["mean-colour", "fails"], ["few_shot_colours", "b"], where)
-    whats = [(step.model, step.what) for step in estimated(jobs, {})]
+    whats = [(step.model, step.what) for step in estimate(jobs, {})]
     assert whats == [
         (model, what)
         for model in ("mean-colour", "fails")
@@ -194,9 +194,9 @@ def test_what_is_kept_or_skipped_takes_nothing(where):
     ran(["mean-colour"], ["few_shot_colours"], **where)
     jobs = jobs_of(["mean-colour", "words"], ["few_shot_colours"], where)
     assert [job.status for job in jobs] == ["kept", "skipped"]
-    assert estimated(jobs, {}) == []
+    assert estimate(jobs, {}) == []
 
 
 def test_seconds_and_disk_add_up_and_the_highest_peak_of_memory_counts():
     steps = [Step("m", LOADING, SECOND), Step("m", "t", FIRST), Step("m", "u", None)]
-    assert total(steps) == Seen(3.0, 11.0, 900.0, 5.0)
+    assert total(steps) == PastCost(3.0, 11.0, 900.0, 5.0)

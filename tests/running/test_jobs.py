@@ -87,7 +87,7 @@ def test_the_main_process_remembers_what_all_of_them_stored(tmp_path, is_main, s
     start = machine.now()
     store.grown += 2**20
     machine.remember("m", "w", start)
-    seen = history.seen().get("w", {}).values()
+    seen = history.costs().get("w", {}).values()
     assert [one.most_stored_mb for one in seen] == stored
     assert all(0 <= one.least_seconds < 5 < one.most_memory_mb for one in seen)
 

@@ -75,7 +75,7 @@ def test_freed_models_are_gone(resolved):
 def test_a_batch_size_is_measured_once_and_only_where_images_are_encoded(resolved, monkeypatch):
     calls = []
     measured = CPU._replace(batch_size=64)
-    monkeypatch.setattr("vlbench.running.models.tuned", lambda *_: calls.append(1) or measured)
+    monkeypatch.setattr("vlbench.running.models.tune", lambda *_: calls.append(1) or measured)
     models, data = live(CPU._replace(batch_size=None)), labelled_images(2)
     image, text = resolved("mean-colour"), resolved("words")
     assert [models.settings(image, data).batch_size for _ in range(2)] == [64, 64]

@@ -10,7 +10,7 @@ from runs import board, evaluate, planned
 from sources import write
 
 from vlbench.errors import SpecError
-from vlbench.running.rows import seen_alike
+from vlbench.running.rows import comparable_parts
 
 SCORERS = """\
 import torch
@@ -168,7 +168,7 @@ def test_the_rows_of_the_papers_square_are_comparable(tmp_path, monkeypatch):
     names = ["uniter-base", "vilbert", "clip-vit-b-32", "rosita-base", "lxmert-base-uncased"]
     jobs = planned(names, ["caption_cross_coco"]).jobs
     assert [job.status for job in jobs] == ["run"] * len(names), [job.reason for job in jobs]
-    seen = [seen_alike(job) for job in jobs]
+    seen = [comparable_parts(job) for job in jobs]
     assert all(one == seen[0] for one in seen)
     assert [bool(one) for one in seen[0].views["scorers"]] == [True, True, True, False, True]
     assert len({job.data.digest() for job in jobs}) == 4

@@ -11,17 +11,18 @@ from PIL.Image import Image
 from torch import Tensor
 
 from vlbench.adapter_kit.image_tokens import LAYOUTS
-from vlbench.adapter_kit.prompts import PER_TOKEN, Answer, ChatTemplate, Prompt, Prompts
-from vlbench.adapter_kit.runs import (
+from vlbench.adapter_kit.prompt_batches import (
+    Batch,
     Head,
     OneByOne,
     PlainPrompt,
-    Run,
+    Rows,
     Runner,
     SharedImage,
     SharedPrefix,
     states_of_prompts,
 )
+from vlbench.adapter_kit.prompts import PER_TOKEN, Answer, ChatTemplate, Prompt, Prompts
 from vlbench.errors import DataError
 
 # Types that read a prompt in both directions.
@@ -44,7 +45,7 @@ class Family(NamedTuple):
 
 
 def family(kind: str) -> Family:
-    """Return how models of a type are asked; of a type that was not tried, each prompt alone."""
+    """Return how models of a type are asked; a type that was not tried runs each prompt alone."""
     if kind in PREFIX_LM:
         return Family(PlainPrompt, SharedImage, states_of_prompts, {"add_bos_token": True})
     return Family(ChatTemplate, SharedPrefix if kind in CAUSAL else OneByOne, _states, {})
@@ -76,7 +77,7 @@ class AskedImage:
         inputs, length = prompts.read(image, texts[0])
         self.tails = [prompts.tail(text) for text in texts]
         ids = inputs["input_ids"][0].tolist()
-        moved = {name: _moved(value, model) for name, value in inputs.items()}
+        moved = {name: _move(value, model) for name, value in inputs.items()}
         wide = _as_wide(inputs)
         if wide:  # by chance, or with an entry per token: then also for a longer text
             longer, _ = prompts.read(image, f"{texts[0]} x")
@@ -92,16 +93,16 @@ class AskedImage:
         begun, longest = len(self.head.ids), max(len(tail.ids) for tail in self.tails) + more
         excess = begun + longest - context
         if excess > 0:
-            found = f"{begun} up to the end of the image and {longest} after it"
+            given = f"{begun} up to the end of the image and {longest} after it"
             way = f"cut texts by {excess} tokens with --model-args text_limit=N"
             name = self.head.name
             raise DataError(
-                f"{name} reads {context} tokens, not {found}; {way}, or use smaller images"
+                f"{name} reads {context} tokens, not {given}; {way}, or use smaller images"
             )
 
     def mean_logs(self, answers: Sequence[Answer]) -> Tensor:
         """Return the mean log probability of each answer's ids, float32 [answers, texts]."""
-        found = torch.empty(len(answers), len(self.tails), device=self._model.device)
+        means = torch.empty(len(answers), len(self.tails), device=self._model.device)
         # Answers of one token are read from the same run.
         runs: dict[tuple[int, tuple[int, ...]], list[int]] = {}
         for i, answer in enumerate(answers):
@@ -109,15 +110,15 @@ class AskedImage:
         for (replaced, given), asked in runs.items():
             rows = [[*tail.ids[: len(tail.ids) - replaced], *given] for tail in self.tails]
             shared = min(map(len, rows)) - len(given) - 1
-            for run in self.runner.run(rows, shared, SCORED, len(given) + 1):
-                logits = run.output.logits.float()
-                last = run.last.to(logits.device)[..., None].expand(-1, -1, logits.shape[-1])
+            for batch in self.runner.run(Rows(rows, shared, SCORED, len(given) + 1)):
+                logits = batch.output.logits.float()
+                last = batch.last.to(logits.device)[..., None].expand(-1, -1, logits.shape[-1])
                 logs = logits.gather(1, last).log_softmax(-1)
                 for i in asked:
                     ids = torch.tensor(answers[i].ids, device=logs.device)
                     of_ids = logs.gather(2, ids.expand(len(logs), -1)[..., None])
-                    found[i, run.texts] = of_ids.mean((1, 2))
-        return found
+                    means[i, batch.texts] = of_ids.mean((1, 2))
+        return means
 
     def attention(self) -> list[Tensor]:
         """Return the attention of each text's own tokens to the head, [layers, heads, T, head].
@@ -129,20 +130,22 @@ class AskedImage:
         rows = [tail.ids for tail in self.tails]
         if self.runner.cuts:
             rows = [ids[: end[0] + 1] for ids, end in zip(rows, ends, strict=True)]
-        found: list[Tensor] = []
+        weights: list[Tensor] = []
+        begun = len(self.head.ids)
         with eager(self._model):
-            for run in self.runner.run(rows, min(firsts), ATTENDED, output_attentions=True):
-                for i, text in enumerate(run.texts):
-                    at = (
-                        torch.tensor(owns[text], dtype=torch.long) + len(self.head.ids) - run.before
+            some = Rows(rows, min(firsts), ATTENDED)
+            for batch in self.runner.run(some, output_attentions=True):
+                layers = [layer for layer in batch.output.attentions if layer is not None]
+                for i, text in enumerate(batch.texts):
+                    at = torch.tensor(owns[text], dtype=torch.long) + begun - batch.before
+                    weights.append(
+                        torch.stack([self._to_head(one[i], at, batch) for one in layers])
                     )
-                    layers = [layer for layer in run.output.attentions if layer is not None]
-                    found.append(torch.stack([self._seen(layer[i], at, run) for layer in layers]))
-        return found
+        return weights
 
-    def _seen(self, layer: Tensor, at: Tensor, run: Run) -> Tensor:
+    def _to_head(self, layer: Tensor, at: Tensor, batch: Batch) -> Tensor:
         """Return the weights [heads, T, head] at some places of a layer's [heads, Q, K]."""
-        begun, gone = len(self.head.ids), run.before + layer.shape[1] - layer.shape[2]
+        begun, gone = len(self.head.ids), batch.before + layer.shape[1] - layer.shape[2]
         rows = layer[:, at.to(layer.device), : max(begun - gone, 0)].float()
         return torch.nn.functional.pad(rows, (begun - rows.shape[2], 0))
 
@@ -158,8 +161,8 @@ def _as_wide(inputs: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _moved(value: Any, model: Any) -> Any:
-    """Return a tensor on the model's device, in its dtype where it is pixels."""
+def _move(value: Any, model: Any) -> Any:
+    """Return a tensor on the model's device, and in its dtype if it is floating point."""
     if not isinstance(value, Tensor):
         return value
     return value.to(model.device, model.dtype if value.is_floating_point() else value.dtype)

@@ -43,8 +43,8 @@ class BertPort:
         checkpoint = Checkpoint(architecture, revision=revision, instead="architecture=FOLDER")
         self.config: Any = checkpoint.config
         if self.config.model_type != "bert":
-            found = f"{architecture} is a model of type {self.config.model_type}"
-            raise CannotDo(f"{found}; this adapter reads type bert")
+            what = f"{architecture} is a model of type {self.config.model_type}"
+            raise CannotDo(f"{what}; this adapter reads type bert")
         # Only eager attention returns its weights.
         self.config._attn_implementation = "eager"  # noqa: SLF001 - the library's own name for it
         self.tokenizer = checkpoint.tokenizer
@@ -91,13 +91,13 @@ def bert_layers(config: Any) -> nn.ModuleList:
 def run_layers(layers: Iterable[Any], states: Tensor, mask: Tensor) -> Encoded:
     """Run layers of BERT on hidden states [N, L, D]; a mask [N, L] is 1 where there is a token."""
     hidden = hide(mask, states.dtype)
-    found = Encoded([], [])
+    encoded = Encoded([], [])
     for layer in layers:
         attended, weights = layer.attention(states, hidden)
         states = layer.feed_forward_chunk(attended)
-        found.states.append(states)
-        found.attentions.append(weights)
-    return found
+        encoded.states.append(states)
+        encoded.attentions.append(weights)
+    return encoded
 
 
 def hide(mask: Tensor, dtype: torch.dtype) -> Tensor:

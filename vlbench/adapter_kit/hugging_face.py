@@ -108,11 +108,11 @@ class Checkpoint:
                 if not self._is_sane:
                     for file in sorted(self._folder.glob("*.json")) if self.is_local else []:
                         require_at_most(file, MOST_CONFIG if file.name == CONFIG else MOST_TEXT)
-                    stated = transformers_object("PreTrainedConfig").get_config_dict(**self._found)
+                    stated = transformers_object("PreTrainedConfig").get_config_dict(**self._where)
                     require_sizes(f"{self.name}, {CONFIG}", stated[0])
                     self._is_sane = True
                 return transformers_object(kind).from_pretrained(
-                    **self._found, trust_remote_code=False, **options
+                    **self._where, trust_remote_code=False, **options
                 )
         except UNREADABLE as error:
             raise self._refusal(error) from error
@@ -138,8 +138,8 @@ class Checkpoint:
         config = self.config if config is None else config
         reads = getattr(transformers_object(kind), "config_class", None)
         if reads is not None and config.model_type != reads.model_type:
-            found = f"{self.name} is a model of type {config.model_type}"
-            raise CannotDo(f"{found}; this adapter reads type {reads.model_type}")
+            what = f"{self.name} is a model of type {config.model_type}"
+            raise CannotDo(f"{what}; this adapter reads type {reads.model_type}")
         model, missing = self._make(kind, config, attention)
         required = f"{model.base_model_prefix}." if optional_heads else ""
         lost = [name for name in missing if name.startswith(required)]
@@ -173,8 +173,8 @@ class Checkpoint:
         misfits = [f"{key} {[*has]}, not {[*due]}" for key, has, due in report["mismatched_keys"]]
         if misfits:
             listed = "; ".join(sorted(misfits)[:10])
-            found = f"{len(misfits)} weights of another shape: {listed}"
-            raise WeightsError(f"{self.name} cannot be loaded: {found}")
+            why = f"{len(misfits)} weights of another shape: {listed}"
+            raise WeightsError(f"{self.name} cannot be loaded: {why}")
         return model, sorted(report["missing_keys"])
 
     @staticmethod
@@ -184,15 +184,15 @@ class Checkpoint:
         cls = transformers_object(kind)
         try:
             state = dict(rename(held))
-            found: tuple[Any, Any] = cls.from_pretrained(
+            loaded: tuple[Any, Any] = cls.from_pretrained(
                 None, config=config, state_dict=state, **LOADING
             )
         except UNREADABLE as error:
             raise WeightsError(f"{file} does not fit {kind}: {error}") from error
-        return found
+        return loaded
 
     @property
-    def _found(self) -> dict[str, Any]:
+    def _where(self) -> dict[str, Any]:
         """The place of the files, as the library's functions take it."""
         place = str(self._folder) if self.is_local else self._place
         return {
@@ -214,7 +214,7 @@ class Checkpoint:
 
 
 def transformers_object(name: str) -> Any:
-    """Return what the library transformers has under a name, such as "BertConfig".
+    """Return an object of the library transformers by its name, such as "BertConfig".
 
     Where a model's files name code of their own and no argument says whether to run it, the library
     would ask at the terminal. From here on it refuses.

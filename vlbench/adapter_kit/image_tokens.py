@@ -60,13 +60,13 @@ def _joint(
     *,
     whole: bool,
 ) -> list[JointAttention]:
-    found = []
+    attentions = []
     for i, (row, own) in enumerate(zip(spans, boxes, strict=True)):
         tokens = torch.tensor([t for t, span in enumerate(row) if span], dtype=torch.long)
         columns = slice(start, start + len(own))
         weights = torch.stack([layer[i][:, tokens, columns] for layer in layers]).float()
-        found.append(JointAttention([span for span in row if span], weights, own, whole))
-    return found
+        attentions.append(JointAttention([span for span in row if span], weights, own, whole))
+    return attentions
 
 
 # The width and height of a picture, and a rectangle in it: x1, y1, x2, y2, all in its pixels.
@@ -124,7 +124,7 @@ def locate(kind: str, seen: Seen) -> ImageTokens:
     counted = sum(view.rows * (view.columns + view.extra) for view in views)
     if counted != seen.tokens:
         raise CannotDo(f"{counted} image tokens of {kind} have a place, of {seen.tokens}")
-    placed = [_placed(view, seen.size) for view in views]
+    placed = [_place(view, seen.size) for view in views]
     return ImageTokens(*(torch.cat(parts) for parts in zip(*placed, strict=True)))
 
 
@@ -143,7 +143,7 @@ def overlap_shares(boxes: Tensor, cells: Tensor) -> Tensor:
     return areas / areas.sum(1, keepdim=True)
 
 
-def _placed(view: View, size: Size) -> tuple[Tensor, Tensor]:
+def _place(view: View, size: Size) -> tuple[Tensor, Tensor]:
     """Return the numbers and boxes of a view's tokens, less those that see only padding."""
     left, top, right, bottom = view.seen
     cells = patch_boxes(view.rows, view.columns, (view.columns, view.rows)).double()
@@ -158,7 +158,7 @@ def _placed(view: View, size: Size) -> tuple[Tensor, Tensor]:
     return places[kept], boxes.flatten(1).float()[kept]
 
 
-def _merged(seen: Seen) -> list[View]:
+def _merge(seen: Seen) -> list[View]:
     """Qwen-VL: the picture squashed to whole patches, which are merged n by n."""
     merge = seen.processor.image_processor.merge_size
     _, rows, columns = (
@@ -173,7 +173,7 @@ def _square(seen: Seen) -> list[View]:
     return [View(0, side, side, seen.whole)]
 
 
-def _cropped(seen: Seen) -> list[View]:
+def _crop(seen: Seen) -> list[View]:
     """LLaVA, FastVLM: the picture padded to a square, or cut to its centre, or squashed."""
     height, width = seen.inputs["pixel_values"].shape[-2:]
     patch = seen.processor.patch_size
@@ -250,11 +250,11 @@ def _anyres(seen: Seen) -> list[View]:
     features, rows = processor._get_unpadded_features(  # noqa: SLF001 - the one place that knows
         height, width, side, side, *(cell // side for cell in cells)
     )
-    fine = View(side * side, rows, features // rows, _unpadded(seen.size, canvas, cells), 1)
+    fine = View(side * side, rows, features // rows, _unpad(seen.size, canvas, cells), 1)
     return [View(0, side, side, seen.whole), fine]
 
 
-def _unpadded(size: Size, canvas: Sequence[int], cells: Sequence[int]) -> Rectangle:
+def _unpad(size: Size, canvas: Sequence[int], cells: Sequence[int]) -> Rectangle:
     """Return what is left of a canvas (height, width) of cells, without rows or columns of padding.
 
     Cells are cut off in whole numbers, equally on both sides.
@@ -266,20 +266,20 @@ def _unpadded(size: Size, canvas: Sequence[int], cells: Sequence[int]) -> Rectan
         round(height * cells[1] / width, 7) if by_width else round(width * cells[0] / height, 7)
     )
     cut = [(cells[0] - kept) // 2, 0] if by_width else [0, (cells[1] - kept) // 2]
-    found = []
+    sides = []
     for own, whole, count, off in zip((height, width), canvas, cells, cut, strict=True):
         before = (whole - min(math.ceil(own * scale), whole)) // 2
         edges = (off * whole / count, whole - off * whole / count)
-        found.append([(edge - before) / scale for edge in edges])
-    (top, bottom), (left, right) = found
+        sides.append([(edge - before) / scale for edge in edges])
+    (top, bottom), (left, right) = sides
     return (left, top, right, bottom)
 
 
 LAYOUTS: dict[str, Callable[[Seen], list[View]]] = {
-    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"), _merged),
+    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"), _merge),
     **dict.fromkeys(("idefics3", "smolvlm"), _idefics3),
     **dict.fromkeys(("gemma3", "paligemma"), _square),
-    **dict.fromkeys(("llava", "fast_vlm"), _cropped),
+    **dict.fromkeys(("llava", "fast_vlm"), _crop),
     "llava_onevision": _anyres,
     "internvl": _internvl,
 }

@@ -66,10 +66,10 @@ def normalise(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> Te
 def images_of(pictures: Sequence[Picture]) -> list[Image]:
     """Return the image of each picture. Raises DataError for a picture without one."""
     images = [picture.image for picture in pictures]
-    found = [image for image in images if image is not None]
-    if len(found) < len(images):
+    present = [image for image in images if image is not None]
+    if len(present) < len(images):
         raise DataError(f"picture {images.index(None)} of the batch has no image")
-    return found
+    return present
 
 
 def pixels_of(pictures: Sequence[Picture], preprocess: Callable[[Image], Tensor]) -> Tensor:
@@ -93,7 +93,7 @@ class SquareView:
         self._model = model
         self._images = processor.image_processor
         vision = model.config.vision_config
-        fixed = getattr(vision, "image_size", None) or self._processed()
+        fixed = getattr(vision, "image_size", None) or self._processor_side()
         fixed = fixed[0] if isinstance(fixed, list | tuple) else fixed
         merge = getattr(self._images, "merge_size", None)
         self._token: int | None = vision.patch_size * merge if merge else None
@@ -114,11 +114,11 @@ class SquareView:
             pixels = normalise(pixels, self._images.image_mean, self._images.image_std)
         pixels = pixels.to(self._model.dtype)
         if self._model.config.model_type in {"llava_onevision", "llava_next"}:
-            return self._untiled(pixels)
-        found = image_features(self._model, self._inputs(pixels))
-        return found.view(len(pixels), -1, found.shape[-1])
+            return self._untile(pixels)
+        features = image_features(self._model, self._inputs(pixels))
+        return features.view(len(pixels), -1, features.shape[-1])
 
-    def _processed(self) -> int | None:
+    def _processor_side(self) -> int | None:
         """Return the side that the processor makes of every image, for a vision encoder of timm."""
         made = self._images.crop_size if self._images.do_center_crop else self._images.size
         side: int | None = made.get("height")
@@ -142,7 +142,7 @@ class SquareView:
         rows = framed.reshape(len(pixels) * count * count, -1)
         return {"pixel_values": rows, "image_grid_thw": grids}
 
-    def _untiled(self, pixels: Tensor) -> Tensor:
+    def _untile(self, pixels: Tensor) -> Tensor:
         """Return the tokens of the whole picture alone: the library would add tiles to them."""
         model, config = self._model.model, self._model.config
         layer = config.vision_feature_layer
@@ -158,8 +158,8 @@ class SquareView:
 
 def image_features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
     """Return the projected image tokens [T, D] of all pictures, in the order of the prompt."""
-    found = model.get_image_features(**inputs).pooler_output
-    parts: list[Tensor] = [found] if isinstance(found, Tensor) else list(found)
+    features = model.get_image_features(**inputs).pooler_output
+    parts: list[Tensor] = [features] if isinstance(features, Tensor) else list(features)
     return torch.cat([part.reshape(-1, part.shape[-1]) for part in parts])
 
 
@@ -220,7 +220,7 @@ class Preparation(NamedTuple):
 
 
 def preparation_of(processor: Any, name: str) -> Preparation:
-    """Return what an image processor does, taken apart.
+    """Return the steps of an image processor.
 
     Raises WeightsError where its views of pictures are not all of one size, and where the processor
     makes other pixels of a picture, because it pads or tiles.
@@ -235,16 +235,16 @@ def preparation_of(processor: Any, name: str) -> Preparation:
     parts = [*sides, sides[0].rotate(90)]
     picture = PilImage.merge("RGB", [part.resize((160, 90)) for part in parts])
     wanted = processor(picture, return_tensors="pt").get("pixel_values")
-    found = (view.steps()(picture) - mean) / std
-    found = found.flip(0) if prepared.is_bgr else found
-    if wanted is None or wanted.shape != (1, *found.shape):
+    pixels = (view.steps()(picture) - mean) / std
+    pixels = pixels.flip(0) if prepared.is_bgr else pixels
+    if wanted is None or wanted.shape != (1, *pixels.shape):
         shape = "none" if wanted is None else list(wanted.shape)
-        why = f"pixels are {shape}, not {[1, *found.shape]}"
+        why = f"pixels are {shape}, not {[1, *pixels.shape]}"
     else:
-        apart = ((wanted[0] - found).abs() * std).mean().item()
+        apart = ((wanted[0] - pixels).abs() * std).mean().item()
         why = (
             f"pixels in [0, 1] differ by {apart:.2g}"
-            if apart > max(TOLERANCE, 1 / found.shape[-1])
+            if apart > max(TOLERANCE, 1 / pixels.shape[-1])
             else ""
         )
     if why:

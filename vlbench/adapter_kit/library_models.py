@@ -1,4 +1,4 @@
-"""Names of models that a library has: known, or refused with the nearest of them."""
+"""Names of a library's models: looked up, or refused with the nearest known names."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def hub_folder(repository: str, patterns: Sequence[str], revision: str, instead:
 def _refusal(
     error: Exception, obstacle: str, what: str, instead: str
 ) -> UnknownNameError | WeightsError:
-    """Return the error for what cannot be had: the user's name for it is wrong, or it is away."""
+    """Return the error for a file that cannot be had: its name is wrong, or the hub is away."""
     from huggingface_hub import errors  # noqa: PLC0415 - as above
 
     local = f"give a local copy with {instead}"

@@ -150,8 +150,8 @@ class Prompts:
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return how many tokens each text has by itself, without special ones."""
-        found = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
-        return [len(ids) for ids in found.input_ids]
+        encoded = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
+        return [len(ids) for ids in encoded.input_ids]
 
     def _encode(self, prompt: Prompt, **options: Any) -> Any:
         special = prompt.adds_special
@@ -168,7 +168,7 @@ def common_run(rows: Sequence[Sequence[int]]) -> int:
 def _inside(
     prompt: str, offsets: tuple[int, int], start: int, length: int
 ) -> tuple[int, int] | None:
-    """Return which characters of the text a token has, counted in the text; None for none."""
+    """Return the characters of the text that a token covers, or None if it covers none."""
     first, last = max(offsets[0], start), min(offsets[1], start + length)
     span = token_span(prompt, first, last)
     return (span[0] - start, span[1] - start) if span else None
@@ -200,10 +200,10 @@ class ChatTemplate:
         chats = [_chat(), _chat(ANSWER)]
         variables = {**processor.tokenizer.special_tokens_map, "tools": None, "documents": None}
         request = {"template": template, "variables": variables, "chats": chats}
-        found = _rendered(json.dumps(request, default=str))
-        if isinstance(found, str):
-            raise WeightsError(f"the chat template of {name} {found}")
-        prompt, whole = found
+        rendered = _render(json.dumps(request, default=str))
+        if isinstance(rendered, str):
+            raise WeightsError(f"the chat template of {name} {rendered}")
+        prompt, whole = rendered
         if QUESTION not in prompt:
             raise CannotDo(f"the prompt of {name} changes the text: {QUESTION!r}")
         start = whole.find(ANSWER, len(prompt))
@@ -224,7 +224,7 @@ class ChatTemplate:
 
 
 def _chat(answer: str | None = None) -> dict[str, Any]:
-    """Return what a template is rendered with: the question alone, or answered."""
+    """Return the variables of a template: a chat of the question, with an answer or without."""
     asked = [{"type": "image"}, {"type": "text", "text": QUESTION}]
     messages: list[Mapping[str, Any]] = [{"role": "user", "content": asked}]
     if answer is not None:
@@ -233,8 +233,8 @@ def _chat(answer: str | None = None) -> dict[str, Any]:
 
 
 @cache
-def _rendered(request: str) -> list[str] | str:
-    """Return the texts that `template_child` makes of a request, or why it made none."""
+def _render(request: str) -> list[str] | str:
+    """Return the texts that `template_child` renders, or the reason why it cannot."""
     # -P: what lies beside the file is none of its imports.
     command = [sys.executable, "-P", str(Path(template_child.__file__))]
     done = subprocess.run(command, input=request, capture_output=True, text=True, check=False)  # noqa: S603 - our own file
@@ -243,5 +243,5 @@ def _rendered(request: str) -> list[str] | str:
     if done.returncode:
         end = done.stderr.strip().rpartition("\n")[2]
         return f"ended the process that rendered it, with {done.returncode}: {end:.200}"
-    found: list[str] | dict[str, str] = json.loads(done.stdout)
-    return found["error"] if isinstance(found, dict) else found
+    answer: list[str] | dict[str, str] = json.loads(done.stdout)
+    return answer["error"] if isinstance(answer, dict) else answer

@@ -31,12 +31,12 @@ def regions_of(pictures: Sequence[Picture]) -> list[Regions]:
 
     Raises CannotDo where no picture has regions, and DataError for one without region vectors.
     """
-    found = [picture.regions for picture in pictures]
-    regions = [one for one in found if one is not None and one.vectors is not None]
-    if found and all(one is None for one in found):
+    given = [picture.regions for picture in pictures]
+    regions = [one for one in given if one is not None and one.vectors is not None]
+    if given and all(one is None for one in given):
         raise CannotDo("the model reads regions with their vectors; the task's data have none")
-    if len(regions) < len(found):
-        place = next(i for i, one in enumerate(found) if one is None or one.vectors is None)
+    if len(regions) < len(given):
+        place = next(i for i, one in enumerate(given) if one is None or one.vectors is None)
         raise DataError(f"picture {place} of the batch has no region vectors")
     return regions
 

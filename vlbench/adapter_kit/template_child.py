@@ -52,7 +52,7 @@ def now(form: str) -> str:
     return dt.datetime.now().astimezone().strftime(form)
 
 
-def rendered(request: dict[str, Any]) -> list[str]:
+def render_chats(request: dict[str, Any]) -> list[str]:
     """Return the text of each chat. Raises whatever the template raises."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
@@ -63,10 +63,10 @@ def rendered(request: dict[str, Any]) -> list[str]:
     return [template.render(**request["variables"], **chat) for chat in request["chats"]]
 
 
-def answered(request: dict[str, Any]) -> Any:
-    """Return the texts, or why there are none."""
+def answer(request: dict[str, Any]) -> Any:
+    """Return the texts, or the reason why a template cannot be rendered."""
     try:
-        texts = rendered(request)
+        texts = render_chats(request)
     except MemoryError:
         return {"error": f"takes more than {MEMORY // 2**20} MB"}
     except Exception as error:  # noqa: BLE001 - a template may raise anything
@@ -82,7 +82,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
     if sys.platform == "linux":  # others refuse a limit of address space, or do not keep it
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    json.dump(answered(request), sys.stdout)
+    json.dump(answer(request), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -79,11 +79,11 @@ def token_span(text: str, start: int, end: int) -> tuple[int, int] | None:
 
 def token_vectors(states: Tensor, spans: Sequence[Spans]) -> list[TokenVectors]:
     """Return the hidden states [N, T, D] of the tokens that have a span, one entry per text."""
-    found = []
+    tokens = []
     for row, vectors in zip(spans, states, strict=True):
         kept = [i for i, span in enumerate(row) if span]
-        found.append(TokenVectors([span for span in row if span], vectors[kept]))
-    return found
+        tokens.append(TokenVectors([span for span in row if span], vectors[kept]))
+    return tokens
 
 
 def text_vectors(states: Tensor, spans: Sequence[Spans], attended: Tensor) -> Tensor:

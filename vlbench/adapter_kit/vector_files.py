@@ -47,7 +47,7 @@ def read_vectors(file: Path, member: str = "") -> Table:
 
 
 def _read_binary(file: Path) -> Table:
-    """Return the vectors of a file that says how many it has, and has so many."""
+    """Read a word2vec binary file, whose header states the number of vectors."""
     stream = open_gzip(file) if file.suffix == ".gz" else file.open("rb")
     with stream:
         count, width = _counts(stream.readline(LONGEST_LINE))
@@ -82,7 +82,7 @@ def _counts(line: bytes) -> tuple[int, int]:
 
 def _read_text(file: Path, member: str) -> Table:
     """Return the vectors of a text. Raises WeightsError that names the wrong line."""
-    with _opened(file, member) as lines:
+    with _open(file, member) as lines:
         first, second = lines.readline(LONGEST_LINE).split(), lines.readline(LONGEST_LINE).split()
     header = len(first) == 2 and all(field.isdigit() for field in first)
     count, width = _counts(b" ".join(first)) if header else (0, len(first) - 1)
@@ -90,7 +90,7 @@ def _read_text(file: Path, member: str) -> Table:
         raise WeightsError(f"{file} begins with no word vector")
     if width > MOST_NUMBERS:
         raise WeightsError(f"{file}, line 1: a vector of {width} numbers; {MOST_NUMBERS} at most")
-    with _opened(file, member) as lines:
+    with _open(file, member) as lines:
         if header:
             lines.readline()
         text: IO[bytes] = io.BufferedReader(_Utf8(lines))
@@ -123,7 +123,7 @@ class _Utf8(io.RawIOBase):
 
 
 @contextmanager
-def _opened(file: Path, member: str) -> Iterator[IO[bytes]]:
+def _open(file: Path, member: str) -> Iterator[IO[bytes]]:
     if file.suffix == ".gz":
         with open_gzip(file) as lines:
             yield lines

@@ -1,4 +1,4 @@
-"""Weights: found or refused, read without running code, put into modules, or drawn from a seed."""
+"""Weights: located, read without running code, loaded into modules, or drawn from a seed."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def require_weights_for(name: str, files: Sequence[Path], build: Callable[[], An
 
 
 def weights_file(path: str, hint: str = "") -> Path:
-    """Return the file at a path. Raises WeightsError, with the hint, where there is none."""
+    """Return the file at a path. Raises WeightsError with the hint if it does not exist."""
     file = Path(path).expanduser()
     if not file.is_file():
         raise WeightsError(f"no file of weights at {file}{hint and f'; {hint}'}")
@@ -96,7 +96,7 @@ def weights_file(path: str, hint: str = "") -> Path:
 
 
 def hub_obstacle() -> str:
-    """Return why nothing can be downloaded from the hub; empty where something can."""
+    """Return why the hub cannot be reached; empty if it can."""
     if hub.is_offline():
         return hub.why_offline()
     return "" if hub.reachable() else "the hub cannot be reached"
@@ -121,7 +121,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def unreadable(file: Path, error: BaseException, kind: str = "weights") -> WeightsError:
-    """Return the error for a file that cannot be read as what it should be."""
+    """Return the error for a file that cannot be read in its format."""
     why = "it is empty" if file.stat().st_size == 0 else str(error) or type(error).__name__
     return WeightsError(f"{file} cannot be read as {kind}: {why}")
 

@@ -1,4 +1,4 @@
-"""Checks of single promises: each says why an adapter breaks one, and nothing where it keeps it."""
+"""Checks of single promises: each returns why an adapter breaks one, or an empty text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.check.passes import wrong_pixels
+from vlbench.check.passes import CHANGES_PIXELS, tolerance, wrong_pixels
 from vlbench.check.samples import SENTENCES, Samples
 from vlbench.errors import SpecError, defined_at
 
@@ -21,9 +21,15 @@ def preprocessed(adapter: Any, image: Image) -> Tensor:
     """Return what `preprocess` makes of an image. Raises SpecError where that is no tensor."""
     pixels = adapter.preprocess(image)
     if not isinstance(pixels, Tensor):
-        where, found = defined_at(adapter.preprocess), type(pixels).__name__
-        raise SpecError(f"{where}: preprocess returns {found}, not a float32 Tensor [3, H, W]")
+        where, kind = defined_at(adapter.preprocess), type(pixels).__name__
+        raise SpecError(f"{where}: preprocess returns {kind}, not a float32 Tensor [3, H, W]")
     return pixels
+
+
+def batch_of(adapter: Any, samples: Samples, places: Sequence[int] = (0, 1, 2)) -> Tensor:
+    """Return the preprocessed images at some places, on the adapter's device."""
+    pixels = [preprocessed(adapter, samples.images[i]) for i in places]
+    return torch.stack(pixels).to(samples.device)
 
 
 def pixels_in_range(adapter: Any, samples: Samples) -> str:
@@ -49,8 +55,7 @@ def gradients(method: str) -> Check:
     def check(adapter: Any, samples: Samples) -> str:
         if not getattr(adapter, "differentiable", True):
             return ""
-        pixels = torch.stack([preprocessed(adapter, image) for image in samples.images[:3]])
-        leaf = pixels.to(samples.device).requires_grad_()
+        leaf = batch_of(adapter, samples).requires_grad_()
         with torch.enable_grad():
             outputs = getattr(adapter, method)(leaf)
         if not outputs.requires_grad:
@@ -62,6 +67,18 @@ def gradients(method: str) -> Check:
             return "gradients are missing, NaN or infinite"
         dead = [i for i, of_one in enumerate(gradient) if not of_one.any()]
         return f"gradients are zero everywhere for images {dead} of the batch" if dead else ""
+
+    return check
+
+
+def unchanged_pixels(method: str) -> Check:
+    """Return the check that a method leaves its pixels as they are."""
+
+    def check(adapter: Any, samples: Samples) -> str:
+        pixels = batch_of(adapter, samples)
+        before = pixels.clone()
+        getattr(adapter, method)(pixels)
+        return "" if torch.equal(pixels, before) else f"{method} {CHANGES_PIXELS}"
 
     return check
 
@@ -81,21 +98,21 @@ def cut_texts_are_counted(adapter: Any, samples: Samples) -> str:
 
 def similarity(adapter: Any, samples: Samples) -> str:
     """Say where `similarity` gives no [N, M], or a pair's number depends on the batch."""
-    pixels = torch.stack([preprocessed(adapter, image) for image in samples.images[:3]])
-    images = adapter.encode_images(pixels.to(samples.device))
+    images = adapter.encode_images(batch_of(adapter, samples))
     texts = adapter.encode_texts(samples.texts[:2])
     table = adapter.similarity(images, texts)
     if table.shape != (3, 2) or not table.isfinite().all():
         return f"3 images and 2 texts give {tuple(table.shape)}, {table.isfinite().sum()} finite"
     one = adapter.similarity(images[2:], texts[1:])
     apart = (one - table[2:, 1:]).abs().max().item()
-    return f"a pair alone differs by {apart:.3g}" if apart > 1e-4 * table.abs().max() else ""
+    is_other = apart > tolerance(samples.dtype) * table.abs().max()
+    return f"a pair alone differs by {apart:.3g}" if is_other else ""
 
 
 def classes(adapter: Any, samples: Samples) -> str:
     """Say where class names and logits differ in number."""
     names = list(adapter.class_names())
-    logits = adapter.logits(preprocessed(adapter, samples.images[0])[None].to(samples.device))
+    logits = adapter.logits(batch_of(adapter, samples, [0]))
     if len(names) != logits.shape[1]:
         return f"{len(names)} class names, {logits.shape[1]} logits"
     return ""
@@ -103,15 +120,14 @@ def classes(adapter: Any, samples: Samples) -> str:
 
 def token_spans(adapter: Any, samples: Samples) -> str:
     """Say what is wrong with the spans of encoded tokens."""
-    found = adapter.encode_tokens(samples.texts)
-    texts = zip(samples.texts, found, strict=True)
+    texts = zip(samples.texts, adapter.encode_tokens(samples.texts), strict=True)
     return _first(_spans(text, one.spans, len(one.vectors)) for text, one in texts)
 
 
 def attended_spans(adapter: Any, samples: Samples) -> str:
     """Say what is wrong with the spans of attention."""
-    found = adapter.attend(samples.pictures, samples.texts)
-    texts = zip(samples.texts, found, strict=True)
+    attentions = adapter.attend(samples.pictures, samples.texts)
+    texts = zip(samples.texts, attentions, strict=True)
     return _first(_spans(text, one.spans, one.weights.shape[2]) for text, one in texts)
 
 
@@ -142,25 +158,24 @@ def attention(adapter: Any, samples: Samples) -> str:
 def vector_a_box(adapter: Any, samples: Samples) -> str:
     """Say where boxes and vectors differ in number."""
     boxes = [samples.boxes[0], samples.boxes[1][:1]]
-    found = [len(vectors) for vectors in adapter.encode_regions(samples.pictures[:2], boxes)]
-    return "" if found == [3, 1] else f"pictures with 3 and 1 boxes give {found} vectors"
+    counts = [len(vectors) for vectors in adapter.encode_regions(samples.pictures[:2], boxes)]
+    return "" if counts == [3, 1] else f"pictures with 3 and 1 boxes give {counts} vectors"
 
 
 def detections(adapter: Any, samples: Samples) -> str:
     """Say where the parts of detected regions disagree, or boxes leave the image."""
-    found = adapter.detect(samples.pictures)
-    pairs = zip(found, samples.images, strict=True)
+    pairs = zip(adapter.detect(samples.pictures), samples.images, strict=True)
     return _first(_regions(one, image.size) for one, image in pairs)
 
 
-def _regions(found: Any, size: tuple[int, int]) -> str:
-    count = len(found.boxes)
-    parts = [found.vectors, found.scores, found.labels]
+def _regions(regions: Any, size: tuple[int, int]) -> str:
+    count = len(regions.boxes)
+    parts = [regions.vectors, regions.scores, regions.labels]
     if any(part is not None and len(part) != count for part in parts):
         return f"{count} boxes, but {[None if p is None else len(p) for p in parts]} of the rest"
-    if tuple(found.size) != size:
-        return f"the size of an image of {size} is given as {found.size}"
-    return "" if _lie_inside(found.boxes.cpu(), size) else f"boxes leave an image of {size}"
+    if tuple(regions.size) != size:
+        return f"the size of an image of {size} is given as {regions.size}"
+    return "" if _lie_inside(regions.boxes.cpu(), size) else f"boxes leave an image of {size}"
 
 
 def _lie_inside(boxes: Tensor, size: tuple[int, int]) -> bool:

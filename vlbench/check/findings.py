@@ -24,7 +24,7 @@ from vlbench.capabilities import (
 )
 from vlbench.check import checks
 from vlbench.check.checks import Check
-from vlbench.check.passes import TOLERANCE, difference, tensors
+from vlbench.check.passes import difference, tensors, tolerance
 from vlbench.check.samples import ODD_IMAGES, ODD_PAIRS, ODD_TEXTS, Samples, draw_samples
 from vlbench.errors import SpecError, described, exits_as_errors, place_of
 
@@ -50,16 +50,17 @@ def check_adapter(
     *,
     without: Sequence[str] = (),
     device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
     region_width: int = 2048,
     others: Sequence[type] = (),
 ) -> list[Finding]:
     """Return a finding for each promise of each capability that an adapter has.
 
-    Capabilities named in `without` are left out. `device` is the adapter's device, `region_width`
-    the width of the region vectors in the samples. `others` are capabilities of a user's own
-    source, which have no promises yet.
+    Capabilities named in `without` are left out. `device` and `dtype` are the adapter's,
+    `region_width` the width of the region vectors in the samples. `others` are capabilities of a
+    user's own source, which have no promises yet.
     """
-    samples = draw_samples(torch.device(device), region_width)
+    samples = draw_samples(torch.device(device), region_width, dtype)
     capabilities = offered(type(adapter), without, others)
     checks = [(c, what, check) for c in capabilities for what, check in _checks(c).items()]
     return [
@@ -86,8 +87,8 @@ def _verdict(check: Check, adapter: Any, samples: Samples) -> tuple[bool, str, s
 
 def _common(fresh: Pass) -> dict[str, Check]:
     """Return the checks of every capability that has one output per example."""
-    fresh = fresh._replace(outputs=_tensors(fresh.outputs))
-    tried = fresh._replace(outputs=_remembered(fresh.outputs))
+    fresh = fresh._replace(outputs=_require_tensors(fresh.outputs))
+    tried = fresh._replace(outputs=_remember(fresh.outputs))
     odd: dict[str, Check] = {
         f"takes {what}": partial(_finite, tried, [i]) for i, what in tried.odd.items()
     }
@@ -95,26 +96,26 @@ def _common(fresh: Pass) -> dict[str, Check]:
         **odd,
         "one float32 output an example": partial(_shapes, tried),
         "finite": partial(_finite, tried, [0, 1, 2]),
-        "the same twice": partial(_same, fresh, [0, 1, 2], [0, 1, 2], 0.0),
+        "the same twice": partial(_same, fresh, [0, 1, 2], exact=True),
         "a batch of one equals a batch of three": partial(_one_by_one, tried),
-        "does not depend on its neighbours": partial(_same, tried, [0, 1, 2], [0, 3, 3], TOLERANCE),
+        "does not depend on its neighbours": partial(_same, tried, [0, 3, 3], exact=False),
     }
 
 
-def _tensors(outputs: Outputs) -> Outputs:
+def _require_tensors(outputs: Outputs) -> Outputs:
     """Return the same function, which raises SpecError for an output that is no tensor."""
 
-    def tensors(adapter: Any, samples: Samples, places: Sequence[int]) -> Sequence[Tensor]:
-        found = outputs(adapter, samples, places)
-        other = next((type(one).__name__ for one in found if not isinstance(one, Tensor)), "")
+    def checked(adapter: Any, samples: Samples, places: Sequence[int]) -> Sequence[Tensor]:
+        given = outputs(adapter, samples, places)
+        other = next((type(one).__name__ for one in given if not isinstance(one, Tensor)), "")
         if other:
             raise SpecError(f"an output is of type {other}, not a float32 Tensor")
-        return found
+        return given
 
-    return tensors
+    return checked
 
 
-def _remembered(outputs: Outputs) -> Outputs:
+def _remember(outputs: Outputs) -> Outputs:
     """Return the same function, which runs the model only once for each batch."""
     known: dict[tuple[int, ...], Sequence[Tensor]] = {}
 
@@ -148,24 +149,20 @@ def _finite(tried: Pass, places: Sequence[int], adapter: Any, samples: Samples) 
 
 
 def _same(
-    tried: Pass,
-    these: Sequence[int],
-    those: Sequence[int],
-    tolerance: float,
-    adapter: Any,
-    samples: Samples,
+    tried: Pass, places: Sequence[int], adapter: Any, samples: Samples, *, exact: bool
 ) -> str:
-    """Compare the examples that stand at the same place in both batches."""
-    first = tried.outputs(adapter, samples, these)
-    second = tried.outputs(adapter, samples, those)
-    pairs = zip(these, those, first, second, strict=True)
-    return difference([(x, y) for i, j, x, y in pairs if i == j], tolerance)
+    """Compare the first three examples with those that stand at the same place of another batch."""
+    first = tried.outputs(adapter, samples, [0, 1, 2])
+    second = tried.outputs(adapter, samples, places)
+    pairs = zip(range(3), places, first, second, strict=True)
+    same = [(x, y) for i, j, x, y in pairs if i == j]
+    return difference(same, 0.0 if exact else tolerance(samples.dtype))
 
 
 def _one_by_one(tried: Pass, adapter: Any, samples: Samples) -> str:
     together = tried.outputs(adapter, samples, [0, 1, 2])
     alone = [output for i in range(3) for output in tried.outputs(adapter, samples, [i])]
-    return difference(list(zip(together, alone, strict=True)), TOLERANCE)
+    return difference(list(zip(together, alone, strict=True)), tolerance(samples.dtype))
 
 
 # An adapter's outputs for the samples at these places.
@@ -187,18 +184,20 @@ class Promises(NamedTuple):
     checks: Mapping[str, Check]
 
 
-def _pixels(adapter: Any, samples: Samples, places: Sequence[int]) -> Tensor:
-    return torch.stack([checks.preprocessed(adapter, samples.images[i]) for i in places]).to(
-        samples.device
-    )
-
-
 def _some(samples: Sequence[Any], places: Sequence[int]) -> list[Any]:
     return [samples[i] for i in places]
 
 
 def _pairs(samples: Samples, places: Sequence[int]) -> tuple[list[Any], list[Any]]:
     return _some(samples.pictures, places), _some(samples.texts, places)
+
+
+def _pixels(method: str) -> dict[str, Check]:
+    """Return the checks of a method that takes pixels."""
+    return {
+        "gradients reach pixels": checks.gradients(method),
+        "does not change its pixels": checks.unchanged_pixels(method),
+    }
 
 
 _IMAGES: dict[str, Check] = {
@@ -209,18 +208,18 @@ _TEXTS: dict[str, Check] = {"counts what it cuts": checks.cut_texts_are_counted}
 
 PROMISES: dict[type, Promises] = {
     ImageEncoder: Promises(
-        Pass(lambda a, s, i: a.encode_images(_pixels(a, s, i)), 1, ODD_IMAGES),
-        {**_IMAGES, "gradients reach pixels": checks.gradients("encode_images")},
+        Pass(lambda a, s, i: a.encode_images(checks.batch_of(a, s, i)), 1, ODD_IMAGES),
+        {**_IMAGES, **_pixels("encode_images")},
     ),
     TextEncoder: Promises(
         Pass(lambda a, s, i: a.encode_texts(_some(s.texts, i)), 1, ODD_TEXTS), _TEXTS
     ),
     SharedSpace: Promises(None, {"a number for each pair, in any batch": checks.similarity}),
     Classifier: Promises(
-        Pass(lambda a, s, i: a.logits(_pixels(a, s, i)), 1, ODD_IMAGES),
+        Pass(lambda a, s, i: a.logits(checks.batch_of(a, s, i)), 1, ODD_IMAGES),
         {
             **_IMAGES,
-            "gradients reach pixels": checks.gradients("logits"),
+            **_pixels("logits"),
             "a logit for each class name": checks.classes,
         },
     ),

@@ -1,6 +1,6 @@
-"""What holds in every pass: pixels are in range, and outputs do not depend on the batch.
+"""What holds in every pass: pixels are in range and unchanged, outputs independent of the batch.
 
-`check` asks it of samples, and each run of the first batch that it computes.
+`check` tests it on samples, and each run on the first batch that it computes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ TOLERANCE, ROUNDINGS = 1e-4, 16
 # So many examples of a larger batch are passed again.
 REPEATED = 4
 
-# Of an output that is no tensor, what is compared.
+CHANGES_PIXELS = (
+    "changes the pixels that it is given; copy them before, for example pixels = pixels - mean "
+    "instead of pixels -= mean"
+)
+
+# The part that is compared of an output that is no tensor.
 PARTS = {"encode_tokens": "vectors", "detect": "boxes", "attend": "weights"}
 
 WAY_OUT = (
@@ -31,7 +36,7 @@ WAY_OUT = (
 
 
 def tolerance(dtype: torch.dtype) -> float:
-    """Return how far, as a fraction, outputs of an adapter that computes in a dtype may differ."""
+    """Return how far, relative to the largest, outputs of an adapter in a dtype may differ."""
     return max(TOLERANCE, ROUNDINGS * torch.finfo(dtype).eps)
 
 
@@ -67,7 +72,7 @@ def tensors(method: str, outputs: Sequence[Any]) -> list[Tensor]:
 
 
 def difference(pairs: Sequence[tuple[Tensor, Tensor]], tolerance: float) -> str:
-    """Say how far the first pair of outputs is apart that should be the same; empty for none.
+    """Say how far apart the first two outputs are that should be equal; empty if all are.
 
     Numbers are compared on the scale of their batch: a cosine near zero is all rounding.
     """
@@ -92,9 +97,9 @@ def _apart(x: Tensor, y: Tensor, tolerance: float) -> str:
 class Repeating:
     """An adapter's method that passes four examples of its first batch again, in reverse.
 
-    Of a batch of up to four they are all, and the first of them is passed alone, too. After a batch
-    of one, which shows little, the first larger one is tried as well. Raises SpecError where an
-    output is another then, and where the method changes its pixels.
+    A batch of up to four is passed again whole, and its first example alone. After a batch of one,
+    which shows little, the first larger one is tried as well. Raises SpecError if an output differs
+    then, or if the method changes its pixels.
     """
 
     def __init__(self, method: Callable[..., Any], dtype: torch.dtype = torch.float32) -> None:
@@ -113,51 +118,48 @@ class Repeating:
         alone = [(0,)] if count <= REPEATED else []
         # Before the batch itself, whose outputs an adapter may write over in the next one.
         batches = dict.fromkeys([tuple(reversed(places)), *alone])
-        repeats = {batch: self._repeated(batch, values) for batch in batches}
+        repeats = {batch: self._repeat(batch, values) for batch in batches}
         outputs = self._method(*values)
-        # Whoever asked refuses outputs that are too few, no tensors or not finite.
-        if _count(outputs) == count and (whole := self._copied([outputs[i] for i in places])):
+        # The caller refuses outputs that are too few, no tensors or not finite.
+        if _count(outputs) == count and (whole := self._copy([outputs[i] for i in places])):
             together = dict(zip(places, whole, strict=True))
-            for batch, found in repeats.items():
-                self._compare(count, batch, [together[place] for place in batch], found)
+            for batch, repeated in repeats.items():
+                self._compare(count, batch, [together[place] for place in batch], repeated)
         return outputs
 
     @torch.no_grad()
-    def _repeated(self, batch: Sequence[int], values: Sequence[Any]) -> list[Tensor]:
-        again = [_taken(one, batch) for one in values]
-        found = self._copied(self._method(*again))
+    def _repeat(self, batch: Sequence[int], values: Sequence[Any]) -> list[Tensor]:
+        again = [_select(one, batch) for one in values]
+        outputs = self._copy(self._method(*again))
         before = values[0]
         if isinstance(before, Tensor) and not torch.equal(again[0], before[list(batch)]):
-            raise SpecError(
-                f"{self._named} changes the pixels that it is given; copy them before, for example "
-                "pixels = pixels - mean instead of pixels -= mean"
-            )
-        return found
+            raise SpecError(f"{self._name} {CHANGES_PIXELS}")
+        return outputs
 
-    def _copied(self, outputs: Sequence[Any]) -> list[Tensor]:
+    def _copy(self, outputs: Sequence[Any]) -> list[Tensor]:
         """Return copies, as an adapter may use its memory again; none where one is not finite."""
-        found = tensors(self.__name__, outputs) if _count(outputs) else []
-        if not all(isinstance(one, Tensor) for one in found):
+        originals = tensors(self.__name__, outputs) if _count(outputs) else []
+        if not all(isinstance(one, Tensor) for one in originals):
             return []
-        copies = [one.cpu().detach().to(torch.float32, copy=True) for one in found]
+        copies = [one.cpu().detach().to(torch.float32, copy=True) for one in originals]
         return copies if all(one.isfinite().all() for one in copies) else []
 
     def _compare(
-        self, count: int, batch: Sequence[int], whole: Sequence[Tensor], found: Sequence[Tensor]
+        self, count: int, batch: Sequence[int], whole: Sequence[Tensor], repeated: Sequence[Tensor]
     ) -> None:
-        if len(found) == len(batch):
-            why = difference(list(zip(whole, found, strict=True)), self._tolerance)
+        if len(repeated) == len(batch):
+            why = difference(list(zip(whole, repeated, strict=True)), self._tolerance)
         else:
-            why = f"{len(found)} finite outputs for {len(batch)}"
+            why = f"{len(repeated)} finite outputs for {len(batch)}"
         if why:
             how = "in reverse" if len(batch) > 1 else "alone"
             raise SpecError(
-                f"{self._named} gives other outputs in a batch of {count} than for {len(batch)} of "
+                f"{self._name} gives other outputs in a batch of {count} than for {len(batch)} of "
                 f"its examples {how}: {why}; {WAY_OUT}"
             )
 
     @property
-    def _named(self) -> str:
+    def _name(self) -> str:
         owner = type(self.__self__).__name__
         return f"{defined_at(self._method)}: {owner}.{self.__name__}"
 
@@ -169,7 +171,7 @@ def _count(outputs: Any) -> int:
     return len(outputs) if isinstance(outputs, Sequence) else 0
 
 
-def _taken(values: Any, places: Sequence[int]) -> Any:
+def _select(values: Any, places: Sequence[int]) -> Any:
     """Return a copy of the values at some places of a batch."""
     if not isinstance(values, Tensor):
         return [values[i] for i in places]

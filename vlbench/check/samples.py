@@ -25,16 +25,22 @@ ODD_PAIRS = {i: f"{ODD_IMAGES[i]} with {ODD_TEXTS[i]}" for i in ODD_IMAGES}
 
 
 class Samples(NamedTuple):
-    """Seven examples: four plain ones of one size, and three unusual ones."""
+    """Seven examples, four plain ones of one size and three unusual ones, for one adapter.
+
+    `device` and `dtype` are those that the adapter computes on and in.
+    """
 
     device: torch.device
+    dtype: torch.dtype
     images: list[Image.Image]
     texts: list[str]
     pictures: list[Picture]
     boxes: list[Tensor]
 
 
-def draw_samples(device: torch.device, region_width: int) -> Samples:
+def draw_samples(
+    device: torch.device, region_width: int, dtype: torch.dtype = torch.float32
+) -> Samples:
     """Return the same samples every time; each picture has three regions."""
     rng = np.random.default_rng(0)
     images = [_noise(rng, HEIGHT, WIDTH, 3) for _ in TEXTS]
@@ -49,7 +55,7 @@ def draw_samples(device: torch.device, region_width: int) -> Samples:
         Picture(image, _random_regions(rng, image.size, inside, region_width))
         for image, inside in zip(images, boxes, strict=True)
     ]
-    return Samples(device, images, texts, pictures, boxes)
+    return Samples(device, dtype, images, texts, pictures, boxes)
 
 
 def _noise(rng: np.random.Generator, *shape: int) -> Image.Image:

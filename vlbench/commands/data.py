@@ -1,4 +1,4 @@
-"""`vlbench data TASK`: what a task will read, before any model sees it."""
+"""`vlbench data`: show what a task will read."""
 
 from __future__ import annotations
 
@@ -9,18 +9,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.commands.answer import Answer
+from vlbench.commands import Answer
+from vlbench.commands.parser import add_data, add_json, add_trust, set_up_for_data
 from vlbench.data.images import DecodedImages
 from vlbench.data.records import Column, Data, Split, content, overlaps
 from vlbench.errors import counted, printed, unknown
 from vlbench.leaderboard.tables import plain_table
-from vlbench.planning.tasks import require_known, resolve_task
 
 # Examples that are shown of each split, and images whose sizes are read, evenly spread.
 EXAMPLES, SIZED = 5, 1000
 
 # Columns that say in a few words what an example is.
-TOLD = ("caption", "question", "text", "words")
+SUMMARIES = ("caption", "question", "text", "words")
+
+
+def add_options(data: argparse.ArgumentParser) -> None:
+    """Add the task, and where its data lie."""
+    data.add_argument("task", metavar="TASK")
+    add_data(data, download=True)
+    add_json(data)
+    add_trust(data)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
@@ -28,20 +36,20 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
     Raises UnknownNameError for a task that is not there, and DataAbsent.
     """
-    catalog = load_catalog(arguments.include_path)
-    if arguments.task not in catalog.tasks:
-        raise unknown("task", arguments.task, catalog.tasks)
-    members = catalog.tasks[arguments.task].group
+    from vlbench.planning.tasks import require_known, resolve_task
+
+    catalog, name = load_catalog(arguments.include_path), arguments.task
+    if name not in catalog.tasks:
+        raise unknown("task", name, catalog.tasks)
+    members = catalog.tasks[name].group
     if members:
-        return Answer([f"{arguments.task} is a group of {', '.join(members)}"])
-    loader = catalog.tasks[arguments.task].data["loader"]
-    require_known(arguments.options.data_dir, {arguments.task: loader})
-    task = resolve_task(catalog, arguments.task, True, arguments.options)
-    kinds = {"regions": next(iter(task.regions.values()))} if task.regions else {}
-    told = describe(task.loader(**task.loader_arguments, **kinds))
-    if arguments.json:
-        return Answer([json.dumps(told, indent=1)])
-    return Answer(_shown(arguments.task, told))
+        return Answer([f"{name} is a group of {', '.join(members)}"])
+    with set_up_for_data(arguments) as options:
+        require_known(options.data_dir, {name: catalog.tasks[name].data["loader"]})
+        task = resolve_task(catalog, name, True, options)
+        kinds = {"regions": next(iter(task.regions.values()))} if task.regions else {}
+        facts = describe(task.loader(**task.loader_arguments, **kinds))
+    return Answer([json.dumps(facts, indent=1)] if arguments.json else _lines(name, facts))
 
 
 def describe(data: Data) -> dict[str, Any]:
@@ -88,16 +96,16 @@ def _sizes(split: Split) -> dict[str, int]:
 
 def _example(data: Data, split: Split, i: int) -> str:
     known = split[next(iter(split.columns))].examples().ids[i]
-    said = [str(split[name][i]) for name in TOLD if name in split.columns][:1]
+    said = [str(split[name][i]) for name in SUMMARIES if name in split.columns][:1]
     if "label" in split.columns and data.classes:
         said.append(data.classes[split["label"][i]])
     return ": ".join([str(known), *said])
 
 
-def _shown(task: str, told: Mapping[str, Any]) -> list[Any]:
-    """Return tables and lines of what was found."""
+def _lines(task: str, facts: Mapping[str, Any]) -> list[Any]:
+    """Return the facts about a task's data as lines and a table."""
     columns = ["split", "rows", "missing", "duplicates", "rows per class", "image sizes"]
-    splits = told["splits"]
+    splits = facts["splits"]
     cells = [
         [
             name,
@@ -109,7 +117,7 @@ def _shown(task: str, told: Mapping[str, Any]) -> list[Any]:
         ]
         for name, one in splits.items()
     ]
-    lines: list[Any] = [f"{task}: {told['classes']} classes", plain_table(columns, cells)]
+    lines: list[Any] = [f"{task}: {facts['classes']} classes", plain_table(columns, cells)]
     for name, one in splits.items():
         lines += [
             f"{counted(count, 'row')} of {name} also in {other}"

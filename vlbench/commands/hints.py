@@ -1,4 +1,4 @@
-"""Hints for words of the command line that vlbench does not know: the nearest, or our own word."""
+"""Hints for unknown words of the command line: the nearest word, or our word for it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
 from vlbench.errors import printed
 
 
 class Habit(NamedTuple):
-    """What does the same here as an option of another tool, and our option of the same value."""
+    """The hint for an option of another tool, and our option of the same value, if any."""
 
     hint: str
     ours: str = ""
@@ -52,12 +53,23 @@ KINDS |= {name: name for name in ("open_clip", "timm", "torchvision")}
 class HintingParser(argparse.ArgumentParser):
     """A parser whose errors name what was probably meant.
 
-    `inner` holds the whole command for each word that is one only behind another word.
+    `inner` holds the whole command for each word that is one only behind another word. `module` is
+    a command's, which is imported, and adds its options, when the command's word is typed.
     """
 
-    def __init__(self, *given: Any, **options: Any) -> None:
+    def __init__(self, *given: Any, module: str = "", **options: Any) -> None:
         super().__init__(*given, **options)
         self.inner: dict[str, str] = {}
+        self._module = module
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return the arguments, and the words that are none."""
+        name, self._module = self._module, ""
+        if name:
+            command = import_module(name)
+            command.add_options(self)
+            self.set_defaults(answer=command.answer, parser=self)
+        return super().parse_known_args(args, namespace)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the arguments; a word that no command knows is an error with a hint."""
@@ -67,18 +79,18 @@ class HintingParser(argparse.ArgumentParser):
         if unknown or told:
             own = getattr(arguments, "parser", self)
             told += [f"unrecognized arguments: {' '.join(unknown)}"] if unknown else []
-            self.error("; ".join([*told, *_hints(own, unknown)]) + _typed(words, unknown))
+            self.error("; ".join([*told, *_hints(own, unknown)]) + _command_line(words, unknown))
         if hasattr(arguments, "parser"):
             del arguments.parser
         return arguments
 
     def error(self, message: str) -> NoReturn:
         """Exit with 2; of a wrong choice, the nearest right one is named."""
-        found = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
-        near = get_close_matches(found[1], re.findall(r"[\w-]+", found[2]), 1) if found else []
-        near = [self.inner[found[1]]] if found and found[1] in self.inner else near
-        message = printed(message)
-        super().error(f"{message}; did you mean {near[0]}?" if near else message)
+        choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        near = get_close_matches(choice[1], re.findall(r"[\w-]+", choice[2]), 1) if choice else []
+        near = [self.inner[choice[1]]] if choice and choice[1] in self.inner else near
+        hint = f"; did you mean {near[0]}?" if near else ""
+        super().error(printed(message) + hint)
 
 
 def _hints(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
@@ -98,15 +110,15 @@ def _names(words: Sequence[str]) -> list[str]:
 
 
 def _of_other_tool(arguments: argparse.Namespace) -> list[str]:
-    """Return what is wrong with `--model hf --model-args pretrained=NAME`; nothing otherwise."""
+    """Return the problem of `--model hf --model-args pretrained=NAME`; otherwise no problem."""
     model, given = getattr(arguments, "model", None), getattr(arguments, "model_args", None) or ""
     if model not in KINDS or "pretrained=" not in given:
         return []
     return [f"--model {model} is a model's kind; here a model's name begins with its library"]
 
 
-def _typed(words: Sequence[str], unknown: Sequence[str]) -> str:
-    """Return a run in our own words, as a line to type; empty where some have no like."""
+def _command_line(words: Sequence[str], unknown: Sequence[str]) -> str:
+    """Return a run in our options as a line to type; empty if one has no counterpart."""
     renamed = {name: ELSEWHERE[name].ours for name in _names(unknown) if name in ELSEWHERE}
     known = all(ours or name in NEEDLESS for name, ours in renamed.items())
     if words[0] != "run" or not known or len(renamed) < len(set(_names(unknown))):
@@ -118,7 +130,7 @@ def _typed(words: Sequence[str], unknown: Sequence[str]) -> str:
 
 
 def _of_library(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return options with the library and `pretrained` as one name; none where it is not given."""
+    """Return options with the library and `pretrained` as one name; none if it is not given."""
     options = dict(pairs)
     library = KINDS.get(options.get("--model", ""))
     if library is None:
@@ -132,13 +144,13 @@ def _of_library(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         name += f"@{given.pop('revision')}"
     rest = ",".join(f"{key}={value}" for key, value in given.items())
     changed = {"--model": name, "--model-args": rest}
-    found = [(key, changed.get(key, value)) for key, value in pairs]
-    found += [("--dtype", dtype)] if dtype != "auto" else []
-    return [(key, value) for key, value in found if value or key != "--model-args"]
+    changed_pairs = [(key, changed.get(key, value)) for key, value in pairs]
+    changed_pairs += [("--dtype", dtype)] if dtype != "auto" else []
+    return [(key, value) for key, value in changed_pairs if value or key != "--model-args"]
 
 
 def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the options among words, each with its value, empty where it has none."""
+    """Yield the options among words, each with its value or an empty text."""
     for i, word in enumerate(words):
         name, equals, value = word.partition("=")
         if word.startswith("--"):

@@ -1,4 +1,4 @@
-"""`vlbench items`: what a model said of each example of a task, and what was right."""
+"""`vlbench items`: list what a model said of each example of a task, and what was right."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PIL.Image import Image
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.commands.answer import Answer
+from vlbench.commands import Answer
+from vlbench.commands.parser import add_data, add_json, add_output, add_trust, set_up_for_data
 from vlbench.data.records import Data, Split
 from vlbench.errors import DataError, UnknownNameError, printed, unknown
 from vlbench.files import safe_name, write_whole
@@ -19,12 +20,108 @@ from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.item_lists import Item, items_of, worst
 from vlbench.leaderboard.rows import named_row
 from vlbench.leaderboard.tables import plain_table, score_name
-from vlbench.planning.options import Options
-from vlbench.planning.tasks import resolve_task
 from vlbench.results import Result, Score, matching
+
+if TYPE_CHECKING:  # imports torch
+    from vlbench.planning.options import Options
 
 # The columns that items are identified by.
 IDENTIFYING = ("image", "picture", "named")
+
+
+# Images of a sheet.
+MOST_SHOWN = 24
+
+
+def add_options(items: argparse.ArgumentParser) -> None:
+    """Add the row, the score, and what is shown of it."""
+    items.add_argument("task", metavar="TASK")
+    items.add_argument("model", metavar="MODEL")
+    items.add_argument("--metric", help="of which score (default: the task's primary one)")
+    items.add_argument("--at", type=_conditions, metavar="K=V,...", help="the score's conditions")
+    items.add_argument(
+        "--wrong", action="store_true", help="items without full credit, worst first"
+    )
+    items.add_argument(
+        "--show", action="store_true", help="write a sheet of the images that are wrong most often"
+    )
+    add_json(items)
+    add_data(items)
+    add_trust(items)
+    add_output(items)
+
+
+def _conditions(text: str) -> dict[str, str]:
+    pairs = [word.partition("=") for word in text.split(",") if word]
+    if not all(equals for _, equals, _ in pairs):
+        raise argparse.ArgumentTypeError(f"wants K=V,..., not '{text:.40}'")
+    return {key: value for key, _, value in pairs}
+
+
+def answer(arguments: argparse.Namespace) -> Answer:
+    """Return the items of a row as a table or JSON; with `show`, write a sheet of the worst."""
+    row = named_row(arguments.output, arguments.task, arguments.model)
+    metric = arguments.metric or row.primary["metric"]
+    at = _at(row, metric, arguments.at)
+    items = items_of(read_items(arguments.output, row), metric, at)
+    (score,) = matching(row.scores, {"metric": metric, "at": at})
+    wrong = worst(items, higher_is_better=score.higher_is_better)
+    listed = wrong if arguments.wrong or arguments.show else items
+    title = printed(f"{_title(row, score)}, {len(wrong)} of {len(items)} items wrong or in part")
+    if arguments.json:
+        return Answer([json.dumps([item._asdict() for item in listed], indent=1)])
+    if arguments.show:
+        file = Path(f"{arguments.task}-{safe_name(arguments.model)}-wrong.png")
+        return Answer([title, _write_sheet(row, listed[:MOST_SHOWN], arguments, file)])
+    columns = ["item", "credit", "prediction", "target"]
+    return Answer([title, plain_table(columns, [_cells(item) for item in listed])])
+
+
+def _at(row: Result, metric: str, words: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the conditions asked for; by default the primary score's, or the only ones."""
+    known = [dict(score.at) for score in row.scores if score.metric == metric]
+    if not known:
+        raise unknown("score", metric, {score.metric for score in row.scores})
+    if words is None:
+        primary = dict(row.primary["at"])
+        return primary if primary in known else known[0]
+    same = [at for at in known if {k: str(v) for k, v in at.items()} == words]
+    if not same:
+        conditions = "; ".join(",".join(f"{k}={v}" for k, v in at.items()) for at in known)
+        raise UnknownNameError(f"{metric} has no such conditions; give one of {conditions}")
+    return same[0]
+
+
+def _title(row: Result, score: Score) -> str:
+    lower = "" if score.higher_is_better else ", lower is better"
+    return f"{row.model} on {row.task}: {score_name(score.metric, score.at)}{lower}"
+
+
+def _cells(item: Item) -> list[str]:
+    return [item.id, f"{item.credit:.3g}", _prediction(item), item.target]
+
+
+def _prediction(item: Item) -> str:
+    often = f" ({item.said} of {item.trials})" if item.trials > 1 and item.said else ""
+    return f"{item.prediction}{often}"
+
+
+def _write_sheet(
+    row: Result, items: Sequence[Item], arguments: argparse.Namespace, file: Path
+) -> str:
+    """Write the images of items, and say so."""
+    if not items:
+        return "no item is wrong: there is nothing to show"
+    from vlbench.drawing.sheets import Shown, image_sheet, png
+
+    with set_up_for_data(arguments) as options:
+        images = images_of(row.task, [item.digest for item in items], options)
+    shown = [
+        Shown(images[item.digest], [item.id, f"said: {_prediction(item)}", f"right: {item.target}"])
+        for item in items
+    ]
+    write_whole(file, png(image_sheet(shown)))
+    return f"wrote {file}: the {len(shown)} items that are wrong most often"
 
 
 def images_of(task: str, digests: Sequence[str], options: Options) -> dict[str, Image]:
@@ -33,11 +130,13 @@ def images_of(task: str, digests: Sequence[str], options: Options) -> dict[str, 
     Raises UnknownNameError for a task that is not there, and DataError where the data are absent or
     others than those of the items.
     """
+    from vlbench.planning.tasks import resolve_task
+
     catalog = load_catalog(options.include_path)
     if task not in catalog.tasks:
         raise unknown("task", task, catalog.tasks)
-    found = resolve_task(catalog, task, True, options)
-    data: Data = found.loader(**found.loader_arguments)
+    resolved = resolve_task(catalog, task, True, options)
+    data: Data = resolved.loader(**resolved.loader_arguments)
     images: dict[str, Image] = {}
     for split in data.splits.values():
         for name in set(IDENTIFYING) & set(split.columns):
@@ -59,71 +158,3 @@ def _image(split: Split, i: int) -> Image:
     if image is None:
         raise DataError("the data here have regions without their images; fetch the images, too")
     return image  # type: ignore[no-any-return]
-
-
-# Images of a sheet.
-MOST_SHOWN = 24
-
-
-def answer(arguments: argparse.Namespace) -> Answer:
-    """Return the items of a row as a table or JSON; with `show`, write a sheet of the worst."""
-    row = named_row(arguments.output, arguments.task, arguments.model)
-    metric = arguments.metric or row.primary["metric"]
-    at = _at(row, metric, arguments.at)
-    items = items_of(read_items(arguments.output, row), metric, at)
-    (score,) = matching(row.scores, {"metric": metric, "at": at})
-    wrong = worst(items, higher_is_better=score.higher_is_better)
-    listed = wrong if arguments.wrong or arguments.show else items
-    title = printed(f"{_title(row, score)}, {len(wrong)} of {len(items)} items wrong or in part")
-    if arguments.json:
-        return Answer([json.dumps([item._asdict() for item in listed], indent=1)])
-    if arguments.show:
-        file = Path(f"{arguments.task}-{safe_name(arguments.model)}-wrong.png")
-        return Answer([title, _write_sheet(row, listed[:MOST_SHOWN], arguments.options, file)])
-    columns = ["item", "credit", "prediction", "target"]
-    return Answer([title, plain_table(columns, [_cells(item) for item in listed])])
-
-
-def _at(row: Result, metric: str, words: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the conditions asked for; by default the primary score's, or the only ones."""
-    found = [dict(score.at) for score in row.scores if score.metric == metric]
-    if not found:
-        raise unknown("score", metric, {score.metric for score in row.scores})
-    if words is None:
-        primary = dict(row.primary["at"])
-        return primary if primary in found else found[0]
-    same = [at for at in found if {k: str(v) for k, v in at.items()} == words]
-    if not same:
-        conditions = "; ".join(",".join(f"{k}={v}" for k, v in at.items()) for at in found)
-        raise UnknownNameError(f"{metric} has no such conditions; give one of {conditions}")
-    return same[0]
-
-
-def _title(row: Result, score: Score) -> str:
-    lower = "" if score.higher_is_better else ", lower is better"
-    return f"{row.model} on {row.task}: {score_name(score.metric, score.at)}{lower}"
-
-
-def _cells(item: Item) -> list[str]:
-    return [item.id, f"{item.credit:.3g}", _said(item), item.target]
-
-
-def _said(item: Item) -> str:
-    often = f" ({item.said} of {item.trials})" if item.trials > 1 and item.said else ""
-    return f"{item.prediction}{often}"
-
-
-def _write_sheet(row: Result, items: Sequence[Item], options: Any, file: Path) -> str:
-    """Write the images of items, and return what was written."""
-    # MERGED
-    from vlbench.drawing.sheets import Shown, image_sheet, png  # noqa: PLC0415
-
-    if not items:
-        return "no item is wrong: there is nothing to show"
-    images = images_of(row.task, [item.digest for item in items], options)
-    shown = [
-        Shown(images[item.digest], [item.id, f"said: {_said(item)}", f"right: {item.target}"])
-        for item in items
-    ]
-    write_whole(file, png(image_sheet(shown)))
-    return f"wrote {file}: the {len(shown)} items that are wrong most often"

@@ -1,14 +1,23 @@
-"""`vlbench ls`: the tasks, models, probes or data sets that there are."""
+"""`vlbench ls`: list what there is."""
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
 from typing import Any
 
-from vlbench.commands.answer import Answer
-from vlbench.commands.listing import list_things
+from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.offers import capabilities_of, needs_of
+from vlbench.catalog.sources import PACKAGE, find_sources
+from vlbench.catalog.specs import ModelSpec, TaskSpec
+from vlbench.commands import Answer
+from vlbench.commands.parser import add_json
+from vlbench.errors import SpecError, unknown
 from vlbench.leaderboard.tables import plain_table
 
 # What each kind of thing is listed with, besides its name.
@@ -18,6 +27,15 @@ COLUMNS = {
     "probes": ("about",),
     "data": ("about",),
 }
+
+
+def add_options(ls: argparse.ArgumentParser) -> None:
+    """Add the kind of things, and a filter."""
+    ls.add_argument("kind", choices=[*COLUMNS])
+    ls.add_argument(
+        "filter", nargs="?", metavar="FILTER", help="a tag, a capability, or a part of the name"
+    )
+    add_json(ls)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
@@ -35,3 +53,90 @@ def _cell(row: Mapping[str, Any], column: str) -> str:
     if value is None:
         return "" if row.get("adapter") == "" or row.get("probe") == "" else "unknown"
     return ", ".join(value) if isinstance(value, list) else value
+
+
+def list_things(kind: str, include: Sequence[Path], wanted: str = "") -> list[dict[str, Any]]:
+    """Return tasks, models, probes or loaders, each with `name`, `tags`, `file`, and more.
+
+    A task also has what it `needs` of a model, and a model its `capabilities`; None where the text
+    of its code does not tell. `wanted` is a tag, a capability that a model has or a task needs, or
+    a part of the name, in which * stands for anything. Raises UnknownNameError where nothing
+    matches.
+    """
+    rows = _all_things(kind, include)
+    words = [{*row["tags"], *_capabilities(row)} for row in rows]
+    matches = [
+        row
+        for row, own in zip(rows, words, strict=True)
+        if wanted in own or fnmatch(row["name"], f"*{wanted}*")
+    ]
+    if wanted and not matches:
+        names = {row["name"] for row in rows}.union(*words)
+        raise unknown(kind.removesuffix("s"), wanted, names)
+    return matches
+
+
+def _capabilities(row: Mapping[str, Any]) -> list[str]:
+    """Return what a model can do, or what a task needs of a model."""
+    return row.get("capabilities") or re.findall(r"\w+", row.get("needs") or "")
+
+
+def _all_things(kind: str, include: Sequence[Path]) -> list[dict[str, Any]]:
+    if kind in {"probes", "data"}:
+        folders = [PACKAGE / kind, *(source / kind for source in find_sources(include))]
+        wanted = _is_probe if kind == "probes" else _is_loader
+        return [row for folder in dict.fromkeys(folders) for row in _functions(folder, wanted)]
+    catalog = load_catalog(include)
+    specs = catalog.tasks if kind == "tasks" else catalog.models
+    return [_summary(specs[name]) for name in sorted(specs)]
+
+
+def _summary(spec: TaskSpec | ModelSpec) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": spec.name, "tags": [], "file": str(spec.file)}
+    if isinstance(spec, ModelSpec):
+        about = f"unavailable: {spec.unavailable}" if spec.unavailable else spec.paper
+        can = capabilities_of(spec)
+        return row | {
+            "adapter": spec.adapter,
+            "capabilities": can,
+            "about": about or spec.paper or spec.weights,
+        }
+    row["tags"] = list(spec.tags)
+    about = spec.description or (f"group of {', '.join(spec.group)}" if spec.group else spec.paper)
+    return row | {"probe": spec.probe, "needs": needs_of(spec), "about": about}
+
+
+def _functions(folder: Path, wanted: Any) -> Iterator[dict[str, Any]]:
+    """Yield the wanted public functions of a folder's files, read as text."""
+    for file in sorted(folder.rglob("*.py")):
+        for node in _parse(file).body:
+            if isinstance(node, ast.FunctionDef) and node.name[0] != "_" and wanted(node):
+                about = (ast.get_docstring(node) or "").partition("\n")[0]
+                shipped = folder.parent == PACKAGE
+                inner = ".".join(file.relative_to(folder).with_suffix("").parts)
+                module = f"vlbench.{folder.name}.{inner}" if shipped else file.stem
+                name = f"{module}:{node.name}"
+                yield {"name": name, "tags": [], "file": str(file), "about": about}
+
+
+def _parse(file: Path) -> ast.Module:
+    try:
+        return ast.parse(file.read_text("utf-8"))
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise SpecError(f"{file}: is no Python: {error}") from error
+
+
+def _is_probe(node: ast.FunctionDef) -> bool:
+    # A probe that does not say what it returns is one by its arguments.
+    named = [a.arg for a in node.args.args[:3]] == ["model", "data", "engine"]
+    return named and _return_type(node) in {"Outcome", ""}
+
+
+def _is_loader(node: ast.FunctionDef) -> bool:
+    # YAML gives a loader keywords: what takes its arguments by place is a part of one.
+    return _return_type(node) == "Data" and not node.args.args
+
+
+def _return_type(node: ast.FunctionDef) -> str:
+    returned = ast.unparse(node.returns).strip("'\"") if node.returns else ""
+    return returned.rpartition(".")[2]

@@ -1,24 +1,21 @@
-"""The parser of the command line: commands, options and their values."""
+"""The parser of the command line: the commands that there are, and options that several have."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import vlbench
+from vlbench import commands
 from vlbench.commands.hints import HintingParser
-from vlbench.commands.leaderboard.parser import (
-    add_data,
-    add_output,
-    add_trust,
-    add_words,
-    of_environment,
-    positive,
-)
 
-Command = Callable[[argparse.Namespace], int]
+if TYPE_CHECKING:  # both import torch
+    from vlbench.planning.options import Options
 
 EXIT_CODES = """exit codes:
   0  everything that could run ran
@@ -35,9 +32,23 @@ ENVIRONMENT = """environment:
   VLBENCH_DEVICE     the default of --device
 """
 
-
 # Old spellings of commands, which go with the next release, and the new ones.
 RENAMED: dict[tuple[str, ...], Sequence[str]] = {("leaderboard", "judge"): ("leaderboard", "rate")}
+
+# The first line of a command's module.
+FIRST_LINE = re.compile(r'"""`vlbench [\w ]+`: (.+?)\.(?:""")?\n')
+
+# Of numbers on the command line.
+MOST_DIGITS = 18
+
+
+class Command(NamedTuple):
+    """A command: its last word, what it does, its module, and the commands inside it."""
+
+    word: str
+    about: str
+    module: str
+    inner: Sequence[Command] = ()
 
 
 def spelled(argv: Sequence[str]) -> list[str]:
@@ -51,8 +62,21 @@ def spelled(argv: Sequence[str]) -> list[str]:
     return ["run", *words] if flat else [*words, "--help"] if bare else words
 
 
-def parser_of(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; `commands` maps each command to its function."""
+def commands_in(folder: Path, package: str) -> Iterator[Command]:
+    """Yield the commands among the modules in a package's folder, read from their first lines."""
+    for file in sorted([*folder.glob("[!_]*.py"), *folder.glob("*/__init__.py")]):
+        is_package = file.stem == "__init__"
+        word = file.parent.name if is_package else file.stem
+        with file.open(encoding="utf-8") as lines:
+            described = FIRST_LINE.match(lines.readline())
+        if described:
+            module = f"{package}.{word}"
+            inner = [*commands_in(file.parent, module)] if is_package else []
+            yield Command(word, described[1], module, inner)
+
+
+def parser_of() -> HintingParser:
+    """Return the parser of the whole command line."""
     parser = HintingParser(
         prog="vlbench",
         description="Probe what vision and vision-and-language models know, and how.",
@@ -61,164 +85,147 @@ def parser_of(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"vlbench {vlbench.__version__}")
-    words = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_run(words, commands["run"])
-    ls = _add(words, "ls", "list what there is", commands["ls"])
-    ls.add_argument("kind", choices=["tasks", "models", "probes", "data"])
-    ls.add_argument(
-        "filter", nargs="?", metavar="FILTER", help="a tag, a capability, or a part of the name"
-    )
-    about = "show what a task or a model is, or draw a sheet of scenes or objects"
-    show = _add(words, "show", about, commands["show"])
-    show.add_argument("name", metavar="TASK|MODEL|scenes|objects")
-    add_output(show)
-    for listing in (ls, show):
-        listing.add_argument("--json", action="store_true", help="print JSON")
-    check = _add(
-        words, "validate", "check files of tasks and claims, and models.yaml", commands["validate"]
-    )
-    check.add_argument("paths", nargs="+", type=Path, metavar="PATH")
-    add_trust(check)
-    check = _add(words, "check", "check that an adapter keeps the contract", commands["check"])
-    check.add_argument("model", metavar="MODEL")
-    _add_model_options(check)
-    _add_items(words, commands["items"])
-    _add_data(words, commands["data"])
-    _add_rerun(words, commands["rerun"])
-    boards = words.add_parser("leaderboard", help="look at boards").add_subparsers(required=True)
-
-    def add_word(name: str, about: str) -> argparse.ArgumentParser:
-        word = _add(boards, name, about, commands["leaderboard"])
-        word.set_defaults(word=name)
-        parser.inner[name] = f"vlbench leaderboard {name}"
-        return word
-
-    add_words(add_word)
+    name = commands.__name__
+    known = [one for folder in commands.__path__ for one in commands_in(Path(folder), name)]
+    _add_commands(parser, known)
+    parser.inner = {
+        one.word: f"vlbench {command.word} {one.word}" for command in known for one in command.inner
+    }
     parser.inner |= {old[-1]: f"vlbench {' '.join(new)}" for old, new in RENAMED.items()}
     return parser
 
 
-def _add(words: Any, name: str, about: str, command: Command) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = words.add_parser(name, help=about, description=about)
-    parser.set_defaults(command=command, parser=parser)
+def _add_commands(parser: argparse.ArgumentParser, known: Sequence[Command]) -> None:
+    words = parser.add_subparsers(required=True, metavar="COMMAND")
+    for command in known:
+        about = command.about
+        module = "" if command.inner else command.module
+        added = words.add_parser(command.word, help=about, description=about, module=module)
+        if command.inner:
+            _add_commands(added, command.inner)
+        else:
+            added.add_argument(
+                "--include-path",
+                action="append",
+                type=Path,
+                default=[],
+                metavar="DIR",
+                help="a folder with tasks/ and/or model_adapters/ of your own; may be repeated",
+            )
+
+
+def _of_environment(variable: str, default: str) -> str:
+    """Return the default of an option: the value of a variable that is set and not empty, if any.
+
+    argparse converts a default that is a text as it does a word of the command line.
+    """
+    return os.environ.get(variable) or default
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says where boards are."""
     parser.add_argument(
-        "--include-path",
-        action="append",
+        "--output",
         type=Path,
-        default=[],
+        default=_of_environment("VLBENCH_OUTPUT", "leaderboards"),
         metavar="DIR",
-        help="a folder with tasks/ and/or model_adapters/ of your own; may be repeated",
+        help="where boards are (default: ./leaderboards)",
     )
-    return parser
 
 
-def _add_model_options(parser: argparse.ArgumentParser) -> None:
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add the option that prints JSON in place of tables."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_data(parser: argparse.ArgumentParser, *, download: bool = False) -> None:
+    """Add the options of a command that reads a task's data; `download`, if it may fetch them."""
+    parser.add_argument(
+        "--data-dir",
+        action="append",
+        default=[],
+        metavar="[NAME=]DIR",
+        help="where data lie: in place of $VLBENCH_DATA, or with NAME= the root of a task, or of a "
+        "loader, such as hub:images; may be repeated",
+    )
+    if download:
+        parser.add_argument(
+            "--download", action="store_true", help="fetch data that can be fetched"
+        )
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a command that loads a model."""
     parser.add_argument("--model-args", default="", metavar="K=V,...", help="adapter arguments")
-    _add_device(parser)
-    parser.add_argument("--dtype", default="float32", help="what adapters compute in")
+    default = _of_environment("VLBENCH_DEVICE", "auto")
+    parser.add_argument("--device", default=default, help="cpu, cuda, cuda:1, ... (default: auto)")
     parser.add_argument("--offline", action="store_true", help="do not even try to reach the hub")
     add_trust(parser)
 
 
-def _add_device(parser: argparse.ArgumentParser) -> None:
-    default = of_environment("VLBENCH_DEVICE", "auto")
-    parser.add_argument("--device", default=default, help="cpu, cuda, cuda:1, ... (default: auto)")
+def add_dtype(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says what adapters compute in."""
+    parser.add_argument("--dtype", default="float32", help="what adapters compute in")
 
 
-def _add_items(words: Any, command: Command) -> None:
-    about = "list what a model said of each example of a task, and what was right"
-    items = _add(words, "items", about, command)
-    items.add_argument("task", metavar="TASK")
-    items.add_argument("model", metavar="MODEL")
-    items.add_argument("--metric", help="of which score (default: the task's primary one)")
-    items.add_argument("--at", type=_conditions, metavar="K=V,...", help="the score's conditions")
-    items.add_argument(
-        "--wrong", action="store_true", help="items without full credit, worst first"
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Add the option that lets files name functions of any package."""
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="let files name functions of any package, which are imported and called",
     )
-    items.add_argument(
-        "--show", action="store_true", help="write a sheet of the images that are wrong most often"
-    )
-    items.add_argument("--json", action="store_true", help="print JSON")
-    add_data(items)
-    add_trust(items)
-    add_output(items)
 
 
-def _add_data(words: Any, command: Command) -> None:
-    data = _add(words, "data", "show what a task will read", command)
-    data.add_argument("task", metavar="TASK")
-    add_data(data)
-    data.add_argument("--download", action="store_true", help="fetch data that can be fetched")
-    data.add_argument("--json", action="store_true", help="print JSON")
-    add_trust(data)
-
-
-def _add_rerun(words: Any, command: Command) -> None:
-    about = "compute a board's row again, and compare every score"
-    rerun = _add(words, "rerun", about, command)
-    rerun.add_argument("board", metavar="BOARD", help="a board's file, or its task in --output")
-    rerun.add_argument("model", metavar="MODEL", help="the row's name on the board")
-    rerun.add_argument("--as-model", metavar="NAME", help="what to run, if --name named the row")
-    rerun.add_argument("--model-args", default="", metavar="K=V,...", help="adapter arguments")
-    _add_device(rerun)
-    add_data(rerun)
-    rerun.add_argument("--offline", action="store_true", help="do not even try to reach the hub")
-    add_trust(rerun)
-    add_output(rerun)
-    rerun.add_argument("--cache-dir", type=Path, metavar="DIR", help="default: ~/.cache/vlbench")
-    rerun.add_argument("--no-cache", action="store_true", help="compute every feature again")
-
-
-def _conditions(text: str) -> dict[str, str]:
-    pairs = [word.partition("=") for word in text.split(",") if word]
-    if not all(equals for _, equals, _ in pairs):
-        raise argparse.ArgumentTypeError(f"wants K=V,..., not '{text:.40}'")
-    return {key: value for key, _, value in pairs}
-
-
-def _add_run(words: Any, command: Command) -> None:
-    run = _add(words, "run", "run models on tasks and write leaderboards", command)
-    run.add_argument(
-        "--model",
-        metavar="NAME[,...]",
-        help="names; hf:ORG/NAME, timm:NAME, open_clip:ARCHITECTURE/TAG, torchvision:NAME/WEIGHTS; "
-        "or path/to/file.py:Class",
-    )
-    run.add_argument("--tasks", metavar="all|NAME|TAG|GLOB[,...]", help="which tasks to run")
-    run.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="a YAML file of these options; those on the command line override it",
-    )
-    _add_model_options(run)
-    run.add_argument("--name", help="the name of the rows, in place of the model's")
-    add_data(run)
-    run.add_argument("--download", action="store_true", help="fetch data that can be fetched")
-    add_output(run)
-    cache = run.add_mutually_exclusive_group()
+def add_cache(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where features are kept, if at all."""
+    cache = parser.add_mutually_exclusive_group()
     cache.add_argument("--cache-dir", type=Path, metavar="DIR", help="default: ~/.cache/vlbench")
     cache.add_argument("--no-cache", action="store_true", help="keep no features after the run")
-    run.add_argument(
-        "--batch-size",
-        type=_batch_size,
-        default=32,
-        metavar="N|auto",
-        help="images at a time (default: 32); auto: the fastest on a CPU, the most on a GPU",
-    )
-    run.add_argument("--limit", type=positive, metavar="N", help="N rows a split; writes no board")
-    run.add_argument("--dry-run", action="store_true", help="print the plan, estimate it, and stop")
-    run.add_argument(
-        "--strict", action="store_true", help="exit 1 if anything is skipped or absent"
-    )
-    run.add_argument("--overwrite", action="store_true", help="run again what boards already hold")
 
 
-def _batch_size(text: str) -> int | None:
-    return None if text == "auto" else positive(text)
+def positive(text: str) -> int:
+    """Return a whole number from 1. Raises ArgumentTypeError for another text."""
+    return whole_number(text, 1)
+
+
+def whole_number(text: str, least: int = 0) -> int:
+    """Return a whole number from `least`. Raises ArgumentTypeError for another text."""
+    if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be a whole number from {least}, not '{text:.20}'")
+    return int(text)
 
 
 def data_dirs(words: Sequence[str]) -> dict[str, Path]:
     """Return folders by the name before `=`; without one, under the empty name."""
     pairs = [word.partition("=") for word in words]
     return {key if equals else "": Path(value if equals else key) for key, equals, value in pairs}
+
+
+def options_of(arguments: argparse.Namespace) -> Options:
+    """Return the options of a run that a command has; the others are at their defaults.
+
+    A command that reads data has a cache.
+    """
+    from vlbench.files import default_cache
+    from vlbench.planning.options import Options, model_args
+
+    given = vars(arguments)
+    taken = {name: given[name] for name in Options.__dataclass_fields__ if name in given}
+    if "data_dir" in given:
+        taken["data_dir"] = data_dirs(arguments.data_dir)
+        if not given.get("no_cache"):
+            taken["cache_dir"] = given.get("cache_dir") or default_cache()
+    if "model_args" in given:
+        taken["model_args"] = model_args(arguments.model_args)
+    return Options(**taken)
+
+
+@contextmanager
+def set_up_for_data(arguments: argparse.Namespace) -> Iterator[Options]:
+    """Set up for reading a task's data, and yield the options to read them with."""
+    from vlbench.bench import set_up
+
+    options = options_of(arguments)
+    with set_up(options, reach_hub=options.download) as (complete, _):
+        yield complete

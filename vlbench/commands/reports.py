@@ -1,4 +1,4 @@
-"""What a run prints, before and after: the plan, and the scores."""
+"""What a run prints: the plan, its progress, estimates, and the scores."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ LINE_SECONDS = 60.0
 
 
 class Pass(NamedTuple):
-    """A pass over `total` rows: what it does, when it started, and when a line last said so."""
+    """A pass over `total` rows: what it does, when it started, and when it was last reported."""
 
     what: str
     total: int
     started: float
-    told: float
+    reported: float
 
 
 def say(console: Console, line: str) -> None:
-    """Print a line as it is, on a terminal broken between its words."""
+    """Print a line unchanged; on a terminal it is wrapped between words."""
     wraps = not console.is_terminal
     console.print(printed(line), highlight=False, markup=False, soft_wrap=wraps)
 
@@ -108,7 +108,7 @@ class Bar:
             self._bars.advance(self._current, rows)
         self._done += rows
         if self._bars.disable and self._pass:
-            self._tell(self._pass, monotonic())
+            self._report(self._pass, monotonic())
 
     def done(self, result: Result) -> None:
         """Print how a task ended."""
@@ -119,15 +119,15 @@ class Bar:
         line = f"{result.model} · {result.task}: {result.status}{seconds}{reason}"
         say(self._console, line)
 
-    def _tell(self, current: Pass, now: float) -> None:
-        """Print how far a pass is, once in a while."""
-        if now - current.told < LINE_SECONDS or not 0 < self._done < current.total:
+    def _report(self, current: Pass, now: float) -> None:
+        """Print how far a pass is, if `LINE_SECONDS` have passed since the last such line."""
+        if now - current.reported < LINE_SECONDS or not 0 < self._done < current.total:
             return
         left = (now - current.started) * (current.total - self._done) / self._done
         many = f"{self._done} of {current.total}, {left / 60:.0f} min left"
         line = f"{self._cell}: {current.what}: {many}"
         say(self._console, line)
-        self._pass = current._replace(told=now)
+        self._pass = current._replace(reported=now)
 
     def _show(self, what: str, total: int | None) -> None:
         if self._current is not None:
@@ -137,7 +137,7 @@ class Bar:
 
 
 def print_plan(console: Console, planned: Plan) -> None:
-    """Print what will run and what not; absent data once, with the tasks that lack them."""
+    """Print the plan, and each absent data set once, with the tasks that lack it."""
     here = [job for job in planned.jobs if job.status != "unavailable"]
     rows = [[job.model.name, job.task.spec.name, job.status, job.reason] for job in here]
     if rows:
@@ -148,13 +148,13 @@ def print_plan(console: Console, planned: Plan) -> None:
 
 
 def print_report(console: Console, planned: Plan, report: Report) -> None:
-    """Print a table of scores for each task, of what ran and what was kept."""
+    """Print a table of scores for each task, kept rows included."""
     primaries = {job.task.spec.name: job.task.spec.primary_score for job in planned.jobs}
     ok = [result for result in report.results if result.status == "ok"]
     for task in dict.fromkeys(result.task for result in report.results):
-        found = [result for result in ok if result.task == task]
-        if found:
-            table = score_table(task, primaries[task], found)
+        of_task = [result for result in ok if result.task == task]
+        if of_task:
+            table = score_table(task, primaries[task], of_task)
             console.print(fitted(table, console.width))
     if report.results and planned.options.limit is not None:
         console.print(f"no board was written because of --limit {planned.options.limit}")
@@ -170,7 +170,7 @@ def _print_absent(console: Console, reasons: Mapping[str, str]) -> None:
 
 
 def print_estimates(console: Console, steps: Sequence[Step], device: str) -> None:
-    """Print what each step took in earlier runs on this machine, and all of them together.
+    """Print the estimate of each step from earlier runs on this machine, and the total.
 
     `device` is the type of the device whose memory was measured.
     """
@@ -184,10 +184,10 @@ def _lines(steps: Sequence[Step], memory: str) -> list[str]:
     whole = total(steps)
     if whole is None:
         return ["no estimate of time, memory and disk: no earlier run here did any of this"]
-    unknown = sum(step.seen is None for step in steps)
+    unknown = sum(step.past is None for step in steps)
     return [
         "estimated from earlier runs on this machine with the same settings:",
-        *(f"{step.model} · {step.what}: {_told(step)}" for step in steps),
+        *(f"{step.model} · {step.what}: {_estimate(step)}" for step in steps),
         f"time: {between(whole.least_seconds, whole.most_seconds)}",
         f"{memory}: up to {size(whole.most_memory_mb)} per process",
         f"disk: up to {size(whole.most_stored_mb)} in the cache folder",
@@ -195,12 +195,12 @@ def _lines(steps: Sequence[Step], memory: str) -> list[str]:
     ]
 
 
-def _told(step: Step) -> str:
-    if step.seen is None:
+def _estimate(step: Step) -> str:
+    if step.past is None:
         return "no estimate"
     models = f"{step.others} other model" + ("s" if step.others > 1 else "")
     basis = f" (of {models})" if step.others else ""
-    return between(step.seen.least_seconds, step.seen.most_seconds) + basis
+    return between(step.past.least_seconds, step.past.most_seconds) + basis
 
 
 def between(least: float, most: float) -> str:
@@ -213,7 +213,7 @@ def between(least: float, most: float) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """Return seconds in the unit that one would say them in: s, min or h."""
+    """Return seconds in their natural unit: s, min or h."""
     unit, length = ("s", 1) if seconds < 59.5 else ("min", 60) if seconds < 3570 else ("h", 3600)
     return f"{_short(seconds / length)} {unit}"
 
@@ -225,5 +225,4 @@ def size(megabytes: float) -> str:
 
 
 def _short(number: float) -> str:
-    """Return a number with two figures, or all before its point."""
     return f"{number:.1f}" if number < 9.95 else f"{number:.0f}"

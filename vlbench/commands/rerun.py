@@ -1,4 +1,4 @@
-"""`vlbench rerun`: a board's row computed again from what it says of its making, and compared."""
+"""`vlbench rerun`: compute a board's row again, and compare every score."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlbench.catalog.library_names import pinned
-from vlbench.commands.answer import Answer
-from vlbench.commands.parser import data_dirs
+from vlbench.commands import FAILED, Answer
+from vlbench.commands.parser import add_cache, add_data, add_model, add_output, options_of
 from vlbench.errors import SpecError, printed
 from vlbench.leaderboard.rows import named_row
 from vlbench.leaderboard.tables import plain_table, score_name
 from vlbench.plain import Misfit, read
-from vlbench.planning.functions import names_file
-from vlbench.planning.options import model_args
 from vlbench.results import Result, Score
 
 # What the same row has the same, and what may move last digits, and so an item at a boundary.
@@ -23,10 +21,10 @@ SAME = ("weights", "data", "adapter", "companions")
 MOVES = ("device", "hardware", "threads")
 
 # What the command line says of this run, not the row.
-GIVEN = ("include_path", "device", "offline", "trust")
+GIVEN = ("include_path", "device", "offline", "trust", "cache_dir", "data_dir")
 
 
-class Asked(NamedTuple):
+class Rerun(NamedTuple):
     """The row, the model that it names, and the options that it was run with."""
 
     row: Result
@@ -34,43 +32,67 @@ class Asked(NamedTuple):
     options: Mapping[str, Any]
 
 
-def asked(arguments: argparse.Namespace, *, cache_dir: Path | None) -> Asked:
-    """Return what to run again, as `vlbench.evaluate` takes it.
+def add_options(rerun: argparse.ArgumentParser) -> None:
+    """Add the row, and what of its making it cannot say."""
+    rerun.add_argument("board", metavar="BOARD", help="a board's file, or its task in --output")
+    rerun.add_argument("model", metavar="MODEL", help="the row's name on the board")
+    rerun.add_argument("--as-model", metavar="NAME", help="what to run, if --name named the row")
+    add_model(rerun)
+    add_data(rerun)
+    add_output(rerun)
+    add_cache(rerun)
 
-    No board is written. Raises UnknownNameError where there is no such row, and SpecError for one
-    that does not say how it was made.
+
+def answer(arguments: argparse.Namespace) -> Answer:
+    """Run a row's task again, and return both values of every score and what else differs."""
+    from vlbench.bench import evaluate
+    from vlbench.commands.reports import Bar
+    from vlbench.commands.streams import open_console
+
+    rerun = read_rerun(arguments)
+    with Bar(open_console()) as bar:
+        results = evaluate([rerun.model], [rerun.row.task], progress=bar, **rerun.options)
+    return compare(rerun.row, results)
+
+
+def read_rerun(arguments: argparse.Namespace) -> Rerun:
+    """Return what to run again, as `vlbench.evaluate` takes it; it writes no board.
+
+    Raises UnknownNameError for a row that is not there, and SpecError for one that does not say how
+    it was made.
     """
+    from vlbench.planning.functions import names_file
+    from vlbench.planning.options import model_args
+
     file = Path(arguments.board)
     is_file = file.suffix == ".json"
     folder, task = (file.parent, file.stem) if is_file else (arguments.output, arguments.board)
     row = named_row(folder, task, arguments.model)
     if names_file(row.model) and not arguments.trust:
         raise SpecError(f"{printed(row.model)} names code; if you know what it does, pass --trust")
-    model, _, shown = row.model.removesuffix("]").partition("[")
-    overrides = model_args(shown) | model_args(arguments.model_args)
-    overrides.pop("dtype", None)
-    given = {name: getattr(arguments, name) for name in GIVEN}
+    model, _, overrides = row.model.removesuffix("]").partition("[")
+    given = options_of(arguments)
+    named = {**model_args(overrides), **given.model_args}
+    named.pop("dtype", None)
     options = {
-        **given,
-        "cache_dir": cache_dir,
-        "data_dir": data_dirs(arguments.data_dir),
-        "model_args": overrides,
-        "dtype": _recorded(row, "provenance", "dtype", str),
-        "batch_size": _recorded(row, "run", "batch_size", int | None),
+        **{name: getattr(given, name) for name in GIVEN},
+        "model_args": named,
+        "dtype": _read_fact(row, "provenance", "dtype", str),
+        "batch_size": _read_fact(row, "run", "batch_size", int | None),
     }
-    params = _recorded(row, "provenance", "params", Mapping[str, Any])
-    _recorded(row, "provenance", "libraries", Mapping[str, Any])
-    return Asked(row, arguments.as_model or pinned(model, params), options)
+    params = _read_fact(row, "provenance", "params", Mapping[str, Any])
+    _read_fact(row, "provenance", "libraries", Mapping[str, Any])
+    return Rerun(row, arguments.as_model or pinned(model, params), options)
 
 
-def compared(row: Result, results: Sequence[Result]) -> Answer:
+def compare(row: Result, results: Sequence[Result]) -> Answer:
     """Return both values of every score, what else differs, and 1 if a score does."""
     # A group of tasks may have the name of a board.
     again = next((result for result in results if result.task == row.task), None)
     if again is None:
-        return Answer(problems=[f"vlbench: the data of {row.task} are not here"], code=1)
+        return Answer(problems=[f"vlbench: the data of {row.task} are not here"], code=FAILED)
     if again.status != "ok":
-        return Answer(problems=[f"vlbench: it is {again.status} now: {again.reason}"], code=1)
+        return Answer(problems=[f"vlbench: it is {again.status} now: {again.reason}"], code=FAILED)
     first, second = _by_name(row.scores), _by_name(again.scores)
     cells = [
         [name, _value(first.get(name)), _value(second.get(name)), _gap(first, second, name)]
@@ -80,11 +102,11 @@ def compared(row: Result, results: Sequence[Result]) -> Answer:
     title = printed(f"{row.model} on {row.task}: {equal} of {len(cells)} scores are equal")
     table = plain_table(["score", "board", "now", "difference"], cells)
     problems = [f"differs: {line}" for line in _other_making(row, again)]
-    return Answer([title, table], problems, code=int(equal < len(cells)))
+    return Answer([title, table], problems, FAILED if equal < len(cells) else 0)
 
 
-def _recorded(row: Result, part: str, name: str, kind: Any) -> Any:
-    """Return what a row says of its making. Raises SpecError where it does not, or not so."""
+def _read_fact(row: Result, part: str, name: str, kind: Any) -> Any:
+    """Return a fact of a row. Raises SpecError if it is absent or of another type."""
     facts = getattr(row, part)
     if name not in facts:
         raise SpecError(
@@ -116,7 +138,7 @@ def _gap(first: Mapping[str, Score], second: Mapping[str, Score], name: str) -> 
 
 
 def _other_making(row: Result, again: Result) -> Iterator[str]:
-    """Yield what a row and its rerun were made of that is not the same."""
+    """Yield the differences between the provenance of a row and of its rerun."""
     old, new = row.provenance, again.provenance
     for key in SAME:
         if old.get(key) != new.get(key):

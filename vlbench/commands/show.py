@@ -1,26 +1,42 @@
-"""`vlbench show`: what a task or a model is, or a sheet of vlbench's own world."""
+"""`vlbench show`: show what a task or a model is, or draw a sheet of scenes or objects."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from vlbench.catalog.catalog import load_catalog
-from vlbench.commands.answer import Answer
-from vlbench.commands.listing import show_thing
-from vlbench.errors import printed
+from vlbench.boards import Board
+from vlbench.catalog.catalog import Catalog, load_catalog
+from vlbench.catalog.library_names import library_model
+from vlbench.catalog.offers import capabilities_of, needs_of
+from vlbench.catalog.specs import TaskSpec
+from vlbench.commands import Answer
+from vlbench.commands.parser import add_json, add_output
+from vlbench.errors import printed, unknown
+from vlbench.leaderboard.reproduction.claims import counted_row, read_boards
+from vlbench.leaderboard.rows import published
+from vlbench.results import Result, matching
 
 # What a sheet is drawn of.
 DRAWN = ("objects", "scenes")
 
 
+def add_options(show: argparse.ArgumentParser) -> None:
+    """Add the name, and where boards with our values are."""
+    show.add_argument("name", metavar="TASK|MODEL|scenes|objects")
+    add_output(show)
+    add_json(show)
+
+
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Return a task's file or a model's line as YAML or JSON; a sheet is written where we are."""
+    """Return a task's file or a model's line as YAML or JSON; write a sheet to this folder."""
     if arguments.name in DRAWN:
-        return _drawn(arguments)
+        return _draw(arguments)
     shown = show_thing(load_catalog(arguments.include_path), arguments.name, arguments.output)
     if arguments.json:
         return Answer([json.dumps(shown, indent=1)])
@@ -30,8 +46,44 @@ def answer(arguments: argparse.Namespace) -> Answer:
     return Answer([text.rstrip("\n")])
 
 
-def _drawn(arguments: argparse.Namespace) -> Answer:
-    from vlbench.data.scenes import sheet  # noqa: PLC0415 - a task's text needs no torch
+def _draw(arguments: argparse.Namespace) -> Answer:
+    from vlbench.data.scenes import sheet
 
     shown = sheet.write_sheet(arguments.name, Path(f"{arguments.name}.png"))
     return Answer([json.dumps(shown, indent=1) if arguments.json else sheet.describe(shown)])
+
+
+def show_thing(catalog: Catalog, name: str, output: Path) -> dict[str, Any]:
+    """Return the content of a task's file or a model's line. Raises UnknownNameError.
+
+    A model of a library, such as `timm:NAME`, is shown as the line that it stands for. Beside a
+    published value stands ours, if a board in `output` has it.
+    """
+    if name in catalog.tasks:
+        task = catalog.tasks[name]
+        values = {"needs": needs_of(task), **task.document.values}
+        if task.reference:
+            board = read_boards(output, [task])[name]
+            values["reference"] = [{**one, **_ours(task, one, board)} for one in task.reference]
+        return {"name": name, "file": str(task.file), **values}
+    model = catalog.models.get(name) or library_model(name, {})
+    if model is None:
+        raise unknown("task or model", name, {*catalog.tasks, *catalog.models})
+    if name in catalog.models:
+        values = {str(key): value for key, value in model.document.values.items()}[name]
+    else:
+        values = {"adapter": model.adapter, "params": dict(model.params)}
+    can = capabilities_of(model)
+    return {"name": name, "file": str(model.file), "capabilities": can, **values}
+
+
+def _ours(task: TaskSpec, reference: Mapping[str, Any], board: Board | None) -> dict[str, Any]:
+    """Return our value of a published one, the difference, and that in standard errors."""
+    row = counted_row(board, task, reference["model"])
+    scores = matching(row.scores, reference) if isinstance(row, Result) else []
+    compared = published(task, reference["model"], scores[0]) if scores else None
+    if compared is None:
+        return {}
+    ours = {"ours": scores[0].value, "difference": compared.difference}
+    errors = {} if compared.in_stderr is None else {"in_standard_errors": compared.in_stderr}
+    return ours | errors

@@ -1,4 +1,4 @@
-"""Standard output and standard error: what they cannot show, who no longer reads them, and news."""
+"""Standard output and standard error: encodings, closed pipes, log lines, and the console."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from vlbench.errors import Exited, printed
 
+if TYPE_CHECKING:  # `vlbench --help` needs no rich
+    from rich.console import Console
+
 
 def settle_streams() -> None:
-    """Let both streams spell out what their encoding lacks, such as all but ASCII."""
+    """Let both streams escape characters that their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def drain() -> None:
-    """Flush standard output; where it takes nothing more, let Python end without a complaint."""
+    """Flush standard output; if it is closed, let Python end without an error message."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
@@ -31,7 +34,10 @@ def drain() -> None:
 
 
 def is_of_reader(error: BaseException) -> bool:
-    """Return whether standard output has no reader any more; rich ends the process for that."""
+    """Return whether an error means that nobody reads standard output any more.
+
+    rich ends the process for that.
+    """
     ended = error.__cause__ if isinstance(error, Exited) else error
     return any(
         isinstance(one, BrokenPipeError) for one in (ended, getattr(ended, "__context__", 0))
@@ -57,13 +63,13 @@ class _Printed(logging.Formatter):
 
 @contextmanager
 def news() -> Iterator[None]:
-    """Let what takes long before a run starts say so on stderr."""
+    """Print the log lines of vlbench on stderr, such as those of slow work before a run."""
     logger, handler = logging.getLogger("vlbench"), _CurrentStderr()
     handler.setFormatter(_Printed("vlbench: %(message)s"))
     level, propagates = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
-    # A library may have given the root a handler of its own: the same line would come twice.
+    # A library may have given the root logger a handler: each line would be printed twice.
     logger.propagate = False
     try:
         yield
@@ -73,8 +79,19 @@ def news() -> Iterator[None]:
         logger.propagate = propagates
 
 
+def open_console(*, quiet: bool = False) -> Console:
+    """Return the console; off a terminal its lines are as long as their text."""
+    from rich.console import Console
+
+    console = Console(highlight=False, quiet=quiet)
+    if console.is_terminal:
+        return console
+    unpadded: Any = Unpadded(sys.stdout)
+    return Console(file=unpadded, highlight=False, quiet=quiet, width=10_000)
+
+
 class Unpadded:
-    """A text file that gets lines without the blanks that a table ends them with."""
+    """A text file whose lines lose the trailing blanks of a table."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file

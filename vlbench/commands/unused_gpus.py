@@ -1,4 +1,4 @@
-"""How to use all GPUs of a machine, said where a run would use one of several."""
+"""The hint how to use all GPUs, for a run that would use one of several."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ OF_LAUNCHERS = frozenset({"WORLD_SIZE", "ACCELERATE_MIXED_PRECISION"})
 
 
 def unused_gpus(words: Sequence[str], device: str) -> str:
-    """Return that GPUs will be unused, and the command that uses all; empty where none will be.
+    """Return a hint with the command that uses all GPUs; empty if a run leaves none unused.
 
-    `words` are those of the command line, `device` its option. GPUs that CUDA_VISIBLE_DEVICES hides
-    do not count.
+    `words` is the command line, `device` its option. GPUs that CUDA_VISIBLE_DEVICES hides do not
+    count.
     """
     if device not in {"auto", "cuda"} or OF_LAUNCHERS & os.environ.keys():
         return ""
-    # What is counted may still be of no use, as with a driver that is too old.
+    # GPUs may be counted and still be unusable, as with a driver that is too old.
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if count < 2:
         return ""

@@ -1,4 +1,4 @@
-"""What a run asks of the machine: exact float32, the same numbers again, memory that stays."""
+"""Devices: settings for exact float32, reproducible numbers and memory reuse; batch settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATUS = Path("/proc/self/status")
 
 
 def set_up(device: torch.device) -> None:
-    """Make float32 mean float32 on a GPU, and stop a CPU from fetching its memory anew each batch.
+    """Make a GPU compute exact float32, and a CPU reuse its memory between batches.
 
     TF32, which a GPU uses for convolutions unasked, keeps 10 bits of the mantissa. Some of cuDNN's
     gradients of convolutions are added up in no fixed order, so that an attack along their sign
@@ -74,7 +74,7 @@ class ComputeSettings(NamedTuple):
 
     device: torch.device
     dtype: torch.dtype = torch.float32
-    batch_size: int | None = USUAL  # None: to be measured, with `tuning.tuned`
+    batch_size: int | None = USUAL  # None: to be measured, with `tuning.tune`
     workers: int = 0
     channels_last: bool = False
 

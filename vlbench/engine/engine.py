@@ -1,4 +1,4 @@
-"""The engine: passes data through models in batches, once, and keeps what came out."""
+"""The engine: passes data through models in batches, once, and stores the outputs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ IN_MEMORY = 1 << 30
 
 
 class Known(NamedTuple):
-    """A live model's name, and the data as it reads them where its regions are of another kind."""
+    """A live model's name, and its own view of the data if it reads another kind of regions."""
 
     name: str
     data: Data | None = None
@@ -138,21 +138,21 @@ class Engine:
         return known.name if known else type(model).__name__
 
     def features(self, encode: Callable[[Any], Tensor], column: Column) -> Tensor:
-        """Return float32 [N, D], on the CPU, the caller's own: an adapter's method over a column.
+        """Return an adapter's method over a column: float32 [N, D] on the CPU, a copy of its own.
 
         Images pass through the adapter's `preprocess` first. Raises ValueError for an output of
         another shape and for NaN or infinite values, with the row.
         """
-        found = self._features(encode, column, torch.inf)
-        assert isinstance(found, Tensor)
-        return found
+        features = self._features(encode, column, torch.inf)
+        assert isinstance(features, Tensor)
+        return features
 
     def large_features(self, encode: Callable[[Any], Tensor], column: Column) -> Features:
-        """Return what `features` does; left in the store where it takes more than a gigabyte."""
+        """Return what `features` does; if larger than a gigabyte, it stays in the store."""
         return self._features(encode, column, IN_MEMORY)
 
     def _features(self, encode: Callable[[Any], Tensor], column: Column, most: float) -> Features:
-        """Return features [N, D], in memory where they have at most so many bytes."""
+        """Return features [N, D], in memory if they have at most `most` bytes."""
         compute = Encode(self.checked(encode), column, self.settings)
         identity = self._identities.get(id(compute.adapter), "")
         key = features_key(identity, compute, compute.name, column) if self._store else None
@@ -221,13 +221,13 @@ class Engine:
                 return None
             if not self._store or not stored:
                 return {"value": build()}
-            # Runs that are started together wait for the first of them, as long as makes sense.
-            with self._store.claimed(stored, "once", seconds=PATIENCE):
-                found = self._store.load(stored, "once")
-                if found is None:
-                    found = {"value": build()}
-                    self._store.save(stored, "once", found)
-            return found
+            # Runs that are started together wait for the first of them, up to PATIENCE.
+            with self._store.locked(stored, "once", seconds=PATIENCE):
+                value = self._store.load(stored, "once")
+                if value is None:
+                    value = {"value": build()}
+                    self._store.save(stored, "once", value)
+            return value
 
         return self._processes.attempt(load_or_build)[0]["value"]
 
@@ -277,7 +277,7 @@ class Engine:
     def _shards(
         self, key: str | None, rows: Sequence[int], compute: Compute, shard: int = SHARD
     ) -> Iterator[tuple[list[int], list[Any]]]:
-        """Yield, shard by shard, places in `rows` and their outputs; each process its own."""
+        """Yield the places in `rows` and the outputs of each shard; each process yields its own."""
         places: dict[int, list[int]] = {}
         for place, row in enumerate(rows):
             places.setdefault(row // shard, []).append(place)
@@ -285,9 +285,9 @@ class Engine:
         mine = {n: [rows[p] for p in places[n]] for n in numbers[self._processes.rank :: size]}
         store, batch_size = self._store if key else None, self.settings.rows_per_batch
         parts = Parts(store, key or "", shard, compute, batch_size, self._advance)
-        found = each_shard(parts, mine)
+        shards = each_shard(parts, mine)
         for _ in range(0, len(numbers), size):
-            for one in self._processes.attempt(partial(next, found, None)):
+            for one in self._processes.attempt(partial(next, shards, None)):
                 if one is None:
                     continue
                 number, values = one

@@ -61,7 +61,7 @@ def weights_digest(adapter: Any) -> str:
 
 
 def each_value(change: Callable[[Any], Any], value: Any) -> Any:
-    """Return a value changed, or each of those in a list or a mapping."""
+    """Apply a function to a value, or to each one inside a list or a mapping."""
     if isinstance(value, dict):
         return {key: each_value(change, item) for key, item in value.items()}
     return (
@@ -70,7 +70,7 @@ def each_value(change: Callable[[Any], Any], value: Any) -> Any:
 
 
 def as_path(value: Any) -> Any:
-    """Return a text as a path where it is written like one and something lies there."""
+    """Return a text as a path if such a file or folder exists."""
     if isinstance(value, str) and value:
         with suppress(OSError):  # too long to be a path
             return Path(value) if Path(value).exists() else value
@@ -78,7 +78,7 @@ def as_path(value: Any) -> Any:
 
 
 def _own_attributes(adapter: Any) -> dict[str, Any] | None:
-    """Return what an object holds besides weights, where all of it can be digested, or else None.
+    """Return the attributes of an object besides weights, or None if one cannot be digested.
 
     Of a module that is its make: what its parts hold, and the source of their classes.
     """

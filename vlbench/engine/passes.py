@@ -25,7 +25,7 @@ SMALLEST = 1e-15
 
 
 class Batches(Protocol):
-    """Batches of row numbers, at most `len` of them: some turn out to be done when it is time."""
+    """Batches of row numbers, at most `len` of them: another run may compute some first."""
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[list[int]]: ...
@@ -56,8 +56,8 @@ class Encode:
     def __call__(self, batches: Batches) -> Iterator[tuple[list[int], Sequence[Any]]]:
         """Yield each batch's rows with their outputs, float32 on the CPU, checked."""
         on_gpu = self._settings.device.type == "cuda"
-        for rows, values in _loaded(self._rows, batches, self._settings.workers, pinned=on_gpu):
-            yield rows, list(self._checked(rows, self._outputs(values)))
+        for rows, values in _load(self._rows, batches, self._settings.workers, pinned=on_gpu):
+            yield rows, list(self._check(rows, self._outputs(values)))
 
     def _outputs(self, values: Any) -> Tensor:
         if isinstance(values, Tensor):
@@ -85,7 +85,7 @@ class Encode:
         order = torch.tensor([i for group in groups.values() for i in group])
         return torch.cat(parts)[order.argsort().to(parts[0].device)]
 
-    def _checked(self, rows: list[int], values: Tensor) -> Tensor:
+    def _check(self, rows: list[int], values: Tensor) -> Tensor:
         if values.ndim != 2 or len(values) != len(rows):
             shape = list(values.shape)
             raise ValueError(f"{self.name} gave {shape} for {len(rows)} rows; wanted [N, D]")
@@ -102,10 +102,10 @@ class Encode:
         outside = (largest > 0) & ((largest < SMALLEST) | (largest > 1 / SMALLEST))
         if outside.any():
             i = int(outside.nonzero()[0])
-            found = f"values of up to {float(largest[i]):.3g} for row {rows[i]}"
+            values_text = f"values of up to {float(largest[i]):.3g} for row {rows[i]}"
             wanted = f"scale them into {SMALLEST:g} to {1 / SMALLEST:g}"
             raise ValueError(
-                f"{self.name} gave {found}, whose squares float32 does not hold; {wanted}"
+                f"{self.name} gave {values_text}, whose squares float32 does not hold; {wanted}"
             )
         return values
 
@@ -128,8 +128,8 @@ class Apply:
     def __call__(self, batches: Batches) -> Iterator[tuple[list[int], Sequence[Any]]]:
         """Yield each batch's rows with what the function returned for them."""
         workers = self._settings.workers if self._rows.columns else 0
-        for rows, packed in _loaded(self._rows, batches, workers):
-            images = iter(_unpacked(packed))
+        for rows, packed in _load(self._rows, batches, workers):
+            images = iter(_unpack(packed))
             values = [
                 next(images) if column.kind in DECODED else [column[row] for row in rows]
                 for column in self._columns
@@ -140,13 +140,13 @@ class Apply:
             yield rows, outputs
 
 
-def _loaded(
+def _load(
     rows: Dataset[Any], batches: Batches, workers: int, *, pinned: bool = False
 ) -> Iterator[tuple[list[int], Any]]:
     """Yield each batch's rows with their loaded values; `workers` processes load them."""
     asked: deque[list[int]] = deque()
 
-    def remembered() -> Iterator[list[int]]:
+    def remember() -> Iterator[list[int]]:
         for batch in batches:
             asked.append(batch)
             yield batch
@@ -154,7 +154,7 @@ def _loaded(
     loader = DataLoader(
         rows,
         batch_size=None,
-        sampler=remembered(),
+        sampler=remember(),
         num_workers=min(workers, len(batches)),
         pin_memory=pinned,
         generator=torch.Generator(),  # its own: torch's global one must stay as it is
@@ -182,7 +182,7 @@ class _Preprocessed(Dataset[Any]):
                 # One image at a time: a batch of photographs takes gigabytes before it is cropped.
                 return stack([pixels_of(prepare, value) for value in values])
         except Exception as error:  # noqa: BLE001 - somebody's adapter; its line is known only here
-            return _sent(error)
+            return _picklable(error)
 
 
 class _Images(Dataset[Any]):
@@ -201,24 +201,24 @@ class _Images(Dataset[Any]):
                 values = [[column[row] for row in rows] for column in self.columns]
             return pickle.dumps(values) if get_worker_info() else values
         except Exception as error:  # noqa: BLE001 - as above, of somebody's data
-            return _sent(error)
+            return _picklable(error)
 
 
 class LoadingError(VlbenchError):
-    """What a loader's worker raised that is no error of vlbench, as a text with its line."""
+    """An error that others' code raised in a loader's worker, as a text with its line."""
 
 
-def _sent(error: Exception) -> Exception:
-    """Return an error as a worker can send it: without its traceback, and as one that pickles."""
+def _picklable(error: Exception) -> Exception:
+    """Return an error that a worker can send: one that pickles, without its traceback."""
     if isinstance(error, VlbenchError) or not get_worker_info():
         return error
     return LoadingError(described(error))
 
 
-def _unpacked(values: Any) -> Any:
+def _unpack(values: Any) -> Any:
     return pickle.loads(values) if isinstance(values, bytes) else values  # noqa: S301 - our worker's
 
 
 def stack(values: list[Tensor]) -> Tensor | list[Tensor]:
-    """Return tensors of one shape as one, which leaves a worker faster than many do."""
+    """Return tensors of one shape as one, which a worker sends faster than many."""
     return torch.stack(values) if len({value.shape for value in values}) == 1 else values

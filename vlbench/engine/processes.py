@@ -132,8 +132,8 @@ class Processes:
                 gathered: list[Any] = gather_object([message])
         except RuntimeError as error:
             hosts = ", ".join(dict.fromkeys(self._hosts))
-            found = re.search(r"\[([\w.:]+)\]:\d+", str(error))
-            why = f"its address was {found[1]}" if found else str(error)
+            address = re.search(r"\[([\w.:]+)\]:\d+", str(error))
+            why = f"its address was {address[1]}" if address else str(error)
             raise ProcessLost(
                 f"one of the {self.size} processes of this run (on {hosts}) no longer answers; "
                 f"{why}. Finished work is saved; rerun the command to resume."
@@ -176,7 +176,7 @@ class Signs:
 
     @contextmanager
     def wanted(self) -> Iterator[None]:
-        """End this process where another falls silent before the block ends."""
+        """End this process if another falls silent inside the block."""
         self._is_wanted = True
         try:
             yield
@@ -184,7 +184,7 @@ class Signs:
             self._is_wanted = False
 
     def _give(self) -> None:
-        """Count this process's signs up, and note whose count has risen."""
+        """Give signs, and note which other processes give them."""
         counts = dict.fromkeys(self._silent, 0)
         with suppress(RuntimeError):  # the first process has ended, which those waiting are told
             while not self._ended.wait(self._silence / SIGNS):
@@ -212,7 +212,7 @@ class Signs:
 
 
 def verdict(error: Exception) -> Ended:
-    """Return how work ended that raised an error; errors of other code come with their line."""
+    """Return how work ended, from the error that it raised; others' errors come with their line."""
     if isinstance(error, EndedElsewhere):
         return error.ended
     if isinstance(error, DataAbsent):

@@ -1,4 +1,4 @@
-"""What a run reports while it goes on."""
+"""Progress: what a run reports while it goes on."""
 
 from __future__ import annotations
 

@@ -38,13 +38,13 @@ class Parts(NamedTuple):
     advance: Callable[[int], None]
 
     def stored(self, number: int) -> Outputs:
-        """Return the outputs of a shard that are stored, by row."""
+        """Return the stored outputs of a shard, by row."""
         saved = self.store.load(self.key, f"{number:06d}") if self.store else None
         return dict(zip(saved["rows"], saved["values"], strict=True)) if saved else {}
 
-    def claim(self, number: int) -> Callable[[], None] | None:
-        """Return what gives a claim to a shard back, or None where another run has claimed it."""
-        return self.store.claim(self.key, f"{number:06d}") if self.store else lambda: None
+    def lock(self, number: int) -> Callable[[], None] | None:
+        """Lock a shard; return its unlocking, or None if another run holds the lock."""
+        return self.store.lock(self.key, f"{number:06d}") if self.store else lambda: None
 
     def save(self, number: int, outputs: Outputs) -> None:
         """Store the outputs of a shard."""
@@ -67,7 +67,7 @@ class StoredRows:
         self._files: dict[int, Located] = {}
         self._width = 0
         for number in np.unique(self._rows // SHARD).tolist():
-            self._files[number] = self._located(number)
+            self._files[number] = self._locate(number)
 
     @property
     def shape(self) -> torch.Size:
@@ -81,15 +81,15 @@ class StoredRows:
     def __getitem__(self, places: Tensor | slice) -> Tensor:
         """Return the rows at some places, as a tensor's indexing does."""
         rows = self._rows[places if isinstance(places, slice) else places.numpy()]
-        found = np.empty((len(rows), self._width), np.float32)
+        out = np.empty((len(rows), self._width), np.float32)
         order = np.argsort(rows, kind="stable")
         cuts = np.flatnonzero(np.diff(rows[order] // SHARD)) + 1
         for part in np.split(order, cuts) if len(rows) else ():
-            self._read(rows, part, found)
-        return torch.from_numpy(found)
+            self._read(rows, part, out)
+        return torch.from_numpy(out)
 
     def _read(
-        self, rows: np.ndarray[Any, Any], part: np.ndarray[Any, Any], found: np.ndarray[Any, Any]
+        self, rows: np.ndarray[Any, Any], part: np.ndarray[Any, Any], out: np.ndarray[Any, Any]
     ) -> None:
         """Read the rows of one shard into their places."""
         number = int(rows[part[0]]) // SHARD
@@ -98,14 +98,14 @@ class StoredRows:
             if version_of(os.fstat(opened.fileno())) == located.version:
                 places = np.searchsorted(located.value, rows[part])
                 for i, place in zip(part.tolist(), places.tolist(), strict=True):
-                    opened.seek(located.start + place * found[i].nbytes)
-                    opened.readinto(found[i].data.cast("B"))
+                    opened.seek(located.start + place * out[i].nbytes)
+                    opened.readinto(out[i].data.cast("B"))
                 return
         # Another run has added rows to this shard.
-        self._files[number] = self._located(number)
-        self._read(rows, part, found)
+        self._files[number] = self._locate(number)
+        self._read(rows, part, out)
 
-    def _located(self, number: int) -> Located:
+    def _locate(self, number: int) -> Located:
         located = self._store.locate(self._key, f"{number:06d}", "values")
         if located is None:
             raise OutputError(f"{self._store.root} has lost features of this run; run it again")
@@ -121,8 +121,8 @@ Features: TypeAlias = Tensor | StoredRows
 def each_shard(parts: Parts, wanted: Mapping[int, Sequence[int]]) -> Iterator[tuple[int, Any]]:
     """Yield the number of each shard, as soon as it is ready, and the outputs of its wanted rows.
 
-    Shards that other runs compute come last. A run that dies gives its claims back; one that stores
-    nothing for long is waited for no longer.
+    Shards that other runs have locked come last. A run that ends holds no lock. Where no such shard
+    is stored for `PATIENCE` seconds, they are computed here too.
     """
     left, waited = dict(wanted), 0.0
     while left:
@@ -138,7 +138,7 @@ def each_shard(parts: Parts, wanted: Mapping[int, Sequence[int]]) -> Iterator[tu
 def _ready(
     parts: Parts, wanted: Mapping[int, Sequence[int]], *, alone: bool
 ) -> Iterator[tuple[int, Outputs]]:
-    """Yield shards that are stored, then those computed here; `alone` computes claimed ones too."""
+    """Yield stored shards, then those computed here; `alone` computes locked ones too."""
     lacking = {}
     for number, rows in wanted.items():
         outputs = parts.stored(number)
@@ -153,24 +153,27 @@ def _ready(
         for rows, values in parts.compute(work) if lacking else ():
             parts.advance(len(rows))
             yield from work.put(rows, values)
-        yield from work.found
+        yield from work.stored
     finally:
-        work.give_back()
+        work.unlock()
 
 
 class _Open(NamedTuple):
-    """A shard being computed: outputs so far, rows that it still lacks, and its claim's end."""
+    """A shard being computed: outputs so far, rows that it still lacks, and its unlocking."""
 
     outputs: Outputs
     missing: set[int]
-    give_back: Callable[[], None]
+    unlock: Callable[[], None]
 
 
 class _Work:
-    """Batches of shards, each claimed when its first batch is asked for; `found` were stored."""
+    """Batches of shards, each locked when its first batch is asked for.
+
+    `stored` are shards that another run has stored in the meantime.
+    """
 
     def __init__(self, parts: Parts, wanted: Mapping[int, Sequence[int]], *, alone: bool) -> None:
-        self.found: list[tuple[int, Outputs]] = []
+        self.stored: list[tuple[int, Outputs]] = []
         self._parts = parts
         self._wanted = wanted
         self._alone = alone
@@ -181,22 +184,22 @@ class _Work:
         return sum(len(batches(rows, self._parts.batch_size)) for rows in self._wanted.values())
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Yield the batches of one shard after the other that no other run has claimed."""
+        """Yield the batches of each shard that no other run has locked."""
         for number, rows in self._wanted.items():
-            give_back = self._parts.claim(number)
-            if give_back is None and not self._alone:
+            unlock = self._parts.lock(number)
+            if unlock is None and not self._alone:
                 continue
-            # Again: another run may have stored it before it gave its claim back.
+            # Again: another run may have stored it before it unlocked it.
             outputs = self._parts.stored(number)
             missing = set(rows) - outputs.keys()
             self._parts.advance(len(set(rows) & outputs.keys()))
-            opened = _Open(outputs, missing, give_back or (lambda: None))
+            opened = _Open(outputs, missing, unlock or (lambda: None))
             if missing:
                 self._open[number] = opened
                 yield from batches(sorted(missing), self._parts.batch_size)
             else:
-                opened.give_back()
-                self.found.append((number, outputs))
+                opened.unlock()
+                self.stored.append((number, outputs))
 
     def put(self, rows: Sequence[int], values: Sequence[Any]) -> Iterator[tuple[int, Outputs]]:
         """Add the outputs of a batch, and yield its shard, stored, if that was its last."""
@@ -206,13 +209,13 @@ class _Work:
         shard.missing.difference_update(rows)
         if not shard.missing:
             self._parts.save(number, shard.outputs)
-            self._open.pop(number).give_back()
+            self._open.pop(number).unlock()
             yield number, shard.outputs
 
-    def give_back(self) -> None:
-        """Give back the claims to shards that were not ended."""
+    def unlock(self) -> None:
+        """Unlock the shards that were not finished."""
         for shard in self._open.values():
-            shard.give_back()
+            shard.unlock()
 
 
 def batches(rows: Sequence[int], size: int) -> list[list[int]]:

@@ -16,7 +16,7 @@ import torch
 from vlbench.errors import OutputError
 from vlbench.files import take_lock, write_whole
 
-if TYPE_CHECKING:  # imported by the first claim
+if TYPE_CHECKING:  # imported by the first lock
     from filelock import BaseFileLock
 
 CHECKSUM_BYTES = 32
@@ -52,7 +52,7 @@ class Store:
         return None if body is None else torch.load(io.BytesIO(body), weights_only=True)
 
     def locate(self, key: str, part: str, name: str) -> Located | None:
-        """Return where the numbers of a value's tensor lie, in order; None as `load` does."""
+        """Return where a tensor's numbers lie in its file; None if it is absent or damaged."""
         file = self._file(key, part)
         # Before it is read: what is written in between is then another version.
         version = version_of(file.stat()) if file.exists() else (0, 0)
@@ -97,29 +97,29 @@ class Store:
         self.grown -= _size(file)
         file.unlink(missing_ok=True)
 
-    def claim(self, key: str, part: str, *, seconds: float = 0) -> Callable[[], None] | None:
-        """Return what gives back the claim to compute a value, or None where another run has it.
+    def lock(self, key: str, part: str, *, seconds: float = 0) -> Callable[[], None] | None:
+        """Lock a value for computing; return a function that unlocks it.
 
-        A run that ends, however it ends, has no claims any more. None is also returned where others
-        have the claim for so many seconds. Raises OutputError where the disk does not take it.
+        Returns None if another run holds the lock for all of `seconds`. A run that ends, however it
+        ends, holds no lock. Raises OutputError if the lock cannot be written.
         """
-        file = self._file(key, part).with_suffix(".claim")
+        file = self._file(key, part).with_suffix(".lock")
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             lock = take_lock(file, seconds=seconds)
         except OSError as error:
             raise OutputError(f"cannot write {file}: {error.strerror}") from error
-        return partial(_give_back, file, lock) if lock else None
+        return partial(_unlock, file, lock) if lock else None
 
     @contextmanager
-    def claimed(self, key: str, part: str, *, seconds: float) -> Iterator[None]:
-        """Hold the claim to compute a value; where others have it for so long, go on without."""
-        give_back = self.claim(key, part, seconds=seconds)
+    def locked(self, key: str, part: str, *, seconds: float) -> Iterator[None]:
+        """Hold the lock of a value; if another run holds it for so long, go on without."""
+        unlock = self.lock(key, part, seconds=seconds)
         try:
             yield
         finally:
-            if give_back:
-                give_back()
+            if unlock:
+                unlock()
 
     def _file(self, key: str, part: str) -> Path:
         name = key.removeprefix("sha256:")
@@ -127,22 +127,21 @@ class Store:
 
 
 def version_of(stat: os.stat_result) -> tuple[int, int]:
-    """Return what tells a file from one that took its place: its inode and date."""
+    """Return the inode and date of a file, which a replacement does not share."""
     return stat.st_ino, stat.st_mtime_ns
 
 
 def _size(file: Path) -> int:
-    """Return how many bytes a file has; 0 where it is not there."""
     return file.stat().st_size if file.exists() else 0
 
 
-def _give_back(file: Path, lock: BaseFileLock) -> None:
+def _unlock(file: Path, lock: BaseFileLock) -> None:
     file.unlink(missing_ok=True)
     lock.release()
 
 
 def owned(value: Any) -> Any:
-    """Return a value whose tensors have memory of their own: a view drags along what it views.
+    """Return a value whose tensors own their memory: a view would be stored with all that it views.
 
     Raises TypeError for what is not made of tensors and plain values.
     """

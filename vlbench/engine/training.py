@@ -65,25 +65,24 @@ def train(place: Place, make: Callable[[], Training], what: str) -> Any:
     Another run that trains the same is waited for, as long as makes sense.
     """
     store = place.store if place.processes.is_main else None
-    claimed = store.claimed(place.key, RESULT, seconds=PATIENCE) if store else nullcontext()
-    with claimed:
-        found = _loaded(place, store, RESULT)
-        if found is None:
-            found = {"value": _trained(place, store, make(), what)}
+    with store.locked(place.key, RESULT, seconds=PATIENCE) if store else nullcontext():
+        stored = _load(place, store, RESULT)
+        if stored is None:
+            stored = {"value": _run(place, store, make(), what)}
             if store:
-                store.save(place.key, RESULT, found)
+                store.save(place.key, RESULT, stored)
                 store.drop(place.key, CHECKPOINT)
-    return found["value"]
+    return stored["value"]
 
 
-def _loaded(place: Place, store: Store | None, part: str) -> Any:
-    """Return what the main process has stored, to every process, or None."""
+def _load(place: Place, store: Store | None, part: str) -> Any:
+    """Return what the main process has stored, in every process; None if it has nothing."""
     return place.processes.attempt(lambda: store.load(place.key, part) if store else None)[0]
 
 
-def _trained(place: Place, store: Store | None, training: Training, what: str) -> Any:
+def _run(place: Place, store: Store | None, training: Training, what: str) -> Any:
     start, last = 0, time.monotonic()
-    checkpoint = _loaded(place, store, CHECKPOINT)
+    checkpoint = _load(place, store, CHECKPOINT)
     if checkpoint is not None:
         start = checkpoint["steps"]
         training.restore(checkpoint["state"])

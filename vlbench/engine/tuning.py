@@ -1,4 +1,4 @@
-"""Batch size and memory layout, measured: a guess can cost half of the speed."""
+"""Tuning: batch size and memory layout, measured, as a guess can cost half of the speed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORTH = 1.05
 
 
 @torch.no_grad()
-def tuned(
+def tune(
     settings: ComputeSettings, encode: Callable[[Tensor], Tensor], column: Column
 ) -> ComputeSettings:
     """Return settings with the batch size and layout for images like those of a column.
@@ -47,7 +47,7 @@ class _Measured(NamedTuple):
 def _fastest(
     encode: Callable[[Tensor], Tensor], example: Tensor, *, channels_last: bool
 ) -> _Measured:
-    """Return the smallest batch size that the next larger one is not clearly faster than."""
+    """Return the first batch size whose next larger one is not clearly faster."""
     best = _Measured(0.0, SIZES[0])
     for size in SIZES:
         speed = _speed(encode, example, size, channels_last=channels_last)

@@ -1,4 +1,4 @@
-"""History: what loading models and running jobs took on this machine, kept in the cache folder."""
+"""History: the cost of loading models and running jobs here, kept in the cache folder."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ LOGGER = logging.getLogger(__name__)
 LOADING = "loading"
 
 COLUMNS = "place TEXT, work TEXT, model TEXT, seconds REAL, memory_mb REAL, stored_mb REAL"
-SEEN = "work, model, min(seconds), max(seconds), max(memory_mb), max(stored_mb)"
+SUMMARY = "work, model, min(seconds), max(seconds), max(memory_mb), max(stored_mb)"
 
 
 class Took(NamedTuple):
-    """What a step took: seconds, the process's peak of memory, and growth of the feature store."""
+    """The cost of a step: seconds, the process's peak memory, and growth of the feature store."""
 
     seconds: float
     memory_mb: float
     stored_mb: float
 
 
-class Seen(NamedTuple):
-    """What a step took in earlier runs: the least and the most."""
+class PastCost(NamedTuple):
+    """The least and the most that a step took in earlier runs."""
 
     least_seconds: float
     most_seconds: float
@@ -43,7 +43,7 @@ class Seen(NamedTuple):
 
 
 class History:
-    """Remembers what steps took in one place: this hardware, used alike.
+    """Remembers the costs of steps in one place: this hardware, used with the same settings.
 
     A database that is broken or out of reach costs the estimates, not the run.
     """
@@ -60,32 +60,32 @@ class History:
             values = (self._place, work, model, *took)
             base.execute("INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?)", values)
 
-    def seen(self) -> Mapping[str, Mapping[str, Seen]]:
+    def costs(self) -> Mapping[str, Mapping[str, PastCost]]:
         """Return what each model took for each work, by work and model."""
-        found: dict[str, dict[str, Seen]] = {}
+        costs: dict[str, dict[str, PastCost]] = {}
         if not self._file.is_file():
-            return found
-        query = f"SELECT {SEEN} FROM steps WHERE place = ? GROUP BY work, model"  # noqa: S608 - ours
+            return costs
+        query = f"SELECT {SUMMARY} FROM steps WHERE place = ? GROUP BY work, model"  # noqa: S608 - ours
         try:
             with closing(_open(self._file)) as base:
                 for work, model, *numbers in base.execute(query, (self._place,)):
-                    found.setdefault(work, {})[model] = Seen(*numbers)
+                    costs.setdefault(work, {})[model] = PastCost(*numbers)
         except sqlite3.Error as error:
             LOGGER.warning(
                 "%s tells of no earlier run (%s); if it is damaged, delete it", self._file, error
             )
-        return found
+        return costs
 
 
 def place_of(settings: ComputeSettings, processes: int) -> str:
-    """Return what the time of the same work depends on: the hardware, and how it is used."""
+    """Return the hardware and the settings on which the cost of the same work depends."""
     device, threads = settings.device, torch.get_num_threads()
     used = [device.type, str(settings.dtype), settings.batch_size, processes]
     return json.dumps([hardware(device), threads, *used])
 
 
 def work_of(job: Job) -> str:
-    """Return the digest of what a job does to any model: its task and the rows it reads."""
+    """Return the digest of a job apart from its model: its task and the rows it reads."""
     assert job.data
     return digest([job.task.fixed, job.data.digest()])
 
@@ -100,20 +100,20 @@ def _open(file: Path) -> sqlite3.Connection:
 class Step(NamedTuple):
     """One step of a run: a model loaded or a job done, and what that took in earlier runs.
 
-    `seen` is None where there was none. `others` counts the other models that it was seen of; 0: it
-    was seen of this one.
+    `past` is None if there was no such run. `others` counts the other models that the estimate is
+    from; 0: it is from this one.
     """
 
     model: str
     what: str
-    seen: Seen | None
+    past: PastCost | None
     others: int = 0
 
 
-def estimated(jobs: Sequence[Job], known: Mapping[str, Mapping[str, Seen]]) -> list[Step]:
+def estimate(jobs: Sequence[Job], known: Mapping[str, Mapping[str, PastCost]]) -> list[Step]:
     """Return the steps of the jobs that are to run, in order, as far as earlier runs tell.
 
-    `known` is what was seen, by work and model. A task that this model has not done is estimated
+    `known` is the past cost by work and model. A task that this model has not done is estimated
     from other models on the same rows; the loading of a model from nothing but itself.
     """
     steps: list[Step] = []
@@ -129,19 +129,19 @@ def estimated(jobs: Sequence[Job], known: Mapping[str, Mapping[str, Seen]]) -> l
     return steps
 
 
-def total(steps: Sequence[Step]) -> Seen | None:
-    """Return what steps take one after the other; None where nothing is known of any."""
-    seen = [step.seen for step in steps if step.seen]
-    if not seen:
+def total(steps: Sequence[Step]) -> PastCost | None:
+    """Return the cost of steps one after the other; None if no cost is known."""
+    past = [step.past for step in steps if step.past]
+    if not past:
         return None
-    least, most, memory, stored = zip(*seen, strict=True)
-    return Seen(sum(least), sum(most), max(memory), sum(stored))
+    least, most, memory, stored = zip(*past, strict=True)
+    return PastCost(sum(least), sum(most), max(memory), sum(stored))
 
 
-def _step(job: Job, models: Mapping[str, Seen]) -> Step:
+def _step(job: Job, models: Mapping[str, PastCost]) -> Step:
     name, task = job.model.name, job.task.spec.name
     if name in models or not models:
         return Step(name, task, models.get(name))
     least, most, memory, stored = zip(*models.values(), strict=True)
-    seen = Seen(min(least), max(most), max(memory), max(stored))
-    return Step(name, task, seen, others=len(models))
+    past = PastCost(min(least), max(most), max(memory), max(stored))
+    return Step(name, task, past, others=len(models))

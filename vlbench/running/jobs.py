@@ -1,4 +1,4 @@
-"""One job run: its probe on its live model, and what the run took."""
+"""Jobs: runs the probe of one job on its live model, and records the facts of the run."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def run_job(job: Job, models: LiveModels, machine: Machine) -> tuple[Outcome, di
 
 
 def _facts(settings: ComputeSettings, processes: int, seconds: float) -> dict[str, Any]:
-    """Return what may differ from one run to the next."""
+    """Return the facts that may differ between runs."""
     return {
         "finished": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),

@@ -14,7 +14,7 @@ from vlbench.data.records import Column, Data
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.fingerprints import LiveModel, contents, identified
 from vlbench.engine.processes import Processes
-from vlbench.engine.tuning import tuned
+from vlbench.engine.tuning import tune
 from vlbench.plain import parameters
 from vlbench.planning.models import Model
 from vlbench.planning.tasks import Task
@@ -49,7 +49,7 @@ class LiveModels:
         return {id(live.adapter): live.identity for live in self._live.values()}
 
     def settings(self, model: Model, data: Data) -> ComputeSettings:
-        """Return how a model computes on data: its batch size measured, once, where that is asked.
+        """Return how a model computes on data; a batch size of `auto` is measured, once.
 
         A batch size is measured for models that encode images, on the first image of the data.
         """
@@ -59,7 +59,7 @@ class LiveModels:
             return self._settings
         if model.key not in self._tuned:
             (self._tuned[model.key], *_) = self._processes.attempt(
-                lambda: tuned(self._settings, adapter.encode_images, images)
+                lambda: tune(self._settings, adapter.encode_images, images)
             )
         return self._tuned[model.key]
 
@@ -77,14 +77,14 @@ class LiveModels:
             return identified(model.instance, None, device, dtype)
         companions = {name: self.get(one) for name, one in model.companions.items()}
         adapters = {name: live.adapter for name, live in companions.items()}
-        filled = _filled(model.adapter, {"device": device, "dtype": dtype})
+        filled = _fill(model.adapter, {"device": device, "dtype": dtype})
         adapter = model.adapter(**filled, **{**model.arguments, **adapters})
         made_of = {name: live.identity for name, live in companions.items()}
         return identified(adapter, contents(model.arguments) | made_of, device, dtype)
 
 
-def _filled(adapter: type, given: dict[str, Any]) -> dict[str, Any]:
-    """Return what vlbench itself gives an adapter, as far as its signature takes it."""
+def _fill(adapter: type, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments that vlbench itself gives an adapter, if its signature has them."""
     known = parameters(adapter)
     takes_any = any(p.kind is p.VAR_KEYWORD for p in signature(adapter).parameters.values())
     return {name: value for name, value in given.items() if takes_any or name in known}

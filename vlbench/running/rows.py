@@ -1,4 +1,4 @@
-"""Rows made: the result of a job, whether it ended well or not."""
+"""Rows: the result of a job, whether it ended well or not, and its writing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vlbench.results import Outcome, Result, counts_of
 from vlbench.running.models import LiveModels
 
 
-class Seen(NamedTuple):
+class ComparableParts(NamedTuple):
     """Digests of the data and of companions' views of them, and the kind of regions."""
 
     data: str
@@ -34,11 +34,12 @@ class Seen(NamedTuple):
 
 
 def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
-    """Return what a row says of its making, the same on every rerun."""
+    """Return the `provenance` of a row, which is the same on every rerun."""
     assert job.data
     live = models.get(job.model)
-    # An adapter says what it took where an argument was left to the weights.
-    arguments = _with_defaults(job.model.adapter, job.model.arguments) | _settled(live.adapter)
+    # `settled` are the arguments that an adapter took from its weights.
+    arguments = _with_defaults(job.model.adapter, job.model.arguments)
+    arguments |= getattr(live.adapter, "settled", {})
     companions = {
         one.name: models.get(one).weights
         for several in job.task.companions.values()
@@ -56,14 +57,9 @@ def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
     }
 
 
-def _settled(adapter: Any) -> dict[str, Any]:
-    """Return the arguments that an adapter chose itself, its `settled`, if it has any."""
-    return dict(getattr(adapter, "settled", {}))
-
-
 def comparable_of(job: Job, models: LiveModels) -> str:
-    """Return the digest of what rows must share to be compared."""
-    seen = seen_alike(job)
+    """Return `comparable`: the digest of what rows must share to be compared."""
+    parts = comparable_parts(job)
     companions = {
         key: [
             [models.get(one).source, models.get(one).weights, shown_arguments(one.arguments)]
@@ -71,26 +67,27 @@ def comparable_of(job: Job, models: LiveModels) -> str:
         ]
         for key, several in job.task.companions.items()
     }
-    shared: list[Any] = [job.task.fixed, seen.data, companions, seen.regions]
-    return digest([*shared, seen.views] if seen.views else shared)
+    shared: list[Any] = [job.task.fixed, parts.data, companions, parts.regions]
+    return digest([*shared, parts.views] if parts.views else shared)
 
 
-def seen_alike(job: Job) -> Seen:
-    """Return what the models of comparable rows see alike.
+def comparable_parts(job: Job) -> ComparableParts:
+    """Return the data that comparable rows share.
 
-    Where a task says that regions are the model's own, their kind is none of it; the regions that
-    companions read count all the same.
+    If the task sets own_regions, the region kind is not part of `comparable`; regions that
+    companions read are.
     """
     assert job.data
     if not job.task.spec.own_regions:
         regions = job.model.spec.regions.get("kind") if job.task.regions else None
-        return Seen(job.data.digest(), regions, {k: data.digest() for k, data in job.views.items()})
+        digests = {key: data.digest() for key, data in job.views.items()}
+        return ComparableParts(job.data.digest(), regions, digests)
     read = {
         key: [_regions_of(one, job.views.get(one.key, job.data)) for one in several]
         for key, several in job.task.companions.items()
     }
-    views = {key: digests for key, digests in read.items() if any(digests)}
-    return Seen(apart_from_regions(job.data).digest(), None, views)
+    views = {key: several for key, several in read.items() if any(several)}
+    return ComparableParts(apart_from_regions(job.data).digest(), None, views)
 
 
 def _regions_of(companion: Model, data: Data) -> str | None:
@@ -105,7 +102,7 @@ def shown_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown_weights(arguments: Mapping[str, Any], weights: str) -> str:
-    """Return what a row says of the weights: their digest, or `random:<seed>`."""
+    """Return the weights as a row shows them: their digest, or `random:<seed>`."""
     random = arguments.get("weights") == "random"
     return f"random:{arguments.get('init_seed', 0)}" if random else weights
 
@@ -124,7 +121,7 @@ def code_version() -> str:
 
 
 def _as_path(value: Any) -> Any:
-    """Return a text that names a file here as a path; a path stays one, file or not."""
+    """Return a text as a path if such a file exists; a path stays a path."""
     return value if isinstance(value, Path) else as_path(value)
 
 
@@ -143,16 +140,16 @@ def _git(root: Path, *arguments: str) -> str:
 
 def without_scores(job: Job, status: str, reason: str) -> Result:
     """Return the row of a job that was skipped or failed, with the reason."""
-    return replace(_head(job), status=status, reason=_cleaned(job, reason))
+    return replace(_head(job), status=status, reason=_clean(job, reason))
 
 
-def limited_out(job: Job, found: str) -> Result:
-    """Return the row of a job that --limit leaves too few rows for, and what it found of them."""
-    return replace(without_scores(job, "skipped", "limit"), notes=[_cleaned(job, found)])
+def skip_for_limit(job: Job, reason: str) -> Result:
+    """Return the row of a job that --limit leaves too few rows for, with the reason."""
+    return replace(without_scores(job, "skipped", "limit"), notes=[_clean(job, reason)])
 
 
-def begun(job: Job, models: LiveModels) -> Result:
-    """Return the row of a job that is about to run: all but what its probe finds."""
+def begin_row(job: Job, models: LiveModels) -> Result:
+    """Return the row of a job that is about to run, without the outcome of its probe."""
     return replace(
         _head(job),
         comparable=comparable_of(job, models),
@@ -160,8 +157,8 @@ def begun(job: Job, models: LiveModels) -> Result:
     )
 
 
-def finished(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) -> Result:
-    """Return a row that was begun with what the job's probe found."""
+def finish_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) -> Result:
+    """Return the row from `begin_row` with the outcome of the job's probe."""
     assert job.data
     missing = job.data.missing_rows()
     notes = [
@@ -175,37 +172,37 @@ def finished(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
         notes=[
             *notes,
             *_ties(scored),
-            *_shared(job.data),
-            *_dropped(job),
+            *_shared_rows(job.data),
+            *_dropped_arguments(job),
             *_own_regions(job),
-            *(_cleaned(job, note) for note in outcome.notes),
+            *(_clean(job, note) for note in outcome.notes),
         ],
     )
 
 
 def _ties(row: Result) -> list[str]:
-    """Return a note where most choices were tied, with how many."""
+    """Return a note with the number of tied choices, if most are tied."""
     ties, choices = row.counts["ties"], row.counts.get("choices", row.counts["n"])
     note = f"{ties:,} of {choices:,} choices are tied, and a tied choice earns what guessing does"
     return [note] if row.is_mostly_tied else []
 
 
-def _dropped(job: Job) -> list[str]:
-    """Return a note for each argument that the task has for adapters and this one lacks."""
+def _dropped_arguments(job: Job) -> list[str]:
+    """Return a note for each adapter argument of the task that this adapter lacks."""
     asked, made = job.task.spec.model, job.model.instance is None
     known = parameters(job.model.adapter) if made else {}
     why = "the adapter has no `{}`" if made else "the adapter came as an object, without `{}`"
     return [f"{why.format(key)}: its own preprocessing holds" for key in asked if key not in known]
 
 
-def _shared(data: Data) -> list[str]:
+def _shared_rows(data: Data) -> list[str]:
     """Return a note for each two splits of the data that share rows."""
-    found = {
+    shared = {
         pair: n for pair, n in overlaps(data).items() if n and pair == _small_first(data, pair)
     }
     return [
         f"data: {n} of {len(data.splits[one])} rows of {one} are in {other}, too"
-        for (one, other), n in found.items()
+        for (one, other), n in shared.items()
     ]
 
 
@@ -215,13 +212,13 @@ def _small_first(data: Data, pair: tuple[str, str]) -> tuple[str, str]:
 
 
 def _own_regions(job: Job) -> list[str]:
-    """Return a note of the regions that the model reads, where rows of other kinds stand beside."""
+    """Return a note of the model's region kind, if rows of other kinds are on the same board."""
     kind = job.model.spec.regions.get("kind")
     return [f"regions: {kind}"] if kind and job.task.spec.own_regions else []
 
 
-def _cleaned(job: Job, text: str) -> str:
-    """Return a message as a row may hold it."""
+def _clean(job: Job, text: str) -> str:
+    """Return a message without secrets and local paths."""
     companions = [one for several in job.task.companions.values() for one in several]
     given = [one.arguments for model in (job.model, *companions) for one in model.parts()]
     task = job.task.spec
@@ -255,7 +252,7 @@ class RowWriter:
             boards.require_writable(self._output)
 
     def refuse_clash(self, row: Result) -> None:
-        """Raise IdentityClash where the board has this row's name with other weights or source."""
+        """Raise IdentityClash if the board has this row's name with other weights or source."""
         if self._output and not self._overwrite:
             boards.refuse_clash(self._output, row)
 

@@ -8,20 +8,15 @@ from planted_boards import PRIMARY, board, result, score
 from planted_exports import HOSTILE, compared, named, referring, selection
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.commands.leaderboard.parser import add_words
+from vlbench.commands.leaderboard.export import add_options
 from vlbench.leaderboard.export.every_eval_ever import Source
 from vlbench.leaderboard.export.formats import FOLDERS, TEXTS, hub_results, plain_json
 
 
 def test_the_command_offers_every_format():
-    added = {}
-
-    def add(name, about):
-        added[name] = argparse.ArgumentParser(description=about)
-        return added[name]
-
-    add_words(add)
-    (option,) = [one for one in added["export"]._actions if one.dest == "format"]
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    (option,) = [one for one in parser._actions if one.dest == "format"]
     assert set(option.choices) == {*TEXTS, *FOLDERS}
 
 

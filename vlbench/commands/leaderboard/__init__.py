@@ -1,1 +1,1 @@
-"""The words of `vlbench leaderboard`: one module each, with a function `answer`."""
+"""`vlbench leaderboard`: look at boards."""

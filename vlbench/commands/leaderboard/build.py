@@ -1,4 +1,4 @@
-"""`vlbench leaderboard build`: summaries of groups, comparisons with the leaders, figures."""
+"""`vlbench leaderboard build`: write summaries of groups, comparisons with the leaders, figures."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ import argparse
 from typing import Any
 
 from vlbench.catalog.catalog import Catalog, load_catalog
-from vlbench.commands.answer import Answer
+from vlbench.commands import Answer
+from vlbench.commands.parser import add_output, add_trust
 from vlbench.errors import UnknownNameError
-from vlbench.leaderboard.building import begins, build
+
+
+def add_options(build: argparse.ArgumentParser) -> None:
+    """Add the folder of boards."""
+    add_output(build)
+    add_trust(build)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write the files, and return their names and the groups that no model has all tasks of."""
+    from vlbench.leaderboard.building import begins, build
+
     if not any(arguments.output.glob("*.json")):
         raise UnknownNameError(f"no board at all in {arguments.output}")
     catalog = load_catalog(arguments.include_path)
@@ -35,8 +43,8 @@ def _figures(arguments: argparse.Namespace, catalog: Catalog) -> dict[str, dict[
     if not tasks:
         return {}
     # Importing the planning takes seconds.
-    from vlbench.planning.figures import find_figures  # noqa: PLC0415
-    from vlbench.planning.options import Options  # noqa: PLC0415
+    from vlbench.planning.figures import find_figures
+    from vlbench.planning.options import Options
 
     options = Options(include_path=arguments.include_path, trust=arguments.trust)
     return {task.name: find_figures(task, options) for task in tasks}

@@ -1,4 +1,4 @@
-"""`vlbench leaderboard compare`: which of two models is better, and how sure that is."""
+"""`vlbench leaderboard compare`: say which of some models is better, and how sure that is."""
 
 from __future__ import annotations
 
@@ -9,11 +9,24 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from vlbench.commands.answer import Answer
+from vlbench.commands import Answer
+from vlbench.commands.parser import add_output
 from vlbench.errors import printed, spaced
 from vlbench.leaderboard.comparison.comparing import Compared, Report, compare_models
 from vlbench.leaderboard.tables import number, plain_table, score_name
 from vlbench.metrics.paired import FLIPS
+
+
+def add_options(compare: argparse.ArgumentParser) -> None:
+    """Add the models, tasks and scores."""
+    compare.add_argument("models", nargs="+", metavar="MODEL", help="two models or more")
+    compare.add_argument(
+        "--tasks", metavar="TASK,...", help="default: every board with scores of all the models"
+    )
+    compare.add_argument(
+        "--all-scores", action="store_true", help="all scores, not only the primary one"
+    )
+    add_output(compare)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
@@ -54,23 +67,23 @@ def _detectable(compared: Sequence[Compared]) -> str:
 
 
 def _cells(one: Compared) -> list[str]:
-    (first, second), found = one.scores, one.found
+    (first, second), test = one.scores, one.found
     worse = "" if first.higher_is_better else ", lower is better"
-    low, high = (_signed(bound, first.unit) for bound in found.ci95)
-    clusters = f" in {found.clusters}" if found.clusters < found.items else ""
+    low, high = (_with_sign(bound, first.unit) for bound in test.ci95)
+    clusters = f" in {test.clusters}" if test.clusters < test.items else ""
     return [
         spaced(f"{one.task}: {score_name(first.metric, first.at)}{worse}"),
         number(first.value, first.unit),
         number(second.value, second.unit),
-        _signed(found.difference, first.unit),
+        _with_sign(test.difference, first.unit),
         f"{low} to {high}",
-        f"{_p(found.p)} ({_p(one.p_holm)})",
-        ", ".join(map(str, found.outcomes)) if found.outcomes else "-",
-        f"{found.items}{clusters}",
+        f"{_p(test.p)} ({_p(one.p_holm)})",
+        ", ".join(map(str, test.outcomes)) if test.outcomes else "-",
+        f"{test.items}{clusters}",
     ]
 
 
-def _signed(value: float, unit: str) -> str:
+def _with_sign(value: float, unit: str) -> str:
     """Return a difference: of percentages, in points."""
     return f"{100 * value:+.1f}" if unit == "fraction" else f"{value:+.4g}"
 

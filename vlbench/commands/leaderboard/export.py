@@ -1,4 +1,4 @@
-"""`vlbench leaderboard export`: boards in other people's formats."""
+"""`vlbench leaderboard export`: write boards as Markdown, CSV, LaTeX, JSON, or for other sites."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.commands.answer import Answer
+from vlbench.commands import FAILED, Answer
+from vlbench.commands.parser import add_output
 from vlbench.errors import OutputError, UnknownNameError, counted
 from vlbench.files import write_whole
 from vlbench.leaderboard.comparison.leaders import old_comparisons
@@ -16,7 +17,27 @@ from vlbench.leaderboard.export.markdown import updated
 from vlbench.leaderboard.export.selection import LeftOut, Selection, listed, select
 from vlbench.leaderboard.rows import named_boards
 
-FAILED = 1
+
+def add_options(export: argparse.ArgumentParser) -> None:
+    """Add the boards, their format, and where they are written."""
+    export.add_argument("tasks", nargs="*", metavar="TASK", help="default: every board")
+    export.add_argument(
+        "--format",
+        required=True,
+        choices=[*TEXTS, *FOLDERS],
+        help="eee: records of Every Eval Ever; hf: .eval_results of the Hugging Face hub",
+    )
+    export.add_argument(
+        "--to",
+        type=Path,
+        metavar="FILE|DIR",
+        help="a file (with md: updated between its markers), or a folder for eee and hf; "
+        "default: standard output",
+    )
+    export.add_argument(
+        "--organization", default="", metavar="NAME", help="who ran these rows, for eee"
+    )
+    add_output(export)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
@@ -40,7 +61,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
 
 def _content(form: str, file: Path, selection: Selection) -> bytes:
-    """Return what a file is to hold: Markdown goes between the markers of one that is there."""
+    """Return the content of a file; Markdown goes between the markers of an existing one."""
     if form != "md" or not file.exists():
         return TEXTS[form](selection).encode()
     try:
@@ -53,11 +74,11 @@ def _content(form: str, file: Path, selection: Selection) -> bytes:
 def _folder(arguments: argparse.Namespace, selection: Selection, source: Source) -> Answer:
     """Write the files of a format that has many."""
     left_out, written = list(selection.left_out), 0
-    for found in FOLDERS[arguments.format](selection, source):
-        if isinstance(found, LeftOut):
-            left_out.append(found)
+    for part in FOLDERS[arguments.format](selection, source):
+        if isinstance(part, LeftOut):
+            left_out.append(part)
         else:
-            write_whole(arguments.to / found.place, found.content)
+            write_whole(arguments.to / part.place, part.content)
             written += 1
     shown = f"wrote {counted(written, 'file')} below {arguments.to}"
     return Answer([shown], listed(left_out), 0 if written else FAILED)

@@ -1,20 +1,34 @@
-"""`vlbench leaderboard merge`: the boards of several folders joined in one."""
+"""`vlbench leaderboard merge`: join the boards of several folders."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from vlbench.commands.answer import Answer
+from vlbench.commands import Answer
+from vlbench.commands.parser import add_output
 from vlbench.errors import counted
 from vlbench.leaderboard.merging.changes import changes
 from vlbench.leaderboard.merging.merging import merge
 
 
+def add_options(merge: argparse.ArgumentParser) -> None:
+    """Add the folders, and whether they are only checked."""
+    merge.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders with boards")
+    add_output(merge)
+    merge.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing; say in Markdown what is new in the DIRs, as a pull request would put "
+        "them in the place of --output, and exit 1 if a row were changed or lost",
+    )
+
+
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write the joined boards, or say in Markdown what they would change."""
     if arguments.check:
-        found = changes(arguments.folders, arguments.output)
-        return Answer(found.lines, code=0 if found.are_fine else 1)
+        report = changes(arguments.folders, arguments.output)
+        return Answer(report.lines, code=0 if report.are_fine else 1)
     written, problems = merge(arguments.folders, arguments.output)
     if problems:
         return Answer(problems=[*problems, f"nothing is changed in {arguments.output}"], code=1)

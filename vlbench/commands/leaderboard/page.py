@@ -1,4 +1,4 @@
-"""`vlbench leaderboard page`: all boards as one file of HTML."""
+"""`vlbench leaderboard page`: write all boards as one HTML file that needs no server."""
 
 from __future__ import annotations
 
@@ -6,20 +6,29 @@ import argparse
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.commands.answer import Answer
+from vlbench.commands import Answer
+from vlbench.commands.parser import add_output
 from vlbench.errors import UnknownNameError
 from vlbench.files import write_whole
 from vlbench.leaderboard.comparison.leaders import outdated
-from vlbench.leaderboard.page.contents import read_page, render
+
+
+def add_options(page: argparse.ArgumentParser) -> None:
+    """Add the folder of the page, and that of the boards."""
+    page.add_argument("folder", type=Path, metavar="OUT", help="where index.html is written")
+    add_output(page)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write the page; return its name and size, and whose ties with the leader are out of date."""
+    from vlbench.leaderboard.page.contents import read_page, render
+
     if not any(arguments.output.glob("*.json")):
         raise UnknownNameError(f"no board at all in {arguments.output}")
-    with _uncollected():
+    with _without_gc():
         content = render(read_page(arguments.output, load_catalog(arguments.include_path)))
     file = arguments.folder / "index.html"
     write_whole(file, content)
@@ -36,8 +45,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Make objects without looking for cycles: of many boards' millions, that is a third of it."""
+def _without_gc() -> Iterator[None]:
+    """Turn garbage collection off, which takes a third of the time for many boards."""
     enabled = gc.isenabled()
     gc.disable()
     try:

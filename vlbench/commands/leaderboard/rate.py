@@ -1,4 +1,4 @@
-"""`vlbench leaderboard rate`: sheets for human judgement of questions, and their statistics."""
+"""`vlbench leaderboard rate`: write sheets for human ratings of questions, or read filled ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ import argparse
 import json
 from pathlib import Path
 
-from vlbench.commands.answer import Answer
+from vlbench.commands import Answer
+from vlbench.commands.items import images_of
+from vlbench.commands.parser import (
+    add_data,
+    add_output,
+    add_trust,
+    positive,
+    set_up_for_data,
+    whole_number,
+)
 from vlbench.errors import printed
 from vlbench.files import write_whole
 from vlbench.leaderboard.artifacts import read_table
@@ -35,21 +44,52 @@ from vlbench.probes.question_generation.rating.sheets import (
 SAID = "judgements.json"
 
 
+def add_options(rate: argparse.ArgumentParser) -> None:
+    """Add the folder of the sheets, and what is sampled for them."""
+    rate.add_argument(
+        "folder", type=Path, metavar="OUT", help="the folder of the sheets and their key"
+    )
+    rate.add_argument(
+        "--of",
+        nargs=2,
+        metavar=("TASK", "MODEL"),
+        help="write the sheets for this row; without it, read the filled sheets in OUT",
+    )
+    rate.add_argument(
+        "--steps",
+        default="1,2,3",
+        metavar="STEP,...",
+        help="the systems compared with the human questions (default: 1,2,3)",
+    )
+    rate.add_argument(
+        "--images", type=positive, default=50, metavar="N", help="images to sample (default: 50)"
+    )
+    rate.add_argument(
+        "--seed",
+        type=whole_number,
+        default=0,
+        metavar="N",
+        help="seed of the sample and the order (default: 0)",
+    )
+    add_data(rate)
+    add_trust(rate)
+    add_output(rate)
+
+
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write the sheets of a row, with `--of`; otherwise read the filled sheets."""
-    return _written(arguments) if arguments.of else _read(arguments.folder)
+    return _write(arguments) if arguments.of else _read(arguments.folder)
 
 
-def _written(arguments: argparse.Namespace) -> Answer:
+def _write(arguments: argparse.Namespace) -> Answer:
     """Write the sheets, and say what to do next."""
-    from vlbench.commands.items import images_of  # noqa: PLC0415 - reading needs no torch
-
     folder, seed = arguments.folder, arguments.seed
     row = named_row(arguments.output, *arguments.of)
     steps = arguments.steps.split(",")
     questions = read_table(arguments.output, row, QUESTIONS, COLUMNS)
     shown = sample_questions(row, questions, steps, images=arguments.images, seed=seed)
-    images = images_of(row.task, [one.digest for one in shown], arguments.options)
+    with set_up_for_data(arguments) as options:
+        images = images_of(row.task, [one.digest for one in shown], options)
     count = write_sheets(folder, row, shown, images, seed)
     return Answer(
         (
@@ -72,20 +112,24 @@ def _read(folder: Path) -> Answer:
     key = judgements.key
     title = f"{key.model} on {key.task}: {raters} raters, {images} images, {systems} systems"
     agreed = [
-        f"{name}: Krippendorff's ordinal alpha {_alpha(agreement(found))}"
-        for name, found in judgements.answers.items()
+        f"{name}: Krippendorff's ordinal alpha {_alpha(agreement(answers))}"
+        for name, answers in judgements.answers.items()
     ]
     return Answer([printed(title), table, *agreed, f"wrote {folder / SAID}"])
 
 
 def _cells(one: Rating) -> list[str]:
-    less = "-" if one.difference_from_human is None else _shown(one.difference_from_human, "+.2f")
-    return [one.sheet, printed(one.system), _shown(one.mean, ".2f"), less]
+    less = (
+        "-"
+        if one.difference_from_human is None
+        else _with_interval(one.difference_from_human, "+.2f")
+    )
+    return [one.sheet, printed(one.system), _with_interval(one.mean, ".2f"), less]
 
 
-def _shown(found: Estimate, form: str) -> str:
-    low, high = (format(bound, form) for bound in found.ci95)
-    return f"{format(found.value, form)} [{low}, {high}]"
+def _with_interval(estimate: Estimate, form: str) -> str:
+    low, high = (format(bound, form) for bound in estimate.ci95)
+    return f"{format(estimate.value, form)} [{low}, {high}]"
 
 
 def _alpha(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""`vlbench leaderboard reproduce`: a paper's numbers and findings beside ours."""
+"""`vlbench leaderboard reproduce`: put a paper's numbers and findings beside what boards hold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import argparse
 from rich.table import Table
 
 from vlbench.catalog.catalog import load_all_claims, load_catalog
-from vlbench.commands.answer import Answer
+from vlbench.commands import Answer
+from vlbench.commands.parser import add_output
 from vlbench.leaderboard.reproduction.claims import Lack, judge, read_boards
 from vlbench.leaderboard.reproduction.reproduction import (
     claims_table,
@@ -18,6 +19,14 @@ from vlbench.leaderboard.reproduction.reproduction import (
     tasks_of_paper,
     to_fetch,
 )
+
+
+def add_options(reproduce: argparse.ArgumentParser) -> None:
+    """Add the paper."""
+    reproduce.add_argument(
+        "paper", metavar="PAPER", help="the name of a file in tasks/**/claims/, or a paper's id"
+    )
+    add_output(reproduce)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:

@@ -1,4 +1,4 @@
-"""`vlbench leaderboard show`: boards as tables."""
+"""`vlbench leaderboard show`: print boards as tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.commands.answer import Answer
+from vlbench.commands import Answer
+from vlbench.commands.parser import add_output
 from vlbench.leaderboard.comparison.leaders import (
     BEHIND,
     Leaders,
@@ -19,6 +20,12 @@ from vlbench.leaderboard.tables import board_tables, probability
 
 # Rows of a table where all boards are shown; a board that is named has all of its rows.
 MOST_ROWS = 20
+
+
+def add_options(show: argparse.ArgumentParser) -> None:
+    """Add the boards."""
+    show.add_argument("tasks", nargs="*", metavar="TASK", help="default: every board")
+    add_output(show)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
@@ -42,14 +49,14 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
 
 def _standings(output: Path, task: str) -> dict[str, dict[str, str]]:
-    """Return how each model stands to its leader, by `comparable`, where any was tested."""
+    """Return how each model compares with the leader, per `comparable`, if any was tested."""
     sets = {key: one for key, one in read_leaders(output, task).items() if one.p}
     return {
-        key: {model: _told(model, one) for model in (one.leader, *one.p, *one.untested)}
+        key: {model: _describe(model, one) for model in (one.leader, *one.p, *one.untested)}
         for key, one in sets.items()
     }
 
 
-def _told(model: str, leaders: Leaders) -> str:
+def _describe(model: str, leaders: Leaders) -> str:
     word = standing(model, leaders)
     return f"{word}, {probability(leaders.p[model])}" if word == BEHIND else word

@@ -54,7 +54,7 @@ def refuse(module: str, name: str) -> Any:
 def read_pickle(
     stream: IO[bytes], storage: FindStorage = no_part, other: FindOther = refuse
 ) -> Any:
-    """Return what a pickle holds; the stream stands at its end afterwards.
+    """Read the pickle at a stream's position, to its end.
 
     Raises UnpicklingError and ValueError for a broken pickle, and what the finders raise.
     """
@@ -175,13 +175,13 @@ def read_torch_file(file: Path, other: FindOther) -> Any:
 def _top(archive: zipfile.ZipFile) -> str:
     """Return the folder of everything in an archive of torch. Raises ValueError."""
     names = archive.namelist()
-    found = [name.partition("/")[0] for name in names if re.fullmatch(r"[^/]+/data\.pkl", name)]
-    if len(found) != 1:
+    folders = [name.partition("/")[0] for name in names if re.fullmatch(r"[^/]+/data\.pkl", name)]
+    if len(folders) != 1:
         raise ValueError("it is an archive without the data.pkl of torch")
-    order = f"{found[0]}/byteorder"
+    order = f"{folders[0]}/byteorder"
     if order in names and archive.read(order) != b"little":
         raise ValueError("it was written on a machine of another byte order")
-    return found[0]
+    return folders[0]
 
 
 def _member(archive: zipfile.ZipFile, top: str, key: str, _: int) -> Tensor:
@@ -211,7 +211,7 @@ class _Storages:
 
 
 def _read_old(stream: IO[bytes], size: int, other: FindOther) -> Any:
-    """Return the content of a file of torch that is no archive; its storages stand at its end."""
+    """Return the content of a torch file that is no archive; its storages follow the pickle."""
     head = [read_pickle(stream) for _ in range(3)]
     if head[:2] != OLD_HEAD or head[2].get("little_endian") is not True:
         raise ValueError("it is no file of torch")
@@ -235,7 +235,7 @@ def _read_old(stream: IO[bytes], size: int, other: FindOther) -> Any:
 
 
 def _fill(storage: Tensor, stream: IO[bytes]) -> None:
-    """Fill a storage, uint8 [n], with what follows in a stream: a count of numbers, and these."""
+    """Fill a storage, uint8 [n], from a stream: a count of numbers, then the numbers."""
     count = int.from_bytes(stream.read(8), "little")
     if len(storage) % (count or 1) or bool(count) != bool(len(storage)):
         raise ValueError(f"a storage of {len(storage)} bytes has {count} numbers")
@@ -247,7 +247,7 @@ def _fill(storage: Tensor, stream: IO[bytes]) -> None:
 
 
 def _part(module: str, name: str) -> Any:
-    """Return what takes the place of a class in a TorchScript archive."""
+    """Return the stand-in for a class of a TorchScript archive."""
     if module.partition(".")[0] != "__torch__":
         return Inert
     return type(name, (Part,), {"kind": f"{module}.{name}"})
@@ -262,7 +262,7 @@ class _Code:
         self._known: dict[str, set[str] | None] = {}
 
     def weights(self, kind: str) -> set[str] | None:
-        """Return the names of a class's parameters and buffers; None where it names none."""
+        """Return the names of a class's parameters and buffers; None if it has no such list."""
         if kind not in self._known:
             self._known[kind] = self._read(kind)
         return self._known[kind]
@@ -284,7 +284,7 @@ def _state_dict(root: Any, code: _Code) -> dict[str, Tensor]:
     """Return the parameters and buffers of a module and its parts."""
     if not isinstance(root, Part):
         raise pickle.UnpicklingError("it is a TorchScript archive without a module")
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     waiting, seen = [("", root)], 0
     while waiting:
         prefix, part = waiting.pop()
@@ -294,7 +294,7 @@ def _state_dict(root: Any, code: _Code) -> dict[str, Tensor]:
             raise ValueError("its modules have too many attributes, or contain each other")
         for name, value in part.attributes.items():
             if isinstance(value, Tensor) and (weights is None or name in weights):
-                found[f"{prefix}{name}"] = value
+                tensors[f"{prefix}{name}"] = value
             elif isinstance(value, Part):
                 waiting.append((f"{prefix}{name}.", value))
-    return found
+    return tensors

@@ -2,7 +2,7 @@ import pytest
 from sources import MODELS, TASK, make_source, write
 
 from vlbench.catalog.sources import shipped_source
-from vlbench.commands.validation import validate
+from vlbench.commands.validate import validate
 from vlbench.errors import UnknownNameError
 
 

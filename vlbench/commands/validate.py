@@ -1,10 +1,12 @@
-"""What `vlbench validate` finds wrong with task files and models.yaml files."""
+"""`vlbench validate`: check files of tasks and claims, and models.yaml."""
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vlbench.catalog.catalog import (
     Catalog,
@@ -16,33 +18,50 @@ from vlbench.catalog.catalog import (
 from vlbench.catalog.claims import load_claims, task_problems
 from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import TaskSpec, load_models, load_task
+from vlbench.commands import USAGE, Answer
+from vlbench.commands.parser import add_trust
 from vlbench.errors import SpecError, UnknownNameError, unknown
-from vlbench.planning.figures import find_figures
-from vlbench.planning.models import resolve_model
-from vlbench.planning.options import Options
-from vlbench.planning.tasks import resolve_task
+
+if TYPE_CHECKING:  # imports torch
+    from vlbench.planning.options import Options
+
+
+def add_options(validate: argparse.ArgumentParser) -> None:
+    """Add the files."""
+    validate.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+    add_trust(validate)
+
+
+def answer(arguments: argparse.Namespace) -> Answer:
+    """Return the files that are right, and what is wrong with the others."""
+    problems = validate(arguments.paths, arguments.include_path, trust=arguments.trust)
+    right = [f"{file}: ok" for file, problem in problems.items() if not problem]
+    wrong = [problem for problem in problems.values() if problem]
+    return Answer(right, wrong, USAGE if wrong else 0)
 
 
 def validate(
     paths: Sequence[Path], include: Sequence[Path] = (), *, trust: bool = False
 ) -> dict[Path, str]:
-    """Return every file below the paths with what is wrong with it; empty where nothing is.
+    """Return the problems of every file below the paths; empty for a valid file.
 
     Imports what the files name, as far as it is trusted, but calls none of it, and loads no weights
     and no data. `include` are further sources that the files may refer to. Raises UnknownNameError
     for a path that is not there.
     """
-    found: dict[Path, str] = {}
+    from vlbench.planning.options import Options
+
+    problems: dict[Path, str] = {}
     options = Options(include_path=include, trust=trust)
     for path in paths:
         if not path.exists():
             raise UnknownNameError(f"no file or folder {path}")
-        found |= {file: _problem(file.resolve(), options) for file in _files(path)}
-    return found
+        problems |= {file: _problem(file.resolve(), options) for file in _files(path)}
+    return problems
 
 
 def _files(path: Path) -> list[Path]:
-    """Return a YAML file, or those below a folder. Raises UnknownNameError where there are none."""
+    """Return a YAML file, or those below a folder. Raises UnknownNameError if there are none."""
     if path.is_file():
         return [path]
     names = [
@@ -82,6 +101,8 @@ def _problem(file: Path, options: Options) -> str:
 def _check_models(
     catalog: Catalog, names: Sequence[str], options: Options, problems: list[str]
 ) -> None:
+    from vlbench.planning.models import resolve_model
+
     for name in names:
         try:
             if not catalog.models[name].unavailable:
@@ -101,6 +122,9 @@ def _check_claims(file: Path, source: Path, known: Catalog, options: Options) ->
 
 
 def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> None:
+    from vlbench.planning.figures import find_figures
+    from vlbench.planning.tasks import resolve_task
+
     for task in load_task(file, source):
         namesake = known.tasks.get(task.name)
         if namesake and namesake.file != file:
@@ -111,6 +135,7 @@ def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> N
             raise SpecError("\n".join(problems))
         if not task.group:
             resolve_task(catalog, task.name, named=True, options=options)
+            find_figures(task, options)
             find_figures(task, options)
 
 
@@ -131,6 +156,6 @@ def _source(file: Path) -> Path:
 
 
 def _others(source: Path) -> list[Path]:
-    """Return the source, where it is one and not vlbench's own."""
+    """Return a folder as a list if it is a source of its own, else an empty list."""
     inside = any((source / part).is_dir() for part in ("tasks", "model_adapters"))
     return [source] if inside and source != shipped_source() else []

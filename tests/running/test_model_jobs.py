@@ -8,7 +8,7 @@ from runs import evaluate, ran
 from sources import TASK, make_source, write
 
 from vlbench.cli import main
-from vlbench.running.runs import MARK, sweep
+from vlbench.running.model_jobs import MARK, sweep
 
 
 @pytest.fixture

@@ -1,28 +1,56 @@
-"""`vlbench check`: loads an adapter and tests the promises of its capabilities."""
+"""`vlbench check`: check that an adapter keeps the contract."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vlbench.capabilities import ImageEncoder, capabilities_in
 from vlbench.catalog.catalog import load_catalog
-from vlbench.catalog.gaps import half_offered_by, signatures
 from vlbench.catalog.sources import capability_files, find_sources, shipped_source
-from vlbench.check import Finding, check_adapter
-from vlbench.engine.processes import Processes, verdict
+from vlbench.commands import FAILED, Answer
+from vlbench.commands.parser import add_dtype, add_model, options_of
 from vlbench.errors import Exited, VlbenchError, exits_as_errors
-from vlbench.planning.models import resolve_model
-from vlbench.planning.options import Options
 from vlbench.plugins import load_file
-from vlbench.running.models import LiveModels
+
+if TYPE_CHECKING:  # these import torch
+    from vlbench.check import Finding
+    from vlbench.planning.options import Options
+
+
+def add_options(check: argparse.ArgumentParser) -> None:
+    """Add the model and how it is loaded."""
+    check.add_argument("model", metavar="MODEL")
+    add_model(check)
+    add_dtype(check)
+
+
+def answer(arguments: argparse.Namespace) -> Answer:
+    """Print a line for each promise that is kept, and for each cause of broken ones."""
+    from vlbench.bench import set_up
+    from vlbench.commands.reports import say
+    from vlbench.commands.streams import open_console
+
+    with set_up(options_of(arguments)) as (options, _):
+        findings = check_model(arguments.model, options)
+    console = open_console()
+    for line in lines_of(findings):
+        say(console, line)
+    return Answer(code=0 if findings and all(one.ok for one in findings) else FAILED)
 
 
 def check_model(name: str, options: Options) -> list[Finding]:
-    """Return the findings on a model's adapter; one that does not load has that as its finding.
+    """Return the findings on a model's adapter; that it does not load is a finding, too.
 
     Raises VlbenchError for a name or a file that is wrong, and for weights that cannot be had.
     """
+    from vlbench.catalog.gaps import half_offered_by
+    from vlbench.check import Finding, check_adapter
+    from vlbench.engine.processes import Processes, verdict
+    from vlbench.planning.models import resolve_model
+    from vlbench.running.models import LiveModels
+
     settings = options.settings()
     model = resolve_model(load_catalog(options.include_path), name, options)
     try:
@@ -36,16 +64,17 @@ def check_model(name: str, options: Options) -> list[Finding]:
         return [Finding(name, "does not load", ok=False, why=verdict(error).value)]
     without = model.spec.without
     others = _own_capabilities([*find_sources(options.include_path), model.spec.source])
-    found = check_adapter(
+    findings = check_adapter(
         adapter,
         without=without,
         device=settings.device,
+        dtype=settings.dtype,
         region_width=model.spec.regions.get("width", 2048),
         others=others,
     )
     half = half_offered_by(type(adapter), without, others)
-    found += [Finding(part, "is incomplete", ok=False, why=gap) for part, gap in half.items()]
-    return found or [Finding(name, "has no capability", ok=False, why=_none(type(adapter)))]
+    findings += [Finding(part, "is incomplete", ok=False, why=gap) for part, gap in half.items()]
+    return findings or [Finding(name, "has no capability", ok=False, why=_none(type(adapter)))]
 
 
 def lines_of(findings: Sequence[Finding]) -> list[str]:
@@ -72,13 +101,18 @@ def lines_of(findings: Sequence[Finding]) -> list[str]:
 
 
 def _none(adapter: type) -> str:
-    """Return what an adapter without any capability could have, as an example."""
+    """Say that an adapter has no capability, and name the methods of one as an example."""
+    from vlbench.capabilities import ImageEncoder
+    from vlbench.catalog.gaps import signatures
+
     wanted = " and ".join(signatures(ImageEncoder))
     return f"{adapter.__name__} has the methods of none; those of ImageEncoder are {wanted}"
 
 
 def _own_capabilities(sources: Sequence[Path]) -> list[type]:
     """Return the capabilities that the files of sources define, less vlbench's own."""
+    from vlbench.capabilities import capabilities_in
+
     others = [source for source in dict.fromkeys(sources) if source != shipped_source()]
-    files = [file for source in others for file in capability_files(source)]
-    return [found for file in dict.fromkeys(files) for found in capabilities_in(load_file(file))]
+    files = dict.fromkeys(file for source in others for file in capability_files(source))
+    return [kind for file in files for kind in capabilities_in(load_file(file))]

@@ -1,4 +1,4 @@
-"""Prompts about one image that a generative model runs: what they share, and what comes out."""
+"""Batches of prompts about one image, which a generative model runs, sharing what it can."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from vlbench.errors import CannotDo
 class Head(NamedTuple):
     """What all prompts about an image begin with.
 
-    `ids` are those up to the tail, and `inputs` all that the model takes for one of the prompts;
-    `of_tokens` are those beside PER_TOKEN that have an entry per token.
+    `ids` are those up to the tail, `inputs` the model's inputs for one whole prompt; `of_tokens`
+    names the inputs besides PER_TOKEN that have an entry per token.
     """
 
     ids: list[int]
@@ -32,7 +32,21 @@ class Head(NamedTuple):
         return {name: value for name, value in self.inputs.items() if name not in PER_TOKEN}
 
 
-class Run(NamedTuple):
+class Rows(NamedTuple):
+    """The ids of prompts after the head of an image, and how to run them.
+
+    The logits of the last `kept` ids of a row are kept; all of these but the first are those
+    of an answer. At most `at_once` rows run at a time. Of the ids that all rows begin with, up to
+    `shared` may run once.
+    """
+
+    ids: Sequence[Sequence[int]]
+    shared: int
+    at_once: int
+    kept: int = 1
+
+
+class Batch(NamedTuple):
     """The output of a model for some texts; its first position stands after `before` ids.
 
     `last` int64 [texts, count] are the places, in the logits, of the last ids of each row.
@@ -45,12 +59,10 @@ class Run(NamedTuple):
 
 
 class Runner(ABC):
-    """Runs rows of ids after the head of an image, for the logits of the last `count` of a row.
+    """Runs rows of ids after the head of an image.
 
-    The last `count` ids less one are those of an answer. Rows run at most `at_once` at a time, and
-    `options` go to the model. Of what all rows begin with, up to `shared` ids may run once and
-    without the options. `cuts` says whether an id is read without those after it, so that a row may
-    end at the last id that is asked about.
+    `cuts` says whether an id is read without those after it, so that a row may end at the last id
+    that is asked about.
     """
 
     cuts = False
@@ -60,33 +72,21 @@ class Runner(ABC):
         self._head = head
 
     @abstractmethod
-    def run(
-        self,
-        rows: Sequence[Sequence[int]],
-        shared: int,
-        at_once: int,
-        count: int = 1,
-        **options: Any,
-    ) -> Iterator[Run]:
-        """Yield the output for some rows after the other."""
+    def run(self, rows: Rows, **options: Any) -> Iterator[Batch]:
+        """Yield the output for all rows, some at a time.
+
+        `options` go to the model, but not for ids that run once for all rows.
+        """
 
 
 class OneByOne(Runner):
     """Runs each prompt alone and whole, whatever a model could share between them."""
 
-    def run(
-        self,
-        rows: Sequence[Sequence[int]],
-        shared: int,
-        at_once: int,
-        count: int = 1,
-        **options: Any,
-    ) -> Iterator[Run]:
+    def run(self, rows: Rows, **options: Any) -> Iterator[Batch]:
         """Yield the output for one row after the other."""
-        del shared, at_once
-        for i, row in enumerate(rows):
-            output = self._model(**self._whole(row), logits_to_keep=count, **options)
-            yield Run([i], output, 0, torch.arange(count)[None])
+        for i, ids in enumerate(rows.ids):
+            output = self._model(**self._whole(ids), logits_to_keep=rows.kept, **options)
+            yield Batch([i], output, 0, torch.arange(rows.kept)[None])
 
     def _whole(self, row: Sequence[int]) -> dict[str, Any]:
         """Return the inputs of a whole pass. Raises CannotDo for one of unknown shape."""
@@ -131,23 +131,16 @@ class SharedPrefix(Runner):
 
     cuts = True
 
-    def run(
-        self,
-        rows: Sequence[Sequence[int]],
-        shared: int,
-        at_once: int,
-        count: int = 1,
-        **options: Any,
-    ) -> Iterator[Run]:
+    def run(self, rows: Rows, **options: Any) -> Iterator[Batch]:
         """Yield the output for what the rows do not share, some rows at a time."""
-        same = min(common_run(rows), shared)
+        same = min(common_run(rows.ids), rows.shared)
         prefix = run_prefix(self._model, self._head.inputs, len(self._head.ids) + same)
-        for texts in torch.split(torch.arange(len(rows)), at_once):
-            part = [rows[i][same:] for i in texts.tolist()]
-            kept, last = last_places([len(row) for row in part], count)
+        for texts in torch.split(torch.arange(len(rows.ids)), rows.at_once):
+            part = [rows.ids[i][same:] for i in texts.tolist()]
+            kept, last = last_places([len(ids) for ids in part], rows.kept)
             keep = {"logits_to_keep": kept.to(self._model.device)}
             output = continue_rows(self._model, prefix, part, **keep, **options)
-            yield Run(texts.tolist(), output, prefix.length, last)
+            yield Batch(texts.tolist(), output, prefix.length, last)
 
 
 def run_prefix(model: Any, inputs: Mapping[str, Any], length: int) -> Prefix:
@@ -223,29 +216,21 @@ class SharedImage(Runner):
     def _features(self) -> Any:
         return self._model.get_image_features(**self._head.pixels())
 
-    def run(
-        self,
-        rows: Sequence[Sequence[int]],
-        shared: int,
-        at_once: int,
-        count: int = 1,
-        **options: Any,
-    ) -> Iterator[Run]:
+    def run(self, rows: Rows, **options: Any) -> Iterator[Batch]:
         """Yield the output for as many rows as fit into `TOKENS`, padded on the right."""
-        del shared
-        whole = [torch.tensor([*self._head.ids, *row]) for row in rows]
+        whole = [torch.tensor([*self._head.ids, *ids]) for ids in rows.ids]
         fitting = max(TOKENS // max(map(len, whole)), 1)
-        for texts in torch.split(torch.arange(len(rows)), min(at_once, fitting)):
+        for texts in torch.split(torch.arange(len(whole)), min(rows.at_once, fitting)):
             part = [whole[i] for i in texts.tolist()]
             lengths = [len(ids) for ids in part]
-            kept, last = last_places(lengths, count)
+            kept, last = last_places(lengths, rows.kept)
             output = self._model(
-                **self._batch(part, torch.tensor(lengths), count - 1),
+                **self._batch(part, torch.tensor(lengths), rows.kept - 1),
                 logits_to_keep=kept.to(self._model.device),
                 use_cache=False,
                 **options,
             )
-            yield Run(texts.tolist(), output, 0, last)
+            yield Batch(texts.tolist(), output, 0, last)
 
     def _batch(self, rows: list[Tensor], lengths: Tensor, answered: int) -> dict[str, Any]:
         """Return the inputs of rows of ids, of which the last `answered` are of an answer."""
@@ -254,10 +239,9 @@ class SharedImage(Runner):
         own, asked = (places < ends[:, None] for ends in (lengths, lengths - answered))
         # The processor's token types: 0 for the image and the prompt, 1 for the answer.
         given = {"input_ids": ids, "attention_mask": own.long(), "token_type_ids": (~asked).long()}
-        found = self._features
-        features = found.pooler_output.expand(len(rows), -1, -1)
+        features = self._features.pooler_output.expand(len(rows), -1, -1)
         return {name: value.to(self._model.device) for name, value in given.items()} | {
-            "mm_encoder_outputs": {"image": type(found)(pooler_output=features)}
+            "mm_encoder_outputs": {"image": type(self._features)(pooler_output=features)}
         }
 
 

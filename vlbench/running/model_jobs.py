@@ -1,4 +1,4 @@
-"""All jobs of one model: it is loaded, its jobs are run one after the other, and it is freed."""
+"""The jobs of one model: loads it, runs its jobs one after the other, and frees it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MARK = ".swept"
 
 
 def sweep(folder: Path) -> None:
-    """Remove the parts of files, below a folder, that runs were killed over more than a day ago."""
+    """Remove half-written files of killed runs, more than a day old, below a folder."""
     if not folder.is_dir() or _age(folder / MARK) < DAY:
         return
     with suppress(OSError):  # somebody else's folder may be read but not written
@@ -39,14 +39,14 @@ def sweep(folder: Path) -> None:
 
 
 def _age(file: Path) -> float:
-    """Return how many seconds ago a file was written; without end where it is not there."""
+    """Return the age of a file in seconds; infinite if it does not exist."""
     try:
         return time.time() - file.stat().st_mtime
     except OSError:
         return float("inf")
 
 
-def grouped(jobs: Iterable[Job], by: Callable[[Job], str]) -> list[list[Job]]:
+def group_jobs(jobs: Iterable[Job], by: Callable[[Job], str]) -> list[list[Job]]:
     """Return jobs in groups of the same key, in the order in which the keys first come."""
     groups: dict[str, list[Job]] = {}
     for job in jobs:
@@ -65,7 +65,7 @@ def run_model(
     for job in jobs:
         if job.status in {"skipped", "failed"}:
             yield writer.write(rows.without_scores(job, job.status, job.reason))
-    for same in grouped((j for j in jobs if j.status == "run"), by=lambda job: job.model.key):
+    for same in group_jobs((j for j in jobs if j.status == "run"), by=lambda job: job.model.key):
         models = LiveModels(machine.settings, machine.processes)
         try:
             yield from _run_loaded(same, models, machine, writer, report)
@@ -76,11 +76,11 @@ def run_model(
 def _run_loaded(
     jobs: Sequence[Job], models: LiveModels, machine: Machine, writer: RowWriter, report: Report
 ) -> Iterator[Result]:
-    """Load a model and yield the results of its jobs, which fail where it does not load."""
+    """Load a model and yield the results of its jobs, which fail if it does not load."""
     model = jobs[0].model
     machine.progress.begin(model.name, jobs[0].task.spec.name)
     start = machine.now()
-    loaded = ended_alike(partial(models.get, model), machine.processes)
+    loaded = run_in_all(partial(models.get, model), machine.processes)
     if loaded.status == "skipped":
         yield from (writer.write(rows.without_scores(job, *loaded)) for job in jobs)
     elif loaded.status != "ok":
@@ -96,35 +96,35 @@ def _run_loaded(
 def _run_one(
     job: Job, models: LiveModels, machine: Machine, writer: RowWriter, report: Report
 ) -> Iterator[Result]:
-    """Yield the result of a job whose model is loaded; none where its data are absent."""
+    """Yield the result of a job whose model is loaded; nothing if its data are absent."""
     machine.progress.begin(job.model.name, job.task.spec.name)
     start = machine.now()
-    ended = ended_alike(partial(_probed, job, models, machine, writer), machine.processes)
+    ended = run_in_all(partial(_run_probe, job, models, machine, writer), machine.processes)
     if ended.status == "unavailable":
         report.absent[job.task.spec.name] = ended.value
     elif ended.status == "ok":
         row, outcome, run = ended.value
         machine.remember(job.model.name, work_of(job), start)
-        yield writer.write(rows.finished(row, job, outcome, run), outcome)
+        yield writer.write(rows.finish_row(row, job, outcome, run), outcome)
     elif ended.status == "too few" and job.limited:
-        yield writer.write(rows.limited_out(job, ended.value))
+        yield writer.write(rows.skip_for_limit(job, ended.value))
     else:
         status = "skipped" if ended.status == "skipped" else "failed"
         yield writer.write(rows.without_scores(job, status, ended.value))
 
 
-def _probed(job: Job, models: LiveModels, machine: Machine, writer: RowWriter) -> Any:
+def _run_probe(job: Job, models: LiveModels, machine: Machine, writer: RowWriter) -> Any:
     """Return the begun row of a job, its outcome and the facts of the run.
 
     Raises IdentityClash where the board has this name with other weights.
     """
-    row = rows.begun(job, models)
+    row = rows.begin_row(job, models)
     writer.refuse_clash(row)
     return row, *run_job(job, models, machine)
 
 
-def ended_alike(work: Callable[[], Any], processes: Processes) -> Ended:
-    """Return how work ended, the same in every process; an ok value is this process's own.
+def run_in_all(work: Callable[[], Any], processes: Processes) -> Ended:
+    """Do work, and return how it ended, the same in every process; an ok value is its own.
 
     What stops a run passes through: boards that cannot be written, names that clash.
     """

@@ -2,9 +2,8 @@ import pytest
 from sources import write
 
 from vlbench import cli
-from vlbench.cli import COMMANDS
-from vlbench.commands.config import config_words
 from vlbench.commands.parser import parser_of
+from vlbench.commands.run import read_config
 from vlbench.errors import SpecError
 
 FILE = """\
@@ -29,13 +28,13 @@ SAME = """\
 
 
 def parsed(words):
-    return vars(parser_of(COMMANDS).parse_args(words))
+    return vars(parser_of().parse_args(words))
 
 
 def words_of(text, tmp_path, *command):
     file = tmp_path / "run.yaml"
     write(file, text)
-    return config_words(file, parsed(["run", "--trust", *command]), parsed(["run"]))
+    return read_config(file, parsed(["run", "--trust", *command]), parsed(["run"]))
 
 
 def test_options_in_a_file_are_those_of_the_command_line(tmp_path):
@@ -56,7 +55,7 @@ def test_the_command_line_overrides_the_file(own, tmp_path):
     [
         ("tasks: a\nmodell: x\n", r"run.yaml:2: no option is named 'modell'; did you mean model"),
         ("config: other.yaml\n", r"run.yaml:1: no option is named 'config'"),
-        ("command: x\n", r"run.yaml:1: no option is named 'command'"),
+        ("answer: x\n", r"run.yaml:1: no option is named 'answer'"),
         ("strict: 3\n", r"run.yaml:1: strict is true or false, not 3"),
         ("tasks: [[a]]\n", r"run.yaml:1: tasks is a text, a number or a list of them"),
         ("tasks: ['a,b', c]\n", r"run.yaml:1: tasks has a comma inside one of its values"),

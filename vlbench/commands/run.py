@@ -1,0 +1,185 @@
+"""`vlbench run`: run models on tasks and write leaderboards."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vlbench.commands import FAILED, USAGE, Answer
+from vlbench.commands.parser import (
+    add_cache,
+    add_data,
+    add_dtype,
+    add_model,
+    add_output,
+    options_of,
+    parser_of,
+    positive,
+)
+from vlbench.errors import SpecError, UnknownNameError, printed, unknown
+
+if TYPE_CHECKING:  # these import torch or YAML
+    from vlbench.catalog.strict_yaml import Document
+    from vlbench.planning.plan import Plan
+    from vlbench.running.jobs import Report
+
+# What names nothing that a file could set.
+NOT_IN_FILES = frozenset({"answer", "config"})
+
+# What may name code, which a file may do only where the command line says --trust.
+NAMES_CODE = frozenset({"model", "model_args"})
+
+# Of two options that exclude each other, the command line's holds.
+CACHE = ("cache_dir", "no_cache")
+
+
+def add_options(run: argparse.ArgumentParser) -> None:
+    """Add the options of a run."""
+    run.add_argument(
+        "--model",
+        metavar="NAME[,...]",
+        help="names; hf:ORG/NAME, timm:NAME, open_clip:ARCHITECTURE/TAG, torchvision:NAME/WEIGHTS; "
+        "or path/to/file.py:Class",
+    )
+    run.add_argument("--tasks", metavar="all|NAME|TAG|GLOB[,...]", help="which tasks to run")
+    run.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="a YAML file of these options; those on the command line override it",
+    )
+    add_model(run)
+    add_dtype(run)
+    run.add_argument("--name", help="the name of the rows, in place of the model's")
+    add_data(run, download=True)
+    add_output(run)
+    add_cache(run)
+    run.add_argument(
+        "--batch-size",
+        type=_batch_size,
+        default=32,
+        metavar="N|auto",
+        help="images at a time (default: 32); auto: the fastest on a CPU, the most on a GPU",
+    )
+    run.add_argument(
+        "--limit", type=positive, metavar="N", help="use N rows per split; no board is written"
+    )
+    run.add_argument("--dry-run", action="store_true", help="print the plan, estimate it, and stop")
+    run.add_argument(
+        "--strict", action="store_true", help="exit 1 if anything is skipped or absent"
+    )
+    run.add_argument("--overwrite", action="store_true", help="run again what boards already hold")
+
+
+def _batch_size(text: str) -> int | None:
+    return None if text == "auto" else positive(text)
+
+
+def answer(arguments: argparse.Namespace) -> Answer:
+    """Print the plan, run it and print the scores; return the problems and the exit code."""
+    if not (arguments.model and arguments.tasks):
+        raise UnknownNameError("a run needs --model and --tasks, here or in a file for --config")
+    from vlbench.bench import agree, estimate_steps, run, set_up
+    from vlbench.catalog.library_names import reads_hub
+    from vlbench.commands.reports import Bar, print_estimates, print_plan, print_report
+    from vlbench.commands.streams import open_console
+    from vlbench.commands.unused_gpus import unused_gpus
+    from vlbench.planning.plan import plan
+
+    models = list(dict.fromkeys(arguments.model.split(",")))
+    # A dry run needs the hub for data that it is told to download, and for a model's configuration.
+    reach_hub = arguments.download or not arguments.dry_run or any(map(reads_hub, models))
+    with set_up(options_of(arguments), reach_hub=reach_hub) as (options, processes):
+        planned = agree(plan(models, arguments.tasks.split(","), options), processes)
+        console = open_console(quiet=not processes.is_main)
+        print_plan(console, planned)
+        works = any(job.status == "run" for job in planned.jobs)
+        if works and (hint := unused_gpus(arguments.typed, options.device)):
+            console.print(printed(hint), markup=False, soft_wrap=True)
+        if arguments.dry_run:
+            device = planned.options.settings().device.type
+            print_estimates(console, estimate_steps(planned, processes), device)
+            return Answer()
+        with Bar(console) as bar:
+            report = run(planned, processes, bar)
+        processes.leave()
+    print_report(console, planned, report)
+    problems = [f"vlbench: {name} did not load: {why}" for name, why in report.not_loaded.items()]
+    return _ended(planned, report, problems, strict=arguments.strict)
+
+
+def _ended(planned: Plan, report: Report, problems: list[str], *, strict: bool) -> Answer:
+    """Return how a run ended."""
+    statuses = {job.status for job in planned.jobs} | {r.status for r in report.results}
+    statuses |= {"unavailable"} if report.absent else set()
+    if not statuses & {"ok", "kept"}:
+        problems = [*problems, "vlbench: nothing ran; the reasons stand above"]
+        return Answer(problems=problems, code=FAILED)
+    if any(job.task.named and job.task.spec.name in report.absent for job in planned.jobs):
+        return Answer(problems=problems, code=USAGE)
+    refused = {"failed", *({"skipped", "unavailable"} if strict else ())}
+    return Answer(problems=problems, code=FAILED if statuses & refused else 0)
+
+
+def insert_config(given: argparse.Namespace, words: Sequence[str]) -> list[str]:
+    """Return the words of a run with those of its file before its own, which override them."""
+    defaults = vars(parser_of().parse_args(["run"]))
+    return ["run", *read_config(given.config, vars(given), defaults), *words[1:]]
+
+
+def read_config(file: Path, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
+    """Return the options in a file as words of the command line.
+
+    `given` are the options on the command line, `defaults` those of an empty one. Relative folders
+    are relative to where the run starts, as on the command line. Raises SpecError, with file and
+    line, for what is no option, or has a value that the command line could not have.
+    """
+    from vlbench.catalog.strict_yaml import load_yaml
+    from vlbench.planning.functions import names_file
+
+    document = load_yaml(file)
+    words: list[str] = []
+    cached = any(given[name] != defaults[name] for name in CACHE)
+    for key, value in document.values.items():
+        name = str(key).replace("-", "_")
+        if name not in defaults or name in NOT_IN_FILES:
+            known = defaults.keys() - NOT_IN_FILES
+            raise SpecError(f"{document.where(str(key))}: {unknown('option', str(key), known)}")
+        if value is None or (cached and name in CACHE):
+            continue
+        if name == "trust":
+            raise SpecError(f"{document.where(str(key))}: {key} is not for a file; pass --trust")
+        given_words = [*_words(document, str(key), value, defaults[name])]
+        is_code = name in NAMES_CODE and any(map(names_file, given_words))
+        if (is_code or name == "include_path") and not given["trust"]:
+            why = f"{key} names code to run; if you know what it does, pass --trust"
+            raise SpecError(f"{document.where(str(key))}: {why}")
+        words += given_words
+    return words
+
+
+def _words(document: Document, key: str, value: Any, default: Any) -> Iterator[str]:
+    option, where = f"--{key.replace('_', '-')}", document.where(key)
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise SpecError(f"{where}: {key} is true or false, not {value!r:.40}")
+        yield from [option] if value else []
+    elif isinstance(default, list):  # an option that may be repeated
+        for text in _texts(where, key, value):
+            yield f"{option}={text}"
+    else:
+        texts = _texts(where, key, value)
+        if len(texts) > 1 and any("," in text for text in texts):
+            raise SpecError(f"{where}: {key} has a comma inside one of its values")
+        yield f"{option}={','.join(texts)}"
+
+
+def _texts(where: str, key: str, value: Any) -> Sequence[str]:
+    if isinstance(value, dict):
+        value = [f"{k}={v}" for k, v in value.items()]
+    values = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, str | int | float) for one in values):
+        raise SpecError(f"{where}: {key} is a text, a number or a list of them")
+    return [str(one) for one in values]
