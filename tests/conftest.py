@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from sources import make_source
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -30,6 +31,12 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for option in ("CACHE_DIR", "OUTPUT", "DEVICE"):
         monkeypatch.delenv(f"VLBENCH_{option}", raising=False)
+
+
+@pytest.fixture
+def source(tmp_path) -> Path:
+    """A source with one adapter file, images of three colours, and the task few_shot_colours."""
+    return make_source(tmp_path / "ours")
 
 
 @pytest.fixture(scope="session")

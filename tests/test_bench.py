@@ -1,15 +1,9 @@
 import pytest
 from fakes import ConstantModel
 from runs import evaluate, primary
-from sources import make_source
 
 import vlbench
 from vlbench.planning.options import Keywords, Options
-
-
-@pytest.fixture
-def source(tmp_path):
-    return make_source(tmp_path / "ours")
 
 
 def test_a_model_and_a_task_of_a_users_own_run(source):

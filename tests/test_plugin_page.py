@@ -83,7 +83,7 @@ def test_plug_ins_that_tests_write_keep_to_the_page():
     found = list(plug_ins_of_tests())
     beside = {file: imported(text) - NAMES for file, text in found}
     assert {file: names for file, names in beside.items() if names} == {}
-    assert {"test_new_capability.py", "test_datasets.py"} <= {file for file, _ in found}
+    assert {"test_tutorial.py", "test_datasets.py"} <= {file for file, _ in found}
 
 
 def test_the_page_stays_one_page():

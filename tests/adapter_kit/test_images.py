@@ -6,6 +6,7 @@ import pytest
 import torch
 import transformers
 from PIL import Image
+from tiny_joint import as_bytes, noise
 from torch import nn
 from torchvision.transforms import Normalize
 from transformers import image_utils
@@ -30,12 +31,7 @@ from vlbench.errors import CannotDo, DataError, SpecError, WeightsError
 
 @pytest.fixture
 def photo():
-    noise = np.random.default_rng(0).integers(0, 256, (80, 120, 3), dtype=np.uint8)
-    return Image.fromarray(noise)
-
-
-def as_bytes(pixels):
-    return (pixels * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
+    return noise(120, 80)
 
 
 def test_pixels_are_the_images_bytes_over_255(photo):

@@ -1,8 +1,8 @@
 import datetime as dt
-from pathlib import Path
 
 import pytest
 import torch
+from hostile_code import Bomb
 from torch import nn
 
 from vlbench import hub
@@ -112,14 +112,6 @@ def test_seeded_draws_leave_the_global_generator_alone():
         drawn = torch.rand(3)
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(drawn, torch.rand(3, generator=torch.Generator().manual_seed(5)))
-
-
-class Bomb:
-    def __init__(self, target):
-        self.target = target
-
-    def __reduce__(self):
-        return Path.touch, (self.target,)
 
 
 @pytest.mark.parametrize("zipped", [True, False])

@@ -1,13 +1,10 @@
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 from PIL import Image
 
 from vlbench.data.cub import cub
 from vlbench.data.records import labels
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError
 
 NAMES = {
     1: "001.Black_footed_Albatross/A_1.jpg",
@@ -53,13 +50,6 @@ def test_the_root_may_be_the_folder_itself(tmp_path):
     assert data.missing_rows() == {"train": 5_992, "test": 5_793}
 
 
-def test_absent_lists_say_where_to_get_them(tmp_path):
-    put(tmp_path)
-    (tmp_path / "CUB_200_2011/classes.txt").unlink()
-    with pytest.raises(DataAbsent, match=r"^CUB-200-2011 is absent; get it from vision\.caltech"):
-        cub(root=tmp_path)
-
-
 def test_an_absent_image_is_named(tmp_path):
     (put(tmp_path) / "CUB_200_2011/images" / NAMES[10]).unlink()
     with pytest.raises(DataError, match=r"^images/002.Laysan_Albatross/B_10\.jpg is absent \(1 of"):
@@ -88,10 +78,8 @@ def test_a_list_that_does_not_fit_is_named(tmp_path, lists, message):
         cub(root=put(tmp_path, **lists))
 
 
-def test_the_real_sample_has_three_of_ten_classes_in_each_split():
-    if "VLBENCH_DATA" not in os.environ:
-        pytest.skip("VLBENCH_DATA is unset")
-    root = Path(os.environ["VLBENCH_DATA"]) / "cub_200_2011_sample"
+def test_the_real_sample_has_three_of_ten_classes_in_each_split(real_data):
+    root = real_data / "cub_200_2011_sample"
     data = cub(root=root)
     assert len(data.classes) == 200
     assert np.bincount(labels(data.splits["train"])).tolist() == [3] * 10

@@ -1,5 +1,4 @@
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -151,10 +150,8 @@ def test_a_folder_without_classes_is_named(tmp_path):
         image_folder(root=tmp_path)
 
 
-def test_the_real_cifar_folder_has_200_and_100_images_a_class():
-    if "VLBENCH_DATA" not in os.environ:
-        pytest.skip("VLBENCH_DATA is unset")
-    root = Path(os.environ["VLBENCH_DATA"]) / "cifar10_image_folder"
+def test_the_real_cifar_folder_has_200_and_100_images_a_class(real_data):
+    root = real_data / "cifar10_image_folder"
     data = image_folder(root=root)
     assert np.bincount(labels(data.splits["train"])).tolist() == [200] * 10
     assert np.bincount(labels(data.splits["test"])).tolist() == [100] * 10

@@ -1,8 +1,6 @@
 import gzip
 import hashlib
-import os
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,17 +49,15 @@ def test_classes_are_the_published_names(tmp_path):
     assert fashion_mnist(root=tmp_path).classes[::9] == ("T-shirt/top", "Ankle boot")
 
 
-@pytest.mark.parametrize(("load", "name"), [(mnist, "^MNIST"), (fashion_mnist, "^Fashion-MNIST")])
-def test_absent_files_say_where_to_get_them(tmp_path, load, name):
-    with pytest.raises(DataAbsent, match=name + r" is absent; .*ubyte\.gz"):
-        load(root=tmp_path)
+def test_absent_garments_say_where_to_get_them(tmp_path):
+    with pytest.raises(DataAbsent, match=r"^Fashion-MNIST is absent; .*ubyte\.gz"):
+        fashion_mnist(root=tmp_path)
 
 
 @pytest.mark.parametrize(
     ("images", "message"),
     [
         (LABELS, "begins with 00000801, not 00000803"),
-        (b"", "begins with , not 00000803"),
         (IMAGES[:9], "is cut off in its header"),
         (IMAGES[:-1], r"holds 2351 bytes, not the 2352 of \(3, 28, 28\)"),
         (IMAGES + b"xx", r"holds more than 2352 bytes, not the 2352 of \(3, 28, 28\)"),
@@ -75,15 +71,6 @@ def test_absent_files_say_where_to_get_them(tmp_path, load, name):
 def test_images_of_another_form_are_named(tmp_path, images, message):
     with pytest.raises(DataError, match="^t10k-images-idx3-ubyte:? " + message):
         mnist(root=put(tmp_path, images))
-
-
-@pytest.mark.parametrize("content", [gzip.compress(IMAGES)[:-200], b"<html>404</html>"])
-def test_a_packed_file_that_is_cut_off_is_named(tmp_path, content):
-    (put(tmp_path, content) / "t10k-images-idx3-ubyte").rename(
-        tmp_path / "t10k-images-idx3-ubyte.gz"
-    )
-    with pytest.raises(DataError, match=r"^t10k-images-idx3-ubyte\.gz cannot be unpacked"):
-        mnist(root=tmp_path)
 
 
 def test_a_packed_file_is_unpacked_no_further_than_its_header_says(tmp_path, little_memory):
@@ -107,39 +94,32 @@ def test_a_label_past_nine_is_named(tmp_path):
         mnist(root=put(tmp_path, labels=wrong))
 
 
-@pytest.fixture
-def real():
-    if "VLBENCH_DATA" not in os.environ:
-        pytest.skip("VLBENCH_DATA is unset")
-    return Path(os.environ["VLBENCH_DATA"])
-
-
-def test_the_real_test_set_is_the_published_one(real):
-    packed = (real / "mnist/t10k-images-idx3-ubyte.gz").read_bytes()
+def test_the_real_test_set_is_the_published_one(real_data):
+    packed = (real_data / "mnist/t10k-images-idx3-ubyte.gz").read_bytes()
     md5 = hashlib.md5(packed, usedforsecurity=False).hexdigest()
     assert md5 == "9fb629c4189551a2d022fa330f9573f3"
-    data = mnist(root=real / "mnist")
+    data = mnist(root=real_data / "mnist")
     assert data.missing_rows() == {}
     counts = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     assert np.bincount(labels(data.splits["test"])).tolist() == counts
 
 
-def test_real_images_have_the_bytes_of_their_file(real):
-    content = gzip.decompress((real / "mnist/t10k-images-idx3-ubyte.gz").read_bytes())
-    image = mnist(root=real / "mnist").splits["test"]["image"][9_999]
+def test_real_images_have_the_bytes_of_their_file(real_data):
+    content = gzip.decompress((real_data / "mnist/t10k-images-idx3-ubyte.gz").read_bytes())
+    image = mnist(root=real_data / "mnist").splits["test"]["image"][9_999]
     assert np.asarray(image)[..., 2].tobytes() == content[-784:]
 
 
-def test_real_garments_are_those_of_the_sprite(real, tmp_path):
+def test_real_garments_are_those_of_the_sprite(real_data, tmp_path):
     for kind in ("images-idx3", "labels-idx1"):
-        source = real / f"fashion_mnist/derived_from_sprite/sprite900-{kind}-ubyte.gz"
+        source = real_data / f"fashion_mnist/derived_from_sprite/sprite900-{kind}-ubyte.gz"
         (tmp_path / f"t10k-{kind}-ubyte.gz").symlink_to(source)
     split = fashion_mnist(root=tmp_path).splits["test"]
-    sprite = Image.open(real / "fashion_mnist/fashion-mnist-sprite.png").convert("RGB")
+    sprite = Image.open(real_data / "fashion_mnist/fashion-mnist-sprite.png").convert("RGB")
     assert split["image"][0].tobytes() == sprite.crop((0, 0, 28, 28)).tobytes()
     assert np.bincount(labels(split)).tolist() == [90] * 10
 
 
-def test_real_labels_alone_are_absent_data(real):
+def test_real_labels_alone_are_absent_data(real_data):
     with pytest.raises(DataAbsent, match="Fashion-MNIST is absent"):
-        fashion_mnist(root=real / "fashion_mnist")
+        fashion_mnist(root=real_data / "fashion_mnist")

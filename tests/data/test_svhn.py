@@ -1,8 +1,6 @@
-import os
 import struct
 import sys
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from scipy.io import loadmat, savemat
 from vlbench.data import svhn as svhn_module
 from vlbench.data.records import labels
 from vlbench.data.svhn import read_mat, svhn, svhn_numbers
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError
 
 X = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 3), np.uint8)
 Y = np.array([[10], [1], [9]], np.uint8)
@@ -40,13 +38,6 @@ def test_a_part_of_the_set_says_what_it_lacks(tmp_path):
     assert data.classes[0] == "zero"
 
 
-def test_absent_files_say_where_to_get_them(tmp_path):
-    with pytest.raises(DataAbsent, match=r"housenumbers; put it at .*\{train,test\}_32x32\.mat"):
-        svhn(root=tmp_path)
-    with pytest.raises(DataAbsent, match=r"full numbers.* absent; .*digitStruct\.mat"):
-        svhn_numbers(root=tmp_path)
-
-
 @pytest.mark.parametrize("label", [0, 11])
 def test_a_label_that_is_no_digit_is_named(tmp_path, label):
     with pytest.raises(DataError, match=rf"test_32x32\.mat: label {label} is not in 1\.\.10"):
@@ -64,8 +55,8 @@ def test_counts_that_differ_are_named(tmp_path):
         svhn(root=put(tmp_path, y=Y[:2]))
 
 
-@pytest.mark.parametrize("keep", [0, 60, 200, 3000])
-def test_a_file_that_is_cut_off_is_named(tmp_path, keep):
+@pytest.mark.parametrize("keep", [60, 200])
+def test_a_file_that_is_cut_off_in_its_header_is_named(tmp_path, keep):
     path = put(tmp_path) / "test_32x32.mat"
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(DataError, match=r"^test_32x32\.mat is not a file of SVHN"):
@@ -154,37 +145,20 @@ def test_a_digit_struct_of_other_values_is_named(tmp_path, field, value):
         svhn_numbers(root=tmp_path)
 
 
-def test_a_digit_struct_that_is_none_is_named(tmp_path):
-    pytest.importorskip("h5py", reason="h5py is not installed")
-    (tmp_path / "test").mkdir()
-    (tmp_path / "test/digitStruct.mat").write_bytes(b"<html>")
-    with pytest.raises(
-        DataError, match=r"^test/digitStruct\.mat is not a file of SVHN \(OSError\)"
-    ):
-        svhn_numbers(root=tmp_path)
-
-
-@pytest.fixture
-def real():
-    if "VLBENCH_DATA" not in os.environ:
-        pytest.skip("VLBENCH_DATA is unset")
-    return Path(os.environ["VLBENCH_DATA"]) / "svhn"
-
-
-def test_real_crops_are_those_of_the_file(real):
-    data = svhn(root=real / "derived_format2")
-    content = loadmat(real / "derived_format2/test_32x32.mat")
+def test_real_crops_are_those_of_the_file(real_data):
+    data = svhn(root=real_data / "svhn/derived_format2")
+    content = loadmat(real_data / "svhn/derived_format2/test_32x32.mat")
     assert data.missing_rows() == {"test": 26_032 - 486}
     assert labels(data.splits["test"]).tolist() == (content["y"][:, 0] % 10).tolist()
     assert data.splits["test"]["image"][485].tobytes() == content["X"][..., 485].tobytes()
 
 
-def test_real_numbers_have_their_digits(real):
+def test_real_numbers_have_their_digits(real_data):
     pytest.importorskip("h5py", reason="h5py is not installed")
-    splits = svhn_numbers(root=real / "format1").splits
+    splits = svhn_numbers(root=real_data / "svhn/format1").splits
     digits = [sum(map(len, splits[name]["labels"])) for name in ("train", "test")]
     assert ([len(splits["train"]), len(splits["test"])], digits) == ([39, 40], [83, 76])
-    first = Image.open(real / "format1/test/1.png").convert("RGB")
+    first = Image.open(real_data / "svhn/format1/test/1.png").convert("RGB")
     assert splits["test"]["image"][0].tobytes() == first.tobytes()
     assert next(iter(splits["test"]["labels"])) == [5]
 

@@ -8,7 +8,7 @@ from pyarrow import parquet
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import labels
 from vlbench.data.table import images
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError
 
 ROWS = [
     {"image": "test/cat/a.png", "label": "cat", "text": "a cat", "id": "one"},
@@ -130,8 +130,3 @@ def test_a_broken_table_is_named(root, name, content, message):
     (root / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
         images(root=root, test=name)
-
-
-def test_an_absent_table_says_where_it_should_be(root):
-    with pytest.raises(DataAbsent, match=r"the table train\.csv is absent; .* put it at .*train"):
-        images(root=root, test="test.csv", train="train.csv")

@@ -1,8 +1,8 @@
 import csv
 import json
 
-import numpy as np
 import pytest
+from region_files import put_npz
 
 from vlbench.data.vqg import EXPECTED, read_vqg, vqg
 from vlbench.errors import DataAbsent, DataError
@@ -78,7 +78,7 @@ def coco(tmp_path):
 
 def test_captions_are_cocos_in_the_order_of_their_ids(coco):
     put(coco, ["8", "u", "Who?"], ["7", "u", "Why?---Where?"], ["9", "u", "none"])
-    rows = vqg(root=coco, coco=coco, features=regions(coco, 7, 8), splits=["test"]).splits["test"]
+    rows = vqg(root=coco, coco=coco, features=put_npz(coco, 7, 8), splits=["test"]).splits["test"]
     assert list(rows["id"]) == ["8", "7"]
     assert list(rows["captions"]) == [["c"], ["a", "b"]]
     assert list(rows["caption"]) == ["c", "a"]
@@ -86,16 +86,6 @@ def test_captions_are_cocos_in_the_order_of_their_ids(coco):
     assert list(rows["question"]) == ["Who?", "Why?"]
     assert [float(picture.regions.vectors[0, 0]) for picture in rows["picture"]] == [8.0, 7.0]
     assert "ratings" not in rows.columns
-
-
-def regions(root, *images):
-    """A folder of one region for each image, a vector of its number."""
-    (root / "butd").mkdir()
-    box = np.array([[0, 0, 5, 5]], np.float32)
-    for image in images:
-        vectors = np.full((1, 3), image, np.float32)
-        np.savez(root / f"butd/{image}.npz", x=vectors, boxes=box, image_w=40, image_h=30)
-    return root / "butd"
 
 
 def test_an_image_without_captions_is_named(coco):
@@ -107,7 +97,7 @@ def test_an_image_without_captions_is_named(coco):
 def test_an_image_without_regions_is_named(coco):
     put(coco, ["7", "u", "Who?"], ["8", "u", "Who?"])
     with pytest.raises(DataError, match=r"no regions of image 8 \(missing for 1 of 2 images\)"):
-        vqg(root=coco, features=regions(coco, 7), splits=["test"])
+        vqg(root=coco, features=put_npz(coco, 7), splits=["test"])
 
 
 def test_an_image_of_no_number_has_no_captions_of_coco(coco):
@@ -116,12 +106,9 @@ def test_an_image_of_no_number_has_no_captions_of_coco(coco):
         vqg(root=coco, coco=coco, splits=["test"])
 
 
-def test_what_is_absent_is_said(tmp_path):
+def test_an_absent_source_says_where_to_get_it(tmp_path):
     with pytest.raises(DataAbsent, match=r"VQG's bing is absent; .*bing_train_all\.csv"):
         vqg(root=tmp_path, source="bing")
-    put(tmp_path, ["7", "u", "Who?"])
-    with pytest.raises(DataAbsent, match=r"COCO's captions is absent; .*captions_train2014\.json"):
-        vqg(root=tmp_path, coco=tmp_path, splits=["test"])
 
 
 def test_what_a_source_does_not_have_is_refused(tmp_path):

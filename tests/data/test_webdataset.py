@@ -15,7 +15,7 @@ from vlbench.data.image_folder import image_folder
 from vlbench.data.records import labels
 from vlbench.data.webdataset import MOST_HEADER, Member, images, members
 from vlbench.digests import remembered_in
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError
 
 # One class per shard, and another format in each: in the order of a folder of classes.
 FORMS = [("cat", "png"), ("cat", "jpg"), ("dog", "webp"), ("dog", "jpeg")]
@@ -120,15 +120,10 @@ def test_shards_are_as_many_as_they_are_said_to_be(tmp_path, count, message):
         load(root)
 
 
-def test_what_lies_beside_the_shards_is_named_where_it_is_absent(tmp_path):
-    with pytest.raises(DataAbsent, match=r"tar shards test is absent; .* put it at .*test/0\.tar"):
-        load(tmp_path)
+def test_an_absent_number_of_shards_is_named(tmp_path):
     root = put_split(tmp_path, shards())
     (root / "test/nshards.txt").unlink()
     with pytest.raises(DataError, match=r"^test/nshards\.txt is absent: it says how many shards"):
-        load(root)
-    (root / "classnames.txt").unlink()
-    with pytest.raises(DataAbsent, match=r"^classnames\.txt, one class a line is absent"):
         load(root)
 
 

@@ -54,12 +54,6 @@ def test_a_line_that_is_none_of_the_format_is_named(tmp_path, read, text, messag
         read(put(tmp_path, text))
 
 
-def test_broken_utf_8_in_a_small_file_is_named(tmp_path):
-    (tmp_path / "words.txt").write_bytes(b"caf\xe9\tau\t1\n")
-    with pytest.raises(DataError, match=r"words.txt is no UTF-8: byte 3"):
-        read_pairs(tmp_path / "words.txt")
-
-
 def test_the_real_sets_have_their_published_sizes(real_data):
     sets = real_data / "text" / "word-sim"
     found = [

@@ -1,44 +1,9 @@
 import pytest
 import torch
 import transformers
-from tiny_joint import (
-    CPU,
-    SPANS,
-    TEXTS,
-    TINY,
-    TWO_DOGS,
-    adapter,
-    broken_promises,
-    copy_without,
-    picture,
-    save,
-)
+from tiny_joint import SPANS, TEXTS, TWO_DOGS, picture
 
-from vlbench.capabilities import Picture
-from vlbench.errors import DataError, WeightsError
-
-Blip = adapter("blip:Blip")
-TEXT = {
-    **TINY,
-    "encoder_hidden_size": 16,
-    "bos_token_id": 2,
-    "sep_token_id": 3,
-    "eos_token_id": 3,
-    "pad_token_id": 0,
-}
-VISION = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-VISION |= {"intermediate_size": 32, "image_size": 32, "patch_size": 8}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    config = transformers.BlipConfig(text_config=TEXT, vision_config=VISION)
-    return save(tmp_path_factory.mktemp("blip"), transformers.BlipForImageTextRetrieval(config))
-
-
-@pytest.fixture(scope="module")
-def model(folder):
-    return Blip(device=CPU, architecture=folder)
+NAME = "blip"
 
 
 @pytest.fixture
@@ -93,42 +58,3 @@ def test_boxes_cover_the_picture_in_its_own_pixels(model, pictures):
     assert boxes[:2].tolist() == [[0, 0, 15, 10], [15, 0, 30, 10]]
     assert boxes[4].tolist() == [0, 10, 15, 20]
     assert boxes[-1].tolist() == [45, 30, 60, 40]
-
-
-def test_padding_changes_neither_attention_nor_scores(model, pictures):
-    together, scores = model.attend(pictures, TEXTS), model.score_pairs(pictures, TEXTS)
-    for i, (seen, text) in enumerate(zip(pictures, TEXTS, strict=True)):
-        alone = model.attend([seen], [text])[0]
-        torch.testing.assert_close(alone.weights, together[i].weights, rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(model.score_pairs([seen], [text]), scores[i : i + 1])
-
-
-def test_a_picture_without_an_image_is_named(model, pictures):
-    with pytest.raises(DataError, match="picture 1 of the batch has no image"):
-        model.attend([pictures[0], Picture(None, None)], TEXTS[:2])
-
-
-def test_what_passes_the_limit_is_cut_and_counted(model, pictures):
-    assert model.count_tokens(["a cat", "cat " * 40]) == [4, 42]
-    assert len(model.attend(pictures[:1], ["cat " * 40])[0].spans) == model.context_length - 2
-
-
-def test_a_weight_that_a_folder_lacks_is_named(folder, tmp_path):
-    lost = "itm_head.weight"
-    with pytest.raises(WeightsError, match=r"lacks 1 weights: itm_head\.weight$"):
-        Blip(device=CPU, weights=copy_without(lost, folder, tmp_path))
-
-
-def test_random_weights_obey_their_seed(folder, pictures):
-    first, same, other = (
-        Blip(device=CPU, architecture=folder, weights="random", init_seed=seed).score_pairs(
-            pictures, TEXTS
-        )
-        for seed in (0, 0, 1)
-    )
-    assert torch.equal(first, same)
-    assert not torch.allclose(first, other)
-
-
-def test_the_contract_holds(model):
-    assert broken_promises(model) == []

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tiny_joint import CPU, adapter, broken_promises, picture
+from tiny_joint import CPU, adapter, picture
 
 from vlbench import capabilities
 from vlbench.capabilities import Picture, capabilities_in, offered
@@ -30,10 +30,6 @@ def images(count):
 
 def test_a_control_has_every_capability():
     assert offered(Control) == capabilities_in(capabilities)
-
-
-def test_a_control_keeps_every_promise(control):
-    assert broken_promises(control) == []
 
 
 def test_the_same_answer_is_given_for_every_input():

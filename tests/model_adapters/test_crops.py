@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tiny_joint import CPU, adapter, broken_promises
+from tiny_joint import CPU, adapter
 
 from vlbench.capabilities import Picture
-from vlbench.errors import CannotDo, DataError
+from vlbench.errors import CannotDo
 
 Crops = adapter("crops:Crops")
 
@@ -58,27 +58,9 @@ def test_a_box_beside_the_picture_is_its_nearest_pixel(picture):
     assert encoded(picture, [50.0, 50, 60, 60]) == [[1, 1, 199, 199]]
 
 
-def test_no_boxes_have_no_vectors(picture):
-    found = Crops(device=CPU, encoder=Corners()).encode_regions([picture], [torch.empty(0, 4)])
-    assert found[0].shape == (0, 4)
-
-
-def test_a_picture_without_an_image_is_named():
-    with pytest.raises(DataError, match="picture 0 of the batch has no image"):
-        Crops(device=CPU, encoder=Corners()).encode_regions(
-            [Picture(None, None)], [torch.ones(1, 4)]
-        )
-
-
 def test_an_encoder_that_keeps_sizes_is_refused():
     class Ragged(Corners):
         ragged = True
 
     with pytest.raises(CannotDo, match="keeps each picture's size; crops need one"):
         Crops(device=CPU, encoder=Ragged())
-
-
-def test_the_contract_holds():
-    encoder = adapter("raw_pixels:RawPixels")(device=CPU)
-    model = Crops(device=CPU, encoder=encoder)
-    assert broken_promises(model) == []

@@ -1,79 +1,26 @@
 import re
 
-import numpy as np
 import pytest
 import torch
 import transformers
-from PIL import Image
 from safetensors.torch import load_file
-from tiny_joint import CPU, adapter, broken_promises, copy_without
+from tiny_joint import CPU, adapter, noise
+from tiny_models import DETR_NAMES, DETR_SMALL, write_detr
 
 from vlbench.capabilities import Picture
-from vlbench.errors import DataError, WeightsError
+from vlbench.errors import WeightsError
 
 Detr = adapter("detr:Detr")
-NAMES = {0: "N/A", 1: "person", 2: "cat", 3: "dog"}
-SIZES = {
-    "d_model": 16,
-    "encoder_layers": 1,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 32,
-    "decoder_ffn_dim": 32,
-    "num_queries": 12,
-    "id2label": NAMES,
-    "label2id": {name: i for i, name in NAMES.items()},
-}
-SMALL = {"short_side": 64, "long_side": 100}
+NAME = "detr"
 
 
-def noise(width, height, seed=0):
-    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    return Picture(Image.fromarray(pixels), None)
-
-
-def make(folder, backbone):
-    """Write a detector whose queries differ between pictures."""
-    config = transformers.DetrConfig(backbone_config=backbone, **SIZES)
-    torch.manual_seed(0)
-    model = transformers.DetrForObjectDetection(config)
-    rng = torch.Generator().manual_seed(0)
-    for name, weight in model.named_parameters():
-        if "backbone" not in name:
-            weight.data += 0.4 * torch.randn(weight.shape, generator=rng)
-    head, processor = model.class_labels_classifier, transformers.DetrImageProcessor
-    with torch.no_grad():
-        inputs = processor(do_resize=False)(noise(64, 80).image, return_tensors="pt")
-        logits = model.eval()(**inputs).logits[0]
-    # The mean over queries is subtracted and the rest scaled up, so that queries differ.
-    factor = 2 / logits.std(0, keepdim=True).T
-    head.bias.data = factor[:, 0] * (head.bias.data - logits.mean(0))
-    head.weight.data *= factor
-    model.save_pretrained(folder)
-    return str(folder)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    backbone = transformers.ResNetConfig(
-        embedding_size=8,
-        hidden_sizes=[8, 16],
-        depths=[1, 1],
-        layer_type="basic",
-        out_features=["stage2"],
-    )
-    return make(tmp_path_factory.mktemp("detr"), backbone)
-
-
-@pytest.fixture(scope="module")
-def model(folder):
-    return Detr(device=CPU, architecture=folder, threshold=0.3, **SMALL)
+def drawn(*size):
+    return Picture(noise(*size), None)
 
 
 @pytest.fixture
 def pictures():
-    return [noise(64, 80), noise(90, 40, seed=1), noise(64, 64, seed=2)]
+    return [drawn(64, 80), drawn(90, 40, 1), drawn(64, 64, 2)]
 
 
 def library(folder, picture):
@@ -96,7 +43,7 @@ def test_regions_are_the_most_confident_query_of_each_category(model, folder, pi
     ordered = sorted(best, key=lambda label: -best[label][0])
     assert len(ordered) > 1
     assert len(expected["labels"]) > len(ordered)
-    assert found.labels == [NAMES[label] for label in ordered]
+    assert found.labels == [DETR_NAMES[label] for label in ordered]
     scores = torch.stack([best[i][0] for i in ordered])
     torch.testing.assert_close(found.scores, scores, rtol=1e-3, atol=1e-4)
     limits = torch.tensor([64, 80, 64, 80])
@@ -133,19 +80,9 @@ def test_what_is_detected_is_encoded_by_its_own_query(model, pictures):
 
 
 def test_a_detector_that_finds_nothing_returns_no_regions(folder, pictures):
-    model = Detr(device=CPU, architecture=folder, threshold=1.1, **SMALL)
+    model = Detr(device=CPU, architecture=folder, threshold=1.1, **DETR_SMALL)
     found = model.detect(pictures[:1])[0]
     assert (found.boxes.shape, found.vectors.shape, found.labels) == ((0, 4), (0, 16), [])
-
-
-def test_no_boxes_have_no_vectors(model, pictures):
-    assert model.encode_regions(pictures[:1], [torch.empty(0, 4)])[0].shape == (0, 16)
-
-
-def test_a_picture_is_seen_the_same_in_any_batch(model, pictures):
-    together = model.detect(pictures)
-    for picture, one in zip(pictures, together, strict=True):
-        assert torch.equal(model.detect([picture])[0].vectors, one.vectors)
 
 
 @pytest.mark.parametrize("size", [(640, 480), (500, 333), (333, 500), (400, 400), (900, 300)])
@@ -157,7 +94,7 @@ def test_images_get_the_librarys_size(folder, size, monkeypatch):
         seen.append(pixel_values)
 
     monkeypatch.setattr(model.model, "forward", fake)
-    picture = noise(*size)
+    picture = drawn(*size)
     with pytest.raises(AttributeError):
         model.detect([picture])
     expected = transformers.DetrImageProcessor()(picture.image, return_tensors="pt")
@@ -202,7 +139,7 @@ def on_timm(tmp_path_factory):
     """A detector with a backbone of the library timm, as the published one has."""
     backbone = {"model_type": "timm_backbone", "backbone": "resnet18", "out_indices": [4]}
     backbone |= {"features_only": True, "use_pretrained_backbone": False}
-    return make(tmp_path_factory.mktemp("detr-timm"), backbone)
+    return write_detr(tmp_path_factory.mktemp("detr-timm"), backbone)
 
 
 def test_the_original_layout_gives_the_same(on_timm, tmp_path, pictures):
@@ -212,7 +149,7 @@ def test_the_original_layout_gives_the_same(on_timm, tmp_path, pictures):
     torch.save({"model": state}, tmp_path / "detr.pth")
     file = str(tmp_path / "detr.pth")
     found, expected = (
-        Detr(device=CPU, architecture=on_timm, weights=weights, threshold=0.0, **SMALL).detect(
+        Detr(device=CPU, architecture=on_timm, weights=weights, threshold=0.0, **DETR_SMALL).detect(
             pictures
         )
         for weights in (file, "pretrained")
@@ -227,24 +164,9 @@ def test_the_original_layout_gives_the_same(on_timm, tmp_path, pictures):
         Detr(device=CPU, architecture=on_timm, weights=file)
 
 
-def test_a_weight_that_a_folder_lacks_is_named(folder, tmp_path):
-    lost = "class_labels_classifier.bias"
-    with pytest.raises(WeightsError, match=r"lacks 1 weights: class_labels_classifier\.bias$"):
-        Detr(device=CPU, weights=copy_without(lost, folder, tmp_path))
-
-
-def test_a_picture_without_an_image_is_named(model):
-    with pytest.raises(DataError, match="picture 0 of the batch has no image"):
-        model.detect([Picture(None, None)])
-
-
 def test_random_weights_are_detr_r50_and_need_no_network():
-    model = Detr(device=CPU, weights="random", **SMALL)
+    model = Detr(device=CPU, weights="random", **DETR_SMALL)
     assert model.model.config.num_queries == 100
     assert model.model.class_labels_classifier.out_features == 92
     assert (model._names[1], model._names[12], model._names[90]) == ("person", "N/A", "toothbrush")
     assert len(set(model._names)) == 81
-
-
-def test_the_contract_holds(model):
-    assert broken_promises(model) == []

@@ -3,46 +3,29 @@ import pytest
 import torch
 import transformers
 from PIL import Image
-from tiny_joint import CPU, broken_promises, copy_without
-from tiny_vision import MEAN, MODELS, SQUASHED, STD, HfVision, write_vision
+from tiny_joint import CPU, as_bytes, copy_without, noise
+from tiny_vision import MEAN, MODELS, SQUASHED, STD, HfVision
 
 from vlbench.capabilities import Picture
-from vlbench.errors import CannotDo, SpecError, WeightsError
-
-ALL = pytest.mark.parametrize("name", MODELS)
+from vlbench.errors import CannotDo, SpecError
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    written = {}
-
-    def write(name):
-        if name not in written:
-            written[name] = write_vision(tmp_path_factory.mktemp(name), name)
-        return written[name]
-
-    return write
+@pytest.fixture
+def folder(opened):
+    return lambda name: opened(f"vision {name}").folder
 
 
-@pytest.fixture(scope="module")
-def model(folder):
-    made = {}
-
+@pytest.fixture
+def model(opened, folder):
     def make(name, **options):
-        key = (name, *options.items())
-        if key not in made:
-            made[key] = HfVision(device=CPU, architecture=folder(name), **options)
-        return made[key]
+        if not options:
+            return opened(f"vision {name}").model
+        return HfVision(device=CPU, architecture=folder(name), **options)
 
     return make
 
 
-def noise(width, height, seed=0):
-    values = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    return Image.fromarray(values)
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def library(folder):
     """The library's own output for two images of a model's size, and the images."""
 
@@ -128,12 +111,6 @@ def test_a_checkpoint_without_the_poolers_weights_has_no_pooler(folder, tmp_path
         HfVision(device=CPU, architecture=path, pool="pooled")
 
 
-def test_a_missing_weight_is_named(folder, tmp_path):
-    path = copy_without("layernorm.weight", folder("vit"), tmp_path)
-    with pytest.raises(WeightsError, match=r"lacks 1 weights: layernorm.weight$"):
-        HfVision(device=CPU, architecture=path)
-
-
 def test_a_layer_that_is_not_there_is_refused(folder):
     with pytest.raises(SpecError, match=r"layer 3 is outside -3\.\.2 of "):
         HfVision(device=CPU, architecture=folder("vit"), layer=3)
@@ -150,10 +127,6 @@ def test_a_model_of_texts_is_refused(tmp_path):
     SQUASHED.save_pretrained(tmp_path)
     with pytest.raises(CannotDo, match="is a BertModel, which does not read one image"):
         HfVision(device=CPU, architecture=str(tmp_path))
-
-
-def as_bytes(pixels):
-    return (pixels * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
 
 
 # How far each model resizes a picture of 120 x 80 before it cuts the centre.
@@ -240,18 +213,3 @@ def test_channels_in_reverse_order_are_turned_in_the_model(tmp_path):
     np.testing.assert_array_equal(as_bytes(mobile.preprocess(photo)), np.asarray(photo))
     expected = transformers.AutoModel.from_pretrained(tmp_path)(**inputs).pooler_output
     same(mobile.encode_images(mobile.preprocess(photo)[None]).detach(), expected)
-
-
-def test_random_weights_obey_their_seed(folder):
-    options = {"device": CPU, "architecture": folder("vit"), "weights": "random"}
-    pixels = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    first, same_seed, other = (
-        HfVision(**options, init_seed=seed).encode_images(pixels) for seed in (0, 0, 1)
-    )
-    assert torch.equal(first, same_seed)
-    assert not torch.allclose(first, other)
-
-
-@ALL
-def test_the_contract_holds(name, model):
-    assert broken_promises(model(name)) == []

@@ -6,10 +6,7 @@ import pytest
 import torch
 from ported import near
 from ports import PORTS, WIDTH, rosita_original, uniter_original
-from tiny_joint import SPANS, TEXTS, broken_promises, picture
-
-from vlbench.capabilities import Picture
-from vlbench.errors import CannotDo, DataError, WeightsError
+from tiny_joint import TEXTS, picture
 
 ORIGINALS = {
     "uniter": uniter_original,
@@ -58,104 +55,18 @@ def test_scores_are_the_originals(original):
     near(original.model.score_pairs(*original.pairs), original.scores)
 
 
-@pytest.fixture(scope="module", params=PORTS)
-def drawn(request, tmp_path_factory):
-    """A port, the folder of its configuration, its weights, and the adapter of them."""
-    port, folder = PORTS[request.param], tmp_path_factory.mktemp("port")
-    state = port.state(folder)
-    return port, folder, state, port.load(folder, state)
-
-
-@pytest.fixture
-def port(drawn):
-    return drawn[0]
-
-
-@pytest.fixture
-def state(drawn):
-    return dict(drawn[2])
-
-
-@pytest.fixture
-def model(drawn):
-    return drawn[3]
-
-
-@pytest.fixture
-def load(drawn):
-    return partial(drawn[0].load, drawn[1])
-
-
-def test_a_match_has_the_label_that_the_original_gives_it(port, load, state):
-    found = load({**state, **port.match}).score_pairs(PICTURES, TEXTS)
+@pytest.mark.parametrize("port", PORTS.values(), ids=PORTS)
+def test_a_match_has_the_label_that_the_original_gives_it(port, tmp_path):
+    model = port.load(tmp_path, {**port.state(tmp_path), **port.match})
+    found = model.score_pairs(PICTURES, TEXTS)
     torch.testing.assert_close(found, torch.full((3,), port.certain))
 
 
-def test_padding_changes_neither_attention_nor_scores(model):
-    together, scores = model.attend(PICTURES, TEXTS), model.score_pairs(PICTURES, TEXTS)
-    for i, (seen, text) in enumerate(zip(PICTURES, TEXTS, strict=True)):
-        alone, score = model.attend([seen], [text])[0], model.score_pairs([seen], [text])
-        assert alone.spans == together[i].spans
-        torch.testing.assert_close(alone.weights, together[i].weights, rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(score, scores[i : i + 1], rtol=1e-4, atol=1e-6)
-
-
-def test_spans_are_those_of_the_words_alone(port, model):
-    found = model.attend(PICTURES[1:2], TEXTS[1:2])[0]
-    assert found.spans == SPANS
+@pytest.mark.parametrize("name", PORTS)
+def test_attention_is_of_each_layer_and_head_and_says_whether_it_is_whole(name, opened):
+    found = opened(name).model.attend(PICTURES[1:2], TEXTS[1:2])[0]
     assert found.weights.shape == (2, 2, 2, 5)
-    assert found.whole is port.whole
-
-
-def test_regions_in_another_order_get_their_own_attention(model):
-    seen, order = PICTURES[1].regions, torch.tensor([3, 0, 4, 1, 2])
-    mixed = seen._replace(boxes=seen.boxes[order], vectors=seen.vectors[order])
-    one, other = (model.attend([Picture(None, r)], TEXTS[:1])[0] for r in (seen, mixed))
-    torch.testing.assert_close(one.weights[..., order], other.weights)
-
-
-def test_regions_of_another_width_are_refused_with_both_widths(model):
-    with pytest.raises(DataError, match=r"picture 1 .* 9 wide; the model reads 8$"):
-        model.attend([PICTURES[0], picture(2, 9)], TEXTS[:2])
-
-
-def test_what_passes_the_limit_is_cut_and_counted(model):
-    assert model.context_length == 16
-    assert model.count_tokens(["a cat", "cat " * 40]) == [4, 42]
-    assert len(model.attend(PICTURES[:1], ["cat " * 40])[0].spans) == 14
-
-
-def test_a_missing_weight_is_named_as_the_library_names_it(port, load, state):
-    del state[port.lost]
-    misfit = rf"{port.file} does not fit Network; 1 missing: {port.lost}$"
-    with pytest.raises(WeightsError, match=misfit):
-        load(state)
-
-
-def test_a_weight_of_another_shape_is_named(port, load, state):
-    with pytest.raises(WeightsError, match=rf"1 of another shape: {port.lost} \(3,\), not \(16,\)"):
-        load({**state, port.lost: torch.ones(3)})
-
-
-def test_a_file_without_the_head_attends_and_scores_nothing(port, load, state):
-    model = load({key: value for key, value in state.items() if not key.startswith(port.head)})
-    assert model.attend(PICTURES[:1], TEXTS[:1])[0].weights.shape[-1] == 3
-    with pytest.raises(CannotDo, match=f"{port.refused}$"):
-        model.score_pairs(PICTURES[:1], TEXTS[:1])
-
-
-def test_random_weights_obey_their_seed(drawn):
-    models = [drawn[0].drawn(drawn[1], init_seed=seed) for seed in (0, 0, 1)]
-    first, same, other = (model.attend(PICTURES, TEXTS)[0].weights for model in models)
-    assert torch.equal(first, same)
-    assert not torch.equal(first, other)
-    first, same, other = (model.score_pairs(PICTURES, TEXTS) for model in models)
-    assert torch.equal(first, same)
-    assert not torch.equal(first, other)
-
-
-def test_the_contract_holds(model):
-    assert broken_promises(model, region_width=WIDTH) == []
+    assert found.whole is PORTS[name].whole
 
 
 @pytest.mark.parametrize("name", ["rosita", "vilbert"])

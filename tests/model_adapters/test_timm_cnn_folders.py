@@ -8,11 +8,6 @@ from vlbench.errors import CannotDo, UnknownNameError, WeightsError
 NARROW = {"layers": [1, 1, 1, 1], "channels": [8, 8, 8, 8]}
 
 
-@pytest.fixture(scope="module")
-def pixels():
-    return torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
-
-
 def save_folder(folder, **options):
     """Write a narrow network with three classes, as timm itself saves one."""
     state = draw_state("resnet18", num_classes=3, **NARROW)

@@ -1,10 +1,9 @@
-from pathlib import Path
-
 import dill
 import numpy as np
 import pytest
 import torch
 import torchvision
+from hostile_code import Bomb
 from tiny_resnet import IMAGENET, LITTLE, TorchvisionCnn, draw_state, headless
 from torch import nn
 from torchvision.transforms import Normalize
@@ -15,11 +14,6 @@ from vlbench.errors import WeightsError
 @pytest.fixture(scope="module")
 def little():
     return draw_state("resnet18")
-
-
-@pytest.fixture(scope="module")
-def pixels():
-    return torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.fixture
@@ -97,14 +91,6 @@ def test_a_robust_model_is_read_past_pickled_objects(zipped, little, reference, 
     torch.testing.assert_close(model.encode_images(pixels), expected)
 
 
-class Bomb:
-    def __init__(self, target):
-        self.target = target
-
-    def __reduce__(self):
-        return Path.touch, (self.target,)
-
-
 def test_a_pickle_in_place_of_a_weight_is_named(little, file, tmp_path):
     torch.save(little | {"conv1.weight": Bomb(tmp_path / "gone off")}, file)
     with pytest.raises(WeightsError, match=r"1 missing: conv1\.weight$"):
@@ -122,12 +108,6 @@ def test_one_missing_weight_is_named(little, file):
 def test_half_a_head_is_named(little, file):
     torch.save({k: v for k, v in little.items() if k != "fc.weight"}, file)
     with pytest.raises(WeightsError, match=r"1 missing: fc\.weight$"):
-        TorchvisionCnn(**LITTLE, weights=str(file))
-
-
-def test_a_weight_of_another_shape_is_named(little, file):
-    torch.save(little | {"conv1.weight": torch.zeros(64, 3, 3, 3)}, file)
-    with pytest.raises(WeightsError, match=r"1 of another shape: conv1\.weight \(64, 3, 3, 3\)"):
         TorchvisionCnn(**LITTLE, weights=str(file))
 
 

@@ -6,7 +6,7 @@ from ported import near, tiny_folder
 from ports import MANY, OF_TASKS, VILBERT, WIDTH, vilbert_original
 from tiny_joint import CPU, TEXTS, picture
 
-from vlbench.errors import CannotDo, DataError, SpecError, WeightsError
+from vlbench.errors import CannotDo, SpecError, WeightsError
 
 PICTURES = [picture(3, WIDTH), picture(5, WIDTH, seed=1), picture(1, WIDTH, seed=2)]
 
@@ -88,19 +88,6 @@ def test_rows_of_attention_are_the_words_after_the_token_of_the_task(tmp_path, s
     whole = torch.stack([one.to_regions[0, :, words, regions] for one in joined])
     found = model.attend(PICTURES[:1], TEXTS[1:2])[0].weights
     near(found, whole / whole.sum(-1, keepdim=True))
-
-
-@pytest.mark.parametrize("port", [VILBERT, OF_TASKS], ids=["match", "many tasks"])
-def test_attention_is_shared_among_regions_alone(port, tmp_path):
-    for one in port.load(tmp_path, port.state(tmp_path)).attend(PICTURES, TEXTS):
-        torch.testing.assert_close(one.weights.sum(-1), torch.ones(one.weights.shape[:-1]))
-
-
-@pytest.mark.parametrize("port", [VILBERT, OF_TASKS], ids=["match", "many tasks"])
-def test_a_picture_of_no_regions_is_refused(port, tmp_path):
-    model = port.load(tmp_path, port.state(tmp_path))
-    with pytest.raises(DataError, match=r"picture 1 of the batch has no regions$"):
-        model.attend([PICTURES[0], picture(0, WIDTH)], TEXTS[:2])
 
 
 def test_a_file_of_several_tasks_names_the_argument_that_says_which(tmp_path, state):

@@ -1,40 +1,16 @@
 import pytest
 import torch
 import transformers
+from ports import WIDTH
 from safetensors.torch import load_file
-from tiny_joint import (
-    CPU,
-    SPANS,
-    TEXTS,
-    TINY,
-    TWO_DOGS,
-    adapter,
-    broken_promises,
-    copy_without,
-    picture,
-    save,
-)
+from tiny_joint import CPU, SPANS, TEXTS, TWO_DOGS, adapter, picture
+from tiny_models import write_visualbert
 
 from vlbench.capabilities import Picture, Regions
 from vlbench.errors import CannotDo, DataError, WeightsError
 
 VisualBert = adapter("visualbert:VisualBert")
-WIDTH = 8
-
-
-def make(folder, kind=transformers.VisualBertForPreTraining, width=WIDTH, **options):
-    config = transformers.VisualBertConfig(visual_embedding_dim=width, **TINY, **options)
-    return save(folder, kind(config))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return make(tmp_path_factory.mktemp("visualbert"))
-
-
-@pytest.fixture(scope="module")
-def model(folder):
-    return VisualBert(device=CPU, architecture=folder)
+NAME = "visualbert"
 
 
 @pytest.fixture
@@ -71,30 +47,13 @@ def test_a_score_is_the_librarys_probability_of_label_0(model, folder, pictures)
     torch.testing.assert_close(model.score_pairs(pictures[1:2], TEXTS[1:2]), expected)
 
 
-def test_padding_changes_neither_attention_nor_scores(model, pictures):
-    together, scores = model.attend(pictures, TEXTS), model.score_pairs(pictures, TEXTS)
-    for i, (seen, text) in enumerate(zip(pictures, TEXTS, strict=True)):
-        alone = model.attend([seen], [text])[0]
-        assert alone.spans == together[i].spans
-        torch.testing.assert_close(alone.weights, together[i].weights, rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(model.score_pairs([seen], [text]), scores[i : i + 1])
-
-
-def test_regions_in_another_order_get_their_own_attention(model, pictures):
-    seen, order = pictures[1].regions, torch.tensor([3, 0, 4, 1, 2])
-    mixed = seen._replace(boxes=seen.boxes[order], vectors=seen.vectors[order])
-    one, other = (model.attend([Picture(None, r)], TEXTS[:1])[0] for r in (seen, mixed))
-    torch.testing.assert_close(one.weights[..., order], other.weights)
-    torch.testing.assert_close(one.boxes[order], other.boxes)
-
-
 def test_a_row_leaves_the_rest_of_its_attention_to_the_text(model, pictures):
     sums = model.attend(pictures[:1], TEXTS[:1])[0].weights.sum(-1)
     assert 0 < sums.min() <= sums.max() < 1
 
 
 def test_a_model_six_numbers_wider_reads_the_boxes(tmp_path):
-    folder = make(tmp_path, width=WIDTH + 6)
+    folder = write_visualbert(tmp_path, width=WIDTH + 6)
     regions = Regions(torch.tensor([[10.0, 5, 40, 20]]), torch.ones(1, WIDTH), None, None, (50, 25))
     box = torch.tensor([[0.2, 0.2, 0.8, 0.8, 0.6, 0.6]])
     described = regions._replace(vectors=torch.cat([regions.vectors, box], 1))
@@ -103,35 +62,12 @@ def test_a_model_six_numbers_wider_reads_the_boxes(tmp_path):
     torch.testing.assert_close(found[0].weights, found[1].weights)
 
 
-def test_regions_of_another_width_are_refused_with_both_widths(model, pictures):
-    with pytest.raises(DataError, match=r"picture 1 .* 9 wide; the model reads 8 or 2"):
-        model.attend([pictures[0], picture(2, 9)], TEXTS[:2])
-
-
 @pytest.mark.parametrize("lacking", [Picture(None, None), picture(2, WIDTH)])
 def test_a_picture_without_region_vectors_is_named(model, pictures, lacking):
     if lacking.regions:
         lacking = Picture(None, lacking.regions._replace(vectors=None))
     with pytest.raises(DataError, match="picture 1 of the batch has no region vectors"):
         model.score_pairs([pictures[0], lacking], TEXTS[:2])
-
-
-def test_a_picture_of_no_regions_has_no_columns(model, pictures):
-    found = model.attend([picture(0, WIDTH), pictures[0]], TEXTS[:2])
-    assert [one.weights.shape[-1] for one in found] == [0, 3]
-
-
-def test_what_passes_the_limit_is_cut_and_counted(model, pictures):
-    assert model.context_length == 16
-    assert model.count_tokens(["a cat", "cat " * 40]) == [4, 42]
-    assert len(model.attend(pictures[:1], ["cat " * 40])[0].spans) == 14
-
-
-def test_a_checkpoint_without_heads_attends_and_scores_nothing(tmp_path, pictures):
-    model = VisualBert(device=CPU, architecture=make(tmp_path, transformers.VisualBertModel))
-    assert model.attend(pictures[:1], TEXTS[:1])[0].weights.shape[-1] == 3
-    with pytest.raises(CannotDo, match="no sentence-image prediction head"):
-        model.score_pairs(pictures[:1], TEXTS[:1])
 
 
 def original_layout(folder):
@@ -179,37 +115,14 @@ def test_a_weight_of_another_shape_is_named(folder, tmp_path):
         VisualBert(device=CPU, architecture=folder, weights=str(tmp_path / "best.th"))
 
 
-def test_a_weight_that_a_folder_lacks_is_named(folder, tmp_path):
-    lost = "visual_bert.embeddings.visual_projection.weight"
-    with pytest.raises(WeightsError, match=r"lacks 1 weights: .*visual_projection\.weight$"):
-        VisualBert(device=CPU, architecture=copy_without(lost, folder, tmp_path))
-
-
 def test_a_tokenizer_may_lie_elsewhere(folder, tmp_path, pictures):
-    make(tmp_path / "model")
+    write_visualbert(tmp_path / "model")
     (tmp_path / "model" / "vocab.txt").unlink()
     model = VisualBert(device=CPU, architecture=str(tmp_path / "model"), tokenizer=folder)
     assert model.attend(pictures[:1], TEXTS[1:2])[0].spans == SPANS
 
 
-def test_random_weights_obey_their_seed(folder, pictures):
-    before = torch.get_rng_state()
-    first, same, other = (
-        VisualBert(device=CPU, architecture=folder, weights="random", init_seed=seed).score_pairs(
-            pictures, TEXTS
-        )
-        for seed in (0, 0, 1)
-    )
-    assert torch.equal(first, same)
-    assert not torch.allclose(first, other)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_a_model_that_keeps_regions_out_of_its_layers_is_refused(tmp_path):
-    folder = make(tmp_path, bypass_transformer=True)
+    folder = write_visualbert(tmp_path, bypass_transformer=True)
     with pytest.raises(CannotDo, match="keeps regions out of its layers"):
         VisualBert(device=CPU, architecture=folder)
-
-
-def test_the_contract_holds(model):
-    assert broken_promises(model, region_width=WIDTH) == []

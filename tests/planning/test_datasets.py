@@ -8,11 +8,6 @@ from vlbench.errors import DataError, SpecError
 from vlbench.planning.datasets import splits_read
 
 
-@pytest.fixture
-def source(tmp_path):
-    return make_source(tmp_path / "ours")
-
-
 def test_a_split_that_the_probe_reads_is_missed_before_anything_runs(source):
     shutil.rmtree(source / "images" / "train")
     with pytest.raises(

@@ -14,11 +14,6 @@ from vlbench.planning.jobs import kept_result, standing_rows
 from vlbench.results import Result
 
 
-@pytest.fixture
-def source(tmp_path):
-    return make_source(tmp_path / "ours")
-
-
 def test_a_row_of_the_same_request_is_kept_and_no_model_loads(source, tmp_path):
     where = {"include_path": [source], "output": tmp_path / "boards"}
     wanted = ["mean-colour"], ["few_shot_colours"]

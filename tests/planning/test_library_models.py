@@ -5,7 +5,6 @@ import json
 import pytest
 from hub_cache import COMMIT, cached, empty_cache
 from runs import board, evaluate, planned
-from sources import make_source
 from tiny_vision import write_vision
 
 from vlbench.catalog.catalog import load_catalog
@@ -18,11 +17,6 @@ from vlbench.planning.options import Options
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return write_vision(tmp_path_factory.mktemp("vision") / "little-vit", "vit")
-
-
-@pytest.fixture
-def source(tmp_path):
-    return make_source(tmp_path / "ours")
 
 
 @pytest.fixture

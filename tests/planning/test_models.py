@@ -1,13 +1,7 @@
 import pytest
 from runs import board, evaluate
-from sources import make_source
 
 from vlbench.errors import SpecError, UnknownNameError
-
-
-@pytest.fixture
-def source(tmp_path):
-    return make_source(tmp_path / "ours")
 
 
 def test_overrides_are_part_of_the_name(source):

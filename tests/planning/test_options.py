@@ -1,15 +1,10 @@
 import pytest
 from runs import evaluate
-from sources import TASK, make_source, write
+from sources import TASK, write
 
 import vlbench
 from vlbench.errors import UnknownNameError, VlbenchError
 from vlbench.planning.options import Options, model_args
-
-
-@pytest.fixture
-def source(tmp_path):
-    return make_source(tmp_path / "ours")
 
 
 def test_data_dir_says_where_data_lie(source, monkeypatch):

@@ -1,14 +1,9 @@
 import pytest
 from fakes import ConstantModel
 from runs import evaluate, planned
-from sources import TASK, make_source, write
+from sources import TASK, write
 
 from vlbench.errors import DataError, SpecError, UnknownNameError
-
-
-@pytest.fixture
-def source(tmp_path):
-    return make_source(tmp_path / "ours")
 
 
 def test_data_that_a_named_task_lacks_stop_the_run(source):

@@ -2,17 +2,12 @@ from pathlib import Path
 
 import pytest
 from runs import evaluate
-from sources import TASK, make_source, write
+from sources import TASK, write
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.errors import SpecError
 from vlbench.planning.options import Options
 from vlbench.planning.tasks import resolve_task
-
-
-@pytest.fixture
-def source(tmp_path):
-    return make_source(tmp_path / "ours")
 
 
 def test_a_parameter_of_the_wrong_type_names_file_and_line(source):

@@ -22,11 +22,6 @@ from vlbench.running.history import (
 CPU = ComputeSettings(torch.device("cpu"))
 
 
-@pytest.fixture
-def source(tmp_path):
-    return make_source(tmp_path / "ours")
-
-
 def steps(cache):
     """Return place, work, model, seconds, memory and growth of the store, as they were added."""
     with sqlite3.connect(cache / "history.sqlite") as base:

@@ -3,18 +3,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 from runs import evaluate
-from sources import TASK, make_source, write
+from sources import TASK, write
 
 from vlbench.engine import NoProgress
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.running.history import History
 from vlbench.running.jobs import Machine, Report
-
-
-@pytest.fixture
-def source(tmp_path):
-    return make_source(tmp_path / "ours")
 
 
 def test_a_primary_that_is_no_score_fails_and_says_which_there_are(source):

@@ -11,11 +11,6 @@ from vlbench.cli import main
 from vlbench.running.model_jobs import MARK, sweep
 
 
-@pytest.fixture
-def source(tmp_path):
-    return make_source(tmp_path / "ours")
-
-
 def test_a_probe_that_raises_is_a_failed_row_with_the_line(source, tmp_path):
     (result,) = evaluate(source, model="fails", output=tmp_path)
     assert result.status == "failed"

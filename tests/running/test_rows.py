@@ -4,15 +4,10 @@ from pathlib import Path
 import pytest
 from fakes import ConstantModel
 from runs import board, evaluate
-from sources import TASK, make_source, write
+from sources import TASK, write
 
 from vlbench.errors import IdentityClash, OutputError
 from vlbench.running.rows import shown_arguments, shown_weights
-
-
-@pytest.fixture
-def source(tmp_path):
-    return make_source(tmp_path / "ours")
 
 
 def test_every_key_of_a_row_is_there(source, tmp_path):

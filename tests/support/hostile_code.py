@@ -1,6 +1,7 @@
-"""Folders of a model whose files name Python code of their own, which nothing may run."""
+"""Files that name Python code of their own, or pickle a call, which nothing may run."""
 
 import json
+from pathlib import Path
 
 CODE = """\
 from pathlib import Path
@@ -27,3 +28,13 @@ def write_code(folder, kind="evil"):
         content = {"model_type": kind, "auto_map": auto}
         (folder / f"{name}.json").write_text(json.dumps(content))
     return marker
+
+
+class Bomb:
+    """Pickled as a call that touches a file."""
+
+    def __init__(self, target):
+        self.target = target
+
+    def __reduce__(self):
+        return Path.touch, (self.target,)

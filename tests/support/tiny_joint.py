@@ -49,6 +49,17 @@ def copy_without(key, folder, target):
     return str(target)
 
 
+def noise(width, height, seed=0):
+    """Return an image of noise."""
+    values = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return Image.fromarray(values)
+
+
+def as_bytes(pixels):
+    """Return pixels in [0, 1] as an array of uint8 [H, W, 3]."""
+    return (pixels * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
+
+
 def picture(regions, width, seed=0, size=(60, 40)):
     """Return noise with that many regions, whose boxes lie inside it."""
     rng = np.random.default_rng(seed)

@@ -1,20 +1,12 @@
 import io
 import pickle
 from collections import OrderedDict
-from pathlib import Path
 
 import pytest
 import torch
+from hostile_code import Bomb
 
 from vlbench.data.formats.torch_files import Inert, Part, read_pickle
-
-
-class Bomb:
-    def __init__(self, target):
-        self.target = target
-
-    def __reduce__(self):
-        return Path.touch, (self.target,)
 
 
 class Described:

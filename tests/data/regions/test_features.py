@@ -3,7 +3,7 @@ import pytest
 from region_files import BOXES, VECTORS, butd, lxmert, put_tsv
 
 from vlbench.data.regions import image_id, region_features
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,7 @@ def test_regions_that_do_not_fit_each_other_are_named(tmp_path, arrays, message)
         region_features(tmp_path)["42"]
 
 
-def test_what_is_absent_or_no_features_is_told(tmp_path):
-    with pytest.raises(DataAbsent, match="region features is absent"):
-        region_features(tmp_path)
+def test_what_is_no_features_is_told(tmp_path):
     (tmp_path / "a.txt").write_text("")
     with pytest.raises(
         DataError, match=r"^a\.txt has another format; .* from \.tsv, \.npz, \.hdf5, \.h5"

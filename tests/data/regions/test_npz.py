@@ -39,14 +39,6 @@ def test_an_npz_file_that_does_not_fit_is_named(tmp_path, arrays, message):
         index(tmp_path / "42.npz")["42.npz"]()
 
 
-def test_an_npz_file_cut_short_is_named(tmp_path):
-    np.savez(tmp_path / "42.npz", x=VECTORS, boxes=BOXES)
-    file = tmp_path / "42.npz"
-    file.write_bytes(file.read_bytes()[:-30])
-    with pytest.raises(DataError, match=r"^42\.npz cannot be read \(.*fetch it again"):
-        index(file)["42.npz"]()
-
-
 def test_the_real_npz_files_have_36_regions(real_data):
     features = region_features(real_data / "bottom_up_features/rosita_npz/features")
     assert sorted(map(int, features)) == [58350, 124629, 437564, 504810]
