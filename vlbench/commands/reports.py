@@ -20,7 +20,9 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from vlbench.leaderboard.tables import fitted, plain_table, printed, score_table
+from vlbench.leaderboard.table import table_of
+from vlbench.leaderboard.tables import fitted, plain_table, printed
+from vlbench.leaderboard.terminal import score_table
 from vlbench.planning.plan import Plan
 from vlbench.results import Result
 from vlbench.running.history import Step, total
@@ -153,8 +155,8 @@ def print_report(console: Console, planned: Plan, report: Report) -> None:
     for task in dict.fromkeys(result.task for result in report.results):
         found = [result for result in ok if result.task == task]
         if found:
-            table = score_table(task, primaries[task], found)
-            console.print(fitted(table, console.width))
+            texts = score_table(table_of(task, primaries[task], found))
+            console.print(fitted(plain_table(**texts._asdict()), console.width))
     if report.results and planned.options.limit is not None:
         console.print(f"no board was written because of --limit {planned.options.limit}")
     _print_absent(console, report.absent)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -23,7 +24,7 @@ from vlbench.leaderboard.figures.figures import draw_figures
 from vlbench.leaderboard.figures.head_figures import draw_heads
 from vlbench.leaderboard.figures.looks import Look, looks_of
 from vlbench.leaderboard.figures.similarity_figures import draw_similarities
-from vlbench.leaderboard.rows import publishable
+from vlbench.leaderboard.rows import named_files, publishable
 from vlbench.leaderboard.similarities import (
     PRIMARY,
     joined,
@@ -32,6 +33,7 @@ from vlbench.leaderboard.similarities import (
     similarities,
     similarity_rows,
 )
+from vlbench.leaderboard.terminal import brief
 from vlbench.results import Result, Score, matching, score_row
 
 
@@ -192,10 +194,19 @@ def build(output: Path, catalog: Catalog) -> list[Path]:
     groups = with_matrices(boards, groups)
     seen = {name: model.training_images or 0 for name, model in catalog.models.items()}
     looks = looks_of(boards.values())
-    written = [*build_summaries(output, boards, groups, looks), *build_leaders(output)]
+    written = [*build_summaries(output, boards, groups, looks), *build_leaders(output, boards)]
     written += [*draw_figures(output, boards, groups, seen, looks)]
     written += [*draw_heads(output, boards, looks), *draw_match_scores(output, boards)]
-    return [*written, *draw_squares(output, boards), *draw_favourites(output, boards)]
+    written += [*draw_squares(output, boards), *draw_favourites(output, boards)]
+    for file in named_files(output, []) if boards else []:
+        # For the next `leaderboard show`, while the boards are here.
+        brief(output, file, catalog.tasks.get(file.stem), partial(_known, boards, output))
+    return written
+
+
+def _known(boards: Mapping[str, Board], output: Path, file: Path) -> Board | None:
+    """Return the board of a file; summaries are read, as they have been written just now."""
+    return boards[file.stem] if file.parent == output else read_board(file)
 
 
 def begins(output: Path, tasks: Sequence[str]) -> bool:

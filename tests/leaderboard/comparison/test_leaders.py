@@ -14,6 +14,8 @@ from vlbench.leaderboard.comparison.leaders import (
     standing,
 )
 
+# FAR gets 20 to 39 wrong, and NEAR the last two of them; the others are equal, so by name.
+WRONG = [f"{i}.png" for i in range(20, 28)]
 BEST, NEAR, FAR = ([1] * 40, [1] * 38 + [0] * 2, [1] * 20 + [0] * 20)
 
 
@@ -39,6 +41,21 @@ def test_the_file_is_as_it_is_agreed(output):
     assert (far["model"], far["difference"], far["items"], far["clusters"]) == ("far", 0.5, 40, 40)
     assert far["ci95"][0] < 0.5 < far["ci95"][1]
     assert (near["p"], near["p_holm"]) == pytest.approx((0.5, 0.5))
+
+
+def test_the_items_that_are_wrong_most_often_are_kept(output):
+    (file,) = build_leaders(output)
+    (found,) = json.loads(file.read_text())["sets"]
+    assert [one["id"] for one in found["worst"]] == ["38.png", "39.png", *WRONG]
+    assert read_leaders(output, "t")["a"].worst[0].credit == pytest.approx(1 / 3)
+
+
+def test_a_file_of_before_wrong_items_were_kept_is_read(output):
+    (file,) = build_leaders(output)
+    content = json.loads(file.read_text())
+    del content["sets"][0]["worst"]
+    file.write_text(json.dumps(content))
+    assert read_leaders(output, "t")["a"].worst == ()
 
 
 def test_the_same_boards_give_the_same_bytes(output):

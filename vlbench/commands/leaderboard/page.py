@@ -14,6 +14,8 @@ from vlbench.files import write_whole
 from vlbench.leaderboard.comparison.leaders import outdated
 from vlbench.leaderboard.page.contents import read_page, render
 
+BUILD = "run vlbench leaderboard build"
+
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write the page; return its name and size, and whose ties with the leader are out of date."""
@@ -24,15 +26,16 @@ def answer(arguments: argparse.Namespace) -> Answer:
     file = arguments.folder / "index.html"
     write_whole(file, content)
     names = sorted(board.stem for board in arguments.output.glob("*.json"))
-    return Answer(
-        [f"wrote {file} ({len(content) / 1e6:.1f} MB); open it in a browser"],
-        [
-            f"{name}: ties with the leader are left out, since the board has changed; "
-            "run vlbench leaderboard build"
+    if not any(arguments.output.glob("comparisons/*.json")):
+        changed = [f"figures, wrong items and ties with leaders are left out; {BUILD}"]
+    else:
+        changed = [
+            f"{name}: figure, wrong items and ties with the leader are left out, since the board "
+            f"has changed; {BUILD}"
             for name in names
             if outdated(arguments.output, name)
-        ],
-    )
+        ]
+    return Answer([f"wrote {file} ({len(content) / 1e6:.1f} MB); open it in a browser"], changed)
 
 
 @contextmanager

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import iter_modules
 
 # Of numbers on the command line.
 MOST_DIGITS = 18
@@ -97,7 +99,7 @@ def _add_export(export: argparse.ArgumentParser) -> None:
     export.add_argument(
         "--format",
         required=True,
-        choices=["md", "csv", "tex", "json", "eee", "hf"],
+        choices=_formats(),
         help="eee: records of Every Eval Ever; hf: .eval_results of the Hugging Face hub",
     )
     export.add_argument(
@@ -111,6 +113,13 @@ def _add_export(export: argparse.ArgumentParser) -> None:
         "--organization", default="", metavar="NAME", help="who ran these rows, for eee"
     )
     add_output(export)
+
+
+def _formats() -> list[str]:
+    """Return the names of the modules of `vlbench.leaderboard.export`, which are not imported."""
+    found = find_spec("vlbench.leaderboard.export")
+    assert found
+    return sorted(module.name for module in iter_modules(found.submodule_search_locations))
 
 
 def _add_compare(compare: argparse.ArgumentParser) -> None:

@@ -12,12 +12,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlbench.boards import SCHEMA, Board, board_file, read_board
+from vlbench.boards import SCHEMA, Board, board_file, folder_boards
 from vlbench.digests import bytes_digest
 from vlbench.errors import DataError, SpecError
 from vlbench.files import MOST_BOARD, file_name, read_text, write_whole
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.comparison.joins import Items, compare, items_of
+from vlbench.leaderboard.comparison.worst_items import WrongItem, answered, worst_items
 from vlbench.leaderboard.rows import comparable_sets, cost, publishable
 from vlbench.leaderboard.tables import score_name
 from vlbench.metrics.paired import holm
@@ -59,13 +60,14 @@ class Leaders(NamedTuple):
     """The leader of a set of comparable rows, and how the others stand to it.
 
     `tied` cannot be told apart from it; `p` is that of each model tested (Holm); `untested` has the
-    reasons.
+    reasons. `worst` are the items that the models of the set get wrong most often.
     """
 
     leader: str
     tied: Sequence[str]
     untested: Mapping[str, str]
     p: Mapping[str, float]
+    worst: Sequence[WrongItem] = ()
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class _Set:
     tied: Sequence[str]
     pairs: Sequence[_Pair]
     untested: Mapping[str, str]
+    worst: Sequence[WrongItem] = ()
 
 
 @dataclass(frozen=True)
@@ -102,12 +105,14 @@ class _File:
     sets: Sequence[_Set]
 
 
-def build_leaders(output: Path) -> list[Path]:
-    """Write the comparisons with the leaders of all boards, and return the files; remove others."""
+def build_leaders(output: Path, boards: Mapping[str, Board] | None = None) -> list[Path]:
+    """Write the comparisons with the leaders of all boards, and return the files; remove others.
+
+    The `boards` are those of the folder, where they are read already.
+    """
     written = []
-    for file in sorted(output.glob("*.json")):
-        board = read_board(file)
-        assert board
+    for name, board in (folder_boards(output) if boards is None else boards).items():
+        file = output / f"{name}.json"
         rows = sorted(comparable_sets(board.results).items())
         sets = [found for key, same in rows if (found := _set(output, board, key, same))]
         if sets:
@@ -118,6 +123,11 @@ def build_leaders(output: Path) -> list[Path]:
     for old in set(output.glob("comparisons/*.json")) - set(written):
         old.unlink()
     return written
+
+
+def comparisons_file(output: Path, task: str) -> Path:
+    """Return the file of a task's comparisons. Raises SpecError for a name that is no file's."""
+    return output / "comparisons" / f"{file_name(task)}.json"
 
 
 def read_leaders(output: Path, task: str) -> dict[str, Leaders]:
@@ -131,7 +141,11 @@ def read_leaders(output: Path, task: str) -> dict[str, Leaders]:
         return {}
     return {
         one.comparable: Leaders(
-            one.leader, one.tied, one.untested, {pair.model: pair.p_holm for pair in one.pairs}
+            leader=one.leader,
+            tied=one.tied,
+            untested=one.untested,
+            p={pair.model: pair.p_holm for pair in one.pairs},
+            worst=one.worst,
         )
         for one in found.sets
     }
@@ -158,7 +172,7 @@ def _is_old(found: _File, output: Path, task: str) -> bool:
 
 def _read(output: Path, task: str) -> _File | None:
     """Return what a task's file of comparisons holds; None where there is none, or no board."""
-    file = output / "comparisons" / f"{file_name(task)}.json"
+    file = comparisons_file(output, task)
     if not (file.is_file() and board_file(output, task).is_file()):
         return None
     try:
@@ -178,23 +192,26 @@ def _set(output: Path, board: Board, comparable: str, rows: Sequence[Result]) ->
         return None
     untested = {row.model: _reason(row, board.primary) for row in rows if row.model not in scored}
     leader = min(scored, key=lambda model: (cost(scored[model]), model))
-    pairs = []
-    try:
-        first = items_of(leader, read_items(output, good[leader]), scored[leader])
-    except DataError as error:
-        rest = sorted(set(scored) - {leader})
-        untested |= dict.fromkeys(rest, f"the leader cannot be compared: {error}")
-        return _Set(comparable, leader, [], [], dict(sorted(untested.items())))
-    for model in sorted(set(scored) - {leader}):
+    higher = scored[leader].higher_is_better
+    first, pairs, models = None, [], []
+    for model in sorted(scored, key=lambda model: (model != leader, model)):
         try:
-            second = items_of(model, read_items(output, good[model]), scored[model])
-            pairs.append(_pair(first, second, higher_is_better=scored[leader].higher_is_better))
+            items = items_of(model, read_items(output, good[model]), scored[model], first)
+            models.append(answered(items))
+            if model == leader:
+                first = items
+            elif first:
+                pairs.append(_pair(first, items, higher_is_better=higher))
         except DataError as error:
             untested[model] = str(error)
+    if first is None:
+        why = f"the leader cannot be compared: {untested.pop(leader)}"
+        untested |= dict.fromkeys(set(scored) - {leader}, why)
     adjusted = holm([pair.p for pair in pairs])
     pairs = [replace(pair, p_holm=p) for pair, p in zip(pairs, adjusted, strict=True)]
     tied = [pair.model for pair in pairs if pair.p_holm >= LEVEL]
-    return _Set(comparable, leader, tied, pairs, dict(sorted(untested.items())))
+    worst = worst_items(models, lower=not higher)
+    return _Set(comparable, leader, tied, pairs, dict(sorted(untested.items())), worst)
 
 
 def _pair(leader: Items, other: Items, *, higher_is_better: bool) -> _Pair:

@@ -28,7 +28,7 @@ from PIL.Image import Image
 from vlbench.errors import TooFewRows, UnknownNameError, counted, unknown
 from vlbench.files import write_whole
 from vlbench.leaderboard.artifacts import read_table
-from vlbench.leaderboard.export.comma_separated import harmless
+from vlbench.leaderboard.export.csv import harmless
 from vlbench.results import Result
 
 # The artifact with the questions of a row, and the columns of it that are read.

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -17,10 +14,9 @@ from markupsafe import Markup, escape
 from vlbench.boards import Board, read_board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import TaskSpec
-from vlbench.errors import DataError
-from vlbench.leaderboard.artifacts import read_items
+from vlbench.errors import SpecError
+from vlbench.files import read_bytes
 from vlbench.leaderboard.comparison.leaders import read_leaders
-from vlbench.leaderboard.page.figures import figure_of_board
 from vlbench.leaderboard.page.models import models_of
 from vlbench.leaderboard.page.tables import (
     Shelf,
@@ -30,17 +26,26 @@ from vlbench.leaderboard.page.tables import (
     rules,
     tables_of,
 )
-from vlbench.leaderboard.page.values import Page, Paper, Table, Task, WrongItem, arxiv_link, task_id
-from vlbench.leaderboard.rows import Published, publishable, published
-from vlbench.metrics.items import at_text
+from vlbench.leaderboard.page.values import (
+    Figure,
+    Page,
+    Paper,
+    Task,
+    WrongItem,
+    arxiv_link,
+    task_id,
+)
+from vlbench.leaderboard.rows import comparable_sets
 from vlbench.planning.privacy import cleaned, shown
-from vlbench.results import ITEMS, Result, Score, matching
 
 # With more scores than this, the pages of models list the primary ones alone, and the other ones
 # stand in the tables of the tasks only: the file must stay small enough to open.
 MOST_SCORES = 20_000
 
 NO_PAPER = "Other tasks"
+
+# The bytes of a figure, of which the largest have a tenth.
+MOST_FIGURE = 4 << 20
 
 
 def read_page(output: Path, catalog: Catalog) -> Page:
@@ -80,12 +85,6 @@ def _shelves(output: Path, files: Iterator[Path]) -> Iterator[Shelf]:
 def _task(output: Path, shelf: Shelf, catalog: Catalog, cards: Mapping[str, str]) -> Task:
     board, name = shelf.board, shelf.name
     spec = catalog.tasks.get(name)
-
-    def beside(model: str, score: Score) -> Published | None:
-        return published(spec, model, score) if spec else None
-
-    tables = tables_of(shelf, cards, beside)
-    wrong, problems = wrong_items(output, board)
     first = first_score(board)
     paper = board.paper or _paper(spec, catalog)
     return Task(
@@ -99,13 +98,12 @@ def _task(output: Path, shelf: Shelf, catalog: Catalog, cards: Mapping[str, str]
         tags=list(spec.tags) if spec else [],
         primary=primary_label(board),
         direction="lower" if first and not first.higher_is_better else "higher",
-        tables=tables,
+        tables=tables_of(shelf, cards, spec),
         reasons=reasons_of(board),
         departures=departures_of(spec),
         settings=settings_of(spec),
-        figure=figure_of_board(board, _best(tables), list(cards)),
-        wrong=wrong,
-        problems=problems,
+        figure=figure_of_board(output, shelf),
+        wrong=wrong_items(shelf),
         data=_data(board),
     )
 
@@ -124,9 +122,27 @@ def _data(board: Board) -> list[str]:
     return [x for x in dict.fromkeys(str(row.provenance.get("data", "")) for row in ok) if x]
 
 
-def _best(tables: Sequence[Table]) -> list[str]:
-    """Return the models of the tables, in their order."""
-    return list(dict.fromkeys(row.model for table in tables for row in table.rows))
+def figure_of_board(output: Path, shelf: Shelf) -> Figure | None:
+    """Return the figure that `build` has drawn of a board or a summary.
+
+    None where the tables say it all, as they do of one score per model, and where it was drawn from
+    another state of the board. Raises SpecError for one that cannot be read.
+    """
+    metric = shelf.board.primary["metric"]
+    ats = [s.at for row in shelf.board.results for s in row.scores if s.metric == metric]
+    names = dict.fromkeys(name for at in ats for name in at)
+    by = [name for name in names if len({at.get(name) for at in ats}) > 1]
+    file = output / "figures" / f"{shelf.name}.svg"
+    is_ours = file.is_file() and file.resolve().is_relative_to(output.resolve())
+    if not by or not is_ours or not (shelf.is_summary or shelf.leaders):
+        return None
+    try:
+        content = read_bytes(file, MOST_FIGURE)
+    except OSError as error:
+        raise SpecError(f"{file}: {error}") from error
+    # As an image, whoever drew it: nothing in an image runs or is loaded.
+    source = f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}"
+    return Figure(source, f"{metric} by {', '.join(by)}; the tables have the numbers")
 
 
 # What of a task's file stands elsewhere on the page.
@@ -159,73 +175,21 @@ def paper_of(paper: str) -> str:
     return paper.partition(",")[0].strip()
 
 
-MOST = 10
-
-
-def wrong_items(output: Path, board: Board) -> tuple[list[WrongItem], list[str]]:
-    """Return the examples that are worst by mean credit over a board's models, and problems.
-
-    Each model counts once, with its mean over trials, and only items of the primary score count
-    that all these models have. Models are those whose rows are publishable and that the first of
-    them may be compared with. A problem names a model and why its items cannot be read.
-    """
-    rows = [row for row in publishable(board.results).values() if ITEMS in row.artifacts]
-    tables, problems = [], []
-    for row in rows:
-        if row.comparable != rows[0].comparable:
-            continue
-        try:
-            tables.append(_primary(read_items(output, row), board))
-        except DataError as error:
-            problems.append(f"{row.model}: {error}")
-    filled = [table for table in tables if len(table)]
-    return (_worst(filled, lower=_lower_is_better(rows, board)) if filled else []), problems
-
-
-def _lower_is_better(rows: Sequence[Result], board: Board) -> bool:
-    """Return whether full credit is 0, as for the success of an attack."""
-    scores = [score for row in rows for score in matching(row.scores, board.primary)]
-    return any(not score.higher_is_better for score in scores)
-
-
-def _primary(items: pa.Table, board: Board) -> pa.Table:
-    """Return id, credit, prediction and target of a model's items of the primary score."""
-    metric = pc.equal(items["metric"], board.primary["metric"])
-    at = pc.equal(items["at"], at_text(board.primary.get("at", {})))
-    own = items.select(["id", "credit", "prediction", "target"]).filter(pc.and_(metric, at))
-    kinds = [(c, pa.float64() if c == "credit" else pa.string()) for c in own.column_names]
-    return own.cast(pa.schema(kinds))
-
-
-def _worst(tables: Sequence[pa.Table], *, lower: bool) -> list[WrongItem]:
-    """Return the items with the lowest mean credit, or the highest; by id where they are equal."""
-    means = pa.concat_tables(
-        table.group_by("id").aggregate([("credit", "mean")]) for table in tables
+def wrong_items(shelf: Shelf) -> list[WrongItem]:
+    """Return the items of a board that `build` found to be wrong most often, of its first set."""
+    sets = (
+        shelf.leaders[key] for key in comparable_sets(shelf.board.results) if key in shelf.leaders
     )
-    over = means.group_by("id").aggregate([("credit_mean", "mean"), ("credit_mean", "count")])
-    shared = over.filter(pc.equal(over["credit_mean_count"], len(tables)))
-    order = [("credit_mean_mean", "descending" if lower else "ascending"), ("id", "ascending")]
-    worst = shared.sort_by(order).slice(0, MOST).to_pylist()
-    ids = pa.array([item["id"] for item in worst], pa.string())
-    said = pa.concat_tables(t.filter(pc.is_in(t["id"], ids)) for t in tables).to_pylist()
     return [
         WrongItem(
-            id=item["id"],
-            credit=f"{100.0 * item['credit_mean_mean']:.0f}",
-            models=len(tables),
-            target=next((s["target"] for s in said if s["id"] == item["id"] and s["target"]), ""),
-            predictions=_counted([s["prediction"] for s in said if s["id"] == item["id"]]),
+            id=item.id,
+            credit=f"{100.0 * item.credit:.0f}",
+            models=item.models,
+            target=item.target,
+            predictions=", ".join(f"{text} ({n})" for text, n in item.predictions.items()),
         )
-        for item in worst
-        if (item["credit_mean_mean"] > 0.0 if lower else item["credit_mean_mean"] < 1.0)
+        for item in next((one.worst for one in sets if one.worst), ())
     ]
-
-
-def _counted(predictions: Sequence[str | None]) -> str:
-    """Return the three most frequent predictions, the most frequent first."""
-    counted = Counter(text for text in predictions if text is not None)
-    most = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))[:3]
-    return ", ".join(f"{text} ({count})" for text, count in most)
 
 
 # No table shows more columns at first.

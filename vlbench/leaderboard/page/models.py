@@ -19,13 +19,12 @@ from vlbench.leaderboard.page.values import (
     Other,
     Reason,
     ScoreGroup,
-    chance_of,
     conditions,
     figure_of,
-    interval_of,
     model_id,
 )
 from vlbench.leaderboard.rows import ties_mark
+from vlbench.leaderboard.table import interval
 from vlbench.planning.privacy import cleaned, shown
 from vlbench.results import Result, Score, matching
 
@@ -157,7 +156,7 @@ def _groups(
                 task=shelf.name,
                 href=id_,
                 score=figure_of(score.value, score.unit) + ties_mark(row) if score else NO_SCORE,
-                interval=interval_of(score) if score else "",
+                interval=interval(score) if score else "",
                 standing=standing(row.model, shelf.leaders.get(row.comparable)),
                 others=[] if brief else [_other(one) for one in row.scores if one is not score],
             )
@@ -171,9 +170,9 @@ def _other(score: Score) -> Other:
         metric=score.metric,
         at=conditions(score.at),
         value=figure_of(score.value, score.unit) + percent,
-        interval=interval_of(score),
+        interval=interval(score),
         n=f"{score.n:,}",
-        chance=chance_of(score),
+        chance="" if score.chance is None else figure_of(score.chance, score.unit),
     )
 
 

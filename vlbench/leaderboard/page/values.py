@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vlbench.files import safe_name
-from vlbench.leaderboard.tables import condition, interval, printed
-from vlbench.results import Score
+from vlbench.leaderboard.tables import condition, number, printed, score_name
 
 NO_SCORE = "-"
 
@@ -41,31 +40,13 @@ def conditions(at: Mapping[str, Any]) -> str:
 
 def metric_label(metric: str, at: Mapping[str, Any], unit: str = "fraction") -> str:
     """Return a metric with its conditions and unit."""
-    inside = conditions(at)
-    label = f"{metric} ({inside})" if inside else metric
+    label = score_name(metric, at)
     return printed(f"{label}, %" if unit == "fraction" else label)
 
 
 def figure_of(value: float, unit: str = "fraction") -> str:
-    """Return a number without its unit: a fraction as a percentage with one decimal."""
-    if unit == "correlation":
-        return f"{value:.3f}"
-    return f"{100.0 * value:.1f}" if unit == "fraction" else f"{value:.4g}"
-
-
-def interval_of(score: Score) -> str:
-    """Return the 95 % interval of a score; empty where it has none."""
-    if not score.ci95:
-        return ""
-    if score.unit != "correlation":
-        return interval(score)
-    low, high = score.ci95
-    return f"{low:.3f} to {high:.3f}"
-
-
-def chance_of(score: Score) -> str:
-    """Return the score of guessing; empty where it is unknown."""
-    return "" if score.chance is None else figure_of(score.chance, score.unit)
+    """Return a number without its unit."""
+    return number(value, unit).removesuffix(" %")
 
 
 def arxiv_link(paper: str) -> str:
@@ -116,38 +97,11 @@ class Reason(NamedTuple):
     names: Sequence[str]
 
 
-class Curve(NamedTuple):
-    """A model in a chart: its line, its intervals, and its marks, as data of SVG paths."""
-
-    look: str
-    line: str
-    intervals: str
-    marks: str
-
-
-class Chart(NamedTuple):
-    """A panel of a figure, 320 x 200. A tick is a place and its label."""
-
-    title: str
-    x: str
-    y: str
-    x_ticks: Sequence[tuple[float, str]]
-    y_ticks: Sequence[tuple[float, str]]
-    chance: str
-    curves: Sequence[Curve]
-
-
 class Figure(NamedTuple):
-    """Panels, and the models in them: each with its look and the mark of it."""
+    """A picture as the address of its own content, and what is told of it in its place."""
 
-    charts: Sequence[Chart]
-    legend: Sequence[tuple[str, str, str]]
-    left_out: int
-
-    @property
-    def has_chance(self) -> bool:
-        """Whether chance is drawn."""
-        return any(chart.chance for chart in self.charts)
+    source: str
+    alt: str
 
 
 class WrongItem(NamedTuple):
@@ -179,7 +133,6 @@ class Task(NamedTuple):
     settings: str
     figure: Figure | None
     wrong: Sequence[WrongItem]
-    problems: Sequence[str]
     data: Sequence[str]
 
     @property

@@ -12,7 +12,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from vlbench.leaderboard.export.selection import Entry, Selection
+from vlbench.leaderboard.export import Selection
+from vlbench.leaderboard.table import Entry
 from vlbench.leaderboard.tables import printed
 from vlbench.results import Score
 
@@ -51,15 +52,14 @@ COLUMNS = (
 FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 
 
-def comma_separated(selection: Selection) -> str:
+def text(selection: Selection) -> str:
     """Return the head and a line for each score, ended by carriage return and line feed."""
     file = io.StringIO()
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\r\n")
     writer.writeheader()
-    for part in selection.parts:
-        for entry in part.entries:
-            for i in range(len(entry.row.scores)):
-                writer.writerow({k: harmless(v) for k, v in _line(entry, i).items()})
+    for entry in selection.entries:
+        for i in range(len(entry.row.scores)):
+            writer.writerow({k: harmless(v) for k, v in _line(entry, i).items()})
     return file.getvalue()
 
 
