@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial
 from types import NoneType, UnionType
@@ -104,7 +103,8 @@ def _reader(kind: Any) -> Reader:
             readers.setdefault(int, readers[float])
         return partial(_read_union, readers, words)
     if origin is None:
-        return _read_any if kind is Any else partial(_read_plain, kind)
+        often = {Any: _read_any, str: _read_text, float: _read_number}
+        return often.get(kind) or partial(_read_plain, kind)
     of = {Mapping: _read_mapping, Sequence: _read_list, tuple: _read_tuple}
     return partial(of[origin], [_reader(one) for one in inside])
 
@@ -117,34 +117,42 @@ def _fields(kind: Any, given: frozenset[str]) -> Reader:
     optional = {
         f.name for f in fields(kind) if (f.default, f.default_factory) != (MISSING, MISSING)
     }
-    required = [name for name in readers if name not in optional]
+    required = readers.keys() - optional
 
     def read(value: Any, depth: int) -> dict[str, Any]:
         if type(value) is not dict:
             raise _unlike(WORDS[dict], value)
-        for name in value:
-            if name not in readers:
-                raise _Misfit(f"is unknown; there are {', '.join(readers)}", name)
-        for name in required:
-            if name not in value:
-                raise _Misfit("is absent", name)
-        return _each(value.items(), readers.__getitem__, depth)
+        if not value.keys() <= readers.keys():
+            name = next(name for name in value if name not in readers)
+            raise _Misfit(f"is unknown; there are {', '.join(readers)}", name)
+        if not required <= value.keys():
+            raise _Misfit(
+                "is absent", next(name for name in readers if name in required - value.keys())
+            )
+        return _each(value, readers, depth)
 
     return read
 
 
-def _each(
-    parts: Iterable[tuple[str, Any]], reader: Callable[[str], Reader], depth: int
-) -> dict[str, Any]:
-    """Return parts by their keys, each read; what is wrong with one gets its key."""
-    found = {}
-    for key, part in parts:
-        try:
-            found[key] = reader(key)(part, depth + 1)
-        except _Misfit as error:
-            error.path.append(key)
-            raise
+def _each(value: Mapping[str, Any], readers: Mapping[str, Reader], depth: int) -> dict[str, Any]:
+    """Return the parts of an object, each read; what is wrong with one gets its key."""
+    found, name = {}, ""
+    try:
+        for name, part in value.items():
+            found[name] = readers[name](part, depth + 1)
+    except _Misfit as error:
+        error.path.append(name)
+        raise
     return found
+
+
+def _read_text(value: Any, depth: int) -> Any:
+    return value if type(value) is str and value.isascii() else _read_plain(str, value, depth)
+
+
+def _read_number(value: Any, depth: int) -> Any:
+    fits = type(value) is float and -sys.float_info.max <= value <= sys.float_info.max
+    return value if fits else _read_plain(float, value, depth)
 
 
 def _read_plain(kind: Any, value: Any, _: int) -> Any:
@@ -165,9 +173,11 @@ def _read_any(value: Any, depth: int) -> Any:
 
 def _read_union(readers: Mapping[Any, Reader], words: str, value: Any, depth: int) -> Any:
     read = readers.get(type(value))
-    if read:
-        with suppress(_Misfit):
+    try:
+        if read:
             return read(value, depth)
+    except _Misfit:
+        pass
     raise _unlike(words, value)
 
 
@@ -176,20 +186,24 @@ def _read_mapping(readers: Sequence[Reader], value: Any, depth: int) -> Any:
         raise _unlike(WORDS[Mapping], value)
     for name in value:
         if not name.isascii():
-            _each([(name, name)], lambda _: readers[0], depth)
-    return _each(value.items(), lambda _: readers[1], depth)
+            _each({name: name}, {name: readers[0]}, depth)
+    return _each(value, dict.fromkeys(value, readers[1]), depth)
 
 
 def _read_list(readers: Sequence[Reader], value: Any, depth: int) -> Any:
     if type(value) is not list:
         raise _unlike(WORDS[Sequence], value)
     read, found = readers[0], []
-    for i, part in enumerate(value):
-        try:
-            found.append(read(part, depth + 1))
-        except _Misfit as error:
-            error.path.append(i)
-            raise
+    # No sum with NaN or infinity is below.
+    are_plain = read is _read_number and {*map(type, value)} == {float}
+    if are_plain and sum(map(abs, value)) <= sys.float_info.max:
+        return value
+    try:
+        for part in value:
+            found.append(read(part, depth + 1))  # noqa: PERF401 - how many are read is needed
+    except _Misfit as error:
+        error.path.append(len(found))
+        raise
     return found
 
 
