@@ -9,7 +9,7 @@ from rich.console import Console
 from vlbench.boards import read_board
 from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.strict_yaml import Document
-from vlbench.files import default_cache
+from vlbench.leaderboard import terminal
 from vlbench.leaderboard.comparison.leaders import Leaders, build_leaders
 from vlbench.leaderboard.table import table_of
 from vlbench.leaderboard.tables import plain_table
@@ -198,48 +198,35 @@ def test_a_board_without_a_published_value_has_no_column_for_it():
     assert "published" not in rendered(*shown(board(row("b", score(0.9)))))
 
 
-def briefly(folder, spec=None):
-    """Return the tables of the planted board of a folder, and how often its board was read."""
+@pytest.fixture
+def briefly(tmp_path, monkeypatch):
+    """A function that returns the brief of the planted board, and how often the board was read."""
     read = []
+    monkeypatch.setattr(terminal, "read_board", lambda file: read.append(file) or read_board(file))
 
-    def counted(file):
-        read.append(file)
-        return read_board(file)
+    def of(spec=None):
+        before = len(read)
+        return brief(tmp_path, tmp_path / "few_shot_x.json", spec), len(read) - before
 
-    return brief(folder, folder / "few_shot_x.json", spec, counted), len(read)
+    return of
 
 
-def test_a_board_that_was_shown_before_is_not_read_again(tmp_path):
+def test_a_board_that_was_shown_before_is_not_read_again(tmp_path, briefly):
     write(tmp_path, board(row("a", score())))
-    first, again = briefly(tmp_path), briefly(tmp_path)
+    first, again = briefly(), briefly()
     assert (first[1], again[1]) == (1, 0)
     assert rendered(*again[0].tables) == rendered(*first[0].tables)
 
 
-def test_a_board_its_comparisons_or_published_values_that_changed_are_read_again(tmp_path):
+def test_a_board_its_comparisons_or_published_values_that_changed_are_read_again(tmp_path, briefly):
     write(tmp_path, board(row("b", score(0.9))))
-    briefly(tmp_path)
+    briefly()
     size = (tmp_path / "few_shot_x.json").stat().st_size
     write(tmp_path, board(row("b", score(0.8))))
     assert (tmp_path / "few_shot_x.json").stat().st_size == size
-    found, read = briefly(tmp_path)
+    found, read = briefly()
     assert ("80.0 %" in rendered(*found.tables), read) == (True, 1)
     build_leaders(tmp_path)
-    assert briefly(tmp_path)[1] == 1
-    found, read = briefly(tmp_path, cited())
+    assert briefly()[1] == 1
+    found, read = briefly(cited())
     assert ("Table 1" in rendered(*found.tables), read) == (True, 1)
-
-
-def test_a_kept_table_that_is_broken_counts_as_absent(tmp_path):
-    write(tmp_path, board(row("a", score())))
-    briefly(tmp_path)
-    (kept,) = (default_cache() / "shown").iterdir()
-    kept.write_text("[[[1]], false]")
-    assert briefly(tmp_path)[1] == 1
-
-
-def test_where_nothing_can_be_kept_tables_are_made_all_the_same(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("VLBENCH_CACHE_DIR", str(tmp_path / "file"))
-    write(tmp_path / "boards", board(row("a", score())))
-    assert [briefly(tmp_path / "boards")[1] for _ in range(2)] == [1, 1]

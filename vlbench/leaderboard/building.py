@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -24,6 +23,7 @@ from vlbench.leaderboard.figures.figures import draw_figures
 from vlbench.leaderboard.figures.head_figures import draw_heads
 from vlbench.leaderboard.figures.looks import Look, looks_of
 from vlbench.leaderboard.figures.similarity_figures import draw_similarities
+from vlbench.leaderboard.page.contents import read_part
 from vlbench.leaderboard.rows import named_files, publishable
 from vlbench.leaderboard.similarities import (
     PRIMARY,
@@ -199,14 +199,11 @@ def build(output: Path, catalog: Catalog) -> list[Path]:
     written += [*draw_heads(output, boards, looks), *draw_match_scores(output, boards)]
     written += [*draw_squares(output, boards), *draw_favourites(output, boards)]
     for file in named_files(output, []) if boards else []:
-        # For the next `leaderboard show`, while the boards are here.
-        brief(output, file, catalog.tasks.get(file.stem), partial(_known, boards, output))
+        # For the next `show` and `page`, while the boards are here.
+        board = boards[file.stem] if file.parent == output else None
+        brief(output, file, catalog.tasks.get(file.stem), board)
+        read_part(output, file, catalog, board)
     return written
-
-
-def _known(boards: Mapping[str, Board], output: Path, file: Path) -> Board | None:
-    """Return the board of a file; summaries are read, as they have been written just now."""
-    return boards[file.stem] if file.parent == output else read_board(file)
 
 
 def begins(output: Path, tasks: Sequence[str]) -> bool:

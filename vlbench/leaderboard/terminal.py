@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import cache
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import vlbench
-from vlbench.boards import Board
+from vlbench.boards import Board, read_board
 from vlbench.catalog.specs import TaskSpec
-from vlbench.digests import bytes_digest, digest
-from vlbench.errors import OutputError, UnknownNameError
-from vlbench.files import MOST_BOARD, default_cache, read_text, write_whole
-from vlbench.leaderboard.comparison.leaders import Leaders, comparisons_file, outdated, read_leaders
+from vlbench.digests import bytes_digest
+from vlbench.leaderboard.comparison.leaders import Leaders, comparisons_file, read_comparisons
+from vlbench.leaderboard.kept import kept
 from vlbench.leaderboard.rows import ties_mark
 from vlbench.leaderboard.table import Entry, Table, cells, key_of, other_scores, tables_of
 from vlbench.leaderboard.tables import number, spaced
@@ -88,10 +84,6 @@ def _value(entry: Entry) -> str:
 MOST_ROWS = 20
 
 
-# Where the code is that makes tables of boards.
-FOLDERS = ("", "reading/", "leaderboard/**/")
-
-
 class Brief(NamedTuple):
     """The tables of the best rows of a board, and whether its comparisons are of another state."""
 
@@ -99,36 +91,20 @@ class Brief(NamedTuple):
     is_outdated: bool
 
 
-def brief(
-    output: Path, file: Path, spec: TaskSpec | None, read: Callable[[Path], Board | None]
-) -> Brief:
-    """Return the tables of a board's best rows, from the cache where they are known.
+def brief(output: Path, file: Path, spec: TaskSpec | None, board: Board | None = None) -> Brief:
+    """Return the tables of a board's best rows; `board` is the file's where it is read already.
 
-    They are kept under the digest of all that they are made from: the bytes of the board and of its
-    comparisons, what the task's file says was published, and vlbench's own code.
+    They depend on the bytes of the board and of its comparisons, and on what the task's file says
+    was published.
     """
     compared = comparisons_file(output, file.stem)
-    parts = [bytes_digest(one) if one.is_file() else "" for one in (file, compared)]
-    key = digest([_code(), *parts, spec.reference if spec else []])
-    with suppress(UnknownNameError, OSError, ValueError, TypeError):
-        tables, is_outdated = json.loads(read_text(_kept(key), MOST_BOARD))
-        return Brief([Texts(*table) for table in tables], is_outdated)
-    board = read(file)
-    assert board
-    leaders = read_leaders(output, file.stem)
-    found = Brief(board_tables(board, leaders, spec, MOST_ROWS), outdated(output, file.stem))
-    with suppress(UnknownNameError, OutputError):
-        write_whole(_kept(key), json.dumps(found).encode())
-    return found
+    states = [bytes_digest(one) if one.is_file() else "" for one in (file, compared)]
 
+    def make() -> bytes:
+        found = board or read_board(file)
+        assert found
+        leaders, is_outdated = read_comparisons(output, file.stem)
+        return json.dumps([board_tables(found, leaders, spec, MOST_ROWS), is_outdated]).encode()
 
-def _kept(key: str) -> Path:
-    return default_cache() / "shown" / f"{key.removeprefix('sha256:')}.json"
-
-
-@cache
-def _code() -> str:
-    """Return the digest of all files of vlbench that can change what is shown."""
-    package = Path(vlbench.__file__).parent
-    files = [file for folder in FOLDERS for file in sorted(package.glob(f"{folder}*.py"))]
-    return digest([bytes_digest(file) for file in files])
+    tables, is_outdated = json.loads(kept(["brief", *states, spec.reference if spec else []], make))
+    return Brief([Texts(*table) for table in tables], is_outdated)

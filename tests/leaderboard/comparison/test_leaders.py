@@ -1,15 +1,18 @@
 import json
+import shutil
 
 import pytest
 from planted_boards import board, measured, result, score, write
 
 from vlbench.boards import read_board
 from vlbench.errors import SpecError
+from vlbench.files import default_cache
+from vlbench.leaderboard.comparison import leaders
 from vlbench.leaderboard.comparison.leaders import (
     UNPUBLISHED,
     Leaders,
     build_leaders,
-    outdated,
+    read_comparisons,
     read_leaders,
     standing,
 )
@@ -58,9 +61,25 @@ def test_a_file_of_before_wrong_items_were_kept_is_read(output):
     assert read_leaders(output, "t")["a"].worst == ()
 
 
+def test_a_board_that_has_not_changed_is_not_compared_again(output, monkeypatch):
+    (file,) = build_leaders(output)
+    first = file.read_bytes()
+    file.write_text("of somebody else")
+    monkeypatch.setattr(leaders, "items_of", None)
+    assert (build_leaders(output), file.read_bytes()) == ([file], first)
+
+
+def test_items_that_are_gone_are_noticed_though_the_board_is_as_it_was(output):
+    build_leaders(output)
+    (output / "artifacts" / "t" / "far" / "items.parquet").unlink()
+    build_leaders(output)
+    assert "far/items.parquet is absent" in read_leaders(output, "t")["a"].untested["far"]
+
+
 def test_the_same_boards_give_the_same_bytes(output):
     (file,) = build_leaders(output)
     first = file.read_bytes()
+    shutil.rmtree(default_cache())
     build_leaders(output)
     assert file.read_bytes() == first
 
@@ -129,7 +148,7 @@ def test_what_no_board_has_any_more_is_removed(output):
 def test_what_was_made_from_another_state_of_the_board_says_nothing(output):
     build_leaders(output)
     write(output, board(*read_board(output / "t.json").results[:2]))
-    assert (read_leaders(output, "t"), outdated(output, "t")) == ({}, True)
+    assert (read_leaders(output, "t"), read_comparisons(output, "t").is_outdated) == ({}, True)
 
 
 def test_a_file_of_another_schema_is_refused(output):

@@ -5,7 +5,17 @@ from canvases import beyond, overlapping
 from matplotlib.figure import Figure
 from PIL import Image
 
-from vlbench.leaderboard.figures.charts import Panel, Point, chart, erase, save, style, styled
+from vlbench.leaderboard.figures import charts
+from vlbench.leaderboard.figures.charts import (
+    Panel,
+    Point,
+    chart,
+    erase,
+    save,
+    save_chart,
+    style,
+    styled,
+)
 from vlbench.leaderboard.figures.layouts import grid
 from vlbench.leaderboard.figures.looks import Look, looks
 
@@ -157,3 +167,16 @@ def test_a_figure_is_saved_as_svg_and_png_the_same_twice_and_erased(tmp_path):
     erase(tmp_path / "a.b")
     erase(tmp_path / "absent")
     assert sorted(tmp_path.iterdir()) == sorted(files[1])
+
+
+def test_a_chart_that_was_drawn_before_is_not_drawn_again(tmp_path, monkeypatch):
+    with styled():
+        first = save(chart("t", [dots(low=0.1)], LOOKS), tmp_path / "saved")
+        second = save_chart("t", [dots(low=0.1)], LOOKS, tmp_path / "kept")
+        monkeypatch.setattr(charts, "chart", None)
+        again = save_chart("t", [dots(low=0.1)], LOOKS, tmp_path / "again")
+        with pytest.raises(TypeError, match="not callable"):
+            save_chart("t", [dots(low=0.2)], LOOKS, tmp_path / "other")
+    assert [one.name for one in again] == ["again.svg", "again.png"]
+    contents = {tuple(file.read_bytes() for file in files) for files in (first, second, again)}
+    assert len(contents) == 1

@@ -121,6 +121,12 @@ def test_the_items_that_build_found_wrong_most_often_are_shown(tmp_path):
     assert read_page(tmp_path, CATALOG).papers[0].tasks[0].wrong == []
 
 
+def test_a_board_that_was_on_a_page_before_is_not_read_again(tmp_path, monkeypatch):
+    first = page(tmp_path, board(result("a", score(), status="ok"), result("b", status="failed")))
+    monkeypatch.setattr(contents, "read_board", None)
+    assert render(read_page(tmp_path, CATALOG)) == render(first)
+
+
 CURVE = [score(0.2, at={"shots": 1}), score(0.4)]
 
 

@@ -15,9 +15,8 @@ from vlbench.leaderboard.page.tables import (
 
 def tables(*rows, leaders=None, spec=None):
     planted = board(*rows)
-    cards = {row.model: f"c{i}" for i, row in enumerate(rows)}
     shelf = Shelf("t", planted, {"a": leaders} if leaders else {}, is_summary=False)
-    return tables_of(shelf, cards, spec)
+    return tables_of(shelf, spec)
 
 
 def test_rows_that_may_not_be_compared_stand_in_tables_of_their_own():

@@ -11,7 +11,6 @@ from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
 from vlbench.errors import UnknownNameError
 from vlbench.files import write_whole
-from vlbench.leaderboard.comparison.leaders import outdated
 from vlbench.leaderboard.page.contents import read_page, render
 
 BUILD = "run vlbench leaderboard build"
@@ -22,20 +21,18 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if not any(arguments.output.glob("*.json")):
         raise UnknownNameError(f"no board at all in {arguments.output}")
     with _uncollected():
-        content = render(read_page(arguments.output, load_catalog(arguments.include_path)))
+        page = read_page(arguments.output, load_catalog(arguments.include_path))
+        content = render(page)
     file = arguments.folder / "index.html"
     write_whole(file, content)
-    names = sorted(board.stem for board in arguments.output.glob("*.json"))
+    problems = [
+        f"{name}: figure, wrong items and ties with the leader are left out, since the board "
+        f"has changed; {BUILD}"
+        for name in page.outdated
+    ]
     if not any(arguments.output.glob("comparisons/*.json")):
-        changed = [f"figures, wrong items and ties with leaders are left out; {BUILD}"]
-    else:
-        changed = [
-            f"{name}: figure, wrong items and ties with the leader are left out, since the board "
-            f"has changed; {BUILD}"
-            for name in names
-            if outdated(arguments.output, name)
-        ]
-    return Answer([f"wrote {file} ({len(content) / 1e6:.1f} MB); open it in a browser"], changed)
+        problems = [f"figures, wrong items and ties with leaders are left out; {BUILD}"]
+    return Answer([f"wrote {file} ({len(content) / 1e6:.1f} MB); open it in a browser"], problems)
 
 
 @contextmanager

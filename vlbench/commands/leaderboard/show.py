@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from vlbench.boards import read_board
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.answer import Answer
 from vlbench.leaderboard.comparison.leaders import old_comparisons, read_leaders
@@ -29,9 +28,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
         ]
     else:
         files = named_files(output, [])
-        briefs = {
-            file.stem: brief(output, file, specs.get(file.stem), read_board) for file in files
-        }
+        briefs = {file.stem: brief(output, file, specs.get(file.stem)) for file in files}
         names = [name for name, one in briefs.items() if one.is_outdated]
         told = [one.tables for one in briefs.values()]
     tables = [plain_table(**table._asdict()) for tables in told for table in tables]

@@ -7,8 +7,9 @@ model is compared with the leader alone: "not told apart" from it says nothing o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,11 +20,12 @@ from vlbench.files import MOST_BOARD, file_name, read_text, write_whole
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.comparison.joins import Items, compare, items_of
 from vlbench.leaderboard.comparison.worst_items import WrongItem, answered, worst_items
+from vlbench.leaderboard.kept import kept
 from vlbench.leaderboard.rows import comparable_sets, cost, publishable
 from vlbench.leaderboard.tables import score_name
 from vlbench.metrics.paired import holm
 from vlbench.reading.objects import read_as
-from vlbench.results import Result, matching
+from vlbench.results import ITEMS, Result, matching
 
 # The best is told apart from every other published model; a leader from some only, or from none.
 BEST, LEADER = "best", "leader"
@@ -112,17 +114,35 @@ def build_leaders(output: Path, boards: Mapping[str, Board] | None = None) -> li
     """
     written = []
     for name, board in (folder_boards(output) if boards is None else boards).items():
-        file = output / f"{name}.json"
-        rows = sorted(comparable_sets(board.results).items())
-        sets = [found for key, same in rows if (found := _set(output, board, key, same))]
-        if sets:
-            head = (SCHEMA, board.task, board.version, dict(board.primary), bytes_digest(file))
-            content = json.dumps(asdict(_File(*head, sets)), indent=1, allow_nan=False)
-            written.append(output / "comparisons" / file.name)
-            write_whole(written[-1], (content + "\n").encode())
+        state = bytes_digest(output / f"{name}.json")
+        make = partial(_content, output, board, state)
+        content = kept(["comparisons", state, *_states(output, board)], make)
+        if content:
+            written.append(output / "comparisons" / f"{name}.json")
+            write_whole(written[-1], content)
     for old in set(output.glob("comparisons/*.json")) - set(written):
         old.unlink()
     return written
+
+
+def _content(output: Path, board: Board, state: str) -> bytes:
+    """Return the file of a board's comparisons; nothing where no row can lead."""
+    rows = sorted(comparable_sets(board.results).items())
+    sets = [found for key, same in rows if (found := _set(output, board, key, same))]
+    if not sets:
+        return b""
+    head = (SCHEMA, board.task, board.version, dict(board.primary), state)
+    return (json.dumps(asdict(_File(*head, sets)), indent=1, allow_nan=False) + "\n").encode()
+
+
+def _states(output: Path, board: Board) -> Iterator[list[Any]]:
+    """Yield what tells whether the items of a row may have changed since they were read."""
+    for file in (row.artifacts[ITEMS]["file"] for row in board.results if ITEMS in row.artifacts):
+        try:
+            found = (output / file).stat()
+            yield [file, found.st_ino, found.st_size, found.st_mtime_ns]
+        except OSError:
+            yield [file]
 
 
 def comparisons_file(output: Path, task: str) -> Path:
@@ -130,16 +150,24 @@ def comparisons_file(output: Path, task: str) -> Path:
     return output / "comparisons" / f"{file_name(task)}.json"
 
 
-def read_leaders(output: Path, task: str) -> dict[str, Leaders]:
-    """Return the leaders of a task's board, by `comparable`; none where nothing says them.
+class Comparisons(NamedTuple):
+    """The leaders of a board's sets by `comparable`; none where the board `is_outdated` or unbuilt.
 
-    A file that was made from another state of the board says nothing. Raises SpecError for one that
-    is malformed.
+    It is outdated where they were made from another state of it.
     """
+
+    leaders: Mapping[str, Leaders]
+    is_outdated: bool
+
+
+def read_comparisons(output: Path, task: str) -> Comparisons:
+    """Return the comparisons of a task's board. Raises SpecError for a malformed file of them."""
     found = _read(output, task)
-    if not found or _is_old(found, output, task):
-        return {}
-    return {
+    if not found:
+        return Comparisons({}, is_outdated=False)
+    if found.board != bytes_digest(board_file(output, task)):
+        return Comparisons({}, is_outdated=True)
+    leaders = {
         one.comparable: Leaders(
             leader=one.leader,
             tied=one.tied,
@@ -149,12 +177,12 @@ def read_leaders(output: Path, task: str) -> dict[str, Leaders]:
         )
         for one in found.sets
     }
+    return Comparisons(leaders, is_outdated=False)
 
 
-def outdated(output: Path, task: str) -> bool:
-    """Return whether a task's comparisons were made from another state of its board."""
-    found = _read(output, task)
-    return bool(found and _is_old(found, output, task))
+def read_leaders(output: Path, task: str) -> Mapping[str, Leaders]:
+    """Return the leaders of a task's board, by `comparable`; none where nothing says them."""
+    return read_comparisons(output, task).leaders
 
 
 def old_comparisons(output: Path, tasks: Sequence[str]) -> list[str]:
@@ -162,12 +190,8 @@ def old_comparisons(output: Path, tasks: Sequence[str]) -> list[str]:
     return [
         f"{task} has changed since it was compared with its leader; run vlbench leaderboard build"
         for task in tasks
-        if outdated(output, task)
+        if read_comparisons(output, task).is_outdated
     ]
-
-
-def _is_old(found: _File, output: Path, task: str) -> bool:
-    return found.board != bytes_digest(board_file(output, task))
 
 
 def _read(output: Path, task: str) -> _File | None:

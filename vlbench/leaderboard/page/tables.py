@@ -114,20 +114,15 @@ class Shelf(NamedTuple):
     is_summary: bool
 
 
-def tables_of(shelf: Shelf, cards: Mapping[str, str], spec: TaskSpec | None) -> list[Table]:
-    """Return a table for each set of comparable rows of a board.
-
-    `cards` holds the id of each model's popover.
-    """
+def tables_of(shelf: Shelf, spec: TaskSpec | None) -> list[Table]:
+    """Return a table for each set of comparable rows of a board."""
     ids = row_ids(shelf.board, shelf.name)
     start = task_id(shelf.name, summary=shelf.is_summary)
     found = table.tables_of(shelf.board, shelf.leaders, spec)
-    return [_table(one, f"{start}-table-{i}", ids, cards) for i, one in enumerate(found, 1)]
+    return [_table(one, f"{start}-table-{i}", ids) for i, one in enumerate(found, 1)]
 
 
-def _table(
-    given: table.Table, id_: str, ids: Mapping[tuple[str, str], str], cards: Mapping[str, str]
-) -> Table:
+def _table(given: table.Table, id_: str, ids: Mapping[tuple[str, str], str]) -> Table:
     beside = [table.cells(entry, figure_of) for entry in given.entries]
     scored = [own for own, entry in zip(beside, given.entries, strict=True) if entry.primary]
     texts = {head: {own[head] for own in scored} for head in VARYING}
@@ -143,7 +138,7 @@ def _table(
         scores = {table.key_of(score): score for score in entry.row.scores}
         found = (scores.get(table.key_of(one)) for one in others)
         told = (figure_of(score.value, score.unit) if score else "" for score in found)
-        rows.append(_row(entry, ids, [*(own[head] for head in heads), *told], cards, bar))
+        rows.append(_row(entry, ids, [*(own[head] for head in heads), *told], bar))
     place, count = given.place
     return Table(
         id=id_,
@@ -191,14 +186,12 @@ def _row(
     entry: table.Entry,
     ids: Mapping[tuple[str, str], str],
     cells: Sequence[str],
-    cards: Mapping[str, str],
     bar: Callable[[Score], str],
 ) -> Row:
     row, score = entry.row, entry.primary
     return Row(
         id=ids[row.model, row.comparable],
         model=row.model,
-        card=cards[row.model],
         badges=_badges(row),
         bar=bar(score) if score else "",
         score=figure_of(score.value, score.unit) + ties_mark(row) if score else NO_SCORE,

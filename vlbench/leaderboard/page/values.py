@@ -60,7 +60,6 @@ class Row(NamedTuple):
 
     id: str
     model: str
-    card: str  # the id of the popover that says where the numbers come from
     badges: Sequence[str]
     bar: str
     score: str
@@ -172,6 +171,22 @@ class ModelScore(NamedTuple):
     others: Sequence[Other]
 
 
+class ModelRow(NamedTuple):
+    """What a row of a task's board says of its model.
+
+    `facts` are labels and texts; `score` stands under `label`, and is None for a row without any.
+    """
+
+    model: str
+    task: str
+    status: str
+    reason: str
+    facts: Sequence[tuple[str, str]]
+    libraries: Sequence[str]
+    label: str
+    score: ModelScore | None
+
+
 class ScoreGroup(NamedTuple):
     """The scores of a model under one metric and conditions."""
 
@@ -201,7 +216,10 @@ class Model(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Everything on the page. `capabilities` are those of each model that the catalog knows."""
+    """Everything on the page. `capabilities` are those of each model that the catalog knows.
+
+    What `build` made of the boards in `outdated` is left out.
+    """
 
     title: str
     papers: Sequence[Paper]
@@ -209,6 +227,7 @@ class Page(NamedTuple):
     tags: Sequence[str]
     capabilities: Mapping[str, Sequence[str]]
     is_brief: bool
+    outdated: Sequence[str] = ()
 
     @property
     def size(self) -> int:
