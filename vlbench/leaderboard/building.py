@@ -22,17 +22,8 @@ from vlbench.leaderboard.figures.favourite_figures import draw_favourites
 from vlbench.leaderboard.figures.figures import draw_figures
 from vlbench.leaderboard.figures.head_figures import draw_heads
 from vlbench.leaderboard.figures.looks import Look, looks_of
-from vlbench.leaderboard.figures.similarity_figures import draw_similarities
 from vlbench.leaderboard.page.contents import read_part
-from vlbench.leaderboard.rows import named_files, publishable
-from vlbench.leaderboard.similarities import (
-    PRIMARY,
-    joined,
-    keeps_matrices,
-    left_out_rows,
-    similarities,
-    similarity_rows,
-)
+from vlbench.leaderboard.rows import keeps_matrices, named_files, publishable
 from vlbench.leaderboard.terminal import brief
 from vlbench.results import Result, Score, matching, score_row
 
@@ -140,6 +131,11 @@ def _remove_old(output: Path, groups: Mapping[str, Sequence[str]]) -> None:
     """Remove the summary and the figures of each data set's own group that there is no more."""
     for file in output.glob(f"summaries/*{OWN}.json"):
         if file.stem not in groups and (output / f"{file.stem.removesuffix(OWN)}.json").exists():
+            # Boards without matrices need not wait for torch and scikit-learn, nor have room.
+            from vlbench.leaderboard.figures.similarity_figures import (  # noqa: PLC0415
+                draw_similarities,
+            )
+
             file.unlink()
             draw_similarities(output / "figures", file.stem, [], None)
 
@@ -148,6 +144,16 @@ def _write_similarities(
     file: Path, group: str, boards: Sequence[Board], looks: Mapping[str, Look]
 ) -> list[Path]:
     """Write the similarities of a group's models and the figures of them; return the files."""
+    # As above.
+    from vlbench.leaderboard.figures.similarity_figures import draw_similarities  # noqa: PLC0415
+    from vlbench.leaderboard.similarities import (  # noqa: PLC0415
+        PRIMARY,
+        joined,
+        left_out_rows,
+        similarities,
+        similarity_rows,
+    )
+
     output = file.parent.parent
     members, left_out = joined(output, boards)
     if len(members) < 2:

@@ -24,6 +24,11 @@ def publishable(results: Sequence[Result]) -> dict[str, Result]:
     return {row.model: row for row in good if often[row.model] == 1}
 
 
+def keeps_matrices(board: Board) -> bool:
+    """Return whether a row of a board keeps a matrix."""
+    return any("rdm" in row.artifacts for row in board.results)
+
+
 def unpublished(row: Result) -> str:
     """Return why a row's numbers are not published; nothing where they are."""
     if row.status != "ok":

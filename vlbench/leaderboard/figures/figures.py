@@ -14,8 +14,7 @@ from pathlib import Path
 from vlbench.boards import Board, read_board
 from vlbench.leaderboard.figures.charts import Panel, Point, erase, save_chart, styled
 from vlbench.leaderboard.figures.looks import Look
-from vlbench.leaderboard.rows import publishable, ranked
-from vlbench.leaderboard.similarities import keeps_matrices
+from vlbench.leaderboard.rows import keeps_matrices, publishable, ranked
 from vlbench.leaderboard.tables import condition, hardest_floor, spaced
 from vlbench.results import Result, Score, matching
 
