@@ -15,7 +15,8 @@ from vlbench.errors import SpecError
 from vlbench.leaderboard.building import mean_rows
 from vlbench.leaderboard.figures.figures import board_panels
 from vlbench.leaderboard.similarities import joined
-from vlbench.leaderboard.tables import board_tables
+from vlbench.leaderboard.tables import plain_table
+from vlbench.leaderboard.terminal import board_tables
 from vlbench.results import Result
 
 LEADERBOARDS = Path(__file__).resolve().parents[1] / "leaderboards"
@@ -198,8 +199,8 @@ def use(folder, board):
     """Do what is done with a board that fits: read and print it, and put a row on it."""
     assert isinstance(board_panels(board) + mean_rows([board]), list)
     assert joined(folder, [board])
-    for table in board_tables(board):
-        Console(file=io.StringIO(), width=200).print(table)
+    for table in board_tables(board, {}):
+        Console(file=io.StringIO(), width=200).print(plain_table(**table._asdict()))
     provenance = {"weights": "sha256:1", "adapter": "sha256:2"}
     head = {"task": "t", "version": board.version, "paper": "", "primary": board.primary}
     new = Result(**head, model="new", status="ok", provenance=provenance)

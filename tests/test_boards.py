@@ -5,13 +5,7 @@ import sys
 import pytest
 import torch
 
-from vlbench.boards import (
-    read_board,
-    refuse_clash,
-    require_writable,
-    save_artifacts,
-    write_result,
-)
+from vlbench.boards import read_board, refuse_clash, require_writable, save_artifacts, write_result
 from vlbench.errors import IdentityClash, OutputError, SpecError
 from vlbench.results import Result, Score
 

@@ -7,11 +7,7 @@ import torch
 from torch import nn
 
 import vlbench.digests
-from vlbench.engine.fingerprints import (
-    contents,
-    identified,
-    weights_digest,
-)
+from vlbench.engine.fingerprints import contents, identified, weights_digest
 from vlbench.planning.functions import load_object
 
 CPU = torch.device("cpu")

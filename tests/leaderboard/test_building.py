@@ -14,7 +14,6 @@ from vlbench.catalog.catalog import load_catalog
 from vlbench.cli import main
 from vlbench.drawing.looks import looks
 from vlbench.errors import SpecError
-from vlbench.leaderboard import building
 from vlbench.leaderboard.building import build, build_summaries, mean_rows, with_matrices
 from vlbench.leaderboard.comparison.leaders import read_leaders
 from vlbench.leaderboard.figures import similarity_figures
@@ -40,6 +39,14 @@ def test_building_draws_the_boards_of_a_run_and_says_what_it_wrote(output, capsy
 def test_a_folder_without_boards_is_an_error_of_the_command(tmp_path, capsys):
     assert main(["leaderboard", "build", "--output", str(tmp_path / "bords")]) == 2
     assert "no board at all in" in capsys.readouterr().err
+
+
+def test_boards_without_matrices_are_built_without_torch(output):
+    words = ["leaderboard", "build", "--output", str(output)]
+    code = f"import sys; from vlbench.cli import main; main({words}); "
+    code += "print(sorted({'torch', 'sklearn'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_building_compares_with_the_leader(output):
@@ -170,7 +177,7 @@ def test_a_board_that_does_not_fit_is_refused_by_name(tmp_path):
 
 
 def test_vision_alone_is_compared_where_no_language_model_ran(tmp_path, monkeypatch):
-    monkeypatch.setattr(building, "draw_similarities", lambda *_: [])
+    monkeypatch.setattr(similarity_figures, "draw_similarities", lambda *_: [])
     write(tmp_path, two_boards(tmp_path)[0])
     summary = json.loads(
         build_summaries(tmp_path, folder_boards(tmp_path), MATRICES, LOOKS)[0].read_text()
@@ -181,7 +188,7 @@ def test_vision_alone_is_compared_where_no_language_model_ran(tmp_path, monkeypa
 
 
 def test_a_summary_is_written_as_json_writes_it_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(building, "draw_similarities", lambda *_: [])
+    monkeypatch.setattr(similarity_figures, "draw_similarities", lambda *_: [])
     write(tmp_path, two_boards(tmp_path)[0])
     (file,) = build_summaries(tmp_path, folder_boards(tmp_path), MATRICES, LOOKS)
     text = file.read_text()
@@ -248,7 +255,7 @@ def test_a_row_that_is_not_published_makes_no_group(tmp_path):
 
 
 def test_the_correlation_of_two_models_is_that_of_their_matrices(tmp_path, monkeypatch):
-    monkeypatch.setattr(building, "draw_similarities", lambda *_: [])
+    monkeypatch.setattr(similarity_figures, "draw_similarities", lambda *_: [])
     write(tmp_path, own_boards(tmp_path)[0])
     (file,) = build_summaries(
         tmp_path, folder_boards(tmp_path), with_matrices(folder_boards(tmp_path), {}), looks("ab")

@@ -7,7 +7,7 @@ from planted_boards import PRIMARY, board, result, score, write
 
 from vlbench.catalog.catalog import Catalog
 from vlbench.digests import bytes_digest
-from vlbench.leaderboard.export.selection import select
+from vlbench.leaderboard.export import select
 
 NOTHING = Catalog({}, {})
 
@@ -25,8 +25,8 @@ HOSTILE = [
 ]
 
 
-def selection(folder, *boards, catalog=NOTHING):
-    return select(folder, boards, catalog)
+def selection(folder, *boards, catalog=NOTHING, organization=""):
+    return select(folder, boards, catalog, organization)
 
 
 def named(folder, *names):

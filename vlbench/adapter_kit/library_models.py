@@ -11,7 +11,13 @@ from torch import Tensor, nn
 
 from vlbench import hub
 from vlbench.adapter_kit.images import IMAGENET, Interpolation
-from vlbench.adapter_kit.weights import UNREADABLE, hub_obstacle, not_downloaded, seeded, unreadable
+from vlbench.adapter_kit.weights import (
+    UNREADABLE,
+    hub_obstacle,
+    not_downloaded,
+    seeded,
+    unreadable,
+)
 from vlbench.errors import UnknownNameError, WeightsError, unknown
 
 # Published weights of these see pixels normalised with ImageNet's mean and deviation, and normalise

@@ -21,7 +21,9 @@ from rich.table import Column
 from rich.text import Text
 
 from vlbench.errors import printed
-from vlbench.leaderboard.tables import fitted, plain_table, score_table
+from vlbench.leaderboard.table import table_of
+from vlbench.leaderboard.tables import fitted, plain_table
+from vlbench.leaderboard.terminal import score_table
 from vlbench.planning.plan import Plan
 from vlbench.results import Result
 from vlbench.running.history import Step, total
@@ -154,8 +156,8 @@ def print_report(console: Console, planned: Plan, report: Report) -> None:
     for task in dict.fromkeys(result.task for result in report.results):
         of_task = [result for result in ok if result.task == task]
         if of_task:
-            table = score_table(task, primaries[task], of_task)
-            console.print(fitted(table, console.width))
+            texts = score_table(table_of(task, primaries[task], of_task))
+            console.print(fitted(plain_table(**texts._asdict()), console.width))
     if report.results and planned.options.limit is not None:
         console.print(f"no board was written because of --limit {planned.options.limit}")
     _print_absent(console, report.absent)

@@ -8,6 +8,7 @@ pyarrow, which ends the process for some broken footers when it is asked where t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
@@ -52,8 +53,10 @@ def read_parquet(file: IO[bytes], columns: Sequence[str] | None = None) -> pa.Ta
     pa.ArrowException, OSError or ValueError for what is no parquet.
     """
     texts = require_modest(file, columns)
+    # What is in memory need not be read through Python.
+    source = pa.BufferReader(file.getbuffer()) if isinstance(file, BytesIO) else file
     # A board has hundreds of small tables: threads cost more than they save.
-    return pq.ParquetFile(file, read_dictionary=texts).read(columns, use_threads=False)
+    return pq.ParquetFile(source, read_dictionary=texts).read(columns, use_threads=False)
 
 
 def require_modest(file: IO[bytes], columns: Sequence[str] | None = None) -> list[str]:
@@ -135,7 +138,8 @@ def _struct(file: IO[bytes]) -> dict[int, Any]:
     fields, number = {}, 0
     while head := file.read(1)[0]:
         number = number + (head >> 4) if head >> 4 else _number(file)
-        fields[number] = _value(file, head & 15)
+        kind = head & 15
+        fields[number] = _number(file) if kind in NUMBERS else _value(file, kind)
     return fields
 
 
@@ -163,10 +167,11 @@ def _number(file: IO[bytes]) -> int:
 
 
 def _varint(file: IO[bytes]) -> int:
-    found = 0
-    for i in range(MOST_NUMBER):
+    found = shift = 0
+    while shift < 7 * MOST_NUMBER:
         byte = file.read(1)[0]
-        found |= (byte & 127) << 7 * i
+        found |= (byte & 127) << shift
         if byte < 128:
             return found
+        shift += 7
     raise LookupError(found)

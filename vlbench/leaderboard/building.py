@@ -18,17 +18,10 @@ from vlbench.errors import SpecError
 from vlbench.files import write_whole
 from vlbench.leaderboard.comparison.leaders import build_leaders
 from vlbench.leaderboard.figures.figures import draw_figures
-from vlbench.leaderboard.figures.similarity_figures import draw_similarities
 from vlbench.leaderboard.figures.task_figures import Figures, draw_task_figures
-from vlbench.leaderboard.rows import publishable
-from vlbench.leaderboard.similarities import (
-    PRIMARY,
-    joined,
-    keeps_matrices,
-    left_out_rows,
-    similarities,
-    similarity_rows,
-)
+from vlbench.leaderboard.page.contents import read_part
+from vlbench.leaderboard.rows import keeps_matrices, named_files, publishable
+from vlbench.leaderboard.terminal import brief
 from vlbench.results import Result, Score, matching, score_row
 
 
@@ -135,6 +128,11 @@ def _remove_old(output: Path, groups: Mapping[str, Sequence[str]]) -> None:
     """Remove the summary and the figures of each data set's own group that there is no more."""
     for file in output.glob(f"summaries/*{OWN}.json"):
         if file.stem not in groups and (output / f"{file.stem.removesuffix(OWN)}.json").exists():
+            # Boards without matrices need not wait for torch and scikit-learn, nor have room.
+            from vlbench.leaderboard.figures.similarity_figures import (  # noqa: PLC0415
+                draw_similarities,
+            )
+
             file.unlink()
             draw_similarities(output / "figures", file.stem, [], None)
 
@@ -143,6 +141,16 @@ def _write_similarities(
     file: Path, group: str, boards: Sequence[Board], looks: Mapping[str, Look]
 ) -> list[Path]:
     """Write the similarities of a group's models and the figures of them; return the files."""
+    # As above.
+    from vlbench.leaderboard.figures.similarity_figures import draw_similarities  # noqa: PLC0415
+    from vlbench.leaderboard.similarities import (  # noqa: PLC0415
+        PRIMARY,
+        joined,
+        left_out_rows,
+        similarities,
+        similarity_rows,
+    )
+
     output = file.parent.parent
     members, left_out = joined(output, boards)
     if len(members) < 2:
@@ -190,9 +198,15 @@ def build(output: Path, catalog: Catalog, figures: Figures | None = None) -> lis
     groups = with_matrices(boards, groups)
     seen = {name: model.training_images or 0 for name, model in catalog.models.items()}
     looks = looks_of(boards.values())
-    written = [*build_summaries(output, boards, groups, looks), *build_leaders(output)]
+    written = [*build_summaries(output, boards, groups, looks), *build_leaders(output, boards)]
     written += [*draw_figures(output, boards, groups, seen, looks)]
-    return [*written, *draw_task_figures(output, boards, figures or {}, looks)]
+    written += [*draw_task_figures(output, boards, figures or {}, looks)]
+    for file in named_files(output, []) if boards else []:
+        # For the next `show` and `page`, while the boards are here.
+        board = boards[file.stem] if file.parent == output else None
+        brief(output, file, catalog.tasks.get(file.stem), board)
+        read_part(output, file, catalog, board)
+    return written
 
 
 def begins(output: Path, tasks: Sequence[str]) -> bool:

@@ -24,6 +24,11 @@ def publishable(results: Sequence[Result]) -> dict[str, Result]:
     return {row.model: row for row in good if often[row.model] == 1}
 
 
+def keeps_matrices(board: Board) -> bool:
+    """Return whether a row of a board keeps a matrix."""
+    return any("rdm" in row.artifacts for row in board.results)
+
+
 def unpublished(row: Result) -> str:
     """Return why a row's numbers are not published; nothing where they are."""
     if row.status != "ok":
@@ -87,8 +92,8 @@ def published(spec: TaskSpec, model: str, score: Score) -> Published | None:
     return None
 
 
-def named_boards(output: Path, names: Sequence[str]) -> list[Board]:
-    """Return the boards and summaries that are named, or all of a folder.
+def named_files(output: Path, names: Sequence[str]) -> list[Path]:
+    """Return the files of the boards and summaries that are named, or of all of a folder.
 
     Raises UnknownNameError for a name that has none, and for a folder without any.
     """
@@ -97,8 +102,12 @@ def named_boards(output: Path, names: Sequence[str]) -> list[Board]:
     absent = [name for name in names if name not in there]
     if absent or not there:
         raise UnknownNameError(f"no board {', '.join(absent) or 'at all'} in {output}")
-    boards = [read_board(there[name]) for name in dict.fromkeys(names or there)]
-    return [board for board in boards if board]
+    return [there[name] for name in dict.fromkeys(names or there)]
+
+
+def named_boards(output: Path, names: Sequence[str]) -> list[Board]:
+    """Return the boards and summaries that are named, or all of a folder; raises likewise."""
+    return [board for board in map(read_board, named_files(output, names)) if board]
 
 
 def named_row(output: Path, task: str, model: str) -> Result:

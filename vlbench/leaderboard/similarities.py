@@ -47,11 +47,6 @@ class Member(NamedTuple):
     comparable: str
 
 
-def keeps_matrices(board: Board) -> bool:
-    """Return whether a row of a board keeps a matrix."""
-    return any("rdm" in row.artifacts for row in board.results)
-
-
 def joined(output: Path, boards: Sequence[Board]) -> tuple[list[Member], dict[str, str]]:
     """Return the models that can be compared, and for each other publishable row why it cannot.
 

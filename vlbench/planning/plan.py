@@ -7,13 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from vlbench.catalog.catalog import Catalog, load_catalog
-from vlbench.errors import (
-    DataError,
-    SpecError,
-    UnknownNameError,
-    VlbenchError,
-    WeightsError,
-)
+from vlbench.errors import DataError, SpecError, UnknownNameError, VlbenchError, WeightsError
 from vlbench.files import WANTED_NAME, is_model_name
 from vlbench.planning.datasets import DataSets
 from vlbench.planning.jobs import Job, judge, standing_rows

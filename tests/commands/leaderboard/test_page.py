@@ -26,4 +26,14 @@ def test_ties_that_are_out_of_date_are_named_and_left_out(tmp_path):
     build_leaders(tmp_path)
     write(tmp_path, board(result("a", score(0.4))))
     found = answer(Namespace(output=tmp_path, folder=tmp_path / "site", include_path=[]))
-    assert found.problems[0].startswith("t: ties with the leader are left out")
+    assert found.problems[0].startswith(
+        "t: figure, wrong items and ties with the leader are left out,"
+    )
+
+
+def test_boards_that_were_never_built_are_told_what_the_page_lacks(tmp_path):
+    write(tmp_path, board(result("a", score())))
+    found = answer(Namespace(output=tmp_path, folder=tmp_path / "site", include_path=[]))
+    assert found.problems == [
+        "figures, wrong items and ties with leaders are left out; run vlbench leaderboard build"
+    ]

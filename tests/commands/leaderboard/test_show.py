@@ -34,14 +34,14 @@ def test_what_cannot_be_told_apart_from_the_leader_is_marked(tmp_path):
     write(tmp_path, board(*rows, result("bare", score(0.1))))
     build_leaders(tmp_path)
     (table,) = answer(Namespace(output=tmp_path, tasks=["t"], include_path=[])).shown
-    column = next(one for one in table.columns if str(one.header) == "vs leader")
+    column = next(one for one in table.columns if str(one.header) == "against the leader")
     assert [str(cell) for cell in column.cells] == ["leader", "tied", "untested"]
 
 
 def test_without_comparisons_there_is_no_such_column(tmp_path):
     write(tmp_path, board(result("a", score())))
     (table,) = answer(Namespace(output=tmp_path, tasks=["t"], include_path=[])).shown
-    assert "vs leader" not in [str(one.header) for one in table.columns]
+    assert "against the leader" not in [str(one.header) for one in table.columns]
 
 
 def test_a_board_that_changed_since_its_comparisons_is_named(tmp_path):

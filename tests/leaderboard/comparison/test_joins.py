@@ -54,6 +54,15 @@ def test_items_of_one_image_are_one_cluster_and_an_item_without_is_its_own():
     assert compared(items("a", [1, 1, 0]), items("b", [0, 1, 0])).clusters == 3
 
 
+def test_items_of_the_same_rows_are_placed_once_and_others_by_themselves():
+    first = items("a", [1, 1, 0])
+    alike = items_of("b", table([0, 1, 0]), score(1 / 3), first)
+    turned = Examples(["z", "x", "y"], ["3", "1", "2"])
+    other = items_of("b", table([0, 0, 1], turned), score(1 / 3), first)
+    assert (alike.placed is first.placed, other.placed is first.placed) == (True, False)
+    assert alike.values.tolist() == other.values.tolist() == [[0, 1, 0]]
+
+
 def test_where_lower_is_better_the_lower_wins():
     a, b = items("a", [1, 1, 0]), items("b", [0, 0, 0])
     assert compare(a, b, higher_is_better=False).outcomes == (0, 2, 1)

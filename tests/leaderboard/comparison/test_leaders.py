@@ -1,19 +1,24 @@
 import json
+import shutil
 
 import pytest
 from planted_boards import board, measured, result, score, write
 
 from vlbench.boards import read_board
 from vlbench.errors import SpecError
+from vlbench.files import default_cache
+from vlbench.leaderboard.comparison import leaders
 from vlbench.leaderboard.comparison.leaders import (
     UNPUBLISHED,
     Leaders,
     build_leaders,
-    outdated,
+    read_comparisons,
     read_leaders,
     standing,
 )
 
+# FAR gets 20 to 39 wrong, and NEAR the last two of them; the others are equal, so by name.
+WRONG = [f"{i}.png" for i in range(20, 28)]
 BEST, NEAR, FAR = ([1] * 40, [1] * 38 + [0] * 2, [1] * 20 + [0] * 20)
 
 
@@ -41,9 +46,40 @@ def test_the_file_is_as_it_is_agreed(output):
     assert (near["p"], near["p_holm"]) == pytest.approx((0.5, 0.5))
 
 
+def test_the_items_that_are_wrong_most_often_are_kept(output):
+    (file,) = build_leaders(output)
+    (found,) = json.loads(file.read_text())["sets"]
+    assert [one["id"] for one in found["worst"]] == ["38.png", "39.png", *WRONG]
+    assert read_leaders(output, "t")["a"].worst[0].credit == pytest.approx(1 / 3)
+
+
+def test_a_file_of_before_wrong_items_were_kept_is_read(output):
+    (file,) = build_leaders(output)
+    content = json.loads(file.read_text())
+    del content["sets"][0]["worst"]
+    file.write_text(json.dumps(content))
+    assert read_leaders(output, "t")["a"].worst == ()
+
+
+def test_a_board_that_has_not_changed_is_not_compared_again(output, monkeypatch):
+    (file,) = build_leaders(output)
+    first = file.read_bytes()
+    file.write_text("of somebody else")
+    monkeypatch.setattr(leaders, "items_of", None)
+    assert (build_leaders(output), file.read_bytes()) == ([file], first)
+
+
+def test_items_that_are_gone_are_noticed_though_the_board_is_as_it_was(output):
+    build_leaders(output)
+    (output / "artifacts" / "t" / "far" / "items.parquet").unlink()
+    build_leaders(output)
+    assert "far/items.parquet is absent" in read_leaders(output, "t")["a"].untested["far"]
+
+
 def test_the_same_boards_give_the_same_bytes(output):
     (file,) = build_leaders(output)
     first = file.read_bytes()
+    shutil.rmtree(default_cache())
     build_leaders(output)
     assert file.read_bytes() == first
 
@@ -112,7 +148,7 @@ def test_what_no_board_has_any_more_is_removed(output):
 def test_what_was_made_from_another_state_of_the_board_says_nothing(output):
     build_leaders(output)
     write(output, board(*read_board(output / "t.json").results[:2]))
-    assert (read_leaders(output, "t"), outdated(output, "t")) == ({}, True)
+    assert (read_leaders(output, "t"), read_comparisons(output, "t").is_outdated) == ({}, True)
 
 
 def test_a_file_of_another_schema_is_refused(output):

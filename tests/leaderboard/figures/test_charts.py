@@ -7,7 +7,8 @@ from PIL import Image
 
 from vlbench.drawing.layouts import grid
 from vlbench.drawing.looks import Look, looks, style
-from vlbench.leaderboard.figures.charts import Panel, Point, chart, erase, save, styled
+from vlbench.leaderboard.figures import charts
+from vlbench.leaderboard.figures.charts import Panel, Point, chart, erase, save, save_chart, styled
 
 LOOKS = looks(["m", "low", "high", "other"])
 
@@ -157,3 +158,16 @@ def test_a_figure_is_saved_as_svg_and_png_the_same_twice_and_erased(tmp_path):
     erase(tmp_path / "a.b")
     erase(tmp_path / "absent")
     assert sorted(tmp_path.iterdir()) == sorted(files[1])
+
+
+def test_a_chart_that_was_drawn_before_is_not_drawn_again(tmp_path, monkeypatch):
+    with styled():
+        first = save(chart("t", [dots(low=0.1)], LOOKS), tmp_path / "saved")
+        second = save_chart("t", [dots(low=0.1)], LOOKS, tmp_path / "kept")
+        monkeypatch.setattr(charts, "chart", None)
+        again = save_chart("t", [dots(low=0.1)], LOOKS, tmp_path / "again")
+        with pytest.raises(TypeError, match="not callable"):
+            save_chart("t", [dots(low=0.2)], LOOKS, tmp_path / "other")
+    assert [one.name for one in again] == ["again.svg", "again.png"]
+    contents = {tuple(file.read_bytes() for file in files) for files in (first, second, again)}
+    assert len(contents) == 1

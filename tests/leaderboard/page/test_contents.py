@@ -2,17 +2,15 @@ import base64
 import hashlib
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 
-import pyarrow as pa
 import pytest
-from planted_boards import board, result, score, write
+from planted_boards import board, measured, result, score, write
 
-from vlbench.boards import save_artifacts
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.specs import load_task
 from vlbench.errors import SpecError
+from vlbench.leaderboard.comparison.leaders import build_leaders
 from vlbench.leaderboard.page import contents
 from vlbench.leaderboard.page.contents import (
     departures_of,
@@ -20,9 +18,7 @@ from vlbench.leaderboard.page.contents import (
     read_page,
     render,
     settings_of,
-    wrong_items,
 )
-from vlbench.metrics.items import Answers, Examples, item_table
 
 CATALOG = load_catalog()
 
@@ -115,68 +111,72 @@ def test_a_paper_is_named_without_the_place_in_it():
     assert paper_of("arXiv:2104.08313, section 3.1") == "arXiv:2104.08313"
 
 
-AT = {"shots": 5}
+def test_the_items_that_build_found_wrong_most_often_are_shown(tmp_path):
+    rows = [measured(tmp_path, model, [1, 0, 1]) for model in "ab"]
+    write(tmp_path, board(*rows))
+    build_leaders(tmp_path)
+    (task,) = read_page(tmp_path, CATALOG).papers[0].tasks
+    assert [tuple(one) for one in task.wrong] == [("1.png", "0", 2, "", "")]
+    write(tmp_path, board(rows[0]))
+    assert read_page(tmp_path, CATALOG).papers[0].tasks[0].wrong == []
 
 
-def row(folder, model, credit, chosen, **rest):
-    examples = Examples(["x", "y", "z"], ["1", "2", "3"])
-    items = item_table(examples, "accuracy", AT, credit, Answers(["cat", "dog"], chosen, [0, 0, 1]))
-    artifacts = save_artifacts(folder, "t", model, {"items": items})
-    return result(model, score(), artifacts=artifacts, **rest)
+def test_a_board_that_was_on_a_page_before_is_not_read_again(tmp_path, monkeypatch):
+    first = page(tmp_path, board(result("a", score(), status="ok"), result("b", status="failed")))
+    monkeypatch.setattr(contents, "read_board", None)
+    assert render(read_page(tmp_path, CATALOG)) == render(first)
+
+
+CURVE = [score(0.2, at={"shots": 1}), score(0.4)]
 
 
 @pytest.fixture
-def rows(tmp_path):
-    return [
-        row(tmp_path, "a", [[1.0, 0.0, 1.0], [1.0, 0.0, 0.0]], [[0, 1, 1], [0, 1, 0]]),
-        row(tmp_path, "b", [1.0, 0.0, 1.0], [0, 1, 1]),
-    ]
+def drawn(tmp_path):
+    """A folder whose board has a figure that was drawn with its comparisons."""
+    write(tmp_path, board(result("a", *CURVE)))
+    build_leaders(tmp_path)
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "t.svg").write_text("<svg/>")
+    return tmp_path
 
 
-def test_each_model_counts_once_with_its_mean_over_trials(tmp_path, rows):
-    found, problems = wrong_items(tmp_path, board(*rows))
-    told = [("y", "0", "cat", "dog (3)"), ("z", "75", "dog", "dog (2), cat (1)")]
-    assert [(one.id, one.credit, one.target, one.predictions) for one in found] == told
-    assert problems == []
+def figure(folder):
+    return read_page(folder, CATALOG).papers[0].tasks[0].figure
 
 
-def test_models_that_may_not_be_compared_do_not_count(tmp_path, rows):
-    other = row(tmp_path, "c", [0.0, 0.0, 0.0], [1, 1, 0], comparable="b")
-    found, _ = wrong_items(tmp_path, board(*rows, other))
-    assert [one.models for one in found] == [2, 2]
+def test_the_figure_of_a_curve_is_an_image_that_has_all_its_bytes_and_a_text(drawn):
+    text = render(read_page(drawn, CATALOG)).decode()
+    ((_, given),) = [one for one in Elements(text).tags if one[0] == "img"]
+    head, content = given["src"].split(",")
+    assert (head, base64.b64decode(content)) == ("data:image/svg+xml;base64", b"<svg/>")
+    assert given["alt"] == "accuracy by shots; the tables have the numbers"
 
 
-def test_an_item_that_only_one_model_has_is_left_out(tmp_path, rows):
-    items = item_table(Examples(["y"], ["2"]), "accuracy", AT, [0.0])
-    artifacts = save_artifacts(tmp_path, "t", "c", {"items": items})
-    found, _ = wrong_items(tmp_path, board(*rows, result("c", score(), artifacts=artifacts)))
-    assert [one.id for one in found] == ["y"]
+def test_a_single_score_has_no_figure_beside_its_bar(drawn):
+    write(drawn, board(result("a", score())))
+    build_leaders(drawn)
+    assert figure(drawn) is None
 
 
-def test_items_that_cannot_be_read_are_named_and_the_rest_is_shown(tmp_path, rows):
-    (tmp_path / rows[0].artifacts["items"]["file"]).unlink()
-    found, problems = wrong_items(tmp_path, board(*rows))
-    assert [one.models for one in found] == [1]
-    assert problems == [
-        f"a: {rows[0].artifacts['items']['file']} is absent; run the task again with --overwrite"
-    ]
+def test_a_figure_of_another_state_of_the_board_is_left_out(drawn):
+    write(drawn, board(result("a", *CURVE), result("b", *CURVE)))
+    assert figure(drawn) is None
+    build_leaders(drawn)
+    assert figure(drawn) is not None
 
 
-def test_a_board_without_items_has_none(tmp_path):
-    assert wrong_items(tmp_path, board(result("a", score()))) == ([], [])
+def test_a_figure_that_is_a_link_out_of_the_folder_is_left_out(drawn, tmp_path_factory):
+    secret = tmp_path_factory.mktemp("elsewhere") / "secret"
+    secret.write_text("of another folder")
+    (drawn / "figures" / "t.svg").unlink()
+    (drawn / "figures" / "t.svg").symlink_to(secret)
+    assert figure(drawn) is None
 
 
-def test_items_of_other_scores_do_not_count(tmp_path):
-    items = item_table(Examples(["y"], ["2"]), "accuracy", {"shots": 1}, [0.0])
-    artifacts = save_artifacts(tmp_path, "t", "a", {"items": items})
-    assert wrong_items(tmp_path, board(result("a", score(), artifacts=artifacts))) == ([], [])
-    assert isinstance(items, pa.Table)
-
-
-def test_where_lower_is_better_credit_is_what_went_wrong(tmp_path):
-    attacked = row(tmp_path, "a", [1.0, 0.0, 1.0], [0, 1, 1])
-    lower = replace(attacked, scores=[score(higher_is_better=False)])
-    assert [one.id for one in wrong_items(tmp_path, board(lower))[0]] == ["x", "z"]
+def test_a_figure_that_is_too_large_is_named(drawn, monkeypatch):
+    monkeypatch.setattr(contents, "MOST_FIGURE", 5)
+    with pytest.raises(SpecError, match=r"figures/t\.svg: .*it has 6 bytes; at most 5 are read"):
+        figure(drawn)
 
 
 HOSTILE = "<script>alert(1)</script>"

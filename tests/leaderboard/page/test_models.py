@@ -1,16 +1,15 @@
 from planted_boards import board, result, score
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.leaderboard.page.models import facts_of, models_of, overridden
+from vlbench.leaderboard.page.models import facts_of, model_rows, models_of, overridden
 from vlbench.leaderboard.page.tables import Shelf
 
 CATALOG = load_catalog()
 
 
 def pages(*rows, brief=False):
-    cards = {row.model: "c0" for row in rows}
-    shelf = Shelf("t", board(*rows), {}, is_summary=False)
-    return models_of([shelf], CATALOG, cards, brief=brief)
+    found = model_rows(Shelf("t", board(*rows), {}, is_summary=False))
+    return models_of(found, sorted({row.model for row in rows}), CATALOG, brief=brief)
 
 
 def facts(model):
@@ -53,32 +52,34 @@ def test_a_page_says_what_a_model_cannot_do_and_why():
     assert [tuple(one) for one in model.reasons] == [("skipped", "no eyes", ["t"])]
 
 
-def row(**provenance):
-    return result("m", provenance=provenance)
+def told_of(**provenances):
+    """Return the facts of a model that has a row with such provenance on each task."""
+    rows = {task: result("m", provenance=given) for task, given in provenances.items()}
+    shelves = [Shelf(task, board(row), {}, is_summary=False) for task, row in rows.items()]
+    return facts_of([row for shelf in shelves for row in model_rows(shelf)])
 
 
 def test_what_holds_for_every_task_is_said_once_and_the_rest_names_its_tasks():
-    rows = {"t": [row(weights="w", dtype="float32")], "u": [row(weights="w", dtype="float16")]}
+    both = {"t": {"weights": "w", "dtype": "float32"}, "u": {"weights": "w", "dtype": "float16"}}
     told = [("weights", "w", ""), ("dtype", "float32", "t"), ("dtype", "float16", "u")]
-    assert [tuple(fact) for fact in facts_of(rows)] == told
+    assert [tuple(fact) for fact in told_of(**both)] == told
 
 
 def test_libraries_of_the_same_tasks_stand_together():
     libraries = {"torch": "2.0", "numpy": "2.4"}
-    rows = {"t": [row(libraries=libraries)], "u": [row(libraries={**libraries, "scipy": "1"})]}
+    more = {**libraries, "scipy": "1"}
     told = [("libraries", "numpy 2.4, torch 2.0", ""), ("libraries", "scipy 1", "u")]
-    assert [tuple(fact) for fact in facts_of(rows)] == told
+    found = told_of(t={"libraries": libraries}, u={"libraries": more})
+    assert [tuple(fact) for fact in found] == told
 
 
 def test_arguments_are_written_as_on_the_command_line():
-    (fact,) = facts_of({"t": [row(params={"size": 8, "name": "x", "flip": True})]})
+    (fact,) = told_of(t={"params": {"size": 8, "name": "x", "flip": True}})
     assert fact.text == "size=8, name=x, flip=true"
 
 
 def test_provenance_of_another_shape_is_shown_as_text():
-    assert [fact.text for fact in facts_of({"t": [row(params=["<b>"], libraries=3)]})] == [
-        "['<b>']"
-    ]
+    assert [fact.text for fact in told_of(t={"params": ["<b>"], "libraries": 3})] == ["['<b>']"]
 
 
 def test_what_was_overridden_stands_in_brackets():

@@ -1,24 +1,17 @@
-from types import SimpleNamespace
+from pathlib import Path
 
-from planted_boards import PRIMARY, board, counts, result, score
+from planted_boards import board, counts, result, score
 
+from vlbench.catalog.specs import TaskSpec
+from vlbench.catalog.strict_yaml import Document
 from vlbench.leaderboard.comparison.leaders import Leaders
-from vlbench.leaderboard.page.tables import (
-    Shelf,
-    columns_of,
-    entries_of,
-    facts_of,
-    published_text,
-    reasons_of,
-    row_ids,
-    tables_of,
-)
+from vlbench.leaderboard.page.tables import Shelf, reasons_of, row_ids, tables_of
 
 
-def tables(*rows):
+def tables(*rows, leaders=None, spec=None):
     planted = board(*rows)
-    cards = {row.model: f"c{i}" for i, row in enumerate(rows)}
-    return tables_of(Shelf("t", planted, {}, is_summary=False), cards, lambda *_: None)
+    shelf = Shelf("t", planted, {"a": leaders} if leaders else {}, is_summary=False)
+    return tables_of(shelf, spec)
 
 
 def test_rows_that_may_not_be_compared_stand_in_tables_of_their_own():
@@ -77,45 +70,36 @@ def test_two_rows_of_a_model_have_ids_of_their_own():
 LEADERS = Leaders("a", ["b"], {"c": "no items"}, {"b": 0.5, "d": 0.01})
 
 
-def nothing(_model, _score):
-    return None
-
-
-def labels(rows, leaders=None, published=nothing):
-    columns, shown = columns_of(PRIMARY, entries_of(rows, PRIMARY), leaders, published)
-    return [column.label for column in columns], shown
-
-
-def test_the_lowest_error_comes_first_and_a_row_without_the_score_last():
-    rows = [result("none"), result("b", score(0.4, higher_is_better=False))]
-    rows += [result("a", score(0.1, higher_is_better=False))]
-    assert [entry.row.model for entry in entries_of(rows, PRIMARY)] == ["a", "b", "none"]
-
-
-def test_scores_under_the_same_conditions_stand_before_all_others():
+def test_scores_under_the_same_conditions_are_visible_and_all_others_can_be():
     found = score(), score(metric="other", at={"shots": 1}), score(metric="accuracy_cosine")
-    names = ["95 % interval", "accuracy_cosine, %", "other (shots 1), %"]
-    assert labels([result("a", *found)]) == (names, 2)
+    (table,) = tables(result("a", *found))
+    assert table.columns == ["95 % interval", "accuracy_cosine, %", "other (shots 1), %"]
+    assert (table.shown, table.rows[0].cells) == (2, ["", "50.0", "50.0"])
 
 
 def test_what_is_the_same_for_all_stands_once_and_what_varies_has_a_column():
-    rows = [result("a", score(chance=0.1, n=10)), result("b", score(chance=0.1, n=20))]
-    assert facts_of(entries_of(rows, PRIMARY), None) == ["chance 10.0"]
-    assert labels(rows)[0] == ["95 % interval", "n"]
+    rows = [result("a", score(chance=0.1, n=10)), result("b", score(chance=0.1, n=2000))]
+    (table,) = tables(*rows)
+    assert (table.facts, table.columns) == (["chance 10.0"], ["95 % interval", "n"])
+    assert [row.cells for row in table.rows] == [["", "10"], ["", "2,000"]]
 
 
 def test_models_that_were_not_tested_are_named_with_the_reason():
-    entries = entries_of([result("a", score())], PRIMARY)
-    assert facts_of(entries, LEADERS) == ["n 100", "not tested: c: no items"]
+    (table,) = tables(result("a", score()), leaders=LEADERS)
+    assert table.facts == ["n 100", "not tested: c: no items"]
 
 
 def test_a_column_says_how_models_stand_against_the_leader():
-    assert labels([result("a", score())], LEADERS)[0] == ["95 % interval", "leader"]
-    assert labels([result("a", score())], LEADERS._replace(p={}))[0] == ["95 % interval"]
+    (table,) = tables(result("a", score()), result("b", score(0.4)), leaders=LEADERS)
+    assert table.columns == ["95 % interval", "against the leader"]
+    assert [row.cells for row in table.rows] == [["", "leader"], ["", "tied"]]
+    (bare,) = tables(result("a", score()), leaders=LEADERS._replace(p={}))
+    assert bare.columns == ["95 % interval"]
 
 
 def test_a_published_number_is_told_with_its_distance_in_standard_errors():
-    paper = SimpleNamespace(value=0.5, in_stderr=-2.0)
-    assert published_text(paper, "fraction") == "50.0 (-2.0 SE)"
-    assert published_text(SimpleNamespace(value=0.5, in_stderr=None), "fraction") == "50.0"
-    assert "published" in labels([result("a", score())], published=lambda *_: paper)[0]
+    one = {"model": "a", "metric": "accuracy", "at": {"shots": 5}, "value": 0.6, "where": "page 1"}
+    spec = TaskSpec("t", Path(), Document(Path("a.yaml"), {}, {}), reference=[one])
+    (table,) = tables(result("a", score(0.5, stderr=0.05)), spec=spec)
+    assert table.columns == ["95 % interval", "published"]
+    assert table.rows[0].cells == ["", "60.0, page 1 (ours -10.0 points, -2.0 SE)"]

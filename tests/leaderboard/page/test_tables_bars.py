@@ -1,4 +1,3 @@
-import pytest
 from planted_boards import score
 
 from vlbench.leaderboard.page import tables
@@ -25,12 +24,6 @@ def test_a_bar_ends_at_the_nearest_half_percent():
 def test_chance_the_highest_floor_and_zero_are_marked():
     found = score(0.1, chance=0.0, floors={"low": 0.1, "high": 0.5}, unit="correlation")
     assert tables.marks(found, Scale(-1.0, 1.0)) == "k100 f150 z100"
-
-
-@pytest.mark.parametrize(("higher", "text"), [(True, "50.0 b c"), (False, "20.0 a")])
-def test_the_floor_that_is_hardest_to_beat_is_named(higher, text):
-    found = score(0.1, floors={"a": 0.2, "b_c": 0.5}, higher_is_better=higher)
-    assert tables.floor_text(found) == text
 
 
 def test_every_class_has_its_rule():

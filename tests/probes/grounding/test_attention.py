@@ -15,12 +15,7 @@ from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.errors import CannotDo
-from vlbench.probes.grounding.attention import (
-    COUNTED,
-    AttentionReader,
-    head_sums,
-    with_proposals,
-)
+from vlbench.probes.grounding.attention import COUNTED, AttentionReader, head_sums, with_proposals
 from vlbench.probes.grounding.measures import MEASURES, Query
 
 PICTURE = picture_of(two_things(0, 0, 1), confident=True)

@@ -3,7 +3,13 @@ import pytest
 
 from vlbench.probes.grounding.attention import COUNTED, HeadSums
 from vlbench.probes.grounding.measures import MEASURES, STATS
-from vlbench.probes.grounding.scores import best_heads, groups_of, head_table, scores_of, split_half
+from vlbench.probes.grounding.scores import (
+    best_heads,
+    groups_of,
+    head_table,
+    scores_of,
+    split_half,
+)
 
 
 def sums_of(accuracy, attention=0.5, *, whole=True, has_scores=True, layers=1):

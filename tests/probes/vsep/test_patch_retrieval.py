@@ -5,11 +5,7 @@ from named_world import PlantedWords, ReadsRegions, StaticWords, world
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.probes.vsep.network import VsepTraining
-from vlbench.probes.vsep.patch_retrieval import (
-    Pools,
-    patch_retrieval,
-    patch_retrieval_regions,
-)
+from vlbench.probes.vsep.patch_retrieval import Pools, patch_retrieval, patch_retrieval_regions
 
 WIDTH = 12
 

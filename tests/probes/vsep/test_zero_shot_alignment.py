@@ -8,7 +8,10 @@ from torch.nn.functional import normalize
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, UnknownNameError
 from vlbench.probes.vsep.network import VsepTraining
-from vlbench.probes.vsep.zero_shot_alignment import zero_shot_alignment, zero_shot_alignment_regions
+from vlbench.probes.vsep.zero_shot_alignment import (
+    zero_shot_alignment,
+    zero_shot_alignment_regions,
+)
 
 WIDTH = 8
 KNOWN = [f"known{i}" for i in range(40)]

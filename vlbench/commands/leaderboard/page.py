@@ -13,13 +13,15 @@ from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import UnknownNameError
 from vlbench.files import write_whole
-from vlbench.leaderboard.comparison.leaders import outdated
 
 
 def add_options(page: argparse.ArgumentParser) -> None:
     """Add the folder of the page, and that of the boards."""
     page.add_argument("folder", type=Path, metavar="OUT", help="where index.html is written")
     add_output(page)
+
+
+BUILD = "run vlbench leaderboard build"
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
@@ -29,19 +31,18 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if not any(arguments.output.glob("*.json")):
         raise UnknownNameError(f"no board at all in {arguments.output}")
     with _without_gc():
-        content = render(read_page(arguments.output, load_catalog(arguments.include_path)))
+        page = read_page(arguments.output, load_catalog(arguments.include_path))
+        content = render(page)
     file = arguments.folder / "index.html"
     write_whole(file, content)
-    names = sorted(board.stem for board in arguments.output.glob("*.json"))
-    return Answer(
-        [f"wrote {file} ({len(content) / 1e6:.1f} MB); open it in a browser"],
-        [
-            f"{name}: ties with the leader are left out, since the board has changed; "
-            "run vlbench leaderboard build"
-            for name in names
-            if outdated(arguments.output, name)
-        ],
-    )
+    problems = [
+        f"{name}: figure, wrong items and ties with the leader are left out, since the board "
+        f"has changed; {BUILD}"
+        for name in page.outdated
+    ]
+    if not any(arguments.output.glob("comparisons/*.json")):
+        problems = [f"figures, wrong items and ties with leaders are left out; {BUILD}"]
+    return Answer([f"wrote {file} ({len(content) / 1e6:.1f} MB); open it in a browser"], problems)
 
 
 @contextmanager

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+from collections.abc import Sequence
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
-from vlbench.leaderboard.comparison.leaders import (
-    BEHIND,
-    Leaders,
-    old_comparisons,
-    read_leaders,
-    standing,
-)
-from vlbench.leaderboard.rows import named_boards
-from vlbench.leaderboard.tables import board_tables, probability
-
-# Rows of a table where all boards are shown; a board that is named has all of its rows.
-MOST_ROWS = 20
+from vlbench.leaderboard.comparison.leaders import old_comparisons, read_leaders
+from vlbench.leaderboard.rows import named_boards, named_files
+from vlbench.leaderboard.tables import plain_table
+from vlbench.leaderboard.terminal import Texts, board_tables, brief
 
 
 def add_options(show: argparse.ArgumentParser) -> None:
@@ -33,30 +25,18 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
     Without names, the best rows of every board.
     """
-    output, boards = arguments.output, named_boards(arguments.output, arguments.tasks)
-    tasks = load_catalog(arguments.include_path).tasks
-    tables = [
-        table
-        for board in boards
-        for table in board_tables(
-            board,
-            tasks.get(board.task),
-            _standings(output, board.task),
-            None if arguments.tasks else MOST_ROWS,
-        )
-    ]
-    return Answer(tables, old_comparisons(output, [board.task for board in boards]))
-
-
-def _standings(output: Path, task: str) -> dict[str, dict[str, str]]:
-    """Return how each model compares with the leader, per `comparable`, if any was tested."""
-    sets = {key: one for key, one in read_leaders(output, task).items() if one.p}
-    return {
-        key: {model: _describe(model, one) for model in (one.leader, *one.p, *one.untested)}
-        for key, one in sets.items()
-    }
-
-
-def _describe(model: str, leaders: Leaders) -> str:
-    word = standing(model, leaders)
-    return f"{word}, {probability(leaders.p[model])}" if word == BEHIND else word
+    output, specs = arguments.output, load_catalog(arguments.include_path).tasks
+    if arguments.tasks:
+        boards = named_boards(output, arguments.tasks)
+        names = [board.task for board in boards]
+        told: list[Sequence[Texts]] = [
+            board_tables(board, read_leaders(output, board.task), specs.get(board.task))
+            for board in boards
+        ]
+    else:
+        files = named_files(output, [])
+        briefs = {file.stem: brief(output, file, specs.get(file.stem)) for file in files}
+        names = [name for name, one in briefs.items() if one.is_outdated]
+        told = [one.tables for one in briefs.values()]
+    tables = [plain_table(**table._asdict()) for tables in told for table in tables]
+    return Answer(tables, old_comparisons(output, names))

@@ -11,14 +11,7 @@ from numpy.random import Generator
 
 from vlbench.data.coco_files import Phrase
 from vlbench.data.scenes.facts import Fact, Group, View
-from vlbench.data.scenes.grammar import (
-    NUMBERS,
-    Sentence,
-    enumerate_groups,
-    name,
-    plain,
-    scenery,
-)
+from vlbench.data.scenes.grammar import NUMBERS, Sentence, enumerate_groups, name, plain, scenery
 from vlbench.data.scenes.world import FAMILY
 
 PREPOSITIONS: dict[str, tuple[tuple[str, ...], ...]] = {

@@ -15,14 +15,11 @@ from vlbench.errors import DataError
 from vlbench.leaderboard.artifacts import STATISTICS
 from vlbench.metrics.corpus import CORPORA, Corpus
 from vlbench.metrics.items import at_text
-from vlbench.metrics.paired import (
-    Comparison,
-    Formula,
-    Outcomes,
-    compare_corpora,
-    compare_items,
-)
+from vlbench.metrics.paired import Comparison, Formula, Outcomes, compare_corpora, compare_items
 from vlbench.results import Score
+
+# The columns that tell where a row of a table belongs.
+PLACING = ["id", "digest", "target", "cluster", "trial"]
 
 # How far a score may lie from its items: scores of models with sums in float32 are rounded.
 ROUNDING = 1e-6
@@ -32,53 +29,64 @@ class NoItemsError(DataError):
     """A row that keeps items has none of this score."""
 
 
-class Items(NamedTuple):
-    """The N items of a model's score, sorted by id.
+class Placed(NamedTuple):
+    """Where the rows of a table of items belong: in which trial, and at which of the sorted ids."""
 
-    `values` are credit [T, N], T = 1 without trials, NaN for an item that a trial leaves out; or,
-    with the formula of a corpus score, statistics [N, S].
-    """
-
-    model: str
+    table: pa.Table
     ids: Sequence[str]
     digests: Sequence[str | None]
     targets: Sequence[str | None]
     clusters: Sequence[str | None]
+    places: NDArray[np.int32]
+    trials: NDArray[np.intp]
+
+
+class Items(NamedTuple):
+    """The N items of a model's score, sorted by id.
+
+    `credit` is [T, N], T = 1 without trials, NaN for an item that a trial leaves out. `values` are
+    the same; or, with the formula of a corpus score, statistics [N, S].
+    """
+
+    model: str
+    placed: Placed
+    credit: NDArray[np.float64]
     values: NDArray[np.float64]
     formula: Formula | None
+    predictions: pa.DictionaryArray
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The ids, sorted."""
+        return self.placed.ids
 
 
-def items_of(model: str, table: pa.Table, score: Score) -> Items:
+def items_of(model: str, table: pa.Table, score: Score, like: Items | None = None) -> Items:
     """Return the items of a score among those of a model's row.
 
+    Those of another model, `like`, tell where the rows belong if they are rows of the same items.
     Raises NoItemsError where there are none, and DataError where one stands twice, or where they
     are not those that the score was made of.
     """
-    of_metric = pc.equal(table["metric"], score.metric)
-    table = table.filter(pc.and_(of_metric, pc.equal(table["at"], at_text(score.at))))
+    table = _of_score(table, score)
     if not table.num_rows:
         raise NoItemsError(f"{model} keeps no items of this score, which is no mean over examples")
-    ids, place = _placed(table, model)
-    first = np.unique(place, return_index=True)[1]
-    trials, trial = np.unique(table["trial"].fill_null(-1).to_numpy(), return_inverse=True)
-    if np.bincount(trial * len(ids) + place).max() > 1:
-        raise DataError(f"{model} has an item twice")
+    is_alike = like and all(table[name].equals(like.placed.table[name]) for name in PLACING)
+    placed = like.placed if like and is_alike else _placed(table, model)
+    credit = np.full((int(placed.trials.max()) + 1, len(placed.ids)), np.nan)
+    credit[placed.trials, placed.places] = table["credit"].to_numpy()
     corpus = _corpus(table, score)
     if corpus:
+        first = np.unique(placed.places, return_index=True)[1]
         values = _statistics(table, len(corpus.statistics))[first]
         found = float(corpus.formula(values.sum(0)))
     else:
-        values = np.full((len(trials), len(ids)), np.nan)
-        values[trial, place] = table["credit"].to_numpy()
+        values = credit
         found = float(np.nanmean(values, 1).mean())
     if not abs(found - score.value) <= ROUNDING * max(1.0, abs(score.value)):
         raise DataError(f"the items of {model} give {found:.6g}, not its {score.value:.6g}")
-    digests, targets, clusters = (
-        table[name].take(first).cast(pa.string()).to_pylist()
-        for name in ("digest", "target", "cluster")
-    )
     formula = corpus.formula if corpus else None
-    return Items(model, ids, digests, targets, clusters, values, formula)
+    return Items(model, placed, credit, values, formula, table["prediction"].combine_chunks())
 
 
 def compare(a: Items, b: Items, *, higher_is_better: bool) -> Comparison:
@@ -87,7 +95,7 @@ def compare(a: Items, b: Items, *, higher_is_better: bool) -> Comparison:
     Raises DataError, naming the item, where the models do not have the same ones.
     """
     _require_joined(a, b)
-    clusters = _numbered(tuple(a.clusters))
+    clusters = _numbered(tuple(a.placed.clusters))
     if a.formula:
         return compare_corpora(a.values, b.values, clusters, a.formula)
     found = compare_items(a.values, b.values, clusters)
@@ -105,15 +113,33 @@ def _numbered(clusters: tuple[str | None, ...]) -> NDArray[np.intp]:
     return found
 
 
-def _placed(table: pa.Table, model: str) -> tuple[list[str], NDArray[np.intp]]:
-    """Return the ids of items, sorted, and the place of each row among them."""
+def _of_score(table: pa.Table, score: Score) -> pa.Table:
+    """Return the items of a score; most tables have those of one alone."""
+    for name, text in (("metric", score.metric), ("at", at_text(score.at))):
+        column = table[name].combine_chunks()
+        if column.null_count or column.dictionary.to_pylist() != [text]:
+            table = table.filter(pc.equal(column, text))
+    return table
+
+
+def _placed(table: pa.Table, model: str) -> Placed:
+    """Return where the rows of a table belong."""
     if table["id"].null_count:
         raise DataError(f"{model} has an item without an id")
     coded = table["id"].cast(pa.string()).combine_chunks().dictionary_encode()
     names = coded.dictionary.to_pylist()
     order = sorted(range(len(names)), key=names.__getitem__)
-    place: NDArray[np.intp] = np.argsort(order)[coded.indices.to_numpy()]
-    return [names[i] for i in order], place
+    places: NDArray[np.int32] = np.argsort(order).astype(np.int32)[coded.indices.to_numpy()]
+    trials = np.unique(table["trial"].fill_null(-1).to_numpy(), return_inverse=True)[1]
+    if np.bincount(trials * len(names) + places).max() > 1:
+        raise DataError(f"{model} has an item twice")
+    first = np.unique(places, return_index=True)[1]
+    digests, targets, clusters = (
+        table[name].take(first).cast(pa.string()).to_pylist()
+        for name in ("digest", "target", "cluster")
+    )
+    ids = [names[i] for i in order]
+    return Placed(table.select(PLACING), ids, digests, targets, clusters, places, trials)
 
 
 def _require_joined(a: Items, b: Items) -> None:
@@ -122,9 +148,9 @@ def _require_joined(a: Items, b: Items) -> None:
         if lone:
             raise DataError(f"only {one.model} has the item {lone[0]!r}, not {other.model}")
     parts: list[tuple[str, Sequence[Any], Sequence[Any]]] = [
-        ("content", a.digests, b.digests),
-        ("target", a.targets, b.targets),
-        ("cluster", a.clusters, b.clusters),
+        ("content", a.placed.digests, b.placed.digests),
+        ("target", a.placed.targets, b.placed.targets),
+        ("cluster", a.placed.clusters, b.placed.clusters),
     ]
     for what, mine, theirs in (part for part in parts if part[1] != part[2]):
         for name, first, second in zip(a.ids, mine, theirs, strict=True):

@@ -7,22 +7,25 @@ model is compared with the leader alone: "not told apart" from it says nothing o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlbench.boards import SCHEMA, Board, board_file, read_board
+from vlbench.boards import SCHEMA, Board, board_file, folder_boards
 from vlbench.digests import bytes_digest
 from vlbench.errors import DataError, SpecError
 from vlbench.files import MOST_BOARD, file_name, read_text, write_whole
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.comparison.joins import Items, compare, items_of
+from vlbench.leaderboard.comparison.worst_items import WrongItem, answered, worst_items
+from vlbench.leaderboard.kept import kept
 from vlbench.leaderboard.rows import comparable_sets, cost, publishable
 from vlbench.leaderboard.tables import score_name
 from vlbench.metrics.paired import holm
 from vlbench.plain import read
-from vlbench.results import Result, matching
+from vlbench.results import ITEMS, Result, matching
 
 # The best is told apart from every other published model; a leader from some only, or from none.
 BEST, LEADER = "best", "leader"
@@ -59,13 +62,14 @@ class Leaders(NamedTuple):
     """The leader of a set of comparable rows, and how the others stand to it.
 
     `tied` cannot be told apart from it; `p` is that of each model tested (Holm); `untested` has the
-    reasons.
+    reasons. `worst` are the items that the models of the set get wrong most often.
     """
 
     leader: str
     tied: Sequence[str]
     untested: Mapping[str, str]
     p: Mapping[str, float]
+    worst: Sequence[WrongItem] = ()
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ class _Set:
     tied: Sequence[str]
     pairs: Sequence[_Pair]
     untested: Mapping[str, str]
+    worst: Sequence[WrongItem] = ()
 
 
 @dataclass(frozen=True)
@@ -102,45 +107,82 @@ class _File:
     sets: Sequence[_Set]
 
 
-def build_leaders(output: Path) -> list[Path]:
-    """Write the comparisons with the leaders of all boards, and return the files; remove others."""
+def build_leaders(output: Path, boards: Mapping[str, Board] | None = None) -> list[Path]:
+    """Write the comparisons with the leaders of all boards, and return the files; remove others.
+
+    The `boards` are those of the folder, where they are read already.
+    """
     written = []
-    for file in sorted(output.glob("*.json")):
-        board = read_board(file)
-        assert board
-        rows = sorted(comparable_sets(board.results).items())
-        sets = [found for key, same in rows if (found := _set(output, board, key, same))]
-        if sets:
-            head = (SCHEMA, board.task, board.version, dict(board.primary), bytes_digest(file))
-            content = json.dumps(asdict(_File(*head, sets)), indent=1, allow_nan=False)
-            written.append(output / "comparisons" / file.name)
-            write_whole(written[-1], (content + "\n").encode())
+    for name, board in (folder_boards(output) if boards is None else boards).items():
+        state = bytes_digest(output / f"{name}.json")
+        make = partial(_content, output, board, state)
+        content = kept(["comparisons", state, *_states(output, board)], make)
+        if content:
+            written.append(output / "comparisons" / f"{name}.json")
+            write_whole(written[-1], content)
     for old in set(output.glob("comparisons/*.json")) - set(written):
         old.unlink()
     return written
 
 
-def read_leaders(output: Path, task: str) -> dict[str, Leaders]:
-    """Return the leaders of a task's board, by `comparable`; none where nothing says them.
+def _content(output: Path, board: Board, state: str) -> bytes:
+    """Return the file of a board's comparisons; nothing where no row can lead."""
+    rows = sorted(comparable_sets(board.results).items())
+    sets = [found for key, same in rows if (found := _set(output, board, key, same))]
+    if not sets:
+        return b""
+    head = (SCHEMA, board.task, board.version, dict(board.primary), state)
+    return (json.dumps(asdict(_File(*head, sets)), indent=1, allow_nan=False) + "\n").encode()
 
-    A file that was made from another state of the board says nothing. Raises SpecError for one that
-    is malformed.
+
+def _states(output: Path, board: Board) -> Iterator[list[Any]]:
+    """Yield what tells whether the items of a row may have changed since they were read."""
+    for file in (row.artifacts[ITEMS]["file"] for row in board.results if ITEMS in row.artifacts):
+        try:
+            found = (output / file).stat()
+            yield [file, found.st_ino, found.st_size, found.st_mtime_ns]
+        except OSError:
+            yield [file]
+
+
+def comparisons_file(output: Path, task: str) -> Path:
+    """Return the file of a task's comparisons. Raises SpecError for a name that is no file's."""
+    return output / "comparisons" / f"{file_name(task)}.json"
+
+
+class Comparisons(NamedTuple):
+    """The leaders of a board's sets by `comparable`; none where the board `is_outdated` or unbuilt.
+
+    It is outdated where they were made from another state of it.
     """
+
+    leaders: Mapping[str, Leaders]
+    is_outdated: bool
+
+
+def read_comparisons(output: Path, task: str) -> Comparisons:
+    """Return the comparisons of a task's board. Raises SpecError for a malformed file of them."""
     found = _read(output, task)
-    if not found or _is_old(found, output, task):
-        return {}
-    return {
+    if not found:
+        return Comparisons({}, is_outdated=False)
+    if found.board != bytes_digest(board_file(output, task)):
+        return Comparisons({}, is_outdated=True)
+    leaders = {
         one.comparable: Leaders(
-            one.leader, one.tied, one.untested, {pair.model: pair.p_holm for pair in one.pairs}
+            leader=one.leader,
+            tied=one.tied,
+            untested=one.untested,
+            p={pair.model: pair.p_holm for pair in one.pairs},
+            worst=one.worst,
         )
         for one in found.sets
     }
+    return Comparisons(leaders, is_outdated=False)
 
 
-def outdated(output: Path, task: str) -> bool:
-    """Return whether a task's comparisons were made from another state of its board."""
-    found = _read(output, task)
-    return bool(found and _is_old(found, output, task))
+def read_leaders(output: Path, task: str) -> Mapping[str, Leaders]:
+    """Return the leaders of a task's board, by `comparable`; none where nothing says them."""
+    return read_comparisons(output, task).leaders
 
 
 def old_comparisons(output: Path, tasks: Sequence[str]) -> list[str]:
@@ -148,17 +190,13 @@ def old_comparisons(output: Path, tasks: Sequence[str]) -> list[str]:
     return [
         f"{task} has changed since it was compared with its leader; run vlbench leaderboard build"
         for task in tasks
-        if outdated(output, task)
+        if read_comparisons(output, task).is_outdated
     ]
-
-
-def _is_old(found: _File, output: Path, task: str) -> bool:
-    return found.board != bytes_digest(board_file(output, task))
 
 
 def _read(output: Path, task: str) -> _File | None:
     """Return what a task's file of comparisons holds; None where there is none, or no board."""
-    file = output / "comparisons" / f"{file_name(task)}.json"
+    file = comparisons_file(output, task)
     if not (file.is_file() and board_file(output, task).is_file()):
         return None
     try:
@@ -178,23 +216,26 @@ def _set(output: Path, board: Board, comparable: str, rows: Sequence[Result]) ->
         return None
     untested = {row.model: _reason(row, board.primary) for row in rows if row.model not in scored}
     leader = min(scored, key=lambda model: (cost(scored[model]), model))
-    pairs = []
-    try:
-        first = items_of(leader, read_items(output, good[leader]), scored[leader])
-    except DataError as error:
-        rest = sorted(set(scored) - {leader})
-        untested |= dict.fromkeys(rest, f"the leader cannot be compared: {error}")
-        return _Set(comparable, leader, [], [], dict(sorted(untested.items())))
-    for model in sorted(set(scored) - {leader}):
+    higher = scored[leader].higher_is_better
+    first, pairs, models = None, [], []
+    for model in sorted(scored, key=lambda model: (model != leader, model)):
         try:
-            second = items_of(model, read_items(output, good[model]), scored[model])
-            pairs.append(_pair(first, second, higher_is_better=scored[leader].higher_is_better))
+            items = items_of(model, read_items(output, good[model]), scored[model], first)
+            models.append(answered(items))
+            if model == leader:
+                first = items
+            elif first:
+                pairs.append(_pair(first, items, higher_is_better=higher))
         except DataError as error:
             untested[model] = str(error)
+    if first is None:
+        why = f"the leader cannot be compared: {untested.pop(leader)}"
+        untested |= dict.fromkeys(set(scored) - {leader}, why)
     adjusted = holm([pair.p for pair in pairs])
     pairs = [replace(pair, p_holm=p) for pair, p in zip(pairs, adjusted, strict=True)]
     tied = [pair.model for pair in pairs if pair.p_holm >= LEVEL]
-    return _Set(comparable, leader, tied, pairs, dict(sorted(untested.items())))
+    worst = worst_items(models, lower=not higher)
+    return _Set(comparable, leader, tied, pairs, dict(sorted(untested.items())), worst)
 
 
 def _pair(leader: Items, other: Items, *, higher_is_better: bool) -> _Pair:

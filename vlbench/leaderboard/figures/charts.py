@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from matplotlib import __version__ as matplotlib_version
 from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -29,6 +32,7 @@ from vlbench.drawing.layouts import (
 from vlbench.drawing.looks import CHANCE, FLOOR, Look, style
 from vlbench.errors import spaced
 from vlbench.files import write_whole
+from vlbench.leaderboard.kept import kept
 from vlbench.leaderboard.tables import condition
 
 
@@ -120,6 +124,8 @@ WIDTH = 3.6
 NARROW = 2.4
 FEW_PANELS = 4
 
+SUFFIXES = (".svg", ".png")
+
 # The longest side of a PNG, and how many pixels it has at most. Browsers show none beyond 32,767.
 LONGEST, LARGEST = 32_000, 40_000_000
 
@@ -159,21 +165,48 @@ def save(figure: Figure, file: Path, *, dpi: float = 150) -> list[Path]:
     A PNG that would be too large has fewer dots per inch. The same figure gives the same bytes
     where `svg.hashsalt` is set, as it is inside `styled`.
     """
-    written = []
+    return _write(file, _pictures(figure, dpi))
+
+
+def save_chart(
+    title: str, panels: Sequence[Panel], looks: Mapping[str, Look], file: Path
+) -> list[Path]:
+    """Write the chart of panels as `save` does; one that was drawn before comes from the cache."""
+    shown = {name: looks[name] for panel in panels for name in panel.models}
+    parts = [matplotlib_version, title, [asdict(panel) for panel in panels], shown]
+
+    def draw() -> bytes:
+        pictures = _pictures(chart(title, panels, looks), 150)
+        return json.dumps([b64encode(picture).decode() for picture in pictures]).encode()
+
+    return _write(file, [b64decode(picture) for picture in json.loads(kept(parts, draw))])
+
+
+def _pictures(figure: Figure, dpi: float) -> list[bytes]:
+    """Return a figure as SVG and as PNG."""
+    pictures = []
     width, height = figure.get_size_inches()
     dpi = min(dpi, LONGEST / max(width, height), math.sqrt(LARGEST / (width * height)))
-    for suffix in (".svg", ".png"):
+    for suffix in SUFFIXES:
         content = BytesIO()
         dated = {"Date": None} if suffix == ".svg" else {"Software": None}
         figure.savefig(content, format=suffix[1:], dpi=dpi, metadata=dated)
-        written.append(file.with_name(file.name + suffix))
-        write_whole(written[-1], content.getvalue())
-    return written
+        # Its panels have their places now, which take as long as drawing them.
+        figure.set_layout_engine("none")
+        pictures.append(content.getvalue())
+    return pictures
+
+
+def _write(file: Path, pictures: Sequence[bytes]) -> list[Path]:
+    files = [file.with_name(file.name + suffix) for suffix in SUFFIXES]
+    for one, picture in zip(files, pictures, strict=True):
+        write_whole(one, picture)
+    return files
 
 
 def erase(file: Path) -> None:
     """Remove the files that `save` writes for `file`."""
-    for suffix in (".svg", ".png"):
+    for suffix in SUFFIXES:
         file.with_name(file.name + suffix).unlink(missing_ok=True)
 
 

@@ -14,9 +14,8 @@ from pathlib import Path
 from vlbench.boards import Board, read_board
 from vlbench.drawing.looks import Look
 from vlbench.errors import spaced
-from vlbench.leaderboard.figures.charts import Panel, Point, chart, erase, save, styled
-from vlbench.leaderboard.rows import publishable, ranked
-from vlbench.leaderboard.similarities import keeps_matrices
+from vlbench.leaderboard.figures.charts import Panel, Point, erase, save_chart, styled
+from vlbench.leaderboard.rows import keeps_matrices, publishable, ranked
 from vlbench.leaderboard.tables import condition, hardest_floor
 from vlbench.results import Result, Score, matching
 
@@ -118,7 +117,7 @@ def _draw(
         kept = [{m: panel.models[m] for m in best if m in panel.models} for panel in panels]
         pairs = zip(panels, kept, strict=True)
         panels = [replace(panel, models=own) for panel, own in pairs if own]
-    return save(chart(title, panels, looks), folder / name)
+    return save_chart(title, panels, looks, folder / name)
 
 
 def _panels(rows: Mapping[str, Result], metric: str, name: str) -> list[Panel]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -18,11 +17,12 @@ from vlbench.boards import Board, read_board
 from vlbench.boards.privacy import cleaned, shown
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import TaskSpec
-from vlbench.errors import DataError
-from vlbench.leaderboard.artifacts import read_items
-from vlbench.leaderboard.comparison.leaders import read_leaders
-from vlbench.leaderboard.page.figures import figure_of_board
-from vlbench.leaderboard.page.models import models_of
+from vlbench.digests import bytes_digest
+from vlbench.errors import SpecError
+from vlbench.files import read_bytes
+from vlbench.leaderboard.comparison.leaders import Comparisons, comparisons_file, read_comparisons
+from vlbench.leaderboard.kept import kept
+from vlbench.leaderboard.page.models import model_rows, models_of
 from vlbench.leaderboard.page.tables import (
     Shelf,
     first_score,
@@ -31,10 +31,22 @@ from vlbench.leaderboard.page.tables import (
     rules,
     tables_of,
 )
-from vlbench.leaderboard.page.values import Page, Paper, Table, Task, WrongItem, arxiv_link, task_id
-from vlbench.leaderboard.rows import Published, publishable, published
-from vlbench.metrics.items import at_text
-from vlbench.results import ITEMS, Result, Score, matching
+from vlbench.leaderboard.page.values import (
+    Figure,
+    ModelRow,
+    ModelScore,
+    Other,
+    Page,
+    Paper,
+    Reason,
+    Row,
+    Table,
+    Task,
+    WrongItem,
+    arxiv_link,
+    task_id,
+)
+from vlbench.leaderboard.rows import comparable_sets
 
 # With more scores than this, the pages of models list the primary ones alone, and the other ones
 # stand in the tables of the tasks only: the file must stay small enough to open.
@@ -42,20 +54,38 @@ MOST_SCORES = 20_000
 
 NO_PAPER = "Other tasks"
 
+# A summary is compared with nothing.
+NOTHING = Comparisons({}, is_outdated=False)
+
+# The bytes of a figure, of which the largest have a tenth.
+MOST_FIGURE = 4 << 20
+
+
+class Part(NamedTuple):
+    """What the page has of one board: its task without the catalog's words, and its models' rows.
+
+    `scores` is the number of all its scores.
+    """
+
+    task: Task
+    rows: Sequence[ModelRow]
+    scores: int
+    is_outdated: bool
+
 
 def read_page(output: Path, catalog: Catalog) -> Page:
     """Return the content of the page of a folder of boards. Raises SpecError for malformed ones."""
-    boards = list(_shelves(output, output.glob("*.json")))
-    summaries = list(_shelves(output, output.glob("summaries/*.json")))
-    everything = [*boards, *summaries]
-    names = sorted({row.model for shelf in everything for row in shelf.board.results})
-    cards = {name: f"c{i}" for i, name in enumerate(names)}
-    scores = sum(len(row.scores) for shelf in everything for row in shelf.board.results)
+    boards = [read_part(output, file, catalog) for file in sorted(output.glob("*.json"))]
+    files = sorted(output.glob("summaries/*.json"))
+    everything = [*boards, *(read_part(output, file, catalog) for file in files)]
+    names = sorted({row.model for part in everything for row in part.rows})
+    is_brief = sum(part.scores for part in everything) > MOST_SCORES
     papers: dict[str, list[Task]] = {}
-    for shelf in everything:
-        task = _task(output, shelf, catalog, cards)
+    for part in everything:
+        task = _with_words(part.task, catalog)
         papers.setdefault(paper_of(task.paper) or NO_PAPER, []).append(task)
-    models = models_of(boards, catalog, cards, brief=scores > MOST_SCORES)
+    rows = [row for part in boards for row in part.rows]
+    models = models_of(rows, names, catalog, brief=is_brief)
     return Page(
         title="vlbench leaderboards",
         papers=[
@@ -65,48 +95,90 @@ def read_page(output: Path, catalog: Catalog) -> Page:
         models=models,
         tags=sorted({tag for tasks in papers.values() for task in tasks for tag in task.tags}),
         capabilities={model.name: model.capabilities for model in models if model.capabilities},
-        is_brief=scores > MOST_SCORES,
+        is_brief=is_brief,
+        outdated=[part.task.name for part in boards if part.is_outdated],
     )
 
 
-def _shelves(output: Path, files: Iterator[Path]) -> Iterator[Shelf]:
-    for file in sorted(files):
-        board = read_board(file)
-        if board:
-            leaders = read_leaders(output, file.stem) if file.parent == output else {}
-            yield Shelf(file.stem, board, leaders, is_summary=file.parent != output)
+def read_part(output: Path, file: Path, catalog: Catalog, board: Board | None = None) -> Part:
+    """Return what the page has of a board's file; `board` is its board where that is read already.
+
+    It depends on the bytes of the board, of its comparisons and of its figure, and on what the
+    task's file says was published.
+    """
+    spec = catalog.tasks.get(file.stem)
+    sources = (file, comparisons_file(output, file.stem), _figure_file(output, file.stem))
+    states = [bytes_digest(one) if one.is_file() else "" for one in sources]
+    is_summary = file.parent != output
+
+    def make() -> bytes:
+        found = board or read_board(file)
+        assert found
+        compared = NOTHING if is_summary else read_comparisons(output, file.stem)
+        shelf = Shelf(file.stem, found, compared.leaders, is_summary=is_summary)
+        scores = sum(len(row.scores) for row in found.results)
+        task = _task(output, shelf, spec)
+        return json.dumps(Part(task, model_rows(shelf), scores, compared.is_outdated)).encode()
+
+    reference = spec.reference if spec else []
+    return _rebuilt(kept(["page", file.stem, is_summary, *states, reference], make))
 
 
-def _task(output: Path, shelf: Shelf, catalog: Catalog, cards: Mapping[str, str]) -> Task:
+def _rebuilt(content: bytes) -> Part:
+    """Return a part from its JSON, in which tuples are lists."""
+    part = Part(*json.loads(content))
+    task, rows = Task(*part.task), [ModelRow(*row) for row in part.rows]
+    tables = [Table(*one) for one in task.tables]
+    task = task._replace(
+        tables=[one._replace(rows=[Row(*row) for row in one.rows]) for one in tables],
+        reasons=[Reason(*one) for one in task.reasons],
+        figure=Figure(*task.figure) if task.figure else None,
+        wrong=[WrongItem(*one) for one in task.wrong],
+    )
+    scores = [ModelScore(*row.score) if row.score else None for row in rows]
+    scores = [
+        score and score._replace(others=[Other(*one) for one in score.others]) for score in scores
+    ]
+    rows = [row._replace(score=score) for row, score in zip(rows, scores, strict=True)]
+    return part._replace(task=task, rows=rows)
+
+
+def _task(output: Path, shelf: Shelf, spec: TaskSpec | None) -> Task:
+    """Return the task of a board, without the words of the catalog."""
     board, name = shelf.board, shelf.name
-    spec = catalog.tasks.get(name)
-
-    def beside(model: str, score: Score) -> Published | None:
-        return published(spec, model, score) if spec else None
-
-    tables = tables_of(shelf, cards, beside)
-    wrong, problems = wrong_items(output, board)
     first = first_score(board)
-    paper = board.paper or _paper(spec, catalog)
     return Task(
         id=task_id(name, summary=shelf.is_summary),
         name=name,
         version=board.version,
         is_summary=shelf.is_summary,
+        description="",
+        paper=board.paper,
+        link="",
+        tags=[],
+        primary=primary_label(board),
+        direction="lower" if first and not first.higher_is_better else "higher",
+        tables=tables_of(shelf, spec),
+        reasons=reasons_of(board),
+        departures=[],
+        settings="",
+        figure=figure_of_board(output, shelf),
+        wrong=wrong_items(shelf),
+        data=_data(board),
+    )
+
+
+def _with_words(task: Task, catalog: Catalog) -> Task:
+    """Return a task with what the catalog says of it."""
+    spec = catalog.tasks.get(task.name)
+    paper = task.paper or _paper(spec, catalog)
+    return task._replace(
         description=spec.description if spec else "",
         paper=paper,
         link=arxiv_link(paper),
         tags=list(spec.tags) if spec else [],
-        primary=primary_label(board),
-        direction="lower" if first and not first.higher_is_better else "higher",
-        tables=tables,
-        reasons=reasons_of(board),
         departures=departures_of(spec),
         settings=settings_of(spec),
-        figure=figure_of_board(board, _best(tables), list(cards)),
-        wrong=wrong,
-        problems=problems,
-        data=_data(board),
     )
 
 
@@ -124,9 +196,32 @@ def _data(board: Board) -> list[str]:
     return [x for x in dict.fromkeys(str(row.provenance.get("data", "")) for row in ok) if x]
 
 
-def _best(tables: Sequence[Table]) -> list[str]:
-    """Return the models of the tables, in their order."""
-    return list(dict.fromkeys(row.model for table in tables for row in table.rows))
+def figure_of_board(output: Path, shelf: Shelf) -> Figure | None:
+    """Return the figure that `build` has drawn of a board or a summary.
+
+    None where the tables say it all, as they do of one score per model, and where it was drawn from
+    another state of the board. Raises SpecError for one that cannot be read.
+    """
+    metric = shelf.board.primary["metric"]
+    ats = [s.at for row in shelf.board.results for s in row.scores if s.metric == metric]
+    names = dict.fromkeys(name for at in ats for name in at)
+    by = [name for name in names if len({at.get(name) for at in ats}) > 1]
+    file = _figure_file(output, shelf.name)
+    if not by or not file.is_file() or not (shelf.is_summary or shelf.leaders):
+        return None
+    try:
+        content = read_bytes(file, MOST_FIGURE)
+    except OSError as error:
+        raise SpecError(f"{file}: {error}") from error
+    # As an image, whoever drew it: nothing in an image runs or is loaded.
+    source = f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}"
+    return Figure(source, f"{metric} by {', '.join(by)}; the tables have the numbers")
+
+
+def _figure_file(output: Path, name: str) -> Path:
+    """Return the file of a board's figure; one that does not exist for a link out of the folder."""
+    file = output / "figures" / f"{name}.svg"
+    return file if file.resolve().is_relative_to(output.resolve()) else Path()
 
 
 # What of a task's file stands elsewhere on the page.
@@ -159,73 +254,21 @@ def paper_of(paper: str) -> str:
     return paper.partition(",")[0].strip()
 
 
-MOST = 10
-
-
-def wrong_items(output: Path, board: Board) -> tuple[list[WrongItem], list[str]]:
-    """Return the examples that are worst by mean credit over a board's models, and problems.
-
-    Each model counts once, with its mean over trials, and only items of the primary score count
-    that all these models have. Models are those whose rows are publishable and that the first of
-    them may be compared with. A problem names a model and why its items cannot be read.
-    """
-    rows = [row for row in publishable(board.results).values() if ITEMS in row.artifacts]
-    tables, problems = [], []
-    for row in rows:
-        if row.comparable != rows[0].comparable:
-            continue
-        try:
-            tables.append(_primary(read_items(output, row), board))
-        except DataError as error:
-            problems.append(f"{row.model}: {error}")
-    filled = [table for table in tables if len(table)]
-    return (_worst(filled, lower=_lower_is_better(rows, board)) if filled else []), problems
-
-
-def _lower_is_better(rows: Sequence[Result], board: Board) -> bool:
-    """Return whether full credit is 0, as for the success of an attack."""
-    scores = [score for row in rows for score in matching(row.scores, board.primary)]
-    return any(not score.higher_is_better for score in scores)
-
-
-def _primary(items: pa.Table, board: Board) -> pa.Table:
-    """Return id, credit, prediction and target of a model's items of the primary score."""
-    metric = pc.equal(items["metric"], board.primary["metric"])
-    at = pc.equal(items["at"], at_text(board.primary.get("at", {})))
-    own = items.select(["id", "credit", "prediction", "target"]).filter(pc.and_(metric, at))
-    kinds = [(c, pa.float64() if c == "credit" else pa.string()) for c in own.column_names]
-    return own.cast(pa.schema(kinds))
-
-
-def _worst(tables: Sequence[pa.Table], *, lower: bool) -> list[WrongItem]:
-    """Return the items with the lowest mean credit, or the highest; by id where they are equal."""
-    means = pa.concat_tables(
-        table.group_by("id").aggregate([("credit", "mean")]) for table in tables
+def wrong_items(shelf: Shelf) -> list[WrongItem]:
+    """Return the items of a board that `build` found to be wrong most often, of its first set."""
+    sets = (
+        shelf.leaders[key] for key in comparable_sets(shelf.board.results) if key in shelf.leaders
     )
-    over = means.group_by("id").aggregate([("credit_mean", "mean"), ("credit_mean", "count")])
-    shared = over.filter(pc.equal(over["credit_mean_count"], len(tables)))
-    order = [("credit_mean_mean", "descending" if lower else "ascending"), ("id", "ascending")]
-    worst = shared.sort_by(order).slice(0, MOST).to_pylist()
-    ids = pa.array([item["id"] for item in worst], pa.string())
-    said = pa.concat_tables(t.filter(pc.is_in(t["id"], ids)) for t in tables).to_pylist()
     return [
         WrongItem(
-            id=item["id"],
-            credit=f"{100.0 * item['credit_mean_mean']:.0f}",
-            models=len(tables),
-            target=next((s["target"] for s in said if s["id"] == item["id"] and s["target"]), ""),
-            predictions=_counted([s["prediction"] for s in said if s["id"] == item["id"]]),
+            id=item.id,
+            credit=f"{100.0 * item.credit:.0f}",
+            models=item.models,
+            target=item.target,
+            predictions=", ".join(f"{text} ({n})" for text, n in item.predictions.items()),
         )
-        for item in worst
-        if (item["credit_mean_mean"] > 0.0 if lower else item["credit_mean_mean"] < 1.0)
+        for item in next((one.worst for one in sets if one.worst), ())
     ]
-
-
-def _counted(predictions: Sequence[str | None]) -> str:
-    """Return the three most frequent predictions, the most frequent first."""
-    counted = Counter(text for text in predictions if text is not None)
-    most = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))[:3]
-    return ", ".join(f"{text} ({count})" for text, count in most)
 
 
 # No table shows more columns at first.
@@ -258,12 +301,14 @@ def render(page: Page) -> bytes:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
+        auto_reload=False,
     )
     environment.filters["broken"] = _broken
     template = environment.get_template("index.html")
+    cards = {model.name: model.card for model in page.models}
     # Both are our own files, and end no element.
     inside = {"style": Markup(style), "script": Markup(script)}  # noqa: S704
-    return template.render(page=page, policy=policy, **inside).encode()
+    return template.render(page=page, policy=policy, cards=cards, **inside).encode()
 
 
 def _broken(name: str) -> Markup:

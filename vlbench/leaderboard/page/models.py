@@ -16,17 +16,17 @@ from vlbench.leaderboard.page.values import (
     NO_SCORE,
     Fact,
     Model,
+    ModelRow,
     ModelScore,
     Other,
     Reason,
     ScoreGroup,
-    chance_of,
     conditions,
     figure_of,
-    interval_of,
     model_id,
 )
 from vlbench.leaderboard.rows import ties_mark
+from vlbench.leaderboard.table import interval
 from vlbench.results import Result, Score, matching
 
 # What a row's provenance holds that is shown as it is. The data stand below the tables.
@@ -34,24 +34,40 @@ PLAIN = ("vlbench", "adapter", "weights", "dtype")
 MAPPINGS = ("params", "companions")
 
 
-def facts_of(rows: Mapping[str, Sequence[Result]]) -> list[Fact]:
-    """Return the provenance of a model's ok rows, which are given by task."""
+def model_rows(shelf: Shelf) -> list[ModelRow]:
+    """Return what the rows of a board say of their models."""
+    ids, label = row_ids(shelf.board, shelf.name), primary_label(shelf.board)
+    return [
+        ModelRow(
+            model=row.model,
+            task=shelf.name,
+            status=row.status,
+            reason=row.reason,
+            facts=list(_row_facts(row)),
+            libraries=[f"{k} {v}" for k, v in _mapping(row.provenance.get("libraries")).items()],
+            label=label,
+            score=_score(shelf, row, ids) if row.status == "ok" else None,
+        )
+        for row in shelf.board.results
+    ]
+
+
+def facts_of(rows: Sequence[ModelRow]) -> list[Fact]:
+    """Return the provenance of a model's ok rows."""
     places: dict[tuple[str, str], list[str]] = {}
     libraries: dict[str, list[str]] = {}
-    for task, results in rows.items():
-        for row in results:
-            for fact in _row_facts(row):
-                places.setdefault(fact, []).append(task)
-            for name, version in _mapping(row.provenance.get("libraries")).items():
-                libraries.setdefault(f"{name} {version}", []).append(task)
+    for row in rows:
+        for label, text in row.facts:
+            places.setdefault((label, text), []).append(row.task)
+        for library in row.libraries:
+            libraries.setdefault(library, []).append(row.task)
     together: dict[tuple[str, ...], list[str]] = {}
     for library, tasks in sorted(libraries.items()):
         together.setdefault(tuple(tasks), []).append(library)
     for same, names in together.items():
         places["libraries", ", ".join(names)] = list(same)
-    everywhere = sum(len(results) for results in rows.values())
     return [
-        Fact(label, text, "" if len(tasks) == everywhere else ", ".join(dict.fromkeys(tasks)))
+        Fact(label, text, "" if len(tasks) == len(rows) else ", ".join(dict.fromkeys(tasks)))
         for (label, text), tasks in places.items()
     ]
 
@@ -86,38 +102,40 @@ def _plain(value: Any) -> str:
 
 
 def models_of(
-    shelves: Sequence[Shelf], catalog: Catalog, cards: Mapping[str, str], *, brief: bool
+    rows: Sequence[ModelRow], names: Sequence[str], catalog: Catalog, *, brief: bool
 ) -> list[Model]:
-    """Return the page of each model by name; `brief` leaves out all but the primary scores."""
-    rows: dict[str, list[tuple[Shelf, Result, str]]] = {name: [] for name in sorted(cards)}
-    labels = {shelf.name: primary_label(shelf.board) for shelf in shelves}
-    for shelf in shelves:
-        ids = row_ids(shelf.board, shelf.name)
-        for row in shelf.board.results:
-            rows[row.model].append((shelf, row, ids.get((row.model, row.comparable), "")))
+    """Return the page of each model that is named; `brief` leaves out all but primary scores."""
+    of: dict[str, list[ModelRow]] = {name: [] for name in names}
+    for row in rows:
+        of[row.model].append(row)
     return [
-        _model(name, found, catalog.models.get(name.partition("[")[0]))._replace(
-            card=cards[name], groups=_groups(found, labels, brief=brief)
+        _model(name, of[name], catalog.models.get(name.partition("[")[0]), brief=brief)._replace(
+            card=f"c{i}"
         )
-        for name, found in rows.items()
+        for i, name in enumerate(names)
     ]
 
 
-def _model(name: str, found: Sequence[tuple[Shelf, Result, str]], spec: ModelSpec | None) -> Model:
-    """Return the page of a model without its scores."""
-    results: dict[str, list[Result]] = {}
-    for shelf, row, _ in found:
-        if row.status == "ok":
-            results.setdefault(shelf.name, []).append(row)
+def _model(name: str, rows: Sequence[ModelRow], spec: ModelSpec | None, *, brief: bool) -> Model:
+    """Return the page of a model; its card has no id yet."""
+    groups: dict[str, list[ModelScore]] = {}
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row.score:
+            score = row.score._replace(others=()) if brief else row.score
+            groups.setdefault(row.label, []).append(score)
+        else:
+            reasons.setdefault((row.status, row.reason), []).append(row.task)
     return Model(
         id=model_id(name),
         card="",
         name=name,
         facts=list(_facts(name, spec)),
-        provenance=facts_of(results),
+        provenance=facts_of([row for row in rows if row.score]),
         capabilities=(capabilities_of(spec) if spec else None) or [],
-        groups=[],
-        reasons=_reasons(found),
+        groups=[ScoreGroup(label, scores) for label, scores in groups.items()],
+        # The failed ones first.
+        reasons=[Reason(status, why, tasks) for (status, why), tasks in sorted(reasons.items())],
     )
 
 
@@ -143,26 +161,17 @@ def _facts(name: str, spec: ModelSpec | None) -> Iterator[Fact]:
     yield from (Fact(label, cleaned(text), "") for label, text in known.items())
 
 
-def _groups(
-    rows: Sequence[tuple[Shelf, Result, str]], labels: Mapping[str, str], *, brief: bool
-) -> list[ScoreGroup]:
-    groups: dict[str, list[ModelScore]] = {}
-    for shelf, row, id_ in rows:
-        if row.status != "ok":
-            continue
-        found = matching(row.scores, shelf.board.primary)
-        score = found[0] if found else None
-        groups.setdefault(labels[shelf.name], []).append(
-            ModelScore(
-                task=shelf.name,
-                href=id_,
-                score=figure_of(score.value, score.unit) + ties_mark(row) if score else NO_SCORE,
-                interval=interval_of(score) if score else "",
-                standing=standing(row.model, shelf.leaders.get(row.comparable)),
-                others=[] if brief else [_other(one) for one in row.scores if one is not score],
-            )
-        )
-    return [ScoreGroup(label, scores) for label, scores in groups.items()]
+def _score(shelf: Shelf, row: Result, ids: Mapping[tuple[str, str], str]) -> ModelScore:
+    found = matching(row.scores, shelf.board.primary)
+    score = found[0] if found else None
+    return ModelScore(
+        task=shelf.name,
+        href=ids[row.model, row.comparable],
+        score=figure_of(score.value, score.unit) + ties_mark(row) if score else NO_SCORE,
+        interval=interval(score) if score else "",
+        standing=standing(row.model, shelf.leaders.get(row.comparable)),
+        others=[_other(one) for one in row.scores if one is not score],
+    )
 
 
 def _other(score: Score) -> Other:
@@ -171,16 +180,7 @@ def _other(score: Score) -> Other:
         metric=score.metric,
         at=conditions(score.at),
         value=figure_of(score.value, score.unit) + percent,
-        interval=interval_of(score),
+        interval=interval(score),
         n=f"{score.n:,}",
-        chance=chance_of(score),
+        chance="" if score.chance is None else figure_of(score.chance, score.unit),
     )
-
-
-def _reasons(found: Sequence[tuple[Shelf, Result, str]]) -> list[Reason]:
-    """Return why a model has no score on tasks, the failed ones first."""
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for shelf, row, _ in found:
-        if row.status != "ok":
-            reasons.setdefault((row.status, row.reason), []).append(shelf.name)
-    return [Reason(status, why, tasks) for (status, why), tasks in sorted(reasons.items())]

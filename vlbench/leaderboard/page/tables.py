@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from vlbench.boards import Board
-from vlbench.errors import spaced
-from vlbench.leaderboard.comparison.leaders import standing
+from vlbench.catalog.specs import TaskSpec
+from vlbench.leaderboard import table
+from vlbench.leaderboard.comparison.leaders import Leaders
 from vlbench.leaderboard.page.values import (
     NO_SCORE,
     Reason,
     Row,
     Table,
-    chance_of,
     figure_of,
-    interval_of,
     metric_label,
     row_id,
     task_id,
 )
-from vlbench.leaderboard.rows import comparable_sets, is_random, ranked, ties_mark
+from vlbench.leaderboard.rows import is_random, ties_mark
 from vlbench.leaderboard.tables import hardest_floor
 from vlbench.results import Result, Score, matching
 
@@ -67,12 +66,6 @@ def marks(score: Score, scale: Scale) -> str:
     return " ".join([*classes, *([f"z{scale.step(0.0)}"] if scale.low < 0.0 else [])])
 
 
-def floor_text(score: Score) -> str:
-    """Return the highest floor and its name; empty where there is none."""
-    floor = hardest_floor(score)
-    return f"{figure_of(floor[1], score.unit)} {spaced(floor[0])}" if floor else ""
-
-
 def rules(names: Iterable[str] = "vlhkfz") -> str:
     """Return the CSS of all these classes."""
     steps = [f"{100 * i / STEPS:g}%" for i in range(STEPS + 1)]
@@ -82,36 +75,8 @@ def rules(names: Iterable[str] = "vlhkfz") -> str:
 # Of the columns with other scores under the primary one's conditions, so many are visible at first.
 VISIBLE_SCORES = 4
 
-Published = Callable[[str, Score], Any]
-
 # What stands below a table where it is the same for all rows, and in a column where it is not.
-VARYING: Mapping[str, Callable[[Score], str]] = {
-    "n": lambda score: f"{score.n:,}",
-    "chance": chance_of,
-    "highest floor": floor_text,
-}
-
-
-class Entry(NamedTuple):
-    """A row with its primary score, or None, and all its scores by metric and conditions."""
-
-    row: Result
-    primary: Score | None
-    scores: Mapping[Hashable, Score]
-
-
-class Column(NamedTuple):
-    """A column's label, and the text of a row's cell in it."""
-
-    label: str
-    cell: Callable[[Entry], str]
-
-
-def entries_of(rows: Sequence[Result], primary: Mapping[str, Any]) -> list[Entry]:
-    """Return rows by their primary score, best first, and those without one at the end."""
-    return [
-        Entry(row, score, {_key(s): s for s in row.scores}) for row, score in ranked(rows, primary)
-    ]
+VARYING = ("n", "chance", "highest floor")
 
 
 def first_score(board: Board) -> Score | None:
@@ -126,87 +91,18 @@ def primary_label(board: Board) -> str:
     return metric_label(primary, at, first.unit if first else "")
 
 
-def published_text(found: Any, unit: str) -> str:
-    """Return a paper's number, and how many standard errors ours lies above it; empty for None."""
-    if found is None:
-        return ""
-    away = "" if found.in_stderr is None else f" ({found.in_stderr:+.1f} SE)"
-    return figure_of(found.value, unit) + away
+def facts_of(texts: Mapping[str, set[str]], leaders: Leaders | None) -> list[str]:
+    """Return what holds for all rows of a table, and why some were not compared.
 
-
-def columns_of(
-    primary: Mapping[str, Any], entries: Sequence[Entry], leaders: Any, published: Published
-) -> tuple[list[Column], int]:
-    """Return the columns after the primary score, and how many of them are visible at first."""
-    scores = [entry.primary for entry in entries if entry.primary]
-    columns = [Column("95 % interval", _of_primary(interval_of))]
-    if leaders and leaders.p:
-        columns.append(Column("leader", lambda entry: standing(entry.row.model, leaders)))
-    if any(published(e.row.model, e.primary) for e in entries if e.primary):
-        columns.append(
-            Column(
-                "published",
-                lambda e: (
-                    published_text(published(e.row.model, e.primary), e.primary.unit)
-                    if e.primary
-                    else ""
-                ),
-            )
-        )
-    for label, text in VARYING.items():
-        columns += [Column(label, _of_primary(text))] if vary(scores, text) else []
-    same, others = _others(primary, entries)
-    shown = len(columns) + min(len(same), VISIBLE_SCORES)
-    return [*columns, *same, *others], shown
-
-
-def vary(scores: Sequence[Score], part: Callable[[Score], Hashable]) -> bool:
-    """Return whether scores differ in a part of them."""
-    return len({part(score) for score in scores}) > 1
-
-
-def facts_of(entries: Sequence[Entry], leaders: Any) -> list[str]:
-    """Return what holds for all rows of a table, and why some were not compared."""
-    scores = [entry.primary for entry in entries if entry.primary]
-    shared = [(label, {text(score) for score in scores}) for label, text in VARYING.items()]
+    `texts` has the cells of each column.
+    """
     untested: dict[str, list[str]] = {}
     for model, why in (leaders.untested if leaders else {}).items():
         untested.setdefault(why, []).append(model)
     return [
-        *(f"{label} {min(texts)}" for label, texts in shared if len(texts) == 1 and min(texts)),
+        *(f"{head} {min(told)}" for head, told in texts.items() if len(told) == 1 and min(told)),
         *(f"not tested: {', '.join(models)}: {why}" for why, models in untested.items()),
     ]
-
-
-def _others(
-    primary: Mapping[str, Any], entries: Sequence[Entry]
-) -> tuple[list[Column], list[Column]]:
-    """Return columns of the scores under the primary's conditions, and of all further ones."""
-    own = (primary["metric"], frozenset(primary.get("at", {}).items()))
-    found = {key: score for entry in entries for key, score in entry.scores.items() if key != own}
-    same: list[Column] = []
-    others: list[Column] = []
-    for key, score in found.items():
-        is_same = frozenset(score.at.items()) == own[1]
-        label = metric_label(score.metric, {} if is_same else score.at, score.unit)
-        (same if is_same else others).append(Column(label, _cell(key)))
-    return same, others
-
-
-def _cell(key: Hashable) -> Callable[[Entry], str]:
-    def text(entry: Entry) -> str:
-        score = entry.scores.get(key)
-        return figure_of(score.value, score.unit) if score else ""
-
-    return text
-
-
-def _of_primary(text: Callable[[Score], str]) -> Callable[[Entry], str]:
-    return lambda entry: text(entry.primary) if entry.primary else ""
-
-
-def _key(score: Score) -> Hashable:
-    return score.metric, frozenset(score.at.items())
 
 
 class Shelf(NamedTuple):
@@ -214,39 +110,46 @@ class Shelf(NamedTuple):
 
     name: str
     board: Board
-    leaders: Mapping[str, Any]
+    leaders: Mapping[str, Leaders]
     is_summary: bool
 
 
-def tables_of(shelf: Shelf, cards: Mapping[str, str], published: Published) -> list[Table]:
-    """Return a table for each set of comparable rows of a board.
+def tables_of(shelf: Shelf, spec: TaskSpec | None) -> list[Table]:
+    """Return a table for each set of comparable rows of a board."""
+    ids = row_ids(shelf.board, shelf.name)
+    start = task_id(shelf.name, summary=shelf.is_summary)
+    found = table.tables_of(shelf.board, shelf.leaders, spec)
+    return [_table(one, f"{start}-table-{i}", ids) for i, one in enumerate(found, 1)]
 
-    `cards` holds the id of each model's popover.
-    """
-    board = shelf.board
-    sets = comparable_sets(board.results)
-    ids = row_ids(board, shelf.name)
-    tables = []
-    for i, (key, rows) in enumerate(sets.items()):
-        entries = entries_of(rows, board.primary)
-        leaders = shelf.leaders.get(key)
-        columns, shown = columns_of(board.primary, entries, leaders, published)
-        marks, bar = _drawing([entry.primary for entry in entries if entry.primary])
-        tables.append(
-            Table(
-                id=f"{task_id(shelf.name, summary=shelf.is_summary)}-table-{i + 1}",
-                caption=f"Set {i + 1} of {len(sets)}: not comparable with the others"
-                if len(sets) > 1
-                else "",
-                marks=marks,
-                facts=facts_of(entries, leaders),
-                columns=[column.label for column in columns],
-                shown=shown,
-                rows=[_row(entry, ids, columns, cards, bar) for entry in entries],
-                has_notes=any(_notes(row) for row in rows),
-            )
-        )
-    return tables
+
+def _table(given: table.Table, id_: str, ids: Mapping[tuple[str, str], str]) -> Table:
+    beside = [table.cells(entry, figure_of) for entry in given.entries]
+    scored = [own for own, entry in zip(beside, given.entries, strict=True) if entry.primary]
+    texts = {head: {own[head] for own in scored} for head in VARYING}
+    heads = [head for head in given.heads if head not in VARYING or len(texts[head]) > 1]
+    at, others = dict(given.primary.get("at", {})), table.other_scores(given)
+    labels = [
+        metric_label(one.metric, {} if dict(one.at) == at else one.at, one.unit) for one in others
+    ]
+    same = sum(dict(one.at) == at for one in others)
+    marks, bar = _drawing(given.scores)
+    rows = []
+    for entry, own in zip(given.entries, beside, strict=True):
+        scores = {table.key_of(score): score for score in entry.row.scores}
+        found = (scores.get(table.key_of(one)) for one in others)
+        told = (figure_of(score.value, score.unit) if score else "" for score in found)
+        rows.append(_row(entry, ids, [*(own[head] for head in heads), *told], bar))
+    place, count = given.place
+    return Table(
+        id=id_,
+        caption=f"Set {place} of {count}: not comparable with the others" if count > 1 else "",
+        marks=marks,
+        facts=facts_of(texts, given.leaders),
+        columns=[*heads, *labels],
+        shown=len(heads) + min(same, VISIBLE_SCORES),
+        rows=rows,
+        has_notes=any(row.notes for row in rows),
+    )
 
 
 def reasons_of(board: Board) -> list[Reason]:
@@ -274,27 +177,25 @@ def _drawing(scores: Sequence[Score]) -> tuple[str, Callable[[Score], str]]:
     """Return the marks that all rows of a table share, and what draws a row's own."""
     scale = scale_of(scores)
     shared = marks(scores[0], scale) if scores else ""
-    if vary(scores, lambda score: marks(score, scale)):
+    if len({marks(score, scale) for score in scores}) > 1:
         return "", lambda score: f"{bar(score, scale)} {marks(score, scale)}"
     return shared, lambda score: bar(score, scale)
 
 
 def _row(
-    entry: Entry,
+    entry: table.Entry,
     ids: Mapping[tuple[str, str], str],
-    columns: Sequence[Column],
-    cards: Mapping[str, str],
+    cells: Sequence[str],
     bar: Callable[[Score], str],
 ) -> Row:
     row, score = entry.row, entry.primary
     return Row(
         id=ids[row.model, row.comparable],
         model=row.model,
-        card=cards[row.model],
         badges=_badges(row),
         bar=bar(score) if score else "",
         score=figure_of(score.value, score.unit) + ties_mark(row) if score else NO_SCORE,
-        cells=[column.cell(entry) for column in columns],
+        cells=cells,
         notes=_notes(row),
     )
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from vlbench.errors import printed
 from vlbench.files import safe_name
-from vlbench.leaderboard.tables import condition, interval
-from vlbench.results import Score
+from vlbench.leaderboard.tables import condition, number, score_name
 
 NO_SCORE = "-"
 
@@ -42,31 +41,13 @@ def conditions(at: Mapping[str, Any]) -> str:
 
 def metric_label(metric: str, at: Mapping[str, Any], unit: str = "fraction") -> str:
     """Return a metric with its conditions and unit."""
-    inside = conditions(at)
-    label = f"{metric} ({inside})" if inside else metric
+    label = score_name(metric, at)
     return printed(f"{label}, %" if unit == "fraction" else label)
 
 
 def figure_of(value: float, unit: str = "fraction") -> str:
-    """Return a number without its unit: a fraction as a percentage with one decimal."""
-    if unit == "correlation":
-        return f"{value:.3f}"
-    return f"{100.0 * value:.1f}" if unit == "fraction" else f"{value:.4g}"
-
-
-def interval_of(score: Score) -> str:
-    """Return the 95 % interval of a score; empty where it has none."""
-    if not score.ci95:
-        return ""
-    if score.unit != "correlation":
-        return interval(score)
-    low, high = score.ci95
-    return f"{low:.3f} to {high:.3f}"
-
-
-def chance_of(score: Score) -> str:
-    """Return the score of guessing; empty where it is unknown."""
-    return "" if score.chance is None else figure_of(score.chance, score.unit)
+    """Return a number without its unit."""
+    return number(value, unit).removesuffix(" %")
 
 
 def arxiv_link(paper: str) -> str:
@@ -80,7 +61,6 @@ class Row(NamedTuple):
 
     id: str
     model: str
-    card: str  # the id of the popover that says where the numbers come from
     badges: Sequence[str]
     bar: str
     score: str
@@ -117,38 +97,11 @@ class Reason(NamedTuple):
     names: Sequence[str]
 
 
-class Curve(NamedTuple):
-    """A model in a chart: its line, its intervals, and its marks, as data of SVG paths."""
-
-    look: str
-    line: str
-    intervals: str
-    marks: str
-
-
-class Chart(NamedTuple):
-    """A panel of a figure, 320 x 200. A tick is a place and its label."""
-
-    title: str
-    x: str
-    y: str
-    x_ticks: Sequence[tuple[float, str]]
-    y_ticks: Sequence[tuple[float, str]]
-    chance: str
-    curves: Sequence[Curve]
-
-
 class Figure(NamedTuple):
-    """Panels, and the models in them: each with its look and the mark of it."""
+    """A picture as the address of its own content, and what is told of it in its place."""
 
-    charts: Sequence[Chart]
-    legend: Sequence[tuple[str, str, str]]
-    left_out: int
-
-    @property
-    def has_chance(self) -> bool:
-        """Whether chance is drawn."""
-        return any(chart.chance for chart in self.charts)
+    source: str
+    alt: str
 
 
 class WrongItem(NamedTuple):
@@ -180,7 +133,6 @@ class Task(NamedTuple):
     settings: str
     figure: Figure | None
     wrong: Sequence[WrongItem]
-    problems: Sequence[str]
     data: Sequence[str]
 
     @property
@@ -220,6 +172,22 @@ class ModelScore(NamedTuple):
     others: Sequence[Other]
 
 
+class ModelRow(NamedTuple):
+    """What a row of a task's board says of its model.
+
+    `facts` are labels and texts; `score` stands under `label`, and is None for a row without any.
+    """
+
+    model: str
+    task: str
+    status: str
+    reason: str
+    facts: Sequence[tuple[str, str]]
+    libraries: Sequence[str]
+    label: str
+    score: ModelScore | None
+
+
 class ScoreGroup(NamedTuple):
     """The scores of a model under one metric and conditions."""
 
@@ -249,7 +217,10 @@ class Model(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Everything on the page. `capabilities` are those of each model that the catalog knows."""
+    """Everything on the page. `capabilities` are those of each model that the catalog knows.
+
+    What `build` made of the boards in `outdated` is left out.
+    """
 
     title: str
     papers: Sequence[Paper]
@@ -257,6 +228,7 @@ class Page(NamedTuple):
     tags: Sequence[str]
     capabilities: Mapping[str, Sequence[str]]
     is_brief: bool
+    outdated: Sequence[str] = ()
 
     @property
     def size(self) -> int:

@@ -24,8 +24,8 @@ from vlbench.leaderboard.reproduction.claims import (
     counted_row,
     tasks_of,
 )
-from vlbench.leaderboard.rows import published
-from vlbench.leaderboard.tables import beside, lead, number, plain_table, score_name
+from vlbench.leaderboard.rows import Published, published
+from vlbench.leaderboard.tables import lead, number, plain_table, score_name
 from vlbench.results import Score, matching
 
 ROOT = "$VLBENCH_DATA/"
@@ -185,8 +185,16 @@ def _cells(reference: Reference) -> list[str]:
     name = [given["model"], spaced(_name(given)), given["where"]]
     if isinstance(ours, Lack):
         return [*name, number(given["value"]), "missing", ""]
-    paper, difference = beside(published(spec, given["model"], ours), ours.unit)
+    paper, difference = _beside(published(spec, given["model"], ours), ours.unit)
     return [*name, paper, number(ours.value, ours.unit), difference]
+
+
+def _beside(paper: Published | None, unit: str) -> list[str]:
+    """Return a published value, and how far ours lies from it, as two cells."""
+    if paper is None:
+        return ["-", "-"]
+    errors = "" if paper.in_stderr is None else f" ({paper.in_stderr:+.1f} standard errors)"
+    return [number(paper.value, unit), f"{lead(paper.difference, unit)}{errors}"]
 
 
 def _lines(judgement: Judgement) -> list[str]:

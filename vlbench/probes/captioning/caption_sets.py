@@ -16,12 +16,7 @@ from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError, TooFewRows, counted
 from vlbench.metrics.items import Examples
 from vlbench.metrics.statistics import Floats
-from vlbench.probes.captioning.captioner import (
-    Captioner,
-    Favourites,
-    favourites,
-    first_captions,
-)
+from vlbench.probes.captioning.captioner import Captioner, Favourites, favourites, first_captions
 from vlbench.probes.captioning.scorers import PairScorer
 
 # Captions: of the captioner after and before it is rewarded, and the first reference.

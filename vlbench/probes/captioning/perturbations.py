@@ -49,7 +49,13 @@ from vlbench.probes.captioning.caption_sets import (
     find_captions,
 )
 from vlbench.probes.captioning.captioner import Captioner
-from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, Nouns, NounSource, find_nouns, words_of
+from vlbench.probes.captioning.nouns import (
+    TAGGED_CAPTIONS,
+    Nouns,
+    NounSource,
+    find_nouns,
+    words_of,
+)
 from vlbench.probes.captioning.pairwise import Contest, Share, compare_texts, report
 from vlbench.probes.captioning.scorers import PairScorer, TextScorer
 from vlbench.results import Outcome

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from vlbench.files import harmless
-from vlbench.leaderboard.export.selection import Entry, Selection
+from vlbench.leaderboard.export import Selection
+from vlbench.leaderboard.table import Entry
 from vlbench.results import Score
 
 COLUMNS = (
@@ -44,15 +45,14 @@ COLUMNS = (
 )
 
 
-def comma_separated(selection: Selection) -> str:
+def text(selection: Selection) -> str:
     """Return the head and a line for each score, ended by carriage return and line feed."""
     file = io.StringIO()
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\r\n")
     writer.writeheader()
-    for part in selection.parts:
-        for entry in part.entries:
-            for i in range(len(entry.row.scores)):
-                writer.writerow({k: harmless(v) for k, v in _line(entry, i).items()})
+    for entry in selection.entries:
+        for i in range(len(entry.row.scores)):
+            writer.writerow({k: harmless(v) for k, v in _line(entry, i).items()})
     return file.getvalue()
 
 

@@ -5,7 +5,8 @@ import pytest
 from planted_boards import board, result, score
 from planted_exports import HOSTILE, compared, named, referring, selection
 
-from vlbench.leaderboard.export.comma_separated import COLUMNS, comma_separated
+from vlbench.leaderboard.export.csv import COLUMNS
+from vlbench.leaderboard.export.csv import text as comma_separated
 
 
 def lines(text):

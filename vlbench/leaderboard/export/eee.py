@@ -18,17 +18,11 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from vlbench.catalog.specs import ModelSpec
 from vlbench.errors import DataError
 from vlbench.leaderboard.artifacts import STATISTICS, read_items
-from vlbench.leaderboard.export.selection import (
-    Entry,
-    LeftOut,
-    Selection,
-    hub_set,
-    loader_of,
-    model_id,
-)
+from vlbench.leaderboard.export import File, LeftOut, Selection
+from vlbench.leaderboard.export.hf import hub_set, loader_of, model_id
+from vlbench.leaderboard.table import Entry
 from vlbench.metrics.items import at_text
 from vlbench.results import ITEMS, Result, Score
 
@@ -199,51 +193,36 @@ def _best(score: Score) -> float | None:
 SCHEMA = "0.3.0"
 
 
-class File(NamedTuple):
-    """One file of a format that has many: where it belongs in the folder, and what it holds."""
-
-    place: str
-    content: bytes
-
-
-class Source(NamedTuple):
-    """Where boards are, the models of the catalogue, and who ran the rows (perhaps nobody says)."""
-
-    output: Path
-    models: Mapping[str, ModelSpec]
-    organization: str = ""
-
-
-def records(selection: Selection, source: Source) -> Iterator[File | LeftOut]:
+def files(selection: Selection) -> Iterator[File | LeftOut]:
     """Yield a record for each row, and its items beside it.
 
     A row is left out where it has no identity or time, and where a score lies outside its range;
     its items alone, where they cannot be read.
     """
     known: set[str] = set()
-    for entry in (entry for part in selection.parts for entry in part.entries):
-        model = model_id(entry.row.model, source.models)
+    for entry in selection.entries:
+        model = model_id(entry.row.model, selection.models)
         name = _identity(entry.row, model)
         why = "another row answers the same request" if name in known else _unfit(entry.row)
         if why:
             yield LeftOut(entry.row, why)
         else:
             known.add(name)
-            yield from _files(entry, name, model, source)
+            yield from _files(entry, name, model, selection)
 
 
-def _files(entry: Entry, name: str, model: str, source: Source) -> Iterator[File | LeftOut]:
+def _files(entry: Entry, name: str, model: str, selection: Selection) -> Iterator[File | LeftOut]:
     """Yield the files of one row."""
     samples = b""
     try:
-        samples = _samples(entry.row, name, model, source.output)
+        samples = _samples(entry.row, name, model, selection.output)
     except DataError as error:
         yield LeftOut(entry.row, f"only its items: {error}")
     uuid = UUID(bytes=hashlib.sha256(name.encode()).digest()[:16], version=4)
     place = f"data/{COLLECTION}/{model}/{uuid}"
     kind = "evaluation_run" if samples else "documentation"
     head = {"schema_version": SCHEMA, "evaluation_id": name}
-    record = head | _record(entry, model, kind, source) | _sidecar(place, samples)
+    record = head | _record(entry, model, kind, selection) | _sidecar(place, samples)
     yield File(f"{place}.json", (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
     if samples:
         yield File(f"{place}_samples.jsonl", samples)
@@ -272,10 +251,10 @@ def _finished(row: Result) -> str | None:
     return str(int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()))
 
 
-def _record(entry: Entry, model: str, kind: str, source: Source) -> dict[str, Any]:
+def _record(entry: Entry, model: str, kind: str, selection: Selection) -> dict[str, Any]:
     """Return what a record says of a row, without its own name and items."""
     row, finished = entry.row, _finished(entry.row)
-    own = source.organization.lower() == model.partition("/")[0].lower()
+    own = selection.organization.lower() == model.partition("/")[0].lower()
     relation = "first_party" if own else "third_party"
     return {
         "evaluation_timestamp": finished,
@@ -283,21 +262,21 @@ def _record(entry: Entry, model: str, kind: str, source: Source) -> dict[str, An
         "source_metadata": {
             "source_name": "vlbench",
             "source_type": kind,
-            "source_organization_name": source.organization or UNKNOWN,
-            "evaluator_relationship": relation if source.organization else "other",
+            "source_organization_name": selection.organization or UNKNOWN,
+            "evaluator_relationship": relation if selection.organization else "other",
         },
         "eval_library": {
             "name": "vlbench",
             "version": str(row.provenance.get("vlbench", UNKNOWN)),
             "additional_details": as_texts(row.provenance.get("libraries")),
         },
-        "model_info": _model(row, model, source),
+        "model_info": _model(row, model, selection),
         "evaluation_results": [result_of(entry, i) for i in range(len(row.scores))],
     }
 
 
-def _model(row: Result, model: str, source: Source) -> dict[str, Any]:
-    spec = source.models.get(row.model)
+def _model(row: Result, model: str, selection: Selection) -> dict[str, Any]:
+    spec = selection.models.get(row.model)
     is_known = spec is not None and spec.weights and not model.startswith("local/")
     known = ("weights", "adapter", "dtype", "params", "companions")
     details = {

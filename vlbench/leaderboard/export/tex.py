@@ -8,16 +8,8 @@ from __future__ import annotations
 
 import re
 
-from vlbench.leaderboard.export.selection import (
-    BOLD,
-    Entry,
-    Part,
-    Selection,
-    cells,
-    heads,
-    higher_is_better,
-    is_best,
-)
+from vlbench.leaderboard.export import BOLD, Selection, heads, higher_is_better, texts
+from vlbench.leaderboard.table import Entry, Table
 from vlbench.leaderboard.tables import one_line
 
 HEAD = "% Needs \\usepackage{booktabs} in the preamble.\n"
@@ -40,9 +32,9 @@ SPELLED = {
 }
 
 
-def latex(selection: Selection) -> str:
+def text(selection: Selection) -> str:
     """Return a table environment for each set of rows."""
-    return HEAD + "".join(_table(part) for part in selection.parts)
+    return HEAD + "".join(_table(table) for same in selection.tables.values() for table in same)
 
 
 def escaped(text: str) -> str:
@@ -57,20 +49,20 @@ def _settable(character: str) -> str:
     return character if character.isascii() or letter else ascii(character)[1:-1]
 
 
-def _table(part: Part) -> str:
-    head = [escaped(one) for one in heads(part)]
-    head[1] += ARROWS[higher_is_better(part)]
-    note = " " + escaped(BOLD) if any(map(is_best, part.entries)) else ""
+def _table(table: Table) -> str:
+    head = [escaped(one) for one in heads(table)]
+    head[1] += ARROWS[higher_is_better(table)]
+    note = " " + escaped(BOLD) if any(entry.is_best for entry in table.entries) else ""
     lines = [
         "",
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{escaped(part.title)}.{note}}}",
+        rf"\caption{{{escaped(table.title)}.{note}}}",
         r"\begin{tabular}{lrrrrlll}",
         r"\toprule",
         _line(head),
         r"\midrule",
-        *(_line(_row(entry)) for entry in part.entries),
+        *(_line(_row(entry)) for entry in table.entries),
         r"\bottomrule",
         r"\end{tabular}",
         r"\end{table}",
@@ -80,11 +72,11 @@ def _table(part: Part) -> str:
 
 
 def _row(entry: Entry) -> list[str]:
-    name, value, *rest = map(escaped, cells(entry))
+    name, value, *rest = map(escaped, texts(entry))
     # A minus is longer than a hyphen.
     numbers = [re.sub(r"\B-(?=\d)", "$-$", cell) for cell in (value, *rest[:4])]
     shown = [name, *numbers, *rest[4:]]
-    return [rf"\textbf{{{cell}}}" for cell in shown[:2]] + shown[2:] if is_best(entry) else shown
+    return [rf"\textbf{{{cell}}}" for cell in shown[:2]] + shown[2:] if entry.is_best else shown
 
 
 def _line(row: list[str]) -> str:

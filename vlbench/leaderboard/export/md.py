@@ -11,24 +11,17 @@ from collections.abc import Sequence
 
 from vlbench.errors import SpecError
 from vlbench.files import safe_name
-from vlbench.leaderboard.export.selection import (
-    BOLD,
-    Part,
-    Selection,
-    cells,
-    heads,
-    higher_is_better,
-    is_best,
-)
+from vlbench.leaderboard.export import BOLD, Selection, heads, higher_is_better, texts
+from vlbench.leaderboard.table import Table
 from vlbench.leaderboard.tables import one_line
 
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 ARROWS = {True: " ↑", False: " ↓", None: ""}
 
 
-def markdown(selection: Selection) -> str:
+def text(selection: Selection) -> str:
     """Return the tables of each board between its markers."""
-    return "\n".join(_block(task, selection.parts) for task in selection.tasks)
+    return "\n".join(_block(task, tables) for task, tables in selection.tables.items())
 
 
 def updated(content: bytes, selection: Selection, name: str) -> bytes:
@@ -37,12 +30,12 @@ def updated(content: bytes, selection: Selection, name: str) -> bytes:
     Raises SpecError, naming the file, where a board's markers are missing, doubled or crossed.
     """
     problems = []
-    for task in selection.tasks:
+    for task, tables in selection.tables.items():
         found = [_places(content, line) for line in _markers(task)]
         if [len(places) for places in found] == [1, 1] and found[0][0].start() < found[1][
             0
         ].start():
-            block = _block(task, selection.parts).rstrip("\n").encode()
+            block = _block(task, tables).rstrip("\n").encode()
             block = block.replace(b"\n", b"\r\n") if b"\r\n" in content else block
             content = content[: found[0][0].start()] + block + content[found[1][0].end() :]
         else:
@@ -59,25 +52,24 @@ def escaped(text: str) -> str:
     return plain.replace("www.", r"www\.")
 
 
-def _block(task: str, parts: Sequence[Part]) -> str:
+def _block(task: str, tables: Sequence[Table]) -> str:
     begin, end = _markers(task)
-    mine = [part for part in parts if part.board.task == task]
-    tables = "\n".join(_table(part) for part in mine) or f"{escaped(task)}: no rows to show.\n"
-    return f"{begin}\n{tables}{end}\n"
+    inside = "\n".join(map(_table, tables)) or f"{escaped(task)}: no rows to show.\n"
+    return f"{begin}\n{inside}{end}\n"
 
 
-def _table(part: Part) -> str:
+def _table(table: Table) -> str:
     """Return one table below its title."""
-    head = [escaped(one) for one in heads(part)]
-    head[1] += ARROWS[higher_is_better(part)]
+    head = [escaped(one) for one in heads(table)]
+    head[1] += ARROWS[higher_is_better(table)]
     rows = [head, ["---", *["---:"] * 4, *["---"] * 3]]
-    for entry in part.entries:
-        row = [escaped(cell) for cell in cells(entry)]
-        bold = [f"**{cell}**" for cell in row[:2]] if is_best(entry) else row[:2]
+    for entry in table.entries:
+        row = [escaped(cell) for cell in texts(entry)]
+        bold = [f"**{cell}**" for cell in row[:2]] if entry.is_best else row[:2]
         rows.append([*bold, *row[2:]])
     lines = [f"| {' | '.join(row)} |" for row in rows]
-    note = ["", BOLD] if any(map(is_best, part.entries)) else []
-    return "\n".join([f"**{escaped(part.title)}**", "", *lines, *note, ""])
+    note = ["", BOLD] if any(entry.is_best for entry in table.entries) else []
+    return "\n".join([f"**{escaped(table.title)}**", "", *lines, *note, ""])
 
 
 def _markers(task: str) -> tuple[str, str]:

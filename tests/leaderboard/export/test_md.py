@@ -4,7 +4,8 @@ from planted_boards import board, result, score
 from planted_exports import HOSTILE, compared, named, selection
 
 from vlbench.errors import SpecError
-from vlbench.leaderboard.export.markdown import escaped, markdown, updated
+from vlbench.leaderboard.export import md
+from vlbench.leaderboard.export.md import escaped, updated
 
 BEGIN, END = "<!-- vlbench:begin t -->", "<!-- vlbench:end t -->"
 README = f"# Mine é\r\n{BEGIN}\r\nold\r\n{END}\r\n trailing \n\n".encode()
@@ -21,7 +22,7 @@ def first_cells(text):
 
 
 def test_the_table_has_a_row_for_each_model_and_an_arrow_for_the_better_direction(tmp_path):
-    text = markdown(named(tmp_path, "one", "two"))
+    text = md.text(named(tmp_path, "one", "two"))
     assert [cell[0].content for cell in first_cells(text)] == ["model", "one", "two"]
     assert "| accuracy (shots 5) ↑ |" in text
     assert text.splitlines()[0] == BEGIN
@@ -30,12 +31,12 @@ def test_the_table_has_a_row_for_each_model_and_an_arrow_for_the_better_directio
 
 def test_where_lower_is_better_the_arrow_points_down(tmp_path):
     row = result("m", score(higher_is_better=False))
-    assert "(shots 5) ↓ |" in markdown(selection(tmp_path, board(row)))
+    assert "(shots 5) ↓ |" in md.text(selection(tmp_path, board(row)))
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_name_is_shown_as_it_is_and_is_no_markup(tmp_path, name):
-    (_, cell) = first_cells(markdown(named(tmp_path, name)))
+    (_, cell) = first_cells(md.text(named(tmp_path, name)))
     assert {part.type for part in cell} <= {"text", "text_special"}
     shown = "".join(part.content for part in cell)
     assert shown == name.replace("\n", " ")
@@ -50,20 +51,20 @@ def test_a_name_leaves_no_html_and_no_formula_in_the_source(name):
 
 
 def test_the_best_is_bold_where_it_is_told_apart(tmp_path):
-    text = markdown(compared(tmp_path, "a", "b", "c"))
+    text = md.text(compared(tmp_path, "a", "b", "c"))
     assert "| **a** | **90.0 %** |" in text
     assert "| b | 89.0 % |" in text
     assert "Bold: told apart from every other model at 5 %" in text
 
 
 def test_a_tied_leader_is_not_bold(tmp_path):
-    text = markdown(compared(tmp_path, "a", "b", "c", tied=["b"]))
+    text = md.text(compared(tmp_path, "a", "b", "c", tied=["b"]))
     assert "| a | 90.0 % |" in text
     assert "Bold" not in text
 
 
 def test_a_board_without_rows_says_so(tmp_path):
-    text = markdown(selection(tmp_path, board(result("m", status="skipped", reason="no"))))
+    text = md.text(selection(tmp_path, board(result("m", status="skipped", reason="no"))))
     assert text == f"{BEGIN}\nt: no rows to show.\n{END}\n"
 
 
@@ -105,6 +106,6 @@ def test_markers_that_are_missing_doubled_or_crossed_are_said(tmp_path, content,
 
 
 def test_the_name_of_a_board_cannot_end_its_marker(tmp_path):
-    text = markdown(selection(tmp_path, board(task="x --><script>")))
+    text = md.text(selection(tmp_path, board(task="x --><script>")))
     assert text.splitlines()[0].count("-->") == 1
     assert "<script>" not in text

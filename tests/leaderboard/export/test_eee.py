@@ -11,23 +11,21 @@ from planted_boards import board, result, score
 from planted_exports import HOSTILE, referring, selection
 
 from vlbench.boards import save_artifacts
-from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.errors import DataError
-from vlbench.leaderboard.export.every_eval_ever import (
-    File,
+from vlbench.leaderboard.export import File, LeftOut
+from vlbench.leaderboard.export.eee import (
     Scores,
-    Source,
     as_text,
     as_texts,
-    records,
+    files,
     result_id,
     result_of,
     sample_lines,
 )
-from vlbench.leaderboard.export.selection import LeftOut
 from vlbench.metrics.items import Answers, Examples, item_table
 
-MODELS = load_catalog().models
+CATALOG = Catalog({}, load_catalog().models)
 RUN = {"finished": "2026-11-21T23:31:21+00:00"}
 
 
@@ -55,7 +53,8 @@ def planted(name="m", *scores, **rest):
 
 
 def exported(folder, *rows, organization=""):
-    return list(records(selection(folder, board(*rows)), Source(folder, MODELS, organization)))
+    chosen = selection(folder, board(*rows), catalog=CATALOG, organization=organization)
+    return list(files(chosen))
 
 
 def with_items(folder, name="m", metric="accuracy"):
@@ -80,18 +79,18 @@ def first_of_each(boards):
 def test_a_row_of_every_shipped_board_and_model_is_a_valid_record(valid, shipped, shipped_boards):
     boards = [one for one in shipped_boards if (shipped / f"{one.task}.json").is_file()]
     chosen = list(first_of_each(boards))
-    found = list(records(selection(shipped, *chosen), Source(shipped, MODELS)))
-    files = [one for one in found if isinstance(one, File)]
+    found = list(files(selection(shipped, *chosen, catalog=CATALOG)))
+    written = [one for one in found if isinstance(one, File)]
     assert [one for one in found if isinstance(one, LeftOut)] == []
     rows = sum(len(one.results) for one in chosen)
-    assert len([one for one in files if one.place.endswith(".json")]) == rows > 30
-    for file in files:
+    assert len([one for one in written if one.place.endswith(".json")]) == rows > 30
+    for file in written:
         valid(file)
 
 
 def test_a_summary_is_no_record(shipped, shipped_boards):
     summaries = [b for b in shipped_boards if (shipped / "summaries" / f"{b.task}.json").is_file()]
-    found = list(records(selection(shipped, *summaries), Source(shipped, MODELS)))
+    found = list(files(selection(shipped, *summaries, catalog=CATALOG)))
     assert {one.why for one in found} == {"it has no request, so no identity that lasts"}
 
 
@@ -202,8 +201,8 @@ def test_of_a_local_model_nobody_knows_whether_it_is_open(tmp_path):
 
 
 def found(folder, row, **rest):
-    (part,) = selection(folder, board(row), **rest).parts
-    return result_of(part.entries[0], 0)
+    (entry,) = selection(folder, board(row), **rest).entries
+    return result_of(entry, 0)
 
 
 def test_a_score_has_its_metric_bounds_and_uncertainty(tmp_path):

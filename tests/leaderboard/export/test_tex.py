@@ -6,7 +6,8 @@ from planted_boards import board, result, score
 from planted_exports import HOSTILE, compared, named, selection
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.leaderboard.export.latex import escaped, latex
+from vlbench.leaderboard.export import tex
+from vlbench.leaderboard.export.tex import escaped
 
 DOCUMENT = (
     r"\documentclass{article}\usepackage{booktabs}\begin{document}" + "\n%s\n\\end{document}\n"
@@ -27,7 +28,7 @@ def compiled(folder, text):
 
 
 def test_the_table_has_rules_of_booktabs_and_an_arrow_for_the_better_direction(tmp_path):
-    lines = latex(named(tmp_path, "one", "two")).splitlines()
+    lines = tex.text(named(tmp_path, "one", "two")).splitlines()
     start = lines.index(r"\toprule")
     assert lines[0] == r"% Needs \usepackage{booktabs} in the preamble."
     assert lines[start + 1].startswith(r"model & accuracy (shots 5) $\uparrow$ & 95 \% interval")
@@ -38,25 +39,25 @@ def test_the_table_has_rules_of_booktabs_and_an_arrow_for_the_better_direction(t
 
 def test_where_lower_is_better_the_arrow_points_down_and_a_minus_is_one(tmp_path):
     row = result("a-1", score(-0.25, ci95=(-0.5, -0.125), higher_is_better=False))
-    text = latex(selection(tmp_path, board(row)))
+    text = tex.text(selection(tmp_path, board(row)))
     assert r"(shots 5) $\downarrow$" in text
     assert r"a-1 & $-$25.0 \% & $-$50.0 to $-$12.5 &" in text
 
 
 def test_the_best_is_bold_where_it_is_told_apart(tmp_path):
-    text = latex(compared(tmp_path, "a", "b", "c"))
+    text = tex.text(compared(tmp_path, "a", "b", "c"))
     assert r"\textbf{a} & \textbf{90.0 \%} &" in text
     assert "\nb & 89.0" in text
     assert r"Bold: told apart from every other model at 5 \%" in text
 
 
 def test_a_tied_leader_is_not_bold(tmp_path):
-    assert "textbf" not in latex(compared(tmp_path, "a", "b", "c", tied=["b"]))
+    assert "textbf" not in tex.text(compared(tmp_path, "a", "b", "c", tied=["b"]))
 
 
 def test_rows_that_may_not_be_compared_stand_in_two_tables(tmp_path):
     rows = [result("a", score()), result("b", score(), comparable="other")]
-    assert latex(selection(tmp_path, board(*rows))).count(r"\begin{table}") == 2
+    assert tex.text(selection(tmp_path, board(*rows))).count(r"\begin{table}") == 2
 
 
 @pytest.mark.parametrize(
@@ -75,10 +76,10 @@ def test_a_text_stands_for_itself(text, tex):
 
 
 def test_hostile_names_compile(tmp_path):
-    compiled(tmp_path, latex(named(tmp_path, *HOSTILE)))
+    compiled(tmp_path, tex.text(named(tmp_path, *HOSTILE)))
 
 
 def test_the_shipped_boards_compile(tmp_path, shipped_boards, shipped):
-    text = latex(selection(shipped, *shipped_boards, catalog=load_catalog()))
+    text = tex.text(selection(shipped, *shipped_boards, catalog=load_catalog()))
     compiled(tmp_path, text)
     assert text.count(r"\begin{table}") >= 22

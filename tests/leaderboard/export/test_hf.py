@@ -1,35 +1,22 @@
-import argparse
-import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from huggingface_hub import parse_eval_result_entries
-from planted_boards import PRIMARY, board, result, score
-from planted_exports import HOSTILE, compared, named, referring, selection
+from planted_boards import board, result, score
+from planted_exports import HOSTILE, selection
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.commands.leaderboard.export import add_options
-from vlbench.leaderboard.export.every_eval_ever import Source
-from vlbench.leaderboard.export.formats import FOLDERS, TEXTS, hub_results, plain_json
-
-
-def test_the_command_offers_every_format():
-    parser = argparse.ArgumentParser()
-    add_options(parser)
-    (option,) = [one for one in parser._actions if one.dest == "format"]
-    assert set(option.choices) == {*TEXTS, *FOLDERS}
-
-
-def test_no_format_is_both_a_text_and_a_folder():
-    assert set(TEXTS) & set(FOLDERS) == set()
-
+from vlbench.data import cifar, hub_sets, mnist
+from vlbench.leaderboard.export.hf import HUB_DATA, files, hub_set, loader_of, model_id
 
 MNIST = {"data": "vlbench.data.mnist:mnist sha256:1", "vlbench": "0.1.0", "weights": "sha256:1"}
 
 
 def exported(folder, *rows):
-    source = Source(folder, load_catalog().models)
-    return list(hub_results(selection(folder, board(*rows)), source))
+    return list(files(selection(folder, board(*rows), catalog=load_catalog())))
 
 
 def mnist_row(name="clip-rn50", *scores, **rest):
@@ -90,34 +77,61 @@ def test_a_hostile_name_stays_below_the_folder_and_the_file_can_be_read(tmp_path
     assert f"in {name}," in yaml.safe_load(file.content)[0]["notes"]
 
 
-def test_a_row_is_as_its_board_has_it_with_the_name_of_the_board(tmp_path):
-    row = result("m", score(0.5, floors={"pixels": 0.2}, draws=[0.4, 0.6]), notes=["mind"])
-    (found,) = json.loads(plain_json(selection(tmp_path, board(row))))["rows"]
-    assert found.pop("scores") == [
-        row.row()["scores"][0] | {"draws": [0.4, 0.6], "published": None}
-    ]
-    head = {"task": "t", "version": 1, "paper": "", "primary": PRIMARY, "against_leader": ""}
-    assert found == {k: v for k, v in row.row().items() if k != "scores"} | head
+SHIPPED = load_catalog().models
+STRANGE = {"x": SimpleNamespace(weights="../../up on the hub", source=Path("elsewhere"))}
 
 
-def test_a_published_value_stands_beside_its_score(tmp_path):
-    chosen = selection(tmp_path, board(result("m", score())), catalog=referring(0.25))
-    (found,) = json.loads(plain_json(chosen))["rows"]
-    wanted = {"value": 0.25, "where": "Table 1", "difference": 0.25, "in_stderr": None}
-    assert found["scores"][0]["published"] == wanted
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("tiny-clip", "vlbench/tiny-clip"),
+        ("clip-rn50", "timm/resnet50_clip.openai"),
+        ("siglip-base", "google/siglip-base-patch16-224"),
+        ("gpt2", "vlbench/gpt2"),
+        ("MeanColour", "local/MeanColour"),
+    ],
+)
+def test_a_model_has_an_organisation(name, found):
+    assert model_id(name, SHIPPED) == found
 
 
-def test_rows_are_best_first_with_their_standing(tmp_path):
-    rows = json.loads(plain_json(compared(tmp_path, "a", "b", "c")))["rows"]
-    found = [(row["model"], row["against_leader"]) for row in rows]
-    assert found == [("a", "best"), ("b", "behind"), ("c", "behind")]
+def test_a_model_that_was_overridden_is_not_the_one_of_the_catalogue():
+    found = model_id("clip-rn50[weights=x.pt]", SHIPPED)
+    assert re.fullmatch("local/clip-rn50_weights_x.pt_-[0-9a-f]{8}", found)
 
 
-def test_names_come_back_as_they_were_from_a_text_in_ascii(tmp_path):
-    text = plain_json(named(tmp_path, *HOSTILE))
-    assert text.isascii()
-    assert [row["model"] for row in json.loads(text)["rows"]] == HOSTILE
+def test_a_model_of_the_users_own_catalogue_is_local():
+    mine = {"m": SimpleNamespace(weights="mine", source=Path("elsewhere"))}
+    assert model_id("m", mine) == "local/m"
 
 
-def test_without_rows_the_document_is_the_same(tmp_path):
-    assert json.loads(plain_json(selection(tmp_path, board()))) == {"schema": 1, "rows": []}
+@pytest.mark.parametrize("name", [*HOSTILE, "..", "../../x", "/etc", "a" * 200])
+def test_an_id_is_a_path_of_two_folders_whatever_the_name(name):
+    pattern = r"local/[A-Za-z0-9_-][A-Za-z0-9._-]{0,90}"
+    assert re.fullmatch(pattern, model_id(name, {}))
+
+
+def test_names_that_differ_only_in_signs_have_other_ids():
+    assert len({model_id(name, {}) for name in ["a b", "a/b", "a|b", "a_b"]}) == 4
+
+
+def test_weights_that_lead_out_of_the_folder_are_no_repository():
+    assert model_id("x", STRANGE) == "local/x"
+
+
+def test_each_loader_of_hub_data_is_the_one_that_falls_back_to_it():
+    used = {cifar.CIFAR10.hub, cifar.CIFAR100.hub, mnist.MNIST.hub, mnist.FASHION_MNIST.hub}
+    assert set(HUB_DATA.values()) == used | {hub_sets.SVHN}
+    assert HUB_DATA["vlbench.data.cifar:cifar10"] is cifar.CIFAR10.hub
+    assert HUB_DATA["vlbench.data.mnist:fashion_mnist"] is mnist.FASHION_MNIST.hub
+
+
+def test_the_loader_is_the_first_word_of_a_rows_data():
+    row = result("m", provenance={"data": "vlbench.data.mnist:mnist sha256:1"})
+    assert loader_of(row) == "vlbench.data.mnist:mnist"
+    assert hub_set(row) is hub_sets.MNIST
+
+
+def test_a_row_that_does_not_say_its_data_has_none_on_the_hub():
+    assert loader_of(result("m", provenance={})) == "unknown"
+    assert hub_set(result("m", provenance={})) is None
