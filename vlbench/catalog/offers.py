@@ -47,7 +47,8 @@ def needs_of(spec: TaskSpec) -> str | None:
     parts = module.split(".")
     inside = PACKAGE.joinpath(*parts[1:]).with_suffix(".py")
     files = [folder / f"{module}.py" for folder in spec.folders]
-    shipped = inside if parts[0] == PACKAGE.name else shipped_probes().get(spec.probe)
+    key = f"{module}:" if name else module
+    shipped = inside if parts[0] == PACKAGE.name else shipped_probes().get(key)
     files += [shipped] if shipped else []
     file = next((file for file in files if file.is_file()), None)
     return _asked(file).get(name or module) if file else None
@@ -55,11 +56,11 @@ def needs_of(spec: TaskSpec) -> str | None:
 
 @cache
 def shipped_probes() -> Mapping[str, Path]:
-    """Return the file of each function of the shipped probes, by NAME and by FILE:NAME."""
+    """Return the file of each function of the shipped probes, by its name, and by `FILE:`."""
     found: dict[str, Path] = {}
     for file in sorted(PACKAGE.glob("probes/*/*.py")):
         for name in re.findall(r"^def (\w+)\(", file.read_text("utf-8"), re.MULTILINE):
-            found |= {name: found.get(name, file), f"{file.stem}:{name}": file}
+            found |= {name: found.get(name, file), f"{file.stem}:": file}
     return found
 
 

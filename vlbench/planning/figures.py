@@ -25,7 +25,7 @@ def find_figures(spec: TaskSpec, options: Options) -> dict[str, Callable[..., An
     SpecError with every problem.
     """
     found: dict[str, Callable[..., Any]] = {}
-    problems, probe = [], shipped_probes().get(spec.probe)
+    problems, probe = [], shipped_probes().get("".join(spec.probe.partition(":")[:2]))
     for i, name in enumerate(spec.figures):
         where, short = partial(spec.document.where, "figures", str(i)), name.rpartition(":")[2]
         shipped = f"vlbench.probes.{probe.parent.name}.{name}" if probe and ":" in name else ""

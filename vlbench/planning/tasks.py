@@ -221,9 +221,10 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
 def _find_probe(spec: TaskSpec, options: Options) -> Callable[..., Any]:
     """Return the probe: of the task's own source, of a shipped family, or of a module named."""
     where, name = partial(spec.document.where, "probe"), spec.probe
-    file = shipped_probes().get(name)
-    name = name if ":" in name else f"{name}:{name}"
-    place = f"{file.parent.name}.{file.stem}:{name.partition(':')[2]}" if file else name
+    module, colon, function = name.partition(":")
+    file = shipped_probes().get(module + colon)
+    name = name if colon else f"{module}:{module}"
+    place = f"{file.parent.name}.{file.stem}:{function or module}" if file else name
     shipped = f"vlbench.probes.{place}"
     return find_object(  # type: ignore[no-any-return]
         where, name, spec.folders, shipped=shipped, trusted=options.trusted

@@ -5,9 +5,8 @@ from pkgutil import iter_modules
 import pytest
 from planted_boards import board, counts, result, score, write
 from planted_exports import referring, selection
-from vlbench.commands.leaderboard.parser import add_words
 
-from vlbench.commands.leaderboard.export import answer
+from vlbench.commands.leaderboard.export import add_options, answer
 from vlbench.leaderboard import export
 from vlbench.leaderboard.export import heads, higher_is_better, listed, texts
 
@@ -127,16 +126,10 @@ def test_the_command_offers_every_format_and_one_that_joins(monkeypatch, tmp_pat
     monkeypatch.setattr(export, "__path__", places)
     monkeypatch.setattr(export.__spec__, "submodule_search_locations", places)
     write(tmp_path / "boards", board(result("m", score())))
-    added = {}
-
-    def add(name, about):
-        added[name] = argparse.ArgumentParser(description=about)
-        return added[name]
-
-    add_words(add)
-    (option,) = [one for one in added["export"]._actions if one.dest == "format"]
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    (option,) = [one for one in parser._actions if one.dest == "format"]
     assert set(option.choices) == {*FORMATS, "shout"}
-    words = ["--format", "shout", "--output", str(tmp_path / "boards")]
-    given = added["export"].parse_args(words)
+    given = parser.parse_args(["--format", "shout", "--output", str(tmp_path / "boards")])
     given.include_path = []
     assert answer(given).shown == ["1!"]
