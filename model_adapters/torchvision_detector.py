@@ -10,7 +10,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor, nn
 
-from vlbench.adapter_kit.images import to_pixels
+from vlbench.adapter_kit.images import images_of, to_pixels
 from vlbench.adapter_kit.library_models import open_torchvision, published_tags, torchvision_models
 from vlbench.adapter_kit.weights import load_weights, read_state_dict, weights_file
 from vlbench.capabilities import Picture, Regions
@@ -48,6 +48,10 @@ class TorchvisionDetector:
         longer: int = 1333,
         init_seed: int = 0,
     ) -> None:
+        if device.type == "cpu" and dtype == torch.bfloat16:
+            raise CannotDo(
+                "torchvision aligns no regions in bfloat16 on a CPU; use --dtype float32"
+            )
         limits = {"box_score_thresh": threshold, "box_detections_per_img": most}
         limits |= {"min_size": shorter, "max_size": longer}
         tags = published_tags(architecture, _rcnns(), "R-CNN")
@@ -67,13 +71,13 @@ class TorchvisionDetector:
         Each picture goes through the model alone: in a batch torchvision pads the smaller ones,
         which changes their regions.
         """
-        return [self._detect(_image(picture)) for picture in pictures]
+        return [self._detect(image) for image in images_of(pictures)]
 
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
         """Return float32 [R_i, 1024] for the [R_i, 4] boxes (xyxy pixels) of each picture."""
         vectors = []
-        for picture, placed in zip(pictures, boxes, strict=True):
-            resized, maps, original = self._maps(_image(picture))
+        for image, placed in zip(images_of(pictures), boxes, strict=True):
+            resized, maps, original = self._maps(image)
             at = placed.to(self._device, self._dtype).reshape(-1, 4)
             scaled = _resize_boxes(at, original, list(resized.image_sizes[0]))
             vectors.append(self._vectors(resized, maps, scaled).float())
@@ -102,12 +106,6 @@ class TorchvisionDetector:
         heads = self.model.roi_heads
         vectors: Tensor = heads.box_head(heads.box_roi_pool(maps, [boxes], resized.image_sizes))
         return vectors
-
-
-def _image(picture: Picture) -> Image:
-    if picture.image is None:
-        raise CannotDo("a detector needs images; the data set has regions alone")
-    return picture.image
 
 
 def _rcnns() -> list[str]:

@@ -31,11 +31,10 @@ METHODS = (
 OF_PICTURES, OF_HEADS = METHODS[4:], ("logits", "class_names", "score_pairs", "masked_lm")
 
 
-def each(promises, **broken):
-    """Return a mark: each tiny model that promises something; `broken` says which breaks it."""
+def each(promises):
+    """Return a mark: each tiny model that promises something."""
     names = [name for name, tiny in TINY_MODELS.items() if promises(tiny)]
-    marks = {n: pytest.mark.xfail(reason=why, strict=True) for n, why in broken.items()}
-    return pytest.mark.parametrize("name", [pytest.param(n, marks=marks.get(n, ())) for n in names])
+    return pytest.mark.parametrize("name", names)
 
 
 def has(method):
@@ -108,10 +107,7 @@ def test_weights_are_frozen_in_evaluation_mode_and_float32(name, opened):
     assert {weight.dtype for weight in weights} == {torch.float32}
 
 
-@each(
-    lambda _: True,
-    torchvision_detector="torchvision's roi_align has no kernel for bfloat16 on a CPU",
-)
+@each(lambda tiny: tiny.adapter != "torchvision_detector:TorchvisionDetector")
 def test_half_precision_still_gives_float32(name, opened):
     tiny, _, given, _ = opened(name)
     found = answers(tiny.load(given, dtype=torch.bfloat16))
@@ -179,9 +175,7 @@ def needs_images(tiny):
     return tiny.needs_images and not tiny.regions and any(has(m)(tiny) for m in OF_PICTURES)
 
 
-@each(
-    needs_images, torchvision_detector="raises CannotDo, which skips the task and names no picture"
-)
+@each(needs_images)
 def test_a_picture_without_an_image_is_named(name, opened):
     model = opened(name).model
     pictures = [PICTURES[0], Picture(None, PICTURES[1].regions)]

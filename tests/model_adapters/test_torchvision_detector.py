@@ -99,9 +99,9 @@ def test_a_file_gives_what_its_tag_gives(published):
     assert torch.allclose(by_tag, by_file, rtol=1e-4, atol=1e-5 * by_tag.abs().max().item())
 
 
-def test_a_picture_without_an_image_cannot_be_searched(detector):
-    with pytest.raises(CannotDo, match="needs images; the data set has regions alone"):
-        detector.detect([Picture(None, None)])
+def test_bfloat16_on_a_cpu_is_told_before_weights_load():
+    with pytest.raises(CannotDo, match="in bfloat16 on a CPU; use --dtype float32"):
+        Detector(device=CPU, dtype=torch.bfloat16)
 
 
 @pytest.mark.parametrize(
