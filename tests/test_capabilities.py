@@ -16,7 +16,7 @@ from vlbench.capabilities import (
     is_capability,
     offered,
 )
-from vlbench.catalog.gaps import lacking
+from vlbench.catalog.missing_capabilities import lacking
 
 
 class DualEncoder(ImageEncoder, TextEncoder, SharedSpace, Protocol):

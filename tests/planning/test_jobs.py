@@ -10,7 +10,7 @@ from sources import make_source
 from vlbench import boards
 from vlbench.boards import write_result
 from vlbench.errors import DataError, SpecError
-from vlbench.planning.jobs import kept_result, standing_rows
+from vlbench.planning.jobs import existing_rows, kept_result
 from vlbench.results import Result
 
 
@@ -93,7 +93,7 @@ def row(model, status="ok", request="r"):
 def test_a_foreign_file_of_schema_1_is_refused(tmp_path, text):
     (tmp_path / "t.json").write_text(text)
     with pytest.raises(SpecError, match=r"t\.json: '(task|version)' is missing"):
-        standing_rows(tmp_path, "t")
+        existing_rows(tmp_path, "t")
 
 
 def test_an_archived_board_that_is_malformed_is_refused(tmp_path):
@@ -101,20 +101,20 @@ def test_an_archived_board_that_is_malformed_is_refused(tmp_path):
     (tmp_path / "archive").mkdir()
     (tmp_path / "archive" / "t.v0.json").write_text("{")
     with pytest.raises(SpecError, match=r"archive/t\.v0\.json: is no board"):
-        standing_rows(tmp_path, "t")
+        existing_rows(tmp_path, "t")
 
 
 def test_the_rows_that_stand_are_those_of_the_board_not_of_its_archive(tmp_path):
     (tmp_path / "archive").mkdir()
     write_result(tmp_path, row("old"))
     (tmp_path / "t.json").rename(tmp_path / "archive" / "t.v1.json")
-    assert standing_rows(tmp_path, "t") == []
+    assert existing_rows(tmp_path, "t") == []
     write_result(tmp_path, row("new"))
-    assert [one.model for one in standing_rows(tmp_path, "t")] == ["new"]
+    assert [one.model for one in existing_rows(tmp_path, "t")] == ["new"]
 
 
 def test_without_an_output_no_row_stands():
-    assert standing_rows(None, "t") == []
+    assert existing_rows(None, "t") == []
 
 
 def test_the_ok_row_of_the_model_that_answers_a_request_is_kept():

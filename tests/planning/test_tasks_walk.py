@@ -7,7 +7,7 @@ import vlbench
 import vlbench.data.digits
 import vlbench.probes.generalization.few_shot  # so that no import runs within the walk
 from vlbench.catalog.catalog import Catalog, load_catalog
-from vlbench.catalog.offers import shipped_probes
+from vlbench.catalog.listed_capabilities import shipped_probes
 from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import load_task
 from vlbench.planning.options import Options

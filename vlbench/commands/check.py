@@ -45,7 +45,7 @@ def check_model(name: str, options: Options) -> list[Finding]:
 
     Raises VlbenchError for a name or a file that is wrong, and for weights that cannot be had.
     """
-    from vlbench.catalog.gaps import half_offered_by
+    from vlbench.catalog.missing_capabilities import half_offered_by
     from vlbench.check import Finding, check_adapter
     from vlbench.engine.processes import Processes, verdict
     from vlbench.planning.models import resolve_model
@@ -103,7 +103,7 @@ def lines_of(findings: Sequence[Finding]) -> list[str]:
 def _none(adapter: type) -> str:
     """Say that an adapter has no capability, and name the methods of one as an example."""
     from vlbench.capabilities import ImageEncoder
-    from vlbench.catalog.gaps import signatures
+    from vlbench.catalog.missing_capabilities import signatures
 
     wanted = " and ".join(signatures(ImageEncoder))
     return f"{adapter.__name__} has the methods of none; those of ImageEncoder are {wanted}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.catalog.offers import capabilities_of, needs_of
+from vlbench.catalog.listed_capabilities import capabilities_of, needs_of
 from vlbench.catalog.sources import PACKAGE, find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.commands import Answer

@@ -13,7 +13,7 @@ import yaml
 from vlbench.boards import Board
 from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.catalog.library_names import library_model
-from vlbench.catalog.offers import capabilities_of, needs_of
+from vlbench.catalog.listed_capabilities import capabilities_of, needs_of
 from vlbench.catalog.specs import TaskSpec
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_json, add_output

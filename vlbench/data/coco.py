@@ -12,9 +12,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from vlbench.data.category_words import ClassNames, read_class_names
 from vlbench.data.coco_files import AnnotatedImage, Named, annotated_images, read_instances
 from vlbench.data.images import file_images, require_sizes
-from vlbench.data.naming import ClassNames, read_class_names
 from vlbench.data.pictures import pictures
 from vlbench.data.records import Column, Data, Split
 from vlbench.data.regions import region_features

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from vlbench.data.coco_files import read_text
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
-from vlbench.data.described import Named, Rows, columns_of, described, said_in
 from vlbench.data.formats.archives import DAMAGED
+from vlbench.data.from_rows import Named, Rows, columns_of, said_in, split_from_rows
 from vlbench.data.hub_sets import HubSet, cell_images, open_tables, row_name
 from vlbench.data.records import Data, wanted
 from vlbench.errors import DataAbsent, DataError, unknown
@@ -89,7 +89,7 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     found = {}
     for name, known in wanted(splits, wanted_splits).items():
         rows = _rows(opened[name], known, columns)
-        found[name] = described(rows, classes=len(classes), where=known, regions=regions)
+        found[name] = split_from_rows(rows, classes=len(classes), where=known, regions=regions)
     return with_class_words(Data(splits=found, classes=classes), texts)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TextIO
 
 from vlbench.data.coco_files import is_number
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
-from vlbench.data.described import Named, Rows, columns_of, described, said_in
+from vlbench.data.from_rows import Named, Rows, columns_of, said_in, split_from_rows
 from vlbench.data.images import file_images
 from vlbench.data.records import Data, wanted
 from vlbench.errors import DataAbsent, DataError, unknown
@@ -67,7 +67,9 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     splits = {}
     for split, table in wanted(tables, wanted_splits).items():
         rows = _rows(root, table, classes)
-        splits[split] = described(rows, classes=len(classes), where=table.name, regions=regions)
+        splits[split] = split_from_rows(
+            rows, classes=len(classes), where=table.name, regions=regions
+        )
     return with_class_words(Data(splits=splits, classes=list(classes)), texts)
 
 

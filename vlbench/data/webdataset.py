@@ -24,8 +24,8 @@ import numpy as np
 
 from vlbench.data.coco_files import is_number, read_text
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
-from vlbench.data.described import Rows, described, said_in
 from vlbench.data.formats.archives import CHUNK, DAMAGED
+from vlbench.data.from_rows import Rows, said_in, split_from_rows
 from vlbench.data.hub_sets import encoded_digest, streamed_images
 from vlbench.data.images import MOST_PIXELS
 from vlbench.data.records import Data, wanted
@@ -240,7 +240,7 @@ def images(
     found = {}
     for name, folder in wanted(splits, wanted_splits).items():
         rows = _rows(root, folder, suffixes, len(classes))
-        found[name] = described(rows, classes=len(classes), where=folder, regions=regions)
+        found[name] = split_from_rows(rows, classes=len(classes), where=folder, regions=regions)
     return with_class_words(Data(splits=found, classes=classes), texts)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from vlbench.catalog.offers import shipped_probes
+from vlbench.catalog.listed_capabilities import shipped_probes
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import SpecError
 from vlbench.plain import parameters

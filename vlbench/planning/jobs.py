@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vlbench.boards import board_file, read_board
-from vlbench.catalog.gaps import lacking
+from vlbench.catalog.missing_capabilities import lacking
 from vlbench.data.records import Data
 from vlbench.digests import digest
 from vlbench.engine.fingerprints import contents, identified
@@ -24,7 +24,7 @@ from vlbench.planning.tasks import Task
 from vlbench.results import Result
 
 
-def standing_rows(output: Path | None, task: str) -> Sequence[Result]:
+def existing_rows(output: Path | None, task: str) -> Sequence[Result]:
     """Return the rows of a task's board; none without a board or an `output`.
 
     Raises SpecError for a malformed board of the task, archived ones too.
@@ -64,7 +64,7 @@ class Job:
     limited: bool = False
 
 
-def judge(
+def make_job(
     model: Model, task: Task, datasets: DataSets, standing: Sequence[Result], options: Options
 ) -> Job:
     """Return the job of a model on a task: to run, kept, or why it cannot run here.

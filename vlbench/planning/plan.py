@@ -10,7 +10,7 @@ from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.errors import DataError, SpecError, UnknownNameError, VlbenchError, WeightsError
 from vlbench.files import WANTED_NAME, is_model_name
 from vlbench.planning.datasets import DataSets
-from vlbench.planning.jobs import Job, judge, standing_rows
+from vlbench.planning.jobs import Job, existing_rows, make_job
 from vlbench.planning.models import Model, resolve_model
 from vlbench.planning.options import Options
 from vlbench.planning.tasks import Task, require_known, resolve_task
@@ -46,11 +46,12 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
     problems.require_none()
     _refuse_names(resolved_models, resolved_tasks, options)
     standing = {
-        task.spec.name: standing_rows(options.output, task.spec.name) for task in resolved_tasks
+        task.spec.name: existing_rows(options.output, task.spec.name) for task in resolved_tasks
     }
     datasets = DataSets(options.limit)
     jobs = [
-        judge(model, task, datasets, standing[task.spec.name], options) for (model,), task in pairs
+        make_job(model, task, datasets, standing[task.spec.name], options)
+        for (model,), task in pairs
     ]
     absent = [job for job in jobs if job.status == "unavailable" and job.task.named]
     if absent:

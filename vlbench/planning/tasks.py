@@ -14,8 +14,8 @@ from types import GenericAlias
 from typing import Any
 
 from vlbench.catalog.catalog import Catalog
-from vlbench.catalog.gaps import lacking
-from vlbench.catalog.offers import shipped_probes
+from vlbench.catalog.listed_capabilities import shipped_probes
+from vlbench.catalog.missing_capabilities import lacking
 from vlbench.catalog.specs import TaskSpec
 from vlbench.data.records import Data
 from vlbench.engine.fingerprints import contents

@@ -8,7 +8,7 @@ from typing import Any
 
 from vlbench.boards.privacy import cleaned, shown
 from vlbench.catalog.catalog import Catalog
-from vlbench.catalog.offers import capabilities_of
+from vlbench.catalog.listed_capabilities import capabilities_of
 from vlbench.catalog.specs import ModelSpec
 from vlbench.leaderboard.comparison.leaders import standing
 from vlbench.leaderboard.page.tables import Shelf, primary_label, row_ids

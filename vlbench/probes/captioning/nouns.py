@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from numpy.random import Generator
 
-from vlbench.data.naming import singulars
+from vlbench.data.category_words import singulars
 from vlbench.data.records import Data, Split
 from vlbench.engine import Engine
 from vlbench.errors import DataAbsent, PackageAbsent, TooFewRows

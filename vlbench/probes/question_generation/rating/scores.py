@@ -77,7 +77,7 @@ def read_judgements(folder: Path) -> Judgements:
 def read_key(file: Path) -> Key:
     """Return the key of a folder of sheets. Raises DataAbsent, or SpecError for another file."""
     if not file.is_file():
-        raise DataAbsent("the key of the sheets", "vlbench leaderboard judge --of", str(file))
+        raise DataAbsent("the key of the sheets", "vlbench leaderboard rate --of", str(file))
     try:
         content = json.loads(read_text(file))
         key: Key = read(Key, content)

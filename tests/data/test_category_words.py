@@ -6,8 +6,7 @@ import pytest
 from coco_words import ANNOTATED, HELD_OUT
 
 from vlbench.catalog.specs import load_task
-from vlbench.data.coco_files import Named
-from vlbench.data.naming import (
+from vlbench.data.category_words import (
     ANIMALS,
     ARTICLED,
     COLOURS,
@@ -20,6 +19,7 @@ from vlbench.data.naming import (
     read_class_names,
     singulars,
 )
+from vlbench.data.coco_files import Named
 from vlbench.errors import DataError
 
 TASKS = Path(__file__).parents[2] / "tasks" / "vsep"

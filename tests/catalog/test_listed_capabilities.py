@@ -1,7 +1,7 @@
 import pytest
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.catalog.offers import capabilities_of, needs_of
+from vlbench.catalog.listed_capabilities import capabilities_of, needs_of
 
 ADAPTER = """
 from torch import Tensor

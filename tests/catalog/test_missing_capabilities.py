@@ -7,7 +7,7 @@ import pytest
 
 from vlbench import capabilities
 from vlbench.capabilities import Classifier, ImageEncoder, MaskedLanguageModel, TextEncoder
-from vlbench.catalog.gaps import half_offered, half_offered_by, lacking, signatures
+from vlbench.catalog.missing_capabilities import half_offered, half_offered_by, lacking, signatures
 
 
 class Singular:

@@ -3,7 +3,7 @@ import pytest
 import torch
 from PIL import Image
 
-from vlbench.data.described import Rows, columns_of, described, said_in
+from vlbench.data.from_rows import Rows, columns_of, said_in, split_from_rows
 from vlbench.data.images import file_images
 from vlbench.errors import DataError
 
@@ -16,7 +16,7 @@ def pictures(tmp_path):
 
 
 def split(images, regions=None, **rows):
-    return described(Rows(images, **rows), classes=2, where="test.csv", regions=regions)
+    return split_from_rows(Rows(images, **rows), classes=2, where="test.csv", regions=regions)
 
 
 def test_images_alone_have_no_picture(pictures):

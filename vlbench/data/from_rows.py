@@ -69,7 +69,7 @@ def _texts(values: Sequence[Any], where: str, what: str) -> list[str]:
     return texts
 
 
-def described(rows: Rows, *, classes: int, where: str, regions: Path | None = None) -> Split:
+def split_from_rows(rows: Rows, *, classes: int, where: str, regions: Path | None = None) -> Split:
     """Return the columns of a split, among them `picture` where images have texts or regions.
 
     Regions are those of the images' items, or of their names. Raises DataError, naming `where`, for
