@@ -23,7 +23,7 @@ from pycocoevalcap.rouge.rouge import Rouge
 from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
 from vlbench.metrics.captions import CaptionMetrics
-from vlbench.metrics.text.java import find_java
+from vlbench.metrics.java import find_java
 
 Texts = dict[int, list[str]]
 

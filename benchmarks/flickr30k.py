@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from vlbench.data.flickr30k.loader import EXPECTED, SCHEMA, read_rows
+from vlbench.data.flickr30k import EXPECTED, SCHEMA, read_rows
 from vlbench.data.tables import in_memory
 
 

@@ -24,10 +24,10 @@ from vlbench.engine import Engine, devices
 from vlbench.engine.devices import ComputeSettings, loader_workers
 from vlbench.engine.fingerprints import identified
 from vlbench.engine.store import Store
-from vlbench.engine.tuning import tuned
+from vlbench.engine.tuning import tune
 from vlbench.planning.functions import load_object
-from vlbench.probes.generalization.attacks.rpgd import Descent
 from vlbench.probes.generalization.robustness import robustness
+from vlbench.probes.generalization.rpgd import Descent
 
 ADAPTERS = Path(__file__).resolve().parents[1] / "model_adapters"
 
@@ -105,7 +105,7 @@ def extraction(
     with tempfile.TemporaryDirectory() as folder:
         images = make_images(Path(folder) / "images", count)
         settings = ComputeSettings(device, batch_size=batch_size, workers=loader_workers(device))
-        settings = settings if batch_size else tuned(settings, model.encode_images, images)
+        settings = settings if batch_size else tune(settings, model.encode_images, images)
         identity = identified(model, {"weights": "random"}, device, torch.float32).identity
         store = Store(Path(folder) / "store")
         engine = Engine(settings, store=store, identities={id(model): identity})

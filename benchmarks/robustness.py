@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine
-from vlbench.probes.generalization.attacks.rpgd import Descent
 from vlbench.probes.generalization.robustness import robustness
+from vlbench.probes.generalization.rpgd import Descent
 
 IMAGES, SIDE, CLASSES, BATCH, STEPS, EPSILON = 20, 16, 10, 10, 20, 0.01
 ROUNDS = 5

@@ -175,12 +175,27 @@ def test_the_cache_is_where_the_environment_says_or_below_the_home(tmp_path, mon
     assert default_cache() == tmp_path / "cache" / "vlbench"
 
 
-def test_a_file_is_read_up_to_its_size_and_refused_unread_beyond(tmp_path, monkeypatch):
+def test_a_file_is_read_up_to_its_size_and_refused_unread_beyond(tmp_path):
     (tmp_path / "a").write_bytes(b"12345")
     assert read_bytes(tmp_path / "a", 5) == b"12345"
-    monkeypatch.delattr(Path, "open")
-    with pytest.raises(OSError, match="it has 5 bytes; at most 4 are read"):
+    os.truncate(tmp_path / "a", 1 << 40)
+    with pytest.raises(OSError, match="it has 1099511627776 bytes; at most 4 are read"):
         read_bytes(tmp_path / "a", 4)
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_read_as_it_was(tmp_path, monkeypatch):
+    for name in ("old", "new, and longer"):
+        (tmp_path / name[:3]).write_text(name)
+    stat, waiting = os.stat, [tmp_path / "new"]
+
+    def replace_afterwards(*given, **options):
+        size = stat(*given, **options)
+        while waiting:
+            waiting.pop().rename(tmp_path / "old")
+        return size
+
+    monkeypatch.setattr(os, "stat", replace_afterwards)
+    assert read_bytes(tmp_path / "old", 99) == b"old"
 
 
 def test_a_device_without_an_end_is_refused():

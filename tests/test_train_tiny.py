@@ -166,7 +166,7 @@ def test_a_captioner_learns_lists_then_both_then_captions(tiny):
 def test_a_captioner_remembers_at_first(tiny):
     captioner = tiny("tiny.captioner")
     sizes = captioner.Sizes(3, 4, 5, 2)
-    drawn = captioner.drawn_captioner(sizes, seeded()).state_dict()
+    drawn = captioner.draw_captioner(sizes, seeded()).state_dict()
     found = captioner.first_weights(sizes, 0)
     moved = {name for name in drawn if not torch.equal(drawn[name], found[name])}
     assert moved == {"_core.h2h.bias"}
@@ -182,12 +182,10 @@ def test_a_captioner_s_stage_begins_with_the_weights_of_the_one_before(tiny):
     taught = captioner.CrossEntropyTraining(lesson, exam, (4, 4), plan, torch.device("cpu"))
     weights = captioner.first_weights(captioner.Sizes(2, 3, 4, 4), 9)
     captioner.begin(taught, weights)
-    found = taught.state()["learner"]["weights"]
+    found = taught.state()["weights"]
     assert all(torch.equal(found[name], weights[name]) for name in weights)
     taught.step(0)
-    assert not torch.equal(
-        taught.state()["learner"]["weights"]["logit.bias"], weights["logit.bias"]
-    )
+    assert not torch.equal(taught.state()["weights"]["logit.bias"], weights["logit.bias"])
 
 
 @pytest.fixture

@@ -66,9 +66,12 @@ def default_cache() -> Path:
     return Path(home) / "vlbench"
 
 
-def require_at_most(file: Path, most: int) -> int:
-    """Return how many bytes a file has; `most` for a pipe. Raises OSError where it has more."""
-    found = file.stat()
+def require_at_most(file: Path | int, most: int) -> int:
+    """Return how many bytes a file, or an open one by its descriptor, has; `most` for a pipe.
+
+    Raises OSError where it has more.
+    """
+    found = os.stat(file)  # noqa: PTH116 - of a descriptor, too
     if found.st_size > most:
         raise OSError(errno.EFBIG, f"it has {found.st_size} bytes; at most {most} are read")
     return found.st_size if stat.S_ISREG(found.st_mode) else most
@@ -76,8 +79,9 @@ def require_at_most(file: Path, most: int) -> int:
 
 def read_bytes(file: Path, most: int) -> bytes:
     """Return the content of a file. Raises OSError, also for one of more than `most` bytes."""
-    size = require_at_most(file, most)
     with file.open("rb") as stream:
+        # Of what was opened: another process may have put a new file in its place since.
+        size = require_at_most(stream.fileno(), most)
         content = stream.read(size + 1)
     if len(content) > size:
         raise OSError(errno.EFBIG, f"it grows, or has no end; at most {most} bytes are read")

@@ -11,9 +11,9 @@ from vlbench.engine import Engine, devices
 from vlbench.engine.devices import ComputeSettings, loader_workers
 from vlbench.engine.passes import _load, _Preprocessed
 from vlbench.engine.tuning import SIZES, tune
-from vlbench.probes.generalization.attacks.rpgd import Descent
 from vlbench.probes.generalization.few_shot import few_shot
 from vlbench.probes.generalization.robustness import robustness
+from vlbench.probes.generalization.rpgd import Descent
 
 CPU = torch.device("cpu")
 CLASSES, SIDE = 4, 24

@@ -15,8 +15,8 @@ from vlbench.cli import main
 from vlbench.drawing.looks import looks
 from vlbench.errors import SpecError
 from vlbench.leaderboard.building import build, build_summaries, mean_rows, with_matrices
-from vlbench.leaderboard.comparison.leaders import read_leaders
 from vlbench.leaderboard.figures import similarity_figures
+from vlbench.leaderboard.leaders import read_leaders
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import pytest
 from planted_boards import PRIMARY, board, result, score
 
-from vlbench.leaderboard.comparison.leaders import Leaders
+from vlbench.leaderboard.leaders import Leaders
 from vlbench.leaderboard.rows import Published
 from vlbench.leaderboard.table import (
     HEADS,

@@ -10,7 +10,7 @@ from vlbench.boards import read_board
 from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.strict_yaml import Document
 from vlbench.leaderboard import terminal
-from vlbench.leaderboard.comparison.leaders import Leaders, build_leaders
+from vlbench.leaderboard.leaders import Leaders, build_leaders
 from vlbench.leaderboard.table import table_of
 from vlbench.leaderboard.tables import plain_table
 from vlbench.leaderboard.terminal import board_tables, brief, score_table

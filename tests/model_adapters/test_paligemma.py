@@ -8,7 +8,7 @@ from PIL import Image
 from tiny_joint import CPU, adapter
 from tiny_vlm import write_paligemma, write_paligemma2
 
-from vlbench.adapter_kit import runs
+from vlbench.adapter_kit import prompt_batches
 from vlbench.capabilities import Picture
 from vlbench.catalog.library_names import library_model
 from vlbench.errors import DataError
@@ -63,7 +63,7 @@ def test_image_features_are_computed_once_for_all_texts_of_a_picture(folder):
 @ONE
 @pytest.mark.parametrize(("tokens", "batches"), [(4096, [4]), (110, [2, 2]), (10, [1] * 4)])
 def test_texts_run_in_batches_of_some_tokens(model, monkeypatch, tokens, batches):
-    monkeypatch.setattr(runs, "TOKENS", tokens)
+    monkeypatch.setattr(prompt_batches, "TOKENS", tokens)
     expected = torch.cat([model.score_pairs([PICTURE], [text]) for text in TEXTS])
     rows = []
     model.model.get_decoder().register_forward_pre_hook(

@@ -43,7 +43,7 @@ def test_without_takes_a_capability_away(source):
 
 
 def test_a_task_whose_package_is_absent_is_unavailable_before_anything_runs(monkeypatch):
-    monkeypatch.setattr("vlbench.metrics.text.java.find_spec", lambda _: None)
+    monkeypatch.setattr("vlbench.metrics.java.find_spec", lambda _: None)
     command = re.escape(f"{sys.executable} -m pip install 'vlbench[captions]'")
     with pytest.raises(DataError, match=rf": pycocoeval.* install it with `{command}`$"):
         planned(["tiny-clip"], ["caption_patterns_scenes"])

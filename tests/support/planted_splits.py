@@ -6,7 +6,7 @@ from pathlib import Path
 from planted_boards import board, result, score
 
 from vlbench.boards import board_bytes, save_artifacts
-from vlbench.leaderboard.merging.merging import Source, board_name, union
+from vlbench.leaderboard.merging import Source, board_name, union
 
 
 def universe():

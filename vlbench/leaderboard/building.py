@@ -16,9 +16,9 @@ from vlbench.catalog.catalog import Catalog
 from vlbench.drawing.looks import Look, looks_of
 from vlbench.errors import SpecError
 from vlbench.files import write_whole
-from vlbench.leaderboard.comparison.leaders import build_leaders
 from vlbench.leaderboard.figures.figures import draw_figures
 from vlbench.leaderboard.figures.task_figures import Figures, draw_task_figures
+from vlbench.leaderboard.leaders import build_leaders
 from vlbench.leaderboard.page.contents import read_part
 from vlbench.leaderboard.rows import keeps_matrices, named_files, publishable
 from vlbench.leaderboard.terminal import brief

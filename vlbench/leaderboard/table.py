@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from vlbench.boards import Board
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import spaced
-from vlbench.leaderboard.comparison.leaders import BEHIND, BEST, Leaders, standing
+from vlbench.leaderboard.leaders import BEHIND, BEST, Leaders, standing
 from vlbench.leaderboard.rows import Published, comparable_sets, published, ranked, unpublished
 from vlbench.leaderboard.tables import hardest_floor, lead, number, probability, score_name
 from vlbench.results import Result, Score

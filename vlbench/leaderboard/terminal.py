@@ -11,8 +11,8 @@ from vlbench.boards import Board, read_board
 from vlbench.catalog.specs import TaskSpec
 from vlbench.digests import bytes_digest
 from vlbench.errors import spaced
-from vlbench.leaderboard.comparison.leaders import Leaders, comparisons_file, read_comparisons
 from vlbench.leaderboard.kept import kept
+from vlbench.leaderboard.leaders import Leaders, comparisons_file, read_comparisons
 from vlbench.leaderboard.rows import ties_mark
 from vlbench.leaderboard.table import Entry, Table, cells, key_of, other_scores, tables_of
 from vlbench.leaderboard.tables import number

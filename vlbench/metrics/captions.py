@@ -17,9 +17,8 @@ import numpy as np
 
 from vlbench.errors import DataError, SpecError, TooFewRows, counted
 from vlbench.metrics.corpus import CORPORA, ORDERS, TREEBANK, corpus_estimate
-from vlbench.metrics.statistics import Estimate, Floats, bootstrap_ratio
-from vlbench.metrics.text.evaluated import PREFIX, Evaluated, Value
-from vlbench.metrics.text.java import (
+from vlbench.metrics.evaluated import PREFIX, Evaluated, Value
+from vlbench.metrics.java import (
     Meteor,
     coco_caption,
     find_java,
@@ -29,6 +28,7 @@ from vlbench.metrics.text.java import (
     run_java,
     spice,
 )
+from vlbench.metrics.statistics import Estimate, Floats, bootstrap_ratio
 
 # Words that coco-caption leaves out. Brackets stay, as the captions' are in lower case by then.
 PUNCTUATION = frozenset(

@@ -20,7 +20,7 @@ from vlbench.catalog.specs import TaskSpec
 from vlbench.data.records import Data
 from vlbench.engine.fingerprints import contents
 from vlbench.errors import SpecError, UnknownNameError, unknown
-from vlbench.metrics.text.evaluated import PREFIX
+from vlbench.metrics.evaluated import PREFIX
 from vlbench.plain import Misfit, ModelName, alternatives, hints, parameters, read, read_arguments
 from vlbench.planning.functions import find_object, require_own_file
 from vlbench.planning.models import Model, resolve_model

@@ -5,7 +5,7 @@ from planted_boards import board, result, score, write
 
 from vlbench.commands.leaderboard.page import answer
 from vlbench.errors import UnknownNameError
-from vlbench.leaderboard.comparison.leaders import build_leaders
+from vlbench.leaderboard.leaders import build_leaders
 
 
 def test_the_page_is_one_file_whose_place_is_said(tmp_path):

@@ -10,7 +10,7 @@ from planted_boards import board, measured, result, score, write
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.specs import load_task
 from vlbench.errors import SpecError
-from vlbench.leaderboard.comparison.leaders import build_leaders
+from vlbench.leaderboard.leaders import build_leaders
 from vlbench.leaderboard.page import contents
 from vlbench.leaderboard.page.contents import (
     departures_of,

@@ -4,7 +4,7 @@ from planted_boards import board, counts, result, score
 
 from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.strict_yaml import Document
-from vlbench.leaderboard.comparison.leaders import Leaders
+from vlbench.leaderboard.leaders import Leaders
 from vlbench.leaderboard.page.tables import Shelf, reasons_of, row_ids, tables_of
 
 

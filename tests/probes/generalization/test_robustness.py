@@ -17,9 +17,9 @@ from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.errors import CannotDo, TooFewRows
 from vlbench.metrics.statistics import wilson
-from vlbench.probes.generalization.attacks.rpgd import GOALS, Descent
-from vlbench.probes.generalization.attacks.victims import AttackRun
 from vlbench.probes.generalization.robustness import Sample, robustness
+from vlbench.probes.generalization.rpgd import GOALS, Descent
+from vlbench.probes.generalization.victims import AttackRun
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -7,8 +7,8 @@ from vlbench.data.corpora import WordTests, with_corpus
 from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError
+from vlbench.probes.generalization.skip_gram import SkipGram
 from vlbench.probes.generalization.word_space import word_space
-from vlbench.probes.generalization.words.skip_gram import SkipGram
 
 NAMES = ["dog", "boat", "chair"]
 OTHERS = ["ape", "bee", "cow", "doe", "elk", "fox", "gnu", "hen"]

@@ -63,7 +63,7 @@ def test_every_step_learns_the_toy_language_and_the_floors_do_not_know_the_image
 
 @pytest.mark.slow
 def test_items_give_the_scores(planted):
-    from vlbench.leaderboard.comparison.joins import items_of
+    from vlbench.leaderboard.joins import items_of
 
     assert len(planted.scores) > 20
     for score in planted.scores:

@@ -12,7 +12,7 @@ from rich.text import Text
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import printed, spaced
-from vlbench.leaderboard.comparison.comparing import Compared, Report, compare_models
+from vlbench.leaderboard.comparing import Compared, Report, compare_models
 from vlbench.leaderboard.tables import number, plain_table, score_name
 from vlbench.metrics.paired import FLIPS
 

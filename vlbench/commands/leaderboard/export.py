@@ -14,8 +14,8 @@ from vlbench.commands.parser import add_output
 from vlbench.errors import OutputError, UnknownNameError, counted
 from vlbench.files import write_whole
 from vlbench.leaderboard import export as formats
-from vlbench.leaderboard.comparison.leaders import old_comparisons
 from vlbench.leaderboard.export import LeftOut, Selection, listed, select
+from vlbench.leaderboard.leaders import old_comparisons
 from vlbench.leaderboard.rows import named_boards
 
 

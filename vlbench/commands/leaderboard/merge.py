@@ -8,8 +8,8 @@ from pathlib import Path
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import counted
-from vlbench.leaderboard.merging.changes import changes
-from vlbench.leaderboard.merging.merging import merge
+from vlbench.leaderboard.merged_changes import changes
+from vlbench.leaderboard.merging import merge
 
 
 def add_options(merge: argparse.ArgumentParser) -> None:

@@ -9,8 +9,8 @@ from rich.table import Table
 from vlbench.catalog.catalog import load_all_claims, load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
-from vlbench.leaderboard.reproduction.claims import Lack, judge, read_boards
-from vlbench.leaderboard.reproduction.reproduction import (
+from vlbench.leaderboard.claims import Lack, judge, read_boards
+from vlbench.leaderboard.reproduction import (
     claims_table,
     find_paper,
     reference_tables,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
-from vlbench.leaderboard.comparison.leaders import old_comparisons, read_leaders
+from vlbench.leaderboard.leaders import old_comparisons, read_leaders
 from vlbench.leaderboard.rows import named_boards, named_files
 from vlbench.leaderboard.tables import plain_table
 from vlbench.leaderboard.terminal import Texts, board_tables, brief

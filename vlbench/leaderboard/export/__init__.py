@@ -16,7 +16,7 @@ from typing import NamedTuple
 from vlbench.boards import Board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import ModelSpec
-from vlbench.leaderboard.comparison.leaders import read_leaders
+from vlbench.leaderboard.leaders import read_leaders
 from vlbench.leaderboard.rows import ties_mark, unpublished
 from vlbench.leaderboard.table import HEADS, Entry, Table, cells, tables_of
 from vlbench.leaderboard.tables import number, one_line

@@ -20,8 +20,8 @@ from vlbench.catalog.specs import TaskSpec
 from vlbench.digests import bytes_digest
 from vlbench.errors import SpecError
 from vlbench.files import read_bytes
-from vlbench.leaderboard.comparison.leaders import Comparisons, comparisons_file, read_comparisons
 from vlbench.leaderboard.kept import kept
+from vlbench.leaderboard.leaders import Comparisons, comparisons_file, read_comparisons
 from vlbench.leaderboard.page.models import model_rows, models_of
 from vlbench.leaderboard.page.tables import (
     Shelf,

@@ -10,7 +10,7 @@ from vlbench.boards.privacy import cleaned, shown
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.listed_capabilities import capabilities_of
 from vlbench.catalog.specs import ModelSpec
-from vlbench.leaderboard.comparison.leaders import standing
+from vlbench.leaderboard.leaders import standing
 from vlbench.leaderboard.page.tables import Shelf, primary_label, row_ids
 from vlbench.leaderboard.page.values import (
     NO_SCORE,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vlbench.boards import Board
 from vlbench.catalog.specs import TaskSpec
 from vlbench.leaderboard import table
-from vlbench.leaderboard.comparison.leaders import Leaders
+from vlbench.leaderboard.leaders import Leaders
 from vlbench.leaderboard.page.values import (
     NO_SCORE,
     Reason,

@@ -13,10 +13,10 @@ from vlbench.capabilities import SharedSpace
 from vlbench.engine import Engine
 from vlbench.metrics.captions import CAPTION_METRICS
 from vlbench.metrics.corpus import CORPORA
+from vlbench.metrics.evaluated import PREFIX
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import choose
 from vlbench.metrics.statistics import Floats
-from vlbench.metrics.text.evaluated import PREFIX
 from vlbench.probes.captioning.caption_sets import (
     BEFORE,
     FAVOURITES,

@@ -21,7 +21,9 @@ from vlbench.engine import Engine
 from vlbench.errors import DataAbsent
 from vlbench.metrics.captions import CaptionMetrics, Captions, CaptionScore, treebank_words
 from vlbench.metrics.corpus import CORPORA
+from vlbench.metrics.evaluated import Value
 from vlbench.metrics.items import join_items
+from vlbench.metrics.java import coco_caption, find_java, find_spice
 from vlbench.metrics.statistics import (
     ROUNDING,
     Estimate,
@@ -31,8 +33,6 @@ from vlbench.metrics.statistics import (
     student_interval,
     wilson,
 )
-from vlbench.metrics.text.evaluated import Value
-from vlbench.metrics.text.java import coco_caption, find_java, find_spice
 from vlbench.probes.captioning.nouns import Nouns, without_punctuation
 from vlbench.probes.captioning.scorers import TextScorer
 from vlbench.results import Outcome

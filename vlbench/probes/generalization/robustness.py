@@ -30,7 +30,8 @@ from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows, counted
 from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.statistics import wilson
-from vlbench.probes.generalization.attacks.rpgd import (
+from vlbench.probes.generalization.categories import of_classes
+from vlbench.probes.generalization.rpgd import (
     ATTACKS,
     GOALS,
     PAPER_DESCENT,
@@ -38,14 +39,13 @@ from vlbench.probes.generalization.attacks.rpgd import (
     Descent,
     gradient,
 )
-from vlbench.probes.generalization.attacks.victims import (
+from vlbench.probes.generalization.victims import (
     AttackRun,
     Batch,
     Predictions,
     find_victim,
     pixels_of,
 )
-from vlbench.probes.generalization.categories import of_classes
 from vlbench.results import Outcome, Score
 
 BLIND_NOTE = (

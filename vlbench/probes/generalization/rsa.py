@@ -32,8 +32,8 @@ from vlbench.metrics.rdm_correlation import (
     redrawn,
     standardised,
 )
+from vlbench.probes.generalization.class_vectors import encodes_whole_texts
 from vlbench.probes.generalization.rdm import rdm_of_classes, rdm_of_vectors
-from vlbench.probes.generalization.words.class_vectors import encodes_whole_texts
 from vlbench.results import Outcome, Score
 
 ClassRule = Literal["scalar", "per_dimension", "cosine", "correlation"]

@@ -32,15 +32,7 @@ from vlbench.metrics.items import Answers as ItemAnswers
 from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import Choice
 from vlbench.metrics.statistics import wilson
-from vlbench.probes.generalization.words.evaluation import (
-    FEWEST_PAIRS,
-    Agreement,
-    Answers,
-    analogies,
-    keyed_vectors,
-    similarity,
-)
-from vlbench.probes.generalization.words.skip_gram import (
+from vlbench.probes.generalization.skip_gram import (
     DEFAULT_SKIP_GRAM,
     Frozen,
     SkipGram,
@@ -48,11 +40,19 @@ from vlbench.probes.generalization.words.skip_gram import (
     read_vocabulary,
     word_vectors,
 )
-from vlbench.probes.generalization.words.visual_words import (
+from vlbench.probes.generalization.visual_words import (
     VisualWords,
     nearest_words,
     nearest_words_of_shuffled_labels,
     visual_words,
+)
+from vlbench.probes.generalization.word_evaluation import (
+    FEWEST_PAIRS,
+    Agreement,
+    Answers,
+    analogies,
+    keyed_vectors,
+    similarity,
 )
 from vlbench.results import Outcome, Score
 

@@ -31,7 +31,7 @@ from vlbench.metrics.features import all_equal
 from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import choose
 from vlbench.metrics.statistics import Estimate, varying_trials
-from vlbench.probes.generalization.words.class_vectors import class_vectors
+from vlbench.probes.generalization.class_vectors import class_vectors
 from vlbench.results import Outcome, Score
 
 

@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+from planted_boards import score
+
+from vlbench.leaderboard.joins import items_of
+from vlbench.leaderboard.worst_items import MOST, answered, worst_items
+from vlbench.metrics.items import Answers, Examples, item_table
+
+EXAMPLES = Examples(["x", "y", "z"], ["1", "2", "3"])
+
+
+def model(credit, chosen, examples=EXAMPLES, right=(0, 0, 1)):
+    table = item_table(
+        examples, "accuracy", {"shots": 5}, credit, Answers(["cat", "dog"], chosen, right)
+    )
+    value = float(np.nanmean(np.atleast_2d(np.array(credit, float)), 1).mean())
+    return answered(items_of("m", table, score(value)))
+
+
+TRIALS = model([[1.0, 0.0, 1.0], [1.0, 0.0, 0.0]], [[0, 1, 1], [0, 1, 0]])
+ONE = model([1.0, 0.0, 1.0], [0, 1, 1])
+
+
+def test_each_model_counts_once_with_its_mean_over_trials():
+    first, second = worst_items([TRIALS, ONE], lower=False)
+    assert (first.id, first.credit, first.target, first.predictions) == (
+        "y",
+        0.0,
+        "cat",
+        {"dog": 3},
+    )
+    assert (second.id, second.credit, second.target) == ("z", 0.75, "dog")
+    assert list(second.predictions.items()) == [("dog", 2), ("cat", 1)]
+    assert (first.models, second.models) == (2, 2)
+
+
+def test_an_item_that_only_one_model_has_is_left_out():
+    other = model([0.0, 0.0], [1, 0], Examples(["y", "a"], ["2", "4"]), right=(0, 1))
+    (found,) = worst_items([ONE, other], lower=False)
+    assert (found.id, found.predictions) == ("y", {"dog": 2})
+
+
+def test_the_order_of_a_models_items_changes_nothing():
+    turned = model(
+        [1.0, 1.0, 0.0], [1, 0, 1], Examples(["z", "x", "y"], ["3", "1", "2"]), (1, 0, 0)
+    )
+    assert worst_items([ONE, turned], lower=False) == worst_items([ONE, ONE], lower=False)
+
+
+def test_where_lower_is_better_credit_is_what_went_wrong():
+    assert [one.id for one in worst_items([ONE], lower=True)] == ["x", "z"]
+
+
+@pytest.mark.parametrize("chosen", [[-1, -1, -1], [0, -1, 1]])
+def test_a_tied_choice_predicts_nothing(chosen):
+    (found,) = worst_items([model([1.0, 0.5, 1.0], chosen)], lower=False)
+    assert (found.id, found.predictions) == ("y", {})
+
+
+def test_only_the_worst_are_kept_and_equal_ones_by_id():
+    ids = [f"{i:02}" for i in range(20)]
+    many = model([0.5] * 20, [0] * 20, Examples(ids, ids), right=[0] * 20)
+    assert [one.id for one in worst_items([many], lower=False)] == ids[:MOST]
+
+
+def test_without_models_and_without_a_wrong_item_there_are_none():
+    assert worst_items([], lower=False) == []
+    assert worst_items([model([1.0, 1.0, 1.0], [0, 0, 1])], lower=False) == []

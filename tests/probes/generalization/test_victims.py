@@ -1,0 +1,205 @@
+import pytest
+import torch
+from attack_fakes import Brightness, SmallNet, greys, noise
+from fakes import ReadsTheLabel, labelled_images
+from torch import nn
+
+from vlbench.data.records import Data, labels
+from vlbench.engine import Engine
+from vlbench.engine.devices import ComputeSettings
+from vlbench.engine.store import Store
+from vlbench.errors import CannotDo, TooFewRows
+from vlbench.probes.generalization.rpgd import Attack, Descent
+from vlbench.probes.generalization.transfer import transfer
+from vlbench.probes.generalization.victims import (
+    AttackRun,
+    Batch,
+    Victim,
+    find_victim,
+    pixels_of,
+)
+
+PIXELS = torch.rand(3, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+
+
+class Own(ReadsTheLabel):
+    """Has a classifier with names, and features."""
+
+    def __init__(self, names=("cat", "dog", "eel"), logits=None):
+        super().__init__()
+        self.names, self.count = names, logits or len(names)
+
+    def class_names(self):
+        if self.names[0] == "":
+            raise CannotDo("nobody knows")
+        return self.names
+
+    def logits(self, pixels):
+        return pixels.flatten(1)[:, : self.count]
+
+
+class Headless(Own):
+    """One class for many checkpoints, of which this has no head."""
+
+    def logits(self, pixels):
+        raise CannotDo("this checkpoint has no classification head")
+
+
+class ClassifierAlone:
+    preprocess, class_names = Own.preprocess, Own.class_names
+    logits, names = Headless.logits, ("cat",)
+
+
+def animals(*counts, names=("cat", "dog", "eel")):
+    return labelled_images(*(counts or (20, 20, 20)), classes=names)
+
+
+def find(model, data):
+    return find_victim(model, data, Engine.for_tests(), PIXELS, seed=0)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("cat", "dog", "eel"),
+        ("Tabby Cat, tabby", "hound", "x"),  # one class that shares a word will do
+        ("0", "1", "2"),  # no names in letters
+        ("", "", ""),  # no names at all
+    ],
+)
+def test_a_classifier_of_the_datas_classes_is_attacked_itself(names):
+    victim = find(Own(names), animals())
+    assert torch.equal(victim.logits(PIXELS), PIXELS.flatten(1)[:, :3])
+    assert victim.note == "the model's own classifier is attacked"
+
+
+def test_a_classifier_of_more_classes_than_the_data_have_is_refused_with_both_numbers():
+    model = Own([f"class {i}" for i in range(10)])
+    with pytest.raises(CannotDo, match="own classifier has 10 classes, the data 3"):
+        find(model, animals())
+
+
+def test_a_classifier_of_as_many_other_classes_is_refused():
+    with pytest.raises(CannotDo, match="are not the data's: its first is 'airplane', the data's"):
+        find(Own(("airplane", "ship", "truck")), animals())
+
+
+class FlatLogits(Own):
+    def logits(self, pixels):
+        return pixels.mean((1, 2, 3))
+
+
+def test_logits_of_another_shape_are_refused_with_it():
+    with pytest.raises(ValueError, match=r"logits have shape \[3\]; wanted \[N, C\]"):
+        find(FlatLogits(), animals())
+
+
+@pytest.mark.parametrize("model", [ReadsTheLabel(), Headless()])
+def test_a_model_without_a_classifier_gets_the_head_that_transfer_trains(model):
+    data = animals()
+    victim = find(model, data)
+    assert "a linear head is attacked, trained on the features of 60 train images" in victim.note
+    right = torch.arange(3).repeat_interleave(20)
+    pixels = torch.stack([model.preprocess(image) for image in data.splits["test"]["image"]])
+    (choice,) = victim.choices(pixels, right)
+    scores = transfer(model, data, Engine.for_tests()).scores
+    assert float(choice.credit.mean()) == scores[0].value
+    features = model.encode_images(pixels)
+    by_torch = nn.functional.linear(features, victim.head["weight"], victim.head["bias"])
+    torch.testing.assert_close(victim.logits(pixels), by_torch)
+
+
+def test_without_train_images_there_is_no_head_to_learn():
+    data = Data(splits={"test": animals().splits["test"]}, classes=["cat", "dog", "eel"])
+    with pytest.raises(CannotDo, match="no classification head, and the data have no train images"):
+        find(Headless(), data)
+    with pytest.raises(CannotDo, match="has no classifier, and the data have no train images"):
+        find(ReadsTheLabel(), data)
+
+
+def test_a_checkpoint_with_neither_head_nor_features_says_what_it_lacks():
+    with pytest.raises(CannotDo, match="this checkpoint has no classification head"):
+        find(ClassifierAlone(), animals())
+
+
+def test_a_class_without_train_images_is_named():
+    data = labelled_images(5, 0, 4, test=[1, 2, 3], classes=["cat", "dog", "eel"])
+    with pytest.raises(TooFewRows, match="class 'dog' has 2 test images, but no train image"):
+        find(ReadsTheLabel(), data)
+
+
+ATTACK = Attack("linf", "untargeted", 0.1, Descent(5, 0.3), 0)
+
+
+def batches(data, size, classes):
+    """Return batches of test images, whose target is the next class."""
+    test = data.splits["test"]
+    right = torch.from_numpy(labels(test))
+    starts = range(0, len(test), size)
+    rows = [range(start, min(start + size, len(test))) for start in starts]
+    return [
+        Batch(i, test["image"].select(part), right[list(part)], (right[list(part)] + 1) % classes)
+        for i, part in enumerate(rows)
+    ]
+
+
+def predictions(model, store, attack=ATTACK):
+    place = ComputeSettings(torch.device("cpu"))
+    engine = Engine(place, store=store, identities={id(model): "a net"})
+    victim = Victim(model.logits, None, "")
+    return AttackRun(model, victim, batches(noise(30), 10, 3), engine).predictions(attack)
+
+
+def test_without_an_attack_the_images_are_classified_as_they_are():
+    model, data = Brightness(), greys(0.1, 0.8, 0.6)
+    run = AttackRun(model, Victim(model.logits, None, ""), batches(data, 2, 2), Engine.for_tests())
+    found = run.predictions(None)
+    assert found.right.tolist() == [1, 1, 1]
+    assert found.target.tolist() == [0, 0, 0]
+    assert not found.tied.any()
+
+
+def test_an_attack_changes_what_lies_within_epsilon():
+    model, data = Brightness(), greys(0.1, 0.8, 0.55)
+    run = AttackRun(model, Victim(model.logits, None, ""), batches(data, 2, 2), Engine.for_tests())
+    found = run.predictions(ATTACK)
+    assert found.right.tolist() == [1, 1, 0]
+    assert found.target.tolist() == [0, 0, 1]
+
+
+class Counted(SmallNet):
+    """Counts its calls, and breaks after so many."""
+
+    def __init__(self, breaks_after=10**9):
+        super().__init__()
+        self.calls, self.breaks_after = 0, breaks_after
+
+    def logits(self, pixels):
+        self.calls += 1
+        if self.calls > self.breaks_after:
+            raise RuntimeError("killed")
+        return super().logits(pixels)
+
+
+def test_a_killed_attack_resumes_at_the_batch_where_it_was(tmp_path):
+    with pytest.raises(RuntimeError, match="killed"):
+        # foolbox takes 5 steps and looks at the result, as the run does: 7 calls per batch.
+        predictions(Counted(breaks_after=9), Store(tmp_path))
+    rest, fresh = Counted(), Counted()
+    resumed, expected = predictions(rest, Store(tmp_path)), predictions(fresh, None)
+    assert all(torch.equal(a, b) for a, b in zip(resumed, expected, strict=True))
+    assert (rest.calls, fresh.calls) == (14, 21)
+
+
+def test_a_stored_attack_is_not_run_again_and_another_is(tmp_path):
+    predictions(Counted(), Store(tmp_path))
+    again, other = Counted(), Counted()
+    predictions(again, Store(tmp_path))
+    predictions(other, Store(tmp_path), ATTACK._replace(seed=1))
+    assert (again.calls, other.calls) == (0, 21)
+
+
+def test_pixels_of_a_batch_are_the_preprocessed_images():
+    (batch,) = batches(greys(0.2, 0.4), 2, 2)
+    pixels = pixels_of(Brightness(), batch, Engine.for_tests())
+    assert pixels.mean((1, 2, 3)).tolist() == pytest.approx([0.2, 0.4])

@@ -1,0 +1,124 @@
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from gensim.models import KeyedVectors
+from gensim.test.utils import datapath
+from scipy.stats import pearsonr
+
+from vlbench.probes.generalization.word_evaluation import (
+    Answers,
+    analogies,
+    fisher,
+    keyed_vectors,
+    similarity,
+)
+from vlbench.results import Score
+
+PAIRS = Path(datapath("wordsim353.tsv"))
+QUESTIONS = Path(datapath("questions-words.txt"))
+
+
+def random_vectors(words):
+    rng = torch.Generator().manual_seed(0)
+    return torch.randn(len(words), 8, generator=rng)
+
+
+def by_gensim(words, vectors):
+    found = KeyedVectors(vectors.shape[1])
+    found.add_vectors(words, vectors.numpy())
+    return found
+
+
+def put(folder, *lines):
+    (folder / "file.txt").write_text("\n".join(lines))
+    return folder / "file.txt"
+
+
+def test_pairs_agree_as_gensim_says():
+    lines = [line.split("\t")[:2] for line in PAIRS.read_text().splitlines() if line[0] != "#"]
+    lower = sorted({word.lower() for line in lines for word in line})[:300]
+    vectors = random_vectors(lower)
+    found = similarity(keyed_vectors(lower, vectors), PAIRS)
+    pearson, spearman, missing = by_gensim(lower, vectors).evaluate_word_pairs(str(PAIRS))
+    assert (found.pearson.value, found.spearman.value) == (pearson[0], spearman[0])
+    assert found.pairs == round(353 * (1 - missing / 100)) < 353
+
+
+@pytest.mark.parametrize("header", [[], ["word1,word2,score"]])
+def test_pairs_of_a_csv_agree_as_those_of_tabs(tmp_path, header):
+    tabbed = ["a\tb\t1", "a\tc\t2", "b\tc\t3", "a\td\t4.5", "b\td\t0", "a\tunknown\t4"]
+    (tmp_path / "pairs.csv").write_text(
+        "\n".join([*header, *(line.replace("\t", ",") for line in tabbed)])
+    )
+    vectors = keyed_vectors([*"abcd"], random_vectors([*"abcd"]))
+    found = similarity(vectors, tmp_path / "pairs.csv")
+    assert found == similarity(vectors, put(tmp_path, *tabbed))
+    assert found.pairs == 5
+
+
+def test_the_interval_of_pearson_is_that_of_scipy():
+    x, y = np.random.default_rng(0).normal(size=(2, 30))
+    found, expected = fisher(pearsonr(x, y)[0], 30), pearsonr(x, y).confidence_interval()
+    assert found.ci95 == pytest.approx((expected.low, expected.high))
+
+
+def test_a_perfect_correlation_has_an_interval():
+    assert fisher(1.0, 10).ci95 == pytest.approx((1, 1))
+
+
+@pytest.mark.parametrize(("value", "n"), [(0.5, 3), (float("nan"), 10)])
+def test_a_correlation_of_nothing_is_refused(value, n):
+    with pytest.raises(ValueError, match=r"correlation .* pairs: wanted 4 or more that vary"):
+        fisher(value, n)
+
+
+def test_fewer_pairs_than_four_have_no_correlation(tmp_path):
+    lines = ["a\tb\t1", "a\tc\t2", "b\tc\t3", "a\tunknown\t4"]
+    words = ["a", "b", "c"]
+    found = similarity(keyed_vectors(words, random_vectors(words)), put(tmp_path, *lines))
+    assert found == (None, None, 3)
+
+
+def test_analogies_are_answered_as_by_gensim():
+    lines = [line.split() for line in QUESTIONS.read_text().splitlines() if line[0] != ":"]
+    lower = sorted({word.lower() for line in lines for word in line})[:150]
+    vectors = random_vectors(lower)
+    _, sections = by_gensim(lower, vectors).evaluate_word_analogies(str(QUESTIONS))
+    expected = {s["section"]: (len(s["correct"]), len(s["incorrect"])) for s in sections[:-1]}
+    found = analogies(keyed_vectors(lower, vectors), QUESTIONS)
+    assert {k: (a.right, a.total - a.right) for k, a in found.items()} == expected
+    assert sum(a.total for a in found.values()) > 100
+
+
+def test_the_difference_of_two_words_carries_over(tmp_path):
+    places = {"man": [1, 0, 0], "woman": [1, 1, 0], "king": [1, 0, 1], "queen": [1, 1, 1]}
+    questions = put(tmp_path, ": gram1", "Man Woman King Queen", "man woman king unknown")
+    found = analogies(
+        keyed_vectors(list(places), torch.tensor(list(places.values())).float()), questions
+    )
+    assert found == {"gram1": Answers([("MAN", "WOMAN", "KING", "QUEEN")], [])}
+
+
+def test_what_is_asked_for_is_counted_whether_or_not_it_is_found(tmp_path):
+    words = ["a", "b", "c", "d"]
+    questions = put(tmp_path, ": s", "a b c d", "b a c d", "a b d c", "a b c unknown")
+    found = analogies(keyed_vectors(words, random_vectors(words)), questions)["s"]
+    assert (found.wanted, found.total) == (Counter(D=2, C=1), 3)
+
+
+def test_a_word_at_zero_is_like_no_other(tmp_path):
+    words = ["man", "woman", "king", "queen"]
+    vectors = torch.tensor([[1.0, 0], [1, 1], [1, 0.5], [0, 0]])
+    found = analogies(keyed_vectors(words, vectors), put(tmp_path, ": s", "man woman king queen"))
+    assert found["s"].total == 1
+
+
+def test_each_question_is_an_item_and_one_asked_again_is_numbered():
+    found = Answers([("A", "B", "C", "D"), ("A", "B", "C", "D")], [("B", "A", "C", "E")])
+    rows = found.measured(Score("analogy_accuracy", 2 / 3, 3)).items.to_pylist()
+    assert [(row["id"], row["credit"], row["prediction"], row["target"]) for row in rows] == [
+        ("A B C D", 1.0, "D", "D"), ("A B C D #2", 1.0, "D", "D"), ("B A C E", 0.0, None, "E")
+    ]  # fmt: skip

@@ -1,0 +1,317 @@
+"""Loader of Flickr30k Entities: images, captions, phrases and the boxes that they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from xml.etree import ElementTree as ET
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from vlbench.data.coco_files import Phrase, first_repeated, is_number, read_text
+from vlbench.data.images import file_images, require_sizes
+from vlbench.data.pictures import pictures
+from vlbench.data.records import Column, Data, Split
+from vlbench.data.regions import region_features
+from vlbench.data.tables import Table, column_from, in_memory
+from vlbench.errors import DataAbsent, DataError
+from vlbench.files import MOST_TEXT, read_bytes
+
+# `[/EN#197/people/other A man]`: the chain, its types, the words.
+PHRASE = re.compile(r"\[/EN#(\d+)((?:/[a-z]+)+) ([^\[\]]+)\]")
+SIDES = ("xmin", "ymin", "xmax", "ymax")
+
+
+class Mention(NamedTuple):
+    """Words start..stop of a caption that belong to a chain; chain 0 is `notvisual`."""
+
+    start: int
+    stop: int
+    chain: int
+    types: list[str]
+
+
+class Caption(NamedTuple):
+    """The words of a caption, and its phrases."""
+
+    words: list[str]
+    mentions: list[Mention]
+
+
+class Annotation(NamedTuple):
+    """The file and (W, H) of an image, its boxes (xyxy pixels), and the box indices of each chain.
+
+    Boxes are as written: pixels count from 1.
+    """
+
+    image: str
+    size: tuple[int, int]
+    boxes: list[list[int]]
+    chains: dict[int, list[int]]
+
+
+def parse_sentences(text: str, name: str) -> list[Caption]:
+    """Return the captions of a file, one per line. Raises DataError with the file and the line."""
+    lines = text.removesuffix("\n").split("\n")
+    return [_parse_caption(line, f"{name}, line {i}") for i, line in enumerate(lines, 1)]
+
+
+def parse_annotation(content: bytes, name: str) -> Annotation:
+    """Return the annotation in an XML file. Raises DataError, naming the file.
+
+    A chain that is only a scene, or that has no box, has an empty list. A box may belong to several
+    chains.
+    """
+    try:
+        root = ET.fromstring(content)  # noqa: S314 - expat itself refuses exponential expansion
+    except (ET.ParseError, ValueError, LookupError) as error:
+        raise DataError(f"{name} is not a complete XML file ({error}); fetch it again") from error
+    image = (root.findtext("filename") or "").strip()
+    size = _number(root, "size/width", name), _number(root, "size/height", name)
+    boxes: list[list[int]] = []
+    chains: dict[int, list[int]] = {}
+    for thing in root.iterfind("object"):
+        named = [chains.setdefault(_whole(part.text, name), []) for part in thing.iterfind("name")]
+        corners = thing.find("bndbox")
+        if corners is None:
+            continue
+        box = [_number(corners, side, name) for side in SIDES]
+        if not (0 <= box[0] < box[2] <= size[0] and 0 <= box[1] < box[3] <= size[1]):
+            raise DataError(f"{name}: box {box} has no area or leaves the image of {size}")
+        for chain in named:
+            chain.append(len(boxes))
+        boxes.append(box)
+    return Annotation(image, size, boxes, chains)
+
+
+def _parse_caption(line: str, where: str) -> Caption:
+    words: list[str] = []
+    mentions: list[Mention] = []
+    for text, chain, types, phrase in _parts(line):
+        if "[" in text or "]" in text:
+            raise DataError(f"{where}: the markup of a phrase does not close: {text.strip()}")
+        words += text.split()
+        start = len(words)
+        words += phrase.split()
+        if chain:
+            number = _whole(chain, f"{where}: a phrase's chain")
+            mentions.append(Mention(start, len(words), number, types.split("/")[1:]))
+    if not words:
+        raise DataError(f"{where}: a caption without words")
+    return Caption(words, mentions)
+
+
+def _parts(line: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the text before each phrase, its chain, types and words; last the text after all."""
+    pieces = PHRASE.split(line)
+    for i in range(0, len(pieces) - 1, 4):
+        yield pieces[i], pieces[i + 1], pieces[i + 2], pieces[i + 3]
+    yield pieces[-1], "", "", ""
+
+
+def _number(element: ET.Element, path: str, name: str) -> int:
+    return _whole(element.findtext(path), f"{name}: {path}")
+
+
+def _whole(text: str | None, where: str) -> int:
+    """Return the integer that a text spells."""
+    if text is None or not is_number(text.strip()):
+        raise DataError(f"{where} is not a number: {text!r:.40}")
+    return int(text)
+
+
+HOME = "github.com/BryanPlummer/flickr30k_entities"
+IMAGES_HOME = "shannon.cs.illinois.edu/DenotationGraph"
+EXPECTED = {"train": 29_783, "val": 1_000, "test": 1_000}
+CAPTIONS = 5
+SPLITS = tuple(EXPECTED)
+
+# Folders of images, in this order of preference: the original one, and those of common archives.
+FOLDERS = ("flickr30k-images", "flickr30k_images/flickr30k_images", "flickr30k_images", "images")
+
+_MENTION = {
+    "start": pa.int32(),
+    "stop": pa.int32(),
+    "boxes": pa.list_(pa.int32()),
+    "chain": pa.int32(),
+    "types": pa.list_(pa.string()),
+}
+SCHEMA = pa.schema(
+    {
+        "id": pa.string(),
+        "size": pa.list_(pa.int32()),
+        "boxes": pa.list_(pa.list_(pa.float32())),
+        "words": pa.list_(pa.list_(pa.string())),
+        "phrases": pa.list_(pa.list_(pa.struct(_MENTION))),
+    }
+)
+
+Row = dict[str, Any]
+
+
+def flickr30k(
+    *,
+    root: Path,
+    images: Path | None = None,
+    regions: Path | None = None,
+    splits: Sequence[str] = SPLITS,
+    origin: Literal[0, 1] = 1,
+) -> Data:
+    """Return Flickr30k Entities in the official splits; only the files of `splits` are read.
+
+    One row per image: `captions` (words joined by blanks; `caption` is the first), `words`,
+    `phrases` (with the indices of all boxes of their chain), `chains` and `types` (one per phrase;
+    chain 0 is `notvisual`), `boxes` (ground truth, float32 [n, 4] xyxy pixels) and `id`. A phrase
+    that is not visual, or whose chain is only a scene or has no box, names no boxes. Captions
+    listed in the file UNRELATED_CAPTIONS, where it exists, are left out of their rows.
+
+    `origin` is subtracted from the boxes, which count pixels from 1; 0 leaves them unchanged, as
+    BAN and VisualBERT do. `regions` are region features (see `vlbench.data.regions`); with them,
+    the images (in `root` or in `images`) may be absent.
+    """
+    lists = {name: root / f"{name}.txt" for name in splits}
+    needed = [root / "Sentences", root / "Annotations", *lists.values()]
+    if unknown := [name for name in splits if name not in EXPECTED]:
+        raise ValueError(f"no split '{unknown[0]}'; there are {', '.join(EXPECTED)}")
+    if absent := [path for path in needed if not path.exists()]:
+        raise DataAbsent("Flickr30k Entities", HOME, f"{root}/: {absent[0].name}")
+    folder = _image_folder(root, images)
+    if folder is None and regions is None:
+        where = images or root / FOLDERS[0]
+        raise DataAbsent("Flickr30k's images", IMAGES_HOME, str(where))
+    unrelated = _unrelated(root / "UNRELATED_CAPTIONS")
+    return Data(
+        splits={
+            name: _split(read_rows(root, _ids(file), unrelated, origin), folder, regions, file.name)
+            for name, file in lists.items()
+        },
+        expected={name: EXPECTED[name] for name in splits},
+    )
+
+
+def _image_folder(root: Path, images: Path | None) -> Path | None:
+    folders = [images] if images else [root / name for name in FOLDERS]
+    return next((folder for folder in folders if folder.is_dir()), None)
+
+
+def _ids(file: Path) -> list[str]:
+    """Return the images that a list names. Raises DataError for an image that it has twice."""
+    ids = read_text(file).split()
+    if repeated := first_repeated(ids):
+        raise DataError(f"{file.name} has image {repeated} twice; fetch it again")
+    return ids
+
+
+def _unrelated(file: Path) -> set[tuple[str, int]]:
+    """Return the image and the number (from 1) of each caption unrelated to its image."""
+    if not file.is_file():
+        return set()
+    rows = [line.split() for line in read_text(file).splitlines() if line[:1] != "#"]
+    if wrong := [row for row in rows if len(row) != 2 or not is_number(row[1])]:
+        raise DataError(f"{file.name}: not an image and a number: {' '.join(wrong[0])}")
+    return {(image, int(number)) for image, number in rows}
+
+
+def read_rows(
+    root: Path, ids: Sequence[str], unrelated: Collection[tuple[str, int]] = (), origin: int = 1
+) -> Iterator[Row]:
+    """Yield a row of SCHEMA per image, read from its files.
+
+    Raises DataError, also for an image without its five captions or with the XML of another image.
+    """
+    for name in ids:
+        captions = _captions_of(root, name)
+        related = [c for i, c in enumerate(captions, 1) if (name, i) not in unrelated]
+        if not related:
+            raise DataError(
+                f"UNRELATED_CAPTIONS lists all captions of image {name}; fetch it again"
+            )
+        file = f"Annotations/{name}.xml"
+        image, size, boxes, chains = parse_annotation(_read(root, file), file)
+        if image != f"{name}.jpg":
+            raise DataError(f"{file} is of the image '{image:.40}'; fetch it again")
+        yield {
+            "id": name,
+            "size": list(size),
+            "boxes": [[float(side - origin) for side in box] for box in boxes],
+            "words": [caption.words for caption in related],
+            "phrases": [_phrases(caption, chains) for caption in related],
+        }
+
+
+def _captions_of(root: Path, name: str) -> list[Caption]:
+    file = f"Sentences/{name}.txt"
+    try:
+        captions = parse_sentences(_read(root, file).decode("utf-8"), file)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is no UTF-8: byte {error.start}") from error
+    if len(captions) != CAPTIONS:
+        raise DataError(f"{file} has {len(captions)} captions, not {CAPTIONS}; fetch it again")
+    return captions
+
+
+def _phrases(caption: Caption, chains: Mapping[int, list[int]]) -> list[Row]:
+    return [{**m._asdict(), "boxes": chains.get(m.chain, [])} for m in caption.mentions]
+
+
+def _read(root: Path, name: str) -> bytes:
+    try:
+        return read_bytes(root / name, MOST_TEXT)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        message = f"{name} cannot be read ({why}), but the list of its split names it"
+        raise DataError(message) from error
+
+
+def _split(rows: Iterator[Row], folder: Path | None, regions: Path | None, listed: str) -> Split:
+    table = in_memory(rows, SCHEMA)
+    names, column = table.values("id"), partial(column_from, table)
+    images = None if folder is None else _images(folder, table, listed)
+    sizes = {name: (w, h) for name, (w, h) in zip(names, table.values("size"), strict=True)}
+    features = region_features(regions, sizes) if regions else None
+    return Split(
+        {
+            **pictures(images, names, features),
+            "id": column(["id"], str),
+            "boxes": column(["boxes"], _boxes),
+            "captions": column(["words"], _captions),
+            "caption": column(["words"], _caption, "text"),
+            "words": column(["words"], list),
+            "phrases": column(["phrases"], _as_phrases),
+            "chains": column(["phrases"], partial(_each, "chain")),
+            "types": column(["phrases"], partial(_each, "types")),
+        }
+    )
+
+
+def _images(folder: Path, table: Table, listed: str) -> Column:
+    """Return the images of a folder, which must have the sizes in the annotations."""
+    files = [f"{name}.jpg" for name in table.values("id")]
+    images = file_images(folder, files, listed=listed)
+    require_sizes(folder, files, table.values("size"), "its XML file in Annotations")
+    return images
+
+
+def _boxes(boxes: Sequence[Sequence[float]]) -> Tensor:
+    return torch.tensor(boxes, dtype=torch.float32).reshape(-1, 4)
+
+
+def _captions(words: Sequence[Sequence[str]]) -> list[str]:
+    return [" ".join(caption) for caption in words]
+
+
+def _caption(words: Sequence[Sequence[str]]) -> str:
+    return " ".join(words[0])
+
+
+def _as_phrases(captions: Sequence[Sequence[Row]]) -> list[list[Phrase]]:
+    return [[Phrase(m["start"], m["stop"], tuple(m["boxes"])) for m in ms] for ms in captions]
+
+
+def _each(field: str, captions: Sequence[Sequence[Row]]) -> list[list[Any]]:
+    return [[mention[field] for mention in mentions] for mentions in captions]

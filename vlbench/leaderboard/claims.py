@@ -1,0 +1,286 @@
+"""Whether boards support claims, by 95 % intervals.
+
+Two scores of one task are compared over their items where their rows keep them (paired). Any other
+difference of means of scores has the interval of Zou & Donner 2008 (doi:10.1002/sim.3095): made of
+each score's own interval, and the usual one where these are symmetric. It takes scores to be
+independent (unpaired), and floors and chance to be exact. Where a claim is m comparisons, their
+intervals are stretched by normal quantiles so as to hold together (Bonferroni).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from statistics import NormalDist, fmean
+from typing import Any, NamedTuple
+
+from vlbench.boards import Board, board_file, read_board
+from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.claims import Claim, Comparison, Side
+from vlbench.catalog.specs import TaskSpec
+from vlbench.errors import DataError
+from vlbench.leaderboard.artifacts import read_items
+from vlbench.leaderboard.joins import Items, compare, items_of
+from vlbench.leaderboard.rows import publishable
+from vlbench.metrics.statistics import Z95
+from vlbench.results import ITEMS, Result, Score, matching
+
+Boards = Mapping[str, Board | None]
+
+
+class Lack(NamedTuple):
+    """A row or a score that is not there, and why."""
+
+    model: str
+    task: str
+    why: str
+
+
+def read_boards(output: Path, specs: Iterable[TaskSpec]) -> dict[str, Board | None]:
+    """Return the board of each task, and the summary of each group; None where there is no file."""
+    return {
+        spec.name: read_board(board_file(output / "summaries" if spec.group else output, spec.name))
+        for spec in specs
+    }
+
+
+def counted_row(board: Board | None, spec: TaskSpec, model: str) -> Result | Lack:
+    """Return a model's row where it may be published and is of the task's version."""
+    if board is None:
+        return Lack(model, spec.name, "no board")
+    if not spec.group and board.version != spec.version:
+        why = f"the board is of version {board.version}, the task of version {spec.version}"
+        return Lack(model, spec.name, why)
+    found = publishable(board.results).get(model)
+    rows = [row for row in board.results if row.model == model]
+    return found or Lack(model, spec.name, _why_not(rows))
+
+
+def _why_not(rows: Sequence[Result]) -> str:
+    """Return why none of a model's rows may be published."""
+    ok = [row for row in rows if row.status == "ok"]
+    if not ok:
+        return ", ".join(f"{row.status}: {row.reason}" for row in rows) or "no row"
+    if any(row.is_partial for row in ok):
+        return "a row of incomplete data"
+    if len(ok) > 1:
+        return f"{len(ok)} rows, and nothing says which one counts"
+    return "a row of random weights"
+
+
+Rows = Mapping[tuple[str, str], Result]
+
+
+class Pairing(NamedTuple):
+    """The 95 % interval of a difference, item by item; without one, why scores cannot be joined."""
+
+    ci95: tuple[float, float] | None = None
+    why: str = ""
+
+
+def pair(comparison: Comparison, rows: Rows, output: Path) -> Pairing:
+    """Compare two scores of one task under the same conditions, where both rows keep items.
+
+    `rows` are those of a claim, by task and model.
+    """
+    sides = [_single(side, rows) for side in comparison.sides]
+    if len(sides) < 2 or not all(sides):
+        return Pairing()
+    first, second = comparison.sides
+    if (first.tasks, first.at) != (second.tasks, second.at):
+        return Pairing()
+    try:
+        a, b = (_items(side, rows, output) for side in comparison.sides)
+        return Pairing(compare(a, b, higher_is_better=True).ci95)
+    except DataError as error:
+        return Pairing(why=str(error))
+
+
+def _single(side: Side, rows: Rows) -> bool:
+    """Return whether a side is one score, and no floor, of a row that keeps items."""
+    if len(side.tasks) * len(side.models) * len(side.at) > 1 or side.floor:
+        return False
+    row = rows.get((side.tasks[0], side.models[0]))
+    return row is not None and ITEMS in row.artifacts
+
+
+def _items(side: Side, rows: Rows, output: Path) -> Items:
+    row = rows[side.tasks[0], side.models[0]]
+    (score,) = matching(row.scores, {"metric": side.metric, "at": side.at[0]})
+    return items_of(row.model, read_items(output, row), score)
+
+
+SUPPORTED, UNDECIDED, CONTRADICTED, MISSING = "supported", "undecided", "contradicted", "missing"
+
+# Scores of pairs of models, which the summary of a group holds and none of its tasks.
+OF_PAIRS = ("mean_rdm_correlation", "rdm_correlation", "rdm_spearman")
+
+
+class Term(NamedTuple):
+    """A score, or a floor of it, in a sum; None is the interval of a score that has none."""
+
+    key: tuple[str, ...]
+    value: float
+    ci95: tuple[float, float] | None
+    unit: str
+
+
+class Finding(NamedTuple):
+    """A comparison, the values of its sides, and the interval of the one or of the difference.
+
+    `how` says of a difference whether it is over paired items, and why not where rows keep them.
+    """
+
+    comparison: Comparison
+    verdict: str
+    values: Sequence[float]
+    interval: tuple[float, float] | None
+    unit: str
+    how: str
+
+
+class Judgement(NamedTuple):
+    """A claim's verdict and what it rests on; or the rows that are missing."""
+
+    claim: Claim
+    verdict: str
+    findings: Sequence[Finding] = ()
+    lacks: Sequence[Lack] = ()
+
+
+def judge(claim: Claim, boards: Boards, catalog: Catalog, output: Path) -> Judgement:
+    """Return whether boards support a claim, contradict it, or leave it undecided or missing.
+
+    `output` is the folder of the boards, where rows keep their items. A claim of several
+    comparisons is supported by all of them and contradicted by any.
+    """
+    rows, lacks = _rows(claim, boards, catalog)
+    found = [
+        [_terms(side, rows, catalog) for side in comparison.sides]
+        for comparison in claim.comparisons
+    ]
+    terms = [term for sides in found for side in sides for term in side]
+    lacks += [term for term in terms if isinstance(term, Lack)]
+    if claim.needs or lacks:
+        return Judgement(claim, MISSING, lacks=list(dict.fromkeys(lacks)))
+    stretch = NormalDist().inv_cdf(1 - 0.025 / len(found)) / Z95
+    findings = [
+        _finding(comparison, _scored(sides), stretch, pair(comparison, rows, output))
+        for comparison, sides in zip(claim.comparisons, found, strict=True)
+    ]
+    verdicts = [finding.verdict for finding in findings]
+    worst = next(v for v in (CONTRADICTED, UNDECIDED, SUPPORTED) if v in verdicts)
+    return Judgement(claim, worst, findings)
+
+
+def tasks_of(side: Side, catalog: Catalog) -> list[str]:
+    """Return the tasks whose boards hold a side's scores; for scores of pairs, the groups."""
+    groups = {} if side.metric in OF_PAIRS else catalog.tasks
+    return [
+        name
+        for task in side.tasks
+        for name in (groups[task].group if task in groups else ()) or [task]
+    ]
+
+
+def _rows(
+    claim: Claim, boards: Boards, catalog: Catalog
+) -> tuple[dict[tuple[str, str], Result], list[Lack]]:
+    """Return the rows by task and model that a claim compares, and those it lacks.
+
+    On each task, rows must be comparable with the first.
+    """
+    sides = [side for comparison in claim.comparisons for side in comparison.sides]
+    pairs = [pair for side in sides for pair in product(tasks_of(side, catalog), side.models)]
+    found = {
+        (task, model): counted_row(boards[task], catalog.tasks[task], model)
+        for task, model in dict.fromkeys(pairs)
+    }
+    rows = {pair: row for pair, row in found.items() if isinstance(row, Result)}
+    lacks = [row for row in found.values() if isinstance(row, Lack)]
+    first: dict[str, Result] = {}
+    for (task, model), row in rows.items():
+        if row.comparable != first.setdefault(task, row).comparable:
+            lacks.append(Lack(model, task, f"not comparable with {first[task].model}'s row"))
+    return rows, lacks
+
+
+def _terms(
+    side: Side, rows: Mapping[tuple[str, str], Result], catalog: Catalog
+) -> list[Term | Lack]:
+    """Return the scores that a side is the mean of; a Lack for a score that its row has not."""
+    pairs = [pair for pair in product(tasks_of(side, catalog), side.models) if pair in rows]
+    return [_term(side, rows[pair], at, pair[0]) for pair in pairs for at in side.at]
+
+
+def _scored(sides: Sequence[Sequence[Term | Lack]]) -> list[list[Term]]:
+    return [[term for term in side if isinstance(term, Term)] for side in sides]
+
+
+def _term(side: Side, row: Result, at: Mapping[str, Any], task: str) -> Term | Lack:
+    found = matching(row.scores, {"metric": side.metric, "at": at})
+    spelled = ", ".join(f"{name} {value}" for name, value in at.items())
+    if not found:
+        why = f"no score {side.metric}{' at ' if spelled else ''}{spelled}"
+        return Lack(row.model, task, why)
+    score = found[0]
+    key = (task, row.model, side.metric, spelled, side.floor)
+    if not side.floor:
+        return Term(key, score.value, _interval(score), score.unit)
+    floor = score.chance if side.floor == "chance" else score.floors.get(side.floor)
+    if floor is None:
+        return Lack(row.model, task, f"no {side.floor} beside its {side.metric}")
+    return Term(key, floor, (floor, floor), score.unit)
+
+
+def _interval(score: Score) -> tuple[float, float] | None:
+    if score.ci95 or score.stderr is None:
+        return score.ci95
+    return score.value - Z95 * score.stderr, score.value + Z95 * score.stderr
+
+
+def _finding(
+    comparison: Comparison, sides: Sequence[Sequence[Term]], stretch: float, paired: Pairing
+) -> Finding:
+    values = [fmean(term.value for term in side) for side in sides]
+    if paired.ci95:
+        difference = values[0] - values[1]
+        low, high = ((end - difference) * stretch + difference for end in paired.ci95)
+        interval: tuple[float, float] | None = (low, high)
+    else:
+        interval = difference_interval(sides, stretch)
+    how = "paired" if paired.ci95 else f"unpaired ({paired.why})" if paired.why else "unpaired"
+    verdict = UNDECIDED
+    if interval:
+        low, high = interval
+        # A tie of no width leaves a lead undecided.
+        above = low > comparison.low or (len(sides) == 1 and low == comparison.low)
+        if above and high <= comparison.high:
+            verdict = SUPPORTED
+        elif high < comparison.low or low > comparison.high:
+            verdict = CONTRADICTED
+    return Finding(comparison, verdict, values, interval, sides[0][0].unit, how)
+
+
+def difference_interval(
+    sides: Sequence[Sequence[Term]], stretch: float = 1.0
+) -> tuple[float, float] | None:
+    """Return the interval of the mean of one side, or of its lead over the other.
+
+    A score on both sides counts with both weights. None where a score has no interval.
+    """
+    weights: dict[Term, float] = {}
+    for side, sign in zip(sides, (1, -1), strict=False):
+        for term in side:
+            weights[term] = weights.get(term, 0.0) + sign / len(side)
+    below = above = centre = 0.0
+    for term, weight in weights.items():
+        if term.ci95 is None:
+            return None
+        ends = sorted(weight * end for end in term.ci95)
+        centre += weight * term.value
+        below += (weight * term.value - ends[0]) ** 2
+        above += (ends[1] - weight * term.value) ** 2
+    return centre - stretch * math.sqrt(below), centre + stretch * math.sqrt(above)

@@ -1,1 +1,0 @@
-"""Models compared on the items that their rows keep."""

@@ -1,1 +1,0 @@
-"""Folders of boards joined into one."""

@@ -1,1 +1,0 @@
-"""Papers' numbers and findings beside what boards hold."""

@@ -1,1 +1,0 @@
-"""Words of captions and the metrics that are Java programs."""

@@ -1,0 +1,175 @@
+"""The classifier under attack: a model's own, or a linear head trained on its features.
+
+A model's own classifier is attacked where its classes are those of the data. A classifier of other
+classes is not attacked, nor replaced by a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vlbench.capabilities import Classifier, ImageEncoder
+from vlbench.check import passes
+from vlbench.data.records import Column, Data, labels
+from vlbench.digests import digest
+from vlbench.engine import Engine
+from vlbench.errors import CannotDo
+from vlbench.metrics.features import all_equal
+from vlbench.metrics.ranking import Choice, choose
+from vlbench.probes.generalization.categories import refuse_other_classes
+from vlbench.probes.generalization.linear import (
+    PAPER_TRAINING,
+    LinearProbe,
+    classify,
+    require_train_images,
+    train_linear_probe_once,
+    zero_probe,
+)
+from vlbench.probes.generalization.rpgd import Attack, perturb
+
+OWN_NOTE = "the model's own classifier is attacked"
+HEAD_NOTE = (
+    "a linear head is attacked, trained on the features of {} train images as they are: {} epochs "
+    "of Adam, learning rate {}, weight decay {}, batch size {}"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Victim:
+    """A differentiable classifier: `encode` returns logits, or features [N, D] for the `head`."""
+
+    encode: Callable[[Tensor], Tensor]
+    head: LinearProbe | None
+    note: str
+
+    def logits(self, pixels: Tensor) -> Tensor:
+        """Return float32 [N, K] for pixels [N, 3, H, W]."""
+        out = self.encode(pixels).float()
+        return torch.addmm(self.head["bias"], out, self.head["weight"].T) if self.head else out
+
+    def choices(self, pixels: Tensor, *labels: Tensor) -> list[Choice]:
+        """Return the classifier's choices, judged by each of several labels [N]."""
+        with torch.no_grad():
+            out = self.encode(pixels).float()
+        if self.head:
+            return [classify(self.head, out, label) for label in labels]
+        return [choose(out, label) for label in labels]
+
+
+def find_victim(
+    model: Classifier | ImageEncoder, data: Data, engine: Engine, sample: Tensor, *, seed: int
+) -> Victim:
+    """Return the model's own classifier, or a trained head where it has none.
+
+    `sample` are pixels to try it on. Raises CannotDo where the model's classes are not the data's,
+    and where there is neither a classifier nor anything to train one from; ValueError for logits
+    that are not [N, C]; TooFewRows for a class without a train image for the head.
+    """
+    reason = ""
+    if isinstance(model, Classifier):
+        try:
+            with torch.no_grad():
+                logits = engine.checked(model.logits)(sample)
+        except CannotDo as error:
+            reason = str(error)
+        else:
+            refuse_other_classes(model, logits, data.classes)
+            return Victim(model.logits, None, OWN_NOTE)
+    if not isinstance(model, ImageEncoder):
+        raise CannotDo(reason or "the model has neither a classifier nor image features")
+    if "train" not in data.splits:
+        why = reason or "the model has no classifier"
+        raise CannotDo(f"{why}, and the data have no train images to learn one from")
+    return _trained(model, data, engine, seed)
+
+
+def _trained(model: ImageEncoder, data: Data, engine: Engine, seed: int) -> Victim:
+    """Return a head trained as in the transfer probe; it is zero where all features are equal."""
+    train = data.splits["train"]
+    label = torch.from_numpy(labels(train))
+    require_train_images(label, torch.from_numpy(labels(data.splits["test"])), data.classes)
+    features = engine.features(model.encode_images, train["image"])
+    size, training = (len(data.classes), features.shape[1]), PAPER_TRAINING._replace(seed=seed)
+    if all_equal(features):
+        head = zero_probe(*size)
+    else:
+        head = train_linear_probe_once(engine, features, label, size, training)
+    epochs, batch_size, learning_rate, weight_decay, _ = training
+    note = HEAD_NOTE.format(len(label), epochs, learning_rate, weight_decay, batch_size)
+    on_device = {name: value.to(engine.device) for name, value in head.items()}
+    return Victim(model.encode_images, on_device, note)
+
+
+class Batch(NamedTuple):
+    """Images that are attacked together, numbered in the order drawn, and their classes."""
+
+    number: int
+    images: Column
+    right: Tensor
+    target: Tensor
+
+
+class Predictions(NamedTuple):
+    """Credit of a classifier's choices on N images, float64 [N], and which were tied, bool [N].
+
+    `right` is the credit where the right class is correct, `target` where the target class is.
+    `chosen` are the classes chosen, int64 [N], -1 where several are tied.
+    """
+
+    right: Tensor
+    target: Tensor
+    tied: Tensor
+    chosen: Tensor
+
+
+@dataclass(frozen=True)
+class AttackRun:
+    """Attacks on the same batches; the result of a batch is stored as soon as it is known."""
+
+    model: Classifier | ImageEncoder
+    victim: Victim
+    batches: Sequence[Batch]
+    engine: Engine
+
+    def predictions(self, attack: Attack | None) -> Predictions:
+        """Return the predictions after an attack, or, without one, on the images as they are."""
+
+        def attacked(batches: Sequence[Batch]) -> list[Tensor]:
+            return [self._one(batch, attack) for batch in batches]
+
+        if attack:
+            attacked.__name__ = f"{attack.norm} {attack.goal} {attack.epsilon:g}"
+        key = {
+            "what": "attack",
+            "model": self.model,
+            "head": self.victim.head,
+            "attack": attack and attack._asdict(),
+            "device": self.engine.device.type,
+        }
+        content = [[b.number, b.images.key, b.images.rows, b.right, b.target] for b in self.batches]
+        column = Column(digest(content), "value", self.batches, range(len(self.batches)))
+        parts = self.engine.map(attacked, column, key=key, one_by_one=True)
+        right, target, tied, chosen = torch.cat(parts, dim=1)
+        return Predictions(right, target, tied.bool(), chosen.long())
+
+    def _one(self, batch: Batch, attack: Attack | None) -> Tensor:
+        """Return the credit of the right class and of the target, ties, and choices, [4, N]."""
+        pixels = pixels_of(self.model, batch, self.engine)
+        right, target = (label.to(self.engine.device) for label in (batch.right, batch.target))
+        if attack:
+            label = right if attack.goal == "untargeted" else target
+            pixels = perturb(self.victim.logits, pixels, label, attack, batch.number)
+        for_right, for_target = self.victim.choices(pixels, right, target)
+        rows = [for_right.credit, for_target.credit, for_right.tied, for_right.chosen]
+        return torch.stack([row.double() for row in rows]).cpu()
+
+
+def pixels_of(model: Classifier | ImageEncoder, batch: Batch, engine: Engine) -> Tensor:
+    """Return float32 [N, 3, H, W] in [0, 1], on the engine's device."""
+    pixels = [passes.pixels_of(model.preprocess, image) for image in batch.images]
+    return torch.stack(pixels).to(engine.device)

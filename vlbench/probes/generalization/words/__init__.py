@@ -1,1 +1,0 @@
-"""Word vectors: of class names, of visual words, trained on a corpus, and their evaluation."""
