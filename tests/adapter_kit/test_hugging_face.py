@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import huggingface_hub
@@ -247,6 +248,12 @@ def with_sizes(folder, sizes):
     file = Path(folder, "config.json")
     file.write_text(json.dumps({**json.loads(file.read_text()), **sizes}))
     return Checkpoint(str(folder))
+
+
+def test_a_large_file_that_the_library_does_not_read_is_no_matter(halved):
+    Path(halved, "trainer_state.json").touch()
+    os.truncate(Path(halved, "trainer_state.json"), 1 << 40)
+    assert Checkpoint(halved).config.model_type == "bert"
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,9 @@ LOADING = {
 KINDS = ("*.safetensors", "*.bin", "*.pt")
 CONFIG = "config.json"
 
+# The texts of a folder that the library reads. Others, such as the log of a training, may be large.
+TEXTS = ("*config*.json", "*token*.json", "vocab*.json")
+
 Rename = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
@@ -106,7 +109,7 @@ class Checkpoint:
         try:
             with _without_bars():
                 if not self._is_sane:
-                    for file in sorted(self._folder.glob("*.json")) if self.is_local else []:
+                    for file in [f for t in TEXTS for f in self._folder.glob(t)]:
                         require_at_most(file, MOST_CONFIG if file.name == CONFIG else MOST_TEXT)
                     stated = transformers_object("PreTrainedConfig").get_config_dict(**self._where)
                     require_sizes(f"{self.name}, {CONFIG}", stated[0])
