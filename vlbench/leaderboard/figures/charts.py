@@ -11,7 +11,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from matplotlib import __version__ as matplotlib_version
 from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -173,7 +172,7 @@ def save_chart(
 ) -> list[Path]:
     """Write the chart of panels as `save` does; one that was drawn before comes from the cache."""
     shown = {name: looks[name] for panel in panels for name in panel.models}
-    parts = [matplotlib_version, title, [asdict(panel) for panel in panels], shown]
+    parts = [title, [asdict(panel) for panel in panels], shown]
 
     def draw() -> bytes:
         pictures = _pictures(chart(title, panels, looks), 150)
