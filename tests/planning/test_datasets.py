@@ -1,11 +1,14 @@
 import shutil
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
 
 import pytest
 from runs import evaluate
 from sources import TASK, make_source, write
 
+from vlbench.data.records import Data, TrainAndTestRows
 from vlbench.errors import DataError, SpecError
-from vlbench.planning.datasets import splits_read
+from vlbench.planning.tasks import splits_read
 
 
 def test_a_split_that_the_probe_reads_is_missed_before_anything_runs(source):
@@ -16,25 +19,38 @@ def test_a_split_that_the_probe_reads_is_missed_before_anything_runs(source):
         evaluate(source)
 
 
-def in_any_case(model, data, engine):
-    rows = [len(split) for split in (data.splits["train"], data.splits["test"])]
-    if model.name:
-        return in_any_case(model, data.splits["part"], engine)
-    return rows + data.splits["val"]
+class Parts(NamedTuple):
+    train: Sequence[str] = ("train",)
 
 
-def perhaps(_, data, engine, *, split="test"):
-    rows = data.splits[split] or data.splits["val"]
-    if engine.device:
-        return rows
-    return data.splits["train"]
+PARTS = Parts()
+
+
+def named(model, data: TrainAndTestRows, engine): ...
+
+
+def by_an_argument(model, data: Annotated[Data, "split", "test"], engine, *, split="val"): ...
+
+
+def by_a_field(model, data: Annotated[Data, "parts.train", ...], engine, *, parts=PARTS): ...
+
+
+def unsaid(model, data, engine): ...
 
 
 @pytest.mark.parametrize(
-    ("probe", "splits"), [(in_any_case, ["train", "test", "val"]), (perhaps, []), (len, [])]
+    ("probe", "arguments", "splits"),
+    [
+        (named, {}, ["train", "test"]),
+        (by_an_argument, {}, ["val", "test"]),
+        (by_an_argument, {"split": "b"}, ["b", "test"]),
+        (by_a_field, {}, ["train", ...]),
+        (by_a_field, {"parts": Parts(["a", "b"])}, ["a", "b", ...]),
+        (unsaid, {}, [...]),
+    ],
 )
-def test_splits_count_that_a_probe_reads_whatever_its_arguments(probe, splits):
-    assert splits_read(probe) == splits
+def test_the_annotation_of_data_names_the_splits_that_a_probe_reads(probe, arguments, splits):
+    assert splits_read(probe, arguments) == splits
 
 
 REGIONS = """\

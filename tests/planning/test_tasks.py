@@ -105,7 +105,9 @@ def test_a_probe_that_lacks_an_argument_is_an_error_of_the_file(source):
         evaluate(source, tasks="b")
 
 
-@pytest.mark.parametrize(("probe", "splits"), [("zero_shot", ["test"]), ("few_shot", [])])
+@pytest.mark.parametrize(
+    ("probe", "splits"), [("zero_shot", ["test"]), ("few_shot", ["train", "test"])]
+)
 def test_a_loader_is_told_which_splits_a_probe_reads(source, probe, splits):
     text = TASK.replace("few_shot", probe).replace("{shots: [1], trials: 2}", "{}")
     write(source / "tasks" / "b.yaml", text if probe == "zero_shot" else TASK)

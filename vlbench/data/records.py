@@ -151,8 +151,11 @@ class Data:
         return Data(splits=splits, classes=self.classes)
 
 
-# How a probe annotates `data` that reads the test split alone: no loader digests more for it.
+# How a probe's `data` name the splits that it reads in any case, or the parameters that name them
+# (`splits.train`). They are missed before anything runs; no loader reads others, unless the last is
+# an ellipsis.
 TestRows = Annotated[Data, "test"]
+TrainAndTestRows = Annotated[Data, "train", "test"]
 
 
 def wanted(splits: Mapping[str, Found], names: Sequence[str]) -> dict[str, Found]:

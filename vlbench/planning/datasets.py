@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Mapping
 from itertools import chain
-from textwrap import dedent
 from typing import Any
 
 from vlbench.data.pictures import only_in_pictures
 from vlbench.data.records import Data
 from vlbench.errors import CannotDo, SpecError
 from vlbench.planning.models import Model
-from vlbench.planning.tasks import Task
-
-# Statements that may leave out a part of what stands in them.
-BRANCHES = (ast.If, ast.For, ast.While, ast.Try, ast.With, ast.Match)
+from vlbench.planning.tasks import Task, splits_read
 
 
 class DataSets:
@@ -74,47 +67,9 @@ def _regions(task: Task, model: Model) -> dict[str, Any]:
 
 def require_splits(task: Task, data: Data) -> None:
     """Raise DataAbsent for a split that the task's probe reads and the data lack."""
-    for name in splits_read(task.probe):
-        data.splits[name]
-
-
-@cache
-def splits_read(probe: Callable[..., Any]) -> list[str]:
-    """Return the splits that a probe's text reads whatever its arguments; none that may be unread.
-
-    Only statements of the probe itself count, up to the first that may end it early.
-    """
-    try:
-        (function,) = ast.parse(dedent(inspect.getsource(probe))).body
-    except (OSError, TypeError, SyntaxError):  # no text, or not of a function alone
-        return []
-    found: list[str] = []
-    for statement in getattr(function, "body", ()):
-        if isinstance(statement, BRANCHES):
-            if any(_ends(node, probe.__name__) for node in ast.walk(statement)):
-                break
-        elif "data" in (ast.unparse(one) for one in getattr(statement, "targets", ())):
-            break
-        else:
-            found += _literal_splits(statement)
-    return list(dict.fromkeys(found))
-
-
-def _ends(node: ast.AST, probe: str) -> bool:
-    """Return whether a node ends a probe, other than by the same probe on a part of the data."""
-    return isinstance(node, ast.Return) and probe not in ast.unparse(node)
-
-
-def _literal_splits(node: ast.AST) -> Iterator[str]:
-    """Yield the names in `data.splits["..."]` of what is evaluated in any case."""
-    if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "data.splits":
-        name = node.slice.value if isinstance(node.slice, ast.Constant) else None
-        yield from [name] if isinstance(name, str) else []
-    elif isinstance(node, ast.ListComp | ast.GeneratorExp):
-        yield from _literal_splits(node.generators[0].iter)
-    elif not isinstance(node, ast.IfExp | ast.BoolOp | ast.Lambda | ast.FunctionDef):
-        for child in ast.iter_child_nodes(node):
-            yield from _literal_splits(child)
+    for name in splits_read(task.probe, task.arguments):
+        if name is not ...:
+            data.splits[name]
 
 
 def require_region_widths(task: Task, model: Model, data: Data, views: Mapping[str, Data]) -> None:

@@ -201,11 +201,14 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
     spec, lines = catalog.tasks[name], list[str]()
     probe, loader = _find_probe(spec, options), _find_loader(spec, options)
     arguments = _read_params(spec, probe, options, lines)
-    loader_arguments = _read_data(spec, probe, loader, options, lines)
+    loader_arguments = _read_data(spec, loader, options, lines)
     regions = _read_regions(spec, loader, options, lines) if "regions" in spec.data else {}
     companions = _find_companions(catalog, spec, probe, arguments, options, lines)
     if lines:
         raise SpecError("\n".join(lines))
+    if "wanted_splits" in parameters(loader):
+        splits = splits_read(probe, arguments)
+        loader_arguments["wanted_splits"] = [] if ... in splits else splits
     return Task(
         spec=spec,
         named=named,
@@ -258,11 +261,7 @@ def _read_params(
 
 
 def _read_data(
-    spec: TaskSpec,
-    probe: Callable[..., Any],
-    loader: Callable[..., Data],
-    options: Options,
-    lines: list[str],
+    spec: TaskSpec, loader: Callable[..., Data], options: Options, lines: list[str]
 ) -> dict[str, Any]:
     """Return the loader's arguments, with this machine's data folders filled in.
 
@@ -291,15 +290,26 @@ def _read_data(
     arguments = {key: _beside(spec, value, "data", key) for key, value in arguments.items()}
     cache = options.cache_dir and options.cache_dir.absolute()
     from_run: dict[str, Any] = {"download": options.download or None, "cache_dir": cache}
-    if "wanted_splits" in known:
-        from_run["wanted_splits"] = _splits_read(probe)
     return arguments | {k: v for k, v in from_run.items() if k in known and v is not None}
 
 
-def _splits_read(probe: Callable[..., Any]) -> list[str]:
-    """Return the splits that the annotation of a probe's data names; none: it may read all."""
-    named = getattr(hints(probe, extras=True)["data"], "__metadata__", ())
-    return [split for split in named if isinstance(split, str)]
+def splits_read(probe: Callable[..., Any], arguments: Mapping[str, Any]) -> list[Any]:
+    """Return the splits that the annotation of a probe's data names, itself or by an argument.
+
+    The last is an ellipsis where the probe may read others.
+    """
+    named = getattr(hints(probe, extras=True).get("data"), "__metadata__", (...,))
+    defaults = {name: one.default for name, one in parameters(probe).items()}
+    splits: list[Any] = []
+    for name in named:
+        value: Any = name
+        if isinstance(name, str):
+            first, *rest = name.split(".")
+            value = {first: first, **defaults, **arguments}[first]
+            for field in rest:
+                value = getattr(value, field)
+        splits += [value] if isinstance(value, str) or value is ... else value
+    return splits
 
 
 def _read_regions(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -46,6 +46,10 @@ class Images(NamedTuple):
 
 
 TEST_IMAGES = Images()
+# The data of a probe with a parameter `images`, whose captioner may be trained; and of one with
+# `nouns`.
+CaptionedRows = Annotated[Data, "train", "images.split", ...]
+NounRows = Annotated[Data, "nouns.split", "images.split", ...]
 
 # A captioner that is trained on the data, as in the paper.
 PAPER_CAPTIONER = Captioner()

@@ -58,6 +58,7 @@ from vlbench.probes.captioning.caption_sets import (
     FAVOURITES,
     REFERENCE,
     TEST_IMAGES,
+    CaptionedRows,
     Images,
     Plan,
     Subjects,
@@ -205,7 +206,7 @@ def _png(image: PIL.Image.Image) -> bytes:
 
 def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
     model: ImageTextScorer,
-    data: Data,
+    data: CaptionedRows,
     engine: Engine,
     *,
     captioner: Captioner,
@@ -273,7 +274,7 @@ class Scored(NamedTuple):
 
 def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     model: ImageTextScorer,
-    data: Data,
+    data: CaptionedRows,
     engine: Engine,
     *,
     scorers: list[ImageTextScorer],

@@ -38,7 +38,7 @@ import torch
 from numpy.random import Generator
 
 from vlbench.capabilities import ImageEncoder, ImageTextScorer, count_truncated
-from vlbench.data.records import Data, Split
+from vlbench.data.records import Split
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.items import Measured
@@ -46,6 +46,7 @@ from vlbench.probes.captioning.caption_sets import (
     PAPER_CAPTIONER,
     TEST_IMAGES,
     Images,
+    NounRows,
     find_captions,
 )
 from vlbench.probes.captioning.captioner import Captioner
@@ -93,7 +94,7 @@ CAPTION = "none"
 
 def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
     model: ImageTextScorer,
-    data: Data,
+    data: NounRows,
     engine: Engine,
     *,
     encoders: list[ImageEncoder] | None = None,
@@ -145,7 +146,7 @@ KINDS = ("true", "absent")
 
 def noun_count(
     model: ImageTextScorer,
-    data: Data,
+    data: NounRows,
     engine: Engine,
     *,
     k: Sequence[int] = (3, 4, 5, 6, 7),
@@ -292,7 +293,7 @@ ORIGINAL, CHANGED = "original", ("nouns", "others")
 
 def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
     model: ImageTextScorer,
-    data: Data,
+    data: NounRows,
     engine: Engine,
     *,
     encoders: list[ImageEncoder] | None = None,

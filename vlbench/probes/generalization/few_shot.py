@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
-from vlbench.data.records import Data, fewest_rows, labels
+from vlbench.data.records import TrainAndTestRows, fewest_rows, labels
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.items import Answers, Measured, outcome_of
@@ -40,7 +40,7 @@ ROWS = 1 << 12
 
 def few_shot(
     model: ImageEncoder,
-    data: Data,
+    data: TrainAndTestRows,
     engine: Engine,
     *,
     shots: list[int],

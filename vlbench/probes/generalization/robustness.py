@@ -18,7 +18,7 @@ after any step, not only after the last.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -68,7 +68,7 @@ PAPER_SAMPLE = Sample()
 
 def robustness(  # noqa: PLR0913 - the YAML fills all but three
     model: Classifier | ImageEncoder,
-    data: Data,
+    data: Annotated[Data, "test", ...],  # a head is trained on the train images
     engine: Engine,
     *,
     epsilons: dict[str, list[float]],

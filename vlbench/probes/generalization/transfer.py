@@ -23,7 +23,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
-from vlbench.data.records import Column, Data, labels
+from vlbench.data.records import Column, Data, TrainAndTestRows, labels
 from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.metrics.features import all_equal
@@ -110,7 +110,7 @@ EQUAL_FEATURES_NOTE = (
 
 def transfer(
     model: ImageEncoder,
-    data: Data,
+    data: TrainAndTestRows,
     engine: Engine,
     *,
     training: LinearTraining = PAPER_TRAINING,

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 
@@ -64,7 +64,7 @@ FEW = 100
 
 def word_space(  # noqa: PLR0913 - the YAML fills all but three
     model: ImageEncoder,
-    data: Data,
+    data: Annotated[Data, "test", "corpus", "analogies", "word_pairs"],
     engine: Engine,
     *,
     skip_gram: SkipGram = DEFAULT_SKIP_GRAM,

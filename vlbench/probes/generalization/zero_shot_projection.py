@@ -24,7 +24,7 @@ from torch.nn.functional import multi_margin_loss
 from torch.optim.lr_scheduler import StepLR
 
 from vlbench.capabilities import ImageEncoder, TextEncoder, TokenEncoder
-from vlbench.data.records import Data, labels
+from vlbench.data.records import TrainAndTestRows, labels
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.metrics.features import all_equal
@@ -109,7 +109,7 @@ class Features(NamedTuple):
 
 def zero_shot_projection(  # noqa: PLR0913 - the YAML fills all but three
     model: ImageEncoder,
-    data: Data,
+    data: TrainAndTestRows,
     engine: Engine,
     *,
     words: TokenEncoder | TextEncoder,

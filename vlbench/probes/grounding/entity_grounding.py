@@ -15,17 +15,17 @@ from collections.abc import Sequence
 
 from vlbench.capabilities import Detector, JointAttender
 from vlbench.data.coco_files import Phrase
-from vlbench.data.records import Data, value_column
+from vlbench.data.records import value_column
 from vlbench.engine import Engine
 from vlbench.probes.grounding.attention import AttentionReader
-from vlbench.probes.grounding.measures import WordTarget, first_images, image_queries
+from vlbench.probes.grounding.measures import SplitRows, WordTarget, first_images, image_queries
 from vlbench.probes.grounding.reports import Queries, report
 from vlbench.results import Outcome
 
 
 def entity_grounding(
     model: JointAttender,
-    data: Data,
+    data: SplitRows,
     engine: Engine,
     *,
     split: str = "test",

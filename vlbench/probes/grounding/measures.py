@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from vlbench.capabilities import JointAttention, Regions
-from vlbench.data.records import Split
+from vlbench.data.records import Data, Split
 from vlbench.data.words import last_token, word_spans
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.boxes import areas, centres_inside, covered_fractions, iou
@@ -40,6 +40,10 @@ class WordTarget(NamedTuple):
     group: int
     word: int
     boxes: tuple[int, ...]
+
+
+# The data of a probe with a parameter `split`.
+SplitRows = Annotated[Data, "split"]
 
 
 def first_images(split: Split, images: int | None) -> Split:

@@ -19,12 +19,12 @@ from typing import Any
 from vlbench.capabilities import Detector, JointAttender
 from vlbench.data.coco_files import Arc, Phrase
 from vlbench.data.dependencies import Token, word_arcs
-from vlbench.data.records import Data, Split, value_column
+from vlbench.data.records import Split, value_column
 from vlbench.data.words import word_spans
 from vlbench.engine import Engine
 from vlbench.errors import DataError, PackageAbsent, TooFewRows
 from vlbench.probes.grounding.attention import AttentionReader
-from vlbench.probes.grounding.measures import WordTarget, first_images, image_queries
+from vlbench.probes.grounding.measures import SplitRows, WordTarget, first_images, image_queries
 from vlbench.probes.grounding.reports import Queries, report
 from vlbench.results import Outcome
 
@@ -85,7 +85,7 @@ Pair = tuple[str, int, tuple[int, ...]]  # the relation, w2, and w1's boxes
 
 def syntactic_grounding(  # noqa: PLR0913 - the YAML fills all but three
     model: JointAttender,
-    data: Data,
+    data: SplitRows,
     engine: Engine,
     *,
     split: str = "test",

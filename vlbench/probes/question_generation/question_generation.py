@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vlbench.capabilities import MaskedLanguageModel
-from vlbench.data.records import Data, Split
+from vlbench.data.records import Data, Split, TrainAndTestRows
 from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.errors import DataError
@@ -78,7 +78,7 @@ ALL_QUESTIONS = Questions()
 
 def question_generation(  # noqa: PLR0913 - the YAML fills all but three
     model: MaskedLanguageModel,
-    data: Data,
+    data: TrainAndTestRows,
     engine: Engine,
     *,
     images: int | None = None,

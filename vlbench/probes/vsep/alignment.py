@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain, permutations
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,6 +45,8 @@ class Splits(NamedTuple):
 
 
 TRAIN_AND_TEST = Splits()
+# The data of a probe with a parameter `splits`.
+SplitRows = Annotated[Data, "splits.train", "splits.test"]
 
 
 Forms = Sequence[Sequence[Tensor | None]]

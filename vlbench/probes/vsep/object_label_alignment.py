@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
-from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.statistics import bootstrap_ratio
@@ -25,6 +24,7 @@ from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,
     ObjectSets,
+    SplitRows,
     Splits,
     assigned_words,
     chosen_words,
@@ -42,7 +42,7 @@ from vlbench.results import Outcome, Score
 
 def object_label_alignment(
     model: TokenEncoder,
-    data: Data,
+    data: SplitRows,
     engine: Engine,
     *,
     regions: Detector | RegionEncoder | None = None,
@@ -65,7 +65,7 @@ def object_label_alignment(
 
 def object_label_alignment_regions(
     model: Detector | RegionEncoder,
-    data: Data,
+    data: SplitRows,
     engine: Engine,
     *,
     words: TokenEncoder,

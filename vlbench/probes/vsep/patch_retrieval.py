@@ -30,7 +30,14 @@ from vlbench.errors import TooFewRows
 from vlbench.metrics.items import Examples, Measured, outcome_of
 from vlbench.metrics.ranking import credit_among
 from vlbench.metrics.statistics import mean_of_trials
-from vlbench.probes.vsep.alignment import TRAIN_AND_TEST, Objects, Splits, gather, train_on
+from vlbench.probes.vsep.alignment import (
+    TRAIN_AND_TEST,
+    Objects,
+    SplitRows,
+    Splits,
+    gather,
+    train_on,
+)
 from vlbench.probes.vsep.named_objects import ALL_BOXES, Boxes, ObjectEncoders
 from vlbench.probes.vsep.network import PAPER_TRAINING, TrainedVsep, VsepTraining, directions
 from vlbench.results import Outcome, Score
@@ -52,7 +59,7 @@ PAPER_POOLS = Pools()
 
 def patch_retrieval(
     model: TokenEncoder,
-    data: Data,
+    data: SplitRows,
     engine: Engine,
     *,
     regions: Detector | RegionEncoder | None = None,
@@ -72,7 +79,7 @@ def patch_retrieval(
 
 def patch_retrieval_regions(
     model: Detector | RegionEncoder,
-    data: Data,
+    data: SplitRows,
     engine: Engine,
     *,
     words: TokenEncoder,

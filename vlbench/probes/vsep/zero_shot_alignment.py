@@ -30,6 +30,7 @@ from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,
     ObjectSets,
+    SplitRows,
     Splits,
     chosen_words,
     gather,
@@ -44,7 +45,7 @@ from vlbench.results import Outcome, Score
 
 def zero_shot_alignment(  # noqa: PLR0913 - the YAML fills all but three
     model: TokenEncoder,
-    data: Data,
+    data: SplitRows,
     engine: Engine,
     *,
     held_out: Sequence[str],
@@ -68,7 +69,7 @@ def zero_shot_alignment(  # noqa: PLR0913 - the YAML fills all but three
 
 def zero_shot_alignment_regions(  # noqa: PLR0913 - the YAML fills all but three
     model: Detector | RegionEncoder,
-    data: Data,
+    data: SplitRows,
     engine: Engine,
     *,
     held_out: Sequence[str],
