@@ -105,7 +105,7 @@ def read_idx(path: Path, item: tuple[int, ...] = ()) -> Pixels:
     Raises DataError for another type, shape or length. No more is unpacked than the header says.
     """
     try:
-        with _opened(path) as file:
+        with _open(path) as file:
             shape = _shape(file, path.name, item)
             size = math.prod(shape)
             content = file.read(size + 1)
@@ -119,7 +119,7 @@ def read_idx(path: Path, item: tuple[int, ...] = ()) -> Pixels:
     return np.frombuffer(content, np.uint8).reshape(shape)
 
 
-def _opened(path: Path) -> Any:
+def _open(path: Path) -> Any:
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
 
 

@@ -151,7 +151,7 @@ def packed_examples(path: Path, shard: str, wanted: Wanted) -> list[Packed]:
             raise DataError(f"{shard}: {member.key}.{member.suffix} stands twice")
         own[member.suffix] = member
     parts = {*IMAGES, *wanted}
-    return [_packed(path, shard, own, wanted) for own in keys.values() if parts & own.keys()]
+    return [_pack(path, shard, own, wanted) for own in keys.values() if parts & own.keys()]
 
 
 def read_part(path: Path, start: int, size: int, where: str) -> bytes:
@@ -167,7 +167,7 @@ def read_part(path: Path, start: int, size: int, where: str) -> bytes:
     return content
 
 
-def _packed(path: Path, shard: str, own: Mapping[str, Member], wanted: Wanted) -> Packed:
+def _pack(path: Path, shard: str, own: Mapping[str, Member], wanted: Wanted) -> Packed:
     """Return the example of the members of one key, by suffix."""
     found = [own[suffix] for suffix in own if suffix in IMAGES]
     where = f"{shard}: {next(iter(own.values())).key}"
@@ -278,7 +278,7 @@ def _rows(root: Path, folder: str, wanted: Wanted, classes: int) -> Rows:
                 raise DataError(f"{shard}: the key {one.key} is in {other}, too")
             rows[one.key] = len(rows)
             if one.label is not None:
-                labels.append(_checked(one.label, classes, f"{shard}: {one.key}"))
+                labels.append(_check_size(one.label, classes, f"{shard}: {one.key}"))
             if one.caption is not None:
                 captions.append(one.caption.splitlines())
             places.extend((number, one.start, one.size))
@@ -296,7 +296,7 @@ def _rows(root: Path, folder: str, wanted: Wanted, classes: int) -> Rows:
     )
 
 
-def _checked(label: int, classes: int, where: str) -> int:
+def _check_size(label: int, classes: int, where: str) -> int:
     if label >= classes:
         raise DataError(f"{where} has the label {label}, not in 0..{classes - 1}")
     return label

@@ -149,12 +149,12 @@ def _compare(
         return Report([], [f"{label}: {error}"], {})
     report = _Problems([], [])
     compared: list[Compared] = []
-    for key in _shared(rows, tables) if all_scores else [board.primary]:
+    for key in _shared_scores(rows, tables) if all_scores else [board.primary]:
         name = f"{label}, {score_name(key['metric'], key['at'])}"
         found = {
             model: one
             for model, row in rows.items()
-            for one in report.of(name, _found, model, tables[model], matching(row.scores, key))
+            for one in report.of(name, _items_of, model, tables[model], matching(row.scores, key))
         }
         for a, b in combinations(found, 2):
             (first, mine), (second, theirs) = found[a], found[b]
@@ -183,13 +183,15 @@ class _Problems(NamedTuple):
         return []
 
 
-def _found(model: str, table: pa.Table, scores: Sequence[Score]) -> tuple[Score, Items]:
+def _items_of(model: str, table: pa.Table, scores: Sequence[Score]) -> tuple[Score, Items]:
     if not scores:
         raise DataError(f"{model} has no such score")
     return scores[0], items_of(model, table, scores[0])
 
 
-def _shared(rows: Mapping[str, Result], tables: Mapping[str, pa.Table]) -> list[Mapping[str, Any]]:
+def _shared_scores(
+    rows: Mapping[str, Result], tables: Mapping[str, pa.Table]
+) -> list[Mapping[str, Any]]:
     """Return the scores that all rows have with items, as metric and conditions."""
     kept = [
         {

@@ -72,7 +72,7 @@ def items_of(model: str, table: pa.Table, score: Score, like: Items | None = Non
     if not table.num_rows:
         raise NoItemsError(f"{model} keeps no items of this score, which is no mean over examples")
     is_alike = like and all(table[name].equals(like.placed.table[name]) for name in PLACING)
-    placed = like.placed if like and is_alike else _placed(table, model)
+    placed = like.placed if like and is_alike else _place_rows(table, model)
     credit = np.full((int(placed.trials.max()) + 1, len(placed.ids)), np.nan)
     credit[placed.trials, placed.places] = table["credit"].to_numpy()
     corpus = _corpus(table, score)
@@ -95,7 +95,7 @@ def compare(a: Items, b: Items, *, higher_is_better: bool) -> Comparison:
     Raises DataError, naming the item, where the models do not have the same ones.
     """
     _require_joined(a, b)
-    clusters = _numbered(tuple(a.placed.clusters))
+    clusters = _cluster_numbers(tuple(a.placed.clusters))
     if a.formula:
         return compare_corpora(a.values, b.values, clusters, a.formula)
     found = compare_items(a.values, b.values, clusters)
@@ -106,7 +106,7 @@ def compare(a: Items, b: Items, *, higher_is_better: bool) -> Comparison:
 
 
 @lru_cache(maxsize=1)
-def _numbered(clusters: tuple[str | None, ...]) -> NDArray[np.intp]:
+def _cluster_numbers(clusters: tuple[str | None, ...]) -> NDArray[np.intp]:
     """Return the number of each item's cluster; a leader's are the same against every model."""
     own = [f"item {i}" if c is None else f"cluster {c}" for i, c in enumerate(clusters)]
     found: NDArray[np.intp] = np.unique(own, return_inverse=True)[1]
@@ -122,7 +122,7 @@ def _of_score(table: pa.Table, score: Score) -> pa.Table:
     return table
 
 
-def _placed(table: pa.Table, model: str) -> Placed:
+def _place_rows(table: pa.Table, model: str) -> Placed:
     """Return where the rows of a table belong."""
     if table["id"].null_count:
         raise DataError(f"{model} has an item without an id")

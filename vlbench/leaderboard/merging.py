@@ -38,7 +38,7 @@ def held(folder: Path, what: str) -> Iterator[bool]:
     occupied = folder.is_dir() and any(folder.iterdir())
     with locked(folder, what) if occupied else nullcontext():
         if occupied:
-            with _explained(folder):
+            with _explain(folder):
                 for left in folder.resolve().parent.glob(f"{escape(_beside(folder))}*"):
                     shutil.rmtree(left)
         yield occupied
@@ -57,14 +57,14 @@ def rewritten(folder: Path, *, occupied: bool) -> Iterator[Path]:
         raise OutputError(f"cannot replace {folder} from inside it; go to another folder first")
     copy = real.with_name(_beside(folder) + secrets.token_hex(4))
     try:
-        with _explained(folder):
+        with _explain(folder):
             copy.mkdir(parents=True)
             if occupied:
                 shutil.copytree(
                     real, copy, symlinks=True, copy_function=_link_or_copy, dirs_exist_ok=True
                 )
         yield copy
-        with _explained(folder):
+        with _explain(folder):
             if occupied:
                 _exchange(copy, real)
             else:
@@ -74,7 +74,7 @@ def rewritten(folder: Path, *, occupied: bool) -> Iterator[Path]:
 
 
 @contextmanager
-def _explained(folder: Path) -> Iterator[None]:
+def _explain(folder: Path) -> Iterator[None]:
     """Raise what the machine refuses as OutputError, with the way out."""
     try:
         yield
@@ -163,7 +163,7 @@ def union(sources: Sequence[Source]) -> Union:
     newest = dict(sorted(groups))
     boards, conflicts = {}, []
     for (task, version), group in sorted(groups.items()):
-        board, found = _joined(sorted(group, key=lambda source: source.file))
+        board, found = _join_boards(sorted(group, key=lambda source: source.file))
         boards[board_name(board, archived=version < newest[task])] = board
         conflicts += found
     return Union(boards, conflicts)
@@ -199,7 +199,7 @@ def board_name(board: Board, *, archived: bool) -> str:
     return f"archive/{board.task}.v{board.version}.json" if archived else f"{board.task}.json"
 
 
-def _joined(group: Sequence[Source]) -> tuple[Board, list[str]]:
+def _join_boards(group: Sequence[Source]) -> tuple[Board, list[str]]:
     """Return the union of boards of one task and version, and where they contradict each other."""
     board = min((source.board for source in group), key=lambda one: _text([one.paper, one.primary]))
     heads = [(s.file, {"paper": s.board.paper, "primary": s.board.primary}) for s in group]

@@ -128,7 +128,7 @@ def cells(entry: Entry, number: Number = number) -> dict[str, str]:
         "" if score.chance is None else number(score.chance, score.unit),
         _floor(score, number),
         f"{BEHIND}, {probability(entry.p or 0.0)}" if tested else entry.standing,
-        _published(entry.reference, score.unit, number),
+        _published_number(entry.reference, score.unit, number),
     )
     return dict(zip(HEADS, texts, strict=True))
 
@@ -155,7 +155,7 @@ def _floor(score: Score, number: Number) -> str:
     return f"{number(floor[1], score.unit)} {spaced(floor[0])}" if floor else ""
 
 
-def _published(paper: Published | None, unit: str, number: Number) -> str:
+def _published_number(paper: Published | None, unit: str, number: Number) -> str:
     """Return a paper's number, where it stands, and how far ours lies above it."""
     if paper is None:
         return ""

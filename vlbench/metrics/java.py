@@ -81,7 +81,7 @@ def run_java(what: str, words: Sequence[str], lines: Sequence[str] = (), *, text
     except subprocess.TimeoutExpired as error:
         raise DataError(f"{what}: Java had no end in {limit:.0f} s and was killed") from error
     if done.returncode:
-        raise DataError(f"{what}: {_ended(done.returncode, done.stderr)}")
+        raise DataError(f"{what}: {_describe_end(done.returncode, done.stderr)}")
     return done.stdout.decode("utf-8", "replace")
 
 
@@ -136,10 +136,10 @@ class Java:
     def _last_words(self) -> str:
         code = self._process.wait()
         self._said.seek(0)
-        return _ended(code, self._said.read())
+        return _describe_end(code, self._said.read())
 
 
-def _ended(code: int, said: bytes) -> str:
+def _describe_end(code: int, said: bytes) -> str:
     """Return how a program ended, with the last line that it said of itself."""
     how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
     last = said.decode("utf-8", "replace").strip().splitlines()[-1:]

@@ -58,9 +58,9 @@ def compare_items(
     `clusters` [N] says which items belong together. The interval is of a bootstrap over clusters
     (1,000 draws). p is McNemar's exact one where credits are 0 or 1 and no two items share a
     cluster, else that of random sign flips by cluster, (k + 1) / (flips + 1). Several trials have
-    interval and p of Student's t, with the variance of `_crossed`; NaN in both models is an item
-    that a trial leaves out. Raises ValueError for other shapes, for no items, and for other numbers
-    that are not finite.
+    interval and p of Student's t, with the variance of `_crossed_variance`; NaN in both models is
+    an item that a trial leaves out. Raises ValueError for other shapes, for no items, and for other
+    numbers that are not finite.
     """
     first, second = (np.atleast_2d(np.asarray(one, np.float64)) for one in (a, b))
     difference = first - second
@@ -73,7 +73,7 @@ def compare_items(
     if found:
         interval, p, detectable = found
     else:
-        sums, sizes = np.nansum(_summed(_weighed(difference).T, codes), 1), np.bincount(codes)
+        sums, sizes = np.nansum(_cluster_sums(_weigh(difference).T, codes), 1), np.bincount(codes)
         drawn = redrawn(np.column_stack([sums, sizes]), seed)
         interval = _percentiles(drawn[:, 0] / drawn[:, 1])
         squared = float(((sums - value * sizes) ** 2).sum()) / len(codes) ** 2
@@ -101,7 +101,7 @@ def compare_corpora(
     """
     first, second = (np.asarray(one, np.float64) for one in (a, b))
     codes = _codes(first.T, second.T, clusters)
-    sums = _summed(np.column_stack([first, second]), codes)
+    sums = _cluster_sums(np.column_stack([first, second]), codes)
     n = first.shape[1]
     totals = sums.sum(0)
     found = float(formula(totals[:n]) - formula(totals[n:]))
@@ -142,7 +142,7 @@ def _codes(a: Floats, b: Floats, clusters: NDArray[Any]) -> NDArray[np.intp]:
     return found
 
 
-def _weighed(by_trial: Floats) -> Floats:
+def _weigh(by_trial: Floats) -> Floats:
     """Return [T, N] parts, whose sum over trials has the mean over items of the mean of trials."""
     trials, items = by_trial.shape
     found = (~np.isnan(by_trial)).sum(1, keepdims=True)
@@ -160,11 +160,11 @@ def _of_trials(
     from scipy.special import stdtr, stdtrit  # noqa: PLC0415 - listings must not wait for it
 
     value = float(np.nanmean(by_trial, 1).mean())
-    sums = _summed(_weighed(by_trial - value).T, codes).T
+    sums = _cluster_sums(_weigh(by_trial - value).T, codes).T
     if sums.shape[1] == 1:
         return None
     # Each cluster's part in the mean: their mean over trials and clusters is that over items.
-    variance, freedom = _crossed(sums * (sums.size / len(codes)))
+    variance, freedom = _crossed_variance(sums * (sums.size / len(codes)))
     error = math.sqrt(variance)
     if error < ROUNDING:
         return None
@@ -180,7 +180,7 @@ def _detectable(error: float, freedom: float = math.inf) -> float:
     return float(stdtrit(freedom, 0.975) + stdtrit(freedom, 0.8)) * error * (error >= ROUNDING)
 
 
-def _crossed(parts: Floats) -> tuple[float, float]:
+def _crossed_variance(parts: Floats) -> tuple[float, float]:
     """Return the variance of the mean of [T, C] parts, of two crossed random effects, about 0.
 
     It is var(trials) / T + var(clusters) / C, variances with ddof 1, less the variance within,
@@ -226,7 +226,7 @@ def _outcomes(by_item: Floats) -> Outcomes:
     return Outcomes(wins, losses, len(by_item) - wins - losses)
 
 
-def _summed(table: Floats, codes: NDArray[np.intp]) -> Floats:
+def _cluster_sums(table: Floats, codes: NDArray[np.intp]) -> Floats:
     """Return the sums [C, K] over clusters of [N, K] values; NaN where a cluster has NaN alone."""
     there = ~np.isnan(table)
     sums = [np.bincount(codes, column) for column in np.where(there, table, 0).T]

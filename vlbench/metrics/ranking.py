@@ -45,7 +45,7 @@ def choose(scores: Tensor, right: Tensor, *, scale: Tensor | None = None) -> Cho
     near = _tied_for_best(rows)
     tied = near.sum(1, dtype=torch.int32)
     hit = near.gather(1, right.unsqueeze(1)).squeeze(1)
-    return Choice(hit / tied.double(), tied > 1, _chosen(near, tied))
+    return Choice(hit / tied.double(), tied > 1, _choice_of(near, tied))
 
 
 def choose_any(scores: Tensor, right: Tensor, *, candidates: Tensor | None = None) -> Choice:
@@ -59,7 +59,7 @@ def choose_any(scores: Tensor, right: Tensor, *, candidates: Tensor | None = Non
     rows = _rows(scores, candidates)
     near = _tied_for_best(rows)
     tied = near.sum(-1)
-    return Choice((near & right).sum(-1) / tied.double(), tied > 1, _chosen(near, tied))
+    return Choice((near & right).sum(-1) / tied.double(), tied > 1, _choice_of(near, tied))
 
 
 def credit_among(scores: Tensor, right: Tensor, guesses: int | Tensor) -> Tensor:
@@ -107,7 +107,7 @@ def _tied_for_best(rows: _Rows) -> Tensor:
     return rows.scores >= rows.best - TIED * rows.scale
 
 
-def _chosen(near: Tensor, tied: Tensor) -> Tensor:
+def _choice_of(near: Tensor, tied: Tensor) -> Tensor:
     # As bytes: the place of the only one is found in half the time of the highest score's.
     return near.view(torch.uint8).argmax(-1).masked_fill(tied > 1, -1)
 

@@ -74,7 +74,7 @@ def redrawn(table: NDArray[Any], draws: Floats) -> Iterator[Floats]:
     A pair of classes counts as often as both of them occur in the draw; a class with itself is no
     pair.
     """
-    weights, pairs = _weighted(draws)
+    weights, pairs = _draw_weights(draws)
     count = table.shape[1]
     sums, squares = np.empty((2, len(pairs), count))
     for unit, places in enumerate(pairs):
@@ -128,7 +128,7 @@ def permuted(table: NDArray[Any], *, seed: int, count: int = PERMUTATIONS) -> Fl
     return np.array([np.quantile(one, 0.95, axis=0) for one in both])
 
 
-def _weighted(draws: Floats) -> tuple[Floats, Places]:
+def _draw_weights(draws: Floats) -> tuple[Floats, Places]:
     """Return the weights [draws, U] of parts of a sum over pairs, and the pairs of each, [U, M].
 
     A part is one pair, or of many classes all pairs of a class: to first order in how often each

@@ -89,12 +89,12 @@ def _columns(table: Table) -> dict[str, Column]:
         "question": column(["questions"], _first, "text"),
         "arcs": column(["arcs"], _arcs),
         "phrases": column(["phrases"], _phrases),
-        "named": column(["words", "phrases", "categories", "nouns"], _named),
-        **{name: column([name], _unchanged) for name in unchanged},
+        "named": column(["words", "phrases", "categories", "nouns"], _first_mentions),
+        **{name: column([name], _same) for name in unchanged},
     }
 
 
-def _unchanged(value: Any) -> Any:
+def _same(value: Any) -> Any:
     return value
 
 
@@ -126,7 +126,7 @@ def _phrases(captions_: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[Phra
     ]
 
 
-def _named(
+def _first_mentions(
     words: Sequence[Sequence[str]],
     phrases: Sequence[Sequence[Mapping[str, Any]]],
     categories: Sequence[str],

@@ -36,7 +36,7 @@ def world_table(configuration: str, seed: int, cache_dir: Path | None = None) ->
     digests = read_digests(folder) or pinned_digests(configuration, seed)
     digests = digests or write_once(folder, draw)
     length = sum(sizes(configuration).values())
-    return Table(partial(_drawn_as_promised, folder, draw, digests, length), length, digests)
+    return Table(partial(_draw_once, folder, draw, digests, length), length, digests)
 
 
 def draw_rows(configuration: str, seed: int) -> Iterator[tuple[Row, str]]:
@@ -49,7 +49,7 @@ def draw_rows(configuration: str, seed: int) -> Iterator[tuple[Row, str]]:
         yield row(configuration, seed, i)
 
 
-def _drawn_as_promised(folder: Path, draw: Draw, promised: Mapping[str, str], length: int) -> Any:
+def _draw_once(folder: Path, draw: Draw, promised: Mapping[str, str], length: int) -> Any:
     """Return the rows of a folder, drawn first if absent.
 
     Raises DataError where their digests are not the promised ones. The rows stay in the cache, so

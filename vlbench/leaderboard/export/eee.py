@@ -232,7 +232,7 @@ def _unfit(row: Result) -> str:
     """Return why a row can be no record; nothing where it can."""
     if not row.request:
         return "it has no request, so no identity that lasts"
-    if _finished(row) is None:
+    if _seconds_at_end(row) is None:
         return "it does not say when it was finished"
     strange = [s for s in row.scores if not s.is_possible]
     return f"{strange[0].metric} of {strange[0].value:g} lies outside its range" if strange else ""
@@ -242,7 +242,7 @@ def _identity(row: Result, model: str) -> str:
     return f"{evaluation_of(row)}.v{row.version}/{model}/{row.request.split(':')[-1]}"
 
 
-def _finished(row: Result) -> str | None:
+def _seconds_at_end(row: Result) -> str | None:
     """Return when a row was finished, in seconds since 1970; None where it does not say."""
     try:
         moment = datetime.fromisoformat(row.run["finished"])
@@ -253,7 +253,7 @@ def _finished(row: Result) -> str | None:
 
 def _record(entry: Entry, model: str, kind: str, selection: Selection) -> dict[str, Any]:
     """Return what a record says of a row, without its own name and items."""
-    row, finished = entry.row, _finished(entry.row)
+    row, finished = entry.row, _seconds_at_end(entry.row)
     own = selection.organization.lower() == model.partition("/")[0].lower()
     relation = "first_party" if own else "third_party"
     return {

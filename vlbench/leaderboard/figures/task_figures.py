@@ -42,7 +42,7 @@ def draw_task_figures(
         for task in sorted(set(figures) & set(boards))
         for name, function in figures[task].items()
         for draw, place in _calls(output, task, boards[task], function, looks)
-        for file in _written(draw, place, name)
+        for file in _write(draw, place, name)
     ]
 
 
@@ -70,7 +70,7 @@ def _calls(
         yield partial(function, **{key: values[key] for key in values if key in asked}), where
 
 
-def _written(draw: Callable[[], Any], place: Path, name: str) -> list[Path]:
+def _write(draw: Callable[[], Any], place: Path, name: str) -> list[Path]:
     """Write what a function draws: one picture under its name, or several under their own."""
     try:
         with styled():

@@ -84,14 +84,14 @@ def _row_facts(row: Result) -> Iterator[tuple[str, str]]:
             yield key, str(row.provenance[key])
     for key in MAPPINGS:
         if row.provenance.get(key):
-            yield key, _shown(row.provenance[key])
+            yield key, _show_value(row.provenance[key])
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     if not isinstance(value, dict):
         return str(value)
     return ", ".join(f"{key}={_plain(part)}" for key, part in value.items())

@@ -111,7 +111,7 @@ class AttentionReader:
         whole: dict[int, bool] = {}
         for batch in self._batches(pictures, queries):
             parts, numbers = [], []
-            for i, j, attention in _attended(attend, batch, pictures, queries):
+            for i, j, attention in _attend(attend, batch, pictures, queries):
                 if i not in geometries:
                     regions = pictures[i].regions
                     assert regions
@@ -167,15 +167,15 @@ class AttentionReader:
             stats[:, len(COUNTED) :] = found.stats[[query.target for query in asked]]
         read = measured if found else None
         return {
-            "heads": None if read is None else _summed(read, groups, self.groups).float(),
+            "heads": None if read is None else _group_sums(read, groups, self.groups).float(),
             "queries": None if read is None else read[..., : len(JUDGED)].float(),
-            "stats": _summed(stats, groups, self.groups),
+            "stats": _group_sums(stats, groups, self.groups),
             "own_patches": found.own_patches if found else None,
             "has_scores": found.has_scores if found else None,
         }
 
 
-def _attended(
+def _attend(
     attend: Attend,
     batch: Sequence[tuple[int, int]],
     pictures: Sequence[Picture],
@@ -187,7 +187,7 @@ def _attended(
         yield i, j, attention
 
 
-def _summed(rows: Tensor, groups: Tensor, n: int) -> Tensor:
+def _group_sums(rows: Tensor, groups: Tensor, n: int) -> Tensor:
     """Return the sums of rows [Q, ...] in each of n groups, float64 [n, ...]."""
     return torch.zeros(n, *rows.shape[1:], dtype=torch.float64).index_add_(0, groups, rows)
 

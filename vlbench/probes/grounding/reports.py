@@ -226,7 +226,7 @@ def with_queries(
     images = pictures.examples()
     known: dict[tuple[str, str], Any] = {}
     for group in groups:
-        asked = _asked(queries, group.number)
+        asked = _collect(queries, group.number)
         pairs = list(zip(asked.images, asked.numbers, strict=True))
         examples = Examples(
             [f"{images.ids[i]}/{k}" for i, k in pairs],
@@ -242,7 +242,7 @@ def with_queries(
     return [Measured(one, *known.get((one.metric, at_text(one.at)), ())) for one in scores]
 
 
-def _asked(queries: Column, group: int) -> _Asked:
+def _collect(queries: Column, group: int) -> _Asked:
     found = _Asked([], [], [])
     for i, one in enumerate(queries):
         asked = [
