@@ -19,7 +19,7 @@ from vlbench.files import safe_name, write_whole
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.item_lists import Item, items_of, worst
 from vlbench.leaderboard.rows import named_row
-from vlbench.leaderboard.tables import plain_table, score_name
+from vlbench.leaderboard.texts import plain_table, score_name
 from vlbench.results import Result, Score, matching
 
 if TYPE_CHECKING:  # imports torch

@@ -226,10 +226,10 @@ def _by_id(content: Record, kind: str, key: str = "id") -> dict[int, Record]:
 
 
 def _by_image(content: Record) -> Mapping[int, list[Record]]:
-    found: dict[int, list[Record]] = {}
+    records: dict[int, list[Record]] = {}
     for annotation in _sort_by_id(content, "annotations"):
-        found.setdefault(_number(annotation["image_id"]), []).append(annotation)
-    return found
+        records.setdefault(_number(annotation["image_id"]), []).append(annotation)
+    return records
 
 
 def _sort_by_id(content: Record, kind: str, key: str = "id") -> list[Record]:
@@ -238,10 +238,10 @@ def _sort_by_id(content: Record, kind: str, key: str = "id") -> list[Record]:
 
 
 def _texts_by_image(records: Sequence[Record], name: str) -> Mapping[int, list[str]]:
-    found: dict[int, list[str]] = {}
+    captions: dict[int, list[str]] = {}
     for record in records:
-        found.setdefault(_number(record["image_id"]), []).append(sound_text(record[name]))
-    return found
+        captions.setdefault(_number(record["image_id"]), []).append(sound_text(record[name]))
+    return captions
 
 
 def _thing(record: Record, size: Sequence[int], instances: Instances) -> Thing | None:

@@ -86,11 +86,11 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     opened = {name: _join_parts(tables, known, columns) for name, known in splits.items()}
     labelled = {tables[splits[name]][0].name: one.rows for name, one in opened.items()}
     classes = _classes(labelled, label) if label else []
-    found = {}
+    parts = {}
     for name, known in wanted(splits, wanted_splits).items():
         rows = _rows(opened[name], known, columns)
-        found[name] = split_from_rows(rows, classes=len(classes), where=known, regions=regions)
-    return with_class_words(Data(splits=found, classes=classes), texts)
+        parts[name] = split_from_rows(rows, classes=len(classes), where=known, regions=regions)
+    return with_class_words(Data(splits=parts, classes=classes), texts)
 
 
 def _local(root: Path, splits: Mapping[str, str], cache_dir: Path | None) -> dict[str, list[Part]]:
@@ -117,13 +117,13 @@ def _local(root: Path, splits: Mapping[str, str], cache_dir: Path | None) -> dic
 def _read_file_names(root: Path, name: str, names: Callable[[Any], list[Any]]) -> list[str]:
     """Return the names of files that a file of JSON lists. Raises DataError for others."""
     try:
-        found = [str(one) for one in names(json.loads(read_text(root / name, name)))]
+        files = [str(one) for one in names(json.loads(read_text(root / name, name)))]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise DataError(f"{name} is not what save_to_disk writes ({error!r:.200})") from error
-    for one in found:
+    for one in files:
         if not is_file_name(one):
             raise DataError(f"{name} names {one!r:.200}, which is no file beside it")
-    return found
+    return files
 
 
 def _find_saved_parts(root: Path, split: str) -> list[Part]:
@@ -136,7 +136,7 @@ def _find_saved_parts(root: Path, split: str) -> list[Part]:
     parts = []
     state = f"{split}/state.json"
     for file in _read_file_names(
-        root, state, lambda found: [one["filename"] for one in found["_data_files"]]
+        root, state, lambda content: [one["filename"] for one in content["_data_files"]]
     ):
         name = f"{split}/{file}"
         try:

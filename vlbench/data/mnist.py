@@ -126,9 +126,9 @@ def _open(path: Path) -> Any:
 def _shape(file: IO[Any], name: str, item: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape in the header of an idx file."""
     dimensions = 1 + len(item)
-    magic, found = bytes([0, 0, 8, dimensions]), file.read(4)
-    if found != magic:
-        raise DataError(f"{name} begins with {found.hex()}, not {magic.hex()}")
+    magic, start = bytes([0, 0, 8, dimensions]), file.read(4)
+    if start != magic:
+        raise DataError(f"{name} begins with {start.hex()}, not {magic.hex()}")
     header = file.read(4 * dimensions)
     if len(header) < 4 * dimensions:
         raise DataError(f"{name} is cut off in its header; fetch it again")

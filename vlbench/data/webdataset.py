@@ -169,12 +169,12 @@ def read_part(path: Path, start: int, size: int, where: str) -> bytes:
 
 def _pack(path: Path, shard: str, own: Mapping[str, Member], wanted: Wanted) -> Packed:
     """Return the example of the members of one key, by suffix."""
-    found = [own[suffix] for suffix in own if suffix in IMAGES]
+    images = [own[suffix] for suffix in own if suffix in IMAGES]
     where = f"{shard}: {next(iter(own.values())).key}"
-    if len(found) != 1:
-        which = " and ".join(one.suffix for one in found) or f"no {', '.join(IMAGES)}"
-        raise DataError(f"{where} has {len(found)} images ({which}); wanted is one")
-    (image,) = found
+    if len(images) != 1:
+        which = " and ".join(one.suffix for one in images) or f"no {', '.join(IMAGES)}"
+        raise DataError(f"{where} has {len(images)} images ({which}); wanted is one")
+    (image,) = images
     digest = encoded_digest(_content(path, image, where, MOST_IMAGE), where)
     label = _label(path, own, wanted.label, where) if wanted.label else None
     caption = _text(path, own, wanted.caption, where, MOST_TEXT) if wanted.caption else None

@@ -14,7 +14,7 @@ from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import spaced
 from vlbench.leaderboard.leaders import BEHIND, BEST, Leaders, standing
 from vlbench.leaderboard.rows import Published, comparable_sets, published, ranked, unpublished
-from vlbench.leaderboard.tables import hardest_floor, lead, number, probability, score_name
+from vlbench.leaderboard.texts import hardest_floor, lead, number, probability, score_name
 from vlbench.results import Result, Score
 
 # A number as a text, with its unit or, where the head of its column has that, without.
@@ -175,9 +175,9 @@ def other_scores(table: Table) -> list[Score]:
     Those under the primary score's conditions come first.
     """
     at = frozenset(table.primary.get("at", {}).items())
-    found: dict[Hashable, Score] = {}
+    scores: dict[Hashable, Score] = {}
     for entry in table.entries:
         for score in entry.row.scores:
-            found.setdefault(key_of(score), score)
-    found.pop((table.primary["metric"], at), None)
-    return sorted(found.values(), key=lambda score: frozenset(score.at.items()) != at)
+            scores.setdefault(key_of(score), score)
+    scores.pop((table.primary["metric"], at), None)
+    return sorted(scores.values(), key=lambda score: frozenset(score.at.items()) != at)

@@ -162,9 +162,9 @@ class CaptionMetrics:
         """
         _check(captions, references)
         pairs = _pairs(captions, references, words or self._words) if self._scorers else []
-        found = {scorer: scorer(pairs) for scorer in dict.fromkeys(self._scorers.values())}
+        results = {scorer: scorer(pairs) for scorer in dict.fromkeys(self._scorers.values())}
         scored = {
-            name: _caption_score(name, found[scorer]) for name, scorer in self._scorers.items()
+            name: _caption_score(name, results[scorer]) for name, scorer in self._scorers.items()
         }
         texts = [captions[image][0] for image in captions]
         others = [list(references[image]) for image in captions]

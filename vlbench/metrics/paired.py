@@ -69,9 +69,9 @@ def compare_items(
     if absent.all(0).any() or absent.all(1).any():
         raise ValueError("an item is in no trial, or a trial has no item")
     value, outcomes = float(np.nanmean(difference, 1).mean()), _outcomes(np.nanmean(difference, 0))
-    found = _of_trials(difference, codes) if len(difference) > 1 else None
-    if found:
-        interval, p, detectable = found
+    estimate = _of_trials(difference, codes) if len(difference) > 1 else None
+    if estimate:
+        interval, p, detectable = estimate
     else:
         sums, sizes = np.nansum(_cluster_sums(_weigh(difference).T, codes), 1), np.bincount(codes)
         drawn = redrawn(np.column_stack([sums, sizes]), seed)
@@ -104,14 +104,14 @@ def compare_corpora(
     sums = _cluster_sums(np.column_stack([first, second]), codes)
     n = first.shape[1]
     totals = sums.sum(0)
-    found = float(formula(totals[:n]) - formula(totals[n:]))
+    value = float(formula(totals[:n]) - formula(totals[n:]))
     moved = picked(sums[:, n:] - sums[:, :n], flips, seed)
     swapped = formula(totals[:n] + moved) - formula(totals[n:] - moved)
     drawn = redrawn(sums, seed)
     differences = formula(drawn[:, :n]) - formula(drawn[:, n:])
-    interval, p = _percentiles(differences), _p(swapped, found, ROUNDING)
+    interval, p = _percentiles(differences), _p(swapped, value, ROUNDING)
     size, notes = _detectable(float(differences.std(ddof=1))), _notes(len(sums), interval)
-    return Comparison(found, interval, p, size, len(codes), len(sums), None, notes)
+    return Comparison(value, interval, p, size, len(codes), len(sums), None, notes)
 
 
 def sign_flip_p(by_cluster: Floats, *, flips: int = FLIPS, seed: int = 0) -> float:
@@ -138,15 +138,15 @@ def _codes(a: Floats, b: Floats, clusters: NDArray[Any]) -> NDArray[np.intp]:
         raise ValueError(f"shapes {shapes}; wanted two equal ones and a cluster for each item")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         raise ValueError("a number of an item is not finite")
-    found: NDArray[np.intp] = np.unique(clusters, return_inverse=True)[1]
-    return found
+    codes: NDArray[np.intp] = np.unique(clusters, return_inverse=True)[1]
+    return codes
 
 
 def _weigh(by_trial: Floats) -> Floats:
     """Return [T, N] parts, whose sum over trials has the mean over items of the mean of trials."""
     trials, items = by_trial.shape
-    found = (~np.isnan(by_trial)).sum(1, keepdims=True)
-    parts: Floats = by_trial * (items / trials / found)
+    present = (~np.isnan(by_trial)).sum(1, keepdims=True)
+    parts: Floats = by_trial * (items / trials / present)
     return parts
 
 
@@ -191,10 +191,10 @@ def _crossed_variance(parts: Floats) -> tuple[float, float]:
     first, trials = _variance(np.nansum(parts, 1) / parts.shape[1])
     second, clusters = _variance(np.nansum(parts, 0) / parts.shape[0])
     centres = np.nanmean(parts, 1, keepdims=True) + np.nanmean(parts, 0) - np.nanmean(parts)
-    found = int((~np.isnan(parts)).sum())
-    freedom = found - trials - clusters - 1
+    count = int((~np.isnan(parts)).sum())
+    freedom = count - trials - clusters - 1
     within = float(np.nansum((parts - centres) ** 2)) / parts.size**2
-    both = within * found / freedom if freedom > 0 else 0.0
+    both = within * count / freedom if freedom > 0 else 0.0
     largest = max((first, trials), (second, clusters))
     variance = first + second - both
     if variance <= largest[0]:
@@ -230,13 +230,13 @@ def _cluster_sums(table: Floats, codes: NDArray[np.intp]) -> Floats:
     """Return the sums [C, K] over clusters of [N, K] values; NaN where a cluster has NaN alone."""
     there = ~np.isnan(table)
     sums = [np.bincount(codes, column) for column in np.where(there, table, 0).T]
-    found = [np.bincount(codes, column) for column in there.T]
-    return np.where(np.stack(found, 1) > 0, np.stack(sums, 1), np.nan)
+    counts = [np.bincount(codes, column) for column in there.T]
+    return np.where(np.stack(counts, 1) > 0, np.stack(sums, 1), np.nan)
 
 
-def _p(drawn: Floats, found: float, rounding: float) -> float:
+def _p(drawn: Floats, value: float, rounding: float) -> float:
     """Return (k + 1) / (N + 1), where k of N draws lie as far from 0 as what was found."""
-    return (int((abs(drawn) >= abs(found) - rounding).sum()) + 1) / (len(drawn) + 1)
+    return (int((abs(drawn) >= abs(value) - rounding).sum()) + 1) / (len(drawn) + 1)
 
 
 def _percentiles(drawn: Floats) -> tuple[float, float]:

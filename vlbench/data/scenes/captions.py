@@ -80,13 +80,13 @@ PICTURES = ("picture", "drawing", "image")
 
 def captions(view: View, rng: Generator, *, count: int = 5) -> list[Sentence]:
     """Return `count` different captions; the first names every thing by its fine-grained noun."""
-    found = {sentence.text(): sentence for sentence in [_complete(view, rng)]}
-    while len(found) < count:
+    sentences = {sentence.text(): sentence for sentence in [_complete(view, rng)]}
+    while len(sentences) < count:
         for i in rng.permutation(len(TEMPLATES)).tolist():
             sentence = TEMPLATES[i](view, rng)
-            if sentence and len(found) < count:
-                found.setdefault(sentence.text(), sentence)
-    return list(found.values())
+            if sentence and len(sentences) < count:
+                sentences.setdefault(sentence.text(), sentence)
+    return list(sentences.values())
 
 
 def _complete(view: View, rng: Generator) -> Sentence:

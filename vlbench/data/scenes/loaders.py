@@ -133,10 +133,10 @@ def _first_mentions(
     nouns: Sequence[str],
 ) -> list[Named]:
     """Return one `Named` per category: its first mention in the first caption, at the noun."""
-    found: dict[str, Named] = {}
+    mentions: dict[str, Named] = {}
     for phrase in (p for p in phrases[0] if p["boxes"]):
         box, noun = phrase["boxes"][0], phrase["stop"] - 1
         start = len(" ".join([*words[0][:noun], ""]))
         name = Named(categories[box], nouns[box], start, start + len(words[0][noun]))
-        found.setdefault(name.category, name)
-    return list(found.values())
+        mentions.setdefault(name.category, name)
+    return list(mentions.values())

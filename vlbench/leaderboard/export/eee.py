@@ -67,18 +67,18 @@ def evaluation_of(row: Result) -> str:
 
 def _data(row: Result) -> dict[str, Any]:
     details = {"data": str(row.provenance.get("data", UNKNOWN))}
-    found = hub_set(row)
-    if found is None:
+    dataset = hub_set(row)
+    if dataset is None:
         return {
             "dataset_name": loader_of(row),
             "source_type": "other",
             "additional_details": details,
         }
     return {
-        "dataset_name": found.repository,
+        "dataset_name": dataset.repository,
         "source_type": "hf_dataset",
-        "hf_repo": found.repository,
-        "additional_details": details | {"revision": found.revision},
+        "hf_repo": dataset.repository,
+        "additional_details": details | {"revision": dataset.revision},
     }
 
 
@@ -100,13 +100,13 @@ def _metric(score: Score) -> dict[str, Any]:
 
 
 def _uncertainty(score: Score) -> dict[str, Any]:
-    found: dict[str, Any] = {"num_samples": score.n}
+    fields: dict[str, Any] = {"num_samples": score.n}
     if score.stderr is not None:
-        found["standard_error"] = {"value": score.stderr}
+        fields["standard_error"] = {"value": score.stderr}
     if score.ci95:
         low, high = score.ci95
-        found["confidence_interval"] = {"lower": low, "upper": high, "confidence_level": 0.95}
-    return found
+        fields["confidence_interval"] = {"lower": low, "upper": high, "confidence_level": 0.95}
+    return fields
 
 
 def as_texts(values: Any) -> dict[str, str]:

@@ -74,8 +74,8 @@ def _write(draw: Callable[[], Any], place: Path, name: str) -> list[Path]:
     """Write what a function draws: one picture under its name, or several under their own."""
     try:
         with styled():
-            found = draw()
-            pictures = found if isinstance(found, Mapping) else {name: found}
+            drawn = draw()
+            pictures = drawn if isinstance(drawn, Mapping) else {name: drawn}
             places = {key: f"{place.name}_{key}" if key else place.name for key in pictures}
             files = [_save(pictures[key], place.with_name(places[key])) for key in pictures]
     except OutputError:

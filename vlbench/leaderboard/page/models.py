@@ -162,8 +162,8 @@ def _facts(name: str, spec: ModelSpec | None) -> Iterator[Fact]:
 
 
 def _score(shelf: Shelf, row: Result, ids: Mapping[tuple[str, str], str]) -> ModelScore:
-    found = matching(row.scores, shelf.board.primary)
-    score = found[0] if found else None
+    primary = matching(row.scores, shelf.board.primary)
+    score = primary[0] if primary else None
     return ModelScore(
         task=shelf.name,
         href=ids[row.model, row.comparable],

@@ -182,7 +182,7 @@ class QueryAttention(NamedTuple):
 
 
 def query_attention(
-    attention: JointAttention, found: Geometry, queries: Sequence[Query]
+    attention: JointAttention, place: Geometry, queries: Sequence[Query]
 ) -> tuple[QueryAttention, list[int]]:
     """Return the attention of the queries whose word has a token, and the numbers of these queries.
 
@@ -195,8 +195,8 @@ def query_attention(
     rows = torch.tensor([t for t in tokens if t is not None], dtype=torch.int64)
     weights = attention.weights[:, :, rows.to(attention.weights.device)].permute(2, 0, 1, 3)
     targets = [named[k].target for k in read]
-    scores = weights if found.coverage is None else weights @ found.coverage.to(weights)
-    parts = (part[targets].to(weights.device) for part in (found.right, found.inside, found.gold))
+    scores = weights if place.coverage is None else weights @ place.coverage.to(weights)
+    parts = (part[targets].to(weights.device) for part in (place.right, place.inside, place.gold))
     return QueryAttention(weights, scores, *parts), read
 
 
