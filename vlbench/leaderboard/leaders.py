@@ -18,11 +18,11 @@ from vlbench.digests import bytes_digest
 from vlbench.errors import DataError, SpecError
 from vlbench.files import MOST_BOARD, file_name, read_text, write_whole
 from vlbench.leaderboard.artifacts import read_items
+from vlbench.leaderboard.items import WrongItem, answered, worst_items
 from vlbench.leaderboard.joins import Items, compare, items_of
 from vlbench.leaderboard.kept import kept
 from vlbench.leaderboard.rows import comparable_sets, cost, publishable
 from vlbench.leaderboard.texts import score_name
-from vlbench.leaderboard.worst_items import WrongItem, answered, worst_items
 from vlbench.metrics.paired import holm
 from vlbench.plain import read
 from vlbench.results import ITEMS, Result, matching

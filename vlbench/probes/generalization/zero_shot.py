@@ -25,9 +25,8 @@ from vlbench.data.records import Split, TestRows, labels, value_column
 from vlbench.engine import Engine
 from vlbench.engine.passes import SMALLEST
 from vlbench.errors import unknown
-from vlbench.metrics.features import all_equal
 from vlbench.metrics.items import Answers, Measured, outcome_of
-from vlbench.metrics.ranking import TIED, Choice, choose, credit_among, join_choices
+from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, credit_among, join_choices
 from vlbench.probes.generalization.categories import guess_score
 from vlbench.results import Outcome
 
