@@ -40,10 +40,12 @@ def test_a_boards_artifacts_lie_beside_it(task):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("scenes_drawn")
-@pytest.mark.parametrize("task", ["few_shot_scenes", "rsa_scenes"])
-def test_running_a_task_again_finds_the_scores_of_its_board(task):
-    (again,) = evaluate("tiny-rn", task)
-    board = row(task, "tiny-rn")
+def test_running_tasks_again_finds_the_scores_of_their_boards():
+    for again in evaluate("tiny-rn", "few_shot_scenes,rsa_scenes"):
+        require_same_scores(again, row(again.task, "tiny-rn"))
+
+
+def require_same_scores(again, board):
     assert again.provenance["weights"] == board.provenance["weights"]
     assert again.comparable == board.comparable
     assert [(s.metric, s.at) for s in again.scores] == [(s.metric, s.at) for s in board.scores]
