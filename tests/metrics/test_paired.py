@@ -16,7 +16,13 @@ from scipy.stats import (
 )
 
 from vlbench.metrics.corpus import CORPORA
-from vlbench.metrics.paired import compare_corpora, compare_items, holm, sign_flip_p
+from vlbench.metrics.paired import (
+    among_all_pairs,
+    compare_corpora,
+    compare_items,
+    holm,
+    sign_flip_p,
+)
 
 # The largest distance of 500 uniform values from uniform that one of 1,000 such tests exceeds.
 FARTHEST = 1.95 / math.sqrt(500)
@@ -159,7 +165,7 @@ def test_clusters_of_two_copies_change_no_comparison_of_trials():
 
 def test_trials_of_which_nothing_varies_are_flipped_by_item():
     found = compare_items(np.ones((3, 30)), np.zeros((3, 30)), alone(30))
-    assert (found.difference, found.ci95, found.p) == (1, (1, 1), 1 / 10_000)
+    assert (found.difference, found.ci95, found.p) == (1, (1, 1), 2 * math.exp(-15))
 
 
 def test_p_is_uniform_for_lone_items_without_difference():
@@ -347,3 +353,25 @@ def test_what_is_detectable_of_clusters_is_at_the_error_of_scipys_bootstrap():
 
 def test_where_nothing_varies_no_difference_is_said_to_be_detectable():
     assert compare_items([1, 1, 0], [1, 1, 0], alone(3)).detectable == 0
+
+
+def test_far_in_the_tail_p_is_hoeffdings_bound():
+    # All 40 signs agree in 2 of 2**40 flips, of which no sample has one.
+    p = sign_flip_p(np.ones(40))
+    assert 2 * 0.5**40 < p == 2 * math.exp(-20)
+    assert sign_flip_p(np.ones(12), flips=999) >= 2 * 0.5**12
+
+
+def test_the_leader_of_equal_models_leads_by_luck():
+    rng = np.random.default_rng(0)
+    wrong = sum(_calls_one_behind(rng, models=15) for _ in range(150))
+    # 5 % of 150 draws would be 7.5; with Holm over the 14 comparisons with the leader it is 22.
+    assert wrong <= 14
+
+
+def _calls_one_behind(rng, models):
+    """Return whether some of equally good models is called behind the best of the data."""
+    credit = (rng.random((models, 60)) < rng.uniform(0.5, 0.9, 60)).astype(float)
+    leader, *others = credit[np.argsort(-credit.mean(1), kind="stable")]
+    p = [compare_items(leader, other, np.arange(60), flips=9).p for other in others]
+    return min(among_all_pairs(one, models) for one in p) < 0.05

@@ -40,7 +40,7 @@ def compared(folder, *names, tied=()):
     file = write(folder, planted) / "t.json"
     number = {"difference": 0.1, "ci95": [0.05, 0.15], "p": 0.01, "items": 9, "clusters": 9}
     pairs = [
-        {"model": name, "p_holm": 0.5 if name in tied else 0.01} | number for name in names[1:]
+        {"model": name, "p_all_pairs": 0.5 if name in tied else 0.01} | number for name in names[1:]
     ]
     one = {"comparable": "a", "leader": names[0], "tied": list(tied), "untested": {}}
     head = {"schema": 1, "task": "t", "version": 1, "primary": PRIMARY, "board": bytes_digest(file)}

@@ -23,7 +23,7 @@ from vlbench.leaderboard.joins import Items, compare, items_of
 from vlbench.leaderboard.kept import kept
 from vlbench.leaderboard.rows import comparable_sets, cost, publishable
 from vlbench.leaderboard.texts import score_name
-from vlbench.metrics.paired import holm
+from vlbench.metrics.paired import among_all_pairs
 from vlbench.plain import read
 from vlbench.results import ITEMS, Result, matching
 
@@ -50,7 +50,7 @@ def _is_best(leaders: Leaders) -> bool:
     return bool(leaders.p) and not leaders.tied and not published
 
 
-# Below it a difference from the leader counts, after Holm's correction.
+# Below it a difference from the leader counts, after the correction for all pairs.
 LEVEL = 0.05
 
 
@@ -61,8 +61,9 @@ UNPUBLISHED = ("some of its data were missing", "its weights are random")
 class Leaders(NamedTuple):
     """The leader of a set of comparable rows, and how the others stand to it.
 
-    `tied` cannot be told apart from it; `p` is that of each model tested (Holm); `untested` has the
-    reasons. `worst` are the items that the models of the set get wrong most often.
+    `tied` cannot be told apart from it; `p` is that of each model tested, corrected for all pairs
+    of the set; `untested` has the reasons. `worst` are the items that the models of the set get
+    wrong most often.
     """
 
     leader: str
@@ -80,7 +81,7 @@ class _Pair:
     difference: float
     ci95: tuple[float, float]
     p: float
-    p_holm: float
+    p_all_pairs: float
     items: int
     clusters: int
 
@@ -172,7 +173,7 @@ def read_comparisons(output: Path, task: str) -> Comparisons:
             leader=one.leader,
             tied=one.tied,
             untested=one.untested,
-            p={pair.model: pair.p_holm for pair in one.pairs},
+            p={pair.model: pair.p_all_pairs for pair in one.pairs},
             worst=one.worst,
         )
         for one in found.sets
@@ -231,9 +232,8 @@ def _set(output: Path, board: Board, comparable: str, rows: Sequence[Result]) ->
     if first is None:
         why = f"the leader cannot be compared: {untested.pop(leader)}"
         untested |= dict.fromkeys(set(scored) - {leader}, why)
-    adjusted = holm([pair.p for pair in pairs])
-    pairs = [replace(pair, p_holm=p) for pair, p in zip(pairs, adjusted, strict=True)]
-    tied = [pair.model for pair in pairs if pair.p_holm >= LEVEL]
+    pairs = [replace(one, p_all_pairs=among_all_pairs(one.p, len(scored))) for one in pairs]
+    tied = [pair.model for pair in pairs if pair.p_all_pairs >= LEVEL]
     worst = worst_items(models, lower=not higher)
     return _Set(comparable, leader, tied, pairs, dict(sorted(untested.items())), worst)
 

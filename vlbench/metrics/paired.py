@@ -57,10 +57,10 @@ def compare_items(
 
     `clusters` [N] says which items belong together. The interval is of a bootstrap over clusters
     (1,000 draws). p is McNemar's exact one where credits are 0 or 1 and no two items share a
-    cluster, else that of random sign flips by cluster, (k + 1) / (flips + 1). Several trials have
-    interval and p of Student's t, with the variance of `_crossed_variance`; NaN in both models is
-    an item that a trial leaves out. Raises ValueError for other shapes, for no items, and for other
-    numbers that are not finite.
+    cluster, else that of random sign flips by cluster. Several trials have interval and p of
+    Student's t, with the variance of `_crossed_variance`; NaN in both models is an item that a
+    trial leaves out. Raises ValueError for other shapes, for no items, and for other numbers that
+    are not finite.
     """
     first, second = (np.atleast_2d(np.asarray(one, np.float64)) for one in (a, b))
     difference = first - second
@@ -109,7 +109,8 @@ def compare_corpora(
     swapped = formula(totals[:n] + moved) - formula(totals[n:] - moved)
     drawn = redrawn(sums, seed)
     differences = formula(drawn[:, :n]) - formula(drawn[:, n:])
-    interval, p = _percentiles(differences), _p(swapped, value, ROUNDING)
+    interval = _percentiles(differences)
+    p = _p(swapped, value, ROUNDING, float((swapped**2).mean()))
     size, notes = _detectable(float(differences.std(ddof=1))), _notes(len(sums), interval)
     return Comparison(value, interval, p, size, len(codes), len(sums), None, notes)
 
@@ -118,7 +119,16 @@ def sign_flip_p(by_cluster: Floats, *, flips: int = FLIPS, seed: int = 0) -> flo
     """Return the two-sided p of the sum of [C] differences under random flips of their signs."""
     total = by_cluster.sum()
     flipped = total - 2 * picked(by_cluster[:, None], flips, seed)[:, 0]
-    return _p(flipped, float(total), ROUNDING * float(abs(by_cluster).sum()))
+    rounding = ROUNDING * float(abs(by_cluster).sum())
+    return _p(flipped, float(total), rounding, float((by_cluster**2).sum()))
+
+
+def among_all_pairs(p: float, models: int) -> float:
+    """Return a p-value of two of so many models, corrected for all pairs of them (Bonferroni).
+
+    A leader is the best of the data: among equal models, some other lies far behind it by luck.
+    """
+    return min(p * models * (models - 1) / 2, 1.0)
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -234,9 +244,15 @@ def _cluster_sums(table: Floats, codes: NDArray[np.intp]) -> Floats:
     return np.where(np.stack(counts, 1) > 0, np.stack(sums, 1), np.nan)
 
 
-def _p(drawn: Floats, value: float, rounding: float) -> float:
-    """Return (k + 1) / (N + 1), where k of N draws lie as far from 0 as what was found."""
-    return (int((abs(drawn) >= abs(value) - rounding).sum()) + 1) / (len(drawn) + 1)
+def _p(drawn: Floats, value: float, rounding: float, variance: float) -> float:
+    """Return (k + 1) / (N + 1), where k of N draws lie as far from 0 as what was found.
+
+    Where none does, 2 exp(-value^2 / variance / 2) if that is less: no sum of flipped signs lies
+    as far more often (Hoeffding 1963); of swapped corpora it is about so.
+    """
+    further = int((abs(drawn) >= abs(value) - rounding).sum())
+    p = (further + 1) / (len(drawn) + 1)
+    return p if further or not variance else min(p, 2 * math.exp(-(value**2) / variance / 2))
 
 
 def _percentiles(drawn: Floats) -> tuple[float, float]:

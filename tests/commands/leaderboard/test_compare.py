@@ -8,6 +8,7 @@ from rich.console import Console
 
 from vlbench.cli import main
 from vlbench.commands.leaderboard.compare import answer
+from vlbench.leaderboard.leaders import build_leaders
 
 
 def rendered(tables, width=200):
@@ -60,11 +61,16 @@ def test_few_clusters_are_said(tmp_path):
     assert found.shown[1:] == ["t: 3 clusters, fewer than 20: interval and p are rough"]
 
 
-def test_more_comparisons_than_flips_can_tell_apart_are_said(output, monkeypatch):
-    monkeypatch.setattr("vlbench.commands.leaderboard.compare.FLIPS", 9)
+def test_where_the_board_says_otherwise_it_says_why(tmp_path):
+    right = [1.0] * 20
+    worse = {"b": 7, "c": 1, "d": 2, "e": 3}
+    rows = [measured(tmp_path, m, [0.0] * n + right[n:]) for m, n in {"a": 0, **worse}.items()]
+    output = write(tmp_path, board(*rows))
+    build_leaders(output)
+    # McNemar of 7 losses is 2 / 2**7 = .0156, which is .156 among the 10 pairs of five models.
     (said,) = asked(output, "a", "b").shown[1:]
-    assert said.startswith("1 comparisons are many: a p of 9 sign flips is after Holm's rule at l")
-    assert said.endswith("at least 0.100; name fewer models or tasks")
+    assert said.startswith("t: its board does not tell them apart, p 0.156: it is corrected for")
+    assert asked(output, "a", "c").shown[1:] == []
 
 
 def test_a_model_without_items_is_told_how_to_get_them(tmp_path):

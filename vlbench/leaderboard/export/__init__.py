@@ -80,7 +80,7 @@ def listed(left_out: Sequence[LeftOut]) -> list[str]:
 
 
 # What stands below a table with a model in bold.
-BOLD = "Bold: told apart from every other model at 5 % (paired tests, Holm)."
+BOLD = "Bold: told apart from every other model at 5 % (paired tests, corrected for all pairs)."
 
 
 def heads(table: Table) -> list[str]:
