@@ -11,10 +11,9 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from vlbench.data.scenes import pinned
+from vlbench.data.scenes import table
 from vlbench.data.scenes.rows import CONFIGURATIONS
 from vlbench.data.scenes.storage import write_once
-from vlbench.data.scenes.table import draw_rows
 from vlbench.data.scenes.world import VERSION
 
 # What the shipped tasks ask for.
@@ -25,17 +24,17 @@ def main(file: Path) -> None:
     """Write the digests of the drawn columns, and what they were drawn with."""
     with tempfile.TemporaryDirectory() as folder:
         digests = {
-            name: write_once(Path(folder) / name, partial(draw_rows, name, SEED))
+            name: write_once(Path(folder) / name, partial(table.draw_rows, name, SEED))
             for name in CONFIGURATIONS
         }
     content = {
         "version": VERSION,
         "seed": SEED,
-        "drawn_with": pinned.drawn_with(),
+        "drawn_with": table.drawn_with(),
         "digests": digests,
     }
     file.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else pinned.FILE)
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else table.PINNED)

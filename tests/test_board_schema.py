@@ -15,8 +15,8 @@ from vlbench.errors import SpecError
 from vlbench.leaderboard.building import mean_rows
 from vlbench.leaderboard.figures.figures import board_panels
 from vlbench.leaderboard.similarities import joined
-from vlbench.leaderboard.tables import plain_table
 from vlbench.leaderboard.terminal import board_tables
+from vlbench.leaderboard.texts import plain_table
 from vlbench.results import Result
 
 LEADERBOARDS = Path(__file__).resolve().parents[1] / "leaderboards"

@@ -86,7 +86,7 @@ EDITS = {
     "kit": added("vlbench/adapter_kit/weights.py"),
     "adapter": added("model_adapters/raw_pixels.py"),
     "command line": added("vlbench/cli.py"),
-    "page": added("vlbench/leaderboard/tables.py"),
+    "page": added("vlbench/leaderboard/texts.py"),
     "planning": added("vlbench/planning/plan.py"),
     "comment": {"file": "vlbench/metrics/ranking.py", "old": IMPORT, "new": IMPORT + "# A word.\n"},
 }

@@ -75,7 +75,7 @@ def _fail(why: object, code: int = FAILED) -> int:
 
 def _print(answer: Answer) -> int:
     """Print an answer, and return its exit code."""
-    from vlbench.leaderboard.tables import fitted
+    from vlbench.leaderboard.texts import fitted
 
     console = open_console()
     for shown in answer.shown:

@@ -198,10 +198,10 @@ def defined_at(function: Callable[..., Any]) -> str:
 
 def _frames(error: BaseException) -> Iterator[tuple[FrameType, int]]:
     """Yield the frames that an error came through and the line of each, the innermost last."""
-    found = error.__traceback__
-    while found:
-        yield found.tb_frame, found.tb_lineno
-        found = found.tb_next
+    trace = error.__traceback__
+    while trace:
+        yield trace.tb_frame, trace.tb_lineno
+        trace = trace.tb_next
 
 
 def _is_own(frame: FrameType) -> bool:

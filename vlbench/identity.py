@@ -52,8 +52,8 @@ def code_digest(thing: Any) -> str | None:
 
     Versions of libraries are part of it. None: no file defines it (a notebook, a prompt).
     """
-    found = reached(thing)
-    return found and digest([sorted(set(found[0].values())), _versions(found[1])])
+    files = reached(thing)
+    return files and digest([sorted(set(files[0].values())), _versions(files[1])])
 
 
 def source_digest(thing: Any) -> str | None:
@@ -61,14 +61,14 @@ def source_digest(thing: Any) -> str | None:
 
     Of an adapter these are its own file and the files of the same source that it imports.
     """
-    found = reached(thing)
-    return found and digest(sorted({d for f, d in found[0].items() if not _is_of_vlbench(f)}))
+    files = reached(thing)
+    return files and digest(sorted({d for f, d in files[0].items() if not _is_of_vlbench(f)}))
 
 
 def library_versions(things: Iterable[Any]) -> dict[str, str]:
     """Return the version of each installed library that things reach, and of torch."""
-    found = [reached(thing) for thing in things]
-    return _versions(set().union(*(one[1] for one in found if one)))
+    reaches = [reached(thing) for thing in things]
+    return _versions(set().union(*(one[1] for one in reaches if one)))
 
 
 def reached(thing: Any) -> Reached | None:
@@ -82,7 +82,7 @@ def reached(thing: Any) -> Reached | None:
             libraries.add(top)
         else:
             return None
-    return _walked(starts, libraries)
+    return _walk(starts, libraries)
 
 
 def _parts(thing: Any) -> list[Any]:
@@ -108,7 +108,7 @@ def _start(thing: Any) -> tuple[Path | None, Path]:
     return (file if file.is_file() else None), folder
 
 
-def _walked(starts: Sequence[tuple[Path, Path]], libraries: set[str]) -> Reached:
+def _walk(starts: Sequence[tuple[Path, Path]], libraries: set[str]) -> Reached:
     """Return all that is reached from files, each with its folder, and from libraries."""
     files: dict[Path, str] = {}
     waiting = [*starts]
@@ -126,14 +126,14 @@ def _walked(starts: Sequence[tuple[Path, Path]], libraries: set[str]) -> Reached
 @functools.cache
 def _read(file: Path, folder: Path, *_: int) -> tuple[str, set[Path], set[str]]:
     """Return the digest of a file's code, and what it imports; size and time are of the key."""
-    (text,) = file_digests([file], HOW, _parsed)
+    (text,) = file_digests([file], HOW, _parse)
     code, imports = json.loads(text)
-    found = [_resolved((level, name), file, folder) for level, name in imports]
-    files = {target for targets, _ in found for target in targets}
-    return code, files, {library for _, library in found if library}
+    resolved = [_resolve((level, name), file, folder) for level, name in imports]
+    files = {target for targets, _ in resolved for target in targets}
+    return code, files, {library for _, library in resolved if library}
 
 
-def _parsed(file: Path) -> str:
+def _parse(file: Path) -> str:
     """Return a file's digest and imports as JSON; one that is no Python counts byte by byte."""
     try:
         tree = ast.parse(file.read_bytes(), str(file))
@@ -159,11 +159,11 @@ def _imports(node: ast.AST) -> Iterator[Import]:
             for other in child.orelse:
                 yield from _imports(other)
             continue
-        yield from _named(child)
+        yield from _imports_of(child)
         yield from _imports(child)
 
 
-def _named(node: ast.AST) -> Iterator[Import]:
+def _imports_of(node: ast.AST) -> Iterator[Import]:
     """Yield what one statement or call imports; a name imported from a module may be a module."""
     if isinstance(node, ast.Import):
         yield from ((0, alias.name) for alias in node.names)
@@ -177,7 +177,7 @@ def _named(node: ast.AST) -> Iterator[Import]:
             yield 0, named.value
 
 
-def _resolved(one: Import, file: Path, folder: Path) -> tuple[list[Path], str]:
+def _resolve(one: Import, file: Path, folder: Path) -> tuple[list[Path], str]:
     """Return the files that an import executes, and the library that it names, if any."""
     level, name = one
     names = name.split(".") if name else []
@@ -209,11 +209,11 @@ def _place(top: str) -> tuple[Path | None, bool]:
         spec = None
     if spec is None:
         return None, False
-    found = Path(spec.origin or next(iter(spec.submodule_search_locations or ()), "")).resolve()
-    if _is_installed(found):
+    file = Path(spec.origin or next(iter(spec.submodule_search_locations or ()), "")).resolve()
+    if _is_installed(file):
         return None, True
-    package = spec.submodule_search_locations is not None and found.name == "__init__.py"
-    return (found.parent.parent if package else found.parent), False
+    package = spec.submodule_search_locations is not None and file.name == "__init__.py"
+    return (file.parent.parent if package else file.parent), False
 
 
 @functools.cache
@@ -235,8 +235,8 @@ def _is_of_vlbench(file: Path) -> bool:
 
 
 def _versions(libraries: Iterable[str]) -> dict[str, str]:
-    found = {name: _version(name) for name in sorted({*libraries, *ALWAYS})}
-    return {name: version for name, version in found.items() if version}
+    versions = {name: _version(name) for name in sorted({*libraries, *ALWAYS})}
+    return {name: version for name, version in versions.items() if version}
 
 
 @functools.cache

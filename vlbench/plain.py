@@ -133,10 +133,10 @@ def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     """Return the parameters that can be given by name."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     try:
-        found = inspect.signature(function).parameters
+        known = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
         raise SpecError(f"{function!r} has no signature to check: {error}") from error
-    return {name: p for name, p in found.items() if p.kind in named}
+    return {name: p for name, p in known.items() if p.kind in named}
 
 
 @cache
@@ -241,19 +241,19 @@ def _fields(
     known = readers.keys()
 
     def read_fields(given: Mapping[Any, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         problems, meant = ([], set()) if given.keys() <= known else _unknown(given, readers)
         for name, read_value in readers.items():
             if name in given:
                 try:
-                    found[name] = read_value(given[name])
+                    values[name] = read_value(given[name])
                 except Misfit as error:
                     problems += error.below(name).problems
             elif name in required and name not in meant:
                 problems.append(Problem((name,), "is missing"))
         if problems:
             raise Misfit(*problems)
-        return found
+        return values
 
     return read_fields
 
@@ -299,30 +299,30 @@ def _read_union(
 def _read_list(wanted: str, read_part: Reader, value: Any) -> list[Any]:
     if type(value) is not list:
         raise misfit(wanted, value)
-    found: list[Any] = []
+    values: list[Any] = []
     problems: list[Problem] = []
     for i, part in enumerate(value):
         try:
-            found.append(read_part(part))
+            values.append(read_part(part))
         except Misfit as error:
             problems += error.below(i).problems
             if len(problems) >= MOST_PROBLEMS:
                 break
     if problems:
         raise Misfit(*problems)
-    return found
+    return values
 
 
 def _read_mapping(wanted: str, read_key: Reader, read_part: Reader, value: Any) -> dict[Any, Any]:
     if type(value) is not dict:
         raise misfit(wanted, value)
-    found = {}
+    values = {}
     for key, part in value.items():
         try:
-            found[read_key(key)] = read_part(part)
+            values[read_key(key)] = read_part(part)
         except Misfit as error:
             raise error.below(str(key)) from None
-    return found
+    return values
 
 
 def _read_tuple(wanted: str, *readers_and_value: Any) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ import threading
 import pytest
 import torch
 from fakes import ConstantModel, labelled_images
+from torchvision.transforms.functional import to_tensor
 
 from vlbench.data.records import value_column
 from vlbench.engine.devices import ComputeSettings
@@ -18,6 +19,25 @@ def test_batches_come_in_the_order_asked_with_their_rows():
     passed = list(Encode(ConstantModel().encode_images, IMAGES, CPU)([[2, 0], [1]]))
     assert [rows for rows, _ in passed] == [[2, 0], [1]]
     assert [len(values) for _, values in passed] == [2, 1]
+
+
+class Projection(ConstantModel):
+    weight = torch.rand(3 * 8 * 8, 50, generator=torch.Generator().manual_seed(0))
+
+    def preprocess(self, image):
+        return to_tensor(image.resize((8, 8)))
+
+    def encode_images(self, pixels):
+        return pixels.flatten(1) @ self.weight
+
+
+def test_an_image_gives_the_same_bits_alone_and_among_others():
+    images = labelled_images(8).splits["train"]["image"]
+    rows = list(range(len(images)))
+    encode = Encode(Projection().encode_images, images, CPU)
+    ((_, together),) = encode([rows])
+    alone = [values[0] for _, values in encode([[row] for row in rows])]
+    assert torch.equal(torch.stack(alone), torch.stack(list(together)))
 
 
 def test_torchs_global_generator_stays_as_it_was():

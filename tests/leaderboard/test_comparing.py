@@ -24,7 +24,7 @@ def test_two_models_are_compared_on_each_board_that_has_both(output):
     assert [(one.task, one.models) for one in found] == [("t", ("a", "b")), ("u", ("a", "b"))]
     expected = compare_items(A, B, np.arange(30))
     rounded = pytest.approx(expected.detectable)
-    assert found[0].found == expected._replace(detectable=rounded)
+    assert found[0].comparison == expected._replace(detectable=rounded)
     assert [one.value for one in found[0].scores] == pytest.approx([1, 2 / 3])
 
 
@@ -37,8 +37,8 @@ def test_of_three_models_each_two_are_compared(output):
 
 def test_holms_rule_is_over_all_pairs_and_tasks(output):
     found = compare_models(output, ["a", "b", "c"], ["t"]).compared
-    assert [one.p_holm for one in found] == holm([one.found.p for one in found])
-    assert min(one.p_holm for one in found) == 3 * min(one.found.p for one in found)
+    assert [one.p_holm for one in found] == holm([one.comparison.p for one in found])
+    assert min(one.p_holm for one in found) == 3 * min(one.comparison.p for one in found)
 
 
 def test_only_the_tasks_that_are_named_are_compared(output):

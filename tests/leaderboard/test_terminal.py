@@ -12,8 +12,8 @@ from vlbench.catalog.strict_yaml import Document
 from vlbench.leaderboard import terminal
 from vlbench.leaderboard.leaders import Leaders, build_leaders
 from vlbench.leaderboard.table import table_of
-from vlbench.leaderboard.tables import plain_table
 from vlbench.leaderboard.terminal import board_tables, brief, score_table
+from vlbench.leaderboard.texts import plain_table
 
 
 def row(model, *scores, n=4, expected=4, **rest):

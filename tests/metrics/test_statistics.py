@@ -225,7 +225,7 @@ def test_many_draws_are_made_a_portion_at_a_time(monkeypatch):
 def test_another_pair_over_the_same_clusters_needs_no_new_draws(monkeypatch):
     values = np.random.default_rng(0).random((9, 2))
     first = redrawn(values, 5)
-    monkeypatch.setattr(statistics, "_drawn", None)
+    monkeypatch.setattr(statistics, "_draw_clusters", None)
     assert np.array_equal(redrawn(2 * values, 5), 2 * first)
     with pytest.raises(TypeError):
         redrawn(values, 6)

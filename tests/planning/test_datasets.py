@@ -19,6 +19,27 @@ def test_a_split_that_the_probe_reads_is_missed_before_anything_runs(source):
         evaluate(source)
 
 
+EMPTY = """\
+from pathlib import Path
+from vlbench.data.image_folder import image_folder
+from vlbench.data.records import Data
+
+
+def load(*, root: Path) -> Data:
+    data = image_folder(root=root)
+    return Data(splits={**data.splits, "train": data.splits["train"].select([])})
+"""
+
+
+def test_a_split_without_rows_fails_before_anything_runs(source):
+    write(source / "tasks" / "theirs.py", EMPTY)
+    loader = f'"theirs:load", root: {source / "images"}'
+    write(source / "tasks" / "b.yaml", TASK.replace(LOADER, loader))
+    (result,) = evaluate(source, tasks="b")
+    assert result.status == "failed"
+    assert "the split 'train' of theirs:load has no rows" in result.reason
+
+
 class Parts(NamedTuple):
     train: Sequence[str] = ("train",)
 

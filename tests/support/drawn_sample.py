@@ -3,7 +3,7 @@
 import json
 from functools import partial
 
-from vlbench.data.scenes import pinned
+from vlbench.data.scenes import table
 from vlbench.data.scenes.rows import row
 from vlbench.data.scenes.storage import open_rows, write_once
 from vlbench.data.scenes.world import VERSION
@@ -27,5 +27,5 @@ def sample_table(folder):
 
 def pin(file, digests, **changed):
     """Write a file of pinned digests for the installed libraries."""
-    content = {"version": VERSION, "seed": 0, "drawn_with": pinned.drawn_with()}
+    content = {"version": VERSION, "seed": 0, "drawn_with": table.drawn_with()}
     file.write_text(json.dumps(content | {"digests": digests} | changed))

@@ -73,8 +73,8 @@ def read_board(file: Path) -> Board | None:
 
 def folder_boards(output: Path) -> dict[str, Board]:
     """Return the boards of a folder, without its summaries, by the names of their files."""
-    found = {file.stem: read_board(file) for file in sorted(output.glob("*.json"))}
-    return {name: board for name, board in found.items() if board}
+    boards = {file.stem: read_board(file) for file in sorted(output.glob("*.json"))}
+    return {name: board for name, board in boards.items() if board}
 
 
 def board_file(output: Path, task: str) -> Path:

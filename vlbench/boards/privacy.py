@@ -143,10 +143,10 @@ def _is_random(piece: str) -> bool:
 
 def _users() -> frozenset[str]:
     """Return the names of whoever runs this, less those that are nobody's."""
-    found = set()
+    names = set()
     for name in (getpass.getuser, lambda: Path.home().name):
         try:
-            found.add(name())
+            names.add(name())
         except (OSError, KeyError, RuntimeError, ImportError):  # a user without name or home
             continue
-    return frozenset(name for name in found - NOBODY if len(name) > 2)
+    return frozenset(name for name in names - NOBODY if len(name) > 2)

@@ -14,7 +14,7 @@ from vlbench.commands.parser import add_data, add_json, add_trust, set_up_for_da
 from vlbench.data.images import DecodedImages
 from vlbench.data.records import Column, Data, Split, content, overlaps
 from vlbench.errors import counted, printed, unknown
-from vlbench.leaderboard.tables import plain_table
+from vlbench.leaderboard.texts import plain_table
 
 # Examples that are shown of each split, and images whose sizes are read, evenly spread.
 EXAMPLES, SIZED = 5, 1000

@@ -17,9 +17,9 @@ from vlbench.data.records import Data, Split
 from vlbench.errors import DataError, UnknownNameError, printed, unknown
 from vlbench.files import safe_name, write_whole
 from vlbench.leaderboard.artifacts import read_items
-from vlbench.leaderboard.item_lists import Item, items_of, worst
+from vlbench.leaderboard.items import Item, score_items, worst
 from vlbench.leaderboard.rows import named_row
-from vlbench.leaderboard.tables import plain_table, score_name
+from vlbench.leaderboard.texts import plain_table, score_name
 from vlbench.results import Result, Score, matching
 
 if TYPE_CHECKING:  # imports torch
@@ -63,7 +63,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     row = named_row(arguments.output, arguments.task, arguments.model)
     metric = arguments.metric or row.primary["metric"]
     at = _at(row, metric, arguments.at)
-    items = items_of(read_items(arguments.output, row), metric, at)
+    items = score_items(read_items(arguments.output, row), metric, at)
     (score,) = matching(row.scores, {"metric": metric, "at": at})
     wrong = worst(items, higher_is_better=score.higher_is_better)
     listed = wrong if arguments.wrong or arguments.show else items

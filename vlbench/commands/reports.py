@@ -22,8 +22,8 @@ from rich.text import Text
 
 from vlbench.errors import printed
 from vlbench.leaderboard.table import table_of
-from vlbench.leaderboard.tables import fitted, plain_table
 from vlbench.leaderboard.terminal import score_table
+from vlbench.leaderboard.texts import fitted, plain_table
 from vlbench.planning.plan import Plan
 from vlbench.results import Result
 from vlbench.running.history import Step, total

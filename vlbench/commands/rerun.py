@@ -12,7 +12,7 @@ from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import add_cache, add_data, add_model, add_output, options_of
 from vlbench.errors import SpecError, printed
 from vlbench.leaderboard.rows import named_row
-from vlbench.leaderboard.tables import plain_table, score_name
+from vlbench.leaderboard.texts import plain_table, score_name
 from vlbench.plain import Misfit, read
 from vlbench.results import Result, Score
 

@@ -146,10 +146,10 @@ class ClassNames:
 
     def named(self, caption: str) -> list[Named]:
         """Return one `Named` per category, for the first words that name it, in caption order."""
-        found: dict[str, Named] = {}
+        mentions: dict[str, Named] = {}
         for mention in self._mentions(caption):
-            found.setdefault(mention.category, mention)
-        return sorted(found.values(), key=lambda mention: mention.start)
+            mentions.setdefault(mention.category, mention)
+        return sorted(mentions.values(), key=lambda mention: mention.start)
 
     def count(self, caption: str) -> int:
         """Return how many fine-grained classes a caption names: `a man and a woman` names 2."""
@@ -211,9 +211,9 @@ def read_class_names(file: Path, categories: Sequence[str]) -> ClassNames:
 def singulars(word: str) -> list[str]:
     """Return candidate singulars of a word, or of the last of two; the word itself comes first."""
     before, blank, last = word.rpartition(" ")
-    found = [last, *([IRREGULAR[last]] if last in IRREGULAR else [])]
-    found += [last.removesuffix(s) + ending for s, ending in ENDINGS if last.endswith(s)]
-    return [before + blank + singular for singular in found]
+    words = [last, *([IRREGULAR[last]] if last in IRREGULAR else [])]
+    words += [last.removesuffix(s) + ending for s, ending in ENDINGS if last.endswith(s)]
+    return [before + blank + singular for singular in words]
 
 
 def _modifies_next_word(tokens: Sequence[Token], i: int, category: str) -> bool:

@@ -127,7 +127,7 @@ def _split(rows: Iterator[Row], folder: Path, regions: Path | None) -> Split:
             "categories": column(["categories"], list),
             "captions": column(["captions"], list),
             "caption": column(["caption"], str, "text"),
-            "named": column(["named"], _named),
+            "named": column(["named"], _name_objects),
         }
     )
 
@@ -144,5 +144,5 @@ def _boxes(boxes: Sequence[Sequence[float]]) -> Tensor:
     return torch.tensor(boxes, dtype=torch.float32).reshape(-1, 4)
 
 
-def _named(words: Sequence[Mapping[str, Any]]) -> list[Named]:
+def _name_objects(words: Sequence[Mapping[str, Any]]) -> list[Named]:
     return [Named(**word) for word in words]

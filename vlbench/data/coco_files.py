@@ -166,7 +166,7 @@ def read_captions(file: Path) -> Mapping[int, list[str]]:
         content = _read(file)
         if isinstance(content, list):
             return _texts_by_image(content, "caption")
-        return _texts_by_image(_ordered(content, "annotations"), "caption")
+        return _texts_by_image(_sort_by_id(content, "annotations"), "caption")
 
 
 def read_asked(file: Path) -> Mapping[int, list[str]]:
@@ -175,7 +175,7 @@ def read_asked(file: Path) -> Mapping[int, list[str]]:
     The file is VQA's: JSON, plain or gzipped, with or without the official header.
     """
     with _naming_file(file, "VQA"):
-        ordered = _ordered(_read(file), "questions", key="question_id")
+        ordered = _sort_by_id(_read(file), "questions", key="question_id")
         return _texts_by_image(ordered, "question")
 
 
@@ -195,11 +195,11 @@ def _read(file: Path) -> Any:
     """Return the content of a file without the outlines, which are most of it."""
     content = read_bytes(file, MOST_ANNOTATIONS)
     if content.startswith(GZIP):
-        content = _unpacked(file)
+        content = _unpack(file)
     return json.loads(content, object_hook=_without_outline)
 
 
-def _unpacked(file: Path) -> bytes:
+def _unpack(file: Path) -> bytes:
     """Return the content of a gzip file, for which no more memory is taken than it has."""
     parts, size = [], 0
     with gzip.open(file) as unpacked:
@@ -226,22 +226,22 @@ def _by_id(content: Record, kind: str, key: str = "id") -> dict[int, Record]:
 
 
 def _by_image(content: Record) -> Mapping[int, list[Record]]:
-    found: dict[int, list[Record]] = {}
-    for annotation in _ordered(content, "annotations"):
-        found.setdefault(_number(annotation["image_id"]), []).append(annotation)
-    return found
+    records: dict[int, list[Record]] = {}
+    for annotation in _sort_by_id(content, "annotations"):
+        records.setdefault(_number(annotation["image_id"]), []).append(annotation)
+    return records
 
 
-def _ordered(content: Record, kind: str, key: str = "id") -> list[Record]:
+def _sort_by_id(content: Record, kind: str, key: str = "id") -> list[Record]:
     """Return the records of a kind, ordered by their id."""
     return [record for _, record in sorted(_by_id(content, kind, key).items())]
 
 
 def _texts_by_image(records: Sequence[Record], name: str) -> Mapping[int, list[str]]:
-    found: dict[int, list[str]] = {}
+    captions: dict[int, list[str]] = {}
     for record in records:
-        found.setdefault(_number(record["image_id"]), []).append(sound_text(record[name]))
-    return found
+        captions.setdefault(_number(record["image_id"]), []).append(sound_text(record[name]))
+    return captions
 
 
 def _thing(record: Record, size: Sequence[int], instances: Instances) -> Thing | None:

@@ -184,7 +184,7 @@ def flickr30k(
     if folder is None and regions is None:
         where = images or root / FOLDERS[0]
         raise DataAbsent("Flickr30k's images", IMAGES_HOME, str(where))
-    unrelated = _unrelated(root / "UNRELATED_CAPTIONS")
+    unrelated = _read_unrelated(root / "UNRELATED_CAPTIONS")
     return Data(
         splits={
             name: _split(read_rows(root, _ids(file), unrelated, origin), folder, regions, file.name)
@@ -207,7 +207,7 @@ def _ids(file: Path) -> list[str]:
     return ids
 
 
-def _unrelated(file: Path) -> set[tuple[str, int]]:
+def _read_unrelated(file: Path) -> set[tuple[str, int]]:
     """Return the image and the number (from 1) of each caption unrelated to its image."""
     if not file.is_file():
         return set()

@@ -83,14 +83,14 @@ def images(  # noqa: PLR0913 - YAML fills them by name
         raise absent
     said = {"caption": caption, "question": question}
     columns = columns_of({"image": image, "label": label, "item": item, **said})
-    opened = {name: _joined(tables, known, columns) for name, known in splits.items()}
+    opened = {name: _join_parts(tables, known, columns) for name, known in splits.items()}
     labelled = {tables[splits[name]][0].name: one.rows for name, one in opened.items()}
     classes = _classes(labelled, label) if label else []
-    found = {}
+    parts = {}
     for name, known in wanted(splits, wanted_splits).items():
         rows = _rows(opened[name], known, columns)
-        found[name] = split_from_rows(rows, classes=len(classes), where=known, regions=regions)
-    return with_class_words(Data(splits=found, classes=classes), texts)
+        parts[name] = split_from_rows(rows, classes=len(classes), where=known, regions=regions)
+    return with_class_words(Data(splits=parts, classes=classes), texts)
 
 
 def _local(root: Path, splits: Mapping[str, str], cache_dir: Path | None) -> dict[str, list[Part]]:
@@ -99,32 +99,34 @@ def _local(root: Path, splits: Mapping[str, str], cache_dir: Path | None) -> dic
 
     datasets.disable_progress_bars()
     if (root / SAVED).is_file():
-        names = _listed(root, SAVED, lambda content: content["splits"])
-        return {name: _saved(root, name) if name in splits.values() else [] for name in names}
+        names = _read_file_names(root, SAVED, lambda content: content["splits"])
+        return {
+            name: _find_saved_parts(root, name) if name in splits.values() else [] for name in names
+        }
     files = sorted(root.rglob("*.parquet"))
     own = {name: [file for file in files if _split_of(file) == name] for name in splits.values()}
     if not files:
         raise DataError(f"{root.name} holds neither parquet files nor what save_to_disk writes")
     return {
-        name: [Part(file.name, _mapped(file, cache_dir)) for file in parts]
+        name: [Part(file.name, _map_parquet(file, cache_dir)) for file in parts]
         for name, parts in own.items()
         if parts
     }
 
 
-def _listed(root: Path, name: str, names: Callable[[Any], list[Any]]) -> list[str]:
+def _read_file_names(root: Path, name: str, names: Callable[[Any], list[Any]]) -> list[str]:
     """Return the names of files that a file of JSON lists. Raises DataError for others."""
     try:
-        found = [str(one) for one in names(json.loads(read_text(root / name, name)))]
+        files = [str(one) for one in names(json.loads(read_text(root / name, name)))]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise DataError(f"{name} is not what save_to_disk writes ({error!r:.200})") from error
-    for one in found:
+    for one in files:
         if not is_file_name(one):
             raise DataError(f"{name} names {one!r:.200}, which is no file beside it")
-    return found
+    return files
 
 
-def _saved(root: Path, split: str) -> list[Part]:
+def _find_saved_parts(root: Path, split: str) -> list[Part]:
     """Return the files of a split that save_to_disk wrote. Raises DataError for a broken one.
 
     They are memory-mapped, so that what is wrong in them would end the process later.
@@ -133,8 +135,8 @@ def _saved(root: Path, split: str) -> list[Part]:
 
     parts = []
     state = f"{split}/state.json"
-    for file in _listed(
-        root, state, lambda found: [one["filename"] for one in found["_data_files"]]
+    for file in _read_file_names(
+        root, state, lambda content: [one["filename"] for one in content["_data_files"]]
     ):
         name = f"{split}/{file}"
         try:
@@ -153,7 +155,7 @@ def _split_of(file: Path) -> str:
     return re.sub(r"-\d+-of-\d+.*$", "", file.stem)
 
 
-def _mapped(file: Path, cache_dir: Path | None) -> Any:
+def _map_parquet(file: Path, cache_dir: Path | None) -> Any:
     """Return a parquet file as a table of datasets, with the types that it was written with."""
     import datasets  # noqa: PLC0415 - see above
 
@@ -168,7 +170,7 @@ def _mapped(file: Path, cache_dir: Path | None) -> Any:
         raise DataError(f"{file.name} cannot be read as parquet: {error}") from error
 
 
-def _joined(
+def _join_parts(
     tables: Mapping[str, Sequence[Part]], name: str, wanted: Mapping[str, Sequence[str]]
 ) -> Opened:
     """Return a split with all columns. Raises DataError for what is not there."""

@@ -129,7 +129,7 @@ def open_tables(source: HubSet, absent: DataAbsent) -> Any:
         )
     except (OSError, ValueError, RuntimeError, *failures) as error:
         if is_offline or isinstance(error, ConnectionError):
-            raise _unreached(source, absent, "the hub cannot be reached") from error
+            raise _unreachable(source, absent, "the hub cannot be reached") from error
         why = f"{type(error).__name__}: {error}"
         raise DataError(f"{source}, cannot be downloaded from the hub ({why})") from error
     # Offline, the library returns whichever revision it cached last.
@@ -137,11 +137,11 @@ def open_tables(source: HubSet, absent: DataAbsent) -> Any:
     others = {path.parent.name for path in files} - {source.revision}
     if others:
         why = f"the hub cannot be reached, and the cache has only {', '.join(sorted(others))}"
-        raise _unreached(source, absent, why)
+        raise _unreachable(source, absent, why)
     return tables
 
 
-def _unreached(source: HubSet, absent: DataAbsent, why: str) -> DataAbsent:
+def _unreachable(source: HubSet, absent: DataAbsent, why: str) -> DataAbsent:
     return DataAbsent(f"{absent.what} ({source}: {why})", absent.where_to_get, absent.where_to_put)
 
 

@@ -56,15 +56,15 @@ def _folders(folder: Path) -> list[str]:
 
 def _images(root: Path, folder: str) -> list[str]:
     """Return the images under a folder and under folders linked there, relative to the root."""
-    found = []
+    files = []
     top = str(root / folder)
     for parent, folders, names in os.walk(top, onerror=_refuse, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(".")]
         inside = folder + parent[len(top) :].replace(os.sep, "/")
         # As texts: a Path of each of a million files takes longer than the rest of the plan.
-        found += [f"{inside}/{n}" for n in names if n[0] != "." and n.lower().endswith(SUFFIXES)]
+        files += [f"{inside}/{n}" for n in names if n[0] != "." and n.lower().endswith(SUFFIXES)]
         _refuse_loops(Path(parent), folders, inside)
-    return sorted(found)
+    return sorted(files)
 
 
 def _refuse_loops(place: Path, folders: Sequence[str], inside: str) -> None:

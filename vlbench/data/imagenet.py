@@ -89,14 +89,14 @@ def _wnids(root: Path, names: list[str]) -> dict[str, str]:
     matches = {name: re.search(r"(?:^|/)(n\d{8})[_/][^/]*$", name) for name in names}
     known = {name: match[1] for name, match in matches.items() if match}
     others = [name for name in names if name not in known]
-    listed = _listed(root) if others else {}
+    listed = _read_val_classes(root) if others else {}
     unknown = [name for name in others if PurePosixPath(name).stem not in listed]
     if unknown:
         raise DataError(f"{unknown[0]} has no wnid in its name or folder, nor in a list of labels")
     return known | {name: listed[PurePosixPath(name).stem] for name in others}
 
 
-def _listed(root: Path) -> dict[str, str]:
+def _read_val_classes(root: Path) -> dict[str, str]:
     """Return the wnid of ILSVRC2012_val_00000001 and so on, from the first list found."""
     solution, labels = (root / name for name in LABELS)
     if solution.is_file():

@@ -111,18 +111,18 @@ def _read(file: Path) -> Mapping[str, list[Row]]:
     """Return the rows of each split, ordered by id. Raises DataError for what does not fit."""
     try:
         content = json.loads(read_bytes(file, MOST_ANNOTATIONS))["images"]
-        found: dict[str, list[Row]] = {name: [] for name in SPLITS}
+        split_rows: dict[str, list[Row]] = {name: [] for name in SPLITS}
         for image in content:
-            found[NAMES[image["split"]]].append(_row(image))
+            split_rows[NAMES[image["split"]]].append(_row(image))
     except OSError as error:
         raise DataError(f"{file.name} cannot be read ({error.strerror})") from error
     except MISFITS as error:
         why = f"{type(error).__name__}: {error}"
         raise DataError(f"{file.name} is not Karpathy's, or not whole ({why:.200})") from error
-    repeated = first_repeated(row["id"] for row in chain(*found.values()))
+    repeated = first_repeated(row["id"] for row in chain(*split_rows.values()))
     if repeated is not None:
         raise DataError(f"{file.name}: the image {repeated} stands twice")
-    return {name: sorted(rows, key=lambda row: row["id"]) for name, rows in found.items()}
+    return {name: sorted(rows, key=lambda row: row["id"]) for name, rows in split_rows.items()}
 
 
 def _row(image: Mapping[str, Any]) -> Row:

@@ -105,7 +105,7 @@ def read_idx(path: Path, item: tuple[int, ...] = ()) -> Pixels:
     Raises DataError for another type, shape or length. No more is unpacked than the header says.
     """
     try:
-        with _opened(path) as file:
+        with _open(path) as file:
             shape = _shape(file, path.name, item)
             size = math.prod(shape)
             content = file.read(size + 1)
@@ -119,16 +119,16 @@ def read_idx(path: Path, item: tuple[int, ...] = ()) -> Pixels:
     return np.frombuffer(content, np.uint8).reshape(shape)
 
 
-def _opened(path: Path) -> Any:
+def _open(path: Path) -> Any:
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
 
 
 def _shape(file: IO[Any], name: str, item: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape in the header of an idx file."""
     dimensions = 1 + len(item)
-    magic, found = bytes([0, 0, 8, dimensions]), file.read(4)
-    if found != magic:
-        raise DataError(f"{name} begins with {found.hex()}, not {magic.hex()}")
+    magic, start = bytes([0, 0, 8, dimensions]), file.read(4)
+    if start != magic:
+        raise DataError(f"{name} begins with {start.hex()}, not {magic.hex()}")
     header = file.read(4 * dimensions)
     if len(header) < 4 * dimensions:
         raise DataError(f"{name} is cut off in its header; fetch it again")

@@ -167,11 +167,11 @@ def _number(file: IO[bytes]) -> int:
 
 
 def _varint(file: IO[bytes]) -> int:
-    found = shift = 0
+    number = shift = 0
     while shift < 7 * MOST_NUMBER:
         byte = file.read(1)[0]
-        found |= (byte & 127) << shift
+        number |= (byte & 127) << shift
         if byte < 128:
-            return found
+            return number
         shift += 7
-    raise LookupError(found)
+    raise LookupError(number)

@@ -37,7 +37,7 @@ def pictures(
 
 def only_in_pictures(data: Data) -> Data:
     """Return the data without the column `regions` that `pictures` made: models see them alone."""
-    return _changed(data, lambda c: None if isinstance(c.stored, _RegionsOfImages) else c)
+    return _map_columns(data, lambda c: None if isinstance(c.stored, _RegionsOfImages) else c)
 
 
 def apart_from_regions(data: Data) -> Data:
@@ -51,10 +51,10 @@ def apart_from_regions(data: Data) -> Data:
             return column
         return replace(column, key=digest(["names of pictures", list(column.names)]))
 
-    return _changed(only_in_pictures(data), apart)
+    return _map_columns(only_in_pictures(data), apart)
 
 
-def _changed(data: Data, change: Callable[[Column], Column | None]) -> Data:
+def _map_columns(data: Data, change: Callable[[Column], Column | None]) -> Data:
     """Return the data with each column changed, or left out for None."""
     splits = {}
     for split, rows in data.splits.items():

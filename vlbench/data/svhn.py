@@ -45,7 +45,7 @@ def read_mat(path: Path, names: Sequence[str], *, most: int) -> dict[str, Array]
 
     Raises ValueError, struct.error, zlib.error or OSError for other files.
     """
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     with path.open("rb") as file:
         order = BYTE_ORDERS.get(file.read(128)[124:])
         if order is None:
@@ -59,8 +59,8 @@ def read_mat(path: Path, names: Sequence[str], *, most: int) -> dict[str, Array]
             if len(body) != size or size > most:
                 raise ValueError(f"a part of {size} bytes is cut off or over {most}")
             if kind == MATRIX:
-                found |= _matrix(body, order, names)
-    return found
+                arrays |= _matrix(body, order, names)
+    return arrays
 
 
 def _body(file: IO[bytes], size: int, most: int, *, is_packed: bool) -> memoryview:

@@ -88,9 +88,9 @@ class _Table(NamedTuple):
         values = self.columns[column][0]
         wrong = [i for i, v in enumerate(values) if not isinstance(v, str) or not v.strip()]
         if wrong:
-            found = values[wrong[0]]
-            hint = "; list the names as `classes`" if isinstance(found, int) else ""
-            raise DataError(f"{self.where(wrong[0])}: the {column} is {found!r}, no text{hint}")
+            value = values[wrong[0]]
+            hint = "; list the names as `classes`" if isinstance(value, int) else ""
+            raise DataError(f"{self.where(wrong[0])}: the {column} is {value!r}, no text{hint}")
         return list(values)
 
 
@@ -113,7 +113,7 @@ def _paths(table: _Table) -> list[str]:
 def _numbers(table: _Table, classes: Sequence[str]) -> list[int]:
     """Return the number of each row's class. Raises DataError for a label that is no class."""
     numbers = {name: number for number, name in enumerate(classes)}
-    found = []
+    rows = []
     for i, value in enumerate(table.columns["label"][0]):
         number = numbers.get(value) if isinstance(value, str) else value
         if number is None and isinstance(value, str) and is_number(value):
@@ -121,8 +121,8 @@ def _numbers(table: _Table, classes: Sequence[str]) -> list[int]:
         if type(number) is not int or not 0 <= number < len(classes):
             named = unknown("class", str(value), classes)
             raise DataError(f"{table.where(i)}: {named}")
-        found.append(number)
-    return found
+        rows.append(number)
+    return rows
 
 
 def _read(root: Path, name: str, columns: Mapping[str, Sequence[str]]) -> _Table:
@@ -143,14 +143,14 @@ def _read_csv(path: Path, name: str, columns: Sequence[str]) -> dict[str, list[A
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(_lines(file), strict=True)
             _require(name, columns, reader.fieldnames or [])
-            found: dict[str, list[Any]] = {column: [] for column in columns}
+            cells: dict[str, list[Any]] = {column: [] for column in columns}
             for row in reader:
-                for column, values in found.items():
+                for column, values in cells.items():
                     values.append(row[column])
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         why = getattr(error, "strerror", error)
         raise DataError(f"{name} cannot be read as CSV: {why}") from error
-    return found
+    return cells
 
 
 def _lines(file: TextIO) -> Iterator[str]:

@@ -65,7 +65,8 @@ def vqg(
     sources = Sources(coco, PARTS, features)
     return Data(
         splits={
-            name: asked_split(_captioned(file, captions), sources) for name, file in files.items()
+            name: asked_split(_add_captions(file, captions), sources)
+            for name, file in files.items()
         },
         expected={name: EXPECTED[name] for name in splits},
     )
@@ -93,11 +94,11 @@ def read_vqg(file: Path) -> Iterator[AskedImage]:
         raise DataError(f"{file.name}, line {lines.line_num}: {error}; fetch it again") from error
     if (repeated := first_repeated(row["image_id"] for row in rows)) is not None:
         raise DataError(f"{file.name} has image {repeated!s:.60} twice; fetch it again")
-    return map(_asked, rows)
+    return map(_read_row, rows)
 
 
-def _asked(row: Mapping[str, str]) -> AskedImage:
-    questions = _parted(row["questions"])
+def _read_row(row: Mapping[str, str]) -> AskedImage:
+    questions = _split_cell(row["questions"])
     given = row.get("ratings", "").split(BETWEEN)
     ratings = [_rating(text) for text in given] if len(given) == len(questions) else []
     rated = zip(questions, ratings or [None] * len(questions), strict=True)
@@ -106,11 +107,13 @@ def _asked(row: Mapping[str, str]) -> AskedImage:
         row["image_id"],
         [text for text, _ in kept],
         [rating for _, rating in kept],
-        [text for text in _parted(row.get("captions", "")) if _is_said(text)],
+        [text for text in _split_cell(row.get("captions", "")) if _is_said(text)],
     )
 
 
-def _captioned(file: Path, captions: Sequence[Mapping[int, Sequence[str]]]) -> Iterator[AskedImage]:
+def _add_captions(
+    file: Path, captions: Sequence[Mapping[int, Sequence[str]]]
+) -> Iterator[AskedImage]:
     """Yield the images of a file with their COCO captions, where captions of COCO are given."""
     where = "captions_train2014.json or captions_val2014.json"
     for row in read_vqg(file):
@@ -128,7 +131,7 @@ def _file(root: Path, name: str) -> Path:
     return next((file for file in files if file.is_file()), files[0])
 
 
-def _parted(cell: str) -> list[str]:
+def _split_cell(cell: str) -> list[str]:
     """Return the texts of a cell; some separators in the files have a fourth dash."""
     return [text.strip().lstrip("-").strip() for text in cell.split(BETWEEN)]
 

@@ -151,7 +151,7 @@ def packed_examples(path: Path, shard: str, wanted: Wanted) -> list[Packed]:
             raise DataError(f"{shard}: {member.key}.{member.suffix} stands twice")
         own[member.suffix] = member
     parts = {*IMAGES, *wanted}
-    return [_packed(path, shard, own, wanted) for own in keys.values() if parts & own.keys()]
+    return [_pack(path, shard, own, wanted) for own in keys.values() if parts & own.keys()]
 
 
 def read_part(path: Path, start: int, size: int, where: str) -> bytes:
@@ -167,14 +167,14 @@ def read_part(path: Path, start: int, size: int, where: str) -> bytes:
     return content
 
 
-def _packed(path: Path, shard: str, own: Mapping[str, Member], wanted: Wanted) -> Packed:
+def _pack(path: Path, shard: str, own: Mapping[str, Member], wanted: Wanted) -> Packed:
     """Return the example of the members of one key, by suffix."""
-    found = [own[suffix] for suffix in own if suffix in IMAGES]
+    images = [own[suffix] for suffix in own if suffix in IMAGES]
     where = f"{shard}: {next(iter(own.values())).key}"
-    if len(found) != 1:
-        which = " and ".join(one.suffix for one in found) or f"no {', '.join(IMAGES)}"
-        raise DataError(f"{where} has {len(found)} images ({which}); wanted is one")
-    (image,) = found
+    if len(images) != 1:
+        which = " and ".join(one.suffix for one in images) or f"no {', '.join(IMAGES)}"
+        raise DataError(f"{where} has {len(images)} images ({which}); wanted is one")
+    (image,) = images
     digest = encoded_digest(_content(path, image, where, MOST_IMAGE), where)
     label = _label(path, own, wanted.label, where) if wanted.label else None
     caption = _text(path, own, wanted.caption, where, MOST_TEXT) if wanted.caption else None
@@ -278,7 +278,7 @@ def _rows(root: Path, folder: str, wanted: Wanted, classes: int) -> Rows:
                 raise DataError(f"{shard}: the key {one.key} is in {other}, too")
             rows[one.key] = len(rows)
             if one.label is not None:
-                labels.append(_checked(one.label, classes, f"{shard}: {one.key}"))
+                labels.append(_check_size(one.label, classes, f"{shard}: {one.key}"))
             if one.caption is not None:
                 captions.append(one.caption.splitlines())
             places.extend((number, one.start, one.size))
@@ -296,7 +296,7 @@ def _rows(root: Path, folder: str, wanted: Wanted, classes: int) -> Rows:
     )
 
 
-def _checked(label: int, classes: int, where: str) -> int:
+def _check_size(label: int, classes: int, where: str) -> int:
     if label >= classes:
         raise DataError(f"{where} has the label {label}, not in 0..{classes - 1}")
     return label

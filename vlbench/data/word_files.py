@@ -19,13 +19,13 @@ class Question(NamedTuple):
 
 def read_visual_words(path: Path) -> dict[str, str]:
     """Return the lower-case word of each class by its wnid. Raises DataError."""
-    found = {}
+    words = {}
     for number, line in enumerate(_lines(path), 1):
         wnid, tab, word = line.partition("\t")
         if not tab or not word.strip():
             raise DataError(f"{path.name}, line {number}: wanted a wnid, a tab, a word: {line!r}")
-        found[wnid.strip()] = word.strip().lower()
-    return found
+        words[wnid.strip()] = word.strip().lower()
+    return words
 
 
 def read_questions(path: Path) -> list[Question]:
@@ -53,7 +53,7 @@ def read_pairs(path: Path) -> list[tuple[str, str]]:
 
     A .csv has commas and no quotes, and may have a header.
     """
-    delimiter, found = pair_delimiter(path), []
+    delimiter, pairs = pair_delimiter(path), []
     between = "comma" if delimiter == "," else "tab"
     for number, line in enumerate(_lines(path), 1):
         parts = line.split(delimiter)
@@ -63,8 +63,8 @@ def read_pairs(path: Path) -> list[tuple[str, str]]:
         if not is_pair:
             wanted = f"word, {between}, word, {between}, number"
             raise DataError(f"{path.name}, line {number}: wanted {wanted}, not {line!r}")
-        found.append((parts[0], parts[1]))
-    return found
+        pairs.append((parts[0], parts[1]))
+    return pairs
 
 
 def _lines(path: Path) -> list[str]:

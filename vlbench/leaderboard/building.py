@@ -38,13 +38,13 @@ def mean_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
 
 def _mean_row(model: str, results: Sequence[Result]) -> dict[str, Any]:
     keys = [{"metric": score.metric, "at": score.at} for score in results[0].scores]
-    found = [[matching(result.scores, key) for result in results] for key in keys]
+    scores = [[matching(result.scores, key) for result in results] for key in keys]
     joined = json.dumps([result.comparable for result in results])
     return {
         "model": model,
         "status": "ok",
         "comparable": "sha256:" + hashlib.sha256(joined.encode()).hexdigest(),
-        "scores": [score_row(_mean([same[0] for same in tasks])) for tasks in found if all(tasks)],
+        "scores": [score_row(_mean([same[0] for same in tasks])) for tasks in scores if all(tasks)],
         "counts": {"n": len(results), "expected": len(results)},
     }
 
@@ -155,12 +155,12 @@ def _write_similarities(
     members, left_out = joined(output, boards)
     if len(members) < 2:
         left_out |= dict.fromkeys((m.name for m in members), "no other model to compare it with")
-    found = similarities(members) if len(members) > 1 else None
-    rows = similarity_rows(members, found) if found else ()
+    matrix = similarities(members) if len(members) > 1 else None
+    rows = similarity_rows(members, matrix) if matrix else ()
     rows = chain(rows, left_out_rows(left_out))
     write_whole(file, _content(group, boards, rows, PRIMARY))
-    names = [(member.name, looks[member.model]) for member in members] if found else []
-    values = found.pearson if found else None
+    names = [(member.name, looks[member.model]) for member in members] if matrix else []
+    values = matrix.pearson if matrix else None
     return [file, *draw_similarities(output / "figures", group, names, values)]
 
 

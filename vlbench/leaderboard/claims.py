@@ -53,9 +53,9 @@ def counted_row(board: Board | None, spec: TaskSpec, model: str) -> Result | Lac
     if not spec.group and board.version != spec.version:
         why = f"the board is of version {board.version}, the task of version {spec.version}"
         return Lack(model, spec.name, why)
-    found = publishable(board.results).get(model)
+    result = publishable(board.results).get(model)
     rows = [row for row in board.results if row.model == model]
-    return found or Lack(model, spec.name, _why_not(rows))
+    return result or Lack(model, spec.name, _why_not(rows))
 
 
 def _why_not(rows: Sequence[Result]) -> str:
@@ -194,12 +194,12 @@ def _rows(
     """
     sides = [side for comparison in claim.comparisons for side in comparison.sides]
     pairs = [pair for side in sides for pair in product(tasks_of(side, catalog), side.models)]
-    found = {
+    terms = {
         (task, model): counted_row(boards[task], catalog.tasks[task], model)
         for task, model in dict.fromkeys(pairs)
     }
-    rows = {pair: row for pair, row in found.items() if isinstance(row, Result)}
-    lacks = [row for row in found.values() if isinstance(row, Lack)]
+    rows = {pair: row for pair, row in terms.items() if isinstance(row, Result)}
+    lacks = [row for row in terms.values() if isinstance(row, Lack)]
     first: dict[str, Result] = {}
     for (task, model), row in rows.items():
         if row.comparable != first.setdefault(task, row).comparable:
@@ -220,12 +220,12 @@ def _scored(sides: Sequence[Sequence[Term | Lack]]) -> list[list[Term]]:
 
 
 def _term(side: Side, row: Result, at: Mapping[str, Any], task: str) -> Term | Lack:
-    found = matching(row.scores, {"metric": side.metric, "at": at})
+    match = matching(row.scores, {"metric": side.metric, "at": at})
     spelled = ", ".join(f"{name} {value}" for name, value in at.items())
-    if not found:
+    if not match:
         why = f"no score {side.metric}{' at ' if spelled else ''}{spelled}"
         return Lack(row.model, task, why)
-    score = found[0]
+    score = match[0]
     key = (task, row.model, side.metric, spelled, side.floor)
     if not side.floor:
         return Term(key, score.value, _interval(score), score.unit)

@@ -16,7 +16,7 @@ from vlbench.errors import DataError, UnknownNameError, unknown
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.joins import Items, NoItemsError, compare, items_of
 from vlbench.leaderboard.rows import comparable_sets
-from vlbench.leaderboard.tables import score_name
+from vlbench.leaderboard.texts import score_name
 from vlbench.metrics.items import at_text
 from vlbench.metrics.paired import Comparison, holm
 from vlbench.results import ITEMS, Result, Score, matching
@@ -30,7 +30,7 @@ class Compared(NamedTuple):
     task: str
     models: tuple[str, str]
     scores: tuple[Score, Score]
-    found: Comparison
+    comparison: Comparison
     p_holm: float
 
 
@@ -71,11 +71,11 @@ def compare_models(
                 if ITEMS not in row.artifacts:
                     lacking.setdefault(name, []).append(board.task)
             kept = {name: row for name, row in rows.items() if ITEMS in row.artifacts}
-            found = _compare(output, board, label, kept, all_scores=all_scores)
-            compared += found.compared
-            refused += found.refused
-            no_means += found.no_means
-    adjusted = holm([one.found.p for one in compared])
+            comparison = _compare(output, board, label, kept, all_scores=all_scores)
+            compared += comparison.compared
+            refused += comparison.refused
+            no_means += comparison.no_means
+    adjusted = holm([one.comparison.p for one in compared])
     final = [one._replace(p_holm=p) for one, p in zip(compared, adjusted, strict=True)]
     return Report(final, refused, lacking, no_means)
 
@@ -93,10 +93,10 @@ def _boards(output: Path, models: Sequence[str], tasks: Sequence[str]) -> list[B
             raise unknown(f"model on the boards in {output}", name, known)
     if tasks:
         return [boards[task] for task in dict.fromkeys(tasks)]
-    found = [board for board in boards.values() if set(models) <= {r.model for r in _ok(board)}]
-    if not found:
+    common = [board for board in boards.values() if set(models) <= {r.model for r in _ok(board)}]
+    if not common:
         raise UnknownNameError(f"no board in {output} has scores of each of {', '.join(models)}")
-    return found
+    return common
 
 
 def _ok(board: Board) -> list[Result]:
@@ -106,13 +106,13 @@ def _ok(board: Board) -> list[Result]:
 def _sets(board: Board, models: Sequence[str]) -> dict[str, dict[str, Result]]:
     """Return the comparable rows of all models, by the task's name and, where several, the set."""
     sets = list(comparable_sets(board.results).values())
-    found = {}
+    tables = {}
     for i, same in enumerate(sets):
         rows = {row.model: row for row in same}
         if set(models) <= set(rows):
             label = f"{board.task} (set {i + 1})" if len(sets) > 1 else board.task
-            found[label] = {model: rows[model] for model in models}
-    return found
+            tables[label] = {model: rows[model] for model in models}
+    return tables
 
 
 def _why(output: Path, board: Board, models: Sequence[str]) -> str:
@@ -149,15 +149,15 @@ def _compare(
         return Report([], [f"{label}: {error}"], {})
     report = _Problems([], [])
     compared: list[Compared] = []
-    for key in _shared(rows, tables) if all_scores else [board.primary]:
+    for key in _shared_scores(rows, tables) if all_scores else [board.primary]:
         name = f"{label}, {score_name(key['metric'], key['at'])}"
-        found = {
+        comparisons = {
             model: one
             for model, row in rows.items()
-            for one in report.of(name, _found, model, tables[model], matching(row.scores, key))
+            for one in report.of(name, _items_of, model, tables[model], matching(row.scores, key))
         }
-        for a, b in combinations(found, 2):
-            (first, mine), (second, theirs) = found[a], found[b]
+        for a, b in combinations(comparisons, 2):
+            (first, mine), (second, theirs) = comparisons[a], comparisons[b]
             better = partial(compare, higher_is_better=first.higher_is_better)
             compared += [
                 Compared(label, (a, b), (first, second), one, one.p)
@@ -183,13 +183,15 @@ class _Problems(NamedTuple):
         return []
 
 
-def _found(model: str, table: pa.Table, scores: Sequence[Score]) -> tuple[Score, Items]:
+def _items_of(model: str, table: pa.Table, scores: Sequence[Score]) -> tuple[Score, Items]:
     if not scores:
         raise DataError(f"{model} has no such score")
     return scores[0], items_of(model, table, scores[0])
 
 
-def _shared(rows: Mapping[str, Result], tables: Mapping[str, pa.Table]) -> list[Mapping[str, Any]]:
+def _shared_scores(
+    rows: Mapping[str, Result], tables: Mapping[str, pa.Table]
+) -> list[Mapping[str, Any]]:
     """Return the scores that all rows have with items, as metric and conditions."""
     kept = [
         {

@@ -72,19 +72,19 @@ def items_of(model: str, table: pa.Table, score: Score, like: Items | None = Non
     if not table.num_rows:
         raise NoItemsError(f"{model} keeps no items of this score, which is no mean over examples")
     is_alike = like and all(table[name].equals(like.placed.table[name]) for name in PLACING)
-    placed = like.placed if like and is_alike else _placed(table, model)
+    placed = like.placed if like and is_alike else _place_rows(table, model)
     credit = np.full((int(placed.trials.max()) + 1, len(placed.ids)), np.nan)
     credit[placed.trials, placed.places] = table["credit"].to_numpy()
     corpus = _corpus(table, score)
     if corpus:
         first = np.unique(placed.places, return_index=True)[1]
         values = _statistics(table, len(corpus.statistics))[first]
-        found = float(corpus.formula(values.sum(0)))
+        value = float(corpus.formula(values.sum(0)))
     else:
         values = credit
-        found = float(np.nanmean(values, 1).mean())
-    if not abs(found - score.value) <= ROUNDING * max(1.0, abs(score.value)):
-        raise DataError(f"the items of {model} give {found:.6g}, not its {score.value:.6g}")
+        value = float(np.nanmean(values, 1).mean())
+    if not abs(value - score.value) <= ROUNDING * max(1.0, abs(score.value)):
+        raise DataError(f"the items of {model} give {value:.6g}, not its {score.value:.6g}")
     formula = corpus.formula if corpus else None
     return Items(model, placed, credit, values, formula, table["prediction"].combine_chunks())
 
@@ -95,22 +95,22 @@ def compare(a: Items, b: Items, *, higher_is_better: bool) -> Comparison:
     Raises DataError, naming the item, where the models do not have the same ones.
     """
     _require_joined(a, b)
-    clusters = _numbered(tuple(a.placed.clusters))
+    clusters = _cluster_numbers(tuple(a.placed.clusters))
     if a.formula:
         return compare_corpora(a.values, b.values, clusters, a.formula)
-    found = compare_items(a.values, b.values, clusters)
-    if higher_is_better or not found.outcomes:
-        return found
-    wins, losses, ties = found.outcomes
-    return found._replace(outcomes=Outcomes(losses, wins, ties))
+    comparison = compare_items(a.values, b.values, clusters)
+    if higher_is_better or not comparison.outcomes:
+        return comparison
+    wins, losses, ties = comparison.outcomes
+    return comparison._replace(outcomes=Outcomes(losses, wins, ties))
 
 
 @lru_cache(maxsize=1)
-def _numbered(clusters: tuple[str | None, ...]) -> NDArray[np.intp]:
+def _cluster_numbers(clusters: tuple[str | None, ...]) -> NDArray[np.intp]:
     """Return the number of each item's cluster; a leader's are the same against every model."""
     own = [f"item {i}" if c is None else f"cluster {c}" for i, c in enumerate(clusters)]
-    found: NDArray[np.intp] = np.unique(own, return_inverse=True)[1]
-    return found
+    numbers: NDArray[np.intp] = np.unique(own, return_inverse=True)[1]
+    return numbers
 
 
 def _of_score(table: pa.Table, score: Score) -> pa.Table:
@@ -122,7 +122,7 @@ def _of_score(table: pa.Table, score: Score) -> pa.Table:
     return table
 
 
-def _placed(table: pa.Table, model: str) -> Placed:
+def _place_rows(table: pa.Table, model: str) -> Placed:
     """Return where the rows of a table belong."""
     if table["id"].null_count:
         raise DataError(f"{model} has an item without an id")
@@ -181,5 +181,5 @@ def _statistics(table: pa.Table, width: int) -> NDArray[np.float64]:
     values = pc.list_flatten(column)
     if values.null_count or not pc.all(pc.is_finite(values)).as_py():
         raise DataError("an item has a statistic that is not finite")
-    found: NDArray[np.float64] = values.to_numpy().reshape(-1, width)
-    return found
+    array: NDArray[np.float64] = values.to_numpy().reshape(-1, width)
+    return array

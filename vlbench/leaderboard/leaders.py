@@ -18,11 +18,11 @@ from vlbench.digests import bytes_digest
 from vlbench.errors import DataError, SpecError
 from vlbench.files import MOST_BOARD, file_name, read_text, write_whole
 from vlbench.leaderboard.artifacts import read_items
+from vlbench.leaderboard.items import WrongItem, answered, worst_items
 from vlbench.leaderboard.joins import Items, compare, items_of
 from vlbench.leaderboard.kept import kept
 from vlbench.leaderboard.rows import comparable_sets, cost, publishable
-from vlbench.leaderboard.tables import score_name
-from vlbench.leaderboard.worst_items import WrongItem, answered, worst_items
+from vlbench.leaderboard.texts import score_name
 from vlbench.metrics.paired import holm
 from vlbench.plain import read
 from vlbench.results import ITEMS, Result, matching
@@ -139,8 +139,8 @@ def _states(output: Path, board: Board) -> Iterator[list[Any]]:
     """Yield what tells whether the items of a row may have changed since they were read."""
     for file in (row.artifacts[ITEMS]["file"] for row in board.results if ITEMS in row.artifacts):
         try:
-            found = (output / file).stat()
-            yield [file, found.st_ino, found.st_size, found.st_mtime_ns]
+            stat = (output / file).stat()
+            yield [file, stat.st_ino, stat.st_size, stat.st_mtime_ns]
         except OSError:
             yield [file]
 
@@ -200,12 +200,12 @@ def _read(output: Path, task: str) -> _File | None:
     if not (file.is_file() and board_file(output, task).is_file()):
         return None
     try:
-        found: _File = read(_File, json.loads(read_text(file, MOST_BOARD)))
+        stored: _File = read(_File, json.loads(read_text(file, MOST_BOARD)))
     except (OSError, ValueError, RecursionError, SpecError) as error:
         raise SpecError(f"{file}: {error}; run vlbench leaderboard build") from error
-    if found.schema != SCHEMA:
-        raise SpecError(f"{file}: has schema {found.schema}; run vlbench leaderboard build")
-    return found
+    if stored.schema != SCHEMA:
+        raise SpecError(f"{file}: has schema {stored.schema}; run vlbench leaderboard build")
+    return stored
 
 
 def _set(output: Path, board: Board, comparable: str, rows: Sequence[Result]) -> _Set | None:
@@ -240,11 +240,11 @@ def _set(output: Path, board: Board, comparable: str, rows: Sequence[Result]) ->
 
 def _pair(leader: Items, other: Items, *, higher_is_better: bool) -> _Pair:
     """Return the comparison of a model with the leader, its p not yet corrected."""
-    found = compare(leader, other, higher_is_better=higher_is_better)
+    comparison = compare(leader, other, higher_is_better=higher_is_better)
     sign = 1 if higher_is_better else -1
-    low, high = sorted(sign * one for one in found.ci95)
-    numbers = (sign * found.difference, (low, high), found.p, found.p)
-    return _Pair(other.model, *numbers, found.items, found.clusters)
+    low, high = sorted(sign * one for one in comparison.ci95)
+    numbers = (sign * comparison.difference, (low, high), comparison.p, comparison.p)
+    return _Pair(other.model, *numbers, comparison.items, comparison.clusters)
 
 
 def _reason(row: Result, primary: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from vlbench.boards import Board
 from vlbench.errors import counted
 from vlbench.leaderboard.merging import Source, join, read_folder, read_folders, union
 from vlbench.leaderboard.rows import ties_mark
-from vlbench.leaderboard.tables import condition, number
+from vlbench.leaderboard.texts import condition, number
 from vlbench.results import Result, matching
 
 # The longest reason or conflict that is shown.

@@ -38,7 +38,7 @@ def held(folder: Path, what: str) -> Iterator[bool]:
     occupied = folder.is_dir() and any(folder.iterdir())
     with locked(folder, what) if occupied else nullcontext():
         if occupied:
-            with _explained(folder):
+            with _explain(folder):
                 for left in folder.resolve().parent.glob(f"{escape(_beside(folder))}*"):
                     shutil.rmtree(left)
         yield occupied
@@ -57,14 +57,14 @@ def rewritten(folder: Path, *, occupied: bool) -> Iterator[Path]:
         raise OutputError(f"cannot replace {folder} from inside it; go to another folder first")
     copy = real.with_name(_beside(folder) + secrets.token_hex(4))
     try:
-        with _explained(folder):
+        with _explain(folder):
             copy.mkdir(parents=True)
             if occupied:
                 shutil.copytree(
                     real, copy, symlinks=True, copy_function=_link_or_copy, dirs_exist_ok=True
                 )
         yield copy
-        with _explained(folder):
+        with _explain(folder):
             if occupied:
                 _exchange(copy, real)
             else:
@@ -74,7 +74,7 @@ def rewritten(folder: Path, *, occupied: bool) -> Iterator[Path]:
 
 
 @contextmanager
-def _explained(folder: Path) -> Iterator[None]:
+def _explain(folder: Path) -> Iterator[None]:
     """Raise what the machine refuses as OutputError, with the way out."""
     try:
         yield
@@ -163,9 +163,9 @@ def union(sources: Sequence[Source]) -> Union:
     newest = dict(sorted(groups))
     boards, conflicts = {}, []
     for (task, version), group in sorted(groups.items()):
-        board, found = _joined(sorted(group, key=lambda source: source.file))
+        board, contradictions = _join_boards(sorted(group, key=lambda source: source.file))
         boards[board_name(board, archived=version < newest[task])] = board
-        conflicts += found
+        conflicts += contradictions
     return Union(boards, conflicts)
 
 
@@ -199,7 +199,7 @@ def board_name(board: Board, *, archived: bool) -> str:
     return f"archive/{board.task}.v{board.version}.json" if archived else f"{board.task}.json"
 
 
-def _joined(group: Sequence[Source]) -> tuple[Board, list[str]]:
+def _join_boards(group: Sequence[Source]) -> tuple[Board, list[str]]:
     """Return the union of boards of one task and version, and where they contradict each other."""
     board = min((source.board for source in group), key=lambda one: _text([one.paper, one.primary]))
     heads = [(s.file, {"paper": s.board.paper, "primary": s.board.primary}) for s in group]
@@ -209,18 +209,18 @@ def _joined(group: Sequence[Source]) -> tuple[Board, list[str]]:
     for model, mine in sorted(grouped(rows, lambda pair: pair[1].model).items()):
         scored = grouped([pair for pair in mine if pair[1].status == "ok"], _comparable)
         for _, same in sorted(scored.items()):
-            found = [(file, computed(row)) for file, row in same]
-            conflicts += _contradictions(f"'{model}'", found, WAY_OUT)
+            facts = [(file, computed(row)) for file, row in same]
+            conflicts += _contradictions(f"'{model}'", facts, WAY_OUT)
         results += [_first(same) for _, same in sorted(scored.items())] or [_first(mine)]
     return replace(board, results=results), conflicts
 
 
 def _contradictions(
-    what: str, found: Sequence[tuple[Path, Mapping[str, Any]]], way_out: str
+    what: str, facts: Sequence[tuple[Path, Mapping[str, Any]]], way_out: str
 ) -> list[str]:
     """Return in what later files contradict the first about a task or a model."""
-    file, first = found[0]
-    differing = [(other, [key for key in first if first[key] != x[key]]) for other, x in found]
+    file, first = facts[0]
+    differing = [(other, [key for key in first if first[key] != x[key]]) for other, x in facts]
     return [
         f"{file} and {other} contradict each other in the {', '.join(keys)} of {what}; {way_out}"
         for other, keys in differing
@@ -292,11 +292,11 @@ def merge(folders: Sequence[Path], output: Path) -> Merged:
 
 def read_folders(folders: Sequence[Path]) -> list[Source]:
     """Return the boards of folders. Raises UnknownNameError for a folder without any."""
-    found = {folder: read_folder(folder) for folder in folders}
-    empty = [str(folder) for folder, sources in found.items() if not sources]
+    contents = {folder: read_folder(folder) for folder in folders}
+    empty = [str(folder) for folder, sources in contents.items() if not sources]
     if empty:
         raise UnknownNameError(f"no board at all in {', '.join(empty)}")
-    return [source for sources in found.values() for source in sources]
+    return [source for sources in contents.values() for source in sources]
 
 
 def read_folder(folder: Path) -> list[Source]:
@@ -307,8 +307,8 @@ def read_folder(folder: Path) -> list[Source]:
     """
     if not folder.is_dir():
         raise UnknownNameError(f"{folder} is no folder")
-    found = [*folder.glob("*.json"), *folder.glob("archive/*.json")]
-    sources = [Source(folder, file, board) for file in sorted(found) if (board := read_board(file))]
+    files = [*folder.glob("*.json"), *folder.glob("archive/*.json")]
+    sources = [Source(folder, file, board) for file in sorted(files) if (board := read_board(file))]
     for source in sources:
         if not source.file.resolve().is_relative_to(folder.resolve()):
             raise SpecError(f"{source.file}: is a link out of the boards' folder")

@@ -25,7 +25,7 @@ from vlbench.leaderboard.claims import (
     tasks_of,
 )
 from vlbench.leaderboard.rows import Published, published
-from vlbench.leaderboard.tables import lead, number, plain_table, score_name
+from vlbench.leaderboard.texts import lead, number, plain_table, score_name
 from vlbench.results import Score, matching
 
 ROOT = "$VLBENCH_DATA/"
@@ -104,10 +104,10 @@ class Reference(NamedTuple):
 def find_paper(claims: Mapping[str, ClaimsSpec], name: str) -> ClaimsSpec:
     """Return the claims of a paper by its short name or its id. Raises UnknownNameError."""
     by_id = {spec.paper: spec for spec in claims.values() if spec.paper}
-    found = claims.get(name) or by_id.get(name)
-    if found is None:
+    claim = claims.get(name) or by_id.get(name)
+    if claim is None:
         raise unknown("paper", name, [*claims, *by_id])
-    return found
+    return claim
 
 
 def tasks_of_paper(paper: ClaimsSpec, catalog: Catalog) -> list[TaskSpec]:
@@ -176,8 +176,8 @@ def _ours(spec: TaskSpec, given: Mapping[str, Any], boards: Boards) -> Score | L
     row = counted_row(boards[spec.name], spec, given["model"])
     if isinstance(row, Lack):
         return row
-    found = matching(row.scores, given)
-    return found[0] if found else Lack(row.model, spec.name, f"no score {_name(given)}")
+    score = matching(row.scores, given)
+    return score[0] if score else Lack(row.model, spec.name, f"no score {_name(given)}")
 
 
 def _cells(reference: Reference) -> list[str]:

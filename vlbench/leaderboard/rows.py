@@ -34,8 +34,8 @@ def unpublished(row: Result) -> str:
     if row.status != "ok":
         return f"{row.status}, {row.reason}"
     if row.is_partial:
-        found = row.counts.get("n", 0)
-        return f"partial, {found} of {row.counts['expected']} official rows"
+        rows = row.counts.get("n", 0)
+        return f"partial, {rows} of {row.counts['expected']} official rows"
     return "random weights" if is_random(row) else ""
 
 

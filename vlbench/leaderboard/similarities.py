@@ -60,15 +60,15 @@ def joined(output: Path, boards: Sequence[Board]) -> tuple[list[Member], dict[st
         common = Counter(row.comparable for _, row in rows).most_common(1)
         for model, row in rows:
             name = _name(model, board.task, [*(m.name for m in members), *left_out], boards[0].task)
-            found = _member(output, name, row)
-            if isinstance(found, str):
-                left_out[name] = found
+            member = _member(output, name, row)
+            if isinstance(member, str):
+                left_out[name] = member
             elif row.comparable != common[0][0]:
                 left_out[name] = f"not comparable with the most rows of {board.task}"
-            elif members and found.classes != members[0].classes:
+            elif members and member.classes != members[0].classes:
                 left_out[name] = f"its matrix is over other classes than that of {members[0].name}"
             else:
-                members.append(found)
+                members.append(member)
     return members, left_out
 
 
@@ -135,21 +135,21 @@ def similarities(members: Sequence[Member]) -> Similarities:
     return Similarities(pearson, spearman, intervals, of_means, floors)
 
 
-def similarity_rows(members: Sequence[Member], found: Similarities) -> Iterator[dict[str, Any]]:
+def similarity_rows(members: Sequence[Member], matrix: Similarities) -> Iterator[dict[str, Any]]:
     """Yield a row for each model: its correlation with each other, and their mean."""
     classes, places = len(members[0].classes), range(len(members))
     keys = json.dumps(sorted({member.comparable for member in members}))
     comparable = "sha256:" + hashlib.sha256(keys.encode()).hexdigest()
     for i, member in enumerate(members):
         others = [j for j in places if j != i]
-        mean = float(found.pearson[i, others].mean())
-        scores = [_score("mean_rdm_correlation", mean, classes, found.of_means[i])]
-        errors, (lows, highs) = found.intervals[i]
+        mean = float(matrix.pearson[i, others].mean())
+        scores = [_score("mean_rdm_correlation", mean, classes, matrix.of_means[i])]
+        errors, (lows, highs) = matrix.intervals[i]
         for j in others:
             at = {"with": members[j].name}
-            floor = {"class_permutations": float(found.floors[i, j])}
+            floor = {"class_permutations": float(matrix.floors[i, j])}
             around = Interval(errors[j], (lows[j], highs[j]))
-            value, rank = float(found.pearson[i, j]), float(found.spearman[i, j])
+            value, rank = float(matrix.pearson[i, j]), float(matrix.spearman[i, j])
             scores.append(_score("rdm_correlation", value, classes, around, at, floor))
             scores.append(_score("rdm_spearman", rank, classes, None, at))
         yield _row(member.name, scores, classes, comparable)

@@ -14,7 +14,7 @@ from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import spaced
 from vlbench.leaderboard.leaders import BEHIND, BEST, Leaders, standing
 from vlbench.leaderboard.rows import Published, comparable_sets, published, ranked, unpublished
-from vlbench.leaderboard.tables import hardest_floor, lead, number, probability, score_name
+from vlbench.leaderboard.texts import hardest_floor, lead, number, probability, score_name
 from vlbench.results import Result, Score
 
 # A number as a text, with its unit or, where the head of its column has that, without.
@@ -128,7 +128,7 @@ def cells(entry: Entry, number: Number = number) -> dict[str, str]:
         "" if score.chance is None else number(score.chance, score.unit),
         _floor(score, number),
         f"{BEHIND}, {probability(entry.p or 0.0)}" if tested else entry.standing,
-        _published(entry.reference, score.unit, number),
+        _published_number(entry.reference, score.unit, number),
     )
     return dict(zip(HEADS, texts, strict=True))
 
@@ -155,7 +155,7 @@ def _floor(score: Score, number: Number) -> str:
     return f"{number(floor[1], score.unit)} {spaced(floor[0])}" if floor else ""
 
 
-def _published(paper: Published | None, unit: str, number: Number) -> str:
+def _published_number(paper: Published | None, unit: str, number: Number) -> str:
     """Return a paper's number, where it stands, and how far ours lies above it."""
     if paper is None:
         return ""
@@ -175,9 +175,9 @@ def other_scores(table: Table) -> list[Score]:
     Those under the primary score's conditions come first.
     """
     at = frozenset(table.primary.get("at", {}).items())
-    found: dict[Hashable, Score] = {}
+    scores: dict[Hashable, Score] = {}
     for entry in table.entries:
         for score in entry.row.scores:
-            found.setdefault(key_of(score), score)
-    found.pop((table.primary["metric"], at), None)
-    return sorted(found.values(), key=lambda score: frozenset(score.at.items()) != at)
+            scores.setdefault(key_of(score), score)
+    scores.pop((table.primary["metric"], at), None)
+    return sorted(scores.values(), key=lambda score: frozenset(score.at.items()) != at)

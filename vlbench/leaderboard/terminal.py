@@ -15,7 +15,7 @@ from vlbench.leaderboard.kept import kept
 from vlbench.leaderboard.leaders import Leaders, comparisons_file, read_comparisons
 from vlbench.leaderboard.rows import ties_mark
 from vlbench.leaderboard.table import Entry, Table, cells, key_of, other_scores, tables_of
-from vlbench.leaderboard.tables import number
+from vlbench.leaderboard.texts import number
 from vlbench.results import Result
 
 
@@ -60,8 +60,8 @@ def score_table(table: Table, most: int | None = None) -> Texts:
     rows = []
     for entry in shown.entries:
         beside, own = cells(entry), {key_of(score): score for score in entry.row.scores}
-        found = [own.get(key_of(score)) for score in others]
-        told = [number(score.value, score.unit) if score else "" for score in found]
+        matches = [own.get(key_of(score)) for score in others]
+        told = [number(score.value, score.unit) if score else "" for score in matches]
         rows.append([entry.row.model, _value(entry), *(beside[head] for head in heads), *told])
     rows = [[cell or "-" for cell in row] for row in rows]
     return Texts(columns, rows, title, columns[2:], numbers=True)
@@ -102,10 +102,10 @@ def brief(output: Path, file: Path, spec: TaskSpec | None, board: Board | None =
     states = [bytes_digest(one) if one.is_file() else "" for one in (file, compared)]
 
     def make() -> bytes:
-        found = board or read_board(file)
-        assert found
+        current = board or read_board(file)
+        assert current
         leaders, is_outdated = read_comparisons(output, file.stem)
-        return json.dumps([board_tables(found, leaders, spec, MOST_ROWS), is_outdated]).encode()
+        return json.dumps([board_tables(current, leaders, spec, MOST_ROWS), is_outdated]).encode()
 
     tables, is_outdated = json.loads(kept(["brief", *states, spec.reference if spec else []], make))
     return Brief([Texts(*table) for table in tables], is_outdated)

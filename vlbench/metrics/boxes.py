@@ -22,7 +22,7 @@ def centres_inside(boxes: Tensor, others: Tensor) -> Tensor:
 
     The left and upper edges belong to a box, the right and lower edges do not.
     """
-    boxes, others = _checked(boxes), _checked(others)
+    boxes, others = _in_float64(boxes), _in_float64(others)
     centre = (boxes[:, None, :2] + boxes[:, None, 2:]) / 2
     return ((others[None, :, :2] <= centre) & (centre < others[None, :, 2:])).all(2)
 
@@ -38,18 +38,18 @@ def covered_fractions(patches: Tensor, boxes: Tensor) -> Tensor:
 
 def areas(boxes: Tensor) -> Tensor:
     """Return the area of each of [N, 4] boxes, float64 [N]."""
-    boxes = _checked(boxes)
+    boxes = _in_float64(boxes)
     return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
 
 
 def _intersections(first: Tensor, second: Tensor) -> Tensor:
-    first, second = _checked(first), _checked(second)
+    first, second = _in_float64(first), _in_float64(second)
     low = torch.maximum(first[:, None, :2], second[None, :, :2])
     high = torch.minimum(first[:, None, 2:], second[None, :, 2:])
     return (high - low).clamp(min=0).prod(2)
 
 
-def _checked(boxes: Tensor) -> Tensor:
+def _in_float64(boxes: Tensor) -> Tensor:
     """Return boxes in float64, where no product of two float32 is rounded."""
     if boxes.ndim != 2 or boxes.shape[1] != 4:
         raise ValueError(f"boxes have shape {list(boxes.shape)}; wanted [N, 4]")

@@ -162,8 +162,10 @@ class CaptionMetrics:
         """
         _check(captions, references)
         pairs = _pairs(captions, references, words or self._words) if self._scorers else []
-        found = {scorer: scorer(pairs) for scorer in dict.fromkeys(self._scorers.values())}
-        scored = {name: _scored(name, found[scorer]) for name, scorer in self._scorers.items()}
+        results = {scorer: scorer(pairs) for scorer in dict.fromkeys(self._scorers.values())}
+        scored = {
+            name: _caption_score(name, results[scorer]) for name, scorer in self._scorers.items()
+        }
         texts = [captions[image][0] for image in captions]
         others = [list(references[image]) for image in captions]
         no_statistics = np.empty((len(texts), 0))
@@ -203,7 +205,7 @@ def _check(captions: Captions, references: Captions) -> None:
         raise TooFewRows(f"metrics of captions need two images; there are {len(captions)}")
 
 
-def _scored(name: str, statistics: Floats) -> CaptionScore:
+def _caption_score(name: str, statistics: Floats) -> CaptionScore:
     if name in CORPORA:
         return CaptionScore(corpus_estimate(statistics, CORPORA[name].formula), statistics)
     return CaptionScore(bootstrap_ratio(statistics[:, 0], np.ones(len(statistics))), statistics)

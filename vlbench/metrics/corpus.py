@@ -47,8 +47,8 @@ def meteor(sums: Floats) -> Floats:
     lengths, functions = sums[..., 0:2], sums[..., 2:4]
     wanted = DELTA * (lengths - functions) + (1 - DELTA) * functions
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = (DELTA * content + (1 - DELTA) * function) / wanted
-        mean = 1 / ((1 - ALPHA) / found[..., 0] + ALPHA / found[..., 1])
+        weighted = (DELTA * content + (1 - DELTA) * function) / wanted
+        mean = 1 / ((1 - ALPHA) / weighted[..., 0] + ALPHA / weighted[..., 1])
         pieces = sums[..., 20] / sums[..., 21:23].mean(-1)
         score = mean * (1 - GAMMA * pieces**BETA)
     return np.where(sums[..., 21] > 0, score, 0.0)
@@ -56,8 +56,8 @@ def meteor(sums: Floats) -> Floats:
 
 def perplexity(sums: Floats) -> Floats:
     """Return 10^(-log10 probability / words predicted), [..., 3] to [...]; infinite for no word."""
-    found: Floats = 10 ** -(sums[..., 0] / sums[..., 1])
-    return found
+    score: Floats = 10 ** -(sums[..., 0] / sums[..., 1])
+    return score
 
 
 def corpus_estimate(statistics: Floats, formula: Callable[[Floats], Floats]) -> Estimate:

@@ -44,8 +44,8 @@ class Evaluated:
         number.
         """
         given = list(references) if self._takes_several() else [one[0] for one in references]
-        found = self._metric.compute(predictions=list(captions), references=given)
-        return Value(self._number(found))
+        result = self._metric.compute(predictions=list(captions), references=given)
+        return Value(self._number(result))
 
     def _takes_several(self) -> bool:
         """Return whether the references of an item are a list, in any form that it takes."""
@@ -53,9 +53,9 @@ class Evaluated:
         forms = forms if isinstance(forms, list) else [forms]
         return any(type(form["references"]).__name__ != "Value" for form in forms)
 
-    def _number(self, found: Any) -> float:
+    def _number(self, result: Any) -> float:
         """Return the number under the metric's own name, or the only one that there is."""
-        results = found if isinstance(found, Mapping) else {}
+        results = result if isinstance(result, Mapping) else {}
         numbers = {k: float(v) for k, v in results.items() if _is_number(v)}
         named = numbers.get(self._metric.name)
         if named is None and len(numbers) == 1:

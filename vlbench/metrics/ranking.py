@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -45,7 +46,7 @@ def choose(scores: Tensor, right: Tensor, *, scale: Tensor | None = None) -> Cho
     near = _tied_for_best(rows)
     tied = near.sum(1, dtype=torch.int32)
     hit = near.gather(1, right.unsqueeze(1)).squeeze(1)
-    return Choice(hit / tied.double(), tied > 1, _chosen(near, tied))
+    return Choice(hit / tied.double(), tied > 1, _choice_of(near, tied))
 
 
 def choose_any(scores: Tensor, right: Tensor, *, candidates: Tensor | None = None) -> Choice:
@@ -59,7 +60,7 @@ def choose_any(scores: Tensor, right: Tensor, *, candidates: Tensor | None = Non
     rows = _rows(scores, candidates)
     near = _tied_for_best(rows)
     tied = near.sum(-1)
-    return Choice((near & right).sum(-1) / tied.double(), tied > 1, _chosen(near, tied))
+    return Choice((near & right).sum(-1) / tied.double(), tied > 1, _choice_of(near, tied))
 
 
 def credit_among(scores: Tensor, right: Tensor, guesses: int | Tensor) -> Tensor:
@@ -107,7 +108,7 @@ def _tied_for_best(rows: _Rows) -> Tensor:
     return rows.scores >= rows.best - TIED * rows.scale
 
 
-def _chosen(near: Tensor, tied: Tensor) -> Tensor:
+def _choice_of(near: Tensor, tied: Tensor) -> Tensor:
     # As bytes: the place of the only one is found in half the time of the highest score's.
     return near.view(torch.uint8).argmax(-1).masked_fill(tied > 1, -1)
 
@@ -130,3 +131,21 @@ def _refuse_scale(scale: Tensor) -> None:
     if len(bad):
         row = int(bad[0])
         raise ValueError(f"the scale of row {row} is {float(scale[row])}; wanted a finite number")
+
+
+def all_equal(features: Tensor) -> bool:
+    """Return whether two or more rows of [N, D] are equal, within 1e-6 of the largest |x|."""
+    low, high = features.aminmax(dim=0)
+    largest = torch.maximum(low.abs(), high.abs()).amax()
+    return len(features) > 1 and bool((high - low <= TIED * largest).all())
+
+
+def all_parallel(features: Tensor) -> bool:
+    """Return whether all rows of [N, D] are zero, or point the same or the opposite way.
+
+    They do where every |cosine| to the first row is within 1e-6 of 1: the affinities are tied.
+    """
+    from sklearn.preprocessing import normalize  # noqa: PLC0415 - slow to import, for one probe
+
+    unit = normalize(features.double().numpy(), copy=False)
+    return bool((np.abs(unit @ unit[0]) >= 1 - TIED).all()) or not unit.any()

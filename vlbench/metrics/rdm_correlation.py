@@ -58,8 +58,8 @@ def standardised(matrices: Iterable[NDArray[Any]], count: int, kind: Any = np.fl
 
 def correlations(table: NDArray[Any]) -> Floats:
     """Return Pearson's r of the columns of a standardised table with each other, [K, K]."""
-    found = sum(part.T @ part for part in (rows.astype(np.float64) for rows in _blocks(table)))
-    return np.clip(found, -1.0, 1.0)
+    products = sum(part.T @ part for part in (rows.astype(np.float64) for rows in _blocks(table)))
+    return np.clip(products, -1.0, 1.0)
 
 
 def class_draws(classes: int, *, seed: int, draws: int = DRAWS) -> Floats:
@@ -74,7 +74,7 @@ def redrawn(table: NDArray[Any], draws: Floats) -> Iterator[Floats]:
     A pair of classes counts as often as both of them occur in the draw; a class with itself is no
     pair.
     """
-    weights, pairs = _weighted(draws)
+    weights, pairs = _draw_weights(draws)
     count = table.shape[1]
     sums, squares = np.empty((2, len(pairs), count))
     for unit, places in enumerate(pairs):
@@ -90,15 +90,15 @@ def redrawn(table: NDArray[Any], draws: Floats) -> Iterator[Floats]:
         for unit, places in enumerate(pairs):
             rows = table[places].astype(np.float64)
             products[unit] = rows[:, own].T @ rows
-        found = (weights @ products.reshape(len(pairs), -1)).reshape(len(draws), -1, count)
+        totals = (weights @ products.reshape(len(pairs), -1)).reshape(len(draws), -1, count)
         del products
-        for i in range(found.shape[1]):
-            covariance = found[:, i]
+        for i in range(totals.shape[1]):
+            covariance = totals[:, i]
             covariance -= means[:, first + i, None] * means
             scale = spread[:, first + i, None] * spread
             np.divide(covariance, scale, out=covariance, where=scale > 0)
             covariance[scale <= 0] = 0.0
-        yield np.clip(found, -1.0, 1.0, out=found)
+        yield np.clip(totals, -1.0, 1.0, out=totals)
 
 
 def interval(draws: Floats) -> Interval:
@@ -115,8 +115,8 @@ def permuted(table: NDArray[Any], *, seed: int, count: int = PERMUTATIONS) -> Fl
     classes = _classes(table)
     rng, square = np.random.default_rng(seed), _square(classes)
     i, j = np.triu_indices(classes, 1)
-    found = np.zeros((count, table.shape[1], table.shape[1]), table.dtype)
-    for one in found:
+    sums = np.zeros((count, table.shape[1], table.shape[1]), table.dtype)
+    for one in sums:
         order = rng.permutation(classes)
         moved = square[order[i], order[j]]
         total = np.zeros(one.shape)
@@ -124,11 +124,11 @@ def permuted(table: NDArray[Any], *, seed: int, count: int = PERMUTATIONS) -> Fl
             rows = slice(first, first + ROWS)
             total += table[rows].T @ table[moved[rows]]
         one[:] = total
-    both = (np.concatenate([found[:, k], found[:, :, k]]) for k in range(table.shape[1]))
+    both = (np.concatenate([sums[:, k], sums[:, :, k]]) for k in range(table.shape[1]))
     return np.array([np.quantile(one, 0.95, axis=0) for one in both])
 
 
-def _weighted(draws: Floats) -> tuple[Floats, Places]:
+def _draw_weights(draws: Floats) -> tuple[Floats, Places]:
     """Return the weights [draws, U] of parts of a sum over pairs, and the pairs of each, [U, M].
 
     A part is one pair, or of many classes all pairs of a class: to first order in how often each

@@ -170,17 +170,17 @@ MOST_KEPT, FEW = 1 << 16, 1 << 12
 def redrawn(sums: Floats, seed: int) -> Floats:
     """Return the totals [1,000, K] of [C, K] clusters that are drawn with replacement."""
     n = len(sums)
-    draws = _kept_draws(n, seed) if n <= MOST_KEPT else _drawn(n, seed)
+    draws = _kept_draws(n, seed) if n <= MOST_KEPT else _draw_clusters(n, seed)
     return np.concatenate([times.astype(np.float64, copy=False) @ sums for times in draws])
 
 
 @lru_cache(maxsize=2)
 def _kept_draws(clusters: int, seed: int) -> list[NDArray[Any]]:
-    """Return what `_drawn` yields: a board's models are compared over the same clusters."""
-    return list(_drawn(clusters, seed))
+    """Return what `_draw_clusters` yields: a board's models are compared over the same clusters."""
+    return list(_draw_clusters(clusters, seed))
 
 
-def _drawn(clusters: int, seed: int) -> Iterator[NDArray[Any]]:
+def _draw_clusters(clusters: int, seed: int) -> Iterator[NDArray[Any]]:
     """Yield how often each cluster is in each of some of 1,000 draws."""
     # Hundreds of times is a cluster in no draw, unless there are hundreds of billions.
     kind = np.float64 if clusters <= FEW else np.uint8

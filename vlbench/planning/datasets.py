@@ -8,7 +8,7 @@ from typing import Any
 
 from vlbench.data.pictures import only_in_pictures
 from vlbench.data.records import Data
-from vlbench.errors import CannotDo, SpecError
+from vlbench.errors import CannotDo, DataError, SpecError
 from vlbench.planning.models import Model
 from vlbench.planning.tasks import Task, splits_read
 
@@ -66,10 +66,10 @@ def _regions(task: Task, model: Model) -> dict[str, Any]:
 
 
 def require_splits(task: Task, data: Data) -> None:
-    """Raise DataAbsent for a split that the task's probe reads and the data lack."""
+    """Raise DataAbsent for a split that the probe reads and the data lack, DataError if empty."""
     for name in splits_read(task.probe, task.arguments):
-        if name is not ...:
-            data.splits[name]
+        if name is not ... and not len(data.splits[name]):
+            raise DataError(f"the split '{name}' of {task.spec.data['loader']} has no rows")
 
 
 def require_region_widths(task: Task, model: Model, data: Data, views: Mapping[str, Data]) -> None:

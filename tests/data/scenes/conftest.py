@@ -3,7 +3,7 @@
 import pytest
 from drawn_sample import FEW_OBJECTS, FEW_SCENES, pin, sample_table
 
-from vlbench.data.scenes import loaders, pinned, rows
+from vlbench.data.scenes import loaders, rows, table
 
 WHOLE = [pytest.param(name, marks=pytest.mark.slow) for name in ("objects", "scenes")]
 
@@ -44,8 +44,8 @@ def small_world(monkeypatch, tmp_path):
     """Configurations of 6 images each, of which none is pinned; the file that can pin them."""
     monkeypatch.setattr(rows, "OBJECTS", FEW_OBJECTS)
     monkeypatch.setattr(rows, "SCENES", FEW_SCENES)
-    monkeypatch.setattr(pinned, "FILE", tmp_path / "pinned.json")
+    monkeypatch.setattr(table, "PINNED", tmp_path / "pinned.json")
     rows._numbers.cache_clear()
-    pin(pinned.FILE, {})
-    yield pinned.FILE
+    pin(table.PINNED, {})
+    yield table.PINNED
     rows._numbers.cache_clear()

@@ -1,7 +1,9 @@
+import importlib.util
 import json
 import pickle
 import re
 from itertools import islice
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,7 +11,9 @@ from drawn_sample import pin
 from torch.utils.data import DataLoader
 
 from vlbench.data.scenes import objects, table
-from vlbench.data.scenes.table import draw_rows, world_table
+from vlbench.data.scenes.storage import SCHEMA, read_digests
+from vlbench.data.scenes.table import draw_rows, drawn_with, pinned_digests, world_table
+from vlbench.data.scenes.world import VERSION
 from vlbench.errors import DataError
 
 FOLDER = "scenes/1-0-objects"
@@ -104,3 +108,47 @@ def test_drawing_logs_its_progress(monkeypatch, caplog):
     first, then = caplog.messages
     assert first == "drawing objects, once: 0 of 3000 images"
     assert re.fullmatch(r"drawing objects, once: 2 of 3000 images, \d+ s left", then)
+
+
+SCRIPT = Path(__file__).parents[3] / "scripts" / "pin_scenes.py"
+
+
+def test_every_column_of_this_version_is_pinned():
+    content = json.loads(table.PINNED.read_text())
+    assert (content["version"], content["seed"]) == (VERSION, 0)
+    assert [set(d) for d in content["digests"].values()] == [set(SCHEMA.names)] * 2
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"version": VERSION + 1},
+        {"seed": 1},
+        {"drawn_with": drawn_with() | {"pillow": "1.0"}},
+        {"digests": {}},
+    ],
+)
+def test_what_may_differ_is_not_pinned(tmp_path, monkeypatch, changed):
+    monkeypatch.setattr(table, "PINNED", tmp_path / "pinned.json")
+    pin(table.PINNED, {"objects": {"image": "sha256:0"}})
+    assert pinned_digests("objects", 0) == {"image": "sha256:0"}
+    pin(table.PINNED, **({"digests": {"objects": {"image": "sha256:0"}}} | changed))
+    assert pinned_digests("objects", 0) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["objects", "scenes"])
+def test_the_pinned_digests_are_those_of_the_drawings(world, scenes_cache, name):
+    world[name].splits["test"]["caption"][0]  # drawn by the first read
+    digests = read_digests(scenes_cache / "vlbench/scenes" / f"{VERSION}-0-{name}")
+    assert digests == json.loads(table.PINNED.read_text())["digests"][name]
+
+
+def test_the_script_pins_what_it_draws(small_world):
+    spec = importlib.util.spec_from_file_location("pin_scenes", SCRIPT)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    script.main(small_world)
+    assert (
+        set(pinned_digests("objects", 0)) == set(pinned_digests("scenes", 0)) == set(SCHEMA.names)
+    )

@@ -13,7 +13,7 @@ from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import printed, spaced
 from vlbench.leaderboard.comparing import Compared, Report, compare_models
-from vlbench.leaderboard.tables import number, plain_table, score_name
+from vlbench.leaderboard.texts import number, plain_table, score_name
 from vlbench.metrics.paired import FLIPS
 
 
@@ -59,15 +59,15 @@ def _table(compared: Sequence[Compared]) -> Table:
 def _detectable(compared: Sequence[Compared]) -> str:
     """Return how large a difference would have been found on each task."""
     sizes = [
-        f"{printed(one.task)} {_size(one.found.detectable, one.scores[0].unit)}"
+        f"{printed(one.task)} {_size(one.comparison.detectable, one.scores[0].unit)}"
         for one in compared
-        if one.found.detectable
+        if one.comparison.detectable
     ]
     return f"detectable with 80 % power at p < 0.05: {', '.join(sizes)}\n" if sizes else ""
 
 
 def _cells(one: Compared) -> list[str]:
-    (first, second), test = one.scores, one.found
+    (first, second), test = one.scores, one.comparison
     worse = "" if first.higher_is_better else ", lower is better"
     low, high = (_with_sign(bound, first.unit) for bound in test.ci95)
     clusters = f" in {test.clusters}" if test.clusters < test.items else ""
@@ -100,7 +100,7 @@ def _notes(report: Report) -> list[str]:
     """Return the notes of comparisons, each with its tasks, and whether they are too many."""
     tasks: dict[str, list[str]] = {}
     for one in report.compared:
-        for note in one.found.notes:
+        for note in one.comparison.notes:
             tasks.setdefault(note, []).append(one.task)
     least = len(report.compared) / (FLIPS + 1)
     many = (

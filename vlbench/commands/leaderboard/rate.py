@@ -20,7 +20,7 @@ from vlbench.errors import printed
 from vlbench.files import write_whole
 from vlbench.leaderboard.artifacts import read_table
 from vlbench.leaderboard.rows import named_row
-from vlbench.leaderboard.tables import plain_table
+from vlbench.leaderboard.texts import plain_table
 from vlbench.metrics.statistics import Estimate
 from vlbench.probes.question_generation.rating.scores import (
     FILLED,

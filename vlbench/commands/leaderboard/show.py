@@ -10,8 +10,8 @@ from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.leaderboard.leaders import old_comparisons, read_leaders
 from vlbench.leaderboard.rows import named_boards, named_files
-from vlbench.leaderboard.tables import plain_table
 from vlbench.leaderboard.terminal import Texts, board_tables, brief
+from vlbench.leaderboard.texts import plain_table
 
 
 def add_options(show: argparse.ArgumentParser) -> None:

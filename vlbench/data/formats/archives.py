@@ -44,7 +44,7 @@ def read_npz(path: Path, names: Sequence[str], *, most: int = MOST_BYTES) -> dic
     """
     with zipfile.ZipFile(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-        return {n: _npy(_unzipped(archive, members[n], most)) for n in names if n in members}
+        return {n: _npy(_unzip(archive, members[n], most)) for n in names if n in members}
 
 
 def read_npy(path: Path, *, most: int = MOST_BYTES) -> Array:
@@ -55,7 +55,7 @@ def read_npy(path: Path, *, most: int = MOST_BYTES) -> Array:
     return _npy(read_bytes(path, most))
 
 
-def _unzipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> bytes:
+def _unzip(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> bytes:
     # Only these two are unpacked piece by piece.
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"{member.filename} is compressed in another way than NumPy's")

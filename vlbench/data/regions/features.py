@@ -44,7 +44,7 @@ class RegionFeatures(Mapping[str, Regions]):
     def __getitem__(self, image: str) -> Regions:
         """Return the regions of an image; KeyError if it has none, DataError if unreadable."""
         stored = self._readers[image]()
-        return _checked(stored, stored.size or self._sizes.get(image), self._sizes.get(image))
+        return _check(stored, stored.size or self._sizes.get(image), self._sizes.get(image))
 
     def __contains__(self, image: object) -> bool:
         """Return whether an image has regions, without reading them."""
@@ -112,7 +112,7 @@ def _with_labels(reader: Reader, words: list[str]) -> StoredRegions:
     return stored._replace(labels=[words[number] for number in stored.objects])
 
 
-def _checked(stored: StoredRegions, size: Size | None, known: Size | None) -> Regions:
+def _check(stored: StoredRegions, size: Size | None, known: Size | None) -> Regions:
     """Return regions with boxes in pixels of an image of `size`, which must equal a `known` one."""
     if size is None:
         raise DataError(f"{stored.where} has no image size, nor has the data set")

@@ -26,7 +26,7 @@ def index(file: Path) -> dict[str, Reader]:
                 raise DataError(f"{file.name} has no {missing[0]}; it has {', '.join(content)}")
             rows = len(content["pos_boxes" if "pos_boxes" in content else "image_features"])
     except DAMAGED as error:
-        raise _damaged(file, error) from error
+        raise _damage(file, error) from error
     numbers = _numbers(index_file(file))
     if wrong := [name for name, row in numbers.items() if not 0 <= row < rows]:
         raise DataError(f"{file.name} has {rows} images: no row {numbers[wrong[0]]} ({wrong[0]})")
@@ -65,7 +65,7 @@ def _read(file: Path, row: int, name: str) -> StoredRegions:
             raise DataError(f"{where} has no regions")
         size = _size(boxes, fractions)
     except DAMAGED as error:
-        raise _damaged(file, error) from error
+        raise _damage(file, error) from error
     return StoredRegions(where, torch.from_numpy(boxes), torch.from_numpy(vectors), size)
 
 
@@ -88,7 +88,7 @@ def _size(boxes: Array, fractions: Array) -> tuple[int, int]:
     return round(width), round(float(boxes[bottom, 3]) / float(fractions[bottom, 3]))
 
 
-def _damaged(file: Path, error: Exception) -> DataError:
+def _damage(file: Path, error: Exception) -> DataError:
     why = f"{type(error).__name__}: {error}"
     return DataError(f"{file.name} does not hold what BAN's files do ({why:.200}); fetch it again")
 

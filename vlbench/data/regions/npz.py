@@ -51,10 +51,10 @@ def _first_array(arrays: Arrays, names: tuple[str, ...], axes: int, where: str) 
     present = [name for name in names if name in arrays]
     if not present:
         raise DataError(f"{where} has no {' or '.join(names)}; it has {', '.join(arrays)}")
-    found = arrays[present[0]]
-    if found.ndim != axes or found.dtype.kind not in "fiu":
+    array = arrays[present[0]]
+    if array.ndim != axes or array.dtype.kind not in "fiu":
         message = (
-            f"{where}: {present[0]} is {found.dtype} {found.shape}, not {axes} axes of numbers"
+            f"{where}: {present[0]} is {array.dtype} {array.shape}, not {axes} axes of numbers"
         )
         raise DataError(message)
-    return torch.from_numpy(found.astype(np.float32))
+    return torch.from_numpy(array.astype(np.float32))

@@ -80,13 +80,13 @@ PICTURES = ("picture", "drawing", "image")
 
 def captions(view: View, rng: Generator, *, count: int = 5) -> list[Sentence]:
     """Return `count` different captions; the first names every thing by its fine-grained noun."""
-    found = {sentence.text(): sentence for sentence in [_complete(view, rng)]}
-    while len(found) < count:
+    sentences = {sentence.text(): sentence for sentence in [_complete(view, rng)]}
+    while len(sentences) < count:
         for i in rng.permutation(len(TEMPLATES)).tolist():
             sentence = TEMPLATES[i](view, rng)
-            if sentence and len(found) < count:
-                found.setdefault(sentence.text(), sentence)
-    return list(found.values())
+            if sentence and len(sentences) < count:
+                sentences.setdefault(sentence.text(), sentence)
+    return list(sentences.values())
 
 
 def _complete(view: View, rng: Generator) -> Sentence:
@@ -100,14 +100,14 @@ def _shows(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
     subject = plain(sentence, "the", str(rng.choice(PICTURES)))
     root = sentence.say("shows", "VERB")
     sentence.hang("nsubj", root, subject)
-    sentence.hang("dobj", root, enumerate_groups(sentence, _shuffled(view, rng), rng, exact=exact))
+    sentence.hang("dobj", root, enumerate_groups(sentence, _shuffle(view, rng), rng, exact=exact))
     sentence.stop(root)
     return sentence
 
 
 def _there(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
     """Say `there are A and B .`, sometimes with the background."""
-    sentence, groups = Sentence(), _shuffled(view, rng)
+    sentence, groups = Sentence(), _shuffle(view, rng)
     there = sentence.say("there", "PRON")
     root = sentence.say("is" if len(groups[0].members) == 1 else "are", "VERB")
     sentence.hang("expl", root, there)
@@ -121,7 +121,7 @@ def _there(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
 def _fragment(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
     """Say `A and B on a striped background .`."""
     sentence = Sentence()
-    root = enumerate_groups(sentence, _shuffled(view, rng), rng, exact=exact)
+    root = enumerate_groups(sentence, _shuffle(view, rng), rng, exact=exact)
     scenery(sentence, view.background, root)
     sentence.stop(root)
     return sentence
@@ -133,7 +133,7 @@ def _picture_of(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
     noun = str(rng.choice(PICTURES))
     root = plain(sentence, "an" if noun == "image" else "a", noun)
     preposition = sentence.add("of", "ADP", "prep", root)
-    groups = _shuffled(view, rng)
+    groups = _shuffle(view, rng)
     sentence.hang("pobj", preposition, enumerate_groups(sentence, groups, rng, exact=exact))
     sentence.stop(root)
     return sentence
@@ -141,13 +141,13 @@ def _picture_of(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
 
 def _some(view: View, rng: Generator) -> Sentence:
     """Name some of the things, by fine-grained nouns or categories."""
-    groups = _shuffled(view, rng)
+    groups = _shuffle(view, rng)
     few = View(groups[: 1 + int(rng.integers(len(groups)))], [], [], view.background, 0)
     forms = (_shows, _fragment, _picture_of)
     return forms[int(rng.integers(len(forms)))](few, rng, exact=False)
 
 
-def _related(view: View, rng: Generator) -> Sentence | None:
+def _say_relation(view: View, rng: Generator) -> Sentence | None:
     """Say `A above B .`, `A drawn above B .` or `there is A above B .`."""
     fact = some_fact(view, rng, PREPOSITIONS)
     if not fact:
@@ -198,7 +198,7 @@ def _picture_of_acting(view: View, rng: Generator) -> Sentence | None:
     return sentence
 
 
-def _counted(view: View, rng: Generator) -> Sentence:
+def _say_number(view: View, rng: Generator) -> Sentence:
     """Say `three things on a striped background .` or `there are three things .`."""
     sentence, form = Sentence(), rng.integers(2)
     there = [sentence.say("there", "PRON")] if form else []
@@ -216,7 +216,7 @@ def _counted(view: View, rng: Generator) -> Sentence:
     return sentence
 
 
-def _described(view: View, rng: Generator) -> Sentence | None:
+def _say_looks(view: View, rng: Generator) -> Sentence | None:
     """Say `a dog is red .`, or, of a textured thing, `a dog covered with spots .`."""
     if not view.singles:
         return None
@@ -238,7 +238,7 @@ def _described(view: View, rng: Generator) -> Sentence | None:
     return sentence
 
 
-def _located(view: View, rng: Generator) -> Sentence | None:
+def _say_place(view: View, rng: Generator) -> Sentence | None:
     """Say `a dog at the top of the picture .`."""
     if not view.places:
         return None
@@ -255,10 +255,10 @@ def _located(view: View, rng: Generator) -> Sentence | None:
 
 
 TEMPLATES: Sequence[Template] = (
-    _some, _related, _related, _related, _acting, _picture_of_acting, _counted, _described,
-    _located,
+    _some, _say_relation, _say_relation, _say_relation, _acting, _picture_of_acting, _say_number,
+    _say_looks, _say_place,
 )  # fmt: skip
 
 
-def _shuffled(view: View, rng: Generator) -> list[Group]:
+def _shuffle(view: View, rng: Generator) -> list[Group]:
     return [view.groups[i] for i in rng.permutation(len(view.groups)).tolist()]

@@ -101,12 +101,12 @@ def several(number: int, first: str, *, twins: bool, rng: Generator) -> Scene:
     crowded = number > 2
     things = [_thing(noun, rng, scale, crowded=crowded and i > 0) for i, noun in enumerate(nouns)]
     order = rng.permutation(number)
-    return Scene(_placed([things[i] for i in order], rng), _backdrop(rng))
+    return Scene(_place([things[i] for i in order], rng), _backdrop(rng))
 
 
 def moved(scene: Scene, rng: Generator) -> Scene:
     """Return the scene with its things at new positions."""
-    return replace(scene, things=_placed(scene.things, rng))
+    return replace(scene, things=_place(scene.things, rng))
 
 
 def _nouns(category: str) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ def _thing(noun: str, rng: Generator, scale: float, *, crowded: bool = False) ->
     )
 
 
-def _placed(things: Sequence[Thing], rng: Generator) -> list[Thing]:
+def _place(things: Sequence[Thing], rng: Generator) -> list[Thing]:
     """Return the things at positions: of 40 draws the first with enough distance, else the best."""
     radii = np.array([thing.radius for thing in things])
     # A thing may leave the image by a sixth of its half width.

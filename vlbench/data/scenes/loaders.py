@@ -89,12 +89,12 @@ def _columns(table: Table) -> dict[str, Column]:
         "question": column(["questions"], _first, "text"),
         "arcs": column(["arcs"], _arcs),
         "phrases": column(["phrases"], _phrases),
-        "named": column(["words", "phrases", "categories", "nouns"], _named),
-        **{name: column([name], _unchanged) for name in unchanged},
+        "named": column(["words", "phrases", "categories", "nouns"], _first_mentions),
+        **{name: column([name], _same) for name in unchanged},
     }
 
 
-def _unchanged(value: Any) -> Any:
+def _same(value: Any) -> Any:
     return value
 
 
@@ -126,17 +126,17 @@ def _phrases(captions_: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[Phra
     ]
 
 
-def _named(
+def _first_mentions(
     words: Sequence[Sequence[str]],
     phrases: Sequence[Sequence[Mapping[str, Any]]],
     categories: Sequence[str],
     nouns: Sequence[str],
 ) -> list[Named]:
     """Return one `Named` per category: its first mention in the first caption, at the noun."""
-    found: dict[str, Named] = {}
+    mentions: dict[str, Named] = {}
     for phrase in (p for p in phrases[0] if p["boxes"]):
         box, noun = phrase["boxes"][0], phrase["stop"] - 1
         start = len(" ".join([*words[0][:noun], ""]))
         name = Named(categories[box], nouns[box], start, start + len(words[0][noun]))
-        found.setdefault(name.category, name)
-    return list(found.values())
+        mentions.setdefault(name.category, name)
+    return list(mentions.values())

@@ -35,13 +35,13 @@ def questions(view: View, rng: Generator, *, count: int = 5) -> list[Question]:
         [q for fact in view.facts if fact.kind in OPPOSITE for q in _relation(fact)],
         _what(view),
     ]
-    found: dict[str, Question] = {}
-    while len(found) < count:
+    questions: dict[str, Question] = {}
+    while len(questions) < count:
         for i in rng.permutation(len(sorts)).tolist():
-            if sorts[i] and len(found) < count:
+            if sorts[i] and len(questions) < count:
                 question = sorts[i][int(rng.integers(len(sorts[i])))]
-                found.setdefault(question.text, question)
-    return list(found.values())
+                questions.setdefault(question.text, question)
+    return list(questions.values())
 
 
 def _looks(group: Group) -> list[Question]:

@@ -1,15 +1,23 @@
-"""The table of a configuration: its digests known at once, its rows drawn when first read."""
+"""The table of a configuration: its digests known at once, its rows drawn when first read.
+
+pinned.json holds the digest of each column for seed 0 of this VERSION, and what it was drawn with.
+`scripts/pin_scenes.py` writes it.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
+import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vlbench.data.scenes.pinned import drawn_with, pinned_digests
+import numpy as np
+import PIL
+
 from vlbench.data.scenes.rows import row, sizes
 from vlbench.data.scenes.storage import damaged, open_rows, read_digests, write_once
 from vlbench.data.scenes.world import VERSION
@@ -18,6 +26,8 @@ from vlbench.errors import DataError
 from vlbench.files import default_cache
 
 LOGGER = logging.getLogger(__name__)
+
+PINNED = Path(__file__).with_name("pinned.json")
 
 # The number of images between two progress messages.
 REPORT_EVERY = 500
@@ -36,7 +46,7 @@ def world_table(configuration: str, seed: int, cache_dir: Path | None = None) ->
     digests = read_digests(folder) or pinned_digests(configuration, seed)
     digests = digests or write_once(folder, draw)
     length = sum(sizes(configuration).values())
-    return Table(partial(_drawn_as_promised, folder, draw, digests, length), length, digests)
+    return Table(partial(_draw_once, folder, draw, digests, length), length, digests)
 
 
 def draw_rows(configuration: str, seed: int) -> Iterator[tuple[Row, str]]:
@@ -49,7 +59,7 @@ def draw_rows(configuration: str, seed: int) -> Iterator[tuple[Row, str]]:
         yield row(configuration, seed, i)
 
 
-def _drawn_as_promised(folder: Path, draw: Draw, promised: Mapping[str, str], length: int) -> Any:
+def _draw_once(folder: Path, draw: Draw, promised: Mapping[str, str], length: int) -> Any:
     """Return the rows of a folder, drawn first if absent.
 
     Raises DataError where their digests are not the promised ones. The rows stay in the cache, so
@@ -68,3 +78,26 @@ def _drawn_as_promised(folder: Path, draw: Draw, promised: Mapping[str, str], le
         # A file that is cut between two batches is whole to Arrow.
         raise damaged(folder, IndexError(length))
     return rows
+
+
+def pinned_digests(configuration: str, seed: int) -> dict[str, str] | None:
+    """Return the digest of each column of a configuration.
+
+    None where another version or seed is asked for, or where other libraries are installed: their
+    drawing may differ.
+    """
+    pinned = json.loads(PINNED.read_text("utf-8"))
+    if (pinned["version"], pinned["seed"], pinned["drawn_with"]) != (VERSION, seed, drawn_with()):
+        return None
+    digests: dict[str, str] | None = pinned["digests"].get(configuration)
+    return digests
+
+
+def drawn_with() -> dict[str, str]:
+    """Return the installed versions of what decides the content of a drawing."""
+    return {
+        "numpy": np.__version__,
+        "pillow": PIL.__version__,
+        # Sines and cosines differ in their last bit between processors.
+        "machine": platform.machine(),
+    }

@@ -19,7 +19,7 @@ from vlbench.catalog.specs import ModelSpec
 from vlbench.leaderboard.leaders import read_leaders
 from vlbench.leaderboard.rows import ties_mark, unpublished
 from vlbench.leaderboard.table import HEADS, Entry, Table, cells, tables_of
-from vlbench.leaderboard.tables import number, one_line
+from vlbench.leaderboard.texts import number, one_line
 from vlbench.results import Result
 
 

@@ -67,18 +67,18 @@ def evaluation_of(row: Result) -> str:
 
 def _data(row: Result) -> dict[str, Any]:
     details = {"data": str(row.provenance.get("data", UNKNOWN))}
-    found = hub_set(row)
-    if found is None:
+    dataset = hub_set(row)
+    if dataset is None:
         return {
             "dataset_name": loader_of(row),
             "source_type": "other",
             "additional_details": details,
         }
     return {
-        "dataset_name": found.repository,
+        "dataset_name": dataset.repository,
         "source_type": "hf_dataset",
-        "hf_repo": found.repository,
-        "additional_details": details | {"revision": found.revision},
+        "hf_repo": dataset.repository,
+        "additional_details": details | {"revision": dataset.revision},
     }
 
 
@@ -100,13 +100,13 @@ def _metric(score: Score) -> dict[str, Any]:
 
 
 def _uncertainty(score: Score) -> dict[str, Any]:
-    found: dict[str, Any] = {"num_samples": score.n}
+    fields: dict[str, Any] = {"num_samples": score.n}
     if score.stderr is not None:
-        found["standard_error"] = {"value": score.stderr}
+        fields["standard_error"] = {"value": score.stderr}
     if score.ci95:
         low, high = score.ci95
-        found["confidence_interval"] = {"lower": low, "upper": high, "confidence_level": 0.95}
-    return found
+        fields["confidence_interval"] = {"lower": low, "upper": high, "confidence_level": 0.95}
+    return fields
 
 
 def as_texts(values: Any) -> dict[str, str]:
@@ -232,7 +232,7 @@ def _unfit(row: Result) -> str:
     """Return why a row can be no record; nothing where it can."""
     if not row.request:
         return "it has no request, so no identity that lasts"
-    if _finished(row) is None:
+    if _seconds_at_end(row) is None:
         return "it does not say when it was finished"
     strange = [s for s in row.scores if not s.is_possible]
     return f"{strange[0].metric} of {strange[0].value:g} lies outside its range" if strange else ""
@@ -242,7 +242,7 @@ def _identity(row: Result, model: str) -> str:
     return f"{evaluation_of(row)}.v{row.version}/{model}/{row.request.split(':')[-1]}"
 
 
-def _finished(row: Result) -> str | None:
+def _seconds_at_end(row: Result) -> str | None:
     """Return when a row was finished, in seconds since 1970; None where it does not say."""
     try:
         moment = datetime.fromisoformat(row.run["finished"])
@@ -253,7 +253,7 @@ def _finished(row: Result) -> str | None:
 
 def _record(entry: Entry, model: str, kind: str, selection: Selection) -> dict[str, Any]:
     """Return what a record says of a row, without its own name and items."""
-    row, finished = entry.row, _finished(entry.row)
+    row, finished = entry.row, _seconds_at_end(entry.row)
     own = selection.organization.lower() == model.partition("/")[0].lower()
     relation = "first_party" if own else "third_party"
     return {

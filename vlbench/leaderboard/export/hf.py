@@ -17,7 +17,7 @@ from vlbench.data.hub_sets import HubSet
 from vlbench.files import safe_name
 from vlbench.leaderboard.export import File, LeftOut, Selection
 from vlbench.leaderboard.table import Entry
-from vlbench.leaderboard.tables import score_name
+from vlbench.leaderboard.texts import score_name
 from vlbench.results import Result, Score
 
 # "OpenAI's RN50, from timm/resnet50_clip.openai on the hub; MIT"
@@ -56,9 +56,9 @@ def _place(row: Result, models: Mapping[str, ModelSpec]) -> str:
 def _entry(entry: Entry, score: Score, data: HubSet) -> dict[str, Any]:
     row = entry.row
     dataset = {"id": data.repository, "task_id": row.task, "revision": data.revision}
-    found = {"dataset": dataset, "value": score.value}
+    result = {"dataset": dataset, "value": score.value}
     date = {"date": row.run["finished"]} if isinstance(row.run.get("finished"), str) else {}
-    return {**found, **date, "notes": _notes(row, score)}
+    return {**result, **date, "notes": _notes(row, score)}
 
 
 def _notes(row: Result, score: Score) -> str:
@@ -77,9 +77,9 @@ def _notes(row: Result, score: Score) -> str:
 def model_id(name: str, models: Mapping[str, ModelSpec]) -> str:
     """Return the id of a row's model: `organisation/name`, which is also a path of two folders."""
     spec = models.get(name)
-    found = ON_THE_HUB.search(spec.weights) if spec else None
-    if found:
-        return found[1]
+    match = ON_THE_HUB.search(spec.weights) if spec else None
+    if match:
+        return match[1]
     shipped = spec is not None and spec.source == shipped_source()
     return f"{'vlbench' if shipped else 'local'}/{_plain(name)}"
 

@@ -13,7 +13,7 @@ from vlbench.errors import SpecError
 from vlbench.files import safe_name
 from vlbench.leaderboard.export import BOLD, Selection, heads, higher_is_better, texts
 from vlbench.leaderboard.table import Table
-from vlbench.leaderboard.tables import one_line
+from vlbench.leaderboard.texts import one_line
 
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 ARROWS = {True: " ↑", False: " ↓", None: ""}
@@ -31,15 +31,15 @@ def updated(content: bytes, selection: Selection, name: str) -> bytes:
     """
     problems = []
     for task, tables in selection.tables.items():
-        found = [_places(content, line) for line in _markers(task)]
-        if [len(places) for places in found] == [1, 1] and found[0][0].start() < found[1][
+        markers = [_places(content, line) for line in _markers(task)]
+        if [len(places) for places in markers] == [1, 1] and markers[0][0].start() < markers[1][
             0
         ].start():
             block = _block(task, tables).rstrip("\n").encode()
             block = block.replace(b"\n", b"\r\n") if b"\r\n" in content else block
-            content = content[: found[0][0].start()] + block + content[found[1][0].end() :]
+            content = content[: markers[0][0].start()] + block + content[markers[1][0].end() :]
         else:
-            problems.append(_problem(task, len(found[0]), len(found[1])))
+            problems.append(_problem(task, len(markers[0]), len(markers[1])))
     if problems:
         raise SpecError("\n".join(f"{name}: {problem}" for problem in problems))
     return content

@@ -10,7 +10,7 @@ import re
 
 from vlbench.leaderboard.export import BOLD, Selection, heads, higher_is_better, texts
 from vlbench.leaderboard.table import Entry, Table
-from vlbench.leaderboard.tables import one_line
+from vlbench.leaderboard.texts import one_line
 
 HEAD = "% Needs \\usepackage{booktabs} in the preamble.\n"
 ARROWS = {True: r" $\uparrow$", False: r" $\downarrow$", None: ""}

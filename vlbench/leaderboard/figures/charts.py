@@ -32,7 +32,7 @@ from vlbench.drawing.looks import CHANCE, FLOOR, Look, style
 from vlbench.errors import spaced
 from vlbench.files import write_whole
 from vlbench.leaderboard.kept import kept
-from vlbench.leaderboard.tables import condition
+from vlbench.leaderboard.texts import condition
 
 
 class Point(NamedTuple):
@@ -71,8 +71,8 @@ def ranked(panels: Sequence[Panel]) -> list[str]:
     """
 
     def key(name: str) -> list[float]:
-        found = [(panel, panel.models.get(name)) for panel in panels]
-        return [_rank(panel, points[0].y) if points else -math.inf for panel, points in found]
+        shown = [(panel, panel.models.get(name)) for panel in panels]
+        return [_rank(panel, points[0].y) if points else -math.inf for panel, points in shown]
 
     names = {name for panel in panels for name in panel.models}
     return sorted(sorted(names, reverse=True), key=key)
@@ -84,11 +84,11 @@ def _rank(panel: Panel, value: float) -> float:
 
 def levels(panel: Panel, level: Level) -> dict[float, list[float]]:
     """Return chance or the floors of all models at each x, the hardest to beat last."""
-    found: dict[float, list[float]] = {}
+    values: dict[float, list[float]] = {}
     for point in (point for points in panel.models.values() for point in points):
         if (value := level(point)) is not None:
-            found.setdefault(point.x, []).append(value)
-    return {x: sorted(found[x], key=lambda value: _rank(panel, value)) for x in sorted(found)}
+            values.setdefault(point.x, []).append(value)
+    return {x: sorted(values[x], key=lambda value: _rank(panel, value)) for x in sorted(values)}
 
 
 def chance(point: Point) -> float | None:
@@ -246,10 +246,10 @@ def _draw_lines(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
 
 def _draw_levels(axes: Axes, panel: Panel, level: Level, line: Mapping[str, Any]) -> None:
     """Draw chance or the floors along x: where models differ, a band with the hardest as a line."""
-    found = levels(panel, level)
-    lowest, hardest = [v[0] for v in found.values()], [v[-1] for v in found.values()]
-    axes.fill_between(list(found), lowest, hardest, **BAND)
-    axes.plot(list(found), hardest, **line)
+    lines = levels(panel, level)
+    lowest, hardest = [v[0] for v in lines.values()], [v[-1] for v in lines.values()]
+    axes.fill_between(list(lines), lowest, hardest, **BAND)
+    axes.plot(list(lines), hardest, **line)
 
 
 def _draw_dots(axes: Axes, panel: Panel, names: Sequence[str], looks: Mapping[str, Look]) -> None:

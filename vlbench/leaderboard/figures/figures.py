@@ -16,7 +16,7 @@ from vlbench.drawing.looks import Look
 from vlbench.errors import spaced
 from vlbench.leaderboard.figures.charts import Panel, Point, erase, save_chart, styled
 from vlbench.leaderboard.rows import keeps_matrices, publishable, ranked
-from vlbench.leaderboard.tables import condition, hardest_floor
+from vlbench.leaderboard.texts import condition, hardest_floor
 from vlbench.results import Result, Score, matching
 
 # More models than this are no longer told apart, and nobody finds one in the legend.

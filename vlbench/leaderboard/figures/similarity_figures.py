@@ -97,11 +97,11 @@ def correlation_figure(title: str, values: Floats, names: Sequence[str]) -> Figu
 
 def dendrogram_figure(title: str, tree: Floats, models: Sequence[tuple[str, Look]]) -> Figure:
     """Return the tree of a linkage matrix, one line per model, with the distance to the right."""
-    found = dendrogram(tree, no_plot=True)
-    leaves = [models[i] for i in found["leaves"]]
+    order = dendrogram(tree, no_plot=True)
+    leaves = [models[i] for i in order["leaves"]]
     margin = max(text_width(name, NAME) for name, _ in leaves)
     figure, (axes,) = grid(1, (5.0, 0.6 + 0.26 * len(leaves)), margin)
-    for across, along in zip(found["icoord"], found["dcoord"], strict=True):
+    for across, along in zip(order["icoord"], order["dcoord"], strict=True):
         axes.plot(along, across, color="#555555", linewidth=1.2)
     # SciPy puts leaf i at 5 + 10 i.
     places = [5 + 10 * i for i in range(len(leaves))]

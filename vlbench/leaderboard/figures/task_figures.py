@@ -42,7 +42,7 @@ def draw_task_figures(
         for task in sorted(set(figures) & set(boards))
         for name, function in figures[task].items()
         for draw, place in _calls(output, task, boards[task], function, looks)
-        for file in _written(draw, place, name)
+        for file in _write(draw, place, name)
     ]
 
 
@@ -70,12 +70,12 @@ def _calls(
         yield partial(function, **{key: values[key] for key in values if key in asked}), where
 
 
-def _written(draw: Callable[[], Any], place: Path, name: str) -> list[Path]:
+def _write(draw: Callable[[], Any], place: Path, name: str) -> list[Path]:
     """Write what a function draws: one picture under its name, or several under their own."""
     try:
         with styled():
-            found = draw()
-            pictures = found if isinstance(found, Mapping) else {name: found}
+            drawn = draw()
+            pictures = drawn if isinstance(drawn, Mapping) else {name: drawn}
             places = {key: f"{place.name}_{key}" if key else place.name for key in pictures}
             files = [_save(pictures[key], place.with_name(places[key])) for key in pictures]
     except OutputError:

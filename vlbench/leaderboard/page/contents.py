@@ -112,11 +112,11 @@ def read_part(output: Path, file: Path, catalog: Catalog, board: Board | None = 
     is_summary = file.parent != output
 
     def make() -> bytes:
-        found = board or read_board(file)
-        assert found
+        current = board or read_board(file)
+        assert current
         compared = NOTHING if is_summary else read_comparisons(output, file.stem)
-        shelf = Shelf(file.stem, found, compared.leaders, is_summary=is_summary)
-        scores = sum(len(row.scores) for row in found.results)
+        shelf = Shelf(file.stem, current, compared.leaders, is_summary=is_summary)
+        scores = sum(len(row.scores) for row in current.results)
         task = _task(output, shelf, spec)
         return json.dumps(Part(task, model_rows(shelf), scores, compared.is_outdated)).encode()
 

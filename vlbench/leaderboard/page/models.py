@@ -84,14 +84,14 @@ def _row_facts(row: Result) -> Iterator[tuple[str, str]]:
             yield key, str(row.provenance[key])
     for key in MAPPINGS:
         if row.provenance.get(key):
-            yield key, _shown(row.provenance[key])
+            yield key, _show_value(row.provenance[key])
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     if not isinstance(value, dict):
         return str(value)
     return ", ".join(f"{key}={_plain(part)}" for key, part in value.items())
@@ -162,8 +162,8 @@ def _facts(name: str, spec: ModelSpec | None) -> Iterator[Fact]:
 
 
 def _score(shelf: Shelf, row: Result, ids: Mapping[tuple[str, str], str]) -> ModelScore:
-    found = matching(row.scores, shelf.board.primary)
-    score = found[0] if found else None
+    primary = matching(row.scores, shelf.board.primary)
+    score = primary[0] if primary else None
     return ModelScore(
         task=shelf.name,
         href=ids[row.model, row.comparable],

@@ -21,7 +21,7 @@ from vlbench.leaderboard.page.values import (
     task_id,
 )
 from vlbench.leaderboard.rows import is_random, ties_mark
-from vlbench.leaderboard.tables import hardest_floor
+from vlbench.leaderboard.texts import hardest_floor
 from vlbench.results import Result, Score, matching
 
 # The steps of a scale: half a percent each.
@@ -61,8 +61,8 @@ def bar(score: Score, scale: Scale) -> str:
 def marks(score: Score, scale: Scale) -> str:
     """Return the classes of chance, the highest floor, and zero."""
     floor = hardest_floor(score)
-    found = [("k", score.chance), ("f", floor[1] if floor else None)]
-    classes = [f"{name}{scale.step(x)}" for name, x in found if x is not None]
+    marks = [("k", score.chance), ("f", floor[1] if floor else None)]
+    classes = [f"{name}{scale.step(x)}" for name, x in marks if x is not None]
     return " ".join([*classes, *([f"z{scale.step(0.0)}"] if scale.low < 0.0 else [])])
 
 
@@ -118,8 +118,8 @@ def tables_of(shelf: Shelf, spec: TaskSpec | None) -> list[Table]:
     """Return a table for each set of comparable rows of a board."""
     ids = row_ids(shelf.board, shelf.name)
     start = task_id(shelf.name, summary=shelf.is_summary)
-    found = table.tables_of(shelf.board, shelf.leaders, spec)
-    return [_table(one, f"{start}-table-{i}", ids) for i, one in enumerate(found, 1)]
+    tables = table.tables_of(shelf.board, shelf.leaders, spec)
+    return [_table(one, f"{start}-table-{i}", ids) for i, one in enumerate(tables, 1)]
 
 
 def _table(given: table.Table, id_: str, ids: Mapping[tuple[str, str], str]) -> Table:
@@ -136,8 +136,8 @@ def _table(given: table.Table, id_: str, ids: Mapping[tuple[str, str], str]) -> 
     rows = []
     for entry, own in zip(given.entries, beside, strict=True):
         scores = {table.key_of(score): score for score in entry.row.scores}
-        found = (scores.get(table.key_of(one)) for one in others)
-        told = (figure_of(score.value, score.unit) if score else "" for score in found)
+        cells = (scores.get(table.key_of(one)) for one in others)
+        told = (figure_of(score.value, score.unit) if score else "" for score in cells)
         rows.append(_row(entry, ids, [*(own[head] for head in heads), *told], bar))
     place, count = given.place
     return Table(
@@ -154,11 +154,11 @@ def _table(given: table.Table, id_: str, ids: Mapping[tuple[str, str], str]) -> 
 
 def reasons_of(board: Board) -> list[Reason]:
     """Return why rows have no scores, the failed ones first, each with its models."""
-    found: dict[tuple[str, str], list[str]] = {}
+    models: dict[tuple[str, str], list[str]] = {}
     for row in board.results:
         if row.status != "ok":
-            found.setdefault((row.status, row.reason), []).append(row.model)
-    return [Reason(status, why, names) for (status, why), names in sorted(found.items())]
+            models.setdefault((row.status, row.reason), []).append(row.model)
+    return [Reason(status, why, names) for (status, why), names in sorted(models.items())]
 
 
 def row_ids(board: Board, name: str) -> dict[tuple[str, str], str]:
@@ -202,8 +202,8 @@ def _row(
 
 def _badges(row: Result) -> list[str]:
     n, expected = row.counts.get("n", 0), row.counts.get("expected", 0)
-    found = [f"partial: {n:,} of {expected:,}"] if row.is_partial else []
-    return [*found, *(["random weights"] if is_random(row) else [])]
+    notes = [f"partial: {n:,} of {expected:,}"] if row.is_partial else []
+    return [*notes, *(["random weights"] if is_random(row) else [])]
 
 
 def _notes(row: Result) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from vlbench.errors import printed
 from vlbench.files import safe_name
-from vlbench.leaderboard.tables import condition, number, score_name
+from vlbench.leaderboard.texts import condition, number, score_name
 
 NO_SCORE = "-"
 
@@ -52,8 +52,8 @@ def figure_of(value: float, unit: str = "fraction") -> str:
 
 def arxiv_link(paper: str) -> str:
     """Return the address of a paper on arXiv; empty where it is none."""
-    found = ARXIV.search(paper)
-    return f"https://arxiv.org/abs/{found[1]}" if found else ""
+    match = ARXIV.search(paper)
+    return f"https://arxiv.org/abs/{match[1]}" if match else ""
 
 
 class Row(NamedTuple):

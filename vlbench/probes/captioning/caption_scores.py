@@ -101,7 +101,7 @@ def caption_scores(
     `units` are those of metrics that are no fractions. A score without a value, such as the
     precision of nouns where no caption has one, is left out. Means over all images have examples.
     """
-    found: list[Measured] = []
+    measured: list[Measured] = []
     for kind, metrics in kinds.items():
         for name, statistics in metrics.items():
             value = _measured(name, statistics)
@@ -111,8 +111,8 @@ def caption_scores(
             elif value and name in NEVER_NEGATIVE:
                 value = not_negative(value)
             scores = _score(name, {**(at or {}), "captions": kind}, value, n, units)
-            found += [_with_examples(score, statistics, examples) for score in scores]
-    return [*found, *map(Measured, gains(kinds, units, at))]
+            measured += [_with_examples(score, statistics, examples) for score in scores]
+    return [*measured, *map(Measured, gains(kinds, units, at))]
 
 
 def _with_examples(score: Score, statistics: Floats, examples: Examples) -> Measured:
@@ -125,12 +125,12 @@ def _with_examples(score: Score, statistics: Floats, examples: Examples) -> Meas
 
 def gains(kinds: ByKind, units: Mapping[str, str], at: At | None = None) -> list[Score]:
     """Return what favourites score more than captions of the same images before."""
-    found = []
+    measured = []
     for name, statistics in kinds.get(FAVOURITES, {}).items():
         less = kinds[BEFORE][name][0]
         value = _measured(name, statistics, less)
-        found += _score(f"{name}_gain", dict(at or {}), value, len(less), units, chance=0.0)
-    return found
+        measured += _score(f"{name}_gain", dict(at or {}), value, len(less), units, chance=0.0)
+    return measured
 
 
 def measured_share(
@@ -143,12 +143,12 @@ def measured_share(
 
 
 def measured_preference(
-    metric: str, at: At, found: Preference, examples: Examples, names: Sequence[str]
+    metric: str, at: At, preference: Preference, examples: Examples, names: Sequence[str]
 ) -> Measured:
     """Return how often the first of two kinds of captions is preferred; chance is 1/2."""
     right = np.zeros(len(examples.ids), np.int64)
-    measured = measured_share(metric, at, found.credit, examples, chance=0.5)
-    return measured._replace(answers=Answers(list(names), untried(found.chosen), right))
+    measured = measured_share(metric, at, preference.credit, examples, chance=0.5)
+    return measured._replace(answers=Answers(list(names), untried(preference.chosen), right))
 
 
 def untried(values: Any) -> Any:
@@ -175,13 +175,13 @@ def _images(name: str, statistics: Floats) -> int:
 def _score(
     name: str,
     at: At,
-    found: OverSeeds | None,
+    estimate: OverSeeds | None,
     n: int,
     units: Mapping[str, str],
     *,
     chance: float | None = None,
 ) -> list[Score]:
-    if found is None:
+    if estimate is None:
         return []
     metric = name.removesuffix("_gain")
     plain = "score" if metric.startswith(PREFIX) else "words" if metric in WORDS else "fraction"
@@ -196,7 +196,7 @@ def _score(
             unit=unit,
             higher_is_better=metric != "perplexity",
             range=gain_range(limits) if metric != name else CIDER if metric == "cider" else None,
-            **found.score(),
+            **estimate.score(),
         )
     ]
 
@@ -237,7 +237,7 @@ def matching_part(
     kinds: Kinds = {**subjects.kinds, OF_ANOTHER: [[first[i] for i in others]]}
     scores = match_scores(scorer, kinds, rows)
     pair = {kind: subjects.kinds[kind] for kind in (FAVOURITES, REFERENCE)}
-    found = {
+    statistics = {
         PREFERS: _prefer_reference(scores),
         f"{PREFERS}_another_image": _prefer_reference(match_scores(scorer, pair, others)),
         f"{PREFERS}_text_only": _prefer_reference(
@@ -247,22 +247,22 @@ def matching_part(
     means: ByKind = {kind: {MATCH: counted(values)} for kind, values in scores.items()}
     examples, named = subjects.examples, (REFERENCE, FAVOURITES)
     measured = [
-        *(measured_preference(name, {}, one, examples, named) for name, one in found.items()),
-        tied_share(PREFERS, {}, found[PREFERS], examples),
+        *(measured_preference(name, {}, one, examples, named) for name, one in statistics.items()),
+        tied_share(PREFERS, {}, statistics[PREFERS], examples),
         *caption_scores(means, {MATCH: unit}, examples),
     ]
     (gain,) = [one.score for one in measured if one.score.metric == f"{MATCH}_gain"]
     assert gain.ci95
     notes = [NOT_RAISED] if gain.ci95[0] <= 0 <= gain.ci95[1] else []
-    notes += tie_notes(PREFERS, {}, found[PREFERS])
-    return outcome_of(measured, found[PREFERS].counts, notes), scores
+    notes += tie_notes(PREFERS, {}, statistics[PREFERS])
+    return outcome_of(measured, statistics[PREFERS].counts, notes), scores
 
 
 def tied_share(
-    metric: str, at: Mapping[str, str], found: Preference, examples: Examples
+    metric: str, at: Mapping[str, str], preference: Preference, examples: Examples
 ) -> Measured:
     """Return how often the choices of a share are tied."""
-    tied = (found.chosen < 0).astype(np.float64)
+    tied = (preference.chosen < 0).astype(np.float64)
     return measured_share(f"{metric}_tied", at, tied, examples, higher_is_better=False)
 
 
@@ -326,9 +326,9 @@ def statistics_of(sets: Sets, nouns: Nouns, text: TextScorer) -> dict[str, dict[
 def metrics_of(sets: Sets, names: Sequence[str], engine: Engine) -> dict[str, dict[str, Floats]]:
     """Return the statistics of metrics of captions, [seeds, N, S] by kind."""
     named = {f"{kind} {i}": one for kind, judged in sets.items() for i, one in enumerate(judged)}
-    found = metric_statistics(named, names, engine)
+    statistics = metric_statistics(named, names, engine)
     return {
-        kind: _stack_seeds([found[f"{kind} {i}"] for i in range(len(judged))])
+        kind: _stack_seeds([statistics[f"{kind} {i}"] for i in range(len(judged))])
         for kind, judged in sets.items()
     }
 

@@ -296,7 +296,7 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
         raise ValueError(f"scorers {list(named)}: wanted another one than the model")
     names, notes = available_metrics(metrics)
     subjects, _ = collect(model, data, engine, Plan(captioner, encoders, images, seeds, seed))
-    found = [
+    scored = [
         Scored(
             name,
             score_kind(one),
@@ -308,8 +308,8 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     told = metrics_of(generated(subjects), names, engine)
     examples = subjects.examples
     parts = [
-        _others(found, examples),
-        *(_part(one, examples) for one in found),
+        _others(scored, examples),
+        *(_part(one, examples) for one in scored),
         outcome_of(caption_scores(told, {}, examples), notes=notes),
     ]
     return join_outcomes(parts, {})

@@ -72,10 +72,10 @@ def match_scores(board: Board) -> Figure | None:
 
 def _draw_bars(axes: Axes, scores: Sequence[Score]) -> None:
     """Draw the scores of a caption and of its twins, with intervals."""
-    found = {str(score.at["replaced"]): score for score in scores if "replaced" in score.at}
-    names = [name for name in BARS if name in found]
+    by_words = {str(score.at["replaced"]): score for score in scores if "replaced" in score.at}
+    names = [name for name in BARS if name in by_words]
     for place, name in enumerate(names):
-        score = found[name]
+        score = by_words[name]
         axes.bar([place], [score.value], color=COLOURS[place], yerr=_reach(score), **BAR)
     axes.set_xticks(range(len(names)), [BARS[name] for name in names])
 
@@ -105,8 +105,8 @@ def _draw_lines(axes: Axes, scores: Sequence[Score]) -> None:
 
 def _seat_legend(figure: Figure, rows: Sequence[Result]) -> None:
     """Name the templates and both kinds of nouns."""
-    found = [score.at["template"] for row in rows for score in row.scores if "k" in score.at]
-    names = list(dict.fromkeys(map(str, found)))
+    templates = [score.at["template"] for row in rows for score in row.scores if "k" in score.at]
+    names = list(dict.fromkeys(map(str, templates)))
     handles = [Line2D([], [], **_line(i, "-")) for i in range(len(names))]
     handles += [Line2D([], [], color="#333333", linestyle=line) for line in LINES.values()]
     labels = [*(f"template of {name}" for name in names), *(KINDS[kind] for kind in LINES)]
@@ -188,9 +188,9 @@ def square_figure(title: str, rows: Sequence[Result]) -> Figure:
 
 def _compared(rows: Iterable[Result]) -> list[Result]:
     """Return the rows with such scores that may be compared: the largest such set."""
-    found = [row for row in rows if _scores(row, FAVOURITES)]
-    often = Counter(row.comparable for row in found)
-    return [row for row in found if row.comparable == max(often, key=often.__getitem__)]
+    chosen = [row for row in rows if _scores(row, FAVOURITES)]
+    often = Counter(row.comparable for row in chosen)
+    return [row for row in chosen if row.comparable == max(often, key=often.__getitem__)]
 
 
 def _scores(row: Result, kind: str) -> dict[str, Score]:
@@ -255,16 +255,16 @@ OTHER = "#999999"
 
 def words(row: Result, read_table: ReadTable) -> Figure | None:
     """Return the most frequent words of a row; None where it keeps no table of them."""
-    found = read_table(row, "unigrams", WORDS) if "unigrams" in row.artifacts else []
-    return word_figure(f"{spaced(row.task)}: {row.model}", found) if found else None
+    words = read_table(row, "unigrams", WORDS) if "unigrams" in row.artifacts else []
+    return word_figure(f"{spaced(row.task)}: {row.model}", words) if words else None
 
 
 def captions(row: Result, read_table: ReadTable) -> Image | None:
     """Return a sheet of captions of a row; None where it keeps no examples with their images."""
-    found = read_table(row, "examples", EXAMPLES) if "examples" in row.artifacts else []
+    examples = read_table(row, "examples", EXAMPLES) if "examples" in row.artifacts else []
     shown = [
         Shown(decode_image(one["image"], f"an example of {row.task}"), _lines(one))
-        for one in found[:MOST_IMAGES]
+        for one in examples[:MOST_IMAGES]
     ]
     return image_sheet(shown, lines=LINES_BELOW) if shown else None
 

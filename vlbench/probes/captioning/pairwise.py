@@ -53,7 +53,7 @@ class Contest(NamedTuple):
 
     def share(self, share: Share) -> list[Measured]:
         """Return a share with its controls, and how often its contests are tied."""
-        found = {
+        results = {
             f"{share.metric}{control}": join_choices(
                 [self._choose(scores, contest) for contest in share.contests]
             )
@@ -66,16 +66,16 @@ class Contest(NamedTuple):
         chance = float(torch.cat([self._chance(contest) for contest in share.contests]).mean())
         measured = [
             self._fraction(name, share, choice.credit, chance, self._answers(share, choice))
-            for name, choice in found.items()
+            for name, choice in results.items()
         ]
-        tied = found[share.metric].tied.double()
+        tied = results[share.metric].tied.double()
         return [*measured, self._fraction(f"{share.metric}_tied", share, tied)]
 
     def mean(self, metric: str, at: At, values: Tensor, **more: Any) -> Measured:
         """Return the mean of [N] numbers over images."""
         numbers = values.double().numpy()
-        found = bootstrap_ratio(numbers, np.ones(len(numbers)))._asdict()
-        score = Score(metric=metric, at=at, n=len(numbers), **{"unit": UNIT} | more | found)
+        estimate = bootstrap_ratio(numbers, np.ones(len(numbers)))._asdict()
+        score = Score(metric=metric, at=at, n=len(numbers), **{"unit": UNIT} | more | estimate)
         return Measured(score, self.images, numbers)
 
     def match(self, at: At, name: str) -> Measured:
@@ -133,18 +133,18 @@ class Contest(NamedTuple):
         answers: Answers | None = None,
     ) -> Measured:
         hits, contests = credit.numpy(), len(share.contests)
-        images, found = self.images, wilson(float(hits.sum()), len(hits))
+        images, estimate = self.images, wilson(float(hits.sum()), len(hits))
         if contests > 1:
             images = _repeat_images(self.images, [contest[-1] for contest in share.contests])
             by_image = hits.reshape(contests, -1).sum(0)
-            found = bootstrap_fraction(by_image, np.full(len(by_image), contests))
+            estimate = bootstrap_fraction(by_image, np.full(len(by_image), contests))
         score = Score(
             metric=metric,
             at=share.at,
             n=len(hits),
             chance=chance,
             higher_is_better=not metric.endswith("_tied"),
-            **found._asdict(),
+            **estimate._asdict(),
         )
         return Measured(score, images, hits, answers)
 

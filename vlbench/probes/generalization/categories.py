@@ -35,22 +35,22 @@ def in_parts(
     _require_once([name for names in parts.values() for name in names])
     # All parts are checked before the first of them takes a model's time.
     separate = {part: of_classes(data, names) for part, names in parts.items()}
-    found = {part: probe(rows) for part, rows in separate.items()}
+    outcomes = {part: probe(rows) for part, rows in separate.items()}
     counts: Counter[str] = Counter()
-    for outcome in found.values():
+    for outcome in outcomes.values():
         counts.update({"choices": outcome.counts.get("n", 0)} | dict(outcome.counts))
     return Outcome(
         scores=[
             replace(score, at={"categories": part} | dict(score.at))
-            for part, outcome in found.items()
+            for part, outcome in outcomes.items()
             for score in outcome.scores
         ],
         counts={name: count for name, count in counts.items() if name != "n"},
-        notes=[f"{part}: {note}" for part, outcome in found.items() for note in outcome.notes],
+        notes=[f"{part}: {note}" for part, outcome in outcomes.items() for note in outcome.notes],
         items=join_items(
             [
                 under(outcome.items, {"categories": part})
-                for part, outcome in found.items()
+                for part, outcome in outcomes.items()
                 if outcome.items is not None
             ]
         ),

@@ -98,9 +98,9 @@ def _draw(
     counts = np.bincount(label, minlength=len(classes))
     scarce = int(counts.argmin())
     if counts[scarce] < shots:
-        found = f"class '{classes[scarce]}' has {counted(counts[scarce], 'example')}"
+        present = f"class '{classes[scarce]}' has {counted(counts[scarce], 'example')}"
         raise TooFewRows(
-            f"{found}, {counted(shots, 'shot')} asked", fewest_rows(counts.tolist(), shots)
+            f"{present}, {counted(shots, 'shot')} asked", fewest_rows(counts.tolist(), shots)
         )
     rng = np.random.default_rng(seed)
     first = np.cumsum(counts) - counts

@@ -170,9 +170,9 @@ def require_train_images(train: Tensor, test: Tensor, classes: Sequence[str]) ->
     n_train, n_test = (label.bincount(minlength=len(classes)) for label in (train, test))
     missing = ((n_train == 0) & (n_test > 0)).nonzero().flatten().tolist()
     if missing:
-        found = f"class '{classes[missing[0]]}' has {int(n_test[missing[0]])} test images"
+        present = f"class '{classes[missing[0]]}' has {int(n_test[missing[0]])} test images"
         rows = max(len(train) + 1, int((n_test > 0).sum()))
-        raise TooFewRows(f"{found}, but no train image to learn it from", rows)
+        raise TooFewRows(f"{present}, but no train image to learn it from", rows)
 
 
 def _initialised(classes: int, width: int, rng: torch.Generator) -> nn.Linear:

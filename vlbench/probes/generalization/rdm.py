@@ -48,8 +48,10 @@ def rdm_of_classes(
     least = 2 if rule == "per_dimension" else 1
     for row, name in zip(rows, names, strict=True):
         if len(row) < least:
-            found = f"class '{name}' has {counted(len(row), 'image')}, {least} needed for '{rule}'"
-            raise TooFewRows(found, least * len(names))
+            present = (
+                f"class '{name}' has {counted(len(row), 'image')}, {least} needed for '{rule}'"
+            )
+            raise TooFewRows(present, least * len(names))
     by_dimension = rule == "per_dimension"
     means, errors = _moments(features, rows, by_dimension=by_dimension)
     if rule in {"cosine", "correlation"}:
@@ -164,11 +166,11 @@ def _by_dimension(means: Tensor, errors: Tensor) -> Tensor:
             sums.addcdiv_(gaps, scales)
         above += [row[i:] for i, row in enumerate(sums, 1)]
         first += rows
-    found = torch.cat(above)
+    rdm = torch.cat(above)
     # Means as near as those at distance 0 have a sum of at most half of this.
-    if (found <= TIED**2 / errors.amin()).any():
-        found.masked_fill_(squared_distances(means, 1.0) == 0, 0.0)
-    return found.sqrt_()
+    if (rdm <= TIED**2 / errors.amin()).any():
+        rdm.masked_fill_(squared_distances(means, 1.0) == 0, 0.0)
+    return rdm.sqrt_()
 
 
 def _angles(points: Tensor, names: Sequence[str], rule: str, scale: float) -> Tensor:

@@ -101,16 +101,16 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     has_gradient = gradient(victim.logits, first, batches[0].right.to(engine.device)).any()
     run = AttackRun(model, victim, batches, engine)
     attacks = list(_attacks(epsilons, goals, attack, seed))
-    found: dict[Attack | None, Predictions] = {None: (clean := run.predictions(None))}
-    found |= {one: run.predictions(one) for one in attacks if one.epsilon}
+    predictions: dict[Attack | None, Predictions] = {None: (clean := run.predictions(None))}
+    predictions |= {one: run.predictions(one) for one in attacks if one.epsilon}
     tested = Tested(test, data.classes)
     measured = [_clean_accuracy(clean, tested)]
     for one in attacks:
-        measured += _successes(one, found[one if one.epsilon else None], clean, tested)
+        measured += _successes(one, predictions[one if one.epsilon else None], clean, tested)
     notes = [victim.note]
     notes += [] if has_gradient else [BLIND_NOTE.format(len(first))]
     notes += [] if (clean.right == 1).any() else [NONE_RIGHT_NOTE]
-    tied = [one.tied for one in found.values()]
+    tied = [one.tied for one in predictions.values()]
     counts = {
         "n": len(test),
         "ties": sum(int(one.sum()) for one in tied),
@@ -144,8 +144,8 @@ def _drawn(test: Split, sample: Sample | None) -> Split:
     if sample is None:
         return test
     if not 1 <= sample.images <= len(test):
-        found = f"the test split has {counted(len(test), 'image')}, {sample.images} asked"
-        raise TooFewRows(found, sample.images)
+        present = f"the test split has {counted(len(test), 'image')}, {sample.images} asked"
+        raise TooFewRows(present, sample.images)
     # The paper's code draws from NumPy's older generator.
     order = np.random.RandomState(sample.seed).permutation(len(test))
     return test.select(order[: sample.images].tolist())

@@ -94,15 +94,15 @@ def gradient(logits: Logits, pixels: Tensor, label: Tensor) -> Tensor:
     with torch.enable_grad():
         moving = pixels.clone().requires_grad_()
         loss = cross_entropy(logits(moving), label, reduction="sum")
-        found = _gradient_of(loss, moving) if loss.requires_grad else None
-    if found is None:
+        gradient = _gradient_of(loss, moving) if loss.requires_grad else None
+    if gradient is None:
         raise ValueError(
             "no gradient reaches the pixels: the logits do not depend on them in a way that "
             "torch can follow; an adapter that has none says differentiable = False"
         )
-    if not found.isfinite().all():
+    if not gradient.isfinite().all():
         raise ValueError("the gradient at the pixels is NaN or infinite: nothing can be attacked")
-    return found
+    return gradient
 
 
 def _gradient_of(loss: Tensor, moving: Tensor) -> Tensor | None:
@@ -127,9 +127,9 @@ def _until_success(
         x = moved[active].requires_grad_()
         scores = logits(x)
         loss = cross_entropy(scores, label[active], reduction="sum")
-        found = astensor(torch.autograd.grad(loss, x)[0])
+        gradient = astensor(torch.autograd.grad(loss, x)[0])
         go_on = choose(scores.detach(), label[active]).credit != successful
-        direction = steps.normalize(found, x=astensor(x.detach()), bounds=(0, 1)).raw
+        direction = steps.normalize(gradient, x=astensor(x.detach()), bounds=(0, 1)).raw
         x = x.detach() + sign * size * direction
         x = steps.project(astensor(x), astensor(pixels[active]), attack.epsilon).raw.clamp(0, 1)
         active, x = active[go_on], x[go_on]

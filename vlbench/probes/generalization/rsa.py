@@ -113,8 +113,8 @@ def _rows(label: NDArray[np.int64], names: Sequence[str], least: int) -> list[Te
     counts = np.bincount(label, minlength=len(names))
     scarce = int(counts.argmin())
     if counts[scarce] < least:
-        found = f"class '{names[scarce]}' has {counted(counts[scarce], 'image')}"
-        raise TooFewRows(f"{found}, halves need {least}", fewest_rows(counts.tolist(), least))
+        present = f"class '{names[scarce]}' has {counted(counts[scarce], 'image')}"
+        raise TooFewRows(f"{present}, halves need {least}", fewest_rows(counts.tolist(), least))
     order = torch.from_numpy(np.argsort(label, kind="stable"))
     return list(torch.split(order, counts.tolist()))
 
@@ -143,13 +143,15 @@ def _name_vectors(
     encode_tokens = engine.checked(model.encode_tokens)
 
     def of_names(texts: Sequence[str], ends: Sequence[int]) -> list[Tensor]:
-        found = encode_tokens(texts)
-        inside = [tokens_at(f.spans, start, end) for f, end in zip(found, ends, strict=True)]
+        encoded = encode_tokens(texts)
+        inside = [tokens_at(f.spans, start, end) for f, end in zip(encoded, ends, strict=True)]
         for text, end, rows in zip(texts, ends, inside, strict=True):
             if not rows:
                 raise CannotDo(f"the model has no vector for '{text[start:end]}'")
         last = 1 if tokens == "first" else None
-        return [f.vectors[rows[:last]].mean(0).cpu() for f, rows in zip(found, inside, strict=True)]
+        return [
+            f.vectors[rows[:last]].mean(0).cpu() for f, rows in zip(encoded, inside, strict=True)
+        ]
 
     ends = value_column([start + len(name) for name in names])
     return torch.stack(engine.map(of_names, texts, ends))

@@ -88,11 +88,11 @@ def read_vocabulary(
     Raises DataError for a corpus without words, and for one without any visual word.
     """
     key = {"what": "vocabulary", "corpus": documents.key, "size": size, "fraction": fraction}
-    found = engine.once(
+    stored = engine.once(
         key | {"visual words": list(visual_words)},
         lambda: list(_count(engine, documents, visual_words, size, fraction)),
     )
-    return Vocabulary(*found)
+    return Vocabulary(*stored)
 
 
 def word_vectors(
@@ -113,8 +113,8 @@ def word_vectors(
     key["frozen"] = frozen and [list(frozen.words), frozen.vectors]
     what = "skip-gram, frozen words" if frozen else "skip-gram"
     pieces = Pieces(documents[0], vocabulary.documents, engine, what)
-    found: Tensor = engine.once(key, lambda: train(pieces, vocabulary, settings, seed, frozen))
-    return found
+    vectors: Tensor = engine.once(key, lambda: train(pieces, vocabulary, settings, seed, frozen))
+    return vectors
 
 
 def train(
@@ -186,5 +186,5 @@ def _count(
         )
     frequent = [word for word, _ in counts.most_common(size)]
     words = list(dict.fromkeys([*frequent, *visual_words]))
-    found = [counts[word] for word in words]
-    return Vocabulary(words, found, n_documents, n_pieces, counts.total())
+    numbers = [counts[word] for word in words]
+    return Vocabulary(words, numbers, n_documents, n_pieces, counts.total())

@@ -19,8 +19,7 @@ from vlbench.data.records import Column, Data, labels
 from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo
-from vlbench.metrics.features import all_equal
-from vlbench.metrics.ranking import Choice, choose
+from vlbench.metrics.ranking import Choice, all_equal, choose
 from vlbench.probes.generalization.categories import refuse_other_classes
 from vlbench.probes.generalization.linear import (
     PAPER_TRAINING,

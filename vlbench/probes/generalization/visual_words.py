@@ -15,8 +15,7 @@ from torch.nn.functional import normalize
 
 from vlbench.engine.passes import SMALLEST
 from vlbench.errors import CannotDo, TooFewRows
-from vlbench.metrics.features import all_equal
-from vlbench.metrics.ranking import Choice, choose, join_choices
+from vlbench.metrics.ranking import Choice, all_equal, choose, join_choices
 
 # Rows converted to float64, or compared with words, at a time.
 BLOCK = 4096

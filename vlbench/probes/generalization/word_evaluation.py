@@ -80,12 +80,12 @@ def keyed_vectors(words: Sequence[str], vectors: Tensor) -> Any:
     """Return vectors [N, D] of words as gensim's KeyedVectors; a zero vector has cosine 0."""
     from gensim.models import KeyedVectors  # noqa: PLC0415 - half a second, for one probe
 
-    found = KeyedVectors(vectors.shape[1])
-    found.add_vectors(list(words), vectors.numpy())
-    found.fill_norms(force=True)
+    keyed = KeyedVectors(vectors.shape[1])
+    keyed.add_vectors(list(words), vectors.numpy())
+    keyed.fill_norms(force=True)
     # gensim would divide by zero.
-    found.norms[found.norms == 0] = 1
-    return found
+    keyed.norms[keyed.norms == 0] = 1
+    return keyed
 
 
 def analogies(vectors: Any, questions: Path) -> dict[str, Answers]:

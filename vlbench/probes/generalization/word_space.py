@@ -85,20 +85,20 @@ def word_space(  # noqa: PLR0913 - the YAML fills all but three
     features = engine.features(model.encode_images, test["image"])
     label, word = torch.from_numpy(labels(test)), list(test["word"])
     visual = visual_words(features, label, word, size=skip_gram.vector_size, fitted_on=pca)
-    found = read_vocabulary(engine, documents, visual.words, vocabulary, corpus_fraction)
-    counted = found._replace(counts=_counts(found, visual.words, vocabulary, counts))
+    read = read_vocabulary(engine, documents, visual.words, vocabulary, corpus_fraction)
+    counted = read._replace(counts=_counts(read, visual.words, vocabulary, counts))
     frozen = Frozen(visual.words, visual.vectors)
     around = word_vectors(engine, documents, counted, skip_gram, seed, frozen)
     unconstrained = word_vectors(engine, documents, counted, skip_gram, seed)
-    measured, notes = _evaluate(keyed_vectors(found.words, around), tests, "")
-    without, _ = _evaluate(keyed_vectors(found.words, unconstrained), tests, "_unconstrained")
+    measured, notes = _evaluate(keyed_vectors(read.words, around), tests, "")
+    without, _ = _evaluate(keyed_vectors(read.words, unconstrained), tests, "_unconstrained")
     choice = nearest_words(visual.images, visual.vectors, visual.right)
     shuffled = nearest_words_of_shuffled_labels(visual, seed)
     score = _visual_word_accuracy(choice, shuffled, visual)
     named = test["image"].select([i for i, one in enumerate(word) if one]).examples()
     said = ItemAnswers(visual.words, choice.chosen, visual.right)
     measured += [*without, Measured(score, named, choice.credit, said)]
-    sizes = _sizes(found, visual) | {
+    sizes = _sizes(read, visual) | {
         "classes_without_word": len(
             {y for y, one in zip(label.tolist(), word, strict=True) if not one}
         ),
@@ -174,10 +174,10 @@ def _evaluate(vectors: Any, tests: _WordTests, suffix: str) -> tuple[list[Measur
     measured, notes = [], []
     answers = analogies(vectors, tests.file)
     for kind, total in tests.questions.items():
-        found = _pooled(kind, answers)
-        notes += _few(f"{found.total} of {total} {kind} questions", found.total, 1)
-        if found.total:
-            measured.append(found.measured(_analogy(found, len(vectors), suffix, kind)))
+        pooled = _pooled(kind, answers)
+        notes += _few(f"{pooled.total} of {total} {kind} questions", pooled.total, 1)
+        if pooled.total:
+            measured.append(pooled.measured(_analogy(pooled, len(vectors), suffix, kind)))
     for path, total in tests.pairs.items():
         agreement = similarity(vectors, path)
         notes += _few(

@@ -25,9 +25,8 @@ from vlbench.data.records import Split, TestRows, labels, value_column
 from vlbench.engine import Engine
 from vlbench.engine.passes import SMALLEST
 from vlbench.errors import unknown
-from vlbench.metrics.features import all_equal
 from vlbench.metrics.items import Answers, Measured, outcome_of
-from vlbench.metrics.ranking import TIED, Choice, choose, credit_among, join_choices
+from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, credit_among, join_choices
 from vlbench.probes.generalization.categories import guess_score
 from vlbench.results import Outcome
 
@@ -123,8 +122,8 @@ def _outcome_of_scores(
         pairs = [(picture, text) for picture in pictures for text in texts]
         size = engine.settings.rows_per_batch
         batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
-        found = [score_pairs(*map(list, zip(*batch, strict=True))) for batch in batches]
-        return list(torch.cat(found).float().cpu().view(len(shown), len(names), -1).mean(2))
+        scores = [score_pairs(*map(list, zip(*batch, strict=True))) for batch in batches]
+        return list(torch.cat(scores).float().cpu().view(len(shown), len(names), -1).mean(2))
 
     key = {"what": "scores of classes", "model": model, "texts": list(texts)}
     scores = torch.stack(engine.map(scored, column, key=key))

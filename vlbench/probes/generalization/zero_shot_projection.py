@@ -27,9 +27,8 @@ from vlbench.capabilities import ImageEncoder, TextEncoder, TokenEncoder
 from vlbench.data.records import TrainAndTestRows, labels
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.metrics.features import all_equal
 from vlbench.metrics.items import Measured, outcome_of
-from vlbench.metrics.ranking import choose
+from vlbench.metrics.ranking import all_equal, choose
 from vlbench.metrics.statistics import Estimate, varying_trials
 from vlbench.probes.generalization.class_vectors import class_vectors
 from vlbench.results import Outcome, Score

@@ -111,7 +111,7 @@ class AttentionReader:
         whole: dict[int, bool] = {}
         for batch in self._batches(pictures, queries):
             parts, numbers = [], []
-            for i, j, attention in _attended(attend, batch, pictures, queries):
+            for i, j, attention in _attend(attend, batch, pictures, queries):
                 if i not in geometries:
                     regions = pictures[i].regions
                     assert regions
@@ -152,7 +152,7 @@ class AttentionReader:
     def _row(
         self,
         queries: ImageQueries,
-        found: Geometry | None,
+        known: Geometry | None,
         was_read: Tensor,
         measured: Tensor | None,
     ) -> dict[str, Any]:
@@ -160,22 +160,22 @@ class AttentionReader:
         asked = [Query(*query) for of_text in queries["queries"] for query in of_text]
         groups = torch.tensor([query.group for query in asked], dtype=torch.int64)
         counted = {"n": torch.ones(len(asked)), "read": was_read}
-        counted["without_regions"] = torch.full((len(asked),), found is None)
+        counted["without_regions"] = torch.full((len(asked),), known is None)
         stats = torch.zeros(len(asked), len(COUNTED) + len(STATS), dtype=torch.float64)
         stats[:, : len(COUNTED)] = torch.stack([counted[name].double() for name in COUNTED], 1)
-        if found:
-            stats[:, len(COUNTED) :] = found.stats[[query.target for query in asked]]
-        read = measured if found else None
+        if known:
+            stats[:, len(COUNTED) :] = known.stats[[query.target for query in asked]]
+        read = measured if known else None
         return {
-            "heads": None if read is None else _summed(read, groups, self.groups).float(),
+            "heads": None if read is None else _group_sums(read, groups, self.groups).float(),
             "queries": None if read is None else read[..., : len(JUDGED)].float(),
-            "stats": _summed(stats, groups, self.groups),
-            "own_patches": found.own_patches if found else None,
-            "has_scores": found.has_scores if found else None,
+            "stats": _group_sums(stats, groups, self.groups),
+            "own_patches": known.own_patches if known else None,
+            "has_scores": known.has_scores if known else None,
         }
 
 
-def _attended(
+def _attend(
     attend: Attend,
     batch: Sequence[tuple[int, int]],
     pictures: Sequence[Picture],
@@ -187,7 +187,7 @@ def _attended(
         yield i, j, attention
 
 
-def _summed(rows: Tensor, groups: Tensor, n: int) -> Tensor:
+def _group_sums(rows: Tensor, groups: Tensor, n: int) -> Tensor:
     """Return the sums of rows [Q, ...] in each of n groups, float64 [n, ...]."""
     return torch.zeros(n, *rows.shape[1:], dtype=torch.float64).index_add_(0, groups, rows)
 
@@ -205,8 +205,8 @@ def _first_queries(queries: Sequence[ImageQueries]) -> list[list[int]]:
 def with_proposals(pictures: Sequence[Picture], detect: Detect | None) -> list[Picture]:
     """Return pictures where a detector's `detect` has proposed regions for those without any."""
     bare = [i for i, p in enumerate(pictures) if p.regions is None and p.image is not None]
-    found = list(pictures)
+    numbered = list(pictures)
     if detect is not None and bare:
         for i, regions in zip(bare, detect([pictures[i] for i in bare]), strict=True):
-            found[i] = pictures[i]._replace(regions=regions)
-    return found
+            numbered[i] = pictures[i]._replace(regions=regions)
+    return numbered

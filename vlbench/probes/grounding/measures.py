@@ -131,8 +131,8 @@ def geometry(
         gold = (member[:, None] * covered_fractions(columns, boxes)).amax(-1)
     stats = [
         right.double().mean(1),
-        _earned(areas(given), among),
-        _earned(scores, among),
+        _credit(areas(given), among),
+        _credit(scores, among),
         right.any(1).double(),
         inside.double().mean(1),
         gold.mean(1),
@@ -155,7 +155,7 @@ def _right(regions: Tensor, boxes: Tensor, member: Tensor) -> Tensor:
     return (member[:, None] & (iou(regions, boxes) >= OVERLAP)).any(-1)
 
 
-def _earned(scores: Tensor | None, right: Tensor) -> Tensor:
+def _credit(scores: Tensor | None, right: Tensor) -> Tensor:
     """Return the credit of the highest-scored region for each target; 0 where none has a score."""
     if scores is None:
         return torch.zeros(len(right), dtype=torch.float64)
@@ -182,7 +182,7 @@ class QueryAttention(NamedTuple):
 
 
 def query_attention(
-    attention: JointAttention, found: Geometry, queries: Sequence[Query]
+    attention: JointAttention, place: Geometry, queries: Sequence[Query]
 ) -> tuple[QueryAttention, list[int]]:
     """Return the attention of the queries whose word has a token, and the numbers of these queries.
 
@@ -195,21 +195,21 @@ def query_attention(
     rows = torch.tensor([t for t in tokens if t is not None], dtype=torch.int64)
     weights = attention.weights[:, :, rows.to(attention.weights.device)].permute(2, 0, 1, 3)
     targets = [named[k].target for k in read]
-    scores = weights if found.coverage is None else weights @ found.coverage.to(weights)
-    parts = (part[targets].to(weights.device) for part in (found.right, found.inside, found.gold))
+    scores = weights if place.coverage is None else weights @ place.coverage.to(weights)
+    parts = (part[targets].to(weights.device) for part in (place.right, place.inside, place.gold))
     return QueryAttention(weights, scores, *parts), read
 
 
 def measure(parts: Sequence[QueryAttention]) -> Tensor:
     """Return the measures of each head, float64 [Q, layers, heads, MEASURES], on the CPU."""
-    weights = _joined([part.weights for part in parts], 0.0)
-    scores = _joined([part.scores for part in parts], 0.0)
-    right = _joined([part.right for part in parts], value=False)[:, None, None]
-    inside = _joined([part.inside for part in parts], value=False)[:, None, None]
-    gold = _joined([part.gold for part in parts], 0.0)[:, None, None].to(weights)
+    weights = _join([part.weights for part in parts], 0.0)
+    scores = _join([part.scores for part in parts], 0.0)
+    right = _join([part.right for part in parts], value=False)[:, None, None]
+    inside = _join([part.inside for part in parts], value=False)[:, None, None]
+    gold = _join([part.gold for part in parts], 0.0)[:, None, None].to(weights)
     # What pads a row is no candidate.
-    regions = _joined([torch.ones_like(part.right) for part in parts], value=False)[:, None, None]
-    columns = _joined([torch.ones_like(part.inside) for part in parts], value=False)[:, None, None]
+    regions = _join([torch.ones_like(part.right) for part in parts], value=False)[:, None, None]
+    columns = _join([torch.ones_like(part.inside) for part in parts], value=False)[:, None, None]
     chosen = choose_any(scores, right, candidates=regions)
     total = weights.sum(-1)
     on_gold = (weights * gold).sum(-1) / total.masked_fill(total == 0, 1.0)
@@ -218,7 +218,7 @@ def measure(parts: Sequence[QueryAttention]) -> Tensor:
     return torch.stack([one.double() for one in measures], -1).cpu()
 
 
-def _joined(parts: Sequence[Tensor], value: float) -> Tensor:
+def _join(parts: Sequence[Tensor], value: float) -> Tensor:
     """Return [Q_i, ..., R_i] as [sum of Q, ..., the largest R], padded with a value."""
     width = max(part.shape[-1] for part in parts)
     return torch.cat([pad(part, (0, width - part.shape[-1]), value=value) for part in parts])

@@ -63,12 +63,12 @@ class ExampleReader:
         if token is None:
             return None
         weights = attention.weights.flatten(0, 1)[example["head"], token].cpu().double()
-        found = {"weights": weights, "boxes": attention.boxes.cpu(), "total": weights.sum()}
+        row = {"weights": weights, "boxes": attention.boxes.cpu(), "total": weights.sum()}
         regions = picture.regions.boxes.cpu()
-        coverage = column_coverage(found["boxes"], regions)
+        coverage = column_coverage(row["boxes"], regions)
         if coverage is None:
-            return found
-        return found | {"weights": weights @ coverage, "boxes": regions}
+            return row
+        return row | {"weights": weights @ coverage, "boxes": regions}
 
 
 def example_picture(
@@ -226,7 +226,7 @@ def with_queries(
     images = pictures.examples()
     known: dict[tuple[str, str], Any] = {}
     for group in groups:
-        asked = _asked(queries, group.number)
+        asked = _collect(queries, group.number)
         pairs = list(zip(asked.images, asked.numbers, strict=True))
         examples = Examples(
             [f"{images.ids[i]}/{k}" for i, k in pairs],
@@ -237,12 +237,12 @@ def with_queries(
         right = [words.index(word) for word in asked.words]
         said = Answers(words, np.full(len(right), -1), right)
         for metric, (measure, heads) in _judges(group).items():
-            found = [_credit(credit[i], k, measure, heads[i]) for i, k in pairs]
-            known[metric, at_text(group.at)] = examples, found, said
+            own = [_credit(credit[i], k, measure, heads[i]) for i, k in pairs]
+            known[metric, at_text(group.at)] = examples, own, said
     return [Measured(one, *known.get((one.metric, at_text(one.at)), ())) for one in scores]
 
 
-def _asked(queries: Column, group: int) -> _Asked:
+def _collect(queries: Column, group: int) -> _Asked:
     found = _Asked([], [], [])
     for i, one in enumerate(queries):
         asked = [
@@ -261,14 +261,14 @@ def _asked(queries: Column, group: int) -> _Asked:
 def _judges(group: Group) -> dict[str, tuple[int, Sequence[Sequence[int]]]]:
     """Return the measure of each score of a group, and the heads that judge each image."""
     images = len(group.sizes)
-    found: dict[str, tuple[int, Sequence[Sequence[int]]]] = {
+    groups: dict[str, tuple[int, Sequence[Sequence[int]]]] = {
         SPLIT_HALF.get(name, name): (JUDGED.index(name), halves.judges)
         for name, halves in group.halves.items()
     }
-    found["best_head_accuracy"] = (0, [[group.best]] * images)
+    groups["best_head_accuracy"] = (0, [[group.best]] * images)
     if group.best_active is not None:
-        found["best_active_head_accuracy"] = (0, [[group.best_active]] * images)
-    return found
+        groups["best_active_head_accuracy"] = (0, [[group.best_active]] * images)
+    return groups
 
 
 def _credit(of_image: Tensor | None, query: int, measure: int, heads: Sequence[int]) -> float:

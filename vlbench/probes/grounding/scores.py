@@ -54,8 +54,8 @@ def split_half(credit: Floats, sizes: Floats, *, seed: int = 0) -> Halves:
 def best_heads(credit: Floats) -> list[int]:
     """Return the heads with the highest of [K] credits; those within 1e-6 of it are tied."""
     most = credit.max()
-    found: list[int] = np.flatnonzero(credit >= most - TIED * abs(most)).tolist()
-    return found
+    best: list[int] = np.flatnonzero(credit >= most - TIED * abs(most)).tolist()
+    return best
 
 
 # A head is active where more than this fraction of its attention, on average, goes to the image.
@@ -175,11 +175,11 @@ def groups_of(sums: HeadSums, conditions: Sequence[Mapping[str, str]], seed: int
 
 def scores_of(groups: Sequence[Group]) -> list[Score]:
     """Return the scores of all groups; those of layers, then of heads, if they are not over 200."""
-    found = [score for group in groups for score in _summary(group)]
+    scores = [score for group in groups for score in _summary(group)]
     for detail in (_layers, _heads):
         more = [score for group in groups for score in detail(group)]
-        found += more if len(found) + len(more) <= MOST_SCORES else []
-    return found
+        scores += more if len(scores) + len(more) <= MOST_SCORES else []
+    return scores
 
 
 def head_table(groups: Sequence[Group]) -> Any:
@@ -221,7 +221,7 @@ def _heads(group: Group) -> Iterable[Score]:
 
 
 def _score(
-    group: Group, metric: str, found: Estimate, measure: str = "accuracy", **at: int
+    group: Group, metric: str, estimate: Estimate, measure: str = "accuracy", **at: int
 ) -> Score:
     names = [name for name in FLOORS if group.has_scores or name != "most_confident_region"]
     floors = {name: group.mean(name) for name in names} if measure == "accuracy" else {}
@@ -232,7 +232,7 @@ def _score(
         n=group.n,
         chance=chance,
         floors=floors,
-        **found._asdict(),
+        **estimate._asdict(),
     )
 
 

@@ -105,15 +105,15 @@ def syntactic_grounding(  # noqa: PLR0913 - the YAML fills all but three
     """
     rows = first_images(data.splits[split], images)
     arcs = rows["arcs"] if "arcs" in rows.columns else parsed(rows, parser, engine)
-    found = [
+    targets = [
         [pairs(*caption) for caption in zip(*image, strict=True)]
         for image in zip(arcs, rows["phrases"], strict=True)
     ]
-    counted = Counter(pair[0] for image in found for caption in image for pair in caption)
+    counted = Counter(pair[0] for image in targets for caption in image for pair in caption)
     names = [name for name, _ in sorted(counted.items(), key=lambda n: (-n[1], n[0]))][:relations]
     if not names:
         raise TooFewRows("no word with boxes has a dependency")
-    words = [[_words(caption, names) for caption in image] for image in found]
+    words = [[_words(caption, names) for caption in image] for image in targets]
     rarer = sum(counted.values()) - sum(counted[n] for n in names)
     queries = Queries(
         images=value_column([image_queries(rows, i, each) for i, each in enumerate(words)]),

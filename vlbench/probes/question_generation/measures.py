@@ -106,9 +106,9 @@ def questions_of_nearest_captions(
 def other_rows(count: int, seed: int = 0) -> list[int]:
     """Return a seeded permutation of so many rows that leaves none in its place."""
     order = np.random.default_rng(seed).permutation(count)
-    found = np.empty_like(order)
-    found[order] = np.roll(order, 1)
-    rows: list[int] = found.tolist()
+    values = np.empty_like(order)
+    values[order] = np.roll(order, 1)
+    rows: list[int] = values.tolist()
     return rows
 
 
@@ -165,8 +165,12 @@ class Measures:
 
     def __call__(self, system: System) -> MeasuredSystem:
         """Return the statistics of a system."""
-        found = [self._of_seed(questions, self._test.questions) for questions in system.questions]
-        return MeasuredSystem(system, {m: np.stack([one[m] for one in found]) for m in found[0]})
+        statistics = [
+            self._of_seed(questions, self._test.questions) for questions in system.questions
+        ]
+        return MeasuredSystem(
+            system, {m: np.stack([one[m] for one in statistics]) for m in statistics[0]}
+        )
 
     def people(self) -> MeasuredSystem | None:
         """Return what people score: each image's question j against its other ones.
@@ -181,7 +185,7 @@ class Measures:
         turns = [
             [texts[j % len(texts)] for texts in said] for j in range(max(len(t) for t in said))
         ]
-        found = [
+        statistics = [
             self._of_seed(
                 turn,
                 [_without(texts, j % len(texts)) for texts in said],
@@ -190,9 +194,9 @@ class Measures:
             for j, turn in enumerate(turns)
         ]
         # Whether a question of people is seen in training says nothing of people.
-        kept = [metric for metric in found[0] if metric != SEEN]
+        kept = [metric for metric in statistics[0] if metric != SEEN]
         return MeasuredSystem(
-            System("people", "", turns), {m: np.stack([one[m] for one in found]) for m in kept}
+            System("people", "", turns), {m: np.stack([one[m] for one in statistics]) for m in kept}
         )
 
     def _of_seed(
@@ -218,7 +222,7 @@ class Measures:
     ) -> dict[str, list[float]]:
         """Return measures that need no references, of each question."""
         counts = Counter(questions)
-        found = {
+        values = {
             # Equal questions share the one that they are.
             DISTINCT: [1 / counts[question] for question in questions],
             SEEN: [float(question in self._seen) for question in questions],
@@ -226,8 +230,8 @@ class Measures:
         }
         if any(names):
             pairs = zip(questions, names, strict=True)
-            found[NOUN] = [float(names_a_thing(*pair)) for pair in pairs]
-        return found
+            values[NOUN] = [float(names_a_thing(*pair)) for pair in pairs]
+        return values
 
 
 def _without(texts: Sequence[str], j: int) -> list[str]:

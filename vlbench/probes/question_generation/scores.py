@@ -123,14 +123,14 @@ def metric_items(
 def made(metric: str, at: Mapping[str, str | int], statistics: Floats, **more: Any) -> Score:
     """Return the score of statistics [seeds, N, K]."""
     seeds, n = statistics.shape[:2]
-    found = estimate(metric, statistics)
+    result = estimate(metric, statistics)
     return Score(
         metric=metric,
         at=dict(at),
         n=n,
-        value=found.value,
-        stderr=None if metric == DISTINCT else found.stderr,
-        ci95=None if metric == DISTINCT else found.ci95,
+        value=result.value,
+        stderr=None if metric == DISTINCT else result.stderr,
+        ci95=None if metric == DISTINCT else result.ci95,
         draws=[score_of(metric, of_seed) for of_seed in statistics] if seeds > 1 else (),
         unit=look(metric).unit,
         higher_is_better=look(metric).higher_is_better,
@@ -154,10 +154,10 @@ def estimate(metric: str, statistics: Floats) -> Estimate:
             mean_of_trials(shares) if len(shares) > 1 else wilson(float(shares.sum()), shares.size)
         )
     if metric in CORPORA:
-        found = corpus_estimate(together, CORPORA[metric].formula)
+        result = corpus_estimate(together, CORPORA[metric].formula)
     else:
-        found = bootstrap_ratio(together[:, 0], np.ones(len(together)))
-    return _over_seeds(metric, [score_of(metric, one) for one in statistics], len(together), found)
+        result = bootstrap_ratio(together[:, 0], np.ones(len(together)))
+    return _over_seeds(metric, [score_of(metric, one) for one in statistics], len(together), result)
 
 
 def _over_seeds(metric: str, by_seed: Sequence[float], n: int, found: Estimate) -> Estimate:

@@ -70,11 +70,11 @@ def similarities(trainings: Sequence[Trainings], shown: Shown) -> dict[str, Floa
     Of a transformer with random weights, and after steps 1, 2 and 3; after step 1, and with random
     weights, W is as it was drawn.
     """
-    found = {RANDOM: [_of_random(one, shown) for one in trainings]}
+    cosines = {RANDOM: [_of_random(one, shown) for one in trainings]}
     for step in STEPS:
         if step.name in COMPARED:
-            found[step.name] = [_of_step(one, step, shown) for one in trainings]
-    return {name: np.stack(by_seed) for name, by_seed in found.items()}
+            cosines[step.name] = [_of_step(one, step, shown) for one in trainings]
+    return {name: np.stack(by_seed) for name, by_seed in cosines.items()}
 
 
 def _of_step(trainings: Trainings, step: Step, shown: Shown) -> Floats:

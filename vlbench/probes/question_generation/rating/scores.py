@@ -103,10 +103,10 @@ def _answers(file: Path, sheet: Sheet, key: Key) -> NDArray[np.int64]:
     lines = key.sheets[sheet.name]
     given = _given(_rows(file, sheet, where), sheet, lines, where)
     images = {name: i for i, name in enumerate(sorted({line.image for line in lines}))}
-    found = np.zeros((len(images), len(key.systems)), np.int64)
+    ratings = np.zeros((len(images), len(key.systems)), np.int64)
     for line in lines:
-        found[images[line.image], key.systems.index(line.system)] = given[line.number]
-    return found
+        ratings[images[line.image], key.systems.index(line.system)] = given[line.number]
+    return ratings
 
 
 def _rows(file: Path, sheet: Sheet, where: str) -> list[tuple[int, dict[str, str]]]:
@@ -178,15 +178,15 @@ class Rating(NamedTuple):
 def ratings_of(judgements: Judgements) -> list[Rating]:
     """Return the mean rating of each system on each sheet."""
     systems = list(judgements.key.systems)
-    found = []
+    scores = []
     for sheet, answers in judgements.answers.items():
         raters, images, _ = answers.shape
         sums, each = answers.sum(0).astype(np.float64), np.full(images, float(raters))
         human = sums[:, systems.index(HUMAN)]
         for system, own in zip(systems, sums.T, strict=True):
             less = None if system == HUMAN else bootstrap_ratio(own - human, each)
-            found.append(Rating(sheet, system, bootstrap_ratio(own, each), less))
-    return found
+            scores.append(Rating(sheet, system, bootstrap_ratio(own, each), less))
+    return scores
 
 
 def agreement(answers: NDArray[np.int64]) -> float | None:

@@ -42,9 +42,9 @@ def fitted(table: Table, width: int) -> Table:
     while _overhead(columns) + sum(map(_narrowest, columns)) > width and optional:
         columns.remove(optional.pop())
         left_out += 1
-    widened = _widened(columns, width - _overhead(columns))
+    widened = _widen(columns, width - _overhead(columns))
     shown = copy(table)
-    shown.columns = widened or [_stacked(columns, width - _overhead(columns[:1]))]
+    shown.columns = widened or [_stack(columns, width - _overhead(columns[:1]))]
     if left_out:
         many = "1 more column" if left_out == 1 else f"{left_out} more columns"
         shown.caption = Text(f"{many} in a wider terminal or a file\n", "table.caption")
@@ -57,7 +57,7 @@ def _overhead(columns: Sequence[Column]) -> int:
     return 2 * len(columns) + 1
 
 
-def _widened(columns: Sequence[Column], room: int) -> list[Column]:
+def _widen(columns: Sequence[Column], room: int) -> list[Column]:
     """Return columns with the widths that share the room, the narrow ones as wide as their text.
 
     There are none where a word is too long.
@@ -72,7 +72,7 @@ def _widened(columns: Sequence[Column], room: int) -> list[Column]:
     return [replace(one, width=width) for one, width in zip(columns, widths, strict=True)]
 
 
-def _stacked(columns: Sequence[Column], room: int) -> Column:
+def _stack(columns: Sequence[Column], room: int) -> Column:
     """Return one column in place of several, with the cells of a row below each other."""
     first, *rest = columns
     heads = [f"{one.header}: " if len(rest) > 1 else "" for one in rest]

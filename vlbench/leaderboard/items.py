@@ -1,17 +1,21 @@
-"""The items that the models of a set of comparable rows get wrong most often."""
+"""Items of one score, of one model or of several: those that are wrong most often first."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from vlbench.errors import UnknownNameError
 from vlbench.leaderboard.joins import Items, Placed
+from vlbench.metrics.items import at_text
 
 # So many items are kept, and of each so many predictions.
 MOST, MOST_PREDICTIONS = 10, 3
@@ -88,3 +92,58 @@ def _wrong_item(models: Sequence[Answered], places: Sequence[int], credit: float
     most = sorted(said.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_PREDICTIONS]
     name, target = models[0].placed.ids[places[0]], next(filter(None, targets), "")
     return WrongItem(name, credit, len(models), target, dict(most))
+
+
+class Item(NamedTuple):
+    """An example: its mean credit over trials, and the most frequent prediction, "" for none.
+
+    `said` is how many of the `trials` said so; a choice among tied candidates says nothing.
+    """
+
+    id: str
+    digest: str
+    credit: float
+    prediction: str
+    target: str
+    said: int
+    trials: int
+
+
+def score_items(table: pa.Table, metric: str, at: Mapping[str, Any]) -> list[Item]:
+    """Return the items of one score, in the order in which they were tested.
+
+    Raises UnknownNameError, with the scores that have items, where it has none.
+    """
+    wanted = pc.and_(pc.equal(table["metric"], metric), pc.equal(table["at"], at_text(at)))
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in table.filter(wanted).to_pylist():
+        rows.setdefault(row["id"], []).append(row)
+    if not rows:
+        there = table.select(["metric", "at"]).group_by(["metric", "at"]).aggregate([])
+        known = sorted(f"{row['metric']} at {row['at']}" for row in there.to_pylist())
+        raise UnknownNameError(f"no items of {metric} at {at_text(at)}; there are {known}")
+    return [_item(same) for same in rows.values()]
+
+
+def worst(items: Sequence[Item], *, higher_is_better: bool = True) -> list[Item]:
+    """Return the items without full credit, the worst first.
+
+    Where lower is better, as for the success of an attack, full credit is 0.
+    """
+    costs = {item.id: 1 - item.credit if higher_is_better else item.credit for item in items}
+    return sorted((item for item in items if costs[item.id] > 0), key=lambda item: -costs[item.id])
+
+
+def _item(same: Sequence[Mapping[str, Any]]) -> Item:
+    said = Counter(row["prediction"] for row in same if row["prediction"] is not None)
+    prediction, times = said.most_common(1)[0] if said else ("", 0)
+    first, credit = same[0], fmean(row["credit"] for row in same)
+    return Item(
+        id=first["id"],
+        digest=first["digest"],
+        credit=credit,
+        prediction=prediction,
+        target=first["target"] or "",
+        said=times,
+        trials=len(same),
+    )

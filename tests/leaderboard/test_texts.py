@@ -6,7 +6,7 @@ from rich.console import Console
 from vlbench.drawing.looks import looks
 from vlbench.errors import printed
 from vlbench.leaderboard.figures.charts import Panel, Point, chart, save, styled
-from vlbench.leaderboard.tables import (
+from vlbench.leaderboard.texts import (
     condition,
     fitted,
     lead,

@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 from planted_boards import score
 
+from vlbench.errors import UnknownNameError
+from vlbench.leaderboard.items import MOST, Item, answered, score_items, worst, worst_items
 from vlbench.leaderboard.joins import items_of
-from vlbench.leaderboard.worst_items import MOST, answered, worst_items
-from vlbench.metrics.items import Answers, Examples, item_table
+from vlbench.metrics.items import Answers, Examples, item_table, join_items
 
 EXAMPLES = Examples(["x", "y", "z"], ["1", "2", "3"])
 
@@ -66,3 +67,40 @@ def test_only_the_worst_are_kept_and_equal_ones_by_id():
 def test_without_models_and_without_a_wrong_item_there_are_none():
     assert worst_items([], lower=False) == []
     assert worst_items([model([1.0, 1.0, 1.0], [0, 0, 1])], lower=False) == []
+
+
+TWO = Examples(["a.jpg", "b.jpg"], ["1", "2"])
+NAMES = ["cat", "dog"]
+ONE_SHOT = item_table(
+    TWO, "accuracy", {"shots": 1}, [[1, 0], [1, 0.5], [0, 0]],
+    Answers(NAMES, [[0, 0], [0, -1], [1, 0]], [0, 1]),
+)  # fmt: skip
+TABLE = join_items([ONE_SHOT, item_table(TWO, "accuracy", {"shots": 5}, [1, 1])])
+
+
+def test_an_item_has_its_mean_over_trials_and_what_was_said_most_often():
+    assert score_items(TABLE, "accuracy", {"shots": 1}) == [
+        Item("a.jpg", "1", pytest.approx(2 / 3), "cat", "cat", 2, 3),
+        Item("b.jpg", "2", pytest.approx(1 / 6), "cat", "dog", 2, 3),
+    ]
+
+
+def test_an_item_without_answers_has_its_credit_alone():
+    assert score_items(TABLE, "accuracy", {"shots": 5})[0] == Item("a.jpg", "1", 1.0, "", "", 0, 1)
+
+
+def test_the_worst_come_first_and_those_with_full_credit_not_at_all():
+    assert [item.id for item in worst(score_items(TABLE, "accuracy", {"shots": 1}))] == [
+        "b.jpg", "a.jpg"
+    ]  # fmt: skip
+    assert worst(score_items(TABLE, "accuracy", {"shots": 5})) == []
+
+
+def test_where_lower_is_better_the_most_credit_is_worst():
+    items = score_items(TABLE, "accuracy", {"shots": 1})
+    assert [item.id for item in worst(items, higher_is_better=False)] == ["a.jpg", "b.jpg"]
+
+
+def test_a_score_without_items_is_named_with_those_that_have_some():
+    with pytest.raises(UnknownNameError, match=r'no items of m at {}; there are .*"shots": 1'):
+        score_items(TABLE, "m", {})
