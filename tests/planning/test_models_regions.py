@@ -29,6 +29,8 @@ def beside(model: Detector | RegionEncoder, data, engine, *, other: RegionEncode
     return colour(other, data)
 """
 
+IMPORT = "from vlbench.capabilities import RegionEncoder\n"
+
 # Its grid is of the left and of the right half, and each of its vectors is a half of the image's.
 GRIDDED = """
 
@@ -42,6 +44,14 @@ class Ragged(MeanColour):
     ragged = True
 
 
+class Twice:
+    def __init__(self, *, device, dtype=torch.float32, one: RegionEncoder):
+        self.one = one
+
+    def encode_regions(self, pictures, boxes):
+        return [2 * vectors for vectors in self.one.encode_regions(pictures, boxes)]
+
+
 class OfItsOwn(MeanColour):
     def encode_regions(self, pictures, boxes):
         return [torch.full((1, 1), 0.25) for _ in pictures]
@@ -53,6 +63,7 @@ by-grid: {adapter: "colours:Gridded", params: {encode_by: grid}}
 cut: {adapter: "crops:Crops", params: {encoder: mean-colour}}
 ragged: {adapter: "colours:Ragged"}
 own: {adapter: "colours:OfItsOwn"}
+twice: {adapter: "colours:Twice", params: {one: by-grid}}
 withheld: {adapter: "colours:MeanColour", without: [RegionEncoder]}
 """
 
@@ -75,7 +86,7 @@ def source(tmp_path):
     }
     folder = make_source(tmp_path / "ours", **tasks)
     write(folder / "probes" / "regions.py", PROBE)
-    write(folder / "model_adapters" / "colours.py", ADAPTER + GRIDDED)
+    write(folder / "model_adapters" / "colours.py", f"{IMPORT}{ADAPTER}{GRIDDED}")
     lines = folder / "model_adapters" / "models.yaml"
     lines.write_text(lines.read_text() + LINES)
     return folder
@@ -165,6 +176,10 @@ def test_a_companion_encodes_regions_likewise_and_rows_of_two_ways_are_not_compa
     assert grid.notes == [AVERAGED.replace("regions", "regions of by-grid", 1)]
     assert colour(grid) == pytest.approx(colour(crops) / 2, abs=0.02)
     assert crops.comparable != grid.comparable
+
+
+def test_a_model_that_a_model_is_made_from_encodes_regions_likewise(source):
+    assert colour(run(source, "twice")) == pytest.approx(2 * colour(run(source, "by-grid")))
 
 
 def test_a_companion_that_encodes_no_images_is_an_error_of_the_file(source):

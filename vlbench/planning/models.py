@@ -18,7 +18,15 @@ from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.catalog.strict_yaml import Document
 from vlbench.digests import digest
 from vlbench.errors import SpecError, UnknownNameError
-from vlbench.plain import Misfit, ModelName, alternatives, parameters, read, read_arguments
+from vlbench.plain import (
+    Misfit,
+    ModelName,
+    alternatives,
+    hints,
+    parameters,
+    read,
+    read_arguments,
+)
 from vlbench.planning.functions import find_object, load_object, names_file, require_own_file
 from vlbench.planning.options import Options
 
@@ -141,6 +149,7 @@ def resolve_model(
     given = {**spec.params, **options.model_args}
     encode_by = _pop_manner(spec, adapter, given)
     arguments = _arguments(spec, adapter, given, options.model_args)
+    companion = partial(_companion, catalog, spec, options, (*above, spec.name))
     return Model(
         name=spec.name + _shown(options) if options.name is None else options.name,
         spec=spec,
@@ -148,7 +157,7 @@ def resolve_model(
         arguments=arguments,
         overrides=options.model_args,
         companions={
-            key: _companion(catalog, spec, key, options, (*above, spec.name))
+            key: fit(companion(key), hints(adapter)[key])[0]
             for key, value in arguments.items()
             if isinstance(value, ModelName)
         },
@@ -157,7 +166,7 @@ def resolve_model(
 
 
 def _companion(
-    catalog: Catalog, spec: ModelSpec, key: str, options: Options, above: tuple[str, ...]
+    catalog: Catalog, spec: ModelSpec, options: Options, above: tuple[str, ...], key: str
 ) -> Model:
     """Return the model that a parameter names, on the command line or in the line of a model."""
     typed = options.model_args.get(key)
