@@ -70,6 +70,10 @@ class Control:
         """Return float32 [N, D]."""
         return self._of_pixels(pixels, self._width)
 
+    def encode_grid(self, pixels: Tensor) -> Tensor:
+        """Return float32 [N, D, 2, 2]."""
+        return self._of_pixels(pixels, 4 * self._width).unflatten(1, (self._width, 2, 2))
+
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Return float32 [N, D]."""
         return torch.cat([self._each([text], [""], self._width) for text in texts])

@@ -1,17 +1,26 @@
-"""Region vectors from an image encoder: each box is cut out and encoded as an image."""
+"""Region vectors from an image encoder: of each box cut out, or of the encoder's own grid."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, floor
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from PIL import Image as PilImage
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.adapter_kit.images import images_of
-from vlbench.capabilities import ImageEncoder, Picture
+from vlbench.adapter_kit.image_tokens import overlap_shares, patch_boxes
+from vlbench.adapter_kit.images import images_of, pixels_of
+from vlbench.capabilities import GridEncoder, ImageEncoder, Picture
 from vlbench.errors import CannotDo
+
+# A picture whose colours are its coordinates has sides of at least so many pixels; those of the
+# view count whose coordinates lie between these, because a resized picture's edges are distorted;
+# and these may lie so far from the line, as fractions of the picture.
+LEAST_SIDE, INSIDE, STRAIGHT = 64, (0.1, 0.9), 0.02
 
 
 class Crops:
@@ -48,3 +57,88 @@ def _crop(image: Image, box: Sequence[float]) -> Image:
     right = min(max(ceil(box[2]), left + 1), image.width)
     bottom = min(max(ceil(box[3]), top + 1), image.height)
     return image.crop((left, top, right, bottom))
+
+
+class Grid:
+    """Encodes each box as the mean of the cells of `encoder`'s grid, by how much it covers of each.
+
+    Each picture passes through the encoder once. A box without area gets the nearest cell, and so
+    does one beside the part of the picture that the encoder sees: what its `preprocess` cuts off.
+    """
+
+    def __init__(
+        self, *, device: torch.device, dtype: torch.dtype = torch.float32, encoder: GridEncoder
+    ) -> None:
+        del dtype
+        if not isinstance(encoder, GridEncoder):
+            raise CannotDo("the image encoder has no encode_grid, so its regions are not of a grid")
+        if getattr(encoder, "ragged", False):
+            raise CannotDo("the image encoder keeps each picture's size; a grid needs one size")
+        self.encoder = encoder
+        self._device = device
+        self._views: dict[tuple[int, int], View] = {}
+
+    def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
+        """Return float32 [R_i, D] for the boxes of each picture."""
+        pixels = pixels_of(pictures, self.encoder.preprocess).to(self._device)
+        grids = self.encoder.encode_grid(pixels).float()
+        (tall, wide), (rows, columns) = pixels.shape[2:], grids.shape[2:]
+        # Pixels that fill no whole cell are in none.
+        cells = patch_boxes(rows, columns, (wide // columns * columns, tall // rows * rows))
+        sizes = [image.size for image in images_of(pictures)]
+        placed = [self._view(size).place(own) for size, own in zip(sizes, boxes, strict=True)]
+        return [
+            overlap_shares(own, cells).to(grid) @ grid.flatten(1).T
+            for own, grid in zip(placed, grids, strict=True)
+        ]
+
+    def _view(self, size: tuple[int, int]) -> View:
+        """Return what the encoder sees of a picture of a size, which is found once."""
+        if size not in self._views:
+            self._views[size] = find_view(self.encoder.preprocess, size)
+        return self._views[size]
+
+
+class View(NamedTuple):
+    """How pixels of a picture become pixels of what an encoder sees: x, y, x, y each, [4]."""
+
+    scale: Tensor
+    offset: Tensor
+
+    def place(self, boxes: Tensor) -> Tensor:
+        """Return boxes [R, 4] of the picture as pixels of the view, also outside of it."""
+        return boxes.float().cpu() * self.scale + self.offset
+
+
+def find_view(preprocess: Callable[[Image], Tensor], size: tuple[int, int]) -> View:
+    """Return what `preprocess` shows of pictures of (W, H).
+
+    It is asked for a picture of that shape whose red grows to the right and whose green grows
+    downwards. Raises CannotDo where it does more than resize and crop.
+    """
+    times = ceil(LEAST_SIDE / min(size))
+    x, y = ((np.arange(side * times) + 0.5) / (side * times) for side in size)
+    red, green = np.meshgrid(x, y)
+    colours = np.stack([red, green, np.zeros_like(red)], 2)
+    seen = preprocess(PilImage.fromarray((colours * 255).round().astype(np.uint8))).numpy()
+    lines = [_fit_line(seen[0]), _fit_line(seen[1].T)]
+    scale = [1 / (slope * side) for (slope, _), side in zip(lines, size, strict=True)]
+    offset = [-start / slope for slope, start in lines]
+    return View(torch.tensor(scale * 2), torch.tensor(offset * 2))
+
+
+def _fit_line(coordinates: np.ndarray) -> tuple[float, float]:
+    """Return slope and start of the line of coordinates [rows, columns] over the columns.
+
+    Coordinates are fractions of the picture, columns are counted from the edge of the view. Raises
+    CannotDo for coordinates that form no line.
+    """
+    means = coordinates.mean(0)
+    centres = np.arange(len(means)) + 0.5
+    inside = (means > INSIDE[0]) & (means < INSIDE[1])
+    if inside.sum() > 1:
+        slope, start = np.polyfit(centres[inside], means[inside], 1)
+        off = np.abs(coordinates[:, inside] - (slope * centres[inside] + start)).max()
+        if slope > 0 and off < STRAIGHT:
+            return float(slope), float(start)
+    raise CannotDo("the image encoder does more than resize and crop, so boxes have no place in it")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from hf_vision import grid_of, patches_of
 from PIL.Image import Image
 from torch import Tensor
 from torch.nn import functional
@@ -63,9 +64,20 @@ class HfDual:
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, D], not of unit length."""
-        normalised = (pixels.float() - self._mean) / self._std
-        seen = normalised.flip(1) if self._is_bgr else normalised
-        return _pool(self.model.get_image_features(seen.to(self._dtype)))
+        return _pool(self.model.get_image_features(self._normalise(pixels)))
+
+    def encode_grid(self, pixels: Tensor) -> Tensor:
+        """Return the last hidden state of each patch, float32 [N, D, rows, columns].
+
+        Raises CannotDo for an image encoder that is no module of its own, or has no patches.
+        """
+        if not hasattr(self.model, "vision_model"):
+            raise CannotDo("this model has no image encoder of its own, so no grid of patches")
+        states = self.model.vision_model(pixel_values=self._normalise(pixels)).last_hidden_state
+        grid = grid_of(states.shape, pixels.shape[2:], self.model.config.vision_config)
+        patches = patches_of(states, grid).float()
+        assert grid
+        return patches.unflatten(2, (grid.rows, grid.columns))
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Return float32 [N, D], not of unit length; texts are cut to `context_length` tokens."""
@@ -90,6 +102,10 @@ class HfDual:
         """Return the cosine of each picture with its text, float32 [N], -1..1."""
         seen = self.encode_images(pixels_of(pictures, self.preprocess).to(self._device))
         return functional.cosine_similarity(seen, self.encode_texts(texts))
+
+    def _normalise(self, pixels: Tensor) -> Tensor:
+        normalised = (pixels.float() - self._mean) / self._std
+        return (normalised.flip(1) if self._is_bgr else normalised).to(self._dtype)
 
 
 def _pool(output: Any) -> Tensor:

@@ -63,7 +63,7 @@ class HfVision:
         self._size = self._view.crop or ((edges, edges) if isinstance(edges, int) else edges)
         self._extra = _unmask(self.model, self._size, device)
         output = self._try(checkpoint.name)
-        self.grid = _grid(self._states(output).shape, self._size, self.model.config)
+        self.grid = grid_of(self._states(output).shape, self._size, self.model.config)
         possible = {
             "pooled": layer == -1 and getattr(output, "pooler_output", None) is not None,
             "cls": bool(self.grid and self.grid.first),
@@ -81,7 +81,9 @@ class HfVision:
         if self.pool == "pooled":
             return _pool(output).float()
         states = self._states(output)
-        return states[:, 0].float() if self.pool == "cls" else self._patches(states).float().mean(2)
+        if self.pool == "cls":
+            return states[:, 0].float()
+        return patches_of(states, self.grid).float().mean(2)
 
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
         """Return float32 [R_i, D]: the mean of the patches, weighted by how much a box covers.
@@ -89,10 +91,8 @@ class HfVision:
         A box that lies outside of what the model sees, or has no area, gets the nearest patch.
         Raises CannotDo for hidden states that form no grid of patches.
         """
-        if self.grid is None:
-            raise CannotDo("the hidden states of this model form no grid of patches")
         pixels = pixels_of(pictures, self.preprocess).to(self._device)
-        patches = self._patches(self._states(self._run(pixels))).float()
+        patches = patches_of(self._states(self._run(pixels)), self.grid).float()
         sizes = [image.size for image in images_of(pictures)]
         placed = [self._view.place(*pair) for pair in zip(boxes, sizes, strict=True)]
         return [
@@ -112,14 +112,6 @@ class HfVision:
         last = self._layer == -1
         states: Tensor = output.last_hidden_state if last else output.hidden_states[self._layer]
         return states
-
-    def _patches(self, states: Tensor) -> Tensor:
-        """Return the patches of hidden states, row by row: [N, D, rows x columns]."""
-        assert self.grid
-        if self.grid.first is None:
-            return states.flatten(2)
-        count = self.grid.rows * self.grid.columns
-        return states[:, self.grid.first : self.grid.first + count].mT
 
     def _shares(self, boxes: Tensor) -> Tensor:
         """Return what share each patch has in each box of the view, [R, rows x columns]."""
@@ -187,7 +179,19 @@ def _pool(output: Any) -> Tensor:
     return vectors.flatten(1)
 
 
-def _grid(shape: Sequence[int], size: tuple[int, int], config: Any) -> Grid | None:
+def patches_of(states: Tensor, grid: Grid | None) -> Tensor:
+    """Return the patches of hidden states, row by row: [N, D, rows x columns].
+
+    Raises CannotDo for hidden states that form no grid of patches.
+    """
+    if grid is None:
+        raise CannotDo("the hidden states of this model form no grid of patches")
+    if grid.first is None:
+        return states.flatten(2)
+    return states[:, grid.first : grid.first + grid.rows * grid.columns].mT
+
+
+def grid_of(shape: Sequence[int], size: Sequence[int], config: Any) -> Grid | None:
     """Return the grid of the hidden states of an image of a size; None if they form none."""
     if len(shape) == 4:
         rows, columns = shape[2:]

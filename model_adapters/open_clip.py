@@ -23,6 +23,7 @@ from vlbench.adapter_kit.library_models import (
     require_open_clip,
     require_open_clip_tag,
 )
+from vlbench.adapter_kit.text import Spans, cleaned, token_span, token_vectors
 from vlbench.adapter_kit.weights import (
     LARGEST_SIZE,
     UNREADABLE,
@@ -35,9 +36,9 @@ from vlbench.adapter_kit.weights import (
     seeded,
     weights_file,
 )
-from vlbench.capabilities import Picture
+from vlbench.capabilities import Picture, TokenVectors
 from vlbench.data.formats.torch_files import is_torchscript
-from vlbench.errors import WeightsError
+from vlbench.errors import CannotDo, WeightsError
 from vlbench.files import MOST_CONFIG, read_text
 
 # The library's prefixes for a folder in its own format and for a repository, and its files.
@@ -113,15 +114,45 @@ class OpenClip:
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, D], not of unit length."""
-        normalised = (pixels.float() - self._mean) / self._std
-        features: Tensor = self.model.encode_image(normalised.to(self._dtype), normalize=False)
+        features: Tensor = self.model.encode_image(self._normalise(pixels), normalize=False)
         return features.float()
+
+    def encode_grid(self, pixels: Tensor) -> Tensor:
+        """Return float32 [N, D, rows, columns]: patches, or a ResNet's trunk before its pooling.
+
+        Raises CannotDo for an image tower that gives neither.
+        """
+        tower = self.model.visual
+        if not hasattr(getattr(tower, "trunk", tower), "forward_intermediates"):
+            raise CannotDo("this image tower gives no grid of hidden states")
+        found = self.model.forward_intermediates(
+            self._normalise(pixels),
+            image_indices=1,
+            normalize_intermediates=True,
+            intermediates_only=True,
+        )
+        grid: Tensor = found["image_intermediates"][-1]
+        return grid.float()
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Return float32 [N, D], not of unit length; texts are cut to `context_length` tokens."""
         tokens = self._tokenizer(list(texts)).to(self._device)
         features: Tensor = self.model.encode_text(tokens, normalize=False)
         return features.float()
+
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+        """Return the last hidden state of the text tower for each token, before projection.
+
+        Raises CannotDo where the tokenizer gives no spans, or the text tower no hidden states.
+        """
+        if not hasattr(getattr(self.model, "text", self.model), "ln_final"):
+            raise CannotDo("this text tower is another library's, so no vectors of tokens")
+        spans = _spans(self._tokenizer, texts)
+        tokens = self._tokenizer(list(texts)).to(self._device)
+        found = self.model.forward_intermediates(
+            text=tokens, text_indices=1, normalize_intermediates=True, intermediates_only=True
+        )
+        return token_vectors(found["text_intermediates"][-1].float(), spans)
 
     def similarity(self, images: Tensor, texts: Tensor) -> Tensor:
         """Return the cosine of each image with each text, [N, M], -1..1."""
@@ -137,8 +168,49 @@ class OpenClip:
         tokenizer = self._tokenizer
         if isinstance(tokenizer, _library().SimpleTokenizer):
             return [len(tokenizer.encode(text)) + 2 for text in texts]
-        cleaned = [tokenizer.clean_fn(text) for text in texts]
-        return [len(tokenizer.tokenizer(text).input_ids) for text in cleaned]
+        clean = [tokenizer.clean_fn(text) for text in texts]
+        return [len(tokenizer.tokenizer(text).input_ids) for text in clean]
+
+    def _normalise(self, pixels: Tensor) -> Tensor:
+        return ((pixels.float() - self._mean) / self._std).to(self._dtype)
+
+
+def _spans(tokenizer: Any, texts: Sequence[str]) -> list[Spans]:
+    """Return the characters of each token of each text as it was given, before it is cleaned.
+
+    Raises CannotDo for a tokenizer that does not say which they are.
+    """
+    if isinstance(tokenizer, _library().SimpleTokenizer) and tokenizer.reduction_fn is None:
+        # All but the first and the last, which are special.
+        last = tokenizer.context_length - 1
+        return [[None, *_bpe_spans(tokenizer, text)][:last] for text in texts]
+    reader = getattr(tokenizer, "tokenizer", None)
+    if not getattr(reader, "is_fast", False) or tokenizer.tokenizer_mode:
+        raise CannotDo("this model has no fast tokenizer, so its tokens have no spans")
+    clean = [cleaned(text, tokenizer.clean_fn) for text in texts]
+    limit = {"max_length": tokenizer.context_length, "truncation": True, "padding": "max_length"}
+    read = reader([one.text for one in clean], return_offsets_mapping=True, **limit)
+    return [
+        [one.given(token_span(one.text, *ends)) for ends in offsets]
+        for one, offsets in zip(clean, read["offset_mapping"], strict=True)
+    ]
+
+
+def _bpe_spans(tokenizer: Any, text: str) -> Spans:
+    """Return the characters of each token of the library's own tokenizer, which works on bytes."""
+    clean = cleaned(text, tokenizer.clean_fn)
+    spans: Spans = []
+    for word in tokenizer.pat.finditer(clean.text):
+        characters = [i for i, c in enumerate(word.group(), word.start()) for _ in c.encode()]
+        units = "".join(tokenizer.byte_encoder[byte] for byte in word.group().encode())
+        start = 0
+        for unit in tokenizer.bpe(units).split(" "):
+            end = start + len(unit.removesuffix("</w>"))
+            is_special = tokenizer.encoder[unit] in tokenizer.all_special_ids
+            span = characters[start], characters[end - 1] + 1
+            spans.append(None if is_special else clean.given(span))
+            start = end
+    return spans
 
 
 def _library() -> Any:

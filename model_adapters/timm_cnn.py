@@ -98,6 +98,18 @@ class TimmCnn:
         features: Tensor = self.model.forward_head(maps, pre_logits=True)
         return features.float()
 
+    def encode_grid(self, pixels: Tensor) -> Tensor:
+        """Return float32 [N, D, rows, columns], what the head pools.
+
+        Raises CannotDo where timm gives none.
+        """
+        if not hasattr(self.model, "forward_intermediates"):
+            raise CannotDo("timm gives no grid of hidden states of this architecture")
+        (grid,) = self.model.forward_intermediates(
+            self._normalise(pixels), indices=1, norm=True, intermediates_only=True
+        )
+        return grid.float()
+
     def logits(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, C]."""
         self._require_head()

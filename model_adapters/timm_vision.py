@@ -48,6 +48,10 @@ class TimmVision:
         """Return float32 [N, D], the pooled inputs of the head."""
         return self._net.encode_images(pixels)
 
+    def encode_grid(self, pixels: Tensor) -> Tensor:
+        """Return float32 [N, D, rows, columns]. Raises CannotDo where timm gives none."""
+        return self._net.encode_grid(pixels)
+
     def logits(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, C]."""
         return self._net.logits(pixels)

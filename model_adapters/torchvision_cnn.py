@@ -27,6 +27,12 @@ from vlbench.adapter_kit.library_models import (
 from vlbench.adapter_kit.weights import load_weights, read_past_pickles, weights_file
 from vlbench.errors import CannotDo, WeightsError, unknown
 
+# The modules of torchvision's networks whose outputs are pooled; each network has one of them.
+TRUNKS = (
+    *("layer4", "features", "conv5", "trunk_output", "layers"),
+    *("Mixed_7c", "inception5b", "blocks.3", "encoder"),
+)
+
 # Published files have the state dict under one of these keys; `cnn` is the key of ICMLM.
 ENVELOPES = ("state_dict", "model", "model_state_dict", "net", "cnn")
 
@@ -103,6 +109,23 @@ class TorchvisionCnn:
         (features,) = read
         return (features.mean((2, 3)) if features.ndim == 4 else features).float()
 
+    def encode_grid(self, pixels: Tensor) -> Tensor:
+        """Return float32 [N, D, rows, columns], of `layer` or of the last one before pooling.
+
+        Raises CannotDo for a layer that has no such maps.
+        """
+        modules = dict(self.model.named_modules())
+        layer = self._layer or next(name for name in TRUNKS if name in modules)
+        maps = self._output_of(layer, pixels)
+        if isinstance(self.model, torchvision_models().SwinTransformer):
+            maps = maps.movedim(-1, 1)
+        if layer == "encoder":  # of a transformer, whose first token is for the class
+            side = self.model.image_size // self.model.patch_size
+            maps = maps[:, 1:].mT.unflatten(2, (side, side))
+        if maps.ndim != 4:
+            raise CannotDo(f"{layer} gives no grid")
+        return maps.float()
+
     def logits(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, C]."""
         self._classes()
@@ -120,19 +143,23 @@ class TorchvisionCnn:
         return list(self._categories)
 
     def _inner(self, pixels: Tensor) -> Tensor:
-        """Return the outputs of the layer asked for. Raises CannotDo unless it ran once."""
-        read: list[Tensor] = []
-        inner = self.model.get_submodule(self._layer)
-        # Copied: what follows may write into it, as an in-place ReLU does.
-        with inner.register_forward_hook(lambda _, __, output: read.append(output.clone())):
-            self.model(self._normalise(pixels))
-        if len(read) != 1:
-            raise CannotDo(f"{self._layer} runs {len(read)} times, not once; name another layer")
-        (output,) = read
+        """Return the features of the layer asked for. Raises CannotDo unless it gives some."""
+        output = self._output_of(self._layer, pixels)
         if output.ndim not in {2, 4}:
             shape = list(output.shape)
             raise CannotDo(f"{self._layer} gives {shape}, not [N, D] or [N, D, H, W]")
         return (output.mean((2, 3)) if output.ndim == 4 else output).float()
+
+    def _output_of(self, layer: str, pixels: Tensor) -> Tensor:
+        """Return the output of a layer. Raises CannotDo unless it ran once."""
+        read: list[Tensor] = []
+        inner = self.model.get_submodule(layer)
+        # Copied: what follows may write into it, as an in-place ReLU does.
+        with inner.register_forward_hook(lambda _, __, output: read.append(output.clone())):
+            self.model(self._normalise(pixels))
+        if len(read) != 1:
+            raise CannotDo(f"{layer} runs {len(read)} times, not once; name another layer")
+        return read[0]
 
     def _normalise(self, pixels: Tensor) -> Tensor:
         size = self._size

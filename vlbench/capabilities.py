@@ -69,6 +69,15 @@ class ImageEncoder(Protocol):
 
 
 @runtime_checkable
+class GridEncoder(ImageEncoder, Protocol):
+    """Turns images into grids of vectors, one per cell of what it sees."""
+
+    def encode_grid(self, pixels: Tensor) -> Tensor:
+        """Return float32 [N, D, rows, columns] for [N, 3, H, W] in [0, 1]."""
+        ...
+
+
+@runtime_checkable
 class TextEncoder(Protocol):
     """Turns texts into vectors."""
 

@@ -1,10 +1,18 @@
+import html
+
 import pytest
 import torch
 import transformers
 from tiny_joint import CPU, TINY, WORDS, write_words
 from tokenizers import ByteLevelBPETokenizer
 
-from vlbench.adapter_kit.text import TextReader, text_vectors, token_span, token_vectors
+from vlbench.adapter_kit.text import (
+    TextReader,
+    cleaned,
+    text_vectors,
+    token_span,
+    token_vectors,
+)
 from vlbench.errors import CannotDo
 
 
@@ -105,3 +113,53 @@ def test_a_text_is_the_mean_of_its_own_tokens_or_of_its_special_ones():
 
 def test_the_vocabulary_of_these_tests_is_read(words):
     assert words.convert_ids_to_tokens([2, 11, 13]) == [WORDS[i] for i in (2, 11, 13)]
+
+
+def lower(text):
+    return " ".join(html.unescape(html.unescape(text)).split()).lower()
+
+
+@pytest.mark.parametrize(
+    ("text", "clean", "sources"),
+    [
+        ("A  Cat\n", "a cat", ["A", "  ", "C", "a", "t"]),
+        ("x&eacute;y", "xéy", ["x", "&eacute;", "y"]),
+        ("&lt;b&gt;", "<b>", ["&lt;", "b", "&gt;"]),
+        ("a&nbsp;&#98;", "a b", ["a", "&nbsp;", "&#98;"]),
+        ("&amp;lt;b", "<b", ["&amp;lt;", "b"]),
+        ("AT&T", "at&t", ["A", "T", "&", "T"]),
+        ("&nbsp; \t", "", []),
+        ("", "", []),
+    ],
+)
+def test_each_character_of_a_clean_text_knows_what_it_was_made_of(text, clean, sources):
+    found = cleaned(text, lower)
+    assert found.text == clean
+    assert [text[start:end] for start, end in found.characters] == sources
+
+
+def test_a_span_of_a_clean_text_becomes_one_of_the_text_as_given():
+    found = cleaned("A  &lt;Cat&gt;", lower)
+    assert (found.given((2, 4)), found.given(None)) == ((3, 8), None)
+
+
+def test_what_is_not_cleaned_word_by_word_is_aligned_as_a_whole():
+    found = cleaned("ab cd ef", lambda text: text.replace("b c", "-"))
+    assert [*zip(found.text, found.characters, strict=True)] == [
+        ("a", (0, 1)),
+        ("-", (1, 4)),
+        ("d", (4, 5)),
+        (" ", (5, 6)),
+        ("e", (6, 7)),
+        ("f", (7, 8)),
+    ]
+
+
+def test_characters_beyond_those_compared_have_no_place():
+    found = cleaned("ab cd ef " * 200, lambda text: text.replace("b c", "-"))
+    assert found.given((1, 2)) == (1, 4)
+    assert found.given((600, 601)) is None
+
+
+def test_what_cleaning_adds_stands_for_the_character_before_it():
+    assert cleaned("ab", lambda text: f"{text}!").characters == [(0, 1), (1, 2), (1, 2)]

@@ -111,11 +111,7 @@ def test_no_model_is_hidden_at_first_and_all_come_back(browser, page):
     assert len(everything) == tab.js("document.querySelectorAll('.board tbody tr').length")
     tab.go(page + "#?model=tiny-rn")
     settled(tab)
-    assert set(tab.texts(".board tbody th button")) == {
-        "tiny-rn",
-        "tiny-rn-robust",
-        "tiny-rn-crops",
-    }
+    assert set(tab.texts(".board tbody th button")) == {"tiny-rn", "tiny-rn-robust"}
     tab.js("document.getElementById('all').click()")
     assert tab.texts(".board tbody th button") == everything
 

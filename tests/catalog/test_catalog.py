@@ -237,3 +237,33 @@ def test_claims_of_one_name_in_two_places_are_told(source):
         write(source / "tasks" / folder / "claims" / "zz_ours.yaml", CLAIMS)
     with pytest.raises(SpecError, match=r"claims 'zz_ours' is in .*a/claims.* and .*b/claims"):
         load_all_claims(load_catalog([source]), [source])
+
+
+RENAMED = "new: {adapter: 'x:Y', params: {k: 1}}\nold: {renamed: new}\n"
+
+
+def test_an_old_name_stands_for_the_new_one_with_a_warning(source, caplog):
+    models(source, RENAMED)
+    catalog = load_catalog([source])
+    assert "old" not in catalog.models
+    assert catalog.model("old") is catalog.model("new")
+    assert caplog.messages == ["model old is now new; the old name will go"]
+
+
+def test_an_old_name_leads_to_a_model_that_is_there(source):
+    models(source, "new: {adapter: 'x:Y'}\nold: {renamed: nwe}\n")
+    with pytest.raises(
+        SpecError, match=r"models.yaml:2: no model is named .nwe.; did you mean new"
+    ):
+        load_catalog([source])
+
+
+def test_an_old_name_of_two_sources_is_an_error(source):
+    models(source, "new: {adapter: 'x:Y'}\ntiny-clip: {renamed: new}\n")
+    with pytest.raises(SpecError, match="model 'tiny-clip' is in "):
+        load_catalog([source])
+
+
+@pytest.mark.parametrize("name", ["tiny-clip", "tiny-rn", "clip-rn50"])
+def test_the_models_of_crops_have_the_names_of_their_encoders(name):
+    assert load_catalog().model(f"{name}-crops").name == name

@@ -1,7 +1,13 @@
+from dataclasses import replace
+
 import pytest
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.catalog.listed_capabilities import capabilities_of, needs_of
+from vlbench.catalog.listed_capabilities import (
+    capabilities_of,
+    needs_of,
+    ways_to_encode_regions,
+)
 
 ADAPTER = """
 from torch import Tensor
@@ -67,3 +73,12 @@ def test_what_a_task_needs_is_what_its_probe_says(tmp_path, probe, needs):
         f'version: 1\nprobe: "{probe}"\ndata: {{loader: "a:b"}}\nprimary: {{metric: accuracy}}\n'
     )
     assert needs_of(load_catalog([tmp_path]).tasks["ours"]) == needs
+
+
+def test_what_encodes_images_may_encode_regions_by_crops_and_with_a_grid_by_that(source):
+    models = load_catalog().models
+    ways = {name: ways_to_encode_regions(models[name]) for name in ("raw-pixels", "tiny-clip")}
+    assert ways == {"raw-pixels": ["crops"], "tiny-clip": ["crops", "grid"]}
+    assert [ways_to_encode_regions(m) for m in (models["detr-r50"], source["heir"])] == [[], []]
+    withheld = replace(models["raw-pixels"], without=["RegionEncoder"])
+    assert ways_to_encode_regions(withheld) == []

@@ -197,6 +197,13 @@ def test_being_without_what_is_no_capability_is_refused(models):
         models("a: {adapter: 'x:Y', without: [Clasifier]}\n")
 
 
+def test_an_old_name_has_no_key_but_the_new_one(models):
+    (old,) = models("old: {renamed: new}\n")
+    assert old.renamed == "new"
+    with pytest.raises(SpecError, match=r"models.yaml:1: 'old' is renamed, so it has no other"):
+        models("old: {renamed: new, paper: none}\n")
+
+
 @pytest.mark.parametrize("capability", capabilities.capabilities_in(capabilities))
 def test_every_capability_may_be_lacking(models, capability):
     (model,) = models(f"a: {{adapter: 'x:Y', without: [{capability.__name__}]}}\n")

@@ -118,6 +118,11 @@ MASK = "logits for every word"
             "7 texts have 1 counts",
         ),
         (
+            broken(encode_grid=lambda _, pixels: pixels.mean((2, 3))),
+            ("GridEncoder", "one float32 output an example"),
+            "float32 of 3 dimensions expected",
+        ),
+        (
             broken(encode_regions=lambda *given: [torch.ones(3, 4) for _ in given[2]]),
             ("RegionEncoder", "a vector for each box"),
             "pictures with 3 and 1 boxes give [3, 3] vectors",

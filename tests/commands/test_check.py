@@ -93,3 +93,12 @@ def test_different_causes_have_a_line_each():
         "       the same breaks 1 more of B: second",
         "FAILED B: third: F: 2 (a.py:3)",
     ]
+
+
+@pytest.mark.parametrize(("way", "ok"), [("crops", True), ("grid", False)])
+def test_regions_are_tried_in_the_way_that_is_asked_for(options, way, ok):
+    asked = Options(include_path=options.include_path, model_args={"encode_by": way})
+    found = [one for one in check_model("raw-pixels", asked) if one.capability == "RegionEncoder"]
+    assert {one.ok for one in found} == {ok}
+    why = "GridEncoder, which encode_by=grid asks for"
+    assert ok or [one.why for one in found] == [f"the model has no {why}"]

@@ -94,3 +94,17 @@ def test_what_no_terminal_should_get_is_an_escape_of_yaml(tmp_path, capsys):
     told = capsys.readouterr().out
     assert told.replace("\n", "").isprintable()
     assert yaml.safe_load(told)["paper"] == "a \u202e \x1b[31m paper"
+
+
+@pytest.mark.parametrize(
+    ("name", "ways"),
+    [("clip-rn50", "crops or grid"), ("raw-pixels", "crops"), ("tiny-bert", None)],
+)
+def test_a_model_is_shown_with_the_ways_in_which_it_may_encode_regions(name, ways):
+    assert show_thing(load_catalog(), name, Path()).get("encode_by") == ways
+
+
+def test_an_old_name_shows_the_model_of_the_new_one(caplog):
+    shown = show_thing(load_catalog(), "tiny-rn-crops", Path())
+    assert (shown["name"], shown["adapter"]) == ("tiny-rn", "timm_cnn:TimmCnn")
+    assert caplog.messages == ["model tiny-rn-crops is now tiny-rn; the old name will go"]

@@ -216,3 +216,12 @@ def test_a_claim_of_an_unknown_task_is_told_with_its_line(source):
 def test_claims_named_like_shipped_ones_are_told(source):
     file = write(source / "tasks" / "claims" / "vsep.yaml", CLAIMS)
     assert f"claims 'vsep' is in {shipped_source()}" in validate([file])[file]
+
+
+def test_an_old_name_that_leads_nowhere_is_told_with_its_line(source):
+    file = source / "model_adapters" / "models.yaml"
+    file.write_text("new: {adapter: 'colours:MeanColour'}\nold: {renamed: nwe}\n")
+    (problem,) = validate([file]).values()
+    assert "models.yaml:2: no model is named" in problem
+    file.write_text("new: {adapter: 'colours:MeanColour'}\nold: {renamed: new}\n")
+    assert list(validate([file]).values()) == [""]

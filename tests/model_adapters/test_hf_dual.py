@@ -153,3 +153,27 @@ def test_an_encoder_of_texts_alone_is_refused(tmp_path):
     transformers.BertModel(config).save_pretrained(tmp_path)
     with pytest.raises(CannotDo, match="is a BertModel; this adapter reads dual encoders"):
         HfDual(device=CPU, architecture=str(tmp_path))
+
+
+@FAMILIES
+def test_a_grid_has_the_image_encoders_last_hidden_states(name, opened, photo):
+    model = opened(name).model
+    pixels = model.preprocess(photo)[None]
+    inputs = transformers.AutoImageProcessor.from_pretrained(opened(name).folder)(
+        Image.fromarray(as_bytes(pixels[0])), return_tensors="pt", do_resize=False
+    )
+    library = transformers.AutoModel.from_pretrained(opened(name).folder).vision_model
+    states = library(**inputs).last_hidden_state.detach()
+    expected = states if name == "align" else states[:, -16:].mT.unflatten(2, (4, 4))
+    torch.testing.assert_close(model.encode_grid(pixels), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_a_model_whose_image_encoder_is_no_module_gives_no_grid(clip, photo):
+    model = HfDual(device=CPU, architecture=clip)
+    pixels = model.preprocess(photo)[None]
+    model.model.config.vision_config.patch_size = 3
+    with pytest.raises(CannotDo, match="hidden states of this model form no grid of patches"):
+        model.encode_grid(pixels)
+    del model.model.vision_model
+    with pytest.raises(CannotDo, match="no image encoder of its own, so no grid of patches"):
+        model.encode_grid(pixels)

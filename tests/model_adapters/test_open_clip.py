@@ -7,7 +7,7 @@ from hub_cache import cached, empty_cache
 from tiny_clip import CPU, PREPROCESSING, TINY, OpenClip, write_config
 
 from vlbench.capabilities import Picture
-from vlbench.errors import WeightsError
+from vlbench.errors import CannotDo, WeightsError
 
 NAME = "open_clip"
 
@@ -130,3 +130,29 @@ def test_a_size_that_no_network_has_is_refused_by_name(tmp_path, part, sizes):
     (key,) = sizes
     with pytest.raises(WeightsError, match=rf"{path}: {key} is 10000000; .* is the most"):
         OpenClip(device=CPU, architecture=path, weights="random")
+
+
+def test_the_grid_of_a_resnet_is_its_trunk_before_the_pooling(model, photo):
+    pixels = model.preprocess(photo)[None]
+    grid = model.encode_grid(pixels)
+    assert (grid.shape, grid.dtype) == ((1, 256, 2, 2), torch.float32)
+    pooled = model.model.visual.attnpool(grid)
+    torch.testing.assert_close(pooled, model.encode_images(pixels), rtol=1e-4, atol=1e-5)
+
+
+def test_the_grid_of_a_transformer_is_its_patches(tmp_path, photo):
+    vision = {"image_size": 64, "layers": 2, "width": 64, "patch_size": 32, "head_width": 32}
+    config = {**TINY, "vision_cfg": {**vision, "pool_type": "avg", "final_ln_after_pool": False}}
+    path = write_config(tmp_path, config)
+    model = OpenClip(device=CPU, architecture=path, weights="random")
+    pixels = model.preprocess(photo)[None]
+    grid = model.encode_grid(pixels)
+    assert grid.shape == (1, 64, 2, 2)
+    pooled = grid.mean((2, 3)) @ model.model.visual.proj
+    torch.testing.assert_close(pooled, model.encode_images(pixels), rtol=1e-4, atol=1e-5)
+
+
+def test_an_image_tower_without_a_grid_is_refused(model, photo, monkeypatch):
+    monkeypatch.delattr(type(model.model.visual), "forward_intermediates")
+    with pytest.raises(CannotDo, match="this image tower gives no grid of hidden states"):
+        model.encode_grid(model.preprocess(photo)[None])

@@ -24,11 +24,11 @@ PICTURES = [
     for i, (count, size) in enumerate([(3, (60, 40)), (5, (48, 32)), (1, (30, 90))])
 ]
 METHODS = (
-    *("encode_images", "logits", "encode_texts", "encode_tokens"),
+    *("encode_images", "logits", "encode_texts", "encode_tokens", "encode_grid"),
     *("encode_regions", "detect", "score_pairs", "attend"),
 )
 # What reads a picture itself, and what a head is for.
-OF_PICTURES, OF_HEADS = METHODS[4:], ("logits", "class_names", "score_pairs", "masked_lm")
+OF_PICTURES, OF_HEADS = METHODS[5:], ("logits", "class_names", "score_pairs", "masked_lm")
 
 
 def each(promises):
@@ -45,7 +45,7 @@ def has(method):
 def outputs(model, method, pictures=PICTURES, texts=TEXTS):
     """Return what a method of an adapter gives, for each example."""
     given = [pictures] if method in OF_PICTURES else []
-    if method in {"encode_images", "logits"}:
+    if method in {"encode_images", "encode_grid", "logits"}:
         given = [torch.stack([model.preprocess(one.image) for one in pictures])]
     if method == "encode_regions":
         given += [[one.regions.boxes for one in pictures]]

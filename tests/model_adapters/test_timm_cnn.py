@@ -183,3 +183,19 @@ def test_the_centre_of_the_resized_picture_is_seen(photo):
 def test_a_squashed_picture_is_seen_whole(photo):
     expected = photo.resize((32, 32), Image.Resampling.BICUBIC)
     np.testing.assert_array_equal(seen(photo, resize=32, squash=True), np.asarray(expected))
+
+
+@pytest.mark.parametrize("architecture", ["test_resnet.r160_in1k", "resnetv2_50x1_bit.goog_in21k"])
+def test_a_grid_has_what_the_head_pools(architecture, pixels, bit):
+    del bit
+    model = TimmCnn(**SMALL, architecture=architecture, weights="random")
+    grid = model.encode_grid(pixels)
+    assert grid.shape[2:] == (2, 2)
+    torch.testing.assert_close(grid.mean((2, 3)), model.encode_images(pixels), rtol=1e-4, atol=1e-5)
+
+
+def test_an_architecture_whose_hidden_states_timm_does_not_give_has_no_grid(pixels):
+    model = TimmCnn(**SMALL, architecture="test_resnet.r160_in1k", weights="random")
+    model.model = torch.nn.Identity()
+    with pytest.raises(CannotDo, match="timm gives no grid of hidden states of this architecture"):
+        model.encode_grid(pixels)

@@ -25,3 +25,11 @@ def test_a_transformer_has_the_size_that_it_reads():
     pixels = model.preprocess(Image.new("RGB", (50, 60)))
     assert pixels.shape == (3, 224, 224)
     assert model.encode_images(pixels[None]).shape == (1, 192)
+
+
+def test_the_grid_of_a_transformer_is_its_patches(model):
+    pixels = model.preprocess(Image.radial_gradient("L").convert("RGB"))[None]
+    patches = model.model.forward_features(pixels.sub(0.5).div(0.5))[:, 1:]
+    assert model.model.pretrained_cfg["mean"] == (0.5, 0.5, 0.5)
+    expected = patches.mT.unflatten(2, (10, 10))
+    torch.testing.assert_close(model.encode_grid(pixels), expected)

@@ -207,3 +207,54 @@ def test_a_file_of_a_tags_weights_sees_what_the_tag_was_published_with(little, f
     photo = Image.effect_noise((90, 60), 80).convert("RGB")
     theirs = torchvision.models.ResNet18_Weights.IMAGENET1K_V1.transforms()(photo)
     torch.testing.assert_close(IMAGENET(model.preprocess(photo)), theirs)
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        *("resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5", "regnet_y_400mf", "mnasnet0_5"),
+        *("inception_v3", "googlenet", "maxvit_t", "swin_t", "vit_b_32"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The default weight initialization:FutureWarning")
+def test_every_architecture_has_a_trunk_with_a_grid(architecture):
+    size = 224 if architecture in {"vit_b_32", "maxvit_t"} else 128
+    model = TorchvisionCnn(device=CPU, architecture=architecture, weights="random")
+    with torch.no_grad():
+        grid = model.encode_grid(torch.rand(1, 3, size, size))
+    assert grid.ndim == 4
+    assert grid.shape[1] > grid.shape[2] == grid.shape[3] > 1
+
+
+@pytest.mark.parametrize("architecture", ["resnet18", "mobilenet_v3_small", "swin_t"])
+def test_a_grid_averages_to_what_the_network_pools(architecture, pixels):
+    model = TorchvisionCnn(device=CPU, architecture=architecture, weights="random")
+    pooled = []
+    model.model.avgpool.register_forward_hook(lambda *given: pooled.append(given[-1].flatten(1)))
+    grid = model.encode_grid(pixels)
+    if architecture == "swin_t":  # normalised in between
+        grid = model.model.norm(grid.movedim(1, -1)).movedim(-1, 1)
+    assert grid.shape[2:] == (2, 2)
+    torch.testing.assert_close(grid.mean((2, 3)), pooled[0], rtol=1e-4, atol=1e-5)
+
+
+def test_the_grid_of_a_transformer_is_its_patches():
+    model = TorchvisionCnn(device=CPU, architecture="vit_b_32", weights="random")
+    pixels, states = torch.rand(1, 3, 224, 224), []
+    model.model.encoder.register_forward_hook(lambda *given: states.append(given[-1]))
+    grid = model.encode_grid(pixels)
+    assert grid.shape == (1, 768, 7, 7)
+    torch.testing.assert_close(grid[0, :, 2, 3], states[0][0, 1 + 2 * 7 + 3])
+
+
+def test_the_grid_of_a_layer_is_its_maps(pixels):
+    model = TorchvisionCnn(device=CPU, architecture="resnet18", weights="random", layer="layer3")
+    grid = model.encode_grid(pixels)
+    assert grid.shape == (2, 256, 4, 4)
+    torch.testing.assert_close(grid.mean((2, 3)), model.encode_images(pixels))
+
+
+def test_a_layer_without_maps_has_no_grid(pixels):
+    model = TorchvisionCnn(device=CPU, architecture="resnet18", weights="random", layer="fc")
+    with pytest.raises(CannotDo, match=r"^fc gives no grid"):
+        model.encode_grid(pixels)

@@ -218,9 +218,11 @@ def test_a_companion_of_the_own_source_or_of_who_trusts_is_found(source, evil):
     assert (main(["validate", str(file), "--trust"]), marked(evil)) == (0, True)
 
 
-def test_a_companion_on_the_command_line_needs_no_trust(evil):
-    words = ["--model-args", f"encoder={evil}:Evil", "--dry-run"]
-    assert main(["--model", "tiny-rn-crops", "--tasks", "few_shot_digits", *words]) == 0
+def test_a_companion_on_the_command_line_needs_no_trust(source, evil):
+    lines = write(source / "model_adapters" / "models.yaml", companion(evil))
+    lines.write_text(lines.read_text().replace(f"{evil}:Evil", "raw-pixels"))
+    words = ["--model-args", f"encoder={evil}:Evil", "--dry-run", "--include-path", str(source)]
+    assert main(["--model", "ev", "--tasks", "few_shot_digits", *words]) == 0
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""An adapter with all ten capabilities that keeps every promise; tests break one at a time."""
+"""An adapter with every capability that keeps every promise; tests break one at a time."""
 
 from types import SimpleNamespace
 
@@ -9,7 +9,7 @@ from vlbench.check import check_adapter
 
 
 class Honest:
-    """Offers all ten capabilities, in the simplest way that keeps every promise."""
+    """Offers every capability, in the simplest way that keeps every promise."""
 
     context_length = 8
 
@@ -19,6 +19,9 @@ class Honest:
 
     def encode_images(self, pixels):
         return pixels.flatten(1)
+
+    def encode_grid(self, pixels):
+        return 2 * pixels
 
     def encode_texts(self, texts):
         return torch.tensor([[float(len(text))] * 12 for text in texts])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import html
+import re
+from collections.abc import Callable, Sequence
+from difflib import SequenceMatcher
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,8 +14,15 @@ from torch import Tensor
 from vlbench.capabilities import TokenVectors
 from vlbench.errors import CannotDo
 
-# The characters of each token of a text; None for a special token and for padding.
-Spans = list[tuple[int, int] | None]
+# The characters of a token, and of each token of a text; None for a special token and for padding.
+Span = tuple[int, int] | None
+Spans = list[Span]
+
+# An entity of HTML, white space, or what stands between them: cleaned apart from the rest.
+PIECE = re.compile(r"&(?:amp;)*#?\w+;|\s+|[^\s&]+|&")
+
+# Of texts whose pieces cannot be cleaned apart, so many characters are compared.
+MOST_COMPARED = 500
 
 
 class TextReader:
@@ -66,6 +76,60 @@ class TextReader:
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return how many tokens each text has, special ones included, before it is cut."""
         return [len(ids) for ids in self.tokenizer(list(texts), verbose=False).input_ids]
+
+
+class Cleaned(NamedTuple):
+    """A text as a tokenizer cleans it; of each of its characters, those of the text as given."""
+
+    text: str
+    characters: list[tuple[int, int]]
+
+    def given(self, span: Span) -> Span:
+        """Return characters of the clean text as those of the text as given."""
+        if span is None or span[1] > len(self.characters):
+            return None
+        return self.characters[span[0]][0], self.characters[span[1] - 1][1]
+
+
+def cleaned(text: str, clean: Callable[[str], str]) -> Cleaned:
+    """Return a text cleaned by a function that joins words by one blank, and where it comes from.
+
+    A character that several were made of, such as that of an HTML entity, stands for all of them.
+    Where words cannot be cleaned apart, only the first characters of a long text have a place.
+    """
+    whole, made, places = clean(text), "", list[tuple[int, int]]()
+    for piece in PIECE.finditer(text):
+        given, start = piece.group(), piece.start()
+        if html.unescape(given).isspace():
+            new = "" if not made or made.endswith(" ") else " "
+        else:
+            new = clean(given)
+        made += new
+        is_one = given.isspace() or (given[0] == "&" and len(given) > 1)
+        if is_one:
+            own = [(0, len(given))] * len(new)
+        elif len(new) == len(given):
+            own = [(i, i + 1) for i in range(len(given))]
+        else:
+            own = _aligned(given, new)
+        places += [(start + low, start + high) for low, high in own]
+    if made.rstrip(" ") == whole:
+        return Cleaned(whole, places[: len(whole)])
+    return Cleaned(whole, _aligned(text[:MOST_COMPARED], whole[:MOST_COMPARED]))
+
+
+def _aligned(given: str, made: str) -> list[tuple[int, int]]:
+    """Return for each character of a text the characters of another that it was made of."""
+    lower = given.lower()
+    before = lower if len(lower) == len(given) else given
+    places: list[tuple[int, int]] = []
+    for _, low, high, start, end in SequenceMatcher(None, before, made, False).get_opcodes():
+        count = end - start
+        same = count == high - low
+        # What was added stands for the character before it.
+        whole = (low, high) if high > low else (max(low - 1, 0), max(low, 1))
+        places += [(low + i, low + i + 1) if same else whole for i in range(count)]
+    return places
 
 
 def token_span(text: str, start: int, end: int) -> tuple[int, int] | None:

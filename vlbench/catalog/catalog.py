@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,16 @@ from vlbench.catalog.sources import find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec, load_models, load_task
 from vlbench.errors import SpecError, UnknownNameError, unknown
 
+LOGGER = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Catalog:
-    """Tasks and models by name."""
+    """Tasks and models by name, and the lines of models' old names."""
 
     tasks: Mapping[str, TaskSpec]
     models: Mapping[str, ModelSpec]
+    renamed: Mapping[str, ModelSpec] = field(default_factory=dict)
 
     def task_names(self, wanted: Sequence[str]) -> dict[str, bool]:
         """Return the tasks that names, tags, globs and `all` select; True: named by the user.
@@ -51,7 +55,14 @@ class Catalog:
         return unknown("task, tag or glob", word, {*self.tasks, *tags, "all"})
 
     def model(self, name: str) -> ModelSpec:
-        """Return a model by name. Raises UnknownNameError with the nearest names."""
+        """Return a model by name, or by its old one, with a warning.
+
+        Raises UnknownNameError with the nearest names.
+        """
+        if name in self.renamed:
+            new = self.renamed[name].renamed
+            LOGGER.warning("model %s is now %s; the old name will go", name, new)
+            name = new
         if name not in self.models and name in FORMS:
             raise UnknownNameError(f"'{name}' is a library; a model of it is named {FORMS[name]}")
         if name not in self.models:
@@ -71,17 +82,35 @@ def read_catalog(include: Sequence[Path] = ()) -> tuple[Catalog, list[str]]:
     """Return the tasks and models that can be read, and every problem with the others."""
     problems: list[str] = []
     tasks: dict[str, TaskSpec] = {}
-    models: dict[str, ModelSpec] = {}
+    lines: dict[str, ModelSpec] = {}
     for source in find_sources(include):
         for file in sorted((source / "tasks").rglob("*.yaml")):
             if not is_claims(file):
                 _add(tasks, _tolerant(problems, load_task, file, source), problems, "task")
         listing = source / "model_adapters" / "models.yaml"
         for model in _tolerant(problems, load_models, listing, source) or []:
-            _add(models, [model], problems, "model")
+            _add(lines, [model], problems, "model")
     for task in tasks.values():
         problems += group_problems(task, tasks)
-    return Catalog(tasks, models), problems
+    catalog = Catalog(tasks, *split_renamed(lines))
+    return catalog, problems + renamed_problems(catalog)
+
+
+def split_renamed(
+    lines: Mapping[str, ModelSpec],
+) -> tuple[dict[str, ModelSpec], dict[str, ModelSpec]]:
+    """Return the lines of models, and those of old names."""
+    models = {name: spec for name, spec in lines.items() if not spec.renamed}
+    return models, {name: spec for name, spec in lines.items() if spec.renamed}
+
+
+def renamed_problems(catalog: Catalog) -> list[str]:
+    """Return each old name whose new one no models.yaml lists."""
+    return [
+        f"{spec.document.where(name, 'renamed')}: {unknown('model', spec.renamed, catalog.models)}"
+        for name, spec in catalog.renamed.items()
+        if spec.renamed not in catalog.models
+    ]
 
 
 def load_all_claims(catalog: Catalog, include: Sequence[Path] = ()) -> dict[str, ClaimsSpec]:

@@ -38,6 +38,14 @@ def capabilities_of(spec: ModelSpec) -> list[str] | None:
     return [one for one in offered if one not in spec.without]
 
 
+def ways_to_encode_regions(spec: ModelSpec) -> list[str]:
+    """Return the values of `encode_by` that a model may be given; none unless it encodes images."""
+    can = capabilities_of(spec) or []
+    if "ImageEncoder" not in can or "RegionEncoder" in {*can, *spec.without}:
+        return []
+    return ["crops", "grid"] if "GridEncoder" in can else ["crops"]
+
+
 def needs_of(spec: TaskSpec) -> str | None:
     """Return what a task's probe asks of a model, as its text has it; None where it does not tell.
 

@@ -102,7 +102,7 @@ class TaskSpec:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """One model: an adapter and its arguments."""
+    """One model: an adapter and its arguments; or an old name, `renamed` to that of a model."""
 
     name: str
     source: Path
@@ -115,6 +115,7 @@ class ModelSpec:
     regions: Mapping[str, Any] = field(default_factory=dict)
     without: Sequence[str] = ()
     unavailable: str = ""
+    renamed: str = ""
 
     @property
     def file(self) -> Path:
@@ -223,13 +224,11 @@ def load_models(file: Path, source: Path) -> list[ModelSpec]:
     found: list[ModelSpec] = []
     names_in = cache(_capability_names)
     for name, entry in document.values.items():
-        if not isinstance(entry, dict) or not {"adapter", "unavailable"} & set(entry):
+        if not isinstance(entry, dict) or not {"adapter", "unavailable", "renamed"} & set(entry):
             problems.append(f"{document.where(str(name))}: '{name}' needs an adapter")
             continue
         values, wrong = read_values(ModelSpec, document, entry, str(name))
-        if not is_model_name(str(name)):
-            problems.append(f"{document.where(str(name))}: {name!r} {WANTED_NAME}")
-        problems += wrong
+        problems += _name_problems(document, str(name), entry) + wrong
         if isinstance(entry.get("without"), list):
             where = document.where(str(name), "without")
             problems += _without_problems(where, source, entry["without"], names_in)
@@ -238,6 +237,15 @@ def load_models(file: Path, source: Path) -> list[ModelSpec]:
     if problems:
         raise SpecError("\n".join(problems))
     return found
+
+
+def _name_problems(document: Document, name: str, entry: Mapping[Any, Any]) -> list[str]:
+    """Return what is wrong with a model's name: a bad one, or an old one with keys of its own."""
+    bad = [] if is_model_name(name) else [f"{document.where(name)}: {name!r} {WANTED_NAME}"]
+    if "renamed" in entry and len(entry) > 1:
+        where = document.where(name, "renamed")
+        bad.append(f"{where}: '{name}' is renamed, so it has no other key")
+    return bad
 
 
 def _without_problems(

@@ -12,6 +12,7 @@ from torch import Tensor
 from vlbench.capabilities import (
     Classifier,
     Detector,
+    GridEncoder,
     ImageEncoder,
     ImageTextScorer,
     JointAttender,
@@ -210,6 +211,10 @@ PROMISES: dict[type, Promises] = {
     ImageEncoder: Promises(
         Pass(lambda a, s, i: a.encode_images(checks.batch_of(a, s, i)), 1, ODD_IMAGES),
         {**_IMAGES, **_pixels("encode_images")},
+    ),
+    GridEncoder: Promises(
+        Pass(lambda a, s, i: a.encode_grid(checks.batch_of(a, s, i)), 3, ODD_IMAGES),
+        {"does not change its pixels": checks.unchanged_pixels("encode_grid")},
     ),
     TextEncoder: Promises(
         Pass(lambda a, s, i: a.encode_texts(_some(s.texts, i)), 1, ODD_TEXTS), _TEXTS

@@ -45,17 +45,26 @@ def check_model(name: str, options: Options) -> list[Finding]:
 
     Raises VlbenchError for a name or a file that is wrong, and for weights that cannot be had.
     """
+    from vlbench.capabilities import RegionEncoder
     from vlbench.catalog.missing_capabilities import half_offered_by
     from vlbench.check import Finding, check_adapter
     from vlbench.engine.processes import Processes, verdict
-    from vlbench.planning.models import resolve_model
+    from vlbench.planning.models import ENCODE_BY, fit, resolve_model
     from vlbench.running.models import LiveModels
 
     settings = options.settings()
     model = resolve_model(load_catalog(options.include_path), name, options)
+    asked = [fit(model, RegionEncoder)] if ENCODE_BY in options.model_args else []
+    lacks = [
+        Finding("RegionEncoder", "can be had", ok=False, why=f"the model has no {gap}")
+        for _, gap in asked
+        if gap
+    ]
     try:
         with exits_as_errors():
-            adapter = LiveModels(settings, Processes(cpu=True)).get(model).adapter
+            models = LiveModels(settings, Processes(cpu=True))
+            whole = [model, *(fitted for fitted, gap in asked if not gap)]
+            adapters = [models.get(one).adapter for one in whole]
     except Exited as error:
         return [Finding(name, "does not load", ok=False, why=str(error))]
     except VlbenchError:
@@ -64,17 +73,21 @@ def check_model(name: str, options: Options) -> list[Finding]:
         return [Finding(name, "does not load", ok=False, why=verdict(error).value)]
     without = model.spec.without
     others = _own_capabilities([*find_sources(options.include_path), model.spec.source])
-    findings = check_adapter(
-        adapter,
-        without=without,
-        device=settings.device,
-        dtype=settings.dtype,
-        region_width=model.spec.regions.get("width", 2048),
-        others=others,
-    )
-    half = half_offered_by(type(adapter), without, others)
+    findings = lacks + [
+        finding
+        for adapter in adapters
+        for finding in check_adapter(
+            adapter,
+            without=without,
+            device=settings.device,
+            dtype=settings.dtype,
+            region_width=model.spec.regions.get("width", 2048),
+            others=others,
+        )
+    ]
+    half = half_offered_by(type(adapters[0]), without, others)
     findings += [Finding(part, "is incomplete", ok=False, why=gap) for part, gap in half.items()]
-    return findings or [Finding(name, "has no capability", ok=False, why=_none(type(adapter)))]
+    return findings or [Finding(name, "has no capability", ok=False, why=_none(model.adapter))]
 
 
 def lines_of(findings: Sequence[Finding]) -> list[str]:

@@ -13,7 +13,11 @@ import yaml
 from vlbench.boards import Board
 from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.catalog.library_names import library_model
-from vlbench.catalog.listed_capabilities import capabilities_of, needs_of
+from vlbench.catalog.listed_capabilities import (
+    capabilities_of,
+    needs_of,
+    ways_to_encode_regions,
+)
 from vlbench.catalog.specs import TaskSpec
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_json, add_output
@@ -67,14 +71,18 @@ def show_thing(catalog: Catalog, name: str, output: Path) -> dict[str, Any]:
             values["reference"] = [{**one, **_ours(task, one, board)} for one in task.reference]
         return {"name": name, "file": str(task.file), **values}
     model = catalog.models.get(name) or library_model(name, {})
+    if model is None and name in catalog.renamed:
+        model = catalog.model(name)
+        name = model.name
     if model is None:
         raise unknown("task or model", name, {*catalog.tasks, *catalog.models})
     if name in catalog.models:
         values = {str(key): value for key, value in model.document.values.items()}[name]
     else:
         values = {"adapter": model.adapter, "params": dict(model.params)}
-    can = capabilities_of(model)
-    return {"name": name, "file": str(model.file), "capabilities": can, **values}
+    can, ways = capabilities_of(model), ways_to_encode_regions(model)
+    encodes = {"encode_by": " or ".join(ways)} if ways else {}
+    return {"name": name, "file": str(model.file), "capabilities": can, **encodes, **values}
 
 
 def _ours(task: TaskSpec, reference: Mapping[str, Any], board: Board | None) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from vlbench.catalog.catalog import (
     is_claims,
     load_all_claims,
     read_catalog,
+    renamed_problems,
+    split_renamed,
 )
 from vlbench.catalog.claims import load_claims, task_problems
 from vlbench.catalog.sources import shipped_source
@@ -86,8 +88,9 @@ def _problem(file: Path, options: Options) -> str:
     try:
         known, _ = read_catalog([*options.include_path, *_others(source)])
         if file.name == "models.yaml":
-            models = {spec.name: spec for spec in load_models(file, source)}
-            catalog = Catalog({}, {**known.models, **models})
+            models, renamed = split_renamed({one.name: one for one in load_models(file, source)})
+            catalog = Catalog({}, {**known.models, **models}, renamed)
+            problems += renamed_problems(catalog)
             _check_models(catalog, list(models), options, problems)
         elif is_claims(file):
             _check_claims(file, source, known, options)
@@ -129,7 +132,7 @@ def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> N
         namesake = known.tasks.get(task.name)
         if namesake and namesake.file != file:
             raise SpecError(f"task '{task.name}' is in {namesake.file} and {file}")
-        catalog = Catalog({**known.tasks, task.name: task}, known.models)
+        catalog = Catalog({**known.tasks, task.name: task}, known.models, known.renamed)
         problems = group_problems(task, catalog.tasks) + _reference_problems(task, catalog)
         if problems:
             raise SpecError("\n".join(problems))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from vlbench.boards import board_file, read_board
-from vlbench.catalog.missing_capabilities import lacking
 from vlbench.data.records import Data
 from vlbench.digests import digest
 from vlbench.engine.fingerprints import contents, identified
@@ -18,7 +17,7 @@ from vlbench.errors import CannotDo, DataAbsent, SpecError, exits_as_errors
 from vlbench.identity import code_digest
 from vlbench.metrics.captions import require_installed
 from vlbench.planning.datasets import DataSets, require_splits
-from vlbench.planning.models import Model
+from vlbench.planning.models import Model, fit
 from vlbench.planning.options import Options
 from vlbench.planning.tasks import Task
 from vlbench.results import Result
@@ -72,7 +71,7 @@ def make_job(
     `standing` are the rows of the task's board. Raises SpecError for a task's file that cannot be
     right.
     """
-    gap = lacking(model.adapter, task.needs, model.spec.without)
+    model, gap = fit(model, task.needs)
     if gap:
         return Job(model=model, task=task, status="skipped", reason=f"the model has no {gap}")
     try:
@@ -113,7 +112,9 @@ def request_of(model: Model, task: Task, data: Sequence[Data], options: Options)
     settings = options.settings()
     companions = [one for several in task.companions.values() for one in several]
     models = [part for whole in (model, *companions) for part in whole.parts()]
-    code = [code_digest(thing) for thing in (task.probe, task.loader, *(m.adapter for m in models))]
+    wrappers = [one.wrapper for one in models if one.wrapper]
+    things = (task.probe, task.loader, *(one.adapter for one in models), *wrappers)
+    code = [code_digest(thing) for thing in things]
     made = "by its arguments"
     if model.instance is not None:
         made = identified(model.instance, None, settings.device, settings.dtype).identity
@@ -123,7 +124,10 @@ def request_of(model: Model, task: Task, data: Sequence[Data], options: Options)
         "task": task.fixed,
         "data": [one.digest() for one in data] if len(data) > 1 else data[0].digest(),
         "code": code,
-        "models": [[one.adapter.__qualname__, contents(one.arguments)] for one in models],
+        "models": [
+            [m.adapter.__qualname__, contents(m.arguments), *([m.encode_by] if m.wrapper else [])]
+            for m in models
+        ],
         "made": made,
         "place": [settings.device.type, options.dtype],
     }

@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from vlbench.boards.privacy import shown
+from vlbench.capabilities import GridEncoder, ImageEncoder, RegionEncoder, element, has
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.library_names import library_model
+from vlbench.catalog.missing_capabilities import lacking
+from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.catalog.strict_yaml import Document
 from vlbench.digests import digest
 from vlbench.errors import SpecError, UnknownNameError
-from vlbench.plain import Misfit, ModelName, parameters, read_arguments
-from vlbench.planning.functions import find_object, names_file, require_own_file
+from vlbench.plain import (
+    Misfit,
+    ModelName,
+    alternatives,
+    hints,
+    parameters,
+    read,
+    read_arguments,
+)
+from vlbench.planning.functions import find_object, load_object, names_file, require_own_file
 from vlbench.planning.options import Options
 
 # What vlbench itself gives an adapter.
 FILLED = ("device", "dtype")
+
+# The argument of image encoders that encode no regions themselves: how vlbench lets them.
+ENCODE_BY = "encode_by"
+EncodeBy: TypeAlias = Literal["crops", "grid"]
+
+
+class Manner(NamedTuple):
+    """A way to encode regions: the shipped adapter, what it needs, and what it does, in words."""
+
+    adapter: str
+    needs: type
+    note: str
+
+
+MANNERS: Mapping[EncodeBy, Manner] = {
+    "crops": Manner("crops:Crops", ImageEncoder, "each box is cut out and encoded as an image"),
+    "grid": Manner("crops:Grid", GridEncoder, "each is the mean of the cells that its box covers"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +57,8 @@ class Model:
     """A model resolved: the name of its rows, its adapter class, and its checked arguments.
 
     `companions` are the models that it is made from, by parameter; `instance` is the adapter itself
-    where the user made it.
+    where the user made it. `encode_by` is how it would encode regions if it encodes only images,
+    and `wrapper` the adapter that does so, where a probe asks for that.
     """
 
     name: str
@@ -38,6 +68,8 @@ class Model:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     companions: Mapping[str, Model] = field(default_factory=dict)
     instance: Any = None
+    encode_by: EncodeBy = "crops"
+    wrapper: type | None = None
 
     @cached_property
     def key(self) -> str:
@@ -58,12 +90,44 @@ class Model:
 
         The user's own come first. Raises SpecError for values that do not fit.
         """
-        known = {} if self.instance is not None else parameters(self.adapter)
-        asked = {key: value for key, value in task.model.items() if key in known}
+        asked = {key: value for key, value in task.model.items() if self.takes(key)}
         if not asked:
             return self
         given = {**self.spec.params, **asked, **self.overrides}
-        return replace(self, arguments=_arguments(self.spec, self.adapter, given, self.overrides))
+        changed = replace(self, encode_by=_pop_manner(self.spec, self.adapter, given))
+        if self.instance is not None:
+            return changed
+        arguments = _arguments(self.spec, self.adapter, given, self.overrides)
+        return replace(changed, arguments=arguments)
+
+    def takes(self, argument: str) -> bool:
+        """Return whether a task may give the model an argument."""
+        known = {} if self.instance is not None else parameters(self.adapter)
+        by_plan = argument == ENCODE_BY and _encodes_only_images(self.adapter, self.spec.without)
+        return argument in known or by_plan
+
+
+def fit(model: Model, annotation: Any) -> tuple[Model, str]:
+    """Return a model as an annotation asks for it, and what it lacks for that, in words.
+
+    Where regions are to be encoded, an image encoder does it by its crops or by its grid.
+    """
+    without = model.spec.without
+    gap = lacking(model.adapter, annotation, without)
+    wanted = [element(one) for one in alternatives(annotation)]
+    if not gap or RegionEncoder not in wanted or not _encodes_only_images(model.adapter, without):
+        return model, gap
+    manner = MANNERS[model.encode_by]
+    if gap := lacking(model.adapter, manner.needs, without):
+        return model, f"{gap}, which {ENCODE_BY}={model.encode_by} asks for"
+    wrapper = load_object(manner.adapter, [shipped_source() / "model_adapters"])
+    return replace(model, wrapper=wrapper), ""
+
+
+def _encodes_only_images(adapter: type, without: Sequence[str]) -> bool:
+    """Return whether an adapter encodes images, and regions neither itself nor on purpose not."""
+    regions = has(adapter, RegionEncoder) or RegionEncoder.__name__ in without
+    return has(adapter, ImageEncoder, without) and not regions
 
 
 def resolve_model(
@@ -83,7 +147,9 @@ def resolve_model(
         raise SpecError(f"{spec.document.where(spec.name)}: {spec.name} is made from itself")
     adapter = _find_adapter(spec, options)
     given = {**spec.params, **options.model_args}
+    encode_by = _pop_manner(spec, adapter, given)
     arguments = _arguments(spec, adapter, given, options.model_args)
+    companion = partial(_companion, catalog, spec, options, (*above, spec.name))
     return Model(
         name=spec.name + _shown(options) if options.name is None else options.name,
         spec=spec,
@@ -91,15 +157,16 @@ def resolve_model(
         arguments=arguments,
         overrides=options.model_args,
         companions={
-            key: _companion(catalog, spec, key, options, (*above, spec.name))
+            key: fit(companion(key), hints(adapter)[key])[0]
             for key, value in arguments.items()
             if isinstance(value, ModelName)
         },
+        encode_by=encode_by,
     )
 
 
 def _companion(
-    catalog: Catalog, spec: ModelSpec, key: str, options: Options, above: tuple[str, ...]
+    catalog: Catalog, spec: ModelSpec, options: Options, above: tuple[str, ...], key: str
 ) -> Model:
     """Return the model that a parameter names, on the command line or in the line of a model."""
     typed = options.model_args.get(key)
@@ -126,13 +193,22 @@ def _find_adapter(spec: ModelSpec, options: Options) -> type:
 
 
 def _of_object(model: Any, options: Options) -> Model:
-    if isinstance(model, type) or options.model_args:
+    kind, given = type(model), dict(options.model_args)
+    name = kind.__name__ if options.name is None else options.name
+    spec = ModelSpec(name, Path(), Document(Path(name), {}, {}))
+    encode_by = _pop_manner(spec, kind, given)
+    if isinstance(model, type) or given:
         raise UnknownNameError(
             f"{model!r}: give a model's name with its arguments, or an object made with them"
         )
-    name = type(model).__name__ if options.name is None else options.name
-    spec = ModelSpec(name, Path(), Document(Path(name), {}, {}))
-    return Model(name=name, spec=spec, adapter=type(model), instance=model)
+    return Model(
+        name=name + _overridden(options.model_args) if options.name is None else name,
+        spec=spec,
+        adapter=kind,
+        overrides=options.model_args,
+        instance=model,
+        encode_by=encode_by,
+    )
 
 
 def _of_file(model: str) -> ModelSpec:
@@ -142,6 +218,20 @@ def _of_file(model: str) -> ModelSpec:
     if not file.is_file():
         raise UnknownNameError(f"no file {path}")
     return ModelSpec(name, file.parent, Document(file, {}, {}), adapter=f"{file.stem}:{name}")
+
+
+def _pop_manner(spec: ModelSpec, adapter: type, given: dict[str, Any]) -> EncodeBy:
+    """Take the way to encode regions out of the arguments of a model that encodes only images.
+
+    Raises SpecError for one that there is not.
+    """
+    if not _encodes_only_images(adapter, spec.without) or ENCODE_BY in parameters(adapter):
+        return "crops"
+    try:
+        return cast(EncodeBy, read(EncodeBy, given.pop(ENCODE_BY, "crops")))
+    except Misfit as error:
+        where = spec.document.where(spec.name)
+        raise SpecError(f"{where}: {spec.name}: {error.below(ENCODE_BY)}") from error
 
 
 def _arguments(
@@ -169,9 +259,13 @@ def _beside(file: Path, value: Any) -> Any:
 
 
 def _shown(options: Options) -> str:
-    """Return `[k=v,...]` of what the user overrode, paths as file names."""
+    """Return `[k=v,...]` of what the user overrode."""
     usual = options.dtype == Options().dtype
-    overrides = dict(options.model_args) | ({} if usual else {"dtype": options.dtype})
+    return _overridden(dict(options.model_args) | ({} if usual else {"dtype": options.dtype}))
+
+
+def _overridden(overrides: Mapping[str, Any]) -> str:
+    """Return `[k=v,...]`, paths as file names; empty without any."""
     pairs = [f"{key}={_word(shown(value, key))}" for key, value in sorted(overrides.items())]
     return f"[{','.join(pairs)}]" if pairs else ""
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.listed_capabilities import shipped_probes
-from vlbench.catalog.missing_capabilities import lacking
 from vlbench.catalog.specs import TaskSpec
 from vlbench.data.records import Data
 from vlbench.engine.fingerprints import contents
@@ -23,7 +22,7 @@ from vlbench.errors import SpecError, UnknownNameError, unknown
 from vlbench.metrics.evaluated import PREFIX
 from vlbench.plain import Misfit, ModelName, alternatives, hints, parameters, read, read_arguments
 from vlbench.planning.functions import find_object, require_own_file
-from vlbench.planning.models import Model, resolve_model
+from vlbench.planning.models import Model, fit, resolve_model
 from vlbench.planning.options import DATA_VARIABLE, Options
 
 
@@ -360,11 +359,11 @@ def _find_companions(
             if not options.trust:
                 require_own_file(where, name, spec.source)
             try:
-                companion = resolve_model(catalog, name, options.of_companion)
+                resolved = resolve_model(catalog, name, options.of_companion)
             except UnknownNameError as error:
                 lines.append(f"{where}: {error}")
                 continue
-            gap = lacking(companion.adapter, hints(probe)[key], companion.spec.without)
+            companion, gap = fit(resolved, hints(probe)[key])
             lines += [f"{where}: {name} has no {gap}"] if gap else []
             found.setdefault(key, []).append(companion)
     return found

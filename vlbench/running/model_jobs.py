@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ def _run_loaded(
     model = jobs[0].model
     machine.progress.begin(model.name, jobs[0].task.spec.name)
     start = machine.now()
-    loaded = run_in_all(partial(models.get, model), machine.processes)
+    loaded = run_in_all(partial(models.get, replace(model, wrapper=None)), machine.processes)
     if loaded.status == "skipped":
         yield from (writer.write(rows.without_scores(job, *loaded)) for job in jobs)
     elif loaded.status != "ok":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
+from dataclasses import replace
 from inspect import signature
 from typing import Any
 
@@ -26,7 +27,7 @@ class LiveModels:
     def __init__(self, settings: ComputeSettings, processes: Processes) -> None:
         self._settings = settings
         self._processes = processes
-        self._live: dict[str, LiveModel] = {}
+        self._live: dict[tuple[str, type | None], LiveModel] = {}
         self._tuned: dict[str, ComputeSettings] = {}
 
     @property
@@ -36,9 +37,10 @@ class LiveModels:
 
     def get(self, model: Model) -> LiveModel:
         """Return a model, loaded at its first call, after the companions that it is made from."""
-        if model.key not in self._live:
-            self._live[model.key] = self._load(model)
-        return self._live[model.key]
+        key = (model.key, model.wrapper)
+        if key not in self._live:
+            self._live[key] = self._wrap(model) if model.wrapper else self._load(model)
+        return self._live[key]
 
     def companions(self, task: Task) -> dict[str, list[LiveModel]]:
         """Return the companions of a task, by parameter."""
@@ -81,6 +83,20 @@ class LiveModels:
         adapter = model.adapter(**filled, **{**model.arguments, **adapters})
         made_of = {name: live.identity for name, live in companions.items()}
         return identified(adapter, contents(model.arguments) | made_of, device, dtype)
+
+    def _wrap(self, model: Model) -> LiveModel:
+        """Return an image encoder as an encoder of regions. Raises CannotDo where it is none."""
+        assert model.wrapper
+        encoder = self.get(replace(model, wrapper=None))
+        device, dtype = self._settings.device, self._settings.dtype
+        adapter = model.wrapper(device=device, dtype=dtype, encoder=encoder.adapter)
+        live = identified(adapter, {"encoder": encoder.identity}, device, dtype)
+        return LiveModel(
+            adapter,
+            source=f"{live.source} of {encoder.source}",
+            weights=encoder.weights,
+            identity=live.identity if encoder.identity else "",
+        )
 
 
 def _fill(adapter: type, given: dict[str, Any]) -> dict[str, Any]:

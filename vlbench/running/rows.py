@@ -19,7 +19,7 @@ from vlbench.engine.fingerprints import as_path, each_value
 from vlbench.identity import library_versions
 from vlbench.plain import parameters
 from vlbench.planning.jobs import Job
-from vlbench.planning.models import Model
+from vlbench.planning.models import ENCODE_BY, MANNERS, Model
 from vlbench.planning.options import Options
 from vlbench.results import Outcome, Result, counts_of
 from vlbench.running.models import LiveModels
@@ -39,7 +39,8 @@ def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
     live = models.get(job.model)
     # `settled` are the arguments that an adapter took from its weights.
     arguments = _with_defaults(job.model.adapter, job.model.arguments)
-    arguments |= getattr(live.adapter, "settled", {})
+    arguments |= getattr(models.get(replace(job.model, wrapper=None)).adapter, "settled", {})
+    arguments |= {ENCODE_BY: job.model.encode_by} if job.model.wrapper else {}
     companions = {
         one.name: models.get(one).weights
         for several in job.task.companions.values()
@@ -53,7 +54,7 @@ def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
         "data": f"{job.task.spec.data['loader']} {job.data.digest()}",
         "companions": companions,
         "dtype": str(models.dtype).removeprefix("torch."),
-        "libraries": library_versions([job.task.probe, type(live.adapter)]),
+        "libraries": library_versions([job.task.probe, job.model.adapter, type(live.adapter)]),
     }
 
 
@@ -175,6 +176,7 @@ def finish_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) 
             *_shared_rows(job.data),
             *_dropped_arguments(job),
             *_own_regions(job),
+            *_encoded_regions(job),
             *(_clean(job, note) for note in outcome.notes),
         ],
     )
@@ -190,9 +192,12 @@ def _ties(row: Result) -> list[str]:
 def _dropped_arguments(job: Job) -> list[str]:
     """Return a note for each adapter argument of the task that this adapter lacks."""
     asked, made = job.task.spec.model, job.model.instance is None
-    known = parameters(job.model.adapter) if made else {}
     why = "the adapter has no `{}`" if made else "the adapter came as an object, without `{}`"
-    return [f"{why.format(key)}: its own preprocessing holds" for key in asked if key not in known]
+    return [
+        f"{why.format(key)}: its own preprocessing holds"
+        for key in asked
+        if not job.model.takes(key)
+    ]
 
 
 def _shared_rows(data: Data) -> list[str]:
@@ -215,6 +220,17 @@ def _own_regions(job: Job) -> list[str]:
     """Return a note of the model's region kind, if rows of other kinds are on the same board."""
     kind = job.model.spec.regions.get("kind")
     return [f"regions: {kind}"] if kind and job.task.spec.own_regions else []
+
+
+def _encoded_regions(job: Job) -> list[str]:
+    """Return a note for the model and each companion that vlbench lets encode regions."""
+    companions = [one for several in job.task.companions.values() for one in several]
+    whose = {"regions": job.model, **{f"regions of {one.name}": one for one in companions}}
+    return [
+        f"{regions} are encoded by {one.encode_by}: {MANNERS[one.encode_by].note}"
+        for regions, one in whose.items()
+        if one.wrapper
+    ]
 
 
 def _clean(job: Job, text: str) -> str:

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Writes the README's table: which system of the papers runs which family of tasks, and why not.
+
+The plan's own logic decides, from what a probe asks and what an adapter class offers; neither data
+nor weights are read.
+
+    scripts/systems.py
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from vlbench.catalog.catalog import Catalog, load_catalog
+from vlbench.planning.models import fit, resolve_model
+from vlbench.planning.options import Options
+from vlbench.planning.tasks import Task, resolve_task
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+START, END = "<!-- systems -->\n", "<!-- /systems -->\n"
+
+# The 15 of arXiv:2104.08313, of which `clip-rn50` is two, its text tower and its image tower; and
+# ten of the other four papers.
+SYSTEMS = (
+    *("bert-base-uncased", "gpt2", "clip-rn50", "virtex", "icmlm", "tsm", "bit-m-r50x1", "rn50"),
+    *("sin", "sin-in", "sin-in-fin", "ar-l2", "ar-linf4", "ar-linf8"),
+    *("glove-6b-300d", "random-vectors", "detr-r50", "visualbert-vqa-coco-pre"),
+    *("visualbert-flickr30k", "uniter-base", "rosita-base", "vilbert", "lxmert-base-uncased"),
+    "clip-vit-b-32",
+)
+
+
+def make_table() -> str:
+    """Return the table in Markdown; systems with the same answers share a line."""
+    catalog = load_catalog()
+    tasks = tasks_by_family(catalog)
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for name in SYSTEMS:
+        lines.setdefault(cells_of(catalog, name, tasks), []).append(f"`{name}`")
+    head = ["system", *(f"{family} ({len(own)})" for family, own in tasks.items())]
+    rows = [head, ["---"] * len(head)]
+    rows += [[", ".join(names), *cells] for cells, names in lines.items()]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def tasks_by_family(catalog: Catalog) -> dict[str, list[Task]]:
+    """Return the tasks of each family, by the name of its folder."""
+    found = defaultdict(list)
+    for name, spec in catalog.tasks.items():
+        if not spec.group:
+            task = resolve_task(catalog, name, named=False, options=Options())
+            found[spec.file.parent.name].append(task)
+    return {family.replace("_", " "): found[family] for family in sorted(found)}
+
+
+def cells_of(catalog: Catalog, name: str, tasks: Mapping[str, Sequence[Task]]) -> tuple[str, ...]:
+    """Return for each family how many of its tasks a system runs, and what it has not."""
+    if catalog.models[name].unavailable:
+        return tuple("weights unavailable" for _ in tasks)
+    model = resolve_model(catalog, name, Options())
+    gaps = {
+        family: [fit(model.for_task(task.spec), task.needs)[1] for task in own]
+        for family, own in tasks.items()
+    }
+    return tuple(map(_cell, gaps.values()))
+
+
+def _cell(gaps: Sequence[str]) -> str:
+    """Return how many gaps are none, and the capabilities that the others name."""
+    names = sorted({name for gap in gaps for name in re.findall(r"[A-Z]\w+", gap)})
+    count = gaps.count("")
+    if not names:
+        return "all"
+    return f"{count or 'none'}: no {', '.join(names)}"
+
+
+def with_table(text: str) -> str:
+    """Return the README with the table between its markers."""
+    before, start, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    return before + start + make_table() + end + after
+
+
+if __name__ == "__main__":
+    README.write_text(with_table(README.read_text("utf-8")), "utf-8")
