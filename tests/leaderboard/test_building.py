@@ -3,6 +3,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import pyarrow.parquet as pq
 import pytest
 from planted_boards import board, counts, result, score, write
 from planted_matrices import clip, matrix, row, two_boards
@@ -282,3 +283,26 @@ def test_a_group_that_a_file_takes_the_place_of_is_removed_with_its_figures(tmp_
     )
     assert [file for file in own if file.exists()] == []
     assert (tmp_path / "summaries" / "mine.json").exists()
+
+
+def test_correlations_of_many_models_lie_in_a_table_beside_their_means(tmp_path, monkeypatch):
+    write(tmp_path, *own_boards(tmp_path))
+    group = {"mine": ["rsa_mine", "rsa_mine_text"]}
+    build_summaries(tmp_path, folder_boards(tmp_path), group, looks("abc"))
+    few = read_board(tmp_path / "summaries" / "mine.json")
+    assert not (tmp_path / "summaries" / "mine.parquet").exists()
+    monkeypatch.setattr("vlbench.leaderboard.building.MOST_IN_ROWS", 2)
+    build_summaries(tmp_path, folder_boards(tmp_path), group, looks("abc"))
+    many = read_board(tmp_path / "summaries" / "mine.json")
+    assert [row.scores for row in many.results] == [row.scores[:1] for row in few.results]
+    (note,) = many.results[0].notes
+    assert note == "its correlations with each of 2 models are in summaries/mine.parquet"
+    lines = pq.read_table(tmp_path / "summaries" / "mine.parquet").to_pylist()
+    for line in lines:
+        (row,) = [row for row in few.results if row.model == line["model"]]
+        own, rank = [score for score in row.scores if score.at.get("with") == line["with"]]
+        assert (line["rdm_correlation"], line["stderr"]) == (own.value, own.stderr)
+        assert (line["ci95_low"], line["ci95_high"]) == own.ci95
+        assert line["class_permutations"] == own.floors["class_permutations"]
+        assert line["rdm_spearman"] == rank.value
+    assert [(line["model"], line["with"]) for line in lines] == [("a", "b"), ("a", "c"), ("b", "c")]

@@ -22,7 +22,7 @@ from vlbench.leaderboard.leaders import build_leaders
 from vlbench.leaderboard.page.contents import read_part
 from vlbench.leaderboard.rows import keeps_matrices, named_files, publishable
 from vlbench.leaderboard.terminal import brief
-from vlbench.results import Result, Score, matching, score_row
+from vlbench.results import Result, Score, artifact_bytes, matching, score_row
 
 
 def mean_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
@@ -124,6 +124,10 @@ def build_summaries(
     return written
 
 
+# The models of which a row has the correlation with each other; of more, a table beside has them.
+MOST_IN_ROWS = 100
+
+
 def _remove_old(output: Path, groups: Mapping[str, Sequence[str]]) -> None:
     """Remove the summary and the figures of each data set's own group that there is no more."""
     for file in output.glob(f"summaries/*{OWN}.json"):
@@ -134,6 +138,7 @@ def _remove_old(output: Path, groups: Mapping[str, Sequence[str]]) -> None:
             )
 
             file.unlink()
+            file.with_suffix(".parquet").unlink(missing_ok=True)
             draw_similarities(output / "figures", file.stem, [], None)
 
 
@@ -147,6 +152,7 @@ def _write_similarities(
         PRIMARY,
         joined,
         left_out_rows,
+        pair_table,
         similarities,
         similarity_rows,
     )
@@ -156,7 +162,13 @@ def _write_similarities(
     if len(members) < 2:
         left_out |= dict.fromkeys((m.name for m in members), "no other model to compare it with")
     matrix = similarities(members) if len(members) > 1 else None
-    rows = similarity_rows(members, matrix) if matrix else ()
+    table = file.with_suffix(".parquet")
+    if matrix and len(members) > MOST_IN_ROWS:
+        write_whole(table, artifact_bytes(pair_table(members, matrix))[1])
+        rows = similarity_rows(members, matrix, table.relative_to(output).as_posix())
+    else:
+        table.unlink(missing_ok=True)
+        rows = similarity_rows(members, matrix) if matrix else iter(())
     rows = chain(rows, left_out_rows(left_out))
     write_whole(file, _content(group, boards, rows, PRIMARY))
     names = [(member.name, looks[member.model]) for member in members] if matrix else []

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
@@ -135,8 +136,13 @@ def similarities(members: Sequence[Member]) -> Similarities:
     return Similarities(pearson, spearman, intervals, of_means, floors)
 
 
-def similarity_rows(members: Sequence[Member], matrix: Similarities) -> Iterator[dict[str, Any]]:
-    """Yield a row for each model: its correlation with each other, and their mean."""
+def similarity_rows(
+    members: Sequence[Member], matrix: Similarities, table: str = ""
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each model: its correlation with each other, and their mean.
+
+    Where a `table` is named that has the correlations with each other, rows refer to it instead.
+    """
     classes, places = len(members[0].classes), range(len(members))
     keys = json.dumps(sorted({member.comparable for member in members}))
     comparable = "sha256:" + hashlib.sha256(keys.encode()).hexdigest()
@@ -145,6 +151,10 @@ def similarity_rows(members: Sequence[Member], matrix: Similarities) -> Iterator
         mean = float(matrix.pearson[i, others].mean())
         scores = [_score("mean_rdm_correlation", mean, classes, matrix.of_means[i])]
         errors, (lows, highs) = matrix.intervals[i]
+        if table:
+            note = f"its correlations with each of {len(others)} models are in {table}"
+            yield _row(member.name, scores, classes, comparable) | {"notes": [note]}
+            continue
         for j in others:
             at = {"with": members[j].name}
             floor = {"class_permutations": float(matrix.floors[i, j])}
@@ -153,6 +163,23 @@ def similarity_rows(members: Sequence[Member], matrix: Similarities) -> Iterator
             scores.append(_score("rdm_correlation", value, classes, around, at, floor))
             scores.append(_score("rdm_spearman", rank, classes, None, at))
         yield _row(member.name, scores, classes, comparable)
+
+
+def pair_table(members: Sequence[Member], matrix: Similarities) -> pa.Table:
+    """Return a line for each two models, with what `similarity_rows` says of them."""
+    first, second = np.triu_indices(len(members), 1)
+    names = pa.array([member.name for member in members])
+    error, bounds = (np.array([one[part] for one in matrix.intervals]) for part in (0, 1))
+    columns = {
+        "rdm_correlation": matrix.pearson,
+        "stderr": error,
+        "ci95_low": bounds[:, 0],
+        "ci95_high": bounds[:, 1],
+        "class_permutations": matrix.floors,
+        "rdm_spearman": matrix.spearman,
+    }
+    pairs = {"model": names.take(pa.array(first)), "with": names.take(pa.array(second))}
+    return pa.table(pairs | {name: values[first, second] for name, values in columns.items()})
 
 
 def left_out_rows(left_out: Mapping[str, str]) -> list[dict[str, Any]]:
