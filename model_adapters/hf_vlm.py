@@ -10,7 +10,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from vlbench.adapter_kit.asked_images import AskedImage, family
-from vlbench.adapter_kit.hugging_face import Checkpoint, transformers_object
+from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint, transformers_object
 from vlbench.adapter_kit.image_tokens import ImageTokens, Seen, locate, overlap_shares
 from vlbench.adapter_kit.images import SquareView, image_features, images_of, resizing
 from vlbench.adapter_kit.prompts import Answer, Prompts
@@ -45,6 +45,8 @@ class HfVlm:
     each of up to 4 texts at a time: as float32 in 18 layers of 8 heads 50 MB for a picture of 256
     image tokens, 0.7 GB for 1,024 and 10 GB for 4,096. Types that were not tried share nothing.
     """
+
+    require_weights = staticmethod(require_checkpoint)
 
     def __init__(  # noqa: PLR0913 - models.yaml fills them by name
         self,

@@ -14,6 +14,7 @@ import numpy as np
 from vlbench.data import hub_sets
 from vlbench.data.formats.pickles import UNREADABLE, Allowed, read_pickle, unreadable
 from vlbench.data.images import Pixels, array_images, labelled
+from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, Split
 from vlbench.errors import DataAbsent, DataError
 
@@ -85,6 +86,7 @@ def _load(root: Path, layout: _Layout, download: bool) -> Data:
         if not download:
             raise absent
         return hub_sets.from_hub(layout.hub, absent, expected=layout.expected)
+    begin_reading()
     classes = _class_names(folder / layout.meta, layout.names_key)
     splits = {
         split: _split(paths, layout.labels_key, len(classes))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from vlbench.data.coco_files import first_repeated, is_number, read_text
 from vlbench.data.images import file_images, labelled
+from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, Split
 from vlbench.errors import DataAbsent, DataError
 
@@ -22,6 +23,7 @@ def cub(*, root: Path) -> Data:
     if not all((folder / name).is_file() for name in LISTS):
         where = f"{root}/CUB_200_2011/: {', '.join(LISTS)} and images/"
         raise DataAbsent("CUB-200-2011", "vision.caltech.edu/datasets/cub_200_2011", where)
+    begin_reading()
     images, names = _table(folder, LISTS[0]), _table(folder, LISTS[3])
     labels, flags = (_numbers(folder, name, images) for name in LISTS[1:3])
     if sorted(names) != list(range(1, len(names) + 1)):

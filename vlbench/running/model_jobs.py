@@ -65,6 +65,10 @@ def run_model(
     for job in jobs:
         if job.status in {"skipped", "failed"}:
             yield writer.write(rows.without_scores(job, job.status, job.reason))
+        elif job.status == "no weights":
+            report.not_loaded.update(job.missing)
+            why = "; ".join(f"{name}: {reason}" for name, reason in job.missing.items())
+            report.results.append(rows.without_scores(job, "failed", why))
     for same in group_jobs((j for j in jobs if j.status == "run"), by=lambda job: job.model.key):
         models = LiveModels(machine.settings, machine.processes)
         try:
