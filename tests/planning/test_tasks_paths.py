@@ -92,7 +92,7 @@ def test_a_file_that_is_not_there_makes_a_task_unavailable(source):
     job = planned(["mean-colour"], ["ours"], include_path=[source]).jobs
     absent = next(one for one in job if one.task.spec.name == "b")
     assert absent.status == "unavailable"
-    assert "'file' of b is absent" in absent.reason
+    assert "what 'file' of the task names is absent" in absent.reason
 
 
 def test_a_task_with_a_metric_of_others_is_refused_without_trust(source):

@@ -83,7 +83,8 @@ def coco(
     }
     folders = [] if regions else [root / part for part in parts.values()]
     if absent := [path for path in [*chain(*files.values()), *folders] if not path.exists()]:
-        raise DataAbsent(f"COCO {year}", HOME, str(absent[0]))
+        archives = ", ".join(f"{name}{year}.zip" for name in ("annotations_trainval", *splits))
+        raise DataAbsent(f"COCO {year}", f"{HOME} ({archives})", str(absent[0]))
     begin_reading()
     instances = {name: read_instances(pair[0]) for name, pair in files.items()}
     categories = next(iter(instances.values())).categories.values()

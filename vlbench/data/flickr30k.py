@@ -126,7 +126,7 @@ def _whole(text: str | None, where: str) -> int:
     return int(text)
 
 
-HOME = "github.com/BryanPlummer/flickr30k_entities"
+HOME = "github.com/BryanPlummer/flickr30k_entities (annotations.zip, and the lists of images)"
 IMAGES_HOME = "shannon.cs.illinois.edu/DenotationGraph"
 EXPECTED = {"train": 29_783, "val": 1_000, "test": 1_000}
 CAPTIONS = 5

@@ -27,7 +27,7 @@ from vlbench.files import MOST_ANNOTATIONS, is_file_name, read_bytes
 
 FILE = "dataset_coco.json"
 HOME = "cs.stanford.edu/people/karpathy/deepimagesent (caption_datasets.zip)"
-IMAGES_HOME = "cocodataset.org/#download (2014 Train and Val images)"
+IMAGES_HOME = "cocodataset.org/#download (train2014.zip, val2014.zip)"
 
 EXPECTED = {"train": 113_287, "val": 5_000, "test": 5_000}
 SPLITS = tuple(EXPECTED)

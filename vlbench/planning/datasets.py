@@ -8,7 +8,7 @@ from typing import Any
 
 from vlbench.data.pictures import only_in_pictures
 from vlbench.data.records import Data
-from vlbench.errors import CannotDo, SpecError
+from vlbench.errors import CannotDo, DataAbsent, SpecError
 from vlbench.planning.models import Model
 from vlbench.planning.tasks import Task, splits_read
 
@@ -68,8 +68,14 @@ def _regions(task: Task, model: Model) -> dict[str, Any]:
 def require_splits(task: Task, data: Data) -> None:
     """Raise DataAbsent for a split that the task's probe reads and the data lack."""
     for name in splits_read(task.probe, task.arguments):
-        if name is not ...:
+        if name is ... or name in data.splits:
+            continue
+        root = task.loader_arguments.get("root")
+        try:
             data.splits[name]
+        except DataAbsent as error:
+            where = f"where {task.spec.data['loader'].rpartition(':')[2]}'s others come from"
+            raise DataAbsent(error.what, where, str(root)) if root else error from None
 
 
 def require_region_widths(task: Task, model: Model, data: Data, views: Mapping[str, Data]) -> None:

@@ -120,7 +120,8 @@ def _attempt(job: Job, work: Callable[[], Job]) -> Job:
 
 def _read(job: Job, datasets: DataSets) -> Job:
     """Return a job with its data. Raises DataAbsent, and whatever else a loader raises."""
-    _require_files(job.task)
+    for key, path in job.task.files.items():
+        require_file(key, path)
     require_installed(job.task.words)
     with exits_as_errors():
         data, views = datasets.load(job.task, job.model), datasets.views(job.task, job.model)
@@ -135,11 +136,10 @@ def _look(job: Job, datasets: DataSets) -> Job:
     return job
 
 
-def _require_files(task: Task) -> None:
-    """Raise DataAbsent for a file that the probe's arguments name and that is not there."""
-    for key, path in task.files.items():
-        if not path.exists():
-            raise DataAbsent(f"'{key}' of {task.spec.name}", "whoever made it", str(path))
+def require_file(key: str, path: Path) -> None:
+    """Raise DataAbsent for a file that a key of a task's params names and that is not there."""
+    if not path.exists():
+        raise DataAbsent(f"what '{key}' of the task names", "whoever made it", str(path))
 
 
 def request_of(model: Model, task: Task, data: Sequence[Data], options: Options) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -112,6 +113,12 @@ class Options:
     def of_companion(self) -> Options:
         """The options for a model that another model or a task is made from."""
         return Options(trust=self.trust)
+
+    @property
+    def data_folder(self) -> Path | None:
+        """The folder that DATA_VARIABLE stands for; None: nobody says."""
+        folder = self.data_dir.get("") or os.environ.get(DATA_VARIABLE[1:])
+        return Path(folder).absolute() if folder else None
 
     def settings(self) -> ComputeSettings:
         """Return how the engine computes: on this process's device, in the dtype asked for.

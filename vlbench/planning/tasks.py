@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -329,10 +328,10 @@ def _expanded(value: Any, options: Options) -> Any:
         return {k: _expanded(v, options) for k, v in value.items()}
     if isinstance(value, list):
         return [_expanded(v, options) for v in value]
-    root = options.data_dir.get("") or os.environ.get("VLBENCH_DATA")
+    root = options.data_folder
     if not isinstance(value, str) or not root:
         return value
-    return value.replace(DATA_VARIABLE, str(Path(root).absolute()))
+    return value.replace(DATA_VARIABLE, str(root))
 
 
 def _beside(spec: TaskSpec, value: Any, *key: str) -> Any:
