@@ -75,7 +75,13 @@ class Options:
     trust: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse numbers that make no sense."""
+        """Refuse numbers that make no sense, and take the dtype from the model's arguments."""
+        arguments = dict(self.model_args)
+        own = arguments.pop("dtype", self.dtype)
+        if self.dtype not in {type(self).dtype, own}:
+            raise UnknownNameError(f"two dtypes: {self.dtype}, and {own} in the model's arguments")
+        object.__setattr__(self, "dtype", str(own))
+        object.__setattr__(self, "model_args", arguments)
         for name in ("limit", "batch_size"):
             number = getattr(self, name)
             if number is not None and number < 1:
