@@ -110,19 +110,19 @@ class OpenClip:
     @staticmethod
     def require_weights(architecture: str, weights: str, revision: str) -> None:
         """Raise WeightsError where the weights cannot be had; nothing is read, nor open_clip."""
-        folder, published = Path(architecture).expanduser(), _published()
+        folder = Path(architecture).expanduser()
         if weights == "random" or Path(weights).expanduser().is_file():
             return
-        if published.is_pretrained_cfg(architecture, weights):
-            recipe = published.get_pretrained_cfg(architecture, weights)
-            if not _cached(recipe):
-                require_hub(*_absent(architecture, weights, recipe))
+        if (folder / CONFIG).is_file() and weights == "openai":
+            _own_file(folder)
         elif architecture.startswith(HUB):
             repository = architecture.removeprefix(HUB)
             if not cached_file(repository, [CONFIG], revision):
                 require_hub(f"{repository}, revision {revision},", "the hub", "architecture=FOLDER")
-        elif (folder / CONFIG).is_file() and weights == "openai":
-            _own_file(folder)
+        elif _published().is_pretrained_cfg(architecture, weights):
+            recipe = _published().get_pretrained_cfg(architecture, weights)
+            if not _cached(recipe):
+                require_hub(*_absent(architecture, weights, recipe))
         elif _is_path(weights):
             weights_file(weights)
 
