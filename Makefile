@@ -1,11 +1,11 @@
-# Three commands: `make demo`, `make test` and `make nightly`. Each needs only Python 3.11 or newer
-# and a network.
+# Four commands: `make demo`, `make test`, `make nightly` and `make gpu`. Each needs only Python 3.11 or
+# newer and a network, the last a GPU besides.
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO_CACHE := build/demo/cache
 DEMO := raw-pixels,tiny-rn,tiny-rn-robust,tiny-clip,tiny-bert,tiny-visualbert,tiny-uniter
 
-.PHONY: demo test nightly check install
+.PHONY: demo test nightly gpu check install
 
 demo: install
 	$(BIN)/vlbench --model $(DEMO) --tasks demo --output build/demo --cache-dir $(DEMO_CACHE) --overwrite
@@ -23,6 +23,10 @@ test: install
 nightly: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --nightly -m nightly
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/fuzz --fuzz 200
+
+# What only a GPU shows, as build/gpu.md, to paste where it is read.
+gpu: install
+	$(BIN)/python scripts/gpu_report.py
 
 check: install
 	scripts/check

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vlbench.adapter_kit.hugging_face import Checkpoint
+from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint
 from vlbench.adapter_kit.image_tokens import cross_attention, patch_boxes
 from vlbench.adapter_kit.images import CLIP, images_of, normalise, pixels_of, resizing
 from vlbench.adapter_kit.text import Spans, TextReader
@@ -21,6 +21,8 @@ class Blip:
     `architecture`, `weights`, `revision` and `init_seed` are those of
     `vlbench.adapter_kit.hugging_face.Checkpoint`. Images are squashed to the model's square.
     """
+
+    require_weights = staticmethod(require_checkpoint)
 
     def __init__(
         self,

@@ -90,6 +90,13 @@ class Detr:
         self._device = device
         self._dtype = dtype
 
+    @staticmethod
+    def require_weights(architecture: str, weights: str, revision: str) -> None:
+        """Raise WeightsError where the weights cannot be had; nothing is read."""
+        checkpoint = Checkpoint(architecture, weights, revision, rename=_rename)
+        if weights == "pretrained":
+            checkpoint.require_here()
+
     def detect(self, pictures: Sequence[Picture]) -> list[Regions]:
         """Return the most confident region of each category, in descending order of confidence.
 

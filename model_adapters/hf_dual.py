@@ -11,7 +11,7 @@ from PIL.Image import Image
 from torch import Tensor
 from torch.nn import functional
 
-from vlbench.adapter_kit.hugging_face import Checkpoint
+from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint
 from vlbench.adapter_kit.images import pixels_of, preparation_of
 from vlbench.adapter_kit.text import TextReader, token_vectors
 from vlbench.capabilities import Picture, TokenVectors
@@ -26,6 +26,8 @@ class HfDual:
     image processor. The central square is cut as torchvision cuts it, which may differ from the
     processor by one pixel.
     """
+
+    require_weights = staticmethod(require_checkpoint)
 
     def __init__(
         self,

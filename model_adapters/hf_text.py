@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vlbench.adapter_kit.hugging_face import Checkpoint, transformers_object
+from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint, transformers_object
 from vlbench.adapter_kit.text import Spans, TextReader, text_vectors, token_vectors
 from vlbench.capabilities import TokenVectors
 from vlbench.errors import CannotDo, SpecError
@@ -25,6 +25,8 @@ class HfText:
     vectors: 0 the embeddings, -1 the last as the library gives it (with GPT-2, after the final
     normalisation).
     """
+
+    require_weights = staticmethod(require_checkpoint)
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.adapter_kit.hugging_face import Checkpoint
+from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint
 from vlbench.adapter_kit.image_tokens import overlap_shares, patch_boxes
 from vlbench.adapter_kit.images import images_of, pixels_of, preparation_of
 from vlbench.adapter_kit.weights import UNREADABLE
@@ -39,6 +39,8 @@ class HfVision:
     checkpoint has. `layer` is the layer of "cls", "mean" and the regions: 0 the embeddings, -1 the
     last as the library gives it. Sizes and normalisation come from the model's image processor.
     """
+
+    require_weights = staticmethod(require_checkpoint)
 
     def __init__(
         self,

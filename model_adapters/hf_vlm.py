@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 import torch
 from PIL.Image import Image
 from torch import Tensor
 
 from vlbench.adapter_kit.asked_images import AskedImage, family
-from vlbench.adapter_kit.hugging_face import Checkpoint, transformers_object
+from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint, transformers_object
 from vlbench.adapter_kit.image_tokens import ImageTokens, Seen, locate, overlap_shares
 from vlbench.adapter_kit.images import SquareView, image_features, images_of, resizing
 from vlbench.adapter_kit.prompts import Answer, Prompts
 from vlbench.adapter_kit.text import Spans, TextReader, text_vectors, token_vectors
 from vlbench.capabilities import JointAttention, Picture, TokenVectors
 from vlbench.errors import CannotDo, SpecError
+
+Attention = Literal["auto", "eager", "sdpa", "flash_attention_2"]
 
 # The question and the answer of VQAScore. Lin et al. 2024, arXiv:2404.01291, section 3.
 QUESTION = 'Does this figure show "{}"? Please answer Yes or No.'
@@ -33,8 +36,11 @@ class HfVlm:
     `answer` is what the score is the probability of; with `against`, such as "No", the score is the
     answer's share of both probabilities. A text is cut to `text_limit` tokens. `layer` of the
     language model, from 0 for the embeddings to -1 for the last, gives the vectors of texts.
+    `attn` is the library's implementation of attention, by default SDPA in each part that has it;
+    attention weights are always eager.
 
-    Scores, attention and regions see a picture in the processor's own geometry, tiles included.
+    Scores, attention and regions see a picture in the processor's own geometry, tiles included;
+    where that keeps its size, as in Qwen-VL, it is scaled down to `max_pixels` at most.
     `preprocess` squashes it to one square of `size` pixels without tiles instead; see
     `vlbench.adapter_kit.images.SquareView` for the default.
 
@@ -45,6 +51,8 @@ class HfVlm:
     each of up to 4 texts at a time: as float32 in 18 layers of 8 heads 50 MB for a picture of 256
     image tokens, 0.7 GB for 1,024 and 10 GB for 4,096. Types that were not tried share nothing.
     """
+
+    require_weights = staticmethod(require_checkpoint)
 
     def __init__(  # noqa: PLR0913 - models.yaml fills them by name
         self,
@@ -61,17 +69,22 @@ class HfVlm:
         text_limit: int = 512,
         size: int | None = None,
         layer: int = -1,
+        max_pixels: int | None = None,
+        attn: Attention = "auto",
     ) -> None:
         checkpoint = Checkpoint(architecture, weights, revision, init_seed)
         _refuse_other_kinds(checkpoint)
         processor = checkpoint.load("AutoProcessor")
+        if max_pixels is not None:
+            _limit_pixels(processor.image_processor, max_pixels, checkpoint.name)
         self._kind: str = checkpoint.config.model_type
         self._family = family(self._kind)
         self._prompts = Prompts(processor, checkpoint.name, question, self._family.form)
         self._answers = [self._prompts.answer(one) for one in (answer, against) if one is not None]
         for one in self._answers:
             _tell_of_parts(one, checkpoint.name)
-        opened = checkpoint.open("AutoModelForImageTextToText", device, dtype, attention=None)
+        chosen = None if attn == "auto" else attn
+        opened = checkpoint.open("AutoModelForImageTextToText", device, dtype, attention=chosen)
         self.model = opened.model
         words = opened.config.get_text_config()
         _refuse_absent_layer(layer, words.num_hidden_layers, checkpoint.name)
@@ -188,6 +201,20 @@ def _refuse_other_kinds(checkpoint: Checkpoint) -> None:
     if type(checkpoint.config) not in known:
         what = f"{checkpoint.name} is a model of type {checkpoint.config.model_type}"
         raise CannotDo(f"{what}; this adapter reads generative models of images and texts")
+
+
+def _limit_pixels(images: Any, most: int, name: str) -> None:
+    """Let an image processor that keeps a picture's size scale it down to so many pixels.
+
+    Raises SpecError for any other, and for less than one token.
+    """
+    if not getattr(images, "merge_size", None):
+        raise SpecError(f"max_pixels is for models that see a picture in its own size, not {name}")
+    least = (images.patch_size * images.merge_size) ** 2
+    if most < least:
+        raise SpecError(f"max_pixels {most} is less than one token of {name}, {least} pixels")
+    smallest = min(images.size["shortest_edge"], most)
+    images.size = type(images.size)(shortest_edge=smallest, longest_edge=most)
 
 
 def _refuse_absent_layer(layer: int, layers: int, name: str) -> None:

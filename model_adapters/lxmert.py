@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vlbench.adapter_kit.hugging_face import Checkpoint
+from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint
 from vlbench.adapter_kit.image_tokens import cross_attention
 from vlbench.adapter_kit.regions import pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans, TextReader
@@ -22,6 +22,8 @@ class Lxmert:
     `architecture`, `weights`, `revision` and `init_seed` are those of
     `vlbench.adapter_kit.hugging_face.Checkpoint`.
     """
+
+    require_weights = staticmethod(require_checkpoint)
 
     def __init__(
         self,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import logging
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import torch
@@ -27,10 +30,11 @@ from vlbench.adapter_kit.text import Spans, cleaned, token_span, token_vectors
 from vlbench.adapter_kit.weights import (
     LARGEST_SIZE,
     UNREADABLE,
-    hub_obstacle,
+    cached_file,
     load_weights,
     not_downloaded,
     read_state_dict,
+    require_hub,
     require_sizes,
     require_weights_for,
     seeded,
@@ -103,6 +107,25 @@ class OpenClip:
         self._device = device
         self._dtype = dtype
         self.context_length: int = self._tokenizer.context_length
+
+    @staticmethod
+    def require_weights(architecture: str, weights: str, revision: str) -> None:
+        """Raise WeightsError where the weights cannot be had; nothing is read, nor open_clip."""
+        folder = Path(architecture).expanduser()
+        if weights == "random" or Path(weights).expanduser().is_file():
+            return
+        if (folder / CONFIG).is_file() and weights == "openai":
+            _own_file(folder)
+        elif architecture.startswith(HUB):
+            repository = architecture.removeprefix(HUB)
+            if not cached_file(repository, [CONFIG], revision):
+                require_hub(f"{repository}, revision {revision},", "the hub", "architecture=FOLDER")
+        elif _published().is_pretrained_cfg(architecture, weights):
+            recipe = _published().get_pretrained_cfg(architecture, weights)
+            if not _cached(recipe):
+                require_hub(*_absent(architecture, weights, recipe))
+        elif _is_path(weights):
+            weights_file(weights)
 
     def preprocess(self, image: Image) -> Tensor:
         """Return float32 [3, H, W] in [0, 1], resized and cropped by the library."""
@@ -220,6 +243,19 @@ def _library() -> Any:
     return open_clip
 
 
+def _published() -> Any:
+    """Return the library's table of published weights without the library, which takes seconds.
+
+    The file is read as a module of a package that has its folder and runs nothing of its own.
+    """
+    spec = importlib.util.find_spec("open_clip")
+    assert spec
+    package = ModuleType("vlbench_open_clip")
+    package.__path__ = list(spec.submodule_search_locations or ())
+    sys.modules.setdefault(package.__name__, package)
+    return importlib.import_module(f"{package.__name__}.pretrained")
+
+
 def _library_name(architecture: str) -> str:
     """Return open_clip's name for an architecture or a folder. Raises WeightsError."""
     folder = Path(architecture).expanduser()
@@ -251,31 +287,41 @@ def _find(name: str, weights: str) -> Path:
     if _library().is_pretrained_cfg(name, weights):
         return _fetch(name, weights)
     if name.startswith(FOLDER) and weights == "openai":
-        files = [Path(name.removeprefix(FOLDER), file) for file in WEIGHTS]
-        return weights_file(str(next(filter(Path.is_file, files), files[0])))
+        return _own_file(Path(name.removeprefix(FOLDER)))
     if not Path(weights).expanduser().is_file() and not _is_path(weights):
         require_open_clip_tag(name, weights)
     return weights_file(weights)
 
 
+def _own_file(folder: Path) -> Path:
+    files = [folder / file for file in WEIGHTS]
+    return weights_file(str(next(filter(Path.is_file, files), files[0])))
+
+
 def _fetch(name: str, tag: str) -> Path:
     """Return the file of a tag, from the local cache or from the hub. Raises WeightsError."""
-    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - reads HF_HUB_OFFLINE
-
     recipe = _library().get_pretrained_cfg(name, tag)
-    repository, _, file = recipe["hf_hub"].rpartition("/")
-    cached = [try_to_load_from_cache(repository, f) for f in ([file] if file else WEIGHTS)]
-    file = next((Path(path) for path in cached if isinstance(path, str)), None)
-    if file:
+    if file := _cached(recipe):
         return file
-    what, origin = f"the weights of {name}, tag {tag},", recipe["hf_hub"] or recipe["url"]
-    instead = f"weights=PATH,tag={tag}"
-    if obstacle := hub_obstacle():
-        raise not_downloaded(what, origin, obstacle, instead)
+    absent = _absent(name, tag, recipe)
+    require_hub(*absent)
     try:
         return Path(_library().download_pretrained(recipe))
     except (OSError, RuntimeError) as error:
+        what, origin, instead = absent
         raise not_downloaded(what, origin, error, instead) from error
+
+
+def _cached(recipe: Mapping[str, Any]) -> Path | None:
+    """Return the file of published weights in the local cache."""
+    repository, _, file = recipe["hf_hub"].rpartition("/")
+    return cached_file(repository, [file] if file else WEIGHTS)
+
+
+def _absent(name: str, tag: str, recipe: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return what is not here, where it comes from, and the arguments that take a local copy."""
+    origin = recipe["hf_hub"] or recipe["url"]
+    return f"the weights of {name}, tag {tag},", origin, f"weights=PATH,tag={tag}"
 
 
 def _build(name: str, recipe: Mapping[str, Any], seed: int, file: Path | None) -> tuple[Any, Any]:

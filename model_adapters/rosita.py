@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vlbench.adapter_kit.bert_ports import BertPort, Encoded, bert_layers, bert_part, run_layers
+from vlbench.adapter_kit.bert_ports import (
+    BertPort,
+    Encoded,
+    bert_layers,
+    bert_part,
+    require_port,
+    run_layers,
+)
 from vlbench.adapter_kit.image_tokens import one_stream_attention
 from vlbench.adapter_kit.regions import RegionBatch, box_geometry, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans, TextReader
@@ -106,6 +113,8 @@ class Rosita:
     `vlbench.adapter_kit.bert_ports.BertPort`. `limit` is the number of tokens to which a text is
     cut, special ones included; the original code fine-tunes for retrieval with 30.
     """
+
+    require_weights = staticmethod(require_port)
 
     def __init__(
         self,

@@ -17,10 +17,12 @@ from vlbench.adapter_kit.library_models import require_timm
 from vlbench.adapter_kit.weights import (
     LARGEST_SIZE,
     UNREADABLE,
+    cached_file,
     hub_obstacle,
     load_weights,
     not_downloaded,
     read_state_dict,
+    require_hub,
     require_sizes,
     require_weights_for,
     seeded,
@@ -87,6 +89,18 @@ class TimmCnn:
         self._std = torch.tensor(published["std"], device=device).view(3, 1, 1)
         self._dtype = dtype
         self._labels = recipe.labels
+
+    @staticmethod
+    def require_weights(architecture: str, weights: str, revision: str) -> None:
+        """Raise WeightsError where the weights cannot be had; nothing is read."""
+        if weights != "pretrained" or Path(architecture).expanduser().is_dir():
+            if weights != "random":
+                _own_file(architecture, weights)
+        elif hub_obstacle():  # timm itself takes seconds, for what is then likely here
+            require_timm(architecture)
+            repository = _repository(architecture)
+            if not cached_file(repository, [FOLDER_FILES[1]], revision):
+                require_hub(f"the weights of {architecture}", f"{repository}, revision {revision}")
 
     def preprocess(self, image: Image) -> Tensor:
         """Return float32 [3, crop, crop] in [0, 1]."""
@@ -171,17 +185,26 @@ def _build(recipe: Recipe, seed: int, **options: Any) -> Any:
 
 def _find(architecture: str, weights: str, revision: str) -> Path:
     """Return the file of weights, downloaded if needed. Raises WeightsError."""
+    if weights != "pretrained" or Path(architecture).expanduser().is_dir():
+        return _own_file(architecture, weights)
+    return _fetch(_repository(architecture), revision, f"the weights of {architecture}")
+
+
+def _own_file(architecture: str, weights: str) -> Path:
+    """Return a file of weights, or that of a folder. Raises WeightsError."""
     if weights != "pretrained":
         return weights_file(weights, "weights is a file, 'pretrained' or 'random'")
-    folder = Path(architecture).expanduser()
-    if folder.is_dir():
-        return weights_file(str(folder / FOLDER_FILES[1]))
-    repository = _timm().get_pretrained_cfg(architecture).hf_hub_id
+    return weights_file(str(Path(architecture).expanduser() / FOLDER_FILES[1]))
+
+
+def _repository(architecture: str) -> str:
+    """Return the hub's repository of published weights. Raises WeightsError for none."""
+    repository: str | None = _timm().get_pretrained_cfg(architecture).hf_hub_id
     if not repository:
         raise WeightsError(
             f"timm has no weights of {architecture}; give a file with --model-args weights=PATH"
         )
-    return _fetch(repository, revision, f"the weights of {architecture}")
+    return repository
 
 
 def _fetch(repository: str, revision: str, what: str) -> Path:

@@ -19,6 +19,8 @@ class TimmVision:
     `weights`, `revision` and `init_seed` are those of `TimmCnn`, as are its features.
     """
 
+    require_weights = TimmCnn.require_weights
+
     def __init__(
         self,
         *,

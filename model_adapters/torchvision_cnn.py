@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from vlbench.adapter_kit.library_models import (
     normaliser_of,
     open_torchvision,
     require_torchvision,
+    require_torchvision_weights,
     seen_by,
     torchvision_models,
 )
@@ -79,7 +81,7 @@ class TorchvisionCnn:
         self.settled = seen_by(trained, resize, crop, interpolation)
         self._steps = resizing(**self.settled, squash=squash)
         there_are = f"{architecture} has the tags {', '.join(one.name for one in tags)}, random"
-        hint = f"where to get it: {source or there_are}; give its path as weights=PATH"
+        hint = _hint(source or there_are)
         file = None if published or weights == "random" else weights_file(weights, hint)
         again = {"transform_input": True, "init_weights": False}
         options = again if file and architecture in RENORMALISED else {}
@@ -93,6 +95,12 @@ class TorchvisionCnn:
         self._dtype = dtype
         self._categories: list[str] = tags.DEFAULT.meta["categories"]
         self._size = _fixed_size(model)
+
+    @staticmethod
+    def require_weights(architecture: str, weights: str, source: str) -> None:
+        """Raise WeightsError where the weights cannot be had; nothing is read."""
+        tags = partial(require_torchvision, architecture)
+        require_torchvision_weights(weights, tags, _hint(source or "whoever trained it"))
 
     def preprocess(self, image: Image) -> Tensor:
         """Return float32 [3, crop, crop] in [0, 1]."""
@@ -174,6 +182,10 @@ class TorchvisionCnn:
         if isinstance(head, nn.Identity):
             raise CannotDo("this checkpoint has no classification head")
         return len(head.weight)
+
+
+def _hint(origin: str) -> str:
+    return f"where to get it: {origin}; give its path as weights=PATH"
 
 
 def _head_name(model: nn.Module) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,12 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from vlbench.adapter_kit.images import images_of, to_pixels
-from vlbench.adapter_kit.library_models import open_torchvision, published_tags, torchvision_models
+from vlbench.adapter_kit.library_models import (
+    open_torchvision,
+    published_tags,
+    require_torchvision_weights,
+    torchvision_models,
+)
 from vlbench.adapter_kit.weights import load_weights, read_state_dict, weights_file
 from vlbench.capabilities import Picture, Regions
 from vlbench.errors import CannotDo
@@ -54,7 +60,7 @@ class TorchvisionDetector:
             )
         limits = {"box_score_thresh": threshold, "box_detections_per_img": most}
         limits |= {"min_size": shorter, "max_size": longer}
-        tags = published_tags(architecture, _rcnns(), "R-CNN")
+        tags = _tags(architecture)
         tag = next((tag for tag in tags if tag.name == weights), None)
         hint = f"the tags are {', '.join(tag.name for tag in tags)}, random"
         file = None if tag or weights == "random" else weights_file(weights, hint)
@@ -64,6 +70,11 @@ class TorchvisionDetector:
         self.model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
         self._device, self._dtype = device, dtype
         self._names: list[str] = tags.DEFAULT.meta["categories"]
+
+    @staticmethod
+    def require_weights(architecture: str, weights: str) -> None:
+        """Raise WeightsError where the weights cannot be had; nothing is read."""
+        require_torchvision_weights(weights, partial(_tags, architecture), "")
 
     def detect(self, pictures: Sequence[Picture]) -> list[Regions]:
         """Return the regions of each picture with vectors [R, 1024] and the names of classes.
@@ -106,6 +117,10 @@ class TorchvisionDetector:
         heads = self.model.roi_heads
         vectors: Tensor = heads.box_head(heads.box_roi_pool(maps, [boxes], resized.image_sizes))
         return vectors
+
+
+def _tags(architecture: str) -> Any:
+    return published_tags(architecture, _rcnns(), "R-CNN")
 
 
 def _rcnns() -> list[str]:

@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vlbench.adapter_kit.bert_ports import BertPort, Encoded, bert_layers, bert_part, run_layers
+from vlbench.adapter_kit.bert_ports import (
+    BertPort,
+    Encoded,
+    bert_layers,
+    bert_part,
+    require_port,
+    run_layers,
+)
 from vlbench.adapter_kit.image_tokens import one_stream_attention
 from vlbench.adapter_kit.regions import RegionBatch, box_geometry, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans, TextReader
@@ -103,6 +110,8 @@ class Uniter:
     read the cased vocabulary of `bert-base-cased`. A file fine-tuned for retrieval is scored by its
     head `rank_output`.
     """
+
+    require_weights = staticmethod(require_port)
 
     def __init__(
         self,

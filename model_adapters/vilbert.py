@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from vilbert_network import BOX_NUMBERS, MATCH, RETRIEVAL, TASKS, Inputs, Network, sized
 
-from vlbench.adapter_kit.bert_ports import BertPort
+from vlbench.adapter_kit.bert_ports import BertPort, require_port
 from vlbench.adapter_kit.image_tokens import cross_attention
 from vlbench.adapter_kit.regions import box_geometry, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans, TextReader
@@ -32,6 +32,8 @@ class Vilbert:
     for networks of several tasks (7 retrieval on COCO, 8 on Flickr30k). `limit` is the number of
     tokens to which a text is cut, special ones included; it is 30 in the original retrieval tasks.
     """
+
+    require_weights = staticmethod(require_port)
 
     def __init__(  # noqa: PLR0913 - models.yaml fills them by name
         self,

@@ -9,7 +9,7 @@ import torch
 from PIL.Image import Image, Resampling
 from torch import Tensor
 
-from vlbench.adapter_kit.hugging_face import Checkpoint
+from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint
 from vlbench.adapter_kit.image_tokens import one_stream_attention, patch_boxes
 from vlbench.adapter_kit.images import images_of, to_pixels
 from vlbench.adapter_kit.text import Spans, TextReader
@@ -38,6 +38,8 @@ class Vilt:
     The library shuffles the patches and drops those over the limit of the configuration. This
     adapter reads all of them, row by row.
     """
+
+    require_weights = staticmethod(require_checkpoint)
 
     def __init__(
         self,

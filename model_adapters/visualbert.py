@@ -66,6 +66,15 @@ class VisualBert:
         self._device = device
         self._dtype = dtype
 
+    @staticmethod
+    def require_weights(
+        *, architecture: str, weights: str, revision: str, tokenizer: str, tokenizer_revision: str
+    ) -> None:
+        """Raise WeightsError where the weights or the tokenizer cannot be had; nothing is read."""
+        Checkpoint(architecture, weights, revision, rename=_rename).require_here()
+        if tokenizer:
+            Checkpoint(tokenizer, "random", tokenizer_revision).require_here()
+
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
         """Return the attention of each text token to each region, out of its attention to all."""
         inputs, spans = self._inputs(pictures, texts)

@@ -40,13 +40,14 @@ class WordVectors:
         member: str = "",
         source: str = "",
     ) -> None:
-        file = Path(weights).expanduser()
-        if not file.is_file():
-            origin = f"; download it from {source}" if source else ""
-            raise WeightsError(f"no file of word vectors at {file}{origin}")
-        words, matrix = read_vectors(file, member)
+        words, matrix = read_vectors(_find(weights, source), member)
         self._rows: Mapping[str, int] = {word: i for i, word in reversed([*enumerate(words)])}
         self._matrix = torch.from_numpy(matrix).to(device, dtype)
+
+    @staticmethod
+    def require_weights(weights: str, source: str) -> None:
+        """Raise WeightsError where there is no such file; nothing is read."""
+        _find(weights, source)
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
         """Return the vectors of the words that have one."""
@@ -60,6 +61,14 @@ class WordVectors:
 
     def _row(self, word: str) -> int | None:
         return self._rows.get(word, self._rows.get(word.lower()))
+
+
+def _find(weights: str, source: str) -> Path:
+    file = Path(weights).expanduser()
+    if not file.is_file():
+        origin = f"; download it from {source}" if source else ""
+        raise WeightsError(f"no file of word vectors at {file}{origin}")
+    return file
 
 
 class RandomVectors:

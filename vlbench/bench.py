@@ -42,10 +42,11 @@ def set_up(options: Options, *, reach_hub: bool = True) -> Iterator[tuple[Option
 
 def agree(planned: Plan, processes: Processes) -> Plan:
     """Return the first process's plan in every process: files may change while others plan."""
-    decided = processes.exchange([(job.status, job.reason, job.result) for job in planned.jobs])[0]
+    own = [(job.status, job.reason, job.result, job.missing) for job in planned.jobs]
+    decided = processes.exchange(own)[0]
     jobs = [
-        replace(job, status=status, reason=reason, result=result)
-        for job, (status, reason, result) in zip(planned.jobs, decided, strict=True)
+        replace(job, status=status, reason=reason, result=result, missing=missing)
+        for job, (status, reason, result, missing) in zip(planned.jobs, decided, strict=True)
     ]
     return replace(planned, jobs=jobs)
 

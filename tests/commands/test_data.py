@@ -1,5 +1,6 @@
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from sources import make_source
@@ -54,3 +55,54 @@ def test_a_group_lists_its_members_and_a_wrong_name_the_nearest(source, capsys):
 def test_a_data_dir_of_no_such_name_is_refused(source, capsys):
     assert run(source, "few_shot_colours", "--data-dir", "few_shot_color=x") == 2
     assert "did you mean few_shot_colours" in capsys.readouterr().err
+
+
+def listed(capsys, *words):
+    assert main(["data", "--all", *words]) == 0
+    return capsys.readouterr().out
+
+
+def put(folder, *files):
+    for file in files:
+        Path(folder, file).parent.mkdir(parents=True, exist_ok=True)
+        Path(folder, file).touch()
+
+
+def test_the_data_of_all_tasks_are_found_or_what_to_get_and_none_are_read(tmp_path, capsys):
+    before = listed(capsys, "--data-dir", str(tmp_path))
+    assert "missing  cub: CUB-200-2011; get it from vision.caltech.edu" in before
+    archive = "CUB_200_2011.tgz"
+    assert f"({archive}); put it at $VLBENCH_DATA/cub/CUB_200_2011/" in " ".join(before.split())
+    lists = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt")
+    put(tmp_path / "cub" / "CUB_200_2011", *lists)
+    put(tmp_path / "coco_regions" / "butd-36", "a.tsv")
+    after = listed(capsys, "--data-dir", str(tmp_path)).splitlines()
+    found = [line for line in after if line.startswith("found")]
+    assert found == [
+        f"found    {name}"
+        for name in ("coco_regions/butd-36", "cub", "digits", "objects", "objects_and_corpus")
+    ] + ["found    scenes"]
+    assert not (tmp_path / "cache" / "vlbench").exists()
+
+
+def test_a_line_fits_80_columns_but_for_a_word_that_is_longer(tmp_path, capsys):
+    lines = listed(capsys, "--data-dir", str(tmp_path)).splitlines()
+    assert [line for line in lines if len(line) > 80 and " " in line.strip()] == []
+
+
+def test_data_dirs_and_sources_of_ones_own_count(source, capsys):
+    own = ["--include-path", str(source), "--data-dir", "vlbench.data.cub:cub=birds"]
+    rows = json.loads(listed(capsys, *own, "--json"))
+    cub = next(row for row in rows if row["name"] == "cub")
+    assert (cub["found"], cub["put"].startswith(str(Path("birds").absolute()))) == (False, True)
+    assert "few_shot_cub" in cub["tasks"]
+    mine = next(row for row in rows if row["name"] == "image_folder")
+    assert (mine["found"], mine["tasks"], mine["tags"]) == (True, ["few_shot_colours"], [])
+    with pytest.raises(KeyError):
+        mine["get"]
+
+
+@pytest.mark.parametrize("words", [[], ["few_shot_digits", "--all"]])
+def test_a_task_or_all_is_wanted(words, capsys):
+    assert main(["data", *words]) == 2
+    assert "name a task, or pass --all" in capsys.readouterr().err

@@ -165,3 +165,31 @@ def test_lines_of_a_pipe_are_not_padded(theirs, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert "mean-colour" in "".join(lines)
     assert [line for line in lines if line != line.rstrip()] == []
+
+
+COSTLY = """\
+zebra:
+  adapter: "colours:MeanColour"
+  paper: p
+  cost: {parameters: 1000000000, flops: 2.e10, image: 224, licence: MIT}
+ant: {adapter: "colours:MeanColour"}
+"""
+
+
+def test_models_whose_cost_is_known_stand_first_and_say_it(source):
+    write(source / "model_adapters" / "models.yaml", COSTLY)
+    rows = list_things("models", [source])
+    known = [row["cost"] is not None for row in rows]
+    assert known == sorted(known, reverse=True)
+    (zebra,) = (row for row in rows if row["name"] == "zebra")
+    assert zebra["about"] == (
+        "p; 1,000 million parameters, 4 GB as float32, 20 GFLOP for an image of 224 x 224 "
+        "(estimate: 2 ms at 10 TFLOP/s); MIT"
+    )
+    assert next(row for row in rows if row["name"] == "ant")["about"] == ""
+
+
+def test_a_cost_that_lacks_a_number_is_an_error_with_its_line(source):
+    write(source / "model_adapters" / "models.yaml", COSTLY.replace("flops: 2.e10, ", ""))
+    with pytest.raises(SpecError, match=r"models.yaml:4: 'cost"):
+        list_things("models", [source])

@@ -60,8 +60,8 @@ def test_pooled_vectors_are_the_librarys(name, model, library):
     same(model(name).encode_images(pixels), output.pooler_output.flatten(1))
 
 
-# What stands before the patches, of five architectures.
-BEFORE = {"vit": 1, "dinov2": 1, "registers": 5, "mae": 1, "swin": 0, "siglip": 0}
+# What stands before the patches, of seven architectures.
+BEFORE = {"vit": 1, "dinov2": 1, "registers": 5, "dinov3": 5, "mae": 1, "swin": 0, "siglip": 0}
 
 
 @pytest.mark.parametrize("name", BEFORE)
@@ -77,7 +77,7 @@ def test_the_mean_of_maps_is_over_positions(model, library):
     same(model("convnext", pool="mean").encode_images(pixels), expected)
 
 
-@pytest.mark.parametrize("name", ["vit", "dinov2", "registers", "mae"])
+@pytest.mark.parametrize("name", ["vit", "dinov2", "registers", "dinov3", "mae"])
 def test_the_first_token_stands_for_the_image(name, model, library):
     output, pixels = library(name)
     same(model(name, pool="cls").encode_images(pixels), output.last_hidden_state[:, 0])

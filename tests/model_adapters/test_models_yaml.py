@@ -1,18 +1,24 @@
-"""What model_adapters/models.yaml says of weights that are fetched from a hub."""
+"""What model_adapters/models.yaml says of weights that are fetched from a hub, and of costs."""
 
+import logging
 from pathlib import Path
 
 import pytest
+import timm
+import torch
 import yaml
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.errors import UnknownNameError
+from vlbench.planning.functions import load_object
 from vlbench.planning.models import resolve_model
 from vlbench.planning.options import Options
 
 MODELS = yaml.safe_load(
     (Path(__file__).parents[2] / "model_adapters" / "models.yaml").read_text("utf-8")
 )
+BENCHMARKS = [Path(__file__).parents[2] / "benchmarks"]
+BUILT, counted = load_object("flops:BUILT", BENCHMARKS), load_object("flops:counted", BENCHMARKS)
 
 
 def from_a_hub(line):
@@ -43,3 +49,41 @@ def test_photographs_are_resized_for_attacks_as_by_the_authors(task, model, aske
     resolved = resolve_model(catalog, model, Options()).for_task(spec)
     assert resolved.arguments.get("interpolation") == asked
     assert spec.version == 2
+
+
+COSTS = {name: spec.cost for name, spec in load_catalog().models.items() if spec.cost}
+
+
+def test_every_cost_is_one_that_the_benchmark_counts():
+    assert COSTS.keys() == BUILT.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COSTS)
+def test_costs_are_what_the_library_builds(name):
+    logging.disable(logging.WARNING)  # open_clip tells that it loads no weights
+    try:
+        found = counted(BUILT[name])
+    finally:
+        logging.disable(logging.NOTSET)
+    assert found.parameters == COSTS[name]["parameters"]
+    assert found.flops == pytest.approx(COSTS[name]["flops"], rel=2e-3)
+
+
+# timm's own networks: without the token that masks patches in training, of whole towers alone.
+@pytest.mark.parametrize(
+    ("name", "network", "parts"),
+    [
+        ("dinov2-small", "vit_small_patch14_dinov2", {"dynamic_img_size": True}),
+        ("dinov3-small", "vit_small_patch16_dinov3", {}),
+        ("siglip2-base", "vit_base_patch16_siglip_224", {}),
+        ("clip-vit-b-32", "vit_base_patch32_clip_quickgelu_224", {"num_classes": 512}),
+        ("clip-rn50", "resnet50_clip", {}),
+    ],
+)
+def test_another_implementation_takes_as_many_operations(name, network, parts):
+    def build():
+        model = timm.create_model(network, **parts)
+        return model, lambda: model(torch.empty(1, 3, 224, 224))
+
+    assert counted(build).flops == pytest.approx(COSTS[name]["flops"], rel=1e-2)

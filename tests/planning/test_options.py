@@ -58,3 +58,16 @@ def test_entry_points_are_read_once_for_options_and_once_for_companions(monkeypa
 
 def test_an_argument_without_a_value_is_an_empty_text():
     assert model_args("member=,k=1,none=null") == {"member": "", "k": 1, "none": None}
+
+
+def test_a_dtype_among_the_models_arguments_is_the_runs(source):
+    for options in ({"dtype": "bfloat16"}, {"model_args": "dtype=bfloat16,shift=0.5"}):
+        (result,) = evaluate(source, **options)
+        assert result.provenance["dtype"] == "bfloat16"
+        assert "dtype=bfloat16" in result.model
+    assert Options(model_args={"dtype": "float16"}, dtype="float16").model_args == {}
+
+
+def test_two_dtypes_are_refused():
+    with pytest.raises(UnknownNameError, match="two dtypes: float16, and bfloat16 in the model's"):
+        Options(dtype="float16", model_args={"dtype": "bfloat16"})

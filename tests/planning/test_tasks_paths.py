@@ -92,7 +92,7 @@ def test_a_file_that_is_not_there_makes_a_task_unavailable(source):
     job = planned(["mean-colour"], ["ours"], include_path=[source]).jobs
     absent = next(one for one in job if one.task.spec.name == "b")
     assert absent.status == "unavailable"
-    assert "'file' of b is absent" in absent.reason
+    assert "what 'file' of the task names is absent" in absent.reason
 
 
 def test_a_task_with_a_metric_of_others_is_refused_without_trust(source):
@@ -106,6 +106,66 @@ def test_a_task_with_a_metric_of_others_is_refused_without_trust(source):
     with pytest.raises(SpecError, match=r"evaluate:bleu runs code of others; allow it with --tr"):
         evaluate(source, tasks="b")
     assert evaluate(source, tasks="b", trust=True)[0].status == "failed"
+
+
+# A metric shipped with a task, and a probe that scores by it.
+METRIC = """\
+import datasets
+import evaluate
+
+
+class Words(evaluate.Metric):
+    def _info(self):
+        word = datasets.Value("string")
+        return evaluate.MetricInfo(
+            description="", citation="", inputs_description="",
+            features=datasets.Features({"predictions": word, "references": word}),
+        )
+
+    def _compute(self, predictions, references):
+        return {"words": sum(len(text.split()) for text in predictions)}
+"""
+SCORING = """\
+from vlbench.capabilities import ImageEncoder
+from vlbench.metrics.captions import CaptionMetrics
+from vlbench.results import Outcome, Score
+
+
+def told(model: ImageEncoder, data, engine, *, metrics: list[str]) -> Outcome:
+    with CaptionMetrics(metrics, words=None) as scored:
+        (found,) = scored({1: ["a red dog"], 2: ["a cat"]}, {1: ["x"], 2: ["y"]}).values()
+    return Outcome([Score("length", found.estimate.value, 2)])
+"""
+
+
+@pytest.fixture
+def scored(source):
+    write(source / "tasks" / "telling.py", SCORING)
+    write(source / "tasks" / "words.py", METRIC)
+    text = (source / "tasks/b.yaml").read_text().replace("mine:length", "telling:told")
+
+    def run(script, **options):
+        named = text.replace("{file: ../names.txt}", f"{{metrics: ['evaluate:{script}']}}")
+        write(source / "tasks" / "b.yaml", named)
+        return evaluate(source, tasks="b", **options)
+
+    return run
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_metric_shipped_with_a_task_is_trusted_as_its_probe_is(scored):
+    (result,) = scored("words.py")
+    assert result.reason == ""
+    assert (result.status, result.scores[0].value) == ("ok", 5)
+
+
+@pytest.mark.parametrize("script", ["../words.py", "linked.py", "$VLBENCH_DATA/words.py"])
+def test_a_script_that_lies_elsewhere_is_not(scored, source, script, monkeypatch):
+    monkeypatch.setenv("VLBENCH_DATA", str(source))
+    write(source / "words.py", METRIC)
+    (source / "tasks" / "linked.py").symlink_to(source / "words.py")
+    with pytest.raises(SpecError, match=r"words.py|linked.py runs code of others; allow it with"):
+        scored(script)
 
 
 HUB, TABLE = "vlbench.data.hub:images", "vlbench.data.table:images"

@@ -27,6 +27,11 @@ MODELS = {
         transformers.Dinov2WithRegistersConfig(**BASE, num_register_tokens=4),
         CUT,
     ),
+    "dinov3": (
+        "DINOv3ViTModel",
+        transformers.DINOv3ViTConfig(**BASE, num_register_tokens=4),
+        transformers.DINOv3ViTImageProcessor(size=SQUARE, **NORMALISER),
+    ),
     "mae": ("ViTMAEModel", transformers.ViTMAEConfig(**BASE), SQUASHED),
     "swin": (
         "SwinModel",

@@ -10,6 +10,7 @@ An adapter makes its network of transformers' parts, under the names of the orig
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +19,9 @@ from torch import Tensor, nn
 from vlbench.adapter_kit.hugging_face import Checkpoint
 from vlbench.adapter_kit.weights import UNREADABLE, load_weights, seeded, weights_file
 from vlbench.errors import CannotDo, WeightsError
+
+# The argument that takes a local copy of the configuration and the tokenizer.
+INSTEAD = "architecture=FOLDER"
 
 
 class Encoded(NamedTuple):
@@ -38,9 +42,8 @@ class BertPort:
     def __init__(
         self, architecture: str, revision: str, weights: str, source: str, seed: int
     ) -> None:
-        hint = f"where to get it: {source or 'the authors'}; give its path as weights=PATH"
-        self.file = None if weights == "random" else weights_file(weights, hint)
-        checkpoint = Checkpoint(architecture, revision=revision, instead="architecture=FOLDER")
+        self.file = _file(weights, source)
+        checkpoint = Checkpoint(architecture, revision=revision, instead=INSTEAD)
         self.config: Any = checkpoint.config
         if self.config.model_type != "bert":
             what = f"{architecture} is a model of type {self.config.model_type}"
@@ -73,6 +76,17 @@ class BertPort:
         if self.file:
             load_weights(network, state, self.file)
         return network.eval().requires_grad_(requires_grad=False).to(device, dtype)
+
+
+def require_port(architecture: str, revision: str, weights: str, source: str) -> None:
+    """Raise WeightsError where the files of a `BertPort` cannot be had; nothing is read."""
+    _file(weights, source)
+    Checkpoint(architecture, "random", revision, instead=INSTEAD).require_here()
+
+
+def _file(weights: str, source: str) -> Path | None:
+    hint = f"where to get it: {source or 'the authors'}; give its path as weights=PATH"
+    return None if weights == "random" else weights_file(weights, hint)
 
 
 def bert_part(name: str, config: Any) -> Any:

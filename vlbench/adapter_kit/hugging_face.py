@@ -19,9 +19,11 @@ import torch
 
 from vlbench.adapter_kit.weights import (
     UNREADABLE,
+    cached_file,
     hub_obstacle,
     not_downloaded,
     read_state_dict,
+    require_hub,
     require_sizes,
     require_weights_for,
     seeded,
@@ -40,6 +42,13 @@ LOADING = {
 # The files of weights in a folder.
 KINDS = ("*.safetensors", "*.bin", "*.pt")
 CONFIG = "config.json"
+
+# The files of weights in a repository, each of which is enough: whole, or the index of their parts.
+WEIGHTS = tuple(
+    f"{name}{index}"
+    for name in ("model.safetensors", "pytorch_model.bin")
+    for index in ("", ".index.json")
+)
 
 # The texts of a folder that the library reads. Others, such as the log of a training, may be large.
 TEXTS = ("*config*.json", "*token*.json", "vocab*.json")
@@ -100,6 +109,17 @@ class Checkpoint:
     def config(self) -> Any:
         """The configuration of the model. Raises WeightsError."""
         return self.load("AutoConfig")
+
+    def require_here(self) -> None:
+        """Raise WeightsError where the files are neither here nor on a hub that can be reached.
+
+        Nothing is read: of a repository, the hub's cache holds the configuration and weights.
+        """
+        if self.is_local:
+            return
+        wanted = [(CONFIG,), *([] if self.file or self.seed is not None else [WEIGHTS])]
+        if not all(cached_file(self._place, names, self._revision) for names in wanted):
+            require_hub(self._what, "the hub", self._instead)
 
     def load(self, kind: str, **options: Any) -> Any:
         """Return what a class of transformers, such as "AutoTokenizer", loads from here.
@@ -212,8 +232,16 @@ class Checkpoint:
         if self.is_local:
             return WeightsError(f"{self._place} cannot be loaded: {error}")
         why = self._obstacle if self._obstacle and isinstance(error, OSError) else error
-        what = f"{self._place}, revision {self._revision},"
-        return not_downloaded(what, "the hub", why, self._instead)
+        return not_downloaded(self._what, "the hub", why, self._instead)
+
+    @property
+    def _what(self) -> str:
+        return f"{self._place}, revision {self._revision},"
+
+
+def require_checkpoint(architecture: str, weights: str, revision: str) -> None:
+    """Raise WeightsError where the files of a `Checkpoint` cannot be had; nothing is read."""
+    Checkpoint(architecture, weights, revision).require_here()
 
 
 def transformers_object(name: str) -> Any:

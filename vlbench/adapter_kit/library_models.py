@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from vlbench.adapter_kit.weights import (
     not_downloaded,
     seeded,
     unreadable,
+    weights_file,
 )
 from vlbench.errors import UnknownNameError, WeightsError, unknown
 
@@ -78,17 +79,40 @@ def open_torchvision(architecture: str, tag: Any, seed: int, **options: Any) -> 
         with seeded(seed):
             drawn: nn.Module = get(architecture, weights=None, **options)
         return drawn
-    what = f"the weights {tag}"
-    cached = Path(torch.hub.get_dir(), "checkpoints", tag.url.rpartition("/")[2])
-    if hub.is_offline() and not cached.is_file():
-        raise not_downloaded(what, tag.url, hub.why_offline())
+    if hub.is_offline():
+        _require_cached(tag, hub.why_offline())
     try:
         model: nn.Module = get(architecture, weights=tag, **options)
     except UNREADABLE as error:
-        if cached.is_file():
-            raise unreadable(cached, error) from error
-        raise not_downloaded(what, tag.url, error) from error
+        _require_cached(tag, error)
+        raise unreadable(_cached(tag), error) from error
     return model
+
+
+def _cached(tag: Any) -> Path:
+    return Path(torch.hub.get_dir(), "checkpoints", tag.url.rpartition("/")[2])
+
+
+def _require_cached(tag: Any, why: object) -> None:
+    """Raise WeightsError, which says why, where torch's cache lacks the weights of a tag."""
+    if not _cached(tag).is_file():
+        raise not_downloaded(f"the weights {tag}", tag.url, why)
+
+
+def require_torchvision_weights(weights: str, tags: Callable[[], Any], hint: str) -> None:
+    """Raise WeightsError where weights of torchvision are neither here nor can be downloaded.
+
+    They are one of the `tags`, which are asked for where the hub is away, a file, which the hint
+    helps to get, or "random". Nothing is read.
+    """
+    if weights == "random" or Path(weights).expanduser().is_file():
+        return
+    if Path(weights).suffix:  # no tag has one
+        weights_file(weights, hint)
+    if obstacle := hub_obstacle():
+        known = tags().__members__
+        if weights in known:
+            _require_cached(known[weights], obstacle)
 
 
 def require_timm(name: str) -> None:

@@ -9,7 +9,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,23 @@ def hub_obstacle() -> str:
     if hub.is_offline():
         return hub.why_offline()
     return "" if hub.reachable() else "the hub cannot be reached"
+
+
+def cached_file(repository: str, names: Iterable[str], revision: str = "main") -> Path | None:
+    """Return the first of some files of a repository that the hub's cache holds."""
+    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - reads HF_HUB_OFFLINE
+
+    try:
+        cached = [try_to_load_from_cache(repository, name, revision=revision) for name in names]
+    except ValueError:  # no name that the hub could have
+        return None
+    return next((Path(path) for path in cached if isinstance(path, str)), None)
+
+
+def require_hub(what: str, origin: str, instead: str = "weights=PATH") -> None:
+    """Raise WeightsError for weights that are not here where the hub cannot be reached."""
+    if obstacle := hub_obstacle():
+        raise not_downloaded(what, origin, obstacle, instead)
 
 
 def not_downloaded(

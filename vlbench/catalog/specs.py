@@ -39,6 +39,15 @@ class Reference(_Published, total=False):
     at: At
 
 
+class Cost(TypedDict):
+    """What a model costs: numbers in it, and FLOPs of its image encoder for a square image."""
+
+    parameters: int
+    flops: float
+    image: int
+    licence: str
+
+
 def read_values(
     kind: Any,
     document: Document,
@@ -112,6 +121,7 @@ class ModelSpec:
     paper: str = ""
     training_images: int | float | None = None
     weights: str = ""
+    cost: Cost | None = None
     regions: Mapping[str, Any] = field(default_factory=dict)
     without: Sequence[str] = ()
     unavailable: str = ""

@@ -1,20 +1,29 @@
-"""`vlbench data`: show what a task will read."""
+"""`vlbench data`: show what a task will read, or which data are here and which are missing."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_data, add_json, add_trust, set_up_for_data
 from vlbench.data.images import DecodedImages
+from vlbench.data.presence import absence
 from vlbench.data.records import Column, Data, Split, content, overlaps
-from vlbench.errors import counted, printed, unknown
+from vlbench.errors import UnknownNameError, counted, printed, unknown
 from vlbench.leaderboard.texts import plain_table
+
+if TYPE_CHECKING:  # these import torch
+    from vlbench.catalog.catalog import Catalog
+    from vlbench.planning.options import Options
+    from vlbench.planning.tasks import Task
 
 # Examples that are shown of each split, and images whose sizes are read, evenly spread.
 EXAMPLES, SIZED = 5, 1000
@@ -24,8 +33,11 @@ SUMMARIES = ("caption", "question", "text", "words")
 
 
 def add_options(data: argparse.ArgumentParser) -> None:
-    """Add the task, and where its data lie."""
-    data.add_argument("task", metavar="TASK")
+    """Add the task or all, and where data lie."""
+    data.add_argument("task", metavar="TASK", nargs="?")
+    data.add_argument(
+        "--all", action="store_true", help="list the data of all tasks: found, or what to get"
+    )
     add_data(data, download=True)
     add_json(data)
     add_trust(data)
@@ -39,6 +51,13 @@ def answer(arguments: argparse.Namespace) -> Answer:
     from vlbench.planning.tasks import require_known, resolve_task
 
     catalog, name = load_catalog(arguments.include_path), arguments.task
+    if arguments.all == bool(name):
+        raise UnknownNameError("name a task, or pass --all")
+    if arguments.all:
+        with set_up_for_data(arguments) as options:
+            rows = list_data(catalog, options)
+        lines = [_line(row, options) for row in rows]
+        return Answer([json.dumps(rows, indent=1)] if arguments.json else lines)
     if name not in catalog.tasks:
         raise unknown("task", name, catalog.tasks)
     members = catalog.tasks[name].group
@@ -50,6 +69,57 @@ def answer(arguments: argparse.Namespace) -> Answer:
         kinds = {"regions": next(iter(task.regions.values()))} if task.regions else {}
         facts = describe(task.loader(**task.loader_arguments, **kinds))
     return Answer([json.dumps(facts, indent=1)] if arguments.json else _lines(name, facts))
+
+
+def list_data(catalog: Catalog, options: Options) -> list[dict[str, Any]]:
+    """Return what the tasks read from this machine: its `name`, and whether it is `found`.
+
+    What is missing says `what`, `get` and `put`. Nothing is read. Raises SpecError.
+    """
+    from vlbench.planning.tasks import require_known, resolve_task
+
+    specs = {name: spec for name, spec in sorted(catalog.tasks.items()) if not spec.group}
+    require_known(options.data_dir, {name: spec.data["loader"] for name, spec in specs.items()})
+    rows: dict[str, dict[str, Any]] = {}
+    for name, spec in specs.items():
+        task = resolve_task(catalog, name, False, options)
+        for part, load in _parts(task):
+            missing = absence(load)
+            row: dict[str, Any] = {"name": part, "tags": [], "file": str(spec.file)}
+            row |= {"found": missing is None, "tasks": []}
+            if missing:
+                row |= {"what": missing.what, "get": missing.where_to_get}
+                row |= {"put": missing.where_to_put}
+            rows.setdefault(repr(row | {"file": ""}), row)["tasks"].append(name)
+    return sorted(rows.values(), key=lambda row: (not row["found"], row["name"]))
+
+
+def _parts(task: Task) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield what a task reads, by its name: its data, region features, and files of its probe."""
+    from vlbench.data.regions.features import region_features
+    from vlbench.planning.jobs import require_file
+
+    load = partial(task.loader, **task.loader_arguments)
+    yield task.spec.data["loader"].rpartition(":")[2], load
+    for place in task.regions.values():
+        if isinstance(place, Path):
+            yield f"{place.parent.name}/{place.name}", partial(region_features, place)
+    for key, path in task.files.items():
+        if not path.resolve().is_relative_to(task.spec.source):
+            yield key, partial(require_file, key, path)
+
+
+def _line(row: Mapping[str, Any], options: Options) -> str:
+    """Return a line about data, wrapped to 80 columns, with the folder of all data by its name."""
+    from vlbench.planning.options import DATA_VARIABLE
+
+    if row["found"]:
+        return f"found    {row['name']}"
+    folder = str(options.data_folder or DATA_VARIABLE)
+    put = row["put"].replace(folder, DATA_VARIABLE)
+    text = f"missing  {row['name']}: {row['what']}; get it from {row['get']}; put it at {put}"
+    indent = " " * len("missing  ")
+    return fill(text, 80, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def describe(data: Data) -> dict[str, Any]:

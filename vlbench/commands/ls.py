@@ -14,7 +14,7 @@ from typing import Any
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.listed_capabilities import capabilities_of, needs_of
 from vlbench.catalog.sources import PACKAGE, find_sources
-from vlbench.catalog.specs import ModelSpec, TaskSpec
+from vlbench.catalog.specs import Cost, ModelSpec, TaskSpec
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_json
 from vlbench.errors import SpecError, unknown
@@ -27,6 +27,10 @@ COLUMNS = {
     "probes": ("about",),
     "data": ("about",),
 }
+
+
+# The speed that estimates of time assume, in FLOP/s.
+FLOPS = 10e12
 
 
 def add_options(ls: argparse.ArgumentParser) -> None:
@@ -87,23 +91,35 @@ def _all_things(kind: str, include: Sequence[Path]) -> list[dict[str, Any]]:
         wanted = _is_probe if kind == "probes" else _is_loader
         return [row for folder in dict.fromkeys(folders) for row in _functions(folder, wanted)]
     catalog = load_catalog(include)
-    specs = catalog.tasks if kind == "tasks" else catalog.models
-    return [_summary(specs[name]) for name in sorted(specs)]
+    if kind == "tasks":
+        return [_summary(catalog.tasks[name]) for name in sorted(catalog.tasks)]
+    # Those whose cost is known stand first, in the order of their file.
+    models = sorted(catalog.models.items(), key=lambda one: "" if one[1].cost else one[0])
+    return [_summary(spec) for _, spec in models]
 
 
 def _summary(spec: TaskSpec | ModelSpec) -> dict[str, Any]:
     row: dict[str, Any] = {"name": spec.name, "tags": [], "file": str(spec.file)}
     if isinstance(spec, ModelSpec):
         about = f"unavailable: {spec.unavailable}" if spec.unavailable else spec.paper
-        can = capabilities_of(spec)
-        return row | {
-            "adapter": spec.adapter,
-            "capabilities": can,
-            "about": about or spec.paper or spec.weights,
-        }
+        about = about or spec.paper or spec.weights
+        can, cost = capabilities_of(spec), f"; {described_cost(spec.cost)}" if spec.cost else ""
+        row |= {"adapter": spec.adapter, "capabilities": can, "about": about + cost}
+        return row | {"cost": spec.cost}
     row["tags"] = list(spec.tags)
     about = spec.description or (f"group of {', '.join(spec.group)}" if spec.group else spec.paper)
     return row | {"probe": spec.probe, "needs": needs_of(spec), "about": about}
+
+
+def described_cost(cost: Cost) -> str:
+    """Return a model's size, memory, FLOPs, estimated time and licence in a few words."""
+    size, operations = cost["parameters"], cost["flops"]
+    return (
+        f"{size / 1e6:,.0f} million parameters, {size * 4 / 1e9:.2g} GB as float32, "
+        f"{operations / 1e9:.3g} GFLOP for an image of {cost['image']} x {cost['image']} "
+        f"(estimate: {operations / FLOPS * 1000:.2g} ms at {FLOPS / 1e12:g} TFLOP/s); "
+        f"{cost['licence']}"
+    )
 
 
 def _functions(folder: Path, wanted: Any) -> Iterator[dict[str, Any]]:

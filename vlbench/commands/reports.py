@@ -24,7 +24,7 @@ from vlbench.errors import printed
 from vlbench.leaderboard.table import table_of
 from vlbench.leaderboard.terminal import score_table
 from vlbench.leaderboard.texts import fitted, plain_table
-from vlbench.planning.plan import Plan
+from vlbench.planning.plan import Plan, missing_weights
 from vlbench.results import Result
 from vlbench.running.history import Step, total
 from vlbench.running.jobs import Report
@@ -139,12 +139,14 @@ class Bar:
 
 
 def print_plan(console: Console, planned: Plan) -> None:
-    """Print the plan, and each absent data set once, with the tasks that lack it."""
-    here = [job for job in planned.jobs if job.status != "unavailable"]
+    """Print the plan, and once the weights and each data set that cannot be had, with its tasks."""
+    here = [job for job in planned.jobs if job.status not in {"unavailable", "no weights"}]
     rows = [[job.model.name, job.task.spec.name, job.status, job.reason] for job in here]
     if rows:
         table = plain_table(["model", "task", "plan", "why"], rows)
         console.print(fitted(table, console.width))
+    for line in missing_weights(planned.jobs):
+        say(console, f"no weights: {line}")
     absent = [job for job in planned.jobs if job.status == "unavailable"]
     _print_absent(console, {job.task.spec.name: job.reason for job in absent})
 

@@ -82,16 +82,13 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if not (arguments.model and arguments.tasks):
         raise UnknownNameError("a run needs --model and --tasks, here or in a file for --config")
     from vlbench.bench import agree, estimate_steps, run, set_up
-    from vlbench.catalog.library_names import reads_hub
     from vlbench.commands.reports import Bar, print_estimates, print_plan, print_report
     from vlbench.commands.streams import open_console
     from vlbench.commands.unused_gpus import unused_gpus
     from vlbench.planning.plan import plan
 
     models = list(dict.fromkeys(arguments.model.split(",")))
-    # A dry run needs the hub for data that it is told to download, and for a model's configuration.
-    reach_hub = arguments.download or not arguments.dry_run or any(map(reads_hub, models))
-    with set_up(options_of(arguments), reach_hub=reach_hub) as (options, processes):
+    with set_up(options_of(arguments)) as (options, processes):
         planned = agree(plan(models, arguments.tasks.split(","), options), processes)
         console = open_console(quiet=not processes.is_main)
         print_plan(console, planned)

@@ -14,10 +14,11 @@ import numpy as np
 from vlbench.data import hub_sets
 from vlbench.data.formats.pickles import UNREADABLE, Allowed, read_pickle, unreadable
 from vlbench.data.images import Pixels, array_images, labelled
+from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, Split
 from vlbench.errors import DataAbsent, DataError
 
-HOME = "www.cs.toronto.edu/~kriz/cifar.html (python version)"
+HOME = "www.cs.toronto.edu/~kriz/cifar.html"
 WHAT = "a batch of CIFAR"
 
 
@@ -81,10 +82,12 @@ def _load(root: Path, layout: _Layout, download: bool) -> Data:
     }
     if not any(batches.values()) or not (folder / layout.meta).is_file():
         where = f"{root / layout.folder}/{layout.meta} and the batches"
-        absent = DataAbsent(layout.what, f"the hub (--download) or {HOME}", where)
+        home = f"the hub (--download) or {HOME} ({layout.what.lower()}-python.tar.gz)"
+        absent = DataAbsent(layout.what, home, where)
         if not download:
             raise absent
         return hub_sets.from_hub(layout.hub, absent, expected=layout.expected)
+    begin_reading()
     classes = _class_names(folder / layout.meta, layout.names_key)
     splits = {
         split: _split(paths, layout.labels_key, len(classes))

@@ -16,6 +16,7 @@ from vlbench.data.category_words import ClassNames, read_class_names
 from vlbench.data.coco_files import AnnotatedImage, Named, annotated_images, read_instances
 from vlbench.data.images import file_images, require_sizes
 from vlbench.data.pictures import pictures
+from vlbench.data.presence import begin_reading
 from vlbench.data.records import Column, Data, Split
 from vlbench.data.regions import region_features
 from vlbench.data.tables import Table, column_from, in_memory
@@ -82,7 +83,9 @@ def coco(
     }
     folders = [] if regions else [root / part for part in parts.values()]
     if absent := [path for path in [*chain(*files.values()), *folders] if not path.exists()]:
-        raise DataAbsent(f"COCO {year}", HOME, str(absent[0]))
+        archives = ", ".join(f"{name}{year}.zip" for name in ("annotations_trainval", *splits))
+        raise DataAbsent(f"COCO {year}", f"{HOME} ({archives})", str(absent[0]))
+    begin_reading()
     instances = {name: read_instances(pair[0]) for name, pair in files.items()}
     categories = next(iter(instances.values())).categories.values()
     names = read_class_names(listed, list(categories))

@@ -5,9 +5,11 @@ from pathlib import Path
 
 from vlbench.data.coco_files import first_repeated, is_number, read_text
 from vlbench.data.images import file_images, labelled
+from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, Split
 from vlbench.errors import DataAbsent, DataError
 
+HOME = "vision.caltech.edu/datasets/cub_200_2011 (CUB_200_2011.tgz)"
 LISTS = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt")
 FLAGS = {"train": 1, "test": 0}
 EXPECTED = {"train": 5_994, "test": 5_794}
@@ -21,7 +23,8 @@ def cub(*, root: Path) -> Data:
     folder = root / "CUB_200_2011" if (root / "CUB_200_2011").is_dir() else root
     if not all((folder / name).is_file() for name in LISTS):
         where = f"{root}/CUB_200_2011/: {', '.join(LISTS)} and images/"
-        raise DataAbsent("CUB-200-2011", "vision.caltech.edu/datasets/cub_200_2011", where)
+        raise DataAbsent("CUB-200-2011", HOME, where)
+    begin_reading()
     images, names = _table(folder, LISTS[0]), _table(folder, LISTS[3])
     labels, flags = (_numbers(folder, name, images) for name in LISTS[1:3])
     if sorted(names) != list(range(1, len(names) + 1)):

@@ -13,6 +13,7 @@ import numpy as np
 
 from vlbench.data.formats.archives import DAMAGED
 from vlbench.data.images import DIGITS, array_images, labelled
+from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data
 from vlbench.errors import DataAbsent, DataError
 
@@ -26,7 +27,9 @@ def digits(*, test_share: float = 0.5, seed: int = 0) -> Data:
     `test_share` is the fraction of test images. The split is stratified by class. Both splits
     select from one stored column, so that its features are computed once for any split.
     """
-    table = _table(_file())
+    file = _file()
+    begin_reading()
+    table = _table(file)
     images, label = table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(int).tolist()
     pixels = np.round(images * 255 / 16).astype(np.uint8)
     whole = labelled(array_images(pixels), label, classes=10, where="digits")

@@ -16,6 +16,7 @@ from torch import Tensor
 from vlbench.data.coco_files import Phrase, first_repeated, is_number, read_text
 from vlbench.data.images import file_images, require_sizes
 from vlbench.data.pictures import pictures
+from vlbench.data.presence import begin_reading
 from vlbench.data.records import Column, Data, Split
 from vlbench.data.regions import region_features
 from vlbench.data.tables import Table, column_from, in_memory
@@ -125,7 +126,7 @@ def _whole(text: str | None, where: str) -> int:
     return int(text)
 
 
-HOME = "github.com/BryanPlummer/flickr30k_entities"
+HOME = "github.com/BryanPlummer/flickr30k_entities (annotations.zip, and the lists of images)"
 IMAGES_HOME = "shannon.cs.illinois.edu/DenotationGraph"
 EXPECTED = {"train": 29_783, "val": 1_000, "test": 1_000}
 CAPTIONS = 5
@@ -184,6 +185,7 @@ def flickr30k(
     if folder is None and regions is None:
         where = images or root / FOLDERS[0]
         raise DataAbsent("Flickr30k's images", IMAGES_HOME, str(where))
+    begin_reading()
     unrelated = _read_unrelated(root / "UNRELATED_CAPTIONS")
     return Data(
         splits={

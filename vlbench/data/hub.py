@@ -19,6 +19,7 @@ from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.formats.archives import DAMAGED
 from vlbench.data.from_rows import Named, Rows, columns_of, said_in, split_from_rows
 from vlbench.data.hub_sets import HubSet, cell_images, open_tables, row_name
+from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, wanted
 from vlbench.errors import DataAbsent, DataError, unknown
 from vlbench.files import is_file_name
@@ -75,6 +76,7 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     source = HubSet(repository, revision, config, image, label)
     absent = DataAbsent(str(source), "the hub (--download)", str(root))
     if root.is_dir():
+        begin_reading()
         tables = _local(root, splits, cache_dir)
     elif download:
         downloaded = open_tables(source, absent)

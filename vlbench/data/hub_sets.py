@@ -27,6 +27,7 @@ from vlbench.data.images import (
     pixels_digest,
     require_whole,
 )
+from vlbench.data.presence import begin_reading
 from vlbench.data.records import Column, Data, Split
 from vlbench.digests import file_digests
 from vlbench.errors import DataAbsent, DataError
@@ -117,6 +118,8 @@ def from_hub(
 def open_tables(source: HubSet, absent: DataAbsent) -> Any:
     """Return the hub's tables by split. Raises as `from_hub` does."""
     is_offline = hub.settle()
+    if not is_offline:
+        begin_reading()
     # Both libraries read on import whether they are offline, which `settle` has decided.
     import datasets  # noqa: PLC0415 - see above
     from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415 - see above
@@ -138,6 +141,7 @@ def open_tables(source: HubSet, absent: DataAbsent) -> Any:
     if others:
         why = f"the hub cannot be reached, and the cache has only {', '.join(sorted(others))}"
         raise _unreachable(source, absent, why)
+    begin_reading()
     return tables
 
 

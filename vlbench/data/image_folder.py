@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vlbench.data.images import SUFFIXES, file_images, labelled
+from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, Split, wanted
 from vlbench.errors import DataAbsent, DataError
 
@@ -21,6 +22,7 @@ def image_folder(
     """
     if not root.is_dir():
         raise DataAbsent("image folder", "your own images", f"{root / test}/<class>/<image>")
+    begin_reading()
     if not (root / test).is_dir():
         raise DataError(f"no folder '{test}' of test images; there are {_folders(root)}")
     folders = {"train": train, "test": test} if (root / train).is_dir() else {"test": test}

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from vlbench.data.coco_files import read_text
 from vlbench.data.images import SUFFIXES, file_images, labelled
+from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, Split, value_column
 from vlbench.errors import DataAbsent, DataError
 
@@ -41,6 +42,7 @@ def imagenet(*, root: Path, train: bool = False) -> Data:
             raise DataAbsent("ImageNet (train images)", HOME, f"{root}/train/<wnid>/*.JPEG")
     if not (root / SYNSETS).is_file():
         raise DataAbsent(f"ImageNet's {SYNSETS}", HOME, f"{root / SYNSETS}")
+    begin_reading()
     synsets = _synsets(root / SYNSETS)
     splits = {split: _split(root, found, synsets) for split, found in names.items()}
     expected = {split: EXPECTED[split] for split in splits}

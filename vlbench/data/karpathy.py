@@ -18,6 +18,7 @@ import pyarrow as pa
 from vlbench.data.coco_files import MISFITS, MOST_DIGITS, first_repeated, sound_text
 from vlbench.data.images import file_images
 from vlbench.data.pictures import pictures
+from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, Split
 from vlbench.data.regions import RegionFeatures, region_features
 from vlbench.data.tables import column_from, in_memory
@@ -26,7 +27,7 @@ from vlbench.files import MOST_ANNOTATIONS, is_file_name, read_bytes
 
 FILE = "dataset_coco.json"
 HOME = "cs.stanford.edu/people/karpathy/deepimagesent (caption_datasets.zip)"
-IMAGES_HOME = "cocodataset.org/#download (2014 Train and Val images)"
+IMAGES_HOME = "cocodataset.org/#download (train2014.zip, val2014.zip)"
 
 EXPECTED = {"train": 113_287, "val": 5_000, "test": 5_000}
 SPLITS = tuple(EXPECTED)
@@ -69,6 +70,7 @@ def karpathy(
     file = root / FILE
     if not file.is_file():
         raise DataAbsent("Karpathy's split of COCO", HOME, str(file))
+    begin_reading()
     rows = _read(file)
     features = region_features(regions) if regions else None
     described = [name for name in pictured if features is not None and name in with_regions]

@@ -11,6 +11,7 @@ import numpy as np
 
 from vlbench.data import hub_sets
 from vlbench.data.images import DIGITS, Pixels, array_images, labelled
+from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, Split
 from vlbench.errors import DataAbsent, DataError
 
@@ -70,12 +71,8 @@ def _load(root: Path, source: _Source, download: bool) -> Data:
         split: (_find(root, f"{prefix}-images-idx3"), _find(root, f"{prefix}-labels-idx1"))
         for split, prefix in PREFIXES.items()
     }
-    splits = {
-        split: _split(images, labels, len(source.classes))
-        for split, (images, labels) in pairs.items()
-        if images and labels
-    }
-    if not splits:
+    pairs = {split: pair for split, pair in pairs.items() if all(pair)}
+    if not pairs:
         files = "{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz"
         absent = DataAbsent(
             source.what, f"the hub (--download) or {source.home}", f"{root}/{files}"
@@ -83,6 +80,12 @@ def _load(root: Path, source: _Source, download: bool) -> Data:
         if not download:
             raise absent
         return hub_sets.from_hub(source.hub, absent, expected=EXPECTED, classes=source.classes)
+    begin_reading()
+    splits = {
+        split: _split(images, labels, len(source.classes))
+        for split, (images, labels) in pairs.items()
+        if images and labels
+    }
     expected = {split: EXPECTED[split] for split in splits}
     return Data(splits=splits, classes=source.classes, expected=expected)
 

@@ -18,6 +18,7 @@ import numpy as np
 from vlbench.data import hub_sets
 from vlbench.data.formats.archives import CHUNK, DAMAGED, Array
 from vlbench.data.images import DIGITS, array_images, file_images, labelled
+from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, Split, value_column
 from vlbench.errors import DataAbsent, DataError
 
@@ -139,6 +140,7 @@ def svhn(*, root: Path, download: bool = False) -> Data:
         if not download:
             raise absent
         return hub_sets.from_hub(hub_sets.SVHN, absent, expected=CROPS, classes=DIGITS)
+    begin_reading()
     splits = {split: _crops(path) for split, path in paths.items()}
     expected = {split: CROPS[split] for split in splits}
     return Data(splits=splits, classes=DIGITS, expected=expected)
@@ -155,6 +157,7 @@ def svhn_numbers(*, root: Path) -> Data:
     if not folders:
         where = f"{root}/{{train,test}}/digitStruct.mat and the PNG files beside it"
         raise DataAbsent("SVHN (full numbers)", HOME, where)
+    begin_reading()
     splits = {split: _numbers(folder) for split, folder in folders.items()}
     expected = {split: NUMBERS[split] for split in splits}
     return Data(splits=splits, classes=DIGITS, expected=expected)

@@ -12,6 +12,7 @@ from vlbench.data.coco_files import is_number
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.from_rows import Named, Rows, columns_of, said_in, split_from_rows
 from vlbench.data.images import file_images
+from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, wanted
 from vlbench.errors import DataAbsent, DataError, unknown
 from vlbench.files import MOST_ANNOTATIONS, require_at_most
@@ -59,6 +60,7 @@ def images(  # noqa: PLR0913 - YAML fills them by name
         if not (root / name).is_file():
             raise DataAbsent(f"the table {name}", "your own images", str(root / name))
     require_texts(texts)
+    begin_reading()
     said = {"caption": caption, "question": question}
     columns = columns_of({"image": image, "label": label, "item": item, **said})
     tables = {split: _read(root, name, columns) for split, name in names.items()}

@@ -18,6 +18,7 @@ from vlbench.data.asked_images import (
     require_files,
 )
 from vlbench.data.coco_files import read_asked, read_captions
+from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data
 
 HOME = "visualqa.org/download.html"
@@ -56,6 +57,7 @@ def vqa(
     captions = {split: _captions(coco, part) for split, part in parts.items()} if coco else {}
     require_files(f"VQA {version}", HOME, questions.values())
     require_files("captions of COCO's images", COCO_HOME, captions.values())
+    begin_reading()
     return Data(
         splits={
             split: asked_split(

@@ -21,6 +21,7 @@ from vlbench.data.asked_images import (
     require_files,
 )
 from vlbench.data.coco_files import first_repeated, is_number, read_captions, read_text
+from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data
 from vlbench.errors import DataError
 
@@ -61,6 +62,7 @@ def vqg(
     texts = [coco / f"annotations/captions_{part}.json" for part in PARTS] if coco else []
     require_files(f"VQG's {source}", HOME, files.values())
     require_files("COCO's captions", COCO_HOME, texts)
+    begin_reading()
     captions = [read_captions(text) for text in texts]
     sources = Sources(coco, PARTS, features)
     return Data(

@@ -28,6 +28,7 @@ from vlbench.data.formats.archives import CHUNK, DAMAGED
 from vlbench.data.from_rows import Rows, said_in, split_from_rows
 from vlbench.data.hub_sets import encoded_digest, streamed_images
 from vlbench.data.images import MOST_PIXELS
+from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, wanted
 from vlbench.digests import file_digests
 from vlbench.errors import DataAbsent, DataError
@@ -235,6 +236,7 @@ def images(
             what = f"the folder of tar shards {folder}"
             raise DataAbsent(what, "whoever packed them", str(root / folder / "0.tar"))
     require_texts(texts)
+    begin_reading()
     classes = _class_names(root) if label else []
     suffixes = Wanted(label, caption)
     found = {}

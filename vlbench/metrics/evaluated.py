@@ -1,4 +1,4 @@
-"""Metrics of Hugging Face `evaluate`, an optional package, by a name or the path of a script."""
+"""Metrics of Hugging Face `evaluate`, by a name or the path of a script."""
 
 from __future__ import annotations
 
@@ -71,8 +71,7 @@ def _package() -> Any:
         # It takes seconds, and may be absent: only a task that names such a metric needs it.
         return importlib.import_module("evaluate")
     except ImportError as error:
-        install = "pip install 'vlbench[evaluate]'"
-        raise PackageAbsent("the package evaluate", install) from error
+        raise PackageAbsent("the package evaluate", "pip install evaluate") from error
 
 
 def _is_number(value: Any) -> bool:

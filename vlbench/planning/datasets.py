@@ -8,7 +8,7 @@ from typing import Any
 
 from vlbench.data.pictures import only_in_pictures
 from vlbench.data.records import Data
-from vlbench.errors import CannotDo, DataError, SpecError
+from vlbench.errors import CannotDo, DataAbsent, DataError, SpecError
 from vlbench.planning.models import Model
 from vlbench.planning.tasks import Task, splits_read
 
@@ -68,7 +68,15 @@ def _regions(task: Task, model: Model) -> dict[str, Any]:
 def require_splits(task: Task, data: Data) -> None:
     """Raise DataAbsent for a split that the probe reads and the data lack, DataError if empty."""
     for name in splits_read(task.probe, task.arguments):
-        if name is not ... and not len(data.splits[name]):
+        if name is ...:
+            continue
+        try:
+            rows = data.splits[name]
+        except DataAbsent as error:
+            root = task.loader_arguments.get("root")
+            where = f"where {task.spec.data['loader'].rpartition(':')[2]}'s others come from"
+            raise DataAbsent(error.what, where, str(root)) if root else error from None
+        if not len(rows):
             raise DataError(f"the split '{name}' of {task.spec.data['loader']} has no rows")
 
 

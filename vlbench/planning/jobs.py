@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from glob import escape
 from pathlib import Path
 from typing import Any
 
 from vlbench.boards import board_file, read_board
+from vlbench.data.presence import absence
 from vlbench.data.records import Data
 from vlbench.digests import digest
 from vlbench.engine.fingerprints import contents, identified
@@ -20,6 +22,7 @@ from vlbench.planning.datasets import DataSets, require_splits
 from vlbench.planning.models import Model, fit
 from vlbench.planning.options import Options
 from vlbench.planning.tasks import Task
+from vlbench.planning.weights import Weights
 from vlbench.results import Result
 
 
@@ -37,19 +40,24 @@ def existing_rows(output: Path | None, task: str) -> Sequence[Result]:
 
 def kept_result(rows: Sequence[Result], model: str, request: str) -> Result | None:
     """Return the ok row of a model with this request, or None; also None for an empty request."""
-    mine = [row for row in rows if row.status == "ok" and row.model == model]
+    mine = _ok_rows(rows, model)
     return next((row for row in mine if request and row.request == request), None)
+
+
+def _ok_rows(rows: Sequence[Result], model: str) -> list[Result]:
+    return [row for row in rows if row.status == "ok" and row.model == model]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """One model on one task: both resolved, the task's data, and what is to become of it.
 
-    `status` is run, kept, skipped, unavailable or failed. `request` digests all that the row
-    depends on and that is known before weights load; it is empty where something of that is
-    unknown. `data` is None where they could not be had or are not needed; they are `limited` by
-    --limit. `views` are the data as companions read them whose regions are of another kind, by the
-    companion's key. `result` is the row that is kept.
+    `status` is run, kept, skipped, unavailable, failed or "no weights"; `missing` says why weights
+    cannot be had, by the name of the model. `request` digests all that the row depends on and that
+    is known before weights load; it is empty where something of that is unknown. `data` is None
+    where they could not be had or are not needed; they are `limited` by --limit. `views` are the
+    data as companions read them whose regions are of another kind, by the companion's key. `result`
+    is the row that is kept.
     """
 
     model: Model
@@ -61,46 +69,76 @@ class Job:
     views: Mapping[str, Data] = field(default_factory=dict)
     result: Result | None = None
     limited: bool = False
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_job(
-    model: Model, task: Task, datasets: DataSets, standing: Sequence[Result], options: Options
+    model: Model,
+    task: Task,
+    datasets: DataSets,
+    weights: Weights,
+    standing: Sequence[Result],
+    options: Options,
 ) -> Job:
     """Return the job of a model on a task: to run, kept, or why it cannot run here.
 
-    `standing` are the rows of the task's board. Raises SpecError for a task's file that cannot be
-    right.
+    `standing` are the rows of the task's board. Where weights are missing, data are read only if
+    their row may be kept. Raises SpecError for a file that cannot be right.
     """
     model, gap = fit(model, task.needs)
     if gap:
         return Job(model=model, task=task, status="skipped", reason=f"the model has no {gap}")
+    missing = weights.missing(model, task)
+    job = Job(model=model, task=task, status="no weights" if missing else "run", missing=missing)
+    if missing and (options.overwrite or not _ok_rows(standing, model.name)):
+        return _attempt(job, partial(_look, job, datasets))
+    read = _attempt(job, partial(_read, job, datasets))
+    if read.data is None:
+        return read
+    request = request_of(model, task, [read.data, *read.views.values()], options)
+    kept = kept_result(standing, model.name, request)
+    if kept and not options.overwrite:
+        return Job(model=model, task=task, request=request, status="kept", result=kept)
+    limited = options.limit is not None
+    return job if missing else replace(read, request=request, limited=limited)
+
+
+def _attempt(job: Job, work: Callable[[], Job]) -> Job:
+    """Return the job that work with its data returns, or why it cannot run here."""
     try:
-        _require_files(task)
-        require_installed(task.words)
-        with exits_as_errors():
-            data, views = datasets.load(task, model), datasets.views(task, model)
-        require_splits(task, data)
+        return work()
     except CannotDo as error:
-        return Job(model=model, task=task, status="skipped", reason=str(error))
+        return replace(job, status="skipped", reason=str(error))
     except DataAbsent as error:
-        return Job(model=model, task=task, status="unavailable", reason=str(error))
+        return replace(job, status="unavailable", reason=str(error))
     except SpecError:
         raise
     except Exception as error:  # noqa: BLE001 - somebody's loader: any error is a result
-        return Job(model=model, task=task, status="failed", reason=verdict(error).value)
-    request = request_of(model, task, [data, *views.values()], options)
-    kept = kept_result(standing, model.name, request)
-    if kept is None or options.overwrite:
-        limited = options.limit is not None
-        return Job(model=model, task=task, data=data, views=views, request=request, limited=limited)
-    return Job(model=model, task=task, request=request, status="kept", result=kept)
+        return replace(job, status="failed", reason=verdict(error).value)
 
 
-def _require_files(task: Task) -> None:
-    """Raise DataAbsent for a file that the probe's arguments name and that is not there."""
-    for key, path in task.files.items():
-        if not path.exists():
-            raise DataAbsent(f"'{key}' of {task.spec.name}", "whoever made it", str(path))
+def _read(job: Job, datasets: DataSets) -> Job:
+    """Return a job with its data. Raises DataAbsent, and whatever else a loader raises."""
+    for key, path in job.task.files.items():
+        require_file(key, path)
+    require_installed(job.task.words)
+    with exits_as_errors():
+        data, views = datasets.load(job.task, job.model), datasets.views(job.task, job.model)
+    require_splits(job.task, data)
+    return replace(job, data=data, views=views)
+
+
+def _look(job: Job, datasets: DataSets) -> Job:
+    """Return a job without weights, whose data are not read. Raises DataAbsent."""
+    if absent := absence(partial(_read, job, datasets)):
+        raise absent
+    return job
+
+
+def require_file(key: str, path: Path) -> None:
+    """Raise DataAbsent for a file that a key of a task's params names and that is not there."""
+    if not path.exists():
+        raise DataAbsent(f"what '{key}' of the task names", "whoever made it", str(path))
 
 
 def request_of(model: Model, task: Task, data: Sequence[Data], options: Options) -> str:

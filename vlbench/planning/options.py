@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -74,7 +75,13 @@ class Options:
     trust: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse numbers that make no sense."""
+        """Refuse numbers that make no sense, and take the dtype from the model's arguments."""
+        arguments = dict(self.model_args)
+        own = arguments.pop("dtype", self.dtype)
+        if self.dtype not in {type(self).dtype, own}:
+            raise UnknownNameError(f"two dtypes: {self.dtype}, and {own} in the model's arguments")
+        object.__setattr__(self, "dtype", str(own))
+        object.__setattr__(self, "model_args", arguments)
         for name in ("limit", "batch_size"):
             number = getattr(self, name)
             if number is not None and number < 1:
@@ -112,6 +119,12 @@ class Options:
     def of_companion(self) -> Options:
         """The options for a model that another model or a task is made from."""
         return Options(trust=self.trust)
+
+    @property
+    def data_folder(self) -> Path | None:
+        """The folder that DATA_VARIABLE stands for; None: nobody says."""
+        folder = self.data_dir.get("") or os.environ.get(DATA_VARIABLE[1:])
+        return Path(folder).absolute() if folder else None
 
     def settings(self) -> ComputeSettings:
         """Return how the engine computes: on this process's device, in the dtype asked for.

@@ -7,13 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from vlbench.catalog.catalog import Catalog, load_catalog
-from vlbench.errors import DataError, SpecError, UnknownNameError, VlbenchError, WeightsError
+from vlbench.errors import (
+    DataError,
+    SpecError,
+    UnknownNameError,
+    VlbenchError,
+    WeightsError,
+    listed,
+)
 from vlbench.files import WANTED_NAME, is_model_name
 from vlbench.planning.datasets import DataSets
 from vlbench.planning.jobs import Job, existing_rows, make_job
 from vlbench.planning.models import Model, resolve_model
 from vlbench.planning.options import Options
 from vlbench.planning.tasks import Task, require_known, resolve_task
+from vlbench.planning.weights import Weights
 
 Found = TypeVar("Found")
 
@@ -30,7 +38,8 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
     """Return what would run. Models are names, FILE:Class, or adapter objects.
 
     Raises SpecError, UnknownNameError and WeightsError with all problems in one message, SpecError
-    for a malformed board, and DataError where data of a task that the user named are absent.
+    for a malformed board, and DataError where data of a task that the user named are absent, with
+    the weights that cannot be had.
     """
     catalog = load_catalog(options.include_path)
     problems = _Problems()
@@ -48,16 +57,28 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
     standing = {
         task.spec.name: existing_rows(options.output, task.spec.name) for task in resolved_tasks
     }
-    datasets = DataSets(options.limit)
+    datasets, weights = DataSets(options.limit), Weights()
     jobs = [
-        make_job(model, task, datasets, standing[task.spec.name], options)
+        make_job(model, task, datasets, weights, standing[task.spec.name], options)
         for (model,), task in pairs
     ]
     absent = [job for job in jobs if job.status == "unavailable" and job.task.named]
     if absent:
-        lines = dict.fromkeys(f"{job.task.spec.name}: {job.reason}" for job in absent)
-        raise DataError("\n".join(lines))
+        lines = [f"{job.task.spec.name}: {job.reason}" for job in absent]
+        lines += missing_weights(jobs)
+        raise DataError("\n".join(dict.fromkeys(lines)))
     return Plan(jobs=jobs, options=options)
+
+
+def missing_weights(jobs: Sequence[Job]) -> list[str]:
+    """Return each model whose weights cannot be had, and why; of companions, with their tasks."""
+    tasks: dict[tuple[str, str], set[str]] = {}
+    for job in jobs:
+        for name, why in job.missing.items() if job.status != "kept" else ():
+            companion_of = {job.task.spec.name} if name != job.model.name else set()
+            tasks.setdefault((name, why), set()).update(companion_of)
+    told = {name: f" (for {listed(of)})" if of else "" for (name, _), of in tasks.items()}
+    return [f"{name}{told[name]}: {why}" for name, why in tasks]
 
 
 @dataclass(frozen=True)

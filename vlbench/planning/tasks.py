@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -252,11 +251,22 @@ def _read_params(
         lacking_names = [filled for filled in PROBE_FILLED if filled not in parameters(probe)]
         if lacking_names:
             raise SpecError(f"a probe takes model, data, engine; this lacks {lacking_names}")
-    foreign = [one for value in arguments.values() for one in metrics_of_others(value)]
+    arguments = {key: _beside(spec, value, "params", key) for key, value in arguments.items()}
+    metrics = [one for value in arguments.values() for one in metrics_of_others(value)]
+    foreign = [one for one in metrics if not _is_own_script(one, spec)]
     if foreign and not options.trust:
         code = "runs code of others; allow it with --trust"
         lines.append(f"{where('params')}: {', '.join(foreign)} {code}")
-    return {key: _beside(spec, value, "params", key) for key, value in arguments.items()}
+    return arguments
+
+
+def _is_own_script(metric: str, spec: TaskSpec) -> bool:
+    """Return whether a metric of `evaluate` is a script among the tasks of the task's source.
+
+    It is as trusted as a probe there.
+    """
+    script, tasks = _script(metric), (spec.source / "tasks").resolve()
+    return script is not None and script.resolve().is_relative_to(tasks)
 
 
 def _read_data(
@@ -328,10 +338,10 @@ def _expanded(value: Any, options: Options) -> Any:
         return {k: _expanded(v, options) for k, v in value.items()}
     if isinstance(value, list):
         return [_expanded(v, options) for v in value]
-    root = options.data_dir.get("") or os.environ.get("VLBENCH_DATA")
+    root = options.data_folder
     if not isinstance(value, str) or not root:
         return value
-    return value.replace(DATA_VARIABLE, str(Path(root).absolute()))
+    return value.replace(DATA_VARIABLE, str(root))
 
 
 def _beside(spec: TaskSpec, value: Any, *key: str) -> Any:

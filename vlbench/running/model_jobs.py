@@ -10,16 +10,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from vlbench.engine.processes import Ended, EndedElsewhere, Processes, verdict
 from vlbench.errors import IdentityClash, OutputError, ProcessLost, exits_as_errors
 from vlbench.files import PART
+from vlbench.plain import parameters
 from vlbench.planning.jobs import Job
+from vlbench.planning.models import Model
 from vlbench.results import Result
 from vlbench.running import rows
 from vlbench.running.history import LOADING, work_of
 from vlbench.running.jobs import Machine, Report, run_job
 from vlbench.running.models import LiveModels
 from vlbench.running.rows import RowWriter
+
+# How PyTorch says that a CPU has too little memory.
+NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 # How old a part is before no run can be writing it any more, in seconds.
 DAY = 86_400.0
@@ -66,6 +73,10 @@ def run_model(
     for job in jobs:
         if job.status in {"skipped", "failed"}:
             yield writer.write(rows.without_scores(job, job.status, job.reason))
+        elif job.status == "no weights":
+            report.not_loaded.update(job.missing)
+            why = "; ".join(f"{name}: {reason}" for name, reason in job.missing.items())
+            report.results.append(rows.without_scores(job, "failed", why))
     for same in group_jobs((j for j in jobs if j.status == "run"), by=lambda job: job.model.key):
         models = LiveModels(machine.settings, machine.processes)
         try:
@@ -81,7 +92,8 @@ def _run_loaded(
     model = jobs[0].model
     machine.progress.begin(model.name, jobs[0].task.spec.name)
     start = machine.now()
-    loaded = run_in_all(partial(models.get, replace(model, wrapper=None)), machine.processes)
+    load = partial(models.get, replace(model, wrapper=None))
+    loaded = run_in_all(load, machine.processes, _remedy(model, machine))
     if loaded.status == "skipped":
         yield from (writer.write(rows.without_scores(job, *loaded)) for job in jobs)
     elif loaded.status != "ok":
@@ -100,7 +112,8 @@ def _run_one(
     """Yield the result of a job whose model is loaded; nothing if its data are absent."""
     machine.progress.begin(job.model.name, job.task.spec.name)
     start = machine.now()
-    ended = run_in_all(partial(_run_probe, job, models, machine, writer), machine.processes)
+    work = partial(_run_probe, job, models, machine, writer)
+    ended = run_in_all(work, machine.processes, _remedy(job.model, machine))
     if ended.status == "unavailable":
         report.absent[job.task.spec.name] = ended.value
     elif ended.status == "ok":
@@ -124,10 +137,11 @@ def _run_probe(job: Job, models: LiveModels, machine: Machine, writer: RowWriter
     return row, *run_job(job, models, machine)
 
 
-def run_in_all(work: Callable[[], Any], processes: Processes) -> Ended:
+def run_in_all(work: Callable[[], Any], processes: Processes, remedy: str) -> Ended:
     """Do work, and return how it ended, the same in every process; an ok value is its own.
 
-    What stops a run passes through: boards that cannot be written, names that clash.
+    The `remedy` is told where memory did not suffice. What stops a run passes through: boards that
+    cannot be written, names that clash.
     """
     try:
         with exits_as_errors():
@@ -138,8 +152,28 @@ def run_in_all(work: Callable[[], Any], processes: Processes) -> Ended:
         return error.ended
     except Exception as error:  # noqa: BLE001 - somebody's probe or adapter: any error is a result
         ended = verdict(error)
+        if ended.status == "failed" and _is_of_memory(error):
+            ended = Ended("failed", f"{ended.value}; {remedy}")
     try:
         processes.exchange(Ended(ended.status, None if ended.status == "ok" else ended.value))
     except EndedElsewhere as error:
         return error.ended
     return ended
+
+
+def _is_of_memory(error: BaseException | None) -> bool:
+    """Return whether memory did not suffice, which PyTorch tells by words alone on a CPU."""
+    if error is None or isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return error is not None
+    of_cpu = isinstance(error, RuntimeError) and any(words in str(error) for words in NO_MEMORY)
+    return of_cpu or _is_of_memory(error.__cause__)
+
+
+def _remedy(model: Model, machine: Machine) -> str:
+    """Return the options that make a model take less memory, as far as they are not used up."""
+    rows, dtype = machine.settings.batch_size, machine.settings.dtype
+    ways = [f"--batch-size below {rows}"] if rows and rows > 1 else []
+    ways += ["--dtype bfloat16"] if dtype == torch.float32 else []
+    known = {} if model.instance is not None else parameters(model.adapter)
+    ways += ["--model-args max_pixels=N"] if "max_pixels" in known else []
+    return f"for less memory, try {' or '.join(ways)}" if ways else "it needs a larger machine"

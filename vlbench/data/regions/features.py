@@ -13,6 +13,7 @@ from pathlib import Path
 
 from vlbench.capabilities import Regions
 from vlbench.data.coco_files import read_text
+from vlbench.data.presence import begin_reading
 from vlbench.data.regions import hdf5, npz, tsv
 from vlbench.data.regions.records import Reader, StoredRegions
 from vlbench.digests import digest, file_digests
@@ -69,6 +70,7 @@ def region_features(path: Path, sizes: Mapping[str, Size] | None = None) -> Regi
     files = sorted(p for p in path.iterdir() if p.suffix in KINDS) if path.is_dir() else [path]
     if not files or not files[0].is_file():
         raise DataAbsent("region features", "whoever made them", f"{path} ({', '.join(KINDS)})")
+    begin_reading()
     if files[0].suffix not in KINDS:
         raise DataError(
             f"{path.name} has another format; region features are read from {', '.join(KINDS)}"

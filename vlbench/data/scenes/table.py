@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import PIL
 
+from vlbench.data.presence import begin_reading
 from vlbench.data.scenes.rows import row, sizes
 from vlbench.data.scenes.storage import damaged, open_rows, read_digests, write_once
 from vlbench.data.scenes.world import VERSION
@@ -41,6 +42,7 @@ def world_table(configuration: str, seed: int, cache_dir: Path | None = None) ->
     The digests are those of the stored table. Where none is stored, they are the pinned ones, and
     the rows are drawn when the first value is read; what is not pinned is drawn at once.
     """
+    begin_reading()
     folder = (cache_dir or default_cache()) / "scenes" / f"{VERSION}-{seed}-{configuration}"
     draw = partial(draw_rows, configuration, seed)
     digests = read_digests(folder) or pinned_digests(configuration, seed)

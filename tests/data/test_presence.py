@@ -1,0 +1,97 @@
+"""Every shipped loader of a task says that its data are there before it reads a file of them."""
+
+import pytest
+
+from vlbench.data import (
+    cifar,
+    coco,
+    corpora,
+    cub,
+    digits,
+    flickr30k,
+    hub,
+    image_folder,
+    imagenet,
+    karpathy,
+    mnist,
+    scenes,
+    svhn,
+    table,
+    vqa,
+    vqg,
+    webdataset,
+)
+from vlbench.data.presence import absence
+
+# The files that each loader asks for: empty here, so that whatever read one would fail.
+BATCHES = [f"data_batch_{i}" for i in range(1, 6)]
+IDX = [
+    f"{part}-{kind}-ubyte.gz"
+    for part in ("train", "t10k")
+    for kind in ("images-idx3", "labels-idx1")
+]
+COCO = [f"annotations/{kind}_val2017.json" for kind in ("instances", "captions")]
+TEXTS = {"corpus": "corpus.txt", "analogies": "analogies.txt", "word_pairs": ["pairs.tsv"]}
+LOADERS = {
+    "cifar10": (cifar.cifar10, ["batches.meta", "test_batch", *BATCHES], {}),
+    "cifar100": (cifar.cifar100, ["meta", "train", "test"], {}),
+    "mnist": (mnist.mnist, IDX, {}),
+    "fashion_mnist": (mnist.fashion_mnist, IDX, {}),
+    "svhn": (svhn.svhn, ["train_32x32.mat"], {}),
+    "svhn_numbers": (svhn.svhn_numbers, ["train/digitStruct.mat"], {}),
+    "cub": (cub.cub, cub.LISTS, {}),
+    "coco": (coco.coco, ["coco_class_name.txt", "val2017/1.jpg", *COCO], {"splits": ["val"]}),
+    "karpathy": (karpathy.karpathy, [karpathy.FILE], {}),
+    "flickr30k": (
+        flickr30k.flickr30k,
+        ["Sentences/1.txt", "Annotations/1.xml", "test.txt", f"{flickr30k.FOLDERS[0]}/1.jpg"],
+        {"splits": ["test"]},
+    ),
+    "imagenet": (imagenet.imagenet, [imagenet.SYNSETS, "val/n01440764/1.JPEG"], {}),
+    "vqa": (vqa.vqa, ["q.json"], {"parts": {"val": "val2014"}, "files": {"val": "q.json"}}),
+    "vqg": (vqg.vqg, ["bing_val_all.csv"], {"source": "bing", "splits": ["val"]}),
+    "image_folder": (image_folder.image_folder, ["test/a/1.png"], {}),
+    "table": (table.images, ["test.csv"], {"test": "test.csv"}),
+    "webdataset": (webdataset.images, ["test/0.tar"], {"splits": {"test": "test"}}),
+    "hub": (
+        hub.images,
+        ["test.parquet"],
+        {"repository": "a/b", "revision": "0", "splits": {"test": "test"}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_a_loader_whose_files_are_there_reads_none_of_them(name, tmp_path):
+    loader, files, arguments = LOADERS[name]
+    for file in (tmp_path / file for file in files):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    assert absence(lambda: loader(root=tmp_path, **arguments)) is None
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_a_loader_whose_files_are_absent_says_what_to_get(name, tmp_path):
+    loader, _, arguments = LOADERS[name]
+    missing = absence(lambda: loader(root=tmp_path / "none", **arguments))
+    assert missing.where_to_get
+    assert missing.where_to_put
+
+
+@pytest.mark.parametrize("loader", [digits.digits, scenes.objects, scenes.scenes])
+def test_data_of_vlbench_itself_are_there_and_nothing_is_drawn(loader, tmp_path, monkeypatch):
+    monkeypatch.setattr("vlbench.data.scenes.table.pinned_digests", lambda *_: None)
+    assert absence(loader) is None
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_loader_that_says_nothing_reads_its_data():
+    read = []
+    assert absence(lambda: read.append(1)) is None
+    assert read == [1]
+
+
+def test_texts_beside_imagenet_are_missed_first(tmp_path):
+    texts = {"corpus": tmp_path / "c", "analogies": tmp_path / "a", "word_pairs": [tmp_path / "w"]}
+    missing = absence(lambda: corpora.imagenet_and_corpus(root=tmp_path, **texts))
+    assert missing.where_to_put == str(tmp_path / "c")
