@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from vlbench import digests, hub
 from vlbench.engine import NoProgress, Progress, devices
+from vlbench.engine.launch import launched
 from vlbench.engine.processes import Processes
 from vlbench.engine.store import Store
 from vlbench.files import temporary_folder
@@ -38,6 +39,21 @@ def set_up(options: Options, *, reach_hub: bool = True) -> Iterator[tuple[Option
         assert options.cache_dir
         with digests.remembered_in(options.cache_dir / "digests.sqlite"):
             yield options, Processes(cpu=options.settings().device.type == "cpu")
+
+
+@contextmanager
+def started(
+    processes: Processes, size: int, words: Sequence[str], options: Options, *, prints: bool
+) -> Iterator[Processes]:
+    """Yield the processes that run what `words` on the command line say, after starting the others.
+
+    A size of 1 starts none. Only where each `prints` do the others print.
+    """
+    if size == 1:
+        yield processes
+    else:
+        with launched(size, words, prints=prints):
+            yield Processes(cpu=options.settings().device.type == "cpu")
 
 
 def agree(planned: Plan, processes: Processes) -> Plan:
@@ -70,7 +86,8 @@ def evaluate(
     `model` is a name, FILE:Class, or an adapter object; several stand in a list, or names in one
     text, separated by commas, as do several tasks. The keywords are those of `Options`. Boards are
     written only where `output` is given. Without `cache_dir` nothing is kept: every call computes
-    features, and draws the world of `scenes`, anew.
+    features, and draws the world of `scenes`, anew. No processes are started, as the command line
+    does on several GPUs: those that a launcher started share the work.
 
     Raises VlbenchError where the command line would exit with 2. A model that does not load
     gives failed results, which no board holds.
@@ -110,9 +127,9 @@ def frame(results: Sequence[Result]) -> pd.DataFrame:
 def run(planned: Plan, processes: Processes, progress: Progress | None = None) -> Report:
     """Run what the plan says, writing each board as soon as its task is done.
 
-    Raises OutputError where a board cannot be written, IdentityClash where a row of the same
-    name stands for other weights, and SpecError where regions have another width than a model
-    reads.
+    All processes share the work of each model. Raises OutputError where a board cannot be written,
+    IdentityClash where a row of the same name stands for other weights, and SpecError where regions
+    have another width than a model reads.
     """
     options, settings = planned.options, planned.options.settings()
     assert options.cache_dir
@@ -133,6 +150,26 @@ def run(planned: Plan, processes: Processes, progress: Progress | None = None) -
             report.results.append(result)
             machine.progress.done(result)
     return report
+
+
+def run_apart(planned: Plan, processes: Processes, progress: Progress | None = None) -> Report:
+    """Run what the plan says: whichever process is free takes the next model and runs its jobs.
+
+    It writes their boards too. All get the whole report when all models are done.
+    """
+    models = group_jobs(planned.jobs, by=lambda job: job.model.name)
+    reports = {
+        number: run(replace(planned, jobs=models[number]), processes.alone(), progress)
+        for number in processes.turns(len(models))
+    }
+    everywhere = processes.exchange(reports)
+    joined = Report()
+    for number in range(len(models)):
+        (part,) = (reports[number] for reports in everywhere if number in reports)
+        joined.results.extend(part.results)
+        joined.absent.update(part.absent)
+        joined.not_loaded.update(part.not_loaded)
+    return joined
 
 
 def _history(options: Options, processes: Processes) -> History:

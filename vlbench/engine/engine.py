@@ -20,7 +20,7 @@ from vlbench.engine.processes import Processes
 from vlbench.engine.progress import NoProgress, Progress
 from vlbench.engine.shards import PATIENCE, SHARD, Features, Parts, StoredRows, each_shard
 from vlbench.engine.store import Store
-from vlbench.engine.training import Place, Training, train
+from vlbench.engine.training import Place, Sharing, Training, train
 from vlbench.identity import code_digest
 
 # What each live adapter is known by, under its `id`; empty where nothing identifies it.
@@ -241,6 +241,11 @@ class Engine:
         stored = once_key(make, key, self._identities) if self._store else None
         store = self._store if stored else None
         return train(Place(store, stored or "", self._processes, self._progress), make, what)
+
+    @property
+    def sharing(self) -> Sharing:
+        """How a training shares its gradients among the processes."""
+        return Sharing(self._processes)
 
     @torch.no_grad()
     def spread(

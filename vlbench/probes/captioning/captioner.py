@@ -220,7 +220,10 @@ def favourites(
     def make() -> SelfCriticalTraining:
         start = taught._replace(network=restore_captioner(weights, taught.network.sizes))
         reward = PairScorer(model, train, engine)
-        return SelfCriticalTraining(start, features, reward, plan, engine.device, seed=seed)
+        sharing = engine.sharing
+        return SelfCriticalTraining(
+            start, features, reward, plan, engine.device, seed=seed, sharing=sharing
+        )
 
     result = engine.train(key, make, "captions that the model likes")
     seen = _see(data.splits["test"], engine, encoders, settings)
@@ -283,9 +286,9 @@ def _train(
     def make() -> CrossEntropyTraining:
         labels = label(vocabulary, taught, most=settings.most_words)
         lesson = Lesson((features - mean) / deviation, labels, vocabulary)
-        return CrossEntropyTraining(
-            lesson, Exam((exam - mean) / deviation, references), widths, plan, engine.device
-        )
+        seen = Exam((exam - mean) / deviation, references)
+        device, sharing = engine.device, engine.sharing
+        return CrossEntropyTraining(lesson, seen, widths, plan, device, sharing)
 
     result = engine.train(key, make, "captioner, taught by captions")
     sizes = Sizes(features.shape[1], len(vocabulary), *widths)
