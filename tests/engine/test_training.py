@@ -140,7 +140,6 @@ def test_one_process_has_the_whole_batch_and_its_gradient():
 SHARED = """
 import torch
 from vlbench.engine import Engine
-from vlbench.engine.processes import EndedElsewhere
 
 engine = Engine.for_tests()
 share, weight = engine.sharing, torch.tensor(2.0, requires_grad=True)
@@ -162,7 +161,7 @@ def breaks():
 
 try:
     share.backward([weight], breaks, 0.5)
-except EndedElsewhere as error:
+except Exception as error:
     assert "the second broke" in error.ended.value
 else:
     raise SystemExit("no error")
