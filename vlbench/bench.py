@@ -47,9 +47,9 @@ def started(
 ) -> Iterator[Processes]:
     """Yield the processes that run what `words` on the command line say, after starting the others.
 
-    A size of 1 starts none. Only where each `prints` do the others print.
+    A size of 1, or that of the processes, starts none. Others print only if each `prints`.
     """
-    if size == 1:
+    if size in {1, processes.size}:
         yield processes
     else:
         with launched(size, words, prints=prints):
@@ -66,12 +66,12 @@ def agree(planned: Plan, processes: Processes) -> Plan:
     return replace(planned, jobs=jobs)
 
 
-def estimate_steps(planned: Plan, processes: Processes) -> list[Step]:
-    """Return the steps that a plan would run, with what they took in earlier runs on this machine.
+def estimate_steps(planned: Plan, size: int) -> list[Step]:
+    """Return the steps that `size` processes would run, with what they took in earlier runs here.
 
     Known are the runs that used the same cache folder.
     """
-    return estimate(planned.jobs, _history(planned.options, processes).costs())
+    return estimate(planned.jobs, _history(planned.options, size).costs())
 
 
 def evaluate(
@@ -142,7 +142,7 @@ def run(planned: Plan, processes: Processes, progress: Progress | None = None) -
     if processes.is_main:
         for folder in filter(None, (store.root, options.output)):
             sweep(folder)
-    history = _history(options, processes)
+    history = _history(options, processes.size)
     machine = Machine(settings, store, progress or NoProgress(), processes, history)
     report = Report()
     for jobs in group_jobs(planned.jobs, by=lambda job: job.model.name):
@@ -172,6 +172,6 @@ def run_apart(planned: Plan, processes: Processes, progress: Progress | None = N
     return joined
 
 
-def _history(options: Options, processes: Processes) -> History:
+def _history(options: Options, size: int) -> History:
     assert options.cache_dir
-    return History(options.cache_dir, place_of(options.settings(), processes.size))
+    return History(options.cache_dir, place_of(options.settings(), size))

@@ -110,16 +110,16 @@ def answer(arguments: argparse.Namespace) -> Answer:
     reach_hub = arguments.download or not arguments.dry_run or any(map(reads_hub, models))
     with set_up(options_of(arguments), reach_hub=reach_hub) as (options, processes):
         size = count_processes(arguments.processes, options.device)
+        apart = arguments.spread == "models"
         planned = plan(models, arguments.tasks.split(","), options)
         console = open_console(quiet=not processes.is_main)
         print_plan(console, planned)
         if arguments.dry_run:
             device = planned.options.settings().device.type
-            print_estimates(console, estimate_steps(planned, processes), device)
+            print_estimates(console, estimate_steps(planned, 1 if apart else size), device)
             return Answer()
         if not any(job.status == "run" for job in planned.jobs):
             size = 1
-        apart = arguments.spread == "models"
         with started(processes, size, arguments.typed, options, prints=apart) as several:
             planned = agree(planned, several)
             with Bar(open_console() if apart else console, draws=not apart) as bar:

@@ -47,17 +47,17 @@ LAST_LINES = 20
 
 
 def count_processes(asked: int | None, device: str) -> int:
-    """Return how many processes a run on a device has, itself included; 1 where a launcher started.
+    """Return how many processes a run on a device has, itself included.
 
-    Not asked for a number, one for each visible GPU, which are those that CUDA_VISIBLE_DEVICES
-    leaves. Raises UnknownNameError for a number that cannot be.
+    As many as a launcher started; else as many as asked for, or one for each visible GPU, which are
+    those that CUDA_VISIBLE_DEVICES leaves. Raises UnknownNameError for a number that cannot be.
     """
     if any(name in os.environ for name in OF_LAUNCHERS) or number_in(OF_SLURM, 1) > 1:
         started = number_in("WORLD_SIZE", 1)
         if asked not in {None, started}:
             why = f"a launcher has started {started}; leave --processes out"
             raise UnknownNameError(f"--processes is {asked}, but {why}")
-        return 1
+        return started
     kind, _, number = device.partition(":")
     # GPUs may be counted and still be unusable, as with a driver that is too old.
     usable = kind in {"auto", "cuda"} and torch.cuda.is_available()

@@ -96,7 +96,7 @@ class Sharing(NamedTuple):
             return torch.cat([*(g.flatten().float() for g in gradients), part.detach().view(1)])
 
         total = self.processes.sum(own, sum(counts) + 1, weights[0].device)
-        for weight, gradient in zip(weights, total[:-1].split(counts), strict=True):
+        for weight, gradient in zip(weights, torch.split(total[:-1], counts), strict=True):
             weight.grad = gradient.view_as(weight).to(weight)
         return total[-1]
 
