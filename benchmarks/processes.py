@@ -7,7 +7,8 @@ weights on one task. `trainings`: two processes of one thread against one of one
 the largest difference of losses and of weights. `scale`: a stand-in that sleeps a known time per
 batch, so that more processes than cores cost nothing: efficiency of extraction, of scoring and of a
 training of so many seconds on one process, at 1, 2, 4 and 8; and the share of the first process's
-time that is spent in exchanges, waiting for others included, and in the store.
+time that is spent in exchanges, waiting for others included, and in the store, and of which the
+core computes, which others wait for where there are more processes than cores.
 """
 
 # ruff: noqa: PLC0415 - what is slow to import is imported by what needs it, as processes start often
@@ -253,24 +254,27 @@ def work(kind: str, seconds: float) -> dict[str, Any]:
         }
         engine._processes.exchange(None)  # noqa: SLF001 - so that all start at once
         with timed(Processes, "_gather", "sum") as exchange, timed(Store, "save", "load") as store:
-            start = time.perf_counter()
+            start, computed = time.perf_counter(), time.process_time()
             jobs[kind]()
-            wall = time.perf_counter() - start
+            wall, cpu = time.perf_counter() - start, time.process_time() - computed
     # The sum of gradients waits for this process's own part too.
     size = engine._processes.size  # noqa: SLF001
     own = seconds / size if kind == "training" and size > 1 else 0
-    spent = {"wall": wall, "exchange": sum(exchange) - own, "store": sum(store)}
+    spent = {"wall": wall, "cpu": cpu, "exchange": sum(exchange) - own, "store": sum(store)}
     return spent | {"processes": engine}
 
 
 def measure_scale(seconds: float) -> None:
     """Print the efficiency of each kind of work, and what it is lost to."""
-    print("| work | processes | s | efficiency | exchange | store |\n|---|---|---|---|---|---|")
+    print("| work | processes | s | efficiency | exchange | store | core |")
+    print("|---|---|---|---|---|---|---|")
     for kind in ("extraction", "scoring", "training"):
         for size in SIZES:
             told = together(size, "work", kind, str(seconds))
             efficiency = seconds / size / told["wall"]
-            shares = " | ".join(f"{told[one] / told['wall']:.1%}" for one in ("exchange", "store"))
+            shares = " | ".join(
+                f"{told[one] / told['wall']:.1%}" for one in ("exchange", "store", "cpu")
+            )
             print(
                 f"| {kind} | {size} | {told['wall']:.1f} | {efficiency:.3f} | {shares} |",
                 flush=True,

@@ -166,7 +166,7 @@ class Engine:
                 fits = store is None or math.prod(size) * out.itemsize <= most
                 out = torch.empty(size) if fits else out
             if fits:
-                out[places] = torch.stack(values)
+                out[places] = values if isinstance(values, Tensor) else torch.stack(values)
         return out if fits or not store or not key else StoredRows(store, key, column.rows)
 
     def checked(self, method: Method) -> Method:
@@ -281,7 +281,7 @@ class Engine:
 
     def _shards(
         self, key: str | None, rows: Sequence[int], compute: Compute, shard: int = SHARD
-    ) -> Iterator[tuple[list[int], list[Any]]]:
+    ) -> Iterator[tuple[list[int], Any]]:
         """Yield the places in `rows` and the outputs of each shard; each process yields its own."""
         places: dict[int, list[int]] = {}
         for place, row in enumerate(rows):
@@ -298,7 +298,7 @@ class Engine:
                 number, values = one
                 if size > 1:
                     self._progress.advance(len(places[number]))
-                yield places[number], list(values)
+                yield places[number], values
 
     def _advance(self, rows: int) -> None:
         """Count rows; of several processes, the main one counts for all as shards come in."""
