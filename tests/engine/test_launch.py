@@ -182,6 +182,21 @@ def test_a_dry_run_and_one_without_work_start_nothing(tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("starts_none")
+def test_one_model_is_no_work_for_two_processes_that_take_whole_models(tmp_path, capsys):
+    source = make_source(tmp_path / "ours")
+    words = ["--tasks", "few_shot_colours", "--include-path", str(source), "--device", "cpu"]
+    words += ["--output", str(tmp_path / "boards"), "--processes", "2", "--spread", "models"]
+    assert main(["--model", "mean-colour", *words]) == 0
+    assert main(["--model", "mean-colour,fails,will-not-load", *words, "--processes", "1"]) == 1
+    told = capsys.readouterr()
+    assert "kept" in told.out
+    assert "will-not-load did not load" in told.err
+    board = json.loads((tmp_path / "boards" / "few_shot_colours.json").read_text())
+    found = {row["model"]: row["status"] for row in board["rows"]}
+    assert found == {"mean-colour": "ok", "fails": "failed"}
+
+
+@pytest.mark.usefixtures("starts_none")
 def test_a_file_of_options_may_set_processes(tmp_path, capsys):
     file = write(tmp_path / "run.yaml", "processes: 0\nspread: models\n")
     with pytest.raises(SystemExit):

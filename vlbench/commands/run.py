@@ -118,8 +118,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
             device = planned.options.settings().device.type
             print_estimates(console, estimate_steps(planned, 1 if apart else size), device)
             return Answer()
-        if not any(job.status == "run" for job in planned.jobs):
-            size = 1
+        busy = {job.model.name for job in planned.jobs if job.status == "run"}
+        if processes.size == 1 and (apart or not busy):
+            size = max(1, min(size, len(busy)))
         with started(processes, size, arguments.typed, options, prints=apart) as several:
             planned = agree(planned, several)
             with Bar(open_console() if apart else console, draws=not apart) as bar:
