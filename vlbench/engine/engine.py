@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
@@ -18,7 +18,15 @@ from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.passes import Apply, Compute, Encode
 from vlbench.engine.processes import Processes
 from vlbench.engine.progress import NoProgress, Progress
-from vlbench.engine.shards import PATIENCE, SHARD, Features, Parts, StoredRows, each_shard
+from vlbench.engine.shards import (
+    PATIENCE,
+    SHARD,
+    Features,
+    Parts,
+    StoredRows,
+    each_shard,
+    shards_together,
+)
 from vlbench.engine.store import Store
 from vlbench.engine.training import Place, Sharing, Training, train
 from vlbench.identity import code_digest
@@ -291,11 +299,10 @@ class Engine:
         store, batch_size = self._store if key else None, self.settings.rows_per_batch
         parts = Parts(store, key or "", shard, compute, batch_size, self._advance)
         shards = each_shard(parts, mine)
-        for _ in range(0, len(numbers), size):
-            for one in self._processes.attempt(partial(next, shards, None)):
-                if one is None:
-                    continue
-                number, values = one
+        together = 1 if size == 1 else shards_together(len(numbers) / size, shard)
+        for _ in range(0, len(numbers), size * together):
+            several = self._processes.attempt(lambda: list(islice(shards, together)))
+            for number, values in chain.from_iterable(several):
                 if size > 1:
                     self._progress.advance(len(places[number]))
                 yield places[number], values
