@@ -1,6 +1,6 @@
 """Several processes against one: whole runs, trainings that share gradients, and simulated scale.
 
-Run: python benchmarks/processes.py runs [images] | trainings | scale [seconds].
+Run: python benchmarks/processes.py runs [images] | trainings | scale [seconds [kind ...]].
 
 `runs`: two processes of one thread each against one of two, whole runs of clip-rn50 with random
 weights on one task. `trainings`: two processes of one thread against one of one thread: time, and
@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,9 @@ ONE, TWO = (1, 2), (2, 1)
 # Of the stand-in: seconds per row, rows per batch, and numbers per row.
 PER_ROW, BATCH, FEATURES = 0.1 / 32, 32, 512
 
-# Of the stand-in's training: seconds per example, examples per batch, and weights.
-PER_EXAMPLE, EXAMPLES, WEIGHTS = 0.5 / 128, 128, 1_000_000
+# Of the stand-in's training: examples per batch, weights, and seconds per step by kind of work.
+EXAMPLES, WEIGHTS = 128, 1_000_000
+STEPS = {"training in steps of 0.5 s": 0.5, "training in steps of 4 s": 4.0}
 
 SIZES = (1, 2, 4, 8)
 
@@ -94,23 +96,6 @@ def bert_gen(engine: Engine) -> Any:
     return StepTraining(network(), examples(640), LEARNS, plan, 0, engine.sharing)
 
 
-def cross_entropy(engine: Engine) -> Any:
-    """Return a training of the captioner on captions."""
-    from captioner import WIDTH, made_up
-
-    from vlbench.probes.captioning.captioner_training import (
-        CrossEntropy,
-        CrossEntropyTraining,
-        Exam,
-    )
-
-    lesson = made_up(torch.Generator().manual_seed(0))
-    lesson = lesson._replace(features=lesson.features[:200])
-    plan = CrossEntropy(epochs=1, validate_images=0, validate_steps=1000)
-    exam = Exam(lesson.features[:1], [["a"]])
-    return CrossEntropyTraining(lesson, exam, (WIDTH, WIDTH), plan, CPU, engine.sharing)
-
-
 def self_critical(engine: Engine) -> Any:
     """Return a training of the captioner on rewards that take 10 ms a caption, spread."""
     from captioner import WIDTH, Sleeps, made_up
@@ -128,12 +113,11 @@ def self_critical(engine: Engine) -> Any:
         return torch.tensor(engine.spread(lambda some: slow([], [*some]).tolist(), texts))
 
     plan, seen = SelfCritical(epochs=1), lesson.features[:200]
-    return SelfCriticalTraining(taught, seen, reward, plan, CPU, seed=0, sharing=engine.sharing)
+    return SelfCriticalTraining(taught, seen, reward, plan, CPU, seed=0)
 
 
 TRAININGS: dict[str, Callable[[Engine], Any]] = {
     "BERT-gen": bert_gen,
-    "captioner, cross-entropy": cross_entropy,
     "captioner, SCST": self_critical,
 }
 
@@ -184,8 +168,9 @@ class StandIn:
 class StandInTraining:
     """A training that takes a known time per example."""
 
-    def __init__(self, engine: Engine, steps: int) -> None:
-        self.steps, self.sharing = steps, engine.sharing
+    def __init__(self, engine: Engine, seconds: float, of_step: float) -> None:
+        self.steps, self.sharing = round(seconds / of_step), engine.sharing
+        self.of_example = of_step / EXAMPLES
         self.weight = torch.zeros(WEIGHTS, requires_grad=True)
 
     def step(self, _: int) -> None:
@@ -193,7 +178,7 @@ class StandInTraining:
         own = range(EXAMPLES)[self.sharing.part(EXAMPLES)]
 
         def loss() -> Tensor:
-            time.sleep(PER_EXAMPLE * len(own))
+            time.sleep(self.of_example * len(own))
             return self.weight.sum()
 
         self.sharing.backward([self.weight], loss, len(own) / EXAMPLES)
@@ -209,6 +194,11 @@ class StandInTraining:
     def result(self) -> Tensor:
         """Return the first weight."""
         return self.weight.detach()[:1].clone()
+
+
+def train_stand_in(engine: Engine, seconds: float, of_step: float) -> Any:
+    """Train for so many seconds."""
+    return engine.train({}, lambda: StandInTraining(engine, seconds, of_step), "stand-in")
 
 
 @contextmanager
@@ -248,9 +238,7 @@ def work(kind: str, seconds: float) -> dict[str, Any]:
         jobs: dict[str, Callable[[], Any]] = {
             "extraction": lambda: engine.features(model.encode_texts, column),
             "scoring": lambda: engine.map(model.score, column, key={"what": "scores"}),
-            "training": lambda: engine.train(
-                {}, lambda: StandInTraining(engine, round(seconds / 0.5)), "stand-in"
-            ),
+            **{name: partial(train_stand_in, engine, seconds, s) for name, s in STEPS.items()},
         }
         engine._processes.exchange(None)  # noqa: SLF001 - so that all start at once
         with timed(Processes, "_gather", "sum") as exchange, timed(Store, "save", "load") as store:
@@ -259,16 +247,16 @@ def work(kind: str, seconds: float) -> dict[str, Any]:
             wall, cpu = time.perf_counter() - start, time.process_time() - computed
     # The sum of gradients waits for this process's own part too.
     size = engine._processes.size  # noqa: SLF001
-    own = seconds / size if kind == "training" and size > 1 else 0
+    own = seconds / size if kind in STEPS and size > 1 else 0
     spent = {"wall": wall, "cpu": cpu, "exchange": sum(exchange) - own, "store": sum(store)}
     return spent | {"processes": engine}
 
 
-def measure_scale(seconds: float) -> None:
+def measure_scale(seconds: float, *kinds: str) -> None:
     """Print the efficiency of each kind of work, and what it is lost to."""
     print("| work | processes | s | efficiency | exchange | store | core |")
     print("|---|---|---|---|---|---|---|")
-    for kind in ("extraction", "scoring", "training"):
+    for kind in kinds or ("extraction", "scoring", *STEPS):
         for size in SIZES:
             told = together(size, "work", kind, str(seconds))
             efficiency = seconds / size / told["wall"]
@@ -316,8 +304,8 @@ if __name__ == "__main__":
             measure_runs(int(count[0]) if count else 512)
         case ["trainings"]:
             measure_trainings()
-        case ["scale", *seconds]:
-            measure_scale(float(seconds[0]) if seconds else 120.0)
+        case ["scale", *rest]:
+            measure_scale(float(rest[0]) if rest else 120.0, *rest[1:])
         case [("train" | "work") as part, *rest]:
             take_part(part, *rest)
         case _:

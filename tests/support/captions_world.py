@@ -5,7 +5,6 @@ from itertools import combinations
 
 import torch
 
-from vlbench.engine.training import ALONE
 from vlbench.probes.captioning.captioner_files import empty_captioner, label, learn_vocabulary
 from vlbench.probes.captioning.captioner_network import Sizes, greedy_captions
 from vlbench.probes.captioning.captioner_training import (
@@ -55,11 +54,11 @@ PLAN = CrossEntropy(epochs=80, images=5, rate=0.01, decay=1.0, sampling=0.0, dro
 SIZES = Sizes(features=len(THINGS), words=len(VOCABULARY), embedding=WIDTHS[0], hidden=WIDTHS[1])
 
 
-def cross_entropy(plan, sharing=ALONE):
+def cross_entropy(plan):
     """Return a training on all images, validated on the same."""
     references = [captions(pair) for pair in PAIRS]
     lesson = Lesson(features(), labels(), VOCABULARY)
-    return CrossEntropyTraining(lesson, Exam(features(), references), WIDTHS, plan, CPU, sharing)
+    return CrossEntropyTraining(lesson, Exam(features(), references), WIDTHS, plan, CPU)
 
 
 def run(training, start=0, stop=None):

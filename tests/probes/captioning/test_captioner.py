@@ -178,7 +178,7 @@ engine._processes.leave()
 
 
 @pytest.mark.slow
-def test_one_process_and_two_find_the_same_captions_and_both_of_two_the_same_bytes(tmp_path):
+def test_one_process_and_two_find_the_same_captions_to_the_last_byte(tmp_path):
     (tmp_path / "run.py").write_text(TOGETHER)
     support = Path(__file__).parents[2] / "support"
     paths = [str(support), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -186,12 +186,8 @@ def test_one_process_and_two_find_the_same_captions_and_both_of_two_the_same_byt
     launch = ["-m", "torch.distributed.run", "--nproc_per_node", "2"]
     command = [sys.executable, *launch, str(tmp_path / "run.py"), str(tmp_path / "two")]
     subprocess.run(command, env=environment, timeout=250, check=True)
-    first, second = [(tmp_path / f"two-{n}.json").read_text() for n in (0, 1)]
-    assert first == second
-    alone = favourites(Likes(length), world(), ENGINE, [], SETTINGS, seed=0)
-    captions, history, *counts = json.loads(first)
-    assert (captions, counts) == (alone.captions, [*alone[2:]])
-    assert history == [pytest.approx(entry, rel=1e-5) for entry in alone.history]
+    alone = json.dumps(favourites(Likes(length), world(), ENGINE, [], SETTINGS, seed=0))
+    assert [(tmp_path / f"two-{n}.json").read_text() for n in (0, 1)] == [alone, alone]
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def test_one_step_of_training_is_that_of_the_original(newfc):
     network, golden = newfc
     learner = Stage(network, CPU, clip=0.1, seed=0, count=1, images=1)
     images, words = taught(network, golden)
-    learner.descend(lambda: caption_loss(network, images, words[:, 1:]), 1.0, rate=5e-4)
+    learner.descend(caption_loss(network, images, words[:, 1:]), rate=5e-4)
     for name, weight in network.named_parameters():
         near(weight, golden[f"after_one_step.{name}"])
     near(caption_loss(network, *_shifted(network, golden)), golden["lm_loss_after_one_step"][0])

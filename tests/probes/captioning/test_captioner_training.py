@@ -1,5 +1,4 @@
 import copy
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,7 +16,6 @@ from captions_world import (
     said,
 )
 from captions_world import taught as taught_once
-from together import run_together
 
 from vlbench.probes.captioning import captioner_training
 from vlbench.probes.captioning.captioner_files import (
@@ -52,14 +50,10 @@ def order(one, number=0):
     return one.batch(number)[1]
 
 
-def loss(one, i):
-    return (GRADIENTS[i] * one.network.logit.bias).sum()
-
-
 def learn(one, steps=range(3)):
     """Do steps whose gradients of the bias of the output are given, and of all else zero."""
     for i in steps:
-        one.descend(partial(loss, one, i), 1.0, RATES[i])
+        one.descend((GRADIENTS[i] * one.network.logit.bias).sum(), RATES[i])
     return one
 
 
@@ -116,7 +110,7 @@ def test_a_state_of_another_size_is_refused():
 
 def test_a_loss_of_no_weight_is_refused():
     with pytest.raises(RuntimeError, match="does not require grad"):
-        stage().descend(lambda: torch.tensor(1.0), 1.0, 0.1)
+        stage().descend(torch.tensor(1.0), 0.1)
 
 
 def test_all_images_are_shuffled_by_the_seed_alone():
@@ -198,8 +192,8 @@ def test_only_so_many_images_are_validated(monkeypatch):
 
 def test_an_epoch_shows_every_image_once(monkeypatch):
     one, seen = cross_entropy(SHORT._replace(images=4)), []
-    learn = one._learn
-    monkeypatch.setattr(one, "_learn", lambda images, e: seen.append(images) or learn(images, e))
+    learn = one._loss
+    monkeypatch.setattr(one, "_loss", lambda images, e: seen.append(images) or learn(images, e))
     run(one, stop=4)
     assert sorted(torch.cat(seen).tolist()) == list(range(len(PAIRS)))
     assert one.steps == 16
@@ -337,40 +331,3 @@ def test_a_reward_that_raises_ends_the_step(taught):
 def test_ties_are_no_advantage():
     found = advantages(torch.tensor([0.5, 100.0, 0.0]), torch.tensor([0.4, 100.00001, 0.0]))
     torch.testing.assert_close(found, torch.tensor([0.1, 0.0, 0.0]))
-
-
-# Batches of 5 images, of which the last has 1: one of two processes has none of it.
-SHARED = """
-import os, torch
-from captions_world import CPU, PAIRS, PLAN, VOCABULARY, cross_entropy, features, network, run
-from vlbench.engine import Engine
-from vlbench.probes.captioning.captioner_files import StoredCaptioner
-from vlbench.probes.captioning.captioner_training import SelfCritical, SelfCriticalTraining
-
-torch.manual_seed(int(os.environ["RANK"]))  # of which nothing may depend
-engine = Engine.for_tests()
-noisy = {"dropout": 0.5, "sampling": 0.3, "sampling_epochs": 1, "feature_noise": 0.1, "images": 5}
-taught = run(cross_entropy(PLAN._replace(epochs=6, **noisy), engine.sharing)).result()
-start = StoredCaptioner(network(taught["weights"]), VOCABULARY, {})
-likes = lambda rows, texts: torch.tensor([float(len(text.split())) for text in texts])
-plan = SelfCritical(epochs=3, images=5, rate=3e-3, dropout=0.3)
-liked = SelfCriticalTraining(
-    start, features(), likes, plan, CPU, seed=0, sharing=engine.sharing
-)
-name = f"{engine.sharing.processes.size}-{engine.sharing.rank}.pt"
-torch.save([taught, run(liked).result()], name)
-engine._processes.leave()
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_train_what_one_does_but_for_rounding(tmp_path):
-    for size in (1, 2):
-        run_together(SHARED, tmp_path, size=size)
-    one, first, second = (torch.load(tmp_path / f"{n}.pt") for n in ("1-0", "2-0", "2-1"))
-    for alone, here, there in zip(one, first, second, strict=True):
-        for name, weight in alone["weights"].items():
-            assert torch.equal(here["weights"][name], there["weights"][name])
-            torch.testing.assert_close(here["weights"][name], weight, atol=1e-4, rtol=1e-3)
-        assert here["history"] == there["history"]
-        assert here["history"][-1] == pytest.approx(alone["history"][-1], rel=1e-4)

@@ -220,10 +220,7 @@ def favourites(
     def make() -> SelfCriticalTraining:
         start = taught._replace(network=restore_captioner(weights, taught.network.sizes))
         reward = PairScorer(model, train, engine)
-        sharing = engine.sharing
-        return SelfCriticalTraining(
-            start, features, reward, plan, engine.device, seed=seed, sharing=sharing
-        )
+        return SelfCriticalTraining(start, features, reward, plan, engine.device, seed=seed)
 
     result = engine.train(key, make, "captions that the model likes")
     seen = _see(data.splits["test"], engine, encoders, settings)
@@ -286,9 +283,9 @@ def _train(
     def make() -> CrossEntropyTraining:
         labels = label(vocabulary, taught, most=settings.most_words)
         lesson = Lesson((features - mean) / deviation, labels, vocabulary)
-        seen = Exam((exam - mean) / deviation, references)
-        device, sharing = engine.device, engine.sharing
-        return CrossEntropyTraining(lesson, seen, widths, plan, device, sharing)
+        return CrossEntropyTraining(
+            lesson, Exam((exam - mean) / deviation, references), widths, plan, engine.device
+        )
 
     result = engine.train(key, make, "captioner, taught by captions")
     sizes = Sizes(features.shape[1], len(vocabulary), *widths)

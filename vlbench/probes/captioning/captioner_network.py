@@ -44,58 +44,38 @@ class State(NamedTuple):
 class Noise(NamedTuple):
     """What is random in training: dropout, and the words of scheduled sampling, 0..1 each.
 
-    `rng` lives on the device of the network. Where only some `rows` of a batch of so many captions
-    pass, it draws for all of them, so that these get what they would get among the others.
+    `rng` lives on the device of the network.
     """
 
     rng: torch.Generator
     dropout: float = 0.5
     sampling: float = 0.0
-    rows: slice = slice(None)
-    batch: int | None = None
 
     def thin(self, outputs: Tensor) -> Tensor:
         """Return outputs with dropout."""
         if not self.dropout:
             return outputs
-        drawn = torch.rand(self._whole(outputs), generator=self.rng, device=outputs.device)
-        return outputs * (drawn[self.rows] >= self.dropout) / (1 - self.dropout)
+        drawn = torch.rand(outputs.shape, generator=self.rng, device=outputs.device)
+        return outputs * (drawn >= self.dropout) / (1 - self.dropout)
 
     def blur(self, features: Tensor, deviation: float) -> Tensor:
         """Return features with normal noise of a deviation."""
-        drawn = torch.randn(self._whole(features), generator=self.rng, device=features.device)
-        return features + deviation * drawn[self.rows]
+        drawn = torch.randn(features.shape, generator=self.rng, device=features.device)
+        return features + deviation * drawn
 
     def draw(self, probabilities: Tensor) -> Tensor:
         """Return a word for each row of probabilities [N, V + 1], int64 [N]."""
-        return words_at(probabilities, self._numbers(len(probabilities), probabilities))
+        # One random number per row: torch.multinomial draws V + 1, and takes 20 times as long.
+        below = probabilities.cumsum(1)
+        drawn = torch.rand(
+            len(below), 1, generator=self.rng, dtype=below.dtype, device=below.device
+        )
+        return torch.searchsorted(below / below[:, -1:], drawn, right=True)[:, 0]
 
-    def mistaken(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return which of the outputs' rows read a word of their own in place of the true one, [M].
-
-        And where in their own prediction it lies, 0..1, [M, 1].
-        """
-        n = self._whole(outputs)[0]
-        chosen = torch.rand(n, generator=self.rng, device=self.rng.device) < self.sampling
-        places = self._numbers(int(chosen.sum()), outputs)
-        before = int(chosen[: self.rows.start].sum()) if self.rows.start else 0
-        rows = chosen[self.rows].nonzero()[:, 0]
-        return rows, places[before : before + len(rows)]
-
-    def _whole(self, rows: Tensor) -> tuple[int, ...]:
-        """Return the shape that these rows have with all those of the batch."""
-        return (len(rows) if self.batch is None else self.batch, *rows.shape[1:])
-
-    def _numbers(self, n: int, like: Tensor) -> Tensor:
-        """Return random numbers of the dtype of others, [N, 1]."""
-        # One per row: torch.multinomial draws one per word, and takes 20 times as long.
-        return torch.rand(n, 1, generator=self.rng, dtype=like.dtype, device=like.device)
-
-
-def words_at(probabilities: Tensor, places: Tensor) -> Tensor:
-    """Return the words at places [N, 1] of the cumulated probabilities [N, V + 1], int64 [N]."""
-    below = probabilities.cumsum(1)
-    return torch.searchsorted(below / below[:, -1:], places, right=True)[:, 0]
+    def mistaken(self, n: int) -> Tensor:
+        """Return the rows of n that read a word of their own in place of the true one."""
+        drawn = torch.rand(n, generator=self.rng, device=self.rng.device)
+        return (drawn < self.sampling).nonzero()[:, 0]
 
 
 # Words [...] to what they add to the gates [..., 5 H].
@@ -189,9 +169,9 @@ class FcCaptioner(nn.Module):
 
     def _mistaken(self, gates: Tensor, output: Tensor, noise: Noise, read: Read) -> Tensor:
         """Return what rows add to the gates, some of which read a word of their own."""
-        rows, places = noise.mistaken(output)
+        rows = noise.mistaken(len(gates))
         with torch.no_grad():
-            drawn = words_at(self.log_probabilities(output[rows]).exp(), places)
+            drawn = noise.draw(self.log_probabilities(output[rows]).exp())
         return gates.index_put((rows,), read(drawn))
 
     def lstm_step(self, read: Tensor, state: State) -> State:
@@ -274,12 +254,6 @@ class Rollout(NamedTuple):
     greedy: Tensor
     sampled: Tensor
     kept: Tensor
-
-    def of(self, images: slice) -> Rollout:
-        """Return the captions of some of the images."""
-        several = len(self.sampled) // len(self.greedy)
-        rows = slice(images.start * several, images.stop * several)
-        return Rollout(self.greedy[images], self.sampled[rows], self.kept[rows])
 
 
 @torch.no_grad()
