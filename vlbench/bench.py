@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from vlbench import digests, hub
 from vlbench.engine import NoProgress, Progress, devices
+from vlbench.engine.launch import launched
 from vlbench.engine.processes import Processes
 from vlbench.engine.store import Store
 from vlbench.files import temporary_folder
@@ -40,6 +41,21 @@ def set_up(options: Options, *, reach_hub: bool = True) -> Iterator[tuple[Option
             yield options, Processes(cpu=options.settings().device.type == "cpu")
 
 
+@contextmanager
+def started(
+    processes: Processes, size: int, words: Sequence[str], options: Options, *, prints: bool
+) -> Iterator[Processes]:
+    """Yield the processes that run what `words` on the command line say, after starting the others.
+
+    A size of 1, or that of the processes, starts none. Others print only if each `prints`.
+    """
+    if size in {1, processes.size}:
+        yield processes
+    else:
+        with launched(size, words, prints=prints):
+            yield Processes(cpu=options.settings().device.type == "cpu")
+
+
 def agree(planned: Plan, processes: Processes) -> Plan:
     """Return the first process's plan in every process: files may change while others plan."""
     own = [(job.status, job.reason, job.result, job.missing) for job in planned.jobs]
@@ -51,12 +67,12 @@ def agree(planned: Plan, processes: Processes) -> Plan:
     return replace(planned, jobs=jobs)
 
 
-def estimate_steps(planned: Plan, processes: Processes) -> list[Step]:
-    """Return the steps that a plan would run, with what they took in earlier runs on this machine.
+def estimate_steps(planned: Plan, size: int) -> list[Step]:
+    """Return the steps that `size` processes would run, with what they took in earlier runs here.
 
     Known are the runs that used the same cache folder.
     """
-    return estimate(planned.jobs, _history(planned.options, processes).costs())
+    return estimate(planned.jobs, _history(planned.options, size).costs())
 
 
 def evaluate(
@@ -71,7 +87,8 @@ def evaluate(
     `model` is a name, FILE:Class, or an adapter object; several stand in a list, or names in one
     text, separated by commas, as do several tasks. The keywords are those of `Options`. Boards are
     written only where `output` is given. Without `cache_dir` nothing is kept: every call computes
-    features, and draws the world of `scenes`, anew.
+    features, and draws the world of `scenes`, anew. No processes are started, as the command line
+    does on several GPUs: those that a launcher started share the work.
 
     Raises VlbenchError where the command line would exit with 2. A model that does not load
     gives failed results, which no board holds.
@@ -111,9 +128,9 @@ def frame(results: Sequence[Result]) -> pd.DataFrame:
 def run(planned: Plan, processes: Processes, progress: Progress | None = None) -> Report:
     """Run what the plan says, writing each board as soon as its task is done.
 
-    Raises OutputError where a board cannot be written, IdentityClash where a row of the same
-    name stands for other weights, and SpecError where regions have another width than a model
-    reads.
+    All processes share the work of each model. Raises OutputError where a board cannot be written,
+    IdentityClash where a row of the same name stands for other weights, and SpecError where regions
+    have another width than a model reads.
     """
     options, settings = planned.options, planned.options.settings()
     assert options.cache_dir
@@ -126,7 +143,7 @@ def run(planned: Plan, processes: Processes, progress: Progress | None = None) -
     if processes.is_main:
         for folder in filter(None, (store.root, options.output)):
             sweep(folder)
-    history = _history(options, processes)
+    history = _history(options, processes.size)
     machine = Machine(settings, store, progress or NoProgress(), processes, history)
     report = Report()
     for jobs in group_jobs(planned.jobs, by=lambda job: job.model.name):
@@ -136,6 +153,26 @@ def run(planned: Plan, processes: Processes, progress: Progress | None = None) -
     return report
 
 
-def _history(options: Options, processes: Processes) -> History:
+def run_apart(planned: Plan, processes: Processes, progress: Progress | None = None) -> Report:
+    """Run what the plan says: whichever process is free takes the next model and runs its jobs.
+
+    It writes their boards too. All get the whole report when all models are done.
+    """
+    models = group_jobs(planned.jobs, by=lambda job: job.model.name)
+    reports = {
+        number: run(replace(planned, jobs=models[number]), processes.alone(), progress)
+        for number in processes.turns(len(models))
+    }
+    everywhere = processes.exchange(reports)
+    joined = Report()
+    for number in range(len(models)):
+        (part,) = (reports[number] for reports in everywhere if number in reports)
+        joined.results.extend(part.results)
+        joined.absent.update(part.absent)
+        joined.not_loaded.update(part.not_loaded)
+    return joined
+
+
+def _history(options: Options, size: int) -> History:
     assert options.cache_dir
-    return History(options.cache_dir, place_of(options.settings(), processes.size))
+    return History(options.cache_dir, place_of(options.settings(), size))

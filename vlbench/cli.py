@@ -13,6 +13,8 @@ from vlbench.commands import FAILED, USAGE
 from vlbench.commands.parser import RENAMED, parser_of, spelled
 from vlbench.commands.streams import drain, is_of_reader, news, open_console, settle_streams
 from vlbench.errors import (
+    INTERRUPTED,
+    STOPPED,
     Exited,
     OutputError,
     ProcessLost,
@@ -25,8 +27,8 @@ from vlbench.errors import (
 if TYPE_CHECKING:
     from vlbench.commands import Answer
 
-# 128 and the number of the signal that ends other programs in these cases.
-STOPPED, UNREAD = 130, 141
+# 128 and the number of the signal that ends other programs when nobody reads them.
+UNREAD = 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _end(error: BaseException) -> int:
     """Print why a command ended early, and return its exit code."""
     if isinstance(error, KeyboardInterrupt):
-        return _fail("Interrupted. Finished work is saved; rerun the command to resume.", STOPPED)
+        return _fail(INTERRUPTED, STOPPED)
     if is_of_reader(error):
         return UNREAD
     if isinstance(error, SystemExit):

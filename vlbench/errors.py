@@ -108,6 +108,11 @@ class Exited(VlbenchError):  # noqa: N818 - says what happened
     """Code of others raised SystemExit, or another BaseException that is no error."""
 
 
+# What an interrupted run says and returns: 128 and the number of the signal.
+INTERRUPTED = "Interrupted. Finished work is saved; rerun the command to resume."
+STOPPED = 130
+
+
 class ProcessLost(VlbenchError):  # noqa: N818 - says what happened
     """Another process of this run no longer answers; finished work is saved."""
 

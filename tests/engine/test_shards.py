@@ -5,11 +5,12 @@ import time
 
 import pytest
 import torch
+from together import run_together
 
 from vlbench.data.records import value_column
 from vlbench.engine import Engine, shards
 from vlbench.engine.devices import ComputeSettings
-from vlbench.engine.shards import SHARD, StoredRows, batches, pack
+from vlbench.engine.shards import SHARD, StoredRows, batches, pack, shards_together
 from vlbench.engine.store import Store
 from vlbench.errors import OutputError
 from vlbench.files import take_lock
@@ -193,3 +194,36 @@ class Pairs:
 
     def encode(self, numbers):
         return torch.tensor([[n, 2 * n] for n in numbers], dtype=torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("of_each", "rows", "together"),
+    [(0.5, 256, 1), (16, 256, 1), (19, 256, 2), (900, 256, 4), (900, 1, 57)],
+)
+def test_processes_exchange_seldom_and_not_much_at_once(of_each, rows, together):
+    assert shards_together(of_each, rows) == together
+
+
+# 70 and 5,000 rows: the last exchange of each is not full.
+SHARED = """
+import torch
+from vlbench.data.records import value_column
+from vlbench.engine import Engine
+
+engine, numbers = Engine.for_tests(), value_column(list(range(70)))
+found = engine.map(lambda some: [2 * n for n in some], numbers, one_by_one=True)
+assert found == [2 * n for n in range(70)]
+
+class Encodes:
+    def encode_texts(self, texts):
+        return torch.tensor([[float(text), 1.0] for text in texts])
+
+texts = value_column([str(n) for n in range(5000, 0, -1)], "text")
+assert engine.features(Encodes().encode_texts, texts)[:, 0].tolist() == list(range(5000, 0, -1))
+engine._processes.leave()
+"""
+
+
+@pytest.mark.slow
+def test_three_processes_have_all_outputs_in_order(tmp_path):
+    run_together(SHARED, tmp_path, size=3)

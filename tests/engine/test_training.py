@@ -1,11 +1,12 @@
 import pytest
 import torch
+from together import run_together
 from torch import nn
 
 from vlbench.engine import Engine, training
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.store import Store
-from vlbench.engine.training import on_cpu
+from vlbench.engine.training import ALONE, on_cpu
 
 CPU = torch.device("cpu")
 STEPS = 6
@@ -126,3 +127,49 @@ def test_a_tensor_elsewhere_is_copied():
     # One without data cannot be, and says so.
     with pytest.raises(NotImplementedError, match="meta"):
         on_cpu([torch.zeros(2, device="meta")])
+
+
+def test_one_process_has_the_whole_batch_and_its_gradient():
+    weight = torch.tensor([2.0, 3.0], requires_grad=True)
+    assert ALONE.part(5) == slice(0, 5)
+    assert ALONE.backward([weight], (weight**2).sum, 1.0) == 13
+    assert weight.grad.tolist() == [4, 6]
+
+
+# Losses are means of x * weight over the parts of a batch x.
+SHARED = """
+import torch
+from vlbench.engine import Engine
+
+engine = Engine.for_tests()
+share, weight = engine.sharing, torch.tensor(2.0, requires_grad=True)
+unused = torch.zeros(3, requires_grad=True)
+for batch in ([1.0, 2.0, 6.0], [5.0], []):
+    x = torch.tensor(batch)
+    own = x[share.part(len(x))]
+    fraction = len(own) / max(1, len(x))
+    loss = share.backward([weight, unused], lambda: (own * weight).mean(), fraction)
+    mean = sum(batch) / max(1, len(batch))
+    assert abs(float(weight.grad) - mean) < 1e-6, (batch, weight.grad)
+    assert abs(float(loss) - 2 * mean) < 1e-6
+    assert unused.grad.tolist() == [0, 0, 0]
+
+def breaks():
+    if share.rank == 1:
+        raise ValueError("the second broke")
+    return weight * 1.0
+
+try:
+    share.backward([weight], breaks, 0.5)
+except Exception as error:
+    assert "the second broke" in error.ended.value
+else:
+    raise SystemExit("no error")
+assert engine._processes.exchange(share.rank) == [0, 1]
+engine._processes.leave()
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_sum_the_gradients_of_their_parts_and_fail_together(tmp_path):
+    run_together(SHARED, tmp_path)

@@ -60,9 +60,12 @@ class _Bars(Progress):
 
 
 class Bar:
-    """Shows each pass over the data as a bar, or off a terminal in lines, and each result."""
+    """Shows each pass over the data as a bar, or off a terminal in lines, and each result.
 
-    def __init__(self, console: Console) -> None:
+    One that does not draw prints lines on a terminal too, as where several processes print.
+    """
+
+    def __init__(self, console: Console, *, draws: bool = True) -> None:
         self._console = console
         # The bar has what the numbers leave of the line.
         self._bars = _Bars(
@@ -74,7 +77,7 @@ class Bar:
             TimeRemainingColumn(table_column=Column(no_wrap=True)),
             expand=True,
             console=console,
-            disable=not console.is_terminal or console.quiet,
+            disable=not (draws and console.is_terminal) or console.quiet,
             transient=True,
             # Lines on the same terminal are printed above the bars, others go where they went.
             redirect_stderr=bool(sys.stderr and sys.stderr.isatty()),

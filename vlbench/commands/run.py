@@ -18,7 +18,7 @@ from vlbench.commands.parser import (
     parser_of,
     positive,
 )
-from vlbench.errors import SpecError, UnknownNameError, printed, unknown
+from vlbench.errors import SpecError, UnknownNameError, unknown
 
 if TYPE_CHECKING:  # these import torch or YAML
     from vlbench.catalog.strict_yaml import Document
@@ -33,6 +33,9 @@ NAMES_CODE = frozenset({"model", "model_args"})
 
 # Of two options that exclude each other, the command line's holds.
 CACHE = ("cache_dir", "no_cache")
+
+# What processes share out among them.
+SPREADS = ("work", "models")
 
 
 def add_options(run: argparse.ArgumentParser) -> None:
@@ -66,6 +69,19 @@ def add_options(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--limit", type=positive, metavar="N", help="use N rows per split; no board is written"
     )
+    run.add_argument(
+        "--processes",
+        type=positive,
+        metavar="N",
+        help="processes that share the work (default: one per visible GPU; without GPUs 1)",
+    )
+    run.add_argument(
+        "--spread",
+        choices=SPREADS,
+        default=SPREADS[0],
+        help="work: all processes share each model's work (default); models: each process takes "
+        "a whole model at a time",
+    )
     run.add_argument("--dry-run", action="store_true", help="print the plan, estimate it, and stop")
     run.add_argument(
         "--strict", action="store_true", help="exit 1 if anything is skipped or absent"
@@ -81,27 +97,32 @@ def answer(arguments: argparse.Namespace) -> Answer:
     """Print the plan, run it and print the scores; return the problems and the exit code."""
     if not (arguments.model and arguments.tasks):
         raise UnknownNameError("a run needs --model and --tasks, here or in a file for --config")
-    from vlbench.bench import agree, estimate_steps, run, set_up
+    from vlbench.bench import agree, estimate_steps, run, run_apart, set_up, started
     from vlbench.commands.reports import Bar, print_estimates, print_plan, print_report
     from vlbench.commands.streams import open_console
-    from vlbench.commands.unused_gpus import unused_gpus
+    from vlbench.engine.launch import count_processes, follow_first
     from vlbench.planning.plan import plan
 
+    follow_first()
     models = list(dict.fromkeys(arguments.model.split(",")))
     with set_up(options_of(arguments)) as (options, processes):
-        planned = agree(plan(models, arguments.tasks.split(","), options), processes)
+        size = count_processes(arguments.processes, options.device)
+        apart = arguments.spread == "models"
+        planned = plan(models, arguments.tasks.split(","), options)
         console = open_console(quiet=not processes.is_main)
         print_plan(console, planned)
-        works = any(job.status == "run" for job in planned.jobs)
-        if works and (hint := unused_gpus(arguments.typed, options.device)):
-            console.print(printed(hint), markup=False, soft_wrap=True)
         if arguments.dry_run:
             device = planned.options.settings().device.type
-            print_estimates(console, estimate_steps(planned, processes), device)
+            print_estimates(console, estimate_steps(planned, 1 if apart else size), device)
             return Answer()
-        with Bar(console) as bar:
-            report = run(planned, processes, bar)
-        processes.leave()
+        busy = {job.model.name for job in planned.jobs if job.status == "run"}
+        if processes.size == 1 and (apart or not busy):
+            size = max(1, min(size, len(busy)))
+        with started(processes, size, arguments.typed, options, prints=apart) as several:
+            planned = agree(planned, several)
+            with Bar(open_console() if apart else console, draws=not apart) as bar:
+                report = (run_apart if apart else run)(planned, several, bar)
+            several.leave()
     print_report(console, planned, report)
     problems = [f"vlbench: {name} did not load: {why}" for name, why in report.not_loaded.items()]
     return _ended(planned, report, problems, strict=arguments.strict)

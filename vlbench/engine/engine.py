@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
@@ -18,9 +18,17 @@ from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.passes import Apply, Compute, Encode
 from vlbench.engine.processes import Processes
 from vlbench.engine.progress import NoProgress, Progress
-from vlbench.engine.shards import PATIENCE, SHARD, Features, Parts, StoredRows, each_shard
+from vlbench.engine.shards import (
+    PATIENCE,
+    SHARD,
+    Features,
+    Parts,
+    StoredRows,
+    each_shard,
+    shards_together,
+)
 from vlbench.engine.store import Store
-from vlbench.engine.training import Place, Training, train
+from vlbench.engine.training import Place, Sharing, Training, train
 from vlbench.identity import code_digest
 
 # What each live adapter is known by, under its `id`; empty where nothing identifies it.
@@ -166,7 +174,7 @@ class Engine:
                 fits = store is None or math.prod(size) * out.itemsize <= most
                 out = torch.empty(size) if fits else out
             if fits:
-                out[places] = torch.stack(values)
+                out[places] = values if isinstance(values, Tensor) else torch.stack(values)
         return out if fits or not store or not key else StoredRows(store, key, column.rows)
 
     def checked(self, method: Method) -> Method:
@@ -242,6 +250,11 @@ class Engine:
         store = self._store if stored else None
         return train(Place(store, stored or "", self._processes, self._progress), make, what)
 
+    @property
+    def sharing(self) -> Sharing:
+        """How a training shares its gradients among the processes."""
+        return Sharing(self._processes)
+
     @torch.no_grad()
     def spread(
         self, function: Callable[[Sequence[Any]], Sequence[Any]], items: Sequence[Any]
@@ -276,7 +289,7 @@ class Engine:
 
     def _shards(
         self, key: str | None, rows: Sequence[int], compute: Compute, shard: int = SHARD
-    ) -> Iterator[tuple[list[int], list[Any]]]:
+    ) -> Iterator[tuple[list[int], Any]]:
         """Yield the places in `rows` and the outputs of each shard; each process yields its own."""
         places: dict[int, list[int]] = {}
         for place, row in enumerate(rows):
@@ -286,14 +299,13 @@ class Engine:
         store, batch_size = self._store if key else None, self.settings.rows_per_batch
         parts = Parts(store, key or "", shard, compute, batch_size, self._advance)
         shards = each_shard(parts, mine)
-        for _ in range(0, len(numbers), size):
-            for one in self._processes.attempt(partial(next, shards, None)):
-                if one is None:
-                    continue
-                number, values = one
+        together = 1 if size == 1 else shards_together(len(numbers) / size, shard)
+        for _ in range(0, len(numbers), size * together):
+            several = self._processes.attempt(lambda: list(islice(shards, together)))
+            for number, values in chain.from_iterable(several):
                 if size > 1:
                     self._progress.advance(len(places[number]))
-                yield places[number], list(values)
+                yield places[number], values
 
     def _advance(self, rows: int) -> None:
         """Count rows; of several processes, the main one counts for all as shards come in."""

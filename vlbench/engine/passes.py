@@ -101,9 +101,10 @@ class Encode:
             )
         # A copy, because an adapter may use its memory again for the next batch.
         values = values.detach().to("cpu", torch.float32, copy=True)
-        bad = [row for row, v in zip(rows, values, strict=True) if not v.isfinite().all()]
-        if bad:
-            raise ValueError(f"{self.name} gave NaN or infinite values for row {bad[0]}")
+        bad = (~values.isfinite()).any(1)
+        if bad.any():
+            row = rows[int(bad.nonzero()[0])]
+            raise ValueError(f"{self.name} gave NaN or infinite values for row {row}")
         largest = values.abs().amax(1)
         outside = (largest > 0) & ((largest < SMALLEST) | (largest > 1 / SMALLEST))
         if outside.any():

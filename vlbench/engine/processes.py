@@ -6,6 +6,8 @@ message, so that all raise the same error at once. The only import of accelerate
 
 from __future__ import annotations
 
+import copy
+import itertools
 import logging
 import os
 import re
@@ -17,6 +19,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from vlbench.errors import (
     CannotDo,
@@ -39,6 +42,9 @@ SILENCE = 1800.0
 
 # How often a process gives a sign and looks for those of others, in that time.
 SIGNS = 60
+
+# Said of a process that has ended while others wait for it.
+LOST = "no longer answers"
 
 # Of the numbers that a launcher sets.
 MOST_DIGITS = 9
@@ -71,7 +77,7 @@ class Processes:
         self._signs: Signs | None = None
         self._state: Any = None
         self._hosts: list[str] = []
-        wanted = _number("WORLD_SIZE", 1)
+        wanted = number_in("WORLD_SIZE", 1)
         if wanted > 1:
             from accelerate import PartialState  # noqa: PLC0415 - one process needs none of it
 
@@ -88,6 +94,18 @@ class Processes:
                 )
             self._hosts = self._gather(socket.gethostname())
             self._signs = Signs(self.rank, self._hosts, self._gather, silence)
+
+    def alone(self) -> Processes:
+        """Return this process as one that is alone."""
+        single = copy.copy(self)
+        single.rank, single.size = 0, 1
+        return single
+
+    def turns(self, count: int) -> Iterator[int]:
+        """Yield numbers below `count`; each goes to one process, whichever asks for it first."""
+        own = itertools.count()
+        while (number := self._signs.take_turn() if self._signs else next(own)) < count:
+            yield number
 
     @property
     def is_main(self) -> bool:
@@ -117,6 +135,28 @@ class Processes:
             message = verdict(error)
         return self.exchange(message)
 
+    def sum(self, work: Callable[[], Tensor], length: int, device: torch.device) -> Tensor:
+        """Return the sum of what the work returned in the processes, float32 [length], in each.
+
+        The same to the last bit in all of them. Where the work fails in one, all raise its error.
+        """
+        if self.size == 1:
+            return work()
+        ended = Ended("ok")
+        # The last number counts the processes whose work failed.
+        numbers = torch.zeros(length + 1, device=device)
+        try:
+            with exits_as_errors():
+                numbers[:-1] = work()
+        except Exception as error:  # noqa: BLE001 - sent on, as above
+            ended = verdict(error)
+            numbers[-1] = 1
+        with self._waiting():
+            torch.distributed.all_reduce(numbers)
+        if numbers[-1]:
+            self.exchange(ended)
+        return numbers[:-1]
+
     def leave(self) -> None:
         """Leave the group of processes."""
         if self._signs is not None:
@@ -127,18 +167,24 @@ class Processes:
     def _gather(self, message: Any) -> list[Any]:
         from accelerate.utils import gather_object  # noqa: PLC0415
 
+        with self._waiting():
+            gathered: list[Any] = gather_object([message])
+        return gathered
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Raise ProcessLost where one of those that this waits for inside the block has ended."""
         try:
             with self._signs.wanted() if self._signs else nullcontext():
-                gathered: list[Any] = gather_object([message])
+                yield
         except RuntimeError as error:
             hosts = ", ".join(dict.fromkeys(self._hosts))
             address = re.search(r"\[([\w.:]+)\]:\d+", str(error))
             why = f"its address was {address[1]}" if address else str(error)
             raise ProcessLost(
-                f"one of the {self.size} processes of this run (on {hosts}) no longer answers; "
+                f"one of the {self.size} processes of this run (on {hosts}) {LOST}; "
                 f"{why}. Finished work is saved; rerun the command to resume."
             ) from error
-        return gathered
 
 
 class Signs:
@@ -173,6 +219,10 @@ class Signs:
         self._ended.set()
         for thread in self._threads:
             thread.join()
+
+    def take_turn(self) -> int:
+        """Return how often any process has asked for this before."""
+        return int(self._store.add("turn", 1)) - 1
 
     @contextmanager
     def wanted(self) -> Iterator[None]:
@@ -230,11 +280,11 @@ def local_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     device = torch.device(name)
     if device.type == "cuda" and device.index is None:
-        device = torch.device("cuda", _number("LOCAL_RANK", 0))
+        device = torch.device("cuda", number_in("LOCAL_RANK", 0))
     return device
 
 
-def _number(variable: str, default: int) -> int:
+def number_in(variable: str, default: int) -> int:
     """Return the whole number in a variable of the environment. Raises UnknownNameError."""
     text = os.environ.get(variable, str(default))
     if not text.isdecimal() or len(text) > MOST_DIGITS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,10 @@ SHARD = 256
 # nothing before its shards are computed here too, in seconds.
 PAUSE = 0.2
 PATIENCE = 600.0
+
+# Processes exchange shards so often in a pass, or more often where these would be more rows than
+# this of each process: all wait for the slowest.
+EXCHANGES, MOST_ROWS = 16, 1024
 
 Outputs = dict[int, Any]
 
@@ -216,6 +221,14 @@ class _Work:
         """Unlock the shards that were not finished."""
         for shard in self._open.values():
             shard.unlock()
+
+
+def shards_together(of_each: float, rows: int) -> int:
+    """Return how many shards of so many rows each of several processes exchanges at a time.
+
+    `of_each` is the number of shards that each computes.
+    """
+    return max(1, min(math.ceil(of_each / EXCHANGES), MOST_ROWS // rows))
 
 
 def batches(rows: Sequence[int], size: int) -> list[list[int]]:

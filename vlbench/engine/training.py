@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from vlbench.engine.processes import Processes
@@ -23,9 +24,9 @@ RESULT, CHECKPOINT = "train", "checkpoint"
 class Training(Protocol):
     """A training that may stop after any of its `steps` and go on as if it had not.
 
-    All processes run it in step and compute the same: what they share out goes through
-    `Engine.spread` and `Engine.map`. Random numbers come from its own generators, which are part of
-    its state. States and results are made of tensors and plain values.
+    All processes run it in step and end with the same: what they share out goes through
+    `Engine.spread`, `Engine.map` and `Engine.sharing`. Random numbers come from its own generators,
+    which are part of its state. States and results are made of tensors and plain values.
     """
 
     steps: int
@@ -48,6 +49,59 @@ class Training(Protocol):
     def result(self) -> Any:
         """Return what the training is for."""
         ...
+
+
+class Sharing(NamedTuple):
+    """How processes share the gradient of each batch; without any, one computes all of it.
+
+    Each adds the gradient of its part of a batch: sums of another order than those of one process,
+    equal but for rounding. Weights stay the same to the last bit in all processes.
+    """
+
+    processes: Processes | None = None
+
+    @property
+    def rank(self) -> int:
+        """The number of this process."""
+        return self.processes.rank if self.processes else 0
+
+    def part(self, count: int) -> slice:
+        """Return which examples of a batch of so many are this process's; maybe none."""
+        rank, size = (self.processes.rank, self.processes.size) if self.processes else (0, 1)
+        return slice(rank * count // size, (rank + 1) * count // size)
+
+    def backward(
+        self, weights: Sequence[Tensor], loss: Callable[[], Tensor], fraction: float
+    ) -> Tensor:
+        """Give weights the gradient of a batch's mean loss, and return this loss.
+
+        `loss` returns the mean over this process's part, which is that `fraction` of what the whole
+        batch's mean is over. It is not called where this is nothing.
+        """
+        for weight in weights:
+            weight.grad = None
+        if self.processes is None or self.processes.size == 1:
+            whole = loss()
+            torch.autograd.backward(whole)
+            return whole.detach()
+        counts = [weight.numel() for weight in weights]
+
+        def own() -> Tensor:
+            """Return the summand of each gradient, one after the other, and of the loss."""
+            if not fraction:
+                return torch.zeros(sum(counts) + 1, device=weights[0].device)
+            part = loss() * fraction
+            torch.autograd.backward(part)
+            gradients = [torch.zeros_like(w) if w.grad is None else w.grad for w in weights]
+            return torch.cat([*(g.flatten().float() for g in gradients), part.detach().view(1)])
+
+        total = self.processes.sum(own, sum(counts) + 1, weights[0].device)
+        for weight, gradient in zip(weights, torch.split(total[:-1], counts), strict=True):
+            weight.grad = gradient.view_as(weight).to(weight)
+        return total[-1]
+
+
+ALONE = Sharing()
 
 
 class Place(NamedTuple):

@@ -24,7 +24,7 @@ from torch.nn.functional import multi_margin_loss
 from torch.optim.lr_scheduler import StepLR
 
 from vlbench.capabilities import ImageEncoder, TextEncoder, TokenEncoder
-from vlbench.data.records import TrainAndTestRows, labels
+from vlbench.data.records import TrainAndTestRows, labels, value_column
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.metrics.items import Measured, outcome_of
@@ -54,6 +54,7 @@ class LabelledFeatures(NamedTuple):
     label: Tensor
 
 
+@torch.enable_grad()
 def train_projection(
     images: LabelledFeatures,
     vectors: Tensor,
@@ -166,16 +167,16 @@ def _credit(
 ) -> tuple[Tensor, int]:
     """Return the credit [trials, N] of test images, NaN for classes trained on, and the ties."""
     key = {"what": "zero-shot projection"} | {k: v._asdict() for k, v in features._asdict().items()}
-    setting = {"trials": [trial._asdict() for trial in drawn], "vectors": vectors}
-    where = {"device": engine.device.type}
+    key |= {"device": engine.device.type} | training._asdict()
 
-    def build() -> list[Tensor]:
-        turns = engine.watched("projections", list(zip(drawn, vectors, strict=True)), len(drawn))
-        found = [_trial(features, v, trial, training, engine.device) for trial, v in turns]
-        return [torch.stack([credit for credit, _ in found]), torch.stack([n for _, n in found])]
+    def projections(trials: Sequence[Trial], several: Sequence[Tensor]) -> list[list[Tensor]]:
+        pairs = zip(trials, several, strict=True)
+        return [_trial(features, own, trial, training, engine.device) for trial, own in pairs]
 
-    credit, ties = engine.once(key | setting | where | training._asdict(), build)
-    return credit, int(ties.sum())
+    # A training is small, so that each process takes whole ones.
+    columns = [value_column(drawn), value_column(list(vectors))]
+    found = engine.map(projections, *columns, key=key, one_by_one=True)
+    return torch.stack([credit for credit, _ in found]), sum(int(ties) for _, ties in found)
 
 
 def _trial(
@@ -184,7 +185,7 @@ def _trial(
     trial: Trial,
     training: ProjectionTraining,
     device: torch.device,
-) -> tuple[Tensor, Tensor]:
+) -> list[Tensor]:
     """Return the credit [N] of test images in one trial, and the number of ties."""
     train, test = features
     seen, unseen = torch.from_numpy(trial.seen), torch.from_numpy(trial.unseen)
@@ -204,7 +205,7 @@ def _trial(
     )
     credit = torch.full((len(tested),), torch.nan, dtype=torch.float64)
     credit[tested] = choice.credit
-    return credit, choice.tied.sum()
+    return [credit, choice.tied.sum()]
 
 
 def _draw(n_classes: int, fraction: float, trials: int, seed: int) -> list[Trial]:

@@ -175,7 +175,8 @@ class Trainings:
         objects = self._material.objects if step.images else None
         examples = Examples(self._material.pairs, objects, step.captions)
         network = self._start(step)
-        return StepTraining(network, examples, step.learns, self._training, self.seed)
+        sharing = self.engine.sharing
+        return StepTraining(network, examples, step.learns, self._training, self.seed, sharing)
 
     def _start(self, step: Step) -> BertGen:
         """Return BERT-gen as a step finds it."""

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vlbench.engine.training import ALONE, Sharing
 from vlbench.probes.question_generation.bert_gen import BertGen, Example
 
 MOST_NORM = 1.0
@@ -51,7 +52,10 @@ class Learns(NamedTuple):
 class StepTraining:
     """Trains a network in place, as `vlbench.engine.training.Training`; the seed draws all.
 
-    The result has the trained weights by name. Raises ValueError for a plan of no update.
+    The result has the trained weights by name. Each process computes the gradient of its part of a
+    batch: without dropout weights are those of one process but for rounding. Dropout, which the
+    model draws inside, has other masks for other numbers of processes. Raises ValueError for a plan
+    of no update.
     """
 
     def __init__(
@@ -61,10 +65,12 @@ class StepTraining:
         learns: Learns,
         plan: BertGenTraining,
         seed: int,
+        sharing: Sharing = ALONE,
     ) -> None:
         if min(plan.epochs, plan.batch_size, len(examples)) < 1 or not 0 <= plan.warm_up < 1:
             raise ValueError(f"{plan} of {len(examples)} questions: no training")
         self._network, self._examples, self._plan, self._seed = network, examples, plan, seed
+        self._sharing = sharing
         self._per_epoch = math.ceil(len(examples) / plan.batch_size)
         self.steps = plan.epochs * self._per_epoch
         for name, weight in network.named_parameters():
@@ -82,11 +88,18 @@ class StepTraining:
         """Do update `number`."""
         for group in self._adam.param_groups:
             group["lr"] = group["rate"] * self._share(number)
-        self._adam.zero_grad()
         self._network.train()
-        with _seeded([self._seed, number], self._network.projection.device):
-            loss = self._network.loss([self._examples[i] for i in self._rows(number)])
-        torch.autograd.backward(loss)
+        batch = [self._examples[i] for i in self._rows(number)]
+        own = batch[self._sharing.part(len(batch))]
+
+        def loss() -> Tensor:
+            # The first process draws what one alone would, the others draw their own masks.
+            rank = [self._sharing.rank] if self._sharing.rank else []
+            with _seeded([self._seed, number, *rank], self._network.projection.device):
+                return self._network.loss(own)
+
+        fraction = _tokens(own) / _tokens(batch)
+        self._sharing.backward(list(self._weights.values()), loss, fraction)
         nn.utils.clip_grad_norm_(self._weights.values(), MOST_NORM)
         self._adam.step()
         self._network.eval()
@@ -131,6 +144,10 @@ class StepTraining:
         size = self._plan.batch_size
         rows: list[int] = self._order[1][batch * size : (batch + 1) * size].tolist()
         return rows
+
+
+def _tokens(examples: Sequence[Example]) -> int:
+    return sum(len(example.question) for example in examples)
 
 
 @torch.no_grad()

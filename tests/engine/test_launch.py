@@ -1,0 +1,266 @@
+"""Runs whose first process starts the others. Processes end as real ones do."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from sources import make_source, write
+
+from vlbench.cli import main
+from vlbench.engine.launch import OF_LAUNCHERS, OF_SLURM, count_processes
+from vlbench.errors import INTERRUPTED, UnknownNameError
+
+# What a model does on the second process, as it loads; the file says who did it.
+LOADS = """
+import os, pathlib, signal, sys, time, torch
+from torchvision.transforms.functional import to_tensor
+
+
+class Loads:
+    def __init__(self, *, device, does: str = "", file: str = ""):
+        rank = os.environ.get("RANK", "0")
+        if file:
+            pathlib.Path(f"{file}.{rank}").write_text(str(os.getpid()))
+        if rank == "1" and does:
+            {"waits": lambda: time.sleep(300), "dies": lambda: os.kill(os.getpid(), signal.SIGKILL),
+             "leaves": lambda: (print("the second broke", file=sys.stderr), os._exit(3)),
+             "fails": lambda: open("/nowhere/at/all")}[does]()
+
+    def preprocess(self, image):
+        return to_tensor(image)
+
+    def encode_images(self, pixels):
+        return pixels.mean((2, 3))
+"""
+
+LINE = 'NAME: {adapter: "loads:Loads", params: {does: "DOES", file: "FILE"}}\n'
+
+
+@pytest.fixture
+def folder(tmp_path):
+    source = make_source(tmp_path / "ours")
+    write(source / "model_adapters" / "loads.py", LOADS)
+    lines = [
+        LINE.replace("NAME", name).replace("DOES", does).replace("FILE", str(tmp_path / name))
+        for name, does in {"first": "", "second": "", "waits": "waits", "dies": "dies"}.items()
+    ]
+    lines += [LINE.replace("NAME", n).replace("DOES", n) for n in ("leaves", "fails")]
+    lines[-2:] = [line.replace("FILE", "") for line in lines[-2:]]
+    write(source / "model_adapters" / "models.yaml", "".join(lines))
+    return tmp_path
+
+
+def start(folder, models, *more):
+    places = ["--include-path", str(folder / "ours"), "--output", str(folder / "boards")]
+    words = ["--model", models, "--tasks", "few_shot_colours", "--device", "cpu", "--no-cache"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "vlbench", *words, *places, "--processes", "2", *more]
+    pipe = subprocess.PIPE
+    pipes = {"stdout": pipe, "stderr": pipe, "text": True}
+    return subprocess.Popen(command, **pipes, env=environment, process_group=0)
+
+
+def finish(process):
+    """Return exit code, standard output and standard error."""
+    told = process.communicate(timeout=120)
+    return process.returncode, *told
+
+
+def second(folder, name, *, ends=False, seconds=100):
+    """Return the process number of the second process once it loads, or wait until it has ended."""
+    file = folder / f"{name}.1"
+    for _ in range(10 * seconds):
+        if file.is_file() and file.read_text() and not ends:
+            return int(file.read_text())
+        if ends and not is_alive(int(file.read_text())):
+            return None
+        time.sleep(0.1)
+    pytest.fail("the second process does not load, or does not end")
+
+
+def is_alive(number):
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def rows(folder):
+    board = json.loads((folder / "boards" / "few_shot_colours.json").read_text())
+    return {row["model"]: row for row in board["rows"]}
+
+
+@pytest.mark.slow
+def test_two_processes_print_once_and_write_what_one_writes(folder):
+    code, out, errors = finish(start(folder, "first"))
+    assert (code, errors) == (0, "")
+    assert out.count("first · few_shot_colours: ok in") == 1
+    two = rows(folder)["first"]
+    assert two.pop("run")["processes"] == 2
+    assert finish(start(folder, "first", "--processes", "1", "--overwrite"))[0] == 0
+    one = rows(folder)["first"]
+    assert one.pop("run")["processes"] == 1
+    assert one == two
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("stop", "send"),
+    [(signal.SIGINT, os.kill), (signal.SIGINT, os.killpg), (signal.SIGKILL, os.kill)],
+    ids=["kill -INT", "Ctrl-C", "kill -9"],
+)
+def test_the_second_process_ends_with_the_first_however_that_ends(folder, stop, send):
+    process = start(folder, "waits")
+    second(folder, "waits")
+    asked = time.monotonic()
+    send(process.pid, stop)
+    code, _, errors = finish(process)
+    assert time.monotonic() - asked < 30
+    second(folder, "waits", ends=True)
+    interrupted = stop is signal.SIGINT
+    assert code == (130 if interrupted else -stop)
+    assert errors == (f"vlbench: {INTERRUPTED}\n" if interrupted else "")
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_ends_the_run_which_says_so(folder):
+    code, _, errors = finish(start(folder, "dies"))
+    assert code == 1
+    assert errors.startswith("vlbench: one of the 2 processes of this run (on ")
+    assert errors.endswith("Finished work is saved; rerun the command to resume.\n")
+    assert len(errors.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_what_a_process_says_as_it_ends_alone_is_told_once(folder):
+    code, _, errors = finish(start(folder, "leaves"))
+    assert code == 1
+    assert errors.splitlines()[0] == "vlbench: process 1: the second broke"
+    assert "no longer answers" in errors.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_an_error_of_one_process_is_told_once_and_the_exit_code_is_that_of_one(folder):
+    code, _, errors = finish(start(folder, "fails"))
+    assert code == 1
+    assert errors.count("No such file") == 1
+
+
+@pytest.mark.slow
+def test_each_process_takes_whole_models(folder):
+    code, out, errors = finish(start(folder, "first,second", "--spread", "models"))
+    assert (code, errors) == (0, "")
+    for name in ("first", "second"):
+        assert rows(folder)[name]["run"]["processes"] == 1
+        assert len(list(folder.glob(f"{name}.*"))) == 1
+        assert out.count(f"{name} · few_shot_colours: ok in") == 1
+    ranks = {file.suffix for file in folder.glob("*.[01]")}
+    assert ranks == {".0", ".1"}
+    assert sum(line.startswith(" first ") for line in out.splitlines()) == 2  # plan and scores
+
+
+@pytest.fixture
+def starts_none(monkeypatch):
+    monkeypatch.setattr("vlbench.bench.launched", lambda *_, **__: pytest.fail("processes started"))
+
+
+@pytest.mark.usefixtures("starts_none")
+def test_a_dry_run_and_one_without_work_start_nothing(tmp_path, capsys):
+    source = str(make_source(tmp_path / "ours"))
+    words = ["--tasks", "few_shot_colours", "--include-path", source, "--processes", "2"]
+    words += ["--output", str(tmp_path / "boards"), "--device", "cpu"]
+    assert main(["--model", "mean-colour", *words, "--dry-run"]) == 0
+    assert main(["--model", "words", *words]) == 1  # skipped
+    assert main(["--model", "no-such-model", *words]) == 2
+    assert "nothing ran" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("starts_none")
+def test_one_model_is_no_work_for_two_processes_that_take_whole_models(tmp_path, capsys):
+    source = make_source(tmp_path / "ours")
+    words = ["--tasks", "few_shot_colours", "--include-path", str(source), "--device", "cpu"]
+    words += ["--output", str(tmp_path / "boards"), "--processes", "2", "--spread", "models"]
+    assert main(["--model", "mean-colour", *words]) == 0
+    assert main(["--model", "mean-colour,fails,will-not-load", *words, "--processes", "1"]) == 1
+    told = capsys.readouterr()
+    assert "kept" in told.out
+    assert "will-not-load did not load" in told.err
+    board = json.loads((tmp_path / "boards" / "few_shot_colours.json").read_text())
+    found = {row["model"]: row["status"] for row in board["rows"]}
+    assert found == {"mean-colour": "ok", "fails": "failed"}
+
+
+@pytest.mark.usefixtures("starts_none")
+def test_a_file_of_options_may_set_processes(tmp_path, capsys):
+    file = write(tmp_path / "run.yaml", "processes: 0\nspread: models\n")
+    with pytest.raises(SystemExit):
+        main(["--config", str(file), "--model", "raw-pixels", "--tasks", "few_shot_digits"])
+    assert "--processes: must be a whole number from 1" in capsys.readouterr().err
+
+
+@pytest.fixture
+def four_gpus(monkeypatch):
+    for name in (*OF_LAUNCHERS, OF_SLURM):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+
+
+@pytest.mark.usefixtures("four_gpus")
+@pytest.mark.parametrize(
+    ("asked", "device", "count"),
+    [
+        (None, "auto", 4),
+        (None, "cuda", 4),
+        (None, "cuda:1", 1),
+        (None, "cpu", 1),
+        (1, "auto", 1),
+        (2, "auto", 2),
+        (6, "cpu", 6),
+    ],
+)
+def test_there_is_one_process_for_each_visible_gpu_unless_somebody_says_otherwise(
+    asked, device, count
+):
+    assert count_processes(asked, device) == count
+
+
+@pytest.mark.usefixtures("four_gpus")
+@pytest.mark.parametrize(
+    ("asked", "device", "why"),
+    [(5, "auto", "visible GPUs are 4"), (2, "cuda:1", "--device cuda:1 is one device")],
+)
+def test_more_processes_than_devices_are_refused(asked, device, why):
+    with pytest.raises(UnknownNameError, match=f"--processes is {asked}, but {why}"):
+        count_processes(asked, device)
+
+
+@pytest.mark.usefixtures("four_gpus")
+def test_gpus_that_cannot_be_used_do_not_count(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert count_processes(None, "auto") == 1
+    assert count_processes(8, "auto") == 8
+
+
+@pytest.mark.usefixtures("four_gpus")
+@pytest.mark.parametrize(
+    ("variable", "value", "count"),
+    [*((name, "1", 1) for name in OF_LAUNCHERS), (OF_SLURM, "4", 1), (OF_SLURM, "1", 4)],
+)
+def test_what_a_launcher_started_starts_nothing(monkeypatch, variable, value, count):
+    monkeypatch.setenv(variable, value)
+    assert count_processes(None, "auto") == count
+
+
+@pytest.mark.usefixtures("four_gpus")
+def test_a_launcher_and_the_option_may_not_disagree(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert count_processes(2, "auto") == count_processes(None, "auto") == 2
+    with pytest.raises(UnknownNameError, match="is 4, but a launcher has started 2"):
+        count_processes(4, "auto")
