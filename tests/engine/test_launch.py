@@ -38,6 +38,14 @@ class Loads:
         return pixels.mean((2, 3))
 """
 
+# What a shell runs in the background ignores interrupts, and so would what it starts.
+COMMAND = """
+import signal, sys
+from vlbench.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(main())
+"""
+
 LINE = 'NAME: {adapter: "loads:Loads", params: {does: "DOES", file: "FILE"}}\n'
 
 
@@ -59,7 +67,7 @@ def start(folder, models, *more):
     places = ["--include-path", str(folder / "ours"), "--output", str(folder / "boards")]
     words = ["--model", models, "--tasks", "few_shot_colours", "--device", "cpu", "--no-cache"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "vlbench", *words, *places, "--processes", "2", *more]
+    command = [sys.executable, "-c", COMMAND, *words, *places, "--processes", "2", *more]
     pipe = subprocess.PIPE
     pipes = {"stdout": pipe, "stderr": pipe, "text": True}
     return subprocess.Popen(command, **pipes, env=environment, process_group=0)
