@@ -75,7 +75,10 @@ def start(folder, models, *more):
 
 def finish(process):
     """Return exit code, standard output and standard error."""
-    told = process.communicate(timeout=120)
+    try:
+        told = process.communicate(timeout=120)
+    finally:
+        process.kill()
     return process.returncode, *told
 
 

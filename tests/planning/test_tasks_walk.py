@@ -36,11 +36,13 @@ def files_walked(function):
     return [str(Path(file).relative_to(PACKAGE)) for file in files]
 
 
-def test_a_task_is_resolved_in_a_straight_walk():
+def test_a_task_is_resolved_in_a_straight_walk(monkeypatch):
+    monkeypatch.delenv("VLBENCH_DATA", raising=False)
     options, tasks, source = Options(), {}, shipped_source()
     file = load_catalog().tasks[NAME].document.file
-    # Both are read once in a run, by the first task.
+    # These are read once in a run, by the first task.
     assert "vlbench" in options.trusted
+    assert options.data_folder is None
     assert NAME.removesuffix("_digits") in shipped_probes()
 
     def resolve():

@@ -120,7 +120,7 @@ class Options:
         """The options for a model that another model or a task is made from."""
         return Options(trust=self.trust)
 
-    @property
+    @cached_property
     def data_folder(self) -> Path | None:
         """The folder that DATA_VARIABLE stands for; None: nobody says."""
         folder = self.data_dir.get("") or os.environ.get(DATA_VARIABLE[1:])
