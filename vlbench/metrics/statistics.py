@@ -192,6 +192,14 @@ def _draw_clusters(clusters: int, seed: int) -> Iterator[NDArray[Any]]:
         yield times.reshape(count, clusters).astype(kind)
 
 
+def derangement(count: int, seed: int) -> NDArray[np.int64]:
+    """Return a random permutation of so many rows, 2 or more, that leaves none in its place."""
+    circle = np.random.default_rng(seed).permutation(count)
+    others = np.empty(count, np.int64)
+    others[circle] = np.roll(circle, 1)
+    return others
+
+
 def picked(table: Floats, flips: int, seed: int) -> Floats:
     """Return the totals [flips, K] of [C, K] clusters that are each picked with probability 1/2."""
     rng, n = np.random.default_rng(seed), len(table)

@@ -20,7 +20,7 @@ from vlbench.capabilities import DualEncoder, ImageTextScorer
 from vlbench.data.records import Split
 from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows, counted
-from vlbench.metrics.statistics import Floats
+from vlbench.metrics.statistics import Floats, derangement
 from vlbench.probes.captioning.nouns import words_of
 
 # A row of a split, and a text.
@@ -276,10 +276,8 @@ def other_images(count: int, seed: int) -> list[int]:
     """
     if count < 2:
         raise TooFewRows(f"{counted(count, 'image')}; the control of another image needs two")
-    circle = np.random.default_rng(seed).permutation(count)
-    others = np.empty(count, np.int64)
-    others[circle] = np.roll(circle, 1)
-    return [int(row) for row in others]
+    rows: list[int] = derangement(count, seed).tolist()
+    return rows
 
 
 class TextScorer:

@@ -29,7 +29,7 @@ from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import all_equal, choose
-from vlbench.metrics.statistics import Estimate, varying_trials
+from vlbench.metrics.statistics import Estimate, derangement, varying_trials
 from vlbench.probes.generalization.class_vectors import class_vectors
 from vlbench.results import Outcome, Score
 
@@ -224,10 +224,7 @@ def _draw(n_classes: int, fraction: float, trials: int, seed: int) -> list[Trial
 
 def _derangement(trial: Trial) -> Tensor:
     """Return a seeded permutation of all classes that leaves no class in its place."""
-    order = np.random.default_rng(trial.seed).permutation(len(trial.seen) + len(trial.unseen))
-    found = np.empty_like(order)
-    found[order] = np.roll(order, 1)
-    return torch.from_numpy(found)
+    return torch.from_numpy(derangement(len(trial.seen) + len(trial.unseen), trial.seed))
 
 
 def _require_images(drawn: Sequence[Trial], features: Features) -> None:

@@ -21,7 +21,7 @@ from vlbench.metrics.captions import (
     treebank_words,
 )
 from vlbench.metrics.corpus import CORPORA, TREEBANK
-from vlbench.metrics.statistics import Floats
+from vlbench.metrics.statistics import Floats, derangement
 from vlbench.probes.question_generation.inputs import Asked, names_a_thing
 
 _AS_THEY_STAND = tuple(name for name in CAPTION_METRICS if name != "spice")
@@ -105,10 +105,7 @@ def questions_of_nearest_captions(
 
 def other_rows(count: int, seed: int = 0) -> list[int]:
     """Return a seeded permutation of so many rows that leaves none in its place."""
-    order = np.random.default_rng(seed).permutation(count)
-    values = np.empty_like(order)
-    values[order] = np.roll(order, 1)
-    rows: list[int] = values.tolist()
+    rows: list[int] = derangement(count, seed).tolist()
     return rows
 
 
