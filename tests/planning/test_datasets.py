@@ -56,6 +56,9 @@ def by_an_argument(model, data: Annotated[Data, "split", "test"], engine, *, spl
 def by_a_field(model, data: Annotated[Data, "parts.train", ...], engine, *, parts=PARTS): ...
 
 
+def of_odd_names(model, data: Annotated[Data, "model", "my.split"], engine): ...
+
+
 def unsaid(model, data, engine): ...
 
 
@@ -67,6 +70,7 @@ def unsaid(model, data, engine): ...
         (by_an_argument, {"split": "b"}, ["b", "test"]),
         (by_a_field, {}, ["train", ...]),
         (by_a_field, {"parts": Parts(["a", "b"])}, ["a", "b", ...]),
+        (of_odd_names, {}, ["model", "my.split"]),
         (unsaid, {}, [...]),
     ],
 )

@@ -308,15 +308,14 @@ def splits_read(probe: Callable[..., Any], arguments: Mapping[str, Any]) -> list
     The last is an ellipsis where the probe may read others.
     """
     named = getattr(hints(probe, extras=True).get("data"), "__metadata__", (...,))
-    defaults = {name: one.default for name, one in parameters(probe).items()}
+    given = {n: p.default for n, p in parameters(probe).items() if p.default is not p.empty}
+    given |= arguments
     splits: list[Any] = []
     for name in named:
-        value: Any = name
-        if isinstance(name, str):
-            first, *rest = name.split(".")
-            value = {first: first, **defaults, **arguments}[first]
-            for field in rest:
-                value = getattr(value, field)
+        parts: list[Any] = name.split(".") if isinstance(name, str) else [name]
+        value: Any = given.get(parts[0], name)
+        for field in parts[1:] if parts[0] in given else ():
+            value = getattr(value, field)
         splits += [value] if isinstance(value, str) or value is ... else value
     return splits
 
