@@ -15,6 +15,7 @@ from vlbench.boards import Board, read_board
 from vlbench.errors import DataError, UnknownNameError, unknown
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.joins import Items, NoItemsError, compare, items_of
+from vlbench.leaderboard.leaders import Leaders, read_leaders
 from vlbench.leaderboard.rows import comparable_sets
 from vlbench.leaderboard.texts import score_name
 from vlbench.metrics.items import at_text
@@ -25,13 +26,17 @@ Found = TypeVar("Found")
 
 
 class Compared(NamedTuple):
-    """The scores of two models on a task, and their comparison; `p_holm` is p after Holm's rule."""
+    """The scores of two models on a task, and their comparison; `p_holm` is p after Holm's rule.
+
+    `board_p` is that of their board, where one of them leads and primary scores are compared.
+    """
 
     task: str
     models: tuple[str, str]
     scores: tuple[Score, Score]
     comparison: Comparison
     p_holm: float
+    board_p: float | None = None
 
 
 class Report(NamedTuple):
@@ -149,6 +154,8 @@ def _compare(
         return Report([], [f"{label}: {error}"], {})
     report = _Problems([], [])
     compared: list[Compared] = []
+    (comparable,) = {row.comparable for row in rows.values()} or {""}
+    leaders = None if all_scores else read_leaders(output, board.task).get(comparable)
     for key in _shared_scores(rows, tables) if all_scores else [board.primary]:
         name = f"{label}, {score_name(key['metric'], key['at'])}"
         comparisons = {
@@ -160,10 +167,17 @@ def _compare(
             (first, mine), (second, theirs) = comparisons[a], comparisons[b]
             better = partial(compare, higher_is_better=first.higher_is_better)
             compared += [
-                Compared(label, (a, b), (first, second), one, one.p)
+                Compared(label, (a, b), (first, second), one, one.p, _board_p(leaders, a, b))
                 for one in report.of(name, better, mine, theirs)
             ]
     return Report(compared, report.refused, {}, report.no_means)
+
+
+def _board_p(leaders: Leaders | None, a: str, b: str) -> float | None:
+    """Return the p of two models on their board; None where neither of them leads."""
+    if leaders is None or leaders.leader not in {a, b}:
+        return None
+    return leaders.p.get(b if leaders.leader == a else a)
 
 
 class _Problems(NamedTuple):

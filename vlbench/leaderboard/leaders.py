@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -226,25 +226,25 @@ def _set(output: Path, board: Board, comparable: str, rows: Sequence[Result]) ->
             if model == leader:
                 first = items
             elif first:
-                pairs.append(_pair(first, items, higher_is_better=higher))
+                pairs.append(_pair(first, items, len(scored), higher_is_better=higher))
         except DataError as error:
             untested[model] = str(error)
     if first is None:
         why = f"the leader cannot be compared: {untested.pop(leader)}"
         untested |= dict.fromkeys(set(scored) - {leader}, why)
-    pairs = [replace(one, p_all_pairs=among_all_pairs(one.p, len(scored))) for one in pairs]
     tied = [pair.model for pair in pairs if pair.p_all_pairs >= LEVEL]
     worst = worst_items(models, lower=not higher)
     return _Set(comparable, leader, tied, pairs, dict(sorted(untested.items())), worst)
 
 
-def _pair(leader: Items, other: Items, *, higher_is_better: bool) -> _Pair:
-    """Return the comparison of a model with the leader, its p not yet corrected."""
+def _pair(leader: Items, other: Items, models: int, *, higher_is_better: bool) -> _Pair:
+    """Return the comparison of a model with the leader of so many models."""
     comparison = compare(leader, other, higher_is_better=higher_is_better)
     sign = 1 if higher_is_better else -1
     low, high = sorted(sign * one for one in comparison.ci95)
-    numbers = (sign * comparison.difference, (low, high), comparison.p, comparison.p)
-    return _Pair(other.model, *numbers, comparison.items, comparison.clusters)
+    p = (comparison.p, among_all_pairs(comparison.p, models))
+    numbers = (comparison.items, comparison.clusters)
+    return _Pair(other.model, sign * comparison.difference, (low, high), *p, *numbers)
 
 
 def _reason(row: Result, primary: Mapping[str, Any]) -> str:

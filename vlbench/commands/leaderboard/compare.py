@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
@@ -14,7 +13,7 @@ from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import printed, spaced
 from vlbench.leaderboard.comparing import Compared, Report, compare_models
-from vlbench.leaderboard.leaders import LEVEL, read_leaders
+from vlbench.leaderboard.leaders import LEVEL
 from vlbench.leaderboard.texts import number, plain_table, score_name
 
 
@@ -43,9 +42,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     tables = [_table([one for one in report.compared if one.models == pair]) for pair in pairs]
     problems = [printed(one) for one in [*report.refused, *report.no_means, *_lacking(report)]]
     code = 2 if report.refused else 0 if report.compared else 1
-    notes = _notes(report)
-    if not arguments.all_scores:  # a board says who leads on its primary score
-        notes += _boards_say(arguments.output, report)
+    notes = [*_notes(report), *_boards_say(report)]
     return Answer([*tables, *notes], problems, code)
 
 
@@ -109,20 +106,16 @@ def _notes(report: Report) -> list[str]:
     return [f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in tasks.items()]
 
 
-def _boards_say(output: Path, report: Report) -> Iterator[str]:
+def _boards_say(report: Report) -> Iterator[str]:
     """Yield why a board tells two models apart where this does not, or the other way round."""
     for one in report.compared:
-        board = one.task.partition(" (set ")[0]
-        for leaders in read_leaders(output, board).values():
-            others = [leaders.p.get(model) for model in one.models if model != leaders.leader]
-            if leaders.leader not in one.models or others[0] is None:
-                continue
-            if (others[0] < LEVEL) != (one.p_holm < LEVEL):
-                apart = "tells" if others[0] < LEVEL else "does not tell"
-                yield (
-                    f"{printed(one.task)}: its board {apart} them apart, p {_p(others[0])}: it is "
-                    "corrected for all pairs of the board, whose leader is the best of the data"
-                )
+        p = one.board_p
+        if p is not None and (p < LEVEL) != (one.p_holm < LEVEL):
+            apart = "tells" if p < LEVEL else "does not tell"
+            yield (
+                f"{printed(one.task)}: its board {apart} them apart, p {_p(p)}: it is corrected "
+                "for all pairs of the board, whose leader is the best of the data"
+            )
 
 
 def _lacking(report: Report) -> list[str]:
