@@ -60,7 +60,7 @@ class Encode:
             if isinstance(values, Tensor) and len(rows) == 1:
                 # A matrix of one row is multiplied by another routine, which rounds otherwise: what
                 # an image gives would depend on which others the store lacked.
-                outputs = self._outputs(values.repeat(2, 1, 1, 1))[:1]
+                outputs = self._outputs(torch.cat([values, values]))[:1]
             else:
                 outputs = self._outputs(values)
             yield rows, list(self._check(rows, outputs))

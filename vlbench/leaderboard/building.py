@@ -162,9 +162,10 @@ def _write_similarities(
     if len(members) < 2:
         left_out |= dict.fromkeys((m.name for m in members), "no other model to compare it with")
     matrix = similarities(members) if len(members) > 1 else None
-    table = file.with_suffix(".parquet")
+    written, table = [file], file.with_suffix(".parquet")
     if matrix and len(members) > MOST_IN_ROWS:
         write_whole(table, artifact_bytes(pair_table(members, matrix))[1])
+        written.append(table)
         rows = similarity_rows(members, matrix, table.relative_to(output).as_posix())
     else:
         table.unlink(missing_ok=True)
@@ -173,7 +174,7 @@ def _write_similarities(
     write_whole(file, _content(group, boards, rows, PRIMARY))
     names = [(member.name, looks[member.model]) for member in members] if matrix else []
     values = matrix.pearson if matrix else None
-    return [file, *draw_similarities(output / "figures", group, names, values)]
+    return [*written, *draw_similarities(output / "figures", group, names, values)]
 
 
 def _content(

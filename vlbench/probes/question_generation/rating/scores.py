@@ -178,15 +178,15 @@ class Rating(NamedTuple):
 def ratings_of(judgements: Judgements) -> list[Rating]:
     """Return the mean rating of each system on each sheet."""
     systems = list(judgements.key.systems)
-    scores = []
+    ratings = []
     for sheet, answers in judgements.answers.items():
         raters, images, _ = answers.shape
         sums, each = answers.sum(0).astype(np.float64), np.full(images, float(raters))
         human = sums[:, systems.index(HUMAN)]
         for system, own in zip(systems, sums.T, strict=True):
             less = None if system == HUMAN else bootstrap_ratio(own - human, each)
-            scores.append(Rating(sheet, system, bootstrap_ratio(own, each), less))
-    return scores
+            ratings.append(Rating(sheet, system, bootstrap_ratio(own, each), less))
+    return ratings
 
 
 def agreement(answers: NDArray[np.int64]) -> float | None:

@@ -78,11 +78,11 @@ def sample_questions(
 
 def _by_step(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Mapping[str, Any]]]:
     """Return the rows of each step's first seed by image, without the rows of floors."""
-    sources: dict[str, dict[str, Mapping[str, Any]]] = {}
+    by_step: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: row["seed"] or 0):
         if row["step"] is not None and row["floor"] is None:
-            sources.setdefault(row["step"], {}).setdefault(row["id"], row)
-    return sources
+            by_step.setdefault(row["step"], {}).setdefault(row["id"], row)
+    return by_step
 
 
 def _shown(
@@ -166,15 +166,15 @@ class Key:
 
 def lines_of(shown: Sequence[Shown], seed: int) -> dict[str, list[Line]]:
     """Return the lines of each sheet: one question per image and system, shuffled per sheet."""
-    items = {}
+    lines = {}
     for i, sheet in enumerate(SHEETS):
         rng = np.random.default_rng([seed, i])
         pairs = [(place, system) for place, one in enumerate(shown) for system in one.questions]
         order = rng.permutation(len(pairs)).tolist()
-        items[sheet.name] = [
+        lines[sheet.name] = [
             _line(sheet, number, shown[pairs[j][0]], *pairs[j]) for number, j in enumerate(order, 1)
         ]
-    return items
+    return lines
 
 
 def _line(sheet: Sheet, number: int, one: Shown, place: int, system: str) -> Line:
