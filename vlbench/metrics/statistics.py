@@ -154,6 +154,42 @@ def bootstrap_ratio(parts: NDArray[Any], wholes: NDArray[Any], *, seed: int = 0)
     return Estimate(float(parts.sum() / wholes.sum()), float(ratios.std(ddof=1)), (low, high))
 
 
+def fraction_of_trials(hits: NDArray[Any], sizes: NDArray[Any]) -> Estimate:
+    """Return the mean over T trials of sum(hits) / sum(sizes), both [T, C] over C clusters.
+
+    Of one trial it is that of `bootstrap_fraction`, of several that of `ratio_of_trials`, cut to
+    [0, 1]; where nothing varies, Wilson's with n = clusters.
+    """
+    if len(hits) == 1:
+        return bootstrap_fraction(hits[0], sizes[0])
+    found = ratio_of_trials(hits, sizes)
+    if found.stderr < ROUNDING:
+        return wilson(found.value * hits.shape[1], hits.shape[1])
+    low, high = found.ci95
+    return found._replace(ci95=(max(low, 0.0), min(high, 1.0)))
+
+
+def ratio_of_trials(parts: NDArray[Any], wholes: NDArray[Any]) -> Estimate:
+    """Return the mean over T trials of sum(parts) / sum(wholes), both [T, C] over C clusters.
+
+    Trials, such as trainings, and clusters, such as images, both vary: stderr^2 = var(ratios) / T +
+    var(influences) / C, variances with ddof 1, where a cluster's influence is the mean over trials
+    of (part - ratio whole) / mean(whole). The interval is that of `student_interval`. One trial has
+    that of `bootstrap_ratio`. Raises ValueError where the wholes of a trial sum to 0.
+    """
+    if not wholes.size or not (wholes.sum(1) > 0).all():
+        raise ValueError(f"no ratio: the counts of {wholes.shape[-1]} clusters sum to 0")
+    if len(parts) == 1:
+        return bootstrap_ratio(parts[0], wholes[0])
+    ratios = parts.sum(1) / wholes.sum(1)
+    influences = (parts - ratios[:, None] * wholes) / wholes.mean(1, keepdims=True)
+    variances = [_variance_of_mean(ratios), _variance_of_mean(influences.mean(0))]
+    value, stderr = float(ratios.mean()), math.sqrt(sum(variances))
+    if stderr < ROUNDING:
+        return Estimate(value, 0.0, (value, value))
+    return Estimate(value, stderr, student_interval(value, variances, parts.shape))
+
+
 def _variance_of_mean(values: Floats) -> float:
     """Return var / n, ddof 1; 0 for a single value, which cannot vary."""
     return float(values.var(ddof=1)) / len(values) if len(values) > 1 else 0.0
