@@ -225,8 +225,9 @@ def _with_order(
 def _discounts(times: Mapping[int, int]) -> dict[int, float]:
     """Return the factors of counts 1 to 7, given how many n-grams have each count.
 
-    Katz's (1987) form of Good-Turing. The highest count falls where no n-gram has the next; a count
-    whose factor would be out of (0, 1] keeps 1.
+    Katz's (1987) form of Good-Turing. The highest count falls where no n-gram has the next, to
+    none where no n-gram occurs once. A count of which more than all would be left, before what
+    larger counts keep is taken from all, or which would get a factor of 0 or less, has 1.
     """
     most = MOST_DISCOUNTED if times.get(1) else 0
     while most and not times.get(most + 1):
@@ -236,7 +237,7 @@ def _discounts(times: Mapping[int, int]) -> dict[int, float]:
         common = (most + 1) * times[most + 1] / times[1]
         turing = (n + 1) * times.get(n + 1, 0) / (n * times[n]) if times.get(n) else math.inf
         factor = (turing - common) / (1 - common) if turing <= 1 and common != 1 else 0.0
-        factors[n] = factor if EPSILON < factor <= 1 else 1.0
+        factors[n] = factor if factor > EPSILON else 1.0
     return factors
 
 
@@ -245,11 +246,12 @@ def _discount(
 ) -> dict[str, float]:
     """Return the probabilities of words that are kept after a context.
 
-    Where they leave nothing for the words not seen, the denominator grows by 1, as Doug Paul does.
+    Where discounts leave nothing for the words not seen, the denominator grows by 1, as Doug Paul
+    does; where there are no discounts, it stays.
     """
     kept = {word: n * discounts.get(n, 1.0) for word, n in seen.items() if n >= fewest}
     total, mass = sum(seen.values()), sum(kept.values())
-    if len(seen) < vocabulary and mass > total * (1 - EPSILON):
+    if discounts and len(seen) < vocabulary and mass > total * (1 - EPSILON):
         total += 1
     return {word: n / total for word, n in kept.items()}
 
