@@ -117,7 +117,7 @@ def test_a_selection_keeps_regions_words_and_names_together():
 
 def test_a_score_counts_regions_and_has_the_chance_of_its_number_of_objects():
     credit = torch.tensor([[1.0, 0.0], [1.0, 1.0]]).double()
-    score = region_score("accuracy", credit, 2, {"shuffled_words": 0.5}, 0)
+    score = region_score("accuracy", credit, 2, {"shuffled_words": 0.5})
     assert (score.value, score.n, score.chance, score.at) == (0.75, 4, 0.5, {"objects": 2})
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import chain, permutations
 from typing import Annotated, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,9 +21,9 @@ from vlbench.data.coco_files import Named
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows, counted
+from vlbench.metrics.intervals import clustered_fraction
 from vlbench.metrics.items import Answers, Examples, Measured
 from vlbench.metrics.ranking import TIED, Choice, choose
-from vlbench.metrics.statistics import bootstrap_fraction
 from vlbench.probes.vsep.named_objects import (
     NamedObjects,
     NameVectors,
@@ -187,9 +188,7 @@ def assigned_words(cosines: Tensor) -> Tensor:
     return best @ right / best.sum(1, keepdim=True)
 
 
-def region_score(
-    metric: str, credit: Tensor, objects: int, floors: dict[str, float], seed: int
-) -> Score:
+def region_score(metric: str, credit: Tensor, objects: int, floors: dict[str, float]) -> Score:
     """Return the score of credits [I, n] of regions in images of so many objects."""
     n = credit.shape[1]
     return Score(
@@ -198,9 +197,7 @@ def region_score(
         n=credit.numel(),
         chance=1 / n,
         floors=floors,
-        **bootstrap_fraction(
-            credit.sum(1).numpy(), torch.full((len(credit),), n).numpy(), seed=seed
-        )._asdict(),
+        **clustered_fraction(credit.sum(1).numpy(), np.full(len(credit), n))._asdict(),
     )
 
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.engine import Engine
+from vlbench.metrics.intervals import clustered_ratio
 from vlbench.metrics.items import Measured, outcome_of
-from vlbench.metrics.statistics import bootstrap_ratio
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,
@@ -87,25 +87,25 @@ def _align(
     unnormed = train_on(sets.train, engine, training, layer_normed=False)
     shuffled = train_on(sets.train, engine, training, shuffled=True)
     measured: list[Measured] = []
-    seed, counts = training.seed, {"ties": 0, "choices": 0, "oov_template_images": 0}
+    counts = {"ties": 0, "choices": 0, "oov_template_images": 0}
     for n, objects in sets.tests.items():
         cosines = similarities(net, objects.regions, objects.words)
         choice = chosen_words(cosines)
         floors = {"shuffled_words": float(_credit(shuffled, objects).mean())}
-        right = region_score("accuracy", choice.credit, n, floors, seed)
+        right = region_score("accuracy", choice.credit, n, floors)
         measured.append(measured_regions(right, objects, choice.credit, chosen=choice.chosen))
         others = {
             "accuracy_hungarian": assigned_words(cosines),
             "accuracy_no_layer_norm": _credit(unnormed, objects),
         }
-        measured += [_measured(metric, objects, found, seed) for metric, found in others.items()]
+        measured += [_measured(metric, objects, found) for metric, found in others.items()]
         prompts = [[sets.names.prompted[name.word] for name in row] for row in objects.named]
         rows = complete(prompts)
         counts["oov_template_images"] += len(objects.named) - len(rows)
         prompted, kept = _credit(net, objects.with_words(prompts)), objects.select(rows)
-        measured.append(_measured("accuracy_template", kept, prompted, seed))
+        measured.append(_measured("accuracy_template", kept, prompted))
         lost = choice.credit[rows] - prompted
-        measured.append(measured_regions(_template_drop(lost, seed), kept, lost))
+        measured.append(measured_regions(_template_drop(lost), kept, lost))
         counts["ties"] += int(choice.tied.sum())
         counts["choices"] += choice.tied.numel()
     if sets.names.static:
@@ -113,16 +113,16 @@ def _align(
     return outcome_of(measured, sets.counts | counts, [encoders.note, sets.names.note])
 
 
-def _measured(metric: str, objects: Objects, credit: Tensor, seed: int) -> Measured:
+def _measured(metric: str, objects: Objects, credit: Tensor) -> Measured:
     """Return the mean of credits [I, n], with the regions."""
-    score = region_score(metric, credit, credit.shape[1], {}, seed)
+    score = region_score(metric, credit, credit.shape[1], {})
     return measured_regions(score, objects, credit)
 
 
-def _template_drop(lost: Tensor, seed: int) -> Score:
+def _template_drop(lost: Tensor) -> Score:
     """Return the mean of paired differences [I, n], which can be negative."""
     images, n = lost.shape
-    drop = bootstrap_ratio(lost.sum(1).numpy(), torch.full((images,), n).numpy(), seed=seed)
+    drop = clustered_ratio(lost.sum(1).numpy(), np.full(images, n))
     return Score(
         metric="template_drop",
         at={"objects": n},
@@ -146,6 +146,4 @@ def _caption_forms(sets: ObjectSets, engine: Engine, training: VsepTraining) -> 
         return []
     net = train_on(sets.train.with_words(sets.train.forms), engine, training)
     found = [objects.with_words(objects.forms) for objects in tests]
-    return [
-        _measured("accuracy_caption_form", one, _credit(net, one), training.seed) for one in found
-    ]
+    return [_measured("accuracy_caption_form", one, _credit(net, one)) for one in found]

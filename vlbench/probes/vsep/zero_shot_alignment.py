@@ -23,9 +23,9 @@ from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, unknown
+from vlbench.metrics.intervals import Estimate, clustered_fraction, clustered_ratio
 from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import Choice
-from vlbench.metrics.statistics import Estimate, bootstrap_fraction, bootstrap_ratio
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,
@@ -136,9 +136,9 @@ def _align(
     }
     measured: list[Measured] = []
     for n, found in results.items():
-        measured += _accuracies(found, training.seed)
-        measured += _exclusivity([found], n, training.seed)
-    measured += _exclusivity(list(results.values()), "all", training.seed)
+        measured += _accuracies(found)
+        measured += _exclusivity([found], n)
+    measured += _exclusivity(list(results.values()), "all")
     images = {f"images_{n}": len(found.unseen) for n, found in results.items()}
     counts = {
         "images_1": len(train.named),
@@ -186,7 +186,7 @@ def _results(
     return RegionResults(objects, choices[0], _unseen(objects, held_out), choices[1].credit)
 
 
-def _accuracies(results: RegionResults, seed: int) -> list[Measured]:
+def _accuracies(results: RegionResults) -> list[Measured]:
     """Return the accuracy over all, over unseen, and, if there are any, over seen regions."""
     n, measured = results.unseen.shape[1], []
     for metric, mask in results.parts().items():
@@ -196,19 +196,19 @@ def _accuracies(results: RegionResults, seed: int) -> list[Measured]:
             n=int(mask.sum()),
             chance=1 / n,
             floors={"shuffled_words": float(results.floor[mask].mean())},
-            **_mean_where(results.credit, mask, seed)._asdict(),
+            **_mean_where(results.credit, mask)._asdict(),
         )
         measured.append(results.measured(score, mask))
     return measured
 
 
-def _mean_where(credit: Tensor, mask: Tensor, seed: int) -> Estimate:
+def _mean_where(credit: Tensor, mask: Tensor) -> Estimate:
     images = mask.any(1)
     hits = (credit * mask).sum(1)[images]
-    return bootstrap_fraction(hits.numpy(), mask.sum(1)[images].numpy(), seed=seed)
+    return clustered_fraction(hits.numpy(), mask.sum(1)[images].numpy())
 
 
-def _exclusivity(results: Sequence[RegionResults], objects: int | str, seed: int) -> list[Measured]:
+def _exclusivity(results: Sequence[RegionResults], objects: int | str) -> list[Measured]:
     """Return the fraction of wrongly labelled regions that are unseen; nothing if none is wrong."""
     wrong = torch.cat([(1 - r.credit).sum(1) for r in results])
     if not wrong.any():
@@ -223,6 +223,6 @@ def _exclusivity(results: Sequence[RegionResults], objects: int | str, seed: int
         n=len(wrong),
         chance=chance,
         higher_is_better=False,
-        **bootstrap_ratio(unseen.numpy(), wrong.numpy(), seed=seed)._asdict(),
+        **clustered_ratio(unseen.numpy(), wrong.numpy())._asdict(),
     )
     return [Measured(score)]
