@@ -24,7 +24,7 @@ from vlbench.errors import DataError
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.joins import Items, compare, items_of
 from vlbench.leaderboard.rows import publishable
-from vlbench.metrics.statistics import Z95
+from vlbench.metrics.intervals import Z95
 from vlbench.results import ITEMS, Result, Score, matching
 
 Boards = Mapping[str, Board | None]

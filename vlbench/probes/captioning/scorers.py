@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import DualEncoder, ImageTextScorer
-from vlbench.data.records import Split
+from vlbench.data.records import Split, derangement
 from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows, counted
-from vlbench.metrics.statistics import Floats, derangement
+from vlbench.metrics.intervals import Floats
 from vlbench.probes.captioning.nouns import words_of
 
 # A row of a split, and a text.

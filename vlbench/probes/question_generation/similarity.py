@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from vlbench.metrics.statistics import Floats
+from vlbench.metrics.intervals import Floats
 from vlbench.probes.question_generation.bert_gen import BertGen, Inputs, Source
 from vlbench.probes.question_generation.inputs import ObjectReader, Texts
 from vlbench.probes.question_generation.steps import STEPS, Asker, Shown, Step, Trainings

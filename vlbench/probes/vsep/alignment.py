@@ -20,9 +20,9 @@ from vlbench.data.coco_files import Named
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows, counted
+from vlbench.metrics.intervals import Estimate, add_seeds, clustered_fraction
 from vlbench.metrics.items import Answers, Examples, Measured
 from vlbench.metrics.ranking import TIED, Choice, choose
-from vlbench.metrics.statistics import fraction_of_trials
 from vlbench.probes.vsep.named_objects import (
     NamedObjects,
     NameVectors,
@@ -198,7 +198,6 @@ def assigned_words(cosines: Tensor) -> Tensor:
 def region_score(metric: str, credit: Tensor, floors: Mapping[str, float]) -> Score:
     """Return the score of credits [T, I, n] of regions in images of n objects, of T networks."""
     n = credit.shape[-1]
-    sizes = torch.full(credit.shape[:2], n)
     return Score(
         metric=metric,
         at={"objects": n},
@@ -206,8 +205,16 @@ def region_score(metric: str, credit: Tensor, floors: Mapping[str, float]) -> Sc
         chance=1 / n,
         floors=floors,
         draws=of_networks(credit),
-        **fraction_of_trials(credit.sum(-1).numpy(), sizes.numpy())._asdict(),
+        **mean_credit(credit, torch.ones_like(credit[0]).bool())._asdict(),
     )
+
+
+def mean_credit(credit: Tensor, kept: Tensor) -> Estimate:
+    """Return the mean credit [T, I, n] of the regions `kept`, bool [I, n]: of images and seeds."""
+    images = kept.any(1)
+    hits = (credit * kept).sum(-1)[:, images]
+    estimate = clustered_fraction(hits.mean(0).numpy(), kept.sum(1)[images].numpy())
+    return add_seeds(estimate, of_networks(credit[:, kept]), len(hits[0]), (0.0, 1.0))
 
 
 def of_networks(credit: Tensor) -> list[float]:

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.engine import Engine
+from vlbench.metrics.intervals import add_seeds, clustered_ratio
 from vlbench.metrics.items import Measured, outcome_of
-from vlbench.metrics.statistics import ratio_of_trials
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,
@@ -123,7 +123,8 @@ def _measured(metric: str, objects: Objects, credit: Tensor) -> Measured:
 def _template_drop(lost: Tensor) -> Score:
     """Return the mean of paired differences [T, I, n], which can be negative."""
     _, images, n = lost.shape
-    drop = ratio_of_trials(lost.sum(-1).numpy(), torch.full(lost.shape[:2], n).numpy())
+    of_images = clustered_ratio(lost.mean(0).sum(1).numpy(), np.full(images, n))
+    drop = add_seeds(of_images, of_networks(lost), images, (-1.0, 1.0))
     return Score(
         metric="template_drop",
         at={"objects": n},

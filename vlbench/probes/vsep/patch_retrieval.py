@@ -27,9 +27,9 @@ from vlbench.data.records import Data
 from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
+from vlbench.metrics.intervals import mean_of_trials
 from vlbench.metrics.items import Examples, Measured, outcome_of
 from vlbench.metrics.ranking import credit_among
-from vlbench.metrics.statistics import mean_of_trials
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,

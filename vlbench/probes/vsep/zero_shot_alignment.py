@@ -23,9 +23,9 @@ from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, unknown
+from vlbench.metrics.intervals import add_seeds, clustered_ratio
 from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import Choice
-from vlbench.metrics.statistics import Estimate, fraction_of_trials, ratio_of_trials
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,
@@ -34,6 +34,7 @@ from vlbench.probes.vsep.alignment import (
     Splits,
     chosen_words,
     gather,
+    mean_credit,
     measured_regions,
     of_networks,
     similarities,
@@ -199,28 +200,23 @@ def _accuracies(results: RegionResults) -> list[Measured]:
             chance=1 / n,
             floors={"shuffled_words": float(results.floor[:, mask].mean())},
             draws=of_networks(results.credit[:, mask]),
-            **_mean_where(results.credit, mask)._asdict(),
+            **mean_credit(results.credit, mask)._asdict(),
         )
         measured.append(results.measured(score, mask))
     return measured
 
 
-def _mean_where(credit: Tensor, mask: Tensor) -> Estimate:
-    images = mask.any(1)
-    hits = (credit * mask).sum(-1)[:, images]
-    sizes = mask.sum(-1)[images].expand_as(hits)
-    return fraction_of_trials(hits.numpy(), sizes.numpy())
-
-
 def _exclusivity(results: Sequence[RegionResults], objects: int | str) -> list[Measured]:
     """Return the fraction of wrongly labelled regions that are unseen.
 
-    It is the mean over networks; nothing if one of them labels none wrongly.
+    Labels of all networks count together; nothing if one of them labels none wrongly.
     """
     wrong = torch.cat([(1 - r.credit).sum(-1) for r in results], 1)
     if not wrong.sum(1).all():
         return []
     unseen = torch.cat([((1 - r.credit) * r.unseen).sum(-1) for r in results], 1)
+    of_images = clustered_ratio(unseen.mean(0).numpy(), wrong.mean(0).numpy())
+    by_seed = (unseen.sum(1) / wrong.sum(1)).tolist()
     # A guess among n words is wrong with probability 1 - 1 / n, whatever the object.
     guessed = [(1 - 1 / r.unseen.shape[1], r.unseen) for r in results]
     chance = sum(p * float(u.sum()) for p, u in guessed) / sum(p * u.numel() for p, u in guessed)
@@ -230,6 +226,6 @@ def _exclusivity(results: Sequence[RegionResults], objects: int | str) -> list[M
         n=wrong.shape[1],
         chance=chance,
         higher_is_better=False,
-        **ratio_of_trials(unseen.numpy(), wrong.numpy())._asdict(),
+        **add_seeds(of_images, by_seed, wrong.shape[1], (0.0, 1.0))._asdict(),
     )
     return [Measured(score)]
