@@ -150,8 +150,11 @@ class LanguageModel(NamedTuple):
 
 
 def train_language_model(sentences: Iterable[Sequence[str]]) -> LanguageModel:
-    """Return the trigram model of sentences, each a sequence of words.
+    """Return the trigram model of sentences, each a sequence of words, as SRILM 1.7.3 makes it.
 
+    Departure: where no bigram occurs once, SRILM gives words not seen after another no probability
+    and leaves them out, so that of "a b" and "b a", thrice each, the texts "a b a", "b b" and "a"
+    have a perplexity of 2.149; here they have 3.066. Nor does SRILM count sentences without words.
     Raises ValueError where there is no word, or a word is `<s>` or `</s>`.
     """
     counts = _count_grams(sentences)
@@ -226,8 +229,8 @@ def _discounts(times: Mapping[int, int]) -> dict[int, float]:
     """Return the factors of counts 1 to 7, given how many n-grams have each count.
 
     Katz's (1987) form of Good-Turing. The highest count falls where no n-gram has the next, to
-    none where no n-gram occurs once. A count of which more than all would be left, before what
-    larger counts keep is taken from all, or which would get a factor of 0 or less, has 1.
+    none where no n-gram occurs once. The factor is 1 where Turing's own is larger, and where it
+    would be 0 or less.
     """
     most = MOST_DISCOUNTED if times.get(1) else 0
     while most and not times.get(most + 1):
@@ -246,12 +249,11 @@ def _discount(
 ) -> dict[str, float]:
     """Return the probabilities of words that are kept after a context.
 
-    Where discounts leave nothing for the words not seen, the denominator grows by 1, as Doug Paul
-    does; where there are no discounts, it stays.
+    Where they leave nothing for the words not seen, the denominator grows by 1s, as Doug Paul does.
     """
     kept = {word: n * discounts.get(n, 1.0) for word, n in seen.items() if n >= fewest}
     total, mass = sum(seen.values()), sum(kept.values())
-    if discounts and len(seen) < vocabulary and mass > total * (1 - EPSILON):
+    while len(seen) < vocabulary and mass > total * (1 - EPSILON):
         total += 1
     return {word: n / total for word, n in kept.items()}
 
@@ -263,7 +265,7 @@ def _left_over(mass: float, lower: float) -> tuple[float, float]:
     to back off to, the n-grams take all.
     """
     if 1 - lower < EPSILON:
-        return 1 / mass, 0.0
+        return (1 / mass if mass < 1 else 1.0), 0.0
     return 1.0, _log10((1 - mass) / (1 - lower))
 
 
