@@ -67,6 +67,13 @@ def _run(command, folder, environment):
     )
 
 
+def test_git_has_the_pictures_that_it_shows():
+    shown = re.findall(r"!\[[^]]*\]\((leaderboards/[^)]+)\)", README)
+    tracked = subprocess.check_output(["git", "ls-files", *shown], cwd=ROOT, text=True)
+    assert sorted(tracked.split()) == sorted(shown)
+    assert len(shown) >= 4
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_command_of_the_readme_ends_well_and_python_prints_a_score(results):

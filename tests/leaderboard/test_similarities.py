@@ -1,11 +1,19 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
-from planted_boards import board, counts
+from planted_boards import board, counts, score
 from planted_matrices import CLASSES, matrix, row, two_boards
 from scipy.stats import pearsonr, spearmanr
 
-from vlbench.leaderboard.similarities import joined, left_out_rows, similarities, similarity_rows
+from vlbench.leaderboard.similarities import (
+    joined,
+    left_out_rows,
+    pair_table,
+    similarities,
+    similarity_rows,
+)
 
 
 def compared(output, *odd):
@@ -36,6 +44,30 @@ def test_each_correlation_says_what_it_takes_to_judge_it(tmp_path):
     assert low < score["value"] < high
     assert (score["n"], score["chance"]) == (9, 0.0)
     assert 0 < score["floors"]["class_permutations"] < score["value"]
+
+
+def reliable(output, model, seed, value):
+    """Return a row whose matrix has a reliability."""
+    own = score(value, "reliability", unit="correlation", at={})
+    primary = {"metric": "reliability", "at": {}}
+    return replace(row(output, "rsa_x", model, matrix(seed)), scores=[own], primary=primary)
+
+
+def test_beside_each_correlation_stands_how_far_noise_lets_it_go(tmp_path):
+    rows = [reliable(tmp_path, name, i, r) for i, (name, r) in enumerate((("a", 0.8), ("b", 0.5)))]
+    members, _ = joined(tmp_path, [board(*rows, task="rsa_x")])
+    found = scores(similarity_rows(members, similarities(members)), "a")
+    # Nili's upper bounds of two measurements: sqrt(.9) and sqrt(.75).
+    for other in ("b", None):
+        assert found["noise_ceiling_lower", other]["value"] == pytest.approx(0.8 * 0.5)
+        assert found["noise_ceiling_upper", other]["value"] == pytest.approx((0.9 * 0.75) ** 0.5)
+    (line,) = pair_table(members, similarities(members)).to_pylist()
+    assert line["noise_ceiling_lower"] == pytest.approx(0.4)
+
+
+def test_a_matrix_without_a_reliability_has_no_ceiling(tmp_path):
+    metrics = {metric for metric, _ in scores(compared(tmp_path), "clip")}
+    assert metrics == {"mean_rdm_correlation", "rdm_correlation", "rdm_spearman"}
 
 
 def test_the_primary_score_is_the_mean_over_the_other_models(tmp_path):

@@ -7,7 +7,9 @@ from vlbench.metrics import rdm_correlation as module
 from vlbench.metrics.rdm_correlation import (
     class_draws,
     correlations,
+    full_length,
     interval,
+    noise_ceiling,
     permuted,
     redrawn,
     standardised,
@@ -122,3 +124,39 @@ def test_a_floor_is_the_quantile_of_permutations_one_by_one():
         found += [pearsonr(a[0], b[1]).statistic, pearsonr(b[0], a[1]).statistic]
     floor = permuted(table(*both), seed=7, count=20)[0, 1]
     assert floor == pytest.approx(np.quantile(found, 0.95))
+
+
+def measurements(noise, count, entries=20_000, seed=0):
+    """Return measurements [count, P] of a true matrix, whose errors have the deviation `noise`."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=entries) + noise * rng.normal(size=(count, entries))
+
+
+@pytest.mark.parametrize("noise", [0.3, 1.0, 3.0])
+def test_the_reliability_of_a_whole_is_how_well_two_wholes_correlate(noise):
+    halves = measurements(noise, 4)
+    wholes = halves[:2].mean(0), halves[2:].mean(0)
+    found = full_length(pearsonr(*halves[:2]).statistic)
+    assert found == pytest.approx(pearsonr(*wholes).statistic, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("halves", "whole"), [(0, 0), (0.5, 2 / 3), (1, 1), (-0.5, -2 / 3), (-1, -1)]
+)
+def test_a_reliability_stays_within_its_range(halves, whole):
+    assert full_length(halves) == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("noise", [0.3, 1.0, 3.0])
+def test_a_noise_ceiling_is_that_of_rsatoolbox_and_holds_the_true_matrix(noise):
+    both = measurements(noise, 2)
+    z = (both - both.mean(1, keepdims=True)) / both.std(1, keepdims=True)
+    upper = np.mean([pearsonr(one, z.mean(0)).statistic for one in z])
+    lower = np.mean([pearsonr(z[0], z[1]).statistic, pearsonr(z[1], z[0]).statistic])
+    assert noise_ceiling(lower) == pytest.approx((lower, upper))
+    true = measurements(0.0, 1)[0]
+    assert lower < pearsonr(both[0], true).statistic < upper
+
+
+def test_a_matrix_that_is_all_noise_may_seem_to_correlate_with_a_half_of_what_it_is():
+    assert noise_ceiling(-0.2) == pytest.approx((0.0, 0.5**0.5))

@@ -187,7 +187,12 @@ def read_leaders(output: Path, task: str) -> Mapping[str, Leaders]:
 
 
 def old_comparisons(output: Path, tasks: Sequence[str]) -> list[str]:
-    """Return a line for each task whose comparisons are outdated, with what to do."""
+    """Return a line for each task whose comparisons are outdated, with what to do.
+
+    One line for all where no board was ever built.
+    """
+    if not any(output.glob("comparisons/*.json")):
+        return ["no board is compared with its leader yet; run vlbench leaderboard build"]
     return [
         f"{task} has changed since it was compared with its leader; run vlbench leaderboard build"
         for task in tasks

@@ -101,7 +101,9 @@ def named_files(output: Path, names: Sequence[str]) -> list[Path]:
     there = {file.stem: file for file in sorted(files)}
     absent = [name for name in names if name not in there]
     if absent or not there:
-        raise UnknownNameError(f"no board {', '.join(absent) or 'at all'} in {output}")
+        what = ", ".join(absent) or "at all"
+        groups = "; those of groups are made by vlbench leaderboard build" if absent else ""
+        raise UnknownNameError(f"no board {what} in {output}{groups}")
     return [there[name] for name in dict.fromkeys(names or there)]
 
 

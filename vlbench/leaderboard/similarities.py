@@ -27,6 +27,7 @@ from vlbench.metrics.rdm_correlation import (
     class_draws,
     correlations,
     interval,
+    noise_ceiling,
     permuted,
     redrawn,
     standardised,
@@ -38,7 +39,8 @@ class Member(NamedTuple):
     """One model in a comparison, and the classes that its matrix is over.
 
     `name` is `model`, or longer where the model stands on two boards. The matrix is read where it
-    is needed: hundreds of 1,000 classes are gigabytes.
+    is needed: hundreds of 1,000 classes are gigabytes. `reliability` is its row's primary score,
+    where that is a correlation.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Member(NamedTuple):
     read_matrix: Callable[[], NDArray[np.float32]]
     classes: list[str]
     comparable: str
+    reliability: float | None = None
 
 
 def joined(output: Path, boards: Sequence[Board]) -> tuple[list[Member], dict[str, str]]:
@@ -87,9 +90,9 @@ def _member(output: Path, name: str, row: Result) -> Member | str:
         return str(error)
     if matrix.shape != (len(classes) * (len(classes) - 1) // 2,):
         return f"its matrix of shape {list(matrix.shape)} is not that of {len(classes)} classes"
-    return Member(
-        name, row.model, partial(read_tensor, output, row, "rdm"), classes, row.comparable
-    )
+    score, read_matrix = row.primary_score, partial(read_tensor, output, row, "rdm")
+    reliability = float(score.value) if score and score.unit == "correlation" else None
+    return Member(name, row.model, read_matrix, classes, row.comparable, reliability)
 
 
 Floats = NDArray[np.float64]
@@ -141,15 +144,18 @@ def similarity_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each model: its correlation with each other, and their mean.
 
-    Where a `table` is named that has the correlations with each other, rows refer to it instead.
+    Beside each stand the bounds of the noise ceiling. Where a `table` is named that has the
+    correlations with each other, rows refer to it instead.
     """
     classes, places = len(members[0].classes), range(len(members))
     keys = json.dumps(sorted({member.comparable for member in members}))
     comparable = "sha256:" + hashlib.sha256(keys.encode()).hexdigest()
+    ceilings = _ceilings(members)
     for i, member in enumerate(members):
         others = [j for j in places if j != i]
         mean = float(matrix.pearson[i, others].mean())
         scores = [_score("mean_rdm_correlation", mean, classes, matrix.of_means[i])]
+        scores += _ceiling(ceilings[:, i, others].mean(1), classes)
         errors, (lows, highs) = matrix.intervals[i]
         if table:
             note = f"its correlations with each of {len(others)} models are in {table}"
@@ -161,6 +167,7 @@ def similarity_rows(
             around = Interval(errors[j], (lows[j], highs[j]))
             value, rank = float(matrix.pearson[i, j]), float(matrix.spearman[i, j])
             scores.append(_score("rdm_correlation", value, classes, around, at, floor))
+            scores += _ceiling(ceilings[:, i, j], classes, at)
             scores.append(_score("rdm_spearman", rank, classes, None, at))
         yield _row(member.name, scores, classes, comparable)
 
@@ -176,10 +183,34 @@ def pair_table(members: Sequence[Member], matrix: Similarities) -> pa.Table:
         "ci95_low": bounds[:, 0],
         "ci95_high": bounds[:, 1],
         "class_permutations": matrix.floors,
+        **dict(zip(CEILING, _ceilings(members), strict=True)),
         "rdm_spearman": matrix.spearman,
     }
     pairs = {"model": names.take(pa.array(first)), "with": names.take(pa.array(second))}
     return pa.table(pairs | {name: values[first, second] for name, values in columns.items()})
+
+
+# The bounds of a noise ceiling, as scores.
+CEILING = ("noise_ceiling_lower", "noise_ceiling_upper")
+
+
+def _ceilings(members: Sequence[Member]) -> Floats:
+    """Return the bounds [2, K, K] of how two measured matrices correlate, if the true ones agree.
+
+    Each bound is the product of both matrices' own. NaN where a matrix has no reliability.
+    """
+    own = noise_ceiling(np.array([member.reliability for member in members], np.float64))
+    return np.stack([np.outer(bound, bound) for bound in own])
+
+
+def _ceiling(bounds: Floats, classes: int, at: Mapping[str, str] | None = None) -> list[Score]:
+    """Return the bounds of a noise ceiling as scores; none where there is no reliability."""
+    if np.isnan(bounds).any():
+        return []
+    return [
+        Score(metric, float(bound), classes, at or {}, unit="correlation")
+        for metric, bound in zip(CEILING, bounds, strict=True)
+    ]
 
 
 def left_out_rows(left_out: Mapping[str, str]) -> list[dict[str, Any]]:

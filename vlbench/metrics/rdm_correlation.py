@@ -62,6 +62,28 @@ def correlations(table: NDArray[Any]) -> Floats:
     return np.clip(products, -1.0, 1.0)
 
 
+def full_length(halves: Any) -> Any:
+    """Return the reliability of a whole from the correlation r of its halves, 2 r / (1 + |r|).
+
+    Spearman (1910) and Brown (1910): exact where the errors of the halves are independent, and
+    those of the whole half as large. Below 0, where it has no meaning, it is as far on the other
+    side, so that it stays within -1.
+    """
+    return 2 * halves / (1 + abs(halves))
+
+
+def noise_ceiling(reliability: Any) -> tuple[Any, Any]:
+    """Return the least and the most that the true matrix can be said to correlate with a measured.
+
+    They are the lower and the upper bound of Nili et al. 2014 (doi:10.1371/journal.pcbi.1003553)
+    over two measurements that correlate at `reliability`, r: each with the other, and each with the
+    mean of both, sqrt((1 + r) / 2). Between them lies sqrt(r), which holds in the limit. One of 0
+    or less counts as 0.
+    """
+    positive = np.maximum(reliability, 0.0)
+    return positive, np.sqrt((1 + positive) / 2)
+
+
 def class_draws(classes: int, *, seed: int, draws: int = DRAWS) -> Floats:
     """Return how often each class occurs in each draw with replacement, [draws, C]."""
     rng = np.random.default_rng(seed)

@@ -3,15 +3,17 @@ from argparse import Namespace
 import pytest
 from planted_boards import board, result, score, write
 
+from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.leaderboard.page import answer
 from vlbench.errors import UnknownNameError
+from vlbench.leaderboard.building import build
 from vlbench.leaderboard.leaders import build_leaders
 
 
 def test_the_page_is_one_file_whose_place_is_said(tmp_path):
     write(tmp_path, board(result("a", score())))
     out = tmp_path / "site"
-    (line,) = answer(Namespace(output=tmp_path, folder=out, include_path=[])).shown
+    *_, line = answer(Namespace(output=tmp_path, folder=out, include_path=[])).shown
     assert [file.name for file in out.iterdir()] == ["index.html"]
     assert line.startswith(f"wrote {out}/index.html (0.")
 
@@ -31,9 +33,18 @@ def test_ties_that_are_out_of_date_are_named_and_left_out(tmp_path):
     )
 
 
-def test_boards_that_were_never_built_are_told_what_the_page_lacks(tmp_path):
-    write(tmp_path, board(result("a", score())))
-    found = answer(Namespace(output=tmp_path, folder=tmp_path / "site", include_path=[]))
-    assert found.problems == [
-        "figures, wrong items and ties with leaders are left out; run vlbench leaderboard build"
+def test_boards_that_were_never_built_are_built_as_build_does(tmp_path):
+    for folder in (tmp_path / "1", tmp_path / "2"):
+        scores = [score(at={"k": k}) for k in (1, 2)]
+        write(folder, board(result("a", *scores), primary={"metric": "accuracy", "at": {"k": 1}}))
+    build(tmp_path / "1", load_catalog([]))
+    pages = [
+        answer(Namespace(output=tmp_path / name, folder=tmp_path / "site" / name, include_path=[]))
+        for name in "12"
     ]
+    assert [page.problems for page in pages] == [[], []]
+    assert [len(page.shown) for page in pages] == [1, 2]
+    assert pages[1].shown[0] == f"built 3 files in {tmp_path / '2'}"
+    first, second = (tmp_path / "site" / name / "index.html" for name in "12")
+    assert first.read_bytes() == second.read_bytes()
+    assert b"data:image/svg+xml" in first.read_bytes()

@@ -38,10 +38,22 @@ def test_what_cannot_be_told_apart_from_the_leader_is_marked(tmp_path):
     assert [str(cell) for cell in column.cells] == ["leader", "tied", "untested"]
 
 
-def test_without_comparisons_there_is_no_such_column(tmp_path):
+def test_without_comparisons_there_is_no_such_column_and_the_command_that_makes_it_is_told(
+    tmp_path,
+):
     write(tmp_path, board(result("a", score())))
-    (table,) = answer(Namespace(output=tmp_path, tasks=["t"], include_path=[])).shown
-    assert "against the leader" not in [str(one.header) for one in table.columns]
+    found = answer(Namespace(output=tmp_path, tasks=["t"], include_path=[]))
+    assert "against the leader" not in [str(one.header) for one in found.shown[0].columns]
+    assert found.problems == [
+        "no board is compared with its leader yet; run vlbench leaderboard build"
+    ]
+
+
+def test_the_board_of_a_group_that_was_never_built_is_told_with_the_command(tmp_path):
+    write(tmp_path, board(result("a", score())))
+    told = "no board both in .*; those of groups are made by vlbench leaderboard build"
+    with pytest.raises(UnknownNameError, match=told):
+        answer(Namespace(output=tmp_path, tasks=["both"], include_path=[]))
 
 
 def test_a_board_that_changed_since_its_comparisons_is_named(tmp_path):

@@ -27,22 +27,34 @@ def values(outcome):
     return {s.metric: s.value for s in outcome.scores}
 
 
-def planted(noise, classes=150, images=20, width=300):
+def planted(noise, classes=150, images=20, width=300, seed=0):
     """Return data, and a model whose classes are normal points of variance 1, plus noise."""
     draw = torch.Generator().manual_seed(0)
     points = torch.randn(classes, 1, width, generator=draw)
+    draw.manual_seed(1 + seed)
     features = points + noise * torch.randn(classes, images, width, generator=draw)
     data = labelled_images(*[1] * classes, test=[images] * classes)
     return PlantedFeatures(torch.zeros(classes, width), features.flatten(0, 1)), data
 
 
-@pytest.mark.parametrize("noise", [4.0, 6.0])
+@pytest.mark.parametrize("noise", [2.0, 4.0])
 def test_halves_with_planted_noise_are_as_reliable_as_theory_says(noise):
-    # The mean of 10 of a class's images has variance 1 + noise^2 / 10 a dimension, of which 1 is
+    # The mean of n of a class's images has variance 1 + noise^2 / n a dimension, of which 1 is
     # shared. Squared distances of normal points correlate as the square of that share.
     model, data = planted(noise)
     found = values(probe(model, data, trials=3))["reliability"]
-    assert found == pytest.approx((1 / (1 + noise**2 / 10)) ** 2, abs=0.05)
+    halves, wholes = ((1 / (1 + noise**2 / n)) ** 2 for n in (10, 20))
+    assert found == pytest.approx(2 * halves / (1 + halves), abs=0.05)
+    assert found < wholes
+
+
+def test_the_reliability_is_how_well_matrices_of_other_images_of_the_classes_correlate():
+    noise = 1.0
+    (model, data), (other, _) = (planted(noise, seed=seed) for seed in (0, 1))
+    found = probe(model, data, trials=3)
+    again = probe(other, data, trials=1).artifacts["rdm"]
+    expected = np.corrcoef(found.artifacts["rdm"], again)[0, 1]
+    assert values(found)["reliability"] == pytest.approx(expected, abs=0.01)
 
 
 def test_images_without_noise_are_wholly_reliable():
