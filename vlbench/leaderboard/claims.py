@@ -3,8 +3,13 @@
 Two scores of one task are compared over their items where their rows keep them (paired). Any other
 difference of means of scores has the interval of Zou & Donner 2008 (doi:10.1002/sim.3095): made of
 each score's own interval, and the usual one where these are symmetric. It takes scores to be
-independent (unpaired), and floors and chance to be exact. Where a claim is m comparisons, their
-intervals are stretched by normal quantiles so as to hold together (Bonferroni).
+independent (unpaired), and floors and chance to be exact.
+
+Each comparison is two one-sided tests at 2.5 %: its p-values are those at which the 95 % interval,
+stretched by normal quantiles on each side, would just reach the limit. A claim of m comparisons is
+supported where every one of them is, without a correction, since all must hold (intersection-union,
+Berger 1982); it is contradicted where the least p against is at most 2.5 % / m (Bonferroni, which
+is the first step of Holm).
 """
 
 from __future__ import annotations
@@ -131,6 +136,7 @@ class Finding(NamedTuple):
     """A comparison, the values of its sides, and the interval of the one or of the difference.
 
     `how` says of a difference whether it is over paired items, and why not where rows keep them.
+    `p_for` and `p_against` are one-sided: that what is claimed does not hold, and that it does.
     """
 
     comparison: Comparison
@@ -139,6 +145,8 @@ class Finding(NamedTuple):
     interval: tuple[float, float] | None
     unit: str
     how: str
+    p_for: float
+    p_against: float
 
 
 class Judgement(NamedTuple):
@@ -148,6 +156,8 @@ class Judgement(NamedTuple):
     verdict: str
     findings: Sequence[Finding] = ()
     lacks: Sequence[Lack] = ()
+    p_for: float = 1.0
+    p_against: float = 1.0
 
 
 def judge(claim: Claim, boards: Boards, catalog: Catalog, output: Path) -> Judgement:
@@ -165,14 +175,24 @@ def judge(claim: Claim, boards: Boards, catalog: Catalog, output: Path) -> Judge
     lacks += [term for term in terms if isinstance(term, Lack)]
     if claim.needs or lacks:
         return Judgement(claim, MISSING, lacks=list(dict.fromkeys(lacks)))
-    stretch = NormalDist().inv_cdf(1 - 0.025 / len(found)) / Z95
     findings = [
-        _finding(comparison, _scored(sides), stretch, pair(comparison, rows, output))
+        _finding(comparison, _scored(sides), len(found), pair(comparison, rows, output))
         for comparison, sides in zip(claim.comparisons, found, strict=True)
     ]
-    verdicts = [finding.verdict for finding in findings]
-    worst = next(v for v in (CONTRADICTED, UNDECIDED, SUPPORTED) if v in verdicts)
-    return Judgement(claim, worst, findings)
+    p_for = max(finding.p_for for finding in findings)
+    p_against = min(1.0, len(found) * min(finding.p_against for finding in findings))
+    return Judgement(claim, verdict(p_for, p_against), findings, p_for=p_for, p_against=p_against)
+
+
+# The level of each of the two one-sided tests.
+LEVEL = 0.025
+
+
+def verdict(p_for: float, p_against: float) -> str:
+    """Return what follows from the p-values of a claim or a comparison."""
+    if p_for <= LEVEL:
+        return SUPPORTED
+    return CONTRADICTED if p_against <= LEVEL else UNDECIDED
 
 
 def tasks_of(side: Side, catalog: Catalog) -> list[str]:
@@ -242,30 +262,46 @@ def _interval(score: Score) -> tuple[float, float] | None:
 
 
 def _finding(
-    comparison: Comparison, sides: Sequence[Sequence[Term]], stretch: float, paired: Pairing
+    comparison: Comparison, sides: Sequence[Sequence[Term]], comparisons: int, paired: Pairing
 ) -> Finding:
+    """Return one of so many comparisons with its own verdict, and the p-values of either."""
     values = [fmean(term.value for term in side) for side in sides]
-    if paired.ci95:
-        difference = values[0] - values[1]
-        low, high = ((end - difference) * stretch + difference for end in paired.ci95)
-        interval: tuple[float, float] | None = (low, high)
-    else:
-        interval = difference_interval(sides, stretch)
+    interval = paired.ci95 or difference_interval(sides)
     how = "paired" if paired.ci95 else f"unpaired ({paired.why})" if paired.why else "unpaired"
-    verdict = UNDECIDED
+    p_for, p_against = 1.0, 1.0
     if interval:
-        low, high = interval
-        # A tie of no width leaves a lead undecided.
-        above = low > comparison.low or (len(sides) == 1 and low == comparison.low)
-        if above and high <= comparison.high:
-            verdict = SUPPORTED
-        elif high < comparison.low or low > comparison.high:
-            verdict = CONTRADICTED
-    return Finding(comparison, verdict, values, interval, sides[0][0].unit, how)
+        value = values[0] - (values[1] if len(values) > 1 else 0.0)
+        low, high = comparison.low, comparison.high
+        # An interval may touch the end of a range; a tie of no width leaves a lead undecided.
+        outside = (
+            tail(value, interval, low - _touch(low)),
+            tail(value, interval, high + _touch(high)),
+        )
+        above = tail(value, interval, low + _touch(low)) if len(sides) > 1 else outside[0]
+        p_for, p_against = max(above, 1 - outside[1]), min(1 - outside[0], outside[1])
+    said = verdict(p_for, min(1.0, comparisons * p_against))
+    return Finding(comparison, said, values, interval, sides[0][0].unit, how, p_for, p_against)
+
+
+def _touch(limit: float) -> float:
+    """Return how near to a limit a number touches it."""
+    return 1e-9 * max(1.0, abs(limit))
+
+
+def tail(value: float, interval: tuple[float, float], limit: float) -> float:
+    """Return the one-sided p that the truth is not above a limit, from a 95 % interval.
+
+    Each half of the interval is that of a normal distribution: p is 2.5 % at the lower end, and
+    97.5 % at the upper one. A half without width is certain of its side.
+    """
+    half = value - interval[0] if limit < value else interval[1] - value
+    if half <= 0 or math.isinf(limit):
+        return 0.0 if limit < value else 1.0
+    return NormalDist().cdf((limit - value) / half * Z95)
 
 
 def difference_interval(
-    sides: Sequence[Sequence[Term]], stretch: float = 1.0
+    sides: Sequence[Sequence[Term]],
 ) -> tuple[float, float] | None:
     """Return the interval of the mean of one side, or of its lead over the other.
 
@@ -283,4 +319,4 @@ def difference_interval(
         centre += weight * term.value
         below += (weight * term.value - ends[0]) ** 2
         above += (ends[1] - weight * term.value) ** 2
-    return centre - stretch * math.sqrt(below), centre + stretch * math.sqrt(above)
+    return centre - math.sqrt(below), centre + math.sqrt(above)
