@@ -9,6 +9,7 @@ from scipy import stats
 
 from vlbench.catalog.claims import Claim
 from vlbench.leaderboard.claims import (
+    Evidence,
     Lack,
     Pairing,
     Term,
@@ -32,7 +33,7 @@ def wald(value, stderr, **rest):
 
 def found(folder, entry, *rows, tasks=(), **boards):
     known = catalog(task(), *tasks)
-    return judge(claim(folder, entry), {"t": board(*rows), **boards}, known, folder)
+    return judge(claim(folder, entry), Evidence({"t": board(*rows), **boards}, known, folder))
 
 
 @pytest.mark.parametrize(
@@ -123,6 +124,14 @@ def test_an_interval_may_touch_the_end_of_a_range(tmp_path):
     assert found(tmp_path, "model: a, within: [0.9, 1]", row).verdict == "supported"
 
 
+def test_a_range_has_no_end_where_the_score_has_none_beyond(tmp_path):
+    # The upper half is short, for the interval ends at 1; the lower one alone decides.
+    row = result("a", score(0.99, ci95=(0.9, 1.0)))
+    judged = found(tmp_path, "model: a, within: [0.5, 1]", row)
+    assert judged.p_for < 1e-6
+    assert found(tmp_path, "model: a, within: [0.5, 0.99]", row).verdict == "undecided"
+
+
 @pytest.mark.parametrize(
     ("c", "verdict"), [(0.1, "supported"), (0.5, "undecided"), (0.9, "contradicted")]
 )
@@ -203,7 +212,9 @@ def test_a_group_of_tasks_is_the_mean_of_its_tasks(tmp_path):
         f"t{i}": board(result("a", s), task=f"t{i}") for i, s in enumerate(pair)
     }
     tasks = [task(group=["t0", "t1"]), task("t0"), task("t1")]
-    judged = judge(claim(tmp_path, "model: a, within: [0, 1]"), boards, catalog(*tasks), tmp_path)
+    judged = judge(
+        claim(tmp_path, "model: a, within: [0, 1]"), Evidence(boards, catalog(*tasks), tmp_path)
+    )
     assert judged.findings[0].values == [pytest.approx(0.5)]
     assert judged.findings[0].interval == pytest.approx((0.5 - 0.01386, 0.5 + 0.01386), abs=1e-5)
 
@@ -212,14 +223,14 @@ def test_scores_of_pairs_are_those_of_the_groups_summary(tmp_path):
     text = "claims: [{claim: a, task: g, model: a, metric: rdm_correlation, within: [0.8, 1]}]\n"
     (only,) = claims(tmp_path, text).claims
     boards = {"g": board(result("a", wald(0.9, 0.01, metric="rdm_correlation", at={})), task="g")}
-    assert (
-        judge(only, boards, catalog(task("g", group=["t"]), task()), tmp_path).verdict
-        == "supported"
-    )
+    known = catalog(task("g", group=["t"]), task())
+    assert judge(only, Evidence(boards, known, tmp_path)).verdict == "supported"
 
 
 def test_a_claim_that_vlbench_cannot_show_is_missing():
-    judged = judge(Claim("It sings.", "", "", needs="a microphone"), {}, catalog(), Path())
+    judged = judge(
+        Claim("It sings.", "", "", needs="a microphone"), Evidence({}, catalog(), Path())
+    )
     assert (judged.verdict, judged.findings, judged.lacks) == ("missing", (), [])
 
 
@@ -334,7 +345,7 @@ def rows(tmp_path):
 
 def paired(folder, entry, rows):
     (comparison,) = claim(folder, entry).comparisons
-    return pair(comparison, rows, folder)
+    return pair(comparison, rows, Evidence({}, catalog(), folder))
 
 
 def test_the_interval_is_near_that_of_the_mean_of_paired_differences(tmp_path, rows):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from statistics import NormalDist, fmean
@@ -29,8 +30,9 @@ from vlbench.errors import DataError
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.joins import Items, compare, items_of
 from vlbench.leaderboard.rows import publishable
+from vlbench.metrics.items import at_text
 from vlbench.metrics.statistics import Z95
-from vlbench.results import ITEMS, Result, Score, matching
+from vlbench.results import ITEMS, Range, Result, Score, matching
 
 Boards = Mapping[str, Board | None]
 
@@ -49,6 +51,28 @@ def read_boards(output: Path, specs: Iterable[TaskSpec]) -> dict[str, Board | No
         spec.name: read_board(board_file(output / "summaries" if spec.group else output, spec.name))
         for spec in specs
     }
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What claims are judged by: the boards of a folder, and the tasks and models that it knows.
+
+    What has been looked up is kept in `publishable` and `items`, for claims share their boards.
+    """
+
+    boards: Boards
+    catalog: Catalog
+    output: Path
+    publishable: dict[str, Mapping[str, Result]] = field(default_factory=dict)
+    items: dict[tuple[str, ...], Items] = field(default_factory=dict)
+
+    def row(self, task: str, model: str) -> Result | Lack:
+        """Return a model's row of a task, as `counted_row` does."""
+        board, spec = self.boards[task], self.catalog.tasks[task]
+        if task not in self.publishable:
+            counts = board and (spec.group or board.version == spec.version)
+            self.publishable[task] = publishable(board.results) if board and counts else {}
+        return self.publishable[task].get(model) or counted_row(board, spec, model)
 
 
 def counted_row(board: Board | None, spec: TaskSpec, model: str) -> Result | Lack:
@@ -85,7 +109,7 @@ class Pairing(NamedTuple):
     why: str = ""
 
 
-def pair(comparison: Comparison, rows: Rows, output: Path) -> Pairing:
+def pair(comparison: Comparison, rows: Rows, evidence: Evidence) -> Pairing:
     """Compare two scores of one task under the same conditions, where both rows keep items.
 
     `rows` are those of a claim, by task and model.
@@ -97,7 +121,7 @@ def pair(comparison: Comparison, rows: Rows, output: Path) -> Pairing:
     if (first.tasks, first.at) != (second.tasks, second.at):
         return Pairing()
     try:
-        a, b = (_items(side, rows, output) for side in comparison.sides)
+        a, b = (_items(side, rows, evidence) for side in comparison.sides)
         return Pairing(compare(a, b, higher_is_better=True).ci95)
     except DataError as error:
         return Pairing(why=str(error))
@@ -111,10 +135,22 @@ def _single(side: Side, rows: Rows) -> bool:
     return row is not None and ITEMS in row.artifacts
 
 
-def _items(side: Side, rows: Rows, output: Path) -> Items:
-    row = rows[side.tasks[0], side.models[0]]
-    (score,) = matching(row.scores, {"metric": side.metric, "at": side.at[0]})
-    return items_of(row.model, read_items(output, row), score)
+# So many tables of items are kept: that of a control, which many models are compared with, stays.
+MOST_ITEMS = 8
+
+
+def _items(side: Side, rows: Rows, evidence: Evidence) -> Items:
+    """Return the items of a side that is one score; those used last are kept."""
+    row, kept = rows[side.tasks[0], side.models[0]], evidence.items
+    key = (side.tasks[0], row.model, row.comparable, side.metric, at_text(side.at[0]))
+    if key not in kept:
+        (score,) = matching(row.scores, {"metric": side.metric, "at": side.at[0]})
+        like = next((one for other, one in kept.items() if other[0] == key[0]), None)
+        kept[key] = items_of(row.model, read_items(evidence.output, row), score, like)
+    kept[key] = kept.pop(key)
+    if len(kept) > MOST_ITEMS:
+        del kept[next(iter(kept))]
+    return kept[key]
 
 
 SUPPORTED, UNDECIDED, CONTRADICTED, MISSING = "supported", "undecided", "contradicted", "missing"
@@ -130,6 +166,7 @@ class Term(NamedTuple):
     value: float
     ci95: tuple[float, float] | None
     unit: str
+    limits: Range = (None, None)
 
 
 class Finding(NamedTuple):
@@ -160,15 +197,14 @@ class Judgement(NamedTuple):
     p_against: float = 1.0
 
 
-def judge(claim: Claim, boards: Boards, catalog: Catalog, output: Path) -> Judgement:
+def judge(claim: Claim, evidence: Evidence) -> Judgement:
     """Return whether boards support a claim, contradict it, or leave it undecided or missing.
 
-    `output` is the folder of the boards, where rows keep their items. A claim of several
-    comparisons is supported by all of them and contradicted by any.
+    A claim of several comparisons is supported by all of them and contradicted by any.
     """
-    rows, lacks = _rows(claim, boards, catalog)
+    rows, lacks = _rows(claim, evidence)
     found = [
-        [_terms(side, rows, catalog) for side in comparison.sides]
+        [_terms(side, rows, evidence.catalog) for side in comparison.sides]
         for comparison in claim.comparisons
     ]
     terms = [term for sides in found for side in sides for term in side]
@@ -176,7 +212,7 @@ def judge(claim: Claim, boards: Boards, catalog: Catalog, output: Path) -> Judge
     if claim.needs or lacks:
         return Judgement(claim, MISSING, lacks=list(dict.fromkeys(lacks)))
     findings = [
-        _finding(comparison, _scored(sides), len(found), pair(comparison, rows, output))
+        _finding(comparison, _scored(sides), len(found), pair(comparison, rows, evidence))
         for comparison, sides in zip(claim.comparisons, found, strict=True)
     ]
     p_for = max(finding.p_for for finding in findings)
@@ -205,19 +241,14 @@ def tasks_of(side: Side, catalog: Catalog) -> list[str]:
     ]
 
 
-def _rows(
-    claim: Claim, boards: Boards, catalog: Catalog
-) -> tuple[dict[tuple[str, str], Result], list[Lack]]:
+def _rows(claim: Claim, evidence: Evidence) -> tuple[dict[tuple[str, str], Result], list[Lack]]:
     """Return the rows by task and model that a claim compares, and those it lacks.
 
     On each task, rows must be comparable with the first.
     """
-    sides = [side for comparison in claim.comparisons for side in comparison.sides]
-    pairs = [pair for side in sides for pair in product(tasks_of(side, catalog), side.models)]
-    terms = {
-        (task, model): counted_row(boards[task], catalog.tasks[task], model)
-        for task, model in dict.fromkeys(pairs)
-    }
+    catalog = evidence.catalog
+    pairs = [p for side in claim.sides for p in product(tasks_of(side, catalog), side.models)]
+    terms = {pair: evidence.row(*pair) for pair in dict.fromkeys(pairs)}
     rows = {pair: row for pair, row in terms.items() if isinstance(row, Result)}
     lacks = [row for row in terms.values() if isinstance(row, Lack)]
     first: dict[str, Result] = {}
@@ -248,7 +279,7 @@ def _term(side: Side, row: Result, at: Mapping[str, Any], task: str) -> Term | L
     score = match[0]
     key = (task, row.model, side.metric, spelled, side.floor)
     if not side.floor:
-        return Term(key, score.value, _interval(score), score.unit)
+        return Term(key, score.value, _interval(score), score.unit, score.limits)
     floor = score.chance if side.floor == "chance" else score.floors.get(side.floor)
     if floor is None:
         return Lack(row.model, task, f"no {side.floor} beside its {side.metric}")
@@ -271,7 +302,7 @@ def _finding(
     p_for, p_against = 1.0, 1.0
     if interval:
         value = values[0] - (values[1] if len(values) > 1 else 0.0)
-        low, high = comparison.low, comparison.high
+        low, high = _limits(comparison, sides)
         # An interval may touch the end of a range; a tie of no width leaves a lead undecided.
         outside = (
             tail(value, interval, low - _touch(low)),
@@ -281,6 +312,16 @@ def _finding(
         p_for, p_against = max(above, 1 - outside[1]), min(1 - outside[0], outside[1])
     said = verdict(p_for, min(1.0, comparisons * p_against))
     return Finding(comparison, said, values, interval, sides[0][0].unit, how, p_for, p_against)
+
+
+def _limits(comparison: Comparison, sides: Sequence[Sequence[Term]]) -> tuple[float, float]:
+    """Return between what a value must lie; where a score cannot lie beyond, there is no limit."""
+    if len(sides) > 1:
+        return comparison.low, comparison.high
+    least, greatest = sides[0][0].limits
+    low = -math.inf if least is not None and comparison.low <= least else comparison.low
+    high = math.inf if greatest is not None and comparison.high >= greatest else comparison.high
+    return low, high
 
 
 def _touch(limit: float) -> float:
