@@ -72,6 +72,11 @@ def mean_of_trials(credit: NDArray[Any]) -> Estimate:
     return varying_trials(float(credit.mean(dtype=np.float64)), by_trial, by_item)
 
 
+def mean_of_seeds(credit: NDArray[Any]) -> Estimate:
+    """Return `mean_of_trials` of [seeds, items] credits; of a single seed Wilson's interval."""
+    return mean_of_trials(credit) if len(credit) > 1 else wilson(float(credit.sum()), credit.size)
+
+
 def varying_trials(value: float, by_trial: Floats, by_item: Floats) -> Estimate:
     """Return a mean in [0, 1] over trials and items, given its mean of each trial and each item.
 

@@ -95,6 +95,11 @@ def item_table(
     return pa.table(columns, SCHEMA)
 
 
+def trials(values: Any) -> Any:
+    """Return [T, ...] values of several trials as they are; those of one alone, which is none."""
+    return values if len(values) > 1 else values[0]
+
+
 class Measured(NamedTuple):
     """A score, and the examples that it is the mean of, as `item_table` takes them, if any."""
 

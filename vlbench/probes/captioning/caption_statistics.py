@@ -28,7 +28,7 @@ from vlbench.metrics.intervals import (
     Formula,
     add_seeds,
     estimate_of_sums,
-    mean_of_trials,
+    mean_of_seeds,
     ratio,
     wilson,
 )
@@ -66,10 +66,7 @@ class OverSeeds(NamedTuple):
 
 def share(credit: Floats) -> OverSeeds:
     """Return the mean of [seeds, N] credits in [0, 1] of images; Wilson's interval for one seed."""
-    by_seed = credit.mean(1)
-    alone = len(credit) == 1
-    estimate = wilson(float(credit.sum()), credit.shape[1]) if alone else mean_of_trials(credit)
-    return OverSeeds(estimate, by_seed.tolist())
+    return OverSeeds(mean_of_seeds(credit), credit.mean(1).tolist())
 
 
 def counted(values: ArrayLike) -> Floats:

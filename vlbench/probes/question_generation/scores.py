@@ -16,8 +16,7 @@ from vlbench.metrics.intervals import (
     add_seeds,
     clustered_ratio,
     estimate_of_sums,
-    mean_of_trials,
-    wilson,
+    mean_of_seeds,
 )
 from vlbench.metrics.items import Examples, item_table, join_items
 from vlbench.probes.question_generation.inputs import Asked
@@ -142,16 +141,13 @@ def made(metric: str, at: Mapping[str, str | int], statistics: Floats, **more: A
 def estimate(metric: str, statistics: Floats) -> Estimate:
     """Return the score of statistics [seeds, N, K], its error and interval.
 
-    A mean of shares over seeds is `mean_of_trials`, of one seed Wilson's. Other scores of one seed
+    A mean of shares is `mean_of_seeds`. Other scores of one seed
     have a bootstrap over images; over several seeds `add_seeds` adds their error, cut to what the
     metric can be.
     """
     together = pooled(metric, statistics)
     if metric in {NOUN, SEEN}:
-        shares = statistics[..., 0]
-        return (
-            mean_of_trials(shares) if len(shares) > 1 else wilson(float(shares.sum()), shares.size)
-        )
+        return mean_of_seeds(statistics[..., 0])
     if metric in CORPORA:
         result = estimate_of_sums(together, CORPORA[metric].formula)
     else:

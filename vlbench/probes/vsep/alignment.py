@@ -19,9 +19,10 @@ from vlbench.capabilities import count_truncated
 from vlbench.data.coco_files import Named
 from vlbench.data.records import Data
 from vlbench.engine import Engine
+from vlbench.engine.training import each_seed
 from vlbench.errors import CannotDo, TooFewRows, counted
 from vlbench.metrics.intervals import Estimate, add_seeds, clustered_fraction
-from vlbench.metrics.items import Answers, Examples, Measured
+from vlbench.metrics.items import Answers, Examples, Measured, trials
 from vlbench.metrics.ranking import TIED, Choice, choose
 from vlbench.probes.vsep.named_objects import (
     NamedObjects,
@@ -153,7 +154,7 @@ def train_on(
     """
     regions, words = objects.regions[:, 0], objects.words[:, 0]
     nets = []
-    for one in training.each():
+    for one in each_seed(training):
         rng = torch.Generator().manual_seed(one.seed)
         own = words[torch.randperm(len(words), generator=rng)] if shuffled else words
         nets.append(train(engine, Pairs(regions, own), one, layer_normed=layer_normed))
@@ -267,10 +268,5 @@ def measured_regions(
         own = torch.tensor([words.index(name.word) for name in named])
         first, places_said = torch.arange(len(named)) // n * n, chosen.flatten(1)
         said = own[first + places_said.clamp(min=0)].masked_fill(places_said < 0, -1)
-        answers = Answers(words, _trials(said[:, mask]), own[mask])
-    return Measured(score, examples, _trials(credit.flatten(1)[:, mask]), answers)
-
-
-def _trials(values: Tensor) -> Tensor:
-    """Return [T, N] values of several networks, [N] of one, which is no trial."""
-    return values if len(values) > 1 else values[0]
+        answers = Answers(words, trials(said[:, mask]), own[mask])
+    return Measured(score, examples, trials(credit.flatten(1)[:, mask]), answers)

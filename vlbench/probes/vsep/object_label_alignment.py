@@ -18,6 +18,7 @@ from torch import Tensor
 
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.engine import Engine
+from vlbench.engine.training import ONE_TRAINING
 from vlbench.metrics.intervals import add_seeds, clustered_ratio
 from vlbench.metrics.items import Measured, outcome_of
 from vlbench.probes.vsep.alignment import (
@@ -111,7 +112,7 @@ def _align(
         counts["choices"] += choice.tied.numel()
     if sets.names.static:
         measured += _caption_forms(sets, engine, training)
-    notes = [encoders.note, sets.names.note, training.note]
+    notes = [encoders.note, sets.names.note, ONE_TRAINING * (training.seeds == 1)]
     return outcome_of(measured, sets.counts | counts, notes)
 
 

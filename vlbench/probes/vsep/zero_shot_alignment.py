@@ -22,6 +22,7 @@ from torch import Tensor
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.data.records import Data
 from vlbench.engine import Engine
+from vlbench.engine.training import ONE_TRAINING
 from vlbench.errors import TooFewRows, unknown
 from vlbench.metrics.intervals import add_seeds, clustered_ratio
 from vlbench.metrics.items import Measured, outcome_of
@@ -149,7 +150,7 @@ def _align(
         "ties": sum(int(r.choice.tied.sum()) for r in results.values()),
         "choices": sum(r.choice.tied.numel() for r in results.values()),
     }
-    notes = [note, sets.names.note, training.note]
+    notes = [note, sets.names.note, ONE_TRAINING * (training.seeds == 1)]
     return outcome_of(measured, sets.counts | images | counts, notes)
 
 
