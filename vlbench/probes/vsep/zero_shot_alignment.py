@@ -23,7 +23,7 @@ from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, unknown
-from vlbench.metrics.intervals import Estimate, clustered_fraction, clustered_ratio
+from vlbench.metrics.intervals import Estimate, clustered_fraction
 from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import Choice
 from vlbench.probes.vsep.alignment import (
@@ -223,6 +223,6 @@ def _exclusivity(results: Sequence[RegionResults], objects: int | str) -> list[M
         n=len(wrong),
         chance=chance,
         higher_is_better=False,
-        **clustered_ratio(unseen.numpy(), wrong.numpy())._asdict(),
+        **clustered_fraction(unseen.numpy(), wrong.numpy())._asdict(),
     )
     return [Measured(score)]
