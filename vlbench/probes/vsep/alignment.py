@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, permutations
 from typing import Annotated, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +22,13 @@ from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.engine.training import each_seed
 from vlbench.errors import CannotDo, TooFewRows, counted
-from vlbench.metrics.intervals import Estimate, add_seeds, clustered_fraction
+from vlbench.metrics.intervals import (
+    Estimate,
+    clustered_fraction,
+    estimate_of_sums,
+    fraction_ends,
+    ratio,
+)
 from vlbench.metrics.items import Answers, Examples, Measured, trials
 from vlbench.metrics.ranking import TIED, Choice, choose
 from vlbench.probes.vsep.named_objects import (
@@ -214,8 +221,16 @@ def mean_credit(credit: Tensor, kept: Tensor) -> Estimate:
     """Return the mean credit [T, I, n] of the regions `kept`, bool [I, n]: of images and seeds."""
     images = kept.any(1)
     hits = (credit * kept).sum(-1)[:, images]
-    estimate = clustered_fraction(hits.mean(0).numpy(), kept.sum(1)[images].numpy())
-    return add_seeds(estimate, of_networks(credit[:, kept]), len(hits[0]), (0.0, 1.0))
+    return fraction_of_regions(hits, kept.sum(1)[images].expand_as(hits))
+
+
+def fraction_of_regions(hits: Tensor, counts: Tensor) -> Estimate:
+    """Return sum(hits) / sum(counts) of regions, [T, I] by network and image."""
+    sums = np.stack([hits.mean(0), counts.double().mean(0)], 1)
+    if min(hits.shape) == 1:
+        return clustered_fraction(*sums.T)
+    by_seed = (hits.sum(1) / counts.sum(1)).tolist()
+    return estimate_of_sums(sums, ratio, by_seed=by_seed, ends=fraction_ends)
 
 
 def of_networks(credit: Tensor) -> list[float]:
