@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.catalog import load_all_claims, load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import UnknownNameError
@@ -30,8 +30,10 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
     if not any(arguments.output.glob("*.json")):
         raise UnknownNameError(f"no board at all in {arguments.output}")
+    catalog = load_catalog(arguments.include_path)
+    claims = load_all_claims(catalog, arguments.include_path)
     with _without_gc():
-        page = read_page(arguments.output, load_catalog(arguments.include_path))
+        page = read_page(arguments.output, catalog, claims)
         content = render(page)
     file = arguments.folder / "index.html"
     write_whole(file, content)
