@@ -9,6 +9,7 @@ from scipy import stats
 
 from vlbench.catalog.claims import Claim
 from vlbench.leaderboard.claims import (
+    Evidence,
     Lack,
     Pairing,
     Term,
@@ -17,7 +18,10 @@ from vlbench.leaderboard.claims import (
     judge,
     pair,
     read_boards,
+    tail,
+    verdict,
 )
+from vlbench.metrics.intervals import Z95
 
 A_OVER_B = "greater: [{model: a}, {model: b}]"
 
@@ -29,7 +33,7 @@ def wald(value, stderr, **rest):
 
 def found(folder, entry, *rows, tasks=(), **boards):
     known = catalog(task(), *tasks)
-    return judge(claim(folder, entry), {"t": board(*rows), **boards}, known, folder)
+    return judge(claim(folder, entry), Evidence({"t": board(*rows), **boards}, known, folder))
 
 
 @pytest.mark.parametrize(
@@ -120,6 +124,14 @@ def test_an_interval_may_touch_the_end_of_a_range(tmp_path):
     assert found(tmp_path, "model: a, within: [0.9, 1]", row).verdict == "supported"
 
 
+def test_a_range_has_no_end_where_the_score_has_none_beyond(tmp_path):
+    # The upper half is short, for the interval ends at 1; the lower one alone decides.
+    row = result("a", score(0.99, ci95=(0.9, 1.0)))
+    judged = found(tmp_path, "model: a, within: [0.5, 1]", row)
+    assert judged.p_for < 1e-6
+    assert found(tmp_path, "model: a, within: [0.5, 0.99]", row).verdict == "undecided"
+
+
 @pytest.mark.parametrize(
     ("c", "verdict"), [(0.1, "supported"), (0.5, "undecided"), (0.9, "contradicted")]
 )
@@ -129,11 +141,62 @@ def test_an_order_is_as_good_as_its_worst_step(tmp_path, c, verdict):
     assert judged.verdict == verdict
 
 
-def test_intervals_of_several_comparisons_hold_together(tmp_path):
-    rows = [result(m, wald(v, 0.01)) for m, v in [("a", 0.7), ("b", 0.5), ("c", 0.1)]]
-    judged = found(tmp_path, "ordered: [{model: a}, {model: b}, {model: c}]", *rows)
-    half = stats.norm.ppf(1 - 0.05 / 4) * math.hypot(0.01, 0.01)
-    assert judged.findings[0].interval == pytest.approx((0.2 - half, 0.2 + half), rel=1e-4)
+def ordered(folder, *values):
+    """Judge that each of some models leads the next, by scores whose standard error is 0.01."""
+    names = [f"m{i}" for i in range(len(values))]
+    sides = ", ".join(f"{{model: {name}}}" for name in names)
+    rows = [result(name, wald(value, 0.01)) for name, value in zip(names, values, strict=True)]
+    return found(folder, f"ordered: [{sides}]", *rows)
+
+
+def test_what_must_all_hold_is_supported_by_plain_intervals(tmp_path):
+    # Each lead is 2.1 standard errors: more than 1.96, and less than the 2.24 of Bonferroni.
+    error = math.hypot(0.01, 0.01)
+    judged = ordered(tmp_path, 0.5 + 4.2 * error, 0.5 + 2.1 * error, 0.5)
+    assert judged.verdict == "supported"
+    low, high = judged.findings[0].interval
+    assert (low, high) == pytest.approx((0.14 * error, 4.06 * error), abs=1e-4)
+
+
+def test_what_one_of_many_contradicts_is_corrected_for_their_number(tmp_path):
+    error = math.hypot(0.01, 0.01)
+    assert ordered(tmp_path, 0.5, 0.5 + 2.1 * error).verdict == "contradicted"
+    assert ordered(tmp_path, 0.9, 0.5, 0.5 + 2.1 * error).verdict == "undecided"
+    assert ordered(tmp_path, 0.9, 0.5, 0.5 + 2.3 * error).verdict == "contradicted"
+
+
+def planted_differences(effects, draws, seed=0):
+    """Return the lower and upper p-values of claims that effects exceed 0, [draws, effects]."""
+    drawn = np.random.default_rng(seed).normal(effects, 1.0, (draws, len(effects)))
+    below = np.array([[tail(x, (x - Z95, x + Z95), 0.0) for x in row] for row in drawn])
+    return below, 1 - below
+
+
+def test_a_claim_of_equal_models_is_hardly_ever_supported_and_seldom_contradicted():
+    # Five comparisons, one of which fails by nothing at all: the worst case of each verdict.
+    p_for, _ = planted_differences([0.0, 9.0, 9.0, 9.0, 9.0], 4000)
+    _, p_against = planted_differences([0.0] * 5, 4000)
+    supported = np.mean([verdict(max(row), 1.0) == "supported" for row in p_for])
+    contradicted = np.mean([verdict(1.0, 5 * min(row)) == "contradicted" for row in p_against])
+    assert 0.02 < supported < 0.031
+    assert 0.019 < contradicted < 0.031
+
+
+def test_the_p_of_an_interval_is_that_of_its_own_half():
+    # R: pnorm(-1.5 / (0.5 / 1.96)), by hand for the ends, and 0.5 at the value itself.
+    interval = (1.5, 3.0)
+    assert tail(2.0, interval, 1.5) == pytest.approx(0.025)
+    assert tail(2.0, interval, 3.0) == pytest.approx(0.975)
+    assert tail(2.0, interval, 2.0) == pytest.approx(0.5)
+    assert tail(2.0, interval, 1.75) == pytest.approx(stats.norm.sf(0.98), abs=1e-4)
+    assert tail(2.0, interval, 2.5) == pytest.approx(stats.norm.cdf(0.98), abs=1e-4)
+    assert [tail(2.0, interval, x) for x in (-math.inf, math.inf)] == [0.0, 1.0]
+
+
+def test_an_interval_that_only_touches_the_limit_leaves_a_lead_undecided(tmp_path):
+    rows = result("a", score(0.6, ci95=(0.5, 0.7))), result("b", score(0.5, ci95=(0.5, 0.5)))
+    judged = found(tmp_path, A_OVER_B, *rows)
+    assert (judged.findings[0].interval[0], judged.verdict) == (0.0, "undecided")
 
 
 def test_a_score_may_be_held_against_its_chance_or_a_floor(tmp_path):
@@ -149,7 +212,9 @@ def test_a_group_of_tasks_is_the_mean_of_its_tasks(tmp_path):
         f"t{i}": board(result("a", s), task=f"t{i}") for i, s in enumerate(pair)
     }
     tasks = [task(group=["t0", "t1"]), task("t0"), task("t1")]
-    judged = judge(claim(tmp_path, "model: a, within: [0, 1]"), boards, catalog(*tasks), tmp_path)
+    judged = judge(
+        claim(tmp_path, "model: a, within: [0, 1]"), Evidence(boards, catalog(*tasks), tmp_path)
+    )
     assert judged.findings[0].values == [pytest.approx(0.5)]
     assert judged.findings[0].interval == pytest.approx((0.5 - 0.01386, 0.5 + 0.01386), abs=1e-5)
 
@@ -158,14 +223,14 @@ def test_scores_of_pairs_are_those_of_the_groups_summary(tmp_path):
     text = "claims: [{claim: a, task: g, model: a, metric: rdm_correlation, within: [0.8, 1]}]\n"
     (only,) = claims(tmp_path, text).claims
     boards = {"g": board(result("a", wald(0.9, 0.01, metric="rdm_correlation", at={})), task="g")}
-    assert (
-        judge(only, boards, catalog(task("g", group=["t"]), task()), tmp_path).verdict
-        == "supported"
-    )
+    known = catalog(task("g", group=["t"]), task())
+    assert judge(only, Evidence(boards, known, tmp_path)).verdict == "supported"
 
 
 def test_a_claim_that_vlbench_cannot_show_is_missing():
-    judged = judge(Claim("It sings.", "", "", needs="a microphone"), {}, catalog(), Path())
+    judged = judge(
+        Claim("It sings.", "", "", needs="a microphone"), Evidence({}, catalog(), Path())
+    )
     assert (judged.verdict, judged.findings, judged.lacks) == ("missing", (), [])
 
 
@@ -213,16 +278,6 @@ def test_items_tell_apart_what_scores_alone_do_not(tmp_path):
     unpaired = found(tmp_path, A_OVER_B, *bare)
     assert (paired.verdict, paired.findings[0].how) == ("supported", "paired")
     assert (unpaired.verdict, unpaired.findings[0].how) == ("undecided", "unpaired")
-
-
-def test_intervals_of_paired_comparisons_hold_together_too(tmp_path):
-    rows = [measured(tmp_path, m, [1] * n + [0] * (100 - n)) for m, n in (("a", 60), ("b", 50))]
-    one = found(tmp_path, A_OVER_B, *rows).findings[0].interval
-    two = (
-        found(tmp_path, "ordered: [{model: a}, {model: b}, {model: a}]", *rows).findings[0].interval
-    )
-    stretch = stats.norm.ppf(1 - 0.05 / 4) / stats.norm.ppf(0.975)
-    assert two == pytest.approx([0.1 + (end - 0.1) * stretch for end in one])
 
 
 def test_items_that_cannot_be_joined_are_told_and_scores_compared(tmp_path):
@@ -290,7 +345,7 @@ def rows(tmp_path):
 
 def paired(folder, entry, rows):
     (comparison,) = claim(folder, entry).comparisons
-    return pair(comparison, rows, folder)
+    return pair(comparison, rows, Evidence({}, catalog(), folder))
 
 
 def test_the_interval_is_near_that_of_the_mean_of_paired_differences(tmp_path, rows):

@@ -7,7 +7,8 @@ from planted_claims import catalog, claim, claims, model, task
 from rich.console import Console
 
 from vlbench.errors import UnknownNameError
-from vlbench.leaderboard.claims import Lack, judge
+from vlbench.leaderboard.claims import Evidence, Lack, judge
+from vlbench.leaderboard.ranging import judge_range
 from vlbench.leaderboard.reproduction import (
     claims_table,
     find_paper,
@@ -96,22 +97,22 @@ def test_a_score_that_a_row_lacks_is_missing(paper):
 def test_the_summary_counts_values_and_verdicts(paper):
     boards = {"t": board(result("a", score(0.45))), "u": None}
     references = references_of(paper, tasks_of_paper(paper, KNOWN), boards)
-    judgements = [judge(one, boards, KNOWN, Path()) for one in paper.claims]
+    judgements = [judge(one, Evidence(boards, KNOWN, Path())) for one in paper.claims]
     assert summary(paper, references, judgements) == [
         "A Paper (arXiv:1)",
         "published values: 2, 1 of them measured",
-        "claims: 2, 2 missing",
+        "claims about its models: 2, 2 missing",
     ]
 
 
 def test_claims_of_no_paper_are_called_by_their_name(tmp_path):
     paper = claims(tmp_path, "claims: [{claim: It sings., needs: a microphone}]\n", "mine")
-    judgements = [judge(one, {}, catalog(), Path()) for one in paper.claims]
-    assert summary(paper, [], judgements) == ["mine", "claims: 1, 1 missing"]
+    judgements = [judge(one, Evidence({}, catalog(), Path())) for one in paper.claims]
+    assert summary(paper, [], judgements) == ["mine", "claims about its models: 1, 1 missing"]
 
 
 def shown(folder, entry, *rows, width=200):
-    judged = judge(claim(folder, entry), {"t": board(*rows)}, catalog(task()), folder)
+    judged = judge(claim(folder, entry), Evidence({"t": board(*rows)}, catalog(task()), folder))
     return rendered(claims_table([judged]), width=width)
 
 
@@ -150,7 +151,7 @@ def test_missing_rows_are_told_together(tmp_path):
 
 
 def test_what_vlbench_lacks_is_told(paper):
-    judged = judge(paper.claims[0], {}, catalog(), Path())
+    judged = judge(paper.claims[0], Evidence({}, catalog(), Path()))
     assert "needs a microphone" in rendered(claims_table([judged]))
 
 
@@ -225,3 +226,25 @@ def test_a_summary_is_built_from_its_tasks(fetched):
 def test_without_a_model_that_can_be_had_there_is_no_command(fetched):
     weights, data = fetched(("lost", "t"))
     assert (len(cells(weights)), len(cells(data))) == (2, 1)
+
+
+def test_a_claim_that_ranges_over_models_shows_each_of_them(tmp_path):
+    rows = [
+        result(m, score(v, ci95=(v - 0.01, v + 0.01), chance=0.5))
+        for m, v in {"a": 0.6, "b": 0.4}.items()
+    ]
+    entry = "where: Table 9, for_each: {model: [a, b, c]}, greater: [{}, {floor: chance}]"
+    known = Evidence({"t": board(*rows)}, catalog(task()), tmp_path)
+    judged = judge_range(claim(tmp_path, entry), known)
+    text = rendered(claims_table([judged]))
+    for part in (
+        "by model",
+        "It is so. [Table 9, t]",
+        "1 supported, 1 contradicted, 1 not run",
+        "a: supported, +10.0 points (+9.0 to +11.0)",
+        "b: contradicted, -10.0 points (-11.0 to -9.0)",
+    ):
+        assert part in text
+    assert summary(claims(tmp_path, TEXT, "ours"), [], [judged])[1:] == [
+        "claims that range over models: 1, 1 of them judged",
+    ]

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
-from scipy.stats import bootstrap
 
-from vlbench.metrics.corpus import CORPORA, corpus_estimate
+from vlbench.metrics.corpus import CORPORA
 
 # Three captions with two references each, counted and scored by pycocoevalcap 1.2, whose second
 # has no 4-gram and whose first is as near to a reference of 10 words as to one of 8.
@@ -61,28 +60,6 @@ def test_nothing_matched_has_no_meteor(lengths):
 def test_a_fair_coin_has_a_perplexity_of_two():
     sums = np.array([[8 * np.log10(0.5), 8, 3], [np.log10(0.5), 1, 0]])
     assert CORPORA["perplexity"].formula(sums) == pytest.approx([2, 2])
-
-
-def test_a_corpus_score_has_the_bootstrap_of_scipy():
-    rows = np.random.default_rng(0).integers(1, 9, (60, 2)).astype(float)
-
-    def ratio(sums):
-        return sums[..., 0] / sums[..., 1]
-
-    def of_sample(a, b, axis):
-        return a.sum(axis) / b.sum(axis)
-
-    wanted = bootstrap(tuple(rows.T), of_sample, paired=True, method="percentile", rng=0)
-    found = corpus_estimate(rows, ratio)
-    assert found.value == rows[:, 0].sum() / rows[:, 1].sum()
-    assert found.stderr == pytest.approx(wanted.standard_error, rel=0.1)
-    assert found.ci95 == pytest.approx(wanted.confidence_interval, rel=0.03)
-
-
-@pytest.mark.parametrize("rows", [[[1.0]], [[1.0], [np.nan]], np.empty((0, 1))])
-def test_a_bootstrap_needs_two_items_of_finite_numbers(rows):
-    with pytest.raises(ValueError, match=r"statistics of \d items; wanted two or more, all finite"):
-        corpus_estimate(np.array(rows), lambda sums: sums[..., 0])
 
 
 @pytest.mark.parametrize(("name", "size"), [("bleu_1", 10), ("meteor", 23), ("perplexity", 3)])

@@ -15,12 +15,14 @@ from scipy.stats import (
     ttest_rel,
 )
 
+from vlbench.metrics import intervals
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.paired import (
     among_all_pairs,
     compare_corpora,
     compare_items,
     holm,
+    picked,
     sign_flip_p,
 )
 
@@ -375,3 +377,13 @@ def _calls_one_behind(rng, models):
     leader, *others = credit[np.argsort(-credit.mean(1), kind="stable")]
     p = [compare_items(leader, other, np.arange(60), flips=9).p for other in others]
     return min(among_all_pairs(one, models) for one in p) < 0.05
+
+
+def test_every_choice_of_clusters_is_as_likely():
+    chosen = picked(np.array([[1.0], [2.0], [4.0]]), 8000, 0)
+    assert np.unique(chosen, return_counts=True)[1] == pytest.approx(1000, abs=120)
+
+
+def test_many_picks_are_made_a_portion_at_a_time(monkeypatch):
+    monkeypatch.setattr(intervals, "AT_ONCE", 64)
+    assert picked(np.ones((200, 1)), 99, 0).shape == (99, 1)

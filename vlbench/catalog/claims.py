@@ -22,18 +22,31 @@ the mean over what it lists. `floor: NAME` in a side takes that floor of the sco
 - `within: [LOW, HIGH]`: the score lies there,
 - `needs: TEXT`: nothing in vlbench can show it, for lack of this.
 `each` lists values: what is claimed must hold for every one of them, and every combination.
+
+A claim may range over models, each of which is judged by itself:
+
+      - claim: Wrong nouns lower a caption's matching score by more than other wrong words do.
+        for_each: {capability: ImageTextScorer, task: [noun_replacement_coco, my_task]}
+        metric: score_drop
+        greater: [{at: {replaced: nouns}}, {at: {replaced: others}}]
+
+`for_each` has either `capability` (one that models must have, or a list of such) or `model` (a
+list, or its name), and may have `task`: the claim is then a finding of its own on each task. The
+claim names no `model`: a side that names none is of the model in turn, and models that sides name,
+such as a control, are not ranged over.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
+from vlbench.catalog.sources import capability_files, shipped_source
 from vlbench.catalog.specs import TaskSpec, read_values
 from vlbench.catalog.strict_yaml import Document, load_yaml
 from vlbench.errors import SpecError, unknown
@@ -60,6 +73,14 @@ class EachValues(TypedDict, total=False):
     at: list[At]
 
 
+class RangeValues(TypedDict, total=False):
+    """The models that a claim ranges over, and the tasks on which it is a finding of its own."""
+
+    capability: str | list[str]
+    model: str | list[str]
+    task: list[str]
+
+
 class _Said(TypedDict):
     claim: str
 
@@ -73,6 +94,7 @@ class ClaimValues(_Said, total=False):
     metric: str
     at: Conditions
     each: EachValues
+    for_each: RangeValues
     greater: list[SideValues]
     by: float
     ordered: list[SideValues]
@@ -121,6 +143,18 @@ class Comparison:
     high: float = math.inf
 
 
+# Stands for the model in turn in the sides of a claim that ranges over models: no model's name.
+IN_TURN = "each model"
+
+
+@dataclass(frozen=True)
+class Range:
+    """The models that a claim ranges over: those with all these capabilities, or a list."""
+
+    capabilities: Sequence[str] = ()
+    models: Sequence[str] = ()
+
+
 def cases_of(where: Where, each: Mapping[str, Any], lists: Lists) -> list[dict[str, Any]]:
     """Return every combination of the values that `each` lists. Raises SpecError."""
     values: dict[str, Any] = {**each}
@@ -148,7 +182,7 @@ def comparisons_of(
         wanted = "two sides" if relation == "greater" else "two sides or more"
         raise SpecError(f"{where(relation)}: '{relation}' has {wanted}, not {len(given)}")
     sides = [_side(where(relation, i), base, own, lists) for i, own in enumerate(given)]
-    return [Comparison(label, pair, values.get("by", 0)) for pair in pairwise(sides)]
+    return [Comparison(label, list(pair), values.get("by", 0)) for pair in pairwise(sides)]
 
 
 def _side(where: str, base: Mapping[str, Any], own: Mapping[str, Any], lists: Lists) -> Side:
@@ -209,6 +243,30 @@ class Claim:
     place: str
     comparisons: Sequence[Comparison] = ()
     needs: str = ""
+    range: Range | None = None
+
+    @property
+    def sides(self) -> list[Side]:
+        """Every side of every comparison."""
+        return [side for comparison in self.comparisons for side in comparison.sides]
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks that it names, each once."""
+        return list(dict.fromkeys(name for side in self.sides for name in side.tasks))
+
+    def of(self, model: str) -> Claim:
+        """Return what a claim that ranges over models says of one of them."""
+        comparisons = [
+            replace(one, sides=[_in_turn(side, model) for side in one.sides])
+            for one in self.comparisons
+        ]
+        return replace(self, comparisons=comparisons, range=None)
+
+
+def _in_turn(side: Side, model: str) -> Side:
+    names = [model if name == IN_TURN else name for name in side.models]
+    return replace(side, models=names, label=model if side.label == IN_TURN else side.label)
 
 
 @dataclass(frozen=True)
@@ -239,8 +297,10 @@ def load_claims(file: Path, source: Path) -> list[ClaimsSpec]:
     if not problems:
         problems += _list_problems(document, lists)
         for i, entry in enumerate(listed):
+            where = partial(document.where, "claims", i)
             try:
-                claims.append(_claim(partial(document.where, "claims", i), entry, lists))
+                claims += _claims(where, entry, lists)
+                problems += _capability_problems(where, entry, source)
             except SpecError as error:
                 problems.append(str(error))
     if problems:
@@ -250,13 +310,7 @@ def load_claims(file: Path, source: Path) -> list[ClaimsSpec]:
 
 def task_problems(spec: ClaimsSpec, tasks: Mapping[str, TaskSpec]) -> list[str]:
     """Return each task of a claim that no source has."""
-    named = {
-        (claim.place, name): None
-        for claim in spec.claims
-        for comparison in claim.comparisons
-        for side in comparison.sides
-        for name in side.tasks
-    }
+    named = {(claim.place, name): None for claim in spec.claims for name in claim.tasks}
     return [f"{place}: {unknown('task', t, tasks)}" for place, t in named if t not in tasks]
 
 
@@ -274,7 +328,8 @@ def _without_x(value: Any) -> Any:
     return [_without_x(v) for v in value] if isinstance(value, list) else value
 
 
-def _claim(where: Where, values: Mapping[str, Any], lists: Lists) -> Claim:
+def _claims(where: Where, values: ClaimValues, lists: Lists) -> list[Claim]:
+    """Return the claim of an entry; one for each task that it ranges over."""
     problems = []
     found = [name for name in RELATIONS if name in values]
     if len(found) != 1:
@@ -282,14 +337,49 @@ def _claim(where: Where, values: Mapping[str, Any], lists: Lists) -> Claim:
         problems.append(f"{where()}: a claim has one of {wanted}; this one has {len(found)}")
     if "by" in values and "greater" not in values:
         problems.append(f"{where('by')}: 'by' belongs to 'greater'")
+    given = values.get("for_each", {})
+    problems += _range_problems(where, values) if "for_each" in values else []
     if problems:
         raise SpecError("\n".join(problems))
     about = (values["claim"], values.get("where", ""), where())
     if "needs" in values:
-        return Claim(*about, needs=values["needs"])
-    comparisons = [
-        comparison
-        for case in cases_of(where, values.get("each", {}), lists)
-        for comparison in comparisons_of(where, found[0], values, case, lists)
-    ]
-    return Claim(*about, comparisons)
+        return [Claim(*about, needs=values["needs"])]
+    ranged = _range(given, lists) if given else None
+    own: dict[str, Any] = {**values, **({"model": IN_TURN} if ranged else {})}
+    claims = []
+    for more in [{"task": task} for task in given["task"]] if "task" in given else [{}]:
+        comparisons = [
+            comparison
+            for case in cases_of(where, values.get("each", {}), lists)
+            for comparison in comparisons_of(where, found[0], own | more, case, lists)
+        ]
+        claims.append(Claim(*about, comparisons, range=ranged))
+    if ranged and not any(IN_TURN in side.models for side in claims[0].sides):
+        raise SpecError(f"{where('for_each')}: every side names a model; leave one out")
+    return claims
+
+
+def _range(given: RangeValues, lists: Lists) -> Range:
+    return Range(_list(given.get("capability", [])), _models(given.get("model", []), lists))
+
+
+def _capability_problems(where: Where, values: ClaimValues, source: Path) -> list[str]:
+    """Return each capability that neither vlbench nor a source has."""
+    files = [*capability_files(shipped_source()).values(), *capability_files(source).values()]
+    known = [name for own in files for name in own]
+    wanted = _list(values.get("for_each", {}).get("capability", []))
+    place = where("for_each", "capability")
+    return [f"{place}: {unknown('capability', one, known)}" for one in wanted if one not in known]
+
+
+def _range_problems(where: Where, values: ClaimValues) -> Iterator[str]:
+    given = values["for_each"]
+    if ("capability" in given) == ("model" in given):
+        yield f"{where('for_each')}: 'for_each' has one of capability and model"
+    if "model" in values:
+        yield f"{where('model')}: 'for_each' says which models; a side may name another one"
+    if "needs" in values:
+        yield f"{where('for_each')}: 'for_each' belongs to a comparison"
+    for key in ("capability", "model", "task"):
+        if given.get(key) == []:
+            yield f"{where('for_each', key)}: '{key}' is empty"

@@ -10,6 +10,7 @@ from itertools import permutations
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vlbench.digests import digest
 from vlbench.errors import DataAbsent
@@ -194,6 +195,14 @@ def _draw(split: Split, n: int, seed: int) -> list[int]:
         has_label = by_label == label
         place[has_label] = (np.arange(has_label.sum()) + 0.5) / has_label.sum()
     return sorted(order[np.lexsort((by_label, place))][:n].tolist())
+
+
+def derangement(count: int, seed: int) -> NDArray[np.int64]:
+    """Return a random permutation of so many rows, 2 or more, that leaves none in its place."""
+    circle = np.random.default_rng(seed).permutation(count)
+    others = np.empty(count, np.int64)
+    others[circle] = np.roll(circle, 1)
+    return others
 
 
 # Columns that identify an example by its content, the first that a split has.

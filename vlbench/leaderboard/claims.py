@@ -3,14 +3,20 @@
 Two scores of one task are compared over their items where their rows keep them (paired). Any other
 difference of means of scores has the interval of Zou & Donner 2008 (doi:10.1002/sim.3095): made of
 each score's own interval, and the usual one where these are symmetric. It takes scores to be
-independent (unpaired), and floors and chance to be exact. Where a claim is m comparisons, their
-intervals are stretched by normal quantiles so as to hold together (Bonferroni).
+independent (unpaired), and floors and chance to be exact.
+
+Each comparison is two one-sided tests at 2.5 %: its p-values are those at which the 95 % interval,
+stretched by normal quantiles on each side, would just reach the limit. A claim of m comparisons is
+supported where every one of them is, without a correction, since all must hold (intersection-union,
+Berger 1982); it is contradicted where the least p against is at most 2.5 % / m (Bonferroni, which
+is the first step of Holm).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from statistics import NormalDist, fmean
@@ -24,8 +30,9 @@ from vlbench.errors import DataError
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.joins import Items, compare, items_of
 from vlbench.leaderboard.rows import publishable
-from vlbench.metrics.statistics import Z95
-from vlbench.results import ITEMS, Result, Score, matching
+from vlbench.metrics.intervals import Z95
+from vlbench.metrics.items import at_text
+from vlbench.results import ITEMS, Range, Result, Score, matching
 
 Boards = Mapping[str, Board | None]
 
@@ -44,6 +51,28 @@ def read_boards(output: Path, specs: Iterable[TaskSpec]) -> dict[str, Board | No
         spec.name: read_board(board_file(output / "summaries" if spec.group else output, spec.name))
         for spec in specs
     }
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What claims are judged by: the boards of a folder, and the tasks and models that it knows.
+
+    What has been looked up is kept in `publishable` and `items`, for claims share their boards.
+    """
+
+    boards: Boards
+    catalog: Catalog
+    output: Path
+    publishable: dict[str, Mapping[str, Result]] = field(default_factory=dict)
+    items: dict[tuple[str, ...], Items] = field(default_factory=dict)
+
+    def row(self, task: str, model: str) -> Result | Lack:
+        """Return a model's row of a task, as `counted_row` does."""
+        board, spec = self.boards[task], self.catalog.tasks[task]
+        if task not in self.publishable:
+            counts = board and (spec.group or board.version == spec.version)
+            self.publishable[task] = publishable(board.results) if board and counts else {}
+        return self.publishable[task].get(model) or counted_row(board, spec, model)
 
 
 def counted_row(board: Board | None, spec: TaskSpec, model: str) -> Result | Lack:
@@ -80,7 +109,7 @@ class Pairing(NamedTuple):
     why: str = ""
 
 
-def pair(comparison: Comparison, rows: Rows, output: Path) -> Pairing:
+def pair(comparison: Comparison, rows: Rows, evidence: Evidence) -> Pairing:
     """Compare two scores of one task under the same conditions, where both rows keep items.
 
     `rows` are those of a claim, by task and model.
@@ -92,7 +121,7 @@ def pair(comparison: Comparison, rows: Rows, output: Path) -> Pairing:
     if (first.tasks, first.at) != (second.tasks, second.at):
         return Pairing()
     try:
-        a, b = (_items(side, rows, output) for side in comparison.sides)
+        a, b = (_items(side, rows, evidence) for side in comparison.sides)
         return Pairing(compare(a, b, higher_is_better=True).ci95)
     except DataError as error:
         return Pairing(why=str(error))
@@ -106,10 +135,22 @@ def _single(side: Side, rows: Rows) -> bool:
     return row is not None and ITEMS in row.artifacts
 
 
-def _items(side: Side, rows: Rows, output: Path) -> Items:
-    row = rows[side.tasks[0], side.models[0]]
-    (score,) = matching(row.scores, {"metric": side.metric, "at": side.at[0]})
-    return items_of(row.model, read_items(output, row), score)
+# So many tables of items are kept: that of a control, which many models are compared with, stays.
+MOST_ITEMS = 8
+
+
+def _items(side: Side, rows: Rows, evidence: Evidence) -> Items:
+    """Return the items of a side that is one score; those used last are kept."""
+    row, kept = rows[side.tasks[0], side.models[0]], evidence.items
+    key = (side.tasks[0], row.model, row.comparable, side.metric, at_text(side.at[0]))
+    if key not in kept:
+        (score,) = matching(row.scores, {"metric": side.metric, "at": side.at[0]})
+        like = next((one for other, one in kept.items() if other[0] == key[0]), None)
+        kept[key] = items_of(row.model, read_items(evidence.output, row), score, like)
+    kept[key] = kept.pop(key)
+    if len(kept) > MOST_ITEMS:
+        del kept[next(iter(kept))]
+    return kept[key]
 
 
 SUPPORTED, UNDECIDED, CONTRADICTED, MISSING = "supported", "undecided", "contradicted", "missing"
@@ -125,12 +166,14 @@ class Term(NamedTuple):
     value: float
     ci95: tuple[float, float] | None
     unit: str
+    limits: Range = (None, None)
 
 
 class Finding(NamedTuple):
     """A comparison, the values of its sides, and the interval of the one or of the difference.
 
     `how` says of a difference whether it is over paired items, and why not where rows keep them.
+    `p_for` and `p_against` are one-sided: that what is claimed does not hold, and that it does.
     """
 
     comparison: Comparison
@@ -139,6 +182,8 @@ class Finding(NamedTuple):
     interval: tuple[float, float] | None
     unit: str
     how: str
+    p_for: float
+    p_against: float
 
 
 class Judgement(NamedTuple):
@@ -148,31 +193,42 @@ class Judgement(NamedTuple):
     verdict: str
     findings: Sequence[Finding] = ()
     lacks: Sequence[Lack] = ()
+    p_for: float = 1.0
+    p_against: float = 1.0
 
 
-def judge(claim: Claim, boards: Boards, catalog: Catalog, output: Path) -> Judgement:
+def judge(claim: Claim, evidence: Evidence) -> Judgement:
     """Return whether boards support a claim, contradict it, or leave it undecided or missing.
 
-    `output` is the folder of the boards, where rows keep their items. A claim of several
-    comparisons is supported by all of them and contradicted by any.
+    A claim of several comparisons is supported by all of them and contradicted by any.
     """
-    rows, lacks = _rows(claim, boards, catalog)
+    rows, lacks = _rows(claim, evidence)
     found = [
-        [_terms(side, rows, catalog) for side in comparison.sides]
+        [_terms(side, rows, evidence.catalog) for side in comparison.sides]
         for comparison in claim.comparisons
     ]
     terms = [term for sides in found for side in sides for term in side]
     lacks += [term for term in terms if isinstance(term, Lack)]
     if claim.needs or lacks:
         return Judgement(claim, MISSING, lacks=list(dict.fromkeys(lacks)))
-    stretch = NormalDist().inv_cdf(1 - 0.025 / len(found)) / Z95
     findings = [
-        _finding(comparison, _scored(sides), stretch, pair(comparison, rows, output))
+        _finding(comparison, _scored(sides), len(found), pair(comparison, rows, evidence))
         for comparison, sides in zip(claim.comparisons, found, strict=True)
     ]
-    verdicts = [finding.verdict for finding in findings]
-    worst = next(v for v in (CONTRADICTED, UNDECIDED, SUPPORTED) if v in verdicts)
-    return Judgement(claim, worst, findings)
+    p_for = max(finding.p_for for finding in findings)
+    p_against = min(1.0, len(found) * min(finding.p_against for finding in findings))
+    return Judgement(claim, verdict(p_for, p_against), findings, p_for=p_for, p_against=p_against)
+
+
+# The level of each of the two one-sided tests.
+LEVEL = 0.025
+
+
+def verdict(p_for: float, p_against: float) -> str:
+    """Return what follows from the p-values of a claim or a comparison."""
+    if p_for <= LEVEL:
+        return SUPPORTED
+    return CONTRADICTED if p_against <= LEVEL else UNDECIDED
 
 
 def tasks_of(side: Side, catalog: Catalog) -> list[str]:
@@ -185,19 +241,14 @@ def tasks_of(side: Side, catalog: Catalog) -> list[str]:
     ]
 
 
-def _rows(
-    claim: Claim, boards: Boards, catalog: Catalog
-) -> tuple[dict[tuple[str, str], Result], list[Lack]]:
+def _rows(claim: Claim, evidence: Evidence) -> tuple[dict[tuple[str, str], Result], list[Lack]]:
     """Return the rows by task and model that a claim compares, and those it lacks.
 
     On each task, rows must be comparable with the first.
     """
-    sides = [side for comparison in claim.comparisons for side in comparison.sides]
-    pairs = [pair for side in sides for pair in product(tasks_of(side, catalog), side.models)]
-    terms = {
-        (task, model): counted_row(boards[task], catalog.tasks[task], model)
-        for task, model in dict.fromkeys(pairs)
-    }
+    catalog = evidence.catalog
+    pairs = [p for side in claim.sides for p in product(tasks_of(side, catalog), side.models)]
+    terms = {pair: evidence.row(*pair) for pair in dict.fromkeys(pairs)}
     rows = {pair: row for pair, row in terms.items() if isinstance(row, Result)}
     lacks = [row for row in terms.values() if isinstance(row, Lack)]
     first: dict[str, Result] = {}
@@ -228,7 +279,7 @@ def _term(side: Side, row: Result, at: Mapping[str, Any], task: str) -> Term | L
     score = match[0]
     key = (task, row.model, side.metric, spelled, side.floor)
     if not side.floor:
-        return Term(key, score.value, _interval(score), score.unit)
+        return Term(key, score.value, _interval(score), score.unit, score.limits)
     floor = score.chance if side.floor == "chance" else score.floors.get(side.floor)
     if floor is None:
         return Lack(row.model, task, f"no {side.floor} beside its {side.metric}")
@@ -242,30 +293,56 @@ def _interval(score: Score) -> tuple[float, float] | None:
 
 
 def _finding(
-    comparison: Comparison, sides: Sequence[Sequence[Term]], stretch: float, paired: Pairing
+    comparison: Comparison, sides: Sequence[Sequence[Term]], comparisons: int, paired: Pairing
 ) -> Finding:
+    """Return one of so many comparisons with its own verdict, and the p-values of either."""
     values = [fmean(term.value for term in side) for side in sides]
-    if paired.ci95:
-        difference = values[0] - values[1]
-        low, high = ((end - difference) * stretch + difference for end in paired.ci95)
-        interval: tuple[float, float] | None = (low, high)
-    else:
-        interval = difference_interval(sides, stretch)
+    interval = paired.ci95 or difference_interval(sides)
     how = "paired" if paired.ci95 else f"unpaired ({paired.why})" if paired.why else "unpaired"
-    verdict = UNDECIDED
+    p_for, p_against = 1.0, 1.0
     if interval:
-        low, high = interval
-        # A tie of no width leaves a lead undecided.
-        above = low > comparison.low or (len(sides) == 1 and low == comparison.low)
-        if above and high <= comparison.high:
-            verdict = SUPPORTED
-        elif high < comparison.low or low > comparison.high:
-            verdict = CONTRADICTED
-    return Finding(comparison, verdict, values, interval, sides[0][0].unit, how)
+        value = values[0] - (values[1] if len(values) > 1 else 0.0)
+        low, high = _limits(comparison, sides)
+        # An interval may touch the end of a range; a tie of no width leaves a lead undecided.
+        outside = (
+            tail(value, interval, low - _touch(low)),
+            tail(value, interval, high + _touch(high)),
+        )
+        above = tail(value, interval, low + _touch(low)) if len(sides) > 1 else outside[0]
+        p_for, p_against = max(above, 1 - outside[1]), min(1 - outside[0], outside[1])
+    said = verdict(p_for, min(1.0, comparisons * p_against))
+    return Finding(comparison, said, values, interval, sides[0][0].unit, how, p_for, p_against)
+
+
+def _limits(comparison: Comparison, sides: Sequence[Sequence[Term]]) -> tuple[float, float]:
+    """Return between what a value must lie; where a score cannot lie beyond, there is no limit."""
+    if len(sides) > 1:
+        return comparison.low, comparison.high
+    least, greatest = sides[0][0].limits
+    low = -math.inf if least is not None and comparison.low <= least else comparison.low
+    high = math.inf if greatest is not None and comparison.high >= greatest else comparison.high
+    return low, high
+
+
+def _touch(limit: float) -> float:
+    """Return how near to a limit a number touches it."""
+    return 1e-9 * max(1.0, abs(limit))
+
+
+def tail(value: float, interval: tuple[float, float], limit: float) -> float:
+    """Return the one-sided p that the truth is not above a limit, from a 95 % interval.
+
+    Each half of the interval is that of a normal distribution: p is 2.5 % at the lower end, and
+    97.5 % at the upper one. A half without width is certain of its side.
+    """
+    half = value - interval[0] if limit < value else interval[1] - value
+    if half <= 0 or math.isinf(limit):
+        return 0.0 if limit < value else 1.0
+    return NormalDist().cdf((limit - value) / half * Z95)
 
 
 def difference_interval(
-    sides: Sequence[Sequence[Term]], stretch: float = 1.0
+    sides: Sequence[Sequence[Term]],
 ) -> tuple[float, float] | None:
     """Return the interval of the mean of one side, or of its lead over the other.
 
@@ -283,4 +360,4 @@ def difference_interval(
         centre += weight * term.value
         below += (weight * term.value - ends[0]) ** 2
         above += (ends[1] - weight * term.value) ** 2
-    return centre - stretch * math.sqrt(below), centre + stretch * math.sqrt(above)
+    return centre - math.sqrt(below), centre + math.sqrt(above)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from vlbench.errors import DataError
 from vlbench.leaderboard.artifacts import STATISTICS
 from vlbench.metrics.corpus import CORPORA, Corpus
+from vlbench.metrics.intervals import Formula
 from vlbench.metrics.items import at_text
-from vlbench.metrics.paired import Comparison, Formula, Outcomes, compare_corpora, compare_items
+from vlbench.metrics.paired import Comparison, Outcomes, compare_corpora, compare_items
 from vlbench.results import Score
 
 # The columns that tell where a row of a table belongs.

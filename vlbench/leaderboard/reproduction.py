@@ -6,7 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from rich.table import Table
 
@@ -24,11 +24,16 @@ from vlbench.leaderboard.claims import (
     counted_row,
     tasks_of,
 )
+from vlbench.leaderboard.findings import tally, told
+from vlbench.leaderboard.ranging import RangeJudgement, weakest
 from vlbench.leaderboard.rows import Published, published
 from vlbench.leaderboard.texts import lead, number, plain_table, score_name
 from vlbench.results import Score, matching
 
 ROOT = "$VLBENCH_DATA/"
+
+# A claim about some models, or one that ranges over them, with what was found.
+Judged: TypeAlias = Judgement | RangeJudgement
 
 
 def to_fetch(lacks: Sequence[Lack], catalog: Catalog, output: Path) -> list[str | Table]:
@@ -114,27 +119,29 @@ def tasks_of_paper(paper: ClaimsSpec, catalog: Catalog) -> list[TaskSpec]:
     """Return the tasks whose published values are the paper's, and those that its claims name."""
     cited = [spec.name for spec in catalog.tasks.values() if spec.reference and _is_of(spec, paper)]
     claimed = [
-        name
-        for claim in paper.claims
-        for comparison in claim.comparisons
-        for side in comparison.sides
-        for name in tasks_of(side, catalog)
+        name for claim in paper.claims for side in claim.sides for name in tasks_of(side, catalog)
     ]
     return [catalog.tasks[name] for name in dict.fromkeys([*cited, *claimed])]
 
 
 def summary(
-    paper: ClaimsSpec, references: Sequence[Reference], judgements: Sequence[Judgement]
+    paper: ClaimsSpec, references: Sequence[Reference], judgements: Sequence[Judged]
 ) -> list[str]:
     """Return what a paper is, and how many of its numbers and claims have which fate."""
     title = paper.title or paper.name
-    verdicts = Counter(one.verdict for one in judgements)
+    ranging = [one for one in judgements if isinstance(one, RangeJudgement)]
+    verdicts = Counter(one.verdict for one in judgements if isinstance(one, Judgement))
     counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(verdicts.items()))
     lines = [f"{title} ({paper.paper})" if paper.paper else title]
     if references:
         measured = sum(isinstance(one.ours, Score) for one in references)
         lines.append(f"published values: {len(references)}, {measured} of them measured")
-    return [printed(line) for line in (*lines, f"claims: {len(judgements)}, {counts}")]
+    if verdicts:
+        lines.append(f"claims about its models: {verdicts.total()}, {counts}")
+    if ranging:
+        judged = sum(bool(one.tested) for one in ranging)
+        lines.append(f"claims that range over models: {len(ranging)}, {judged} of them judged")
+    return [printed(line) for line in lines]
 
 
 def references_of(paper: ClaimsSpec, specs: Sequence[TaskSpec], boards: Boards) -> list[Reference]:
@@ -157,9 +164,14 @@ def reference_tables(references: Sequence[Reference]) -> list[Table]:
     ]
 
 
-def claims_table(judgements: Sequence[Judgement]) -> Table:
+def claims_table(judgements: Sequence[Judged]) -> Table:
     """Return the claims with their verdicts, and what each verdict rests on."""
-    rows = [[one.verdict, "\n".join(_lines(one))] for one in judgements]
+    rows = [
+        ["by model", "\n".join(_range_lines(one))]
+        if isinstance(one, RangeJudgement)
+        else [one.verdict, "\n".join(_lines(one))]
+        for one in judgements
+    ]
     return plain_table(["verdict", "claim"], rows)
 
 
@@ -209,9 +221,19 @@ def _lines(judgement: Judgement) -> list[str]:
     lacks = [f"{_few(models)} {where}" for where, models in lacking.items()]
     order = {CONTRADICTED: 0, UNDECIDED: 1}
     findings = sorted(judgement.findings, key=lambda finding: order.get(finding.verdict, 2))
-    told = lacks or [_told(finding, several=len(findings) > 1) for finding in findings]
-    more = [f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else []
-    return [first, *told[:SHOWN], *more]
+    shown = lacks or [_told(finding, several=len(findings) > 1) for finding in findings]
+    more = [f"and {len(shown) - SHOWN} more"] if len(shown) > SHOWN else []
+    return [first, *shown[:SHOWN], *more]
+
+
+def _range_lines(judged: RangeJudgement) -> list[str]:
+    """Return the sentence of a claim, what its models add up to, and the verdict on each."""
+    claim = judged.claim
+    place = ", ".join(filter(None, [claim.where, *claim.tasks]))
+    models = [
+        f"{model}: {one.verdict}, {told(weakest(one))}" for model, one in judged.tested.items()
+    ]
+    return [f"{claim.text} [{place}]", *tally(judged), *models]
 
 
 def _few(names: Sequence[str]) -> str:

@@ -16,8 +16,9 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from vlbench.errors import DataError, SpecError, TooFewRows, counted
-from vlbench.metrics.corpus import CORPORA, ORDERS, TREEBANK, corpus_estimate
+from vlbench.metrics.corpus import CORPORA, ORDERS, TREEBANK
 from vlbench.metrics.evaluated import PREFIX, Evaluated, Value
+from vlbench.metrics.intervals import Estimate, Floats, clustered_ratio, estimate_of_sums
 from vlbench.metrics.java import (
     Meteor,
     coco_caption,
@@ -28,7 +29,6 @@ from vlbench.metrics.java import (
     run_java,
     spice,
 )
-from vlbench.metrics.statistics import Estimate, Floats, bootstrap_ratio
 
 # Words that coco-caption leaves out. Brackets stay, as the captions' are in lower case by then.
 PUNCTUATION = frozenset(
@@ -207,8 +207,8 @@ def _check(captions: Captions, references: Captions) -> None:
 
 def _caption_score(name: str, statistics: Floats) -> CaptionScore:
     if name in CORPORA:
-        return CaptionScore(corpus_estimate(statistics, CORPORA[name].formula), statistics)
-    return CaptionScore(bootstrap_ratio(statistics[:, 0], np.ones(len(statistics))), statistics)
+        return CaptionScore(estimate_of_sums(statistics, CORPORA[name].formula), statistics)
+    return CaptionScore(clustered_ratio(statistics[:, 0], np.ones(len(statistics))), statistics)
 
 
 def _bleu(pairs: Sequence[Pair]) -> Floats:

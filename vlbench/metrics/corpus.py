@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from vlbench.metrics.statistics import Estimate, Floats, redrawn
+from vlbench.metrics.intervals import Floats, Formula
 
 ORDERS = (1, 2, 3, 4)
 
@@ -23,7 +23,7 @@ class Corpus(NamedTuple):
     """A corpus score: what each statistic of an item is, and the score of their sums [..., S]."""
 
     statistics: tuple[str, ...]
-    formula: Callable[[Floats], Floats]
+    formula: Formula
 
 
 def bleu(sums: Floats, order: int) -> Floats:
@@ -58,21 +58,6 @@ def perplexity(sums: Floats) -> Floats:
     """Return 10^(-log10 probability / words predicted), [..., 3] to [...]; infinite for no word."""
     score: Floats = 10 ** -(sums[..., 0] / sums[..., 1])
     return score
-
-
-def corpus_estimate(statistics: Floats, formula: Callable[[Floats], Floats]) -> Estimate:
-    """Return the formula of the sums over N items, [N, S], with its bootstrap over items.
-
-    Items are drawn with replacement 1,000 times. The standard error is the draws' standard
-    deviation (ddof 1), the interval their 2.5 and 97.5 percentiles. Raises ValueError for fewer
-    than two items, and for statistics that are not finite.
-    """
-    if len(statistics) < 2 or not np.isfinite(statistics).all():
-        raise ValueError(f"statistics of {len(statistics)} items; wanted two or more, all finite")
-    drawn = formula(redrawn(statistics, 0))
-    low, high = np.quantile(drawn, (0.025, 0.975)).tolist()
-    value = float(formula(statistics.sum(0)))
-    return Estimate(value, float(drawn.std(ddof=1)), (low, high))
 
 
 _BLEU = (

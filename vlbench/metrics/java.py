@@ -21,7 +21,7 @@ from typing import IO, Self
 import numpy as np
 
 from vlbench.errors import DataAbsent, DataError, PackageAbsent
-from vlbench.metrics.statistics import Floats
+from vlbench.metrics.intervals import Floats
 
 # Seconds that a program has for its start, and for each text besides.
 TO_START, PER_TEXT = 300.0, 1.0

@@ -6,23 +6,20 @@ Items of one cluster, such as the regions of an image, are redrawn and flipped t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vlbench.errors import counted
-from vlbench.metrics.statistics import ROUNDING, Floats, picked, redrawn
+from vlbench.metrics.intervals import ROUNDING, Floats, Formula, portions, redrawn
 
 # Flips of signs for a p-value, as a rule.
 FLIPS = 9999
 
 # Fewer clusters than this carry a warning.
 FEW = 20
-
-# A corpus score, [..., S] sums of statistics to [...] values.
-Formula = Callable[[Floats], Floats]
 
 
 class Outcomes(NamedTuple):
@@ -121,6 +118,16 @@ def sign_flip_p(by_cluster: Floats, *, flips: int = FLIPS, seed: int = 0) -> flo
     flipped = total - 2 * picked(by_cluster[:, None], flips, seed)[:, 0]
     rounding = ROUNDING * float(abs(by_cluster).sum())
     return _p(flipped, float(total), rounding, float((by_cluster**2).sum()))
+
+
+def picked(table: Floats, flips: int, seed: int) -> Floats:
+    """Return the totals [flips, K] of [C, K] clusters that are each picked with probability 1/2."""
+    rng, n = np.random.default_rng(seed), len(table)
+    parts = []
+    for count in portions(flips, n):
+        bits = rng.integers(256, size=(count, -(-n // 8)), dtype=np.uint8)
+        parts.append(np.unpackbits(bits, axis=1, count=n).astype(np.float64) @ table)
+    return np.concatenate(parts)
 
 
 def among_all_pairs(p: float, models: int) -> float:

@@ -8,7 +8,7 @@ from vlbench.errors import DataAbsent, SpecError
 from vlbench.metrics.captions import CaptionMetrics
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.evaluated import Value
-from vlbench.metrics.statistics import wilson
+from vlbench.metrics.intervals import wilson
 from vlbench.probes.captioning.caption_statistics import (
     Judged,
     as_fraction,
@@ -102,7 +102,7 @@ def test_a_fraction_is_cut_to_its_range():
 
 @pytest.mark.parametrize("values", [[[1.0]], [[1.0, float("nan")]]])
 def test_one_image_and_what_is_no_number_are_refused(values):
-    with pytest.raises(ValueError, match="images; wanted two or more, all finite"):
+    with pytest.raises(ValueError, match="items; wanted two or more, all finite"):
         over_seeds(counted(np.array(values)), ratio)
 
 

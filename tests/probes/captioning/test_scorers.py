@@ -241,6 +241,35 @@ def test_all_ngrams_are_those_of_srilms_file(model, captions):
     assert {one: model.backoffs[one] for one in backoffs} == pytest.approx(backoffs, abs=2e-6)
 
 
+@pytest.mark.parametrize(
+    ("train", "test", "log10", "predicted", "left_out"),
+    [
+        (["a b a", "a b a", "b a"], ["a b", "b b a", "c a"], -3.727539, 9, 1),
+        (["a b c a b d"], ["a b d", "c c a", "a b c a"], -7.163758, 13, 0),
+        (
+            ["a a b", "b a a", "a c", "c c b a", "b c a a", "a b b", *["a a"] * 5, "c b", "c b"],
+            ["a b c", "c a a b", "b"],
+            -8.009438,
+            11,
+            0,
+        ),
+    ],
+)
+def test_texts_that_repeat_have_what_srilm_says_of_them(train, test, log10, predicted, left_out):
+    # Good-Turing fails on each for some order: SRILM 1.7.3, built from source, with its defaults.
+    model = train_language_model(text.split() for text in train)
+    sums = perplexity_statistics(model, [text.split() for text in test]).sum(0)
+    assert sums.tolist() == [pytest.approx(log10, abs=2e-6), predicted, left_out]
+
+
+def test_where_no_bigram_occurs_once_a_word_not_seen_keeps_a_probability():
+    # The departure that the docstring declares; SRILM has a log10 of -2.658117 for 8 words.
+    model = train_language_model(text.split() for text in ["a b", "b a"] * 3)
+    sums = perplexity_statistics(model, [text.split() for text in ["a b a", "b b", "a"]]).sum(0)
+    assert CORPORA["perplexity"].formula(sums) == pytest.approx(3.066, abs=1e-3)
+    assert sums[1:].tolist() == [9, 0]
+
+
 def test_bigrams_of_a_text_by_hand():
     # "a a", "a b", "b b": 8 bigrams; after b come b, </s>, </s>. No count is discounted, as no
     # bigram occurs 3 times; 3 of 3 would leave nothing for a, so that the total is 4.

@@ -16,7 +16,7 @@ from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.errors import CannotDo, TooFewRows
-from vlbench.metrics.statistics import wilson
+from vlbench.metrics.intervals import wilson
 from vlbench.probes.generalization.robustness import Sample, robustness
 from vlbench.probes.generalization.rpgd import GOALS, Descent
 from vlbench.probes.generalization.victims import AttackRun

@@ -7,7 +7,7 @@ from torch.nn.functional import normalize
 from vlbench.check.passes import REPEATED
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.metrics.statistics import mean_of_trials
+from vlbench.metrics.intervals import mean_of_trials
 from vlbench.probes.generalization.zero_shot_projection import (
     LabelledFeatures,
     ProjectionTraining,

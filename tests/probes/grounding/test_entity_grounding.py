@@ -21,7 +21,7 @@ from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.errors import CannotDo, DataError, TooFewRows
 from vlbench.metrics.boxes import iou
-from vlbench.metrics.statistics import wilson
+from vlbench.metrics.intervals import wilson
 from vlbench.planning.functions import load_object
 from vlbench.probes.grounding.entity_grounding import entity_grounding
 from vlbench.probes.grounding.scores import MOST_SCORES

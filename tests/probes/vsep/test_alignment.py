@@ -90,20 +90,35 @@ def test_tied_assignments_share_the_credit():
 
 def test_similarities_are_the_cosines_of_mapped_regions_and_words(monkeypatch):
     sets = sets_of([ONE, [("b", "b")]] * 3, [TWO] * 5)
-    net = train_on(sets.train, Engine.for_tests(), VsepTraining(1, 4), layer_normed=False)
+    training = VsepTraining(1, 4, seeds=2)
+    nets = train_on(sets.train, Engine.for_tests(), training, layer_normed=False)
     objects = sets.tests[2]
-    found = similarities(net, objects.regions, objects.words)
-    mapped = net.directions(objects.regions[3])
+    found = similarities(nets, objects)
     words = torch.nn.functional.normalize(objects.words[3].double(), dim=-1)
-    assert torch.allclose(found[3], mapped @ words.T)
+    for net, cosines in zip(nets, found, strict=True):
+        assert torch.allclose(cosines[3], net.directions(objects.regions[3]) @ words.T)
     monkeypatch.setattr("vlbench.probes.vsep.alignment.BLOCK", 2)
-    assert torch.allclose(similarities(net, objects.regions, objects.words), found)
+    assert torch.allclose(similarities(nets, objects), found)
+
+
+def test_a_seed_trains_alone_what_it_trains_among_others():
+    sets, engine = sets_of([ONE, [("b", "b")]] * 3, [TWO]), Engine.for_tests()
+    several = train_on(sets.train, engine, VsepTraining(1, 4, seed=3, seeds=2))
+    (alone,) = train_on(sets.train, engine, VsepTraining(1, 4, seed=4))
+    weights = [net.weights["out.bias"] for net in (*several, alone)]
+    assert torch.equal(weights[1], weights[2])
+    assert not torch.equal(weights[0], weights[1])
+
+
+def test_no_seed_is_refused():
+    with pytest.raises(ValueError, match="seeds must be 1 or more"):
+        VsepTraining(seeds=0).each()
 
 
 def test_shuffled_training_pairs_regions_with_words_of_other_images():
     sets = sets_of([ONE, [("b", "b")], [("c", "c")]] * 4, [TWO])
     engine, training = Engine.for_tests(), VsepTraining(2, 4)
-    nets = [train_on(sets.train, engine, training, shuffled=s) for s in (False, True)]
+    nets = [train_on(sets.train, engine, training, shuffled=s)[0] for s in (False, True)]
     assert not torch.equal(nets[0].weights["out.bias"], nets[1].weights["out.bias"])
 
 
@@ -116,9 +131,20 @@ def test_a_selection_keeps_regions_words_and_names_together():
 
 
 def test_a_score_counts_regions_and_has_the_chance_of_its_number_of_objects():
-    credit = torch.tensor([[1.0, 0.0], [1.0, 1.0]]).double()
-    score = region_score("accuracy", credit, 2, {"shuffled_words": 0.5}, 0)
+    credit = torch.tensor([[[1.0, 0.0], [1.0, 1.0]]]).double()
+    score = region_score("accuracy", credit, {"shuffled_words": 0.5})
     assert (score.value, score.n, score.chance, score.at) == (0.75, 4, 0.5, {"objects": 2})
+    assert score.draws == []
+
+
+def test_a_score_of_several_networks_is_their_mean_and_as_unsure_as_they_are():
+    once = torch.tensor([[1.0, 0.0], [1.0, 1.0]] * 20).double()
+    one, same = (region_score("accuracy", once.expand(k, -1, -1), {}) for k in (1, 3))
+    varied = region_score("accuracy", torch.stack([once, once, once.flip(1) * 0]), {})
+    assert (varied.value, varied.draws) == (0.5, [0.75, 0.75, 0.0])
+    assert varied.stderr == pytest.approx((0.25**2 + (2 / 3) ** 2 * one.stderr**2) ** 0.5, rel=0.05)
+    # As the clusters alone, whose errors the first has from a bootstrap.
+    assert same.stderr == pytest.approx(one.stderr, rel=0.05)
 
 
 NAMES = [
@@ -128,18 +154,28 @@ NAMES = [
 OBJECTS = Objects(
     torch.zeros(2, 2, 1), torch.zeros(2, 2, 1), NAMES, images=[("a", "sha256:a"), ("b", "sha256:b")]
 )
-CREDIT = torch.tensor([[1.0, 0.0], [0.5, 1.0]])
+CREDIT = torch.tensor([[[1.0, 0.0], [0.5, 1.0]]])
 SCORE = Score("accuracy", 0.625, 4, {"objects": 2})
 
 
 def test_a_region_is_an_item_in_the_cluster_of_its_image():
-    chosen = torch.tensor([[0, 0], [-1, 1]])
+    chosen = torch.tensor([[[0, 0], [-1, 1]]])
     found = measured_regions(SCORE, OBJECTS, CREDIT, chosen=chosen).items.to_pylist()
     assert [(row["id"], row["cluster"], row["prediction"], row["target"]) for row in found] == [
         ("a/animal", "a", "cat", "cat"), ("a/vehicle", "a", "cat", "car"),
         ("b/animal", "b", None, "dog"), ("b/vehicle", "b", "car", "car"),
     ]  # fmt: skip
     assert [row["credit"] for row in found] == [1.0, 0.0, 0.5, 1.0]
+    assert [row["trial"] for row in found] == [None] * 4
+
+
+def test_a_region_is_an_item_of_each_network():
+    chosen = torch.tensor([[[0, 0], [-1, 1]], [[0, 1], [0, 0]]])
+    credit = torch.cat([CREDIT, torch.tensor([[[1.0, 1.0], [1.0, 0.0]]])])
+    found = measured_regions(SCORE, OBJECTS, credit, chosen=chosen).items.to_pylist()
+    assert [row["trial"] for row in found] == [0] * 4 + [1] * 4
+    assert [row["prediction"] for row in found[4:]] == ["cat", "car", "dog", "dog"]
+    assert [row["credit"] for row in found[4:]] == [1.0, 1.0, 1.0, 0.0]
 
 
 def test_the_items_may_be_some_of_the_regions():

@@ -42,7 +42,7 @@ def probe(model, data, **params):
 
 def test_words_that_carry_their_own_region_find_it():
     data, words = planted()
-    first, fifth = probe(words, data).scores
+    first, fifth = probe(words, data, seeds=2).scores
     assert first.value > 0.9
     assert (first.at, fifth.at, first.n) == ({"k": 1}, {"k": 5}, 2)
     assert (first.chance, fifth.chance) == (1 / 30, 5 / 30)
@@ -83,6 +83,16 @@ def test_the_same_seed_draws_the_same_images():
     assert found[0] == found[1]
 
 
+def test_each_draw_has_the_network_of_the_next_seed():
+    data, words = planted(train=50)
+    several, *single = [
+        probe(words, data, epochs=2, draws=3, seeds=seeds, seed=0).scores[0].draws
+        for seeds in (2, 1)
+    ]
+    # Pools are drawn by the first seed alone.
+    assert [a == b for a, b in zip(several, *single, strict=True)] == [True, False, True]
+
+
 def test_both_ways_round_it_is_the_same_probe():
     data, words = planted(train=50)
     regions, engine = ReadsRegions(), Engine.for_tests()
@@ -99,7 +109,7 @@ def test_categories_of_single_images_leave_nothing_to_rank():
         probe(words, data)
 
 
-@pytest.mark.parametrize("params", [{"size": 1}, {"draws": 0}, {"k": [0, 1]}])
+@pytest.mark.parametrize("params", [{"size": 1}, {"draws": 0}, {"k": [0, 1]}, {"seeds": 6}])
 def test_nothing_to_draw_is_refused(params):
     data, words = planted(train=50)
     with pytest.raises(ValueError, match="wanted a pool of 2 or more, draws and k of 1 or more"):

@@ -21,7 +21,7 @@ from vlbench.files import write_whole
 from vlbench.leaderboard.artifacts import read_table
 from vlbench.leaderboard.rows import named_row
 from vlbench.leaderboard.texts import plain_table
-from vlbench.metrics.statistics import Estimate
+from vlbench.metrics.intervals import Estimate
 from vlbench.probes.question_generation.rating.scores import (
     FILLED,
     Rating,

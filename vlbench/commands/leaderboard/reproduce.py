@@ -9,7 +9,8 @@ from rich.table import Table
 from vlbench.catalog.catalog import load_all_claims, load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
-from vlbench.leaderboard.claims import Lack, judge, read_boards
+from vlbench.leaderboard.claims import Evidence, Judgement, Lack, judge, read_boards
+from vlbench.leaderboard.ranging import judge_range
 from vlbench.leaderboard.reproduction import (
     claims_table,
     find_paper,
@@ -36,9 +37,13 @@ def answer(arguments: argparse.Namespace) -> Answer:
     specs = tasks_of_paper(paper, catalog)
     boards = read_boards(arguments.output, specs)
     references = references_of(paper, specs, boards)
-    judgements = [judge(claim, boards, catalog, arguments.output) for claim in paper.claims]
+    evidence = Evidence(boards, catalog, arguments.output)
+    judgements = [
+        (judge_range if claim.range else judge)(claim, evidence) for claim in paper.claims
+    ]
     lacks = [one.ours for one in references if isinstance(one.ours, Lack)]
-    lacks += [lack for one in judgements for lack in one.lacks]
+    # Of the models that a claim ranges over, nobody need run all.
+    lacks += [lack for one in judgements if isinstance(one, Judgement) for lack in one.lacks]
     shown: list[str | Table] = [*summary(paper, references, judgements)]
     shown += [*reference_tables(references), claims_table(judgements)]
     return Answer([*shown, *to_fetch(lacks, catalog, arguments.output)])

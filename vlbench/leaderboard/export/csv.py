@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vlbench.files import harmless
@@ -47,12 +47,17 @@ COLUMNS = (
 
 def text(selection: Selection) -> str:
     """Return the head and a line for each score, ended by carriage return and line feed."""
+    entries = selection.entries
+    return lines(COLUMNS, (_line(one, i) for one in entries for i in range(len(one.row.scores))))
+
+
+def lines(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return a head and a line for each row, ended by carriage return and line feed."""
     file = io.StringIO()
-    writer = csv.DictWriter(file, COLUMNS, lineterminator="\r\n")
+    writer = csv.DictWriter(file, columns, lineterminator="\r\n")
     writer.writeheader()
-    for entry in selection.entries:
-        for i in range(len(entry.row.scores)):
-            writer.writerow({k: harmless(v) for k, v in _line(entry, i).items()})
+    for row in rows:
+        writer.writerow({k: harmless(v) for k, v in row.items()})
     return file.getvalue()
 
 

@@ -62,14 +62,26 @@ def _table(table: Table) -> str:
     """Return one table below its title."""
     head = [escaped(one) for one in heads(table)]
     head[1] += ARROWS[higher_is_better(table)]
-    rows = [head, ["---", *["---:"] * 4, *["---"] * 3]]
+    rows = [head]
     for entry in table.entries:
         row = [escaped(cell) for cell in texts(entry)]
         bold = [f"**{cell}**" for cell in row[:2]] if entry.is_best else row[:2]
         rows.append([*bold, *row[2:]])
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    note = ["", BOLD] if any(entry.is_best for entry in table.entries) else []
-    return "\n".join([f"**{escaped(table.title)}**", "", *lines, *note, ""])
+    note = BOLD if any(entry.is_best for entry in table.entries) else ""
+    return grid(table.title, "lrrrrlll", rows, note)
+
+
+RULES = {"l": "---", "r": "---:"}
+
+
+def grid(title: str, columns: str, rows: Sequence[Sequence[str]], note: str = "") -> str:
+    """Return a table of escaped cells below its title; the first row is its head.
+
+    `columns` has an l or an r for each: on which side its cells end.
+    """
+    head, *body = rows
+    lines = [f"| {' | '.join(row)} |" for row in (head, [RULES[one] for one in columns], *body)]
+    return "\n".join([f"**{escaped(title)}**", "", *lines, *(["", note] if note else []), ""])
 
 
 def _markers(task: str) -> tuple[str, str]:

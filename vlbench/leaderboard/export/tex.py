@@ -7,6 +7,7 @@ every other character is spelled out (`\u65e5`), since pdfLaTeX stops where it h
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from vlbench.leaderboard.export import BOLD, Selection, heads, higher_is_better, texts
 from vlbench.leaderboard.table import Entry, Table
@@ -52,17 +53,27 @@ def _settable(character: str) -> str:
 def _table(table: Table) -> str:
     head = [escaped(one) for one in heads(table)]
     head[1] += ARROWS[higher_is_better(table)]
-    note = " " + escaped(BOLD) if any(entry.is_best for entry in table.entries) else ""
+    note = BOLD if any(entry.is_best for entry in table.entries) else ""
+    return grid(table.title, "lrrrrlll", [head, *map(_row, table.entries)], note)
+
+
+def grid(title: str, columns: str, rows: Sequence[Sequence[str]], note: str = "") -> str:
+    """Return a table environment of escaped cells; the first row is its head.
+
+    `columns` has an l or an r for each: on which side its cells end.
+    """
+    head, *body = rows
+    more = " " + escaped(note) if note else ""
     lines = [
         "",
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{escaped(table.title)}.{note}}}",
-        r"\begin{tabular}{lrrrrlll}",
+        rf"\caption{{{escaped(title)}.{more}}}",
+        rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
         _line(head),
         r"\midrule",
-        *(_line(_row(entry)) for entry in table.entries),
+        *map(_line, body),
         r"\bottomrule",
         r"\end{tabular}",
         r"\end{table}",
@@ -79,5 +90,5 @@ def _row(entry: Entry) -> list[str]:
     return [rf"\textbf{{{cell}}}" for cell in shown[:2]] + shown[2:] if entry.is_best else shown
 
 
-def _line(row: list[str]) -> str:
+def _line(row: Sequence[str]) -> str:
     return " & ".join(row) + r" \\"

@@ -14,9 +14,9 @@ from vlbench.engine import Engine
 from vlbench.metrics.captions import CAPTION_METRICS
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.evaluated import PREFIX
+from vlbench.metrics.intervals import Floats
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import choose
-from vlbench.metrics.statistics import Floats
 from vlbench.probes.captioning.caption_sets import (
     BEFORE,
     FAVOURITES,

@@ -14,8 +14,8 @@ from vlbench.data.caption_results import result_captions
 from vlbench.data.records import Column, Data, Split
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError, TooFewRows, counted
+from vlbench.metrics.intervals import Floats
 from vlbench.metrics.items import Examples
-from vlbench.metrics.statistics import Floats
 from vlbench.probes.captioning.captioner import Captioner, Favourites, favourites, first_captions
 from vlbench.probes.captioning.scorers import PairScorer
 

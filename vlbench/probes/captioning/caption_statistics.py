@@ -8,8 +8,7 @@ a noun has no precision, and an image whose references name none no recall: both
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,17 +21,19 @@ from vlbench.errors import DataAbsent
 from vlbench.metrics.captions import CaptionMetrics, Captions, CaptionScore, treebank_words
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.evaluated import Value
-from vlbench.metrics.items import join_items
-from vlbench.metrics.java import coco_caption, find_java, find_spice
-from vlbench.metrics.statistics import (
+from vlbench.metrics.intervals import (
     ROUNDING,
     Estimate,
     Floats,
+    Formula,
+    add_seeds,
+    estimate_of_sums,
     mean_of_trials,
-    redrawn,
-    student_interval,
+    ratio,
     wilson,
 )
+from vlbench.metrics.items import join_items
+from vlbench.metrics.java import coco_caption, find_java, find_spice
 from vlbench.probes.captioning.nouns import Nouns, without_punctuation
 from vlbench.probes.captioning.scorers import TextScorer
 from vlbench.results import Outcome
@@ -50,10 +51,6 @@ def join_outcomes(parts: Sequence[Outcome], artifacts: Mapping[str, Any]) -> Out
         notes=[note for part in parts for note in part.notes],
         items=join_items([part.items for part in parts if part.items is not None]),
     )
-
-
-# Sums over images of statistics [..., S] to values [...]; NaN where the sums have none.
-Formula = Callable[[Floats], Floats]
 
 
 class OverSeeds(NamedTuple):
@@ -81,30 +78,18 @@ def counted(values: ArrayLike) -> Floats:
     return np.stack([numbers, np.ones(numbers.shape)], -1)
 
 
-def ratio(sums: Floats) -> Floats:
-    """Return the first of two sums [..., 2] by the second, such as a mean; NaN by 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        quotient: Floats = sums[..., 0] / sums[..., 1]
-    return np.where(sums[..., 1] > 0, quotient, np.nan)
-
-
 def over_seeds(
     statistics: Floats, formula: Formula, *, less: Floats | None = None
 ) -> OverSeeds | None:
     """Return the mean over seeds of a formula of the sums over N images of [seeds, N, S].
 
-    `less` are the statistics [N, S] of the same images of what is subtracted. Images are drawn with
-    replacement 1,000 times, the same for all seeds and for `less`. With one seed, standard error
-    and interval are those of the draws; with several, stderr^2 is the variance over seeds, ddof 1,
-    by their number, and that of the draws, and the interval +-t stderr with the degrees of freedom
-    of Welch (1947) and Satterthwaite (1946). None where a seed's sums have no value. Raises
-    ValueError for fewer than two images and for statistics that are not finite.
+    `less` are the statistics [N, S] of the same images of what is subtracted. None where a seed's
+    sums have no value. Raises ValueError for fewer than two images and for statistics that are not
+    finite.
     """
     seeds, n, width = statistics.shape
     parts = [*statistics, *([] if less is None else [less])]
     table = np.concatenate(parts, 1)
-    if n < 2 or not np.isfinite(table).all():
-        raise ValueError(f"statistics of {n} images; wanted two or more, all finite")
 
     def values(sums: Floats) -> Floats:
         """Return the value of each seed, [seeds, ...], of sums [..., parts * S]."""
@@ -112,10 +97,10 @@ def over_seeds(
         return by_part[:seeds] - (0.0 if less is None else by_part[seeds])
 
     by_seed = values(table.sum(0))
-    if np.isnan(by_seed).any():
+    if np.isnan(by_seed).any() and np.isfinite(table).all():
         return None
-    drawn = values(redrawn(table, 0)).mean(0)
-    return OverSeeds(_estimate(by_seed, drawn[~np.isnan(drawn)], n), by_seed.tolist())
+    estimate = estimate_of_sums(table, lambda sums: values(sums).mean(0))
+    return OverSeeds(add_seeds(estimate, by_seed.tolist(), n), by_seed.tolist())
 
 
 def value_alone(statistics: Floats, *, less: Floats | None = None) -> OverSeeds:
@@ -139,18 +124,6 @@ def as_fraction(score: OverSeeds, n: int) -> OverSeeds:
     if stderr < ROUNDING:
         return score._replace(estimate=wilson(value * n, n))
     return score._replace(estimate=Estimate(value, stderr, (max(low, 0.0), min(high, 1.0))))
-
-
-def _estimate(by_seed: Floats, drawn: Floats, images: int) -> Estimate:
-    value, seeds = float(by_seed.mean()), len(by_seed)
-    if seeds == 1:
-        low, high = np.quantile(drawn, (0.025, 0.975)).tolist()
-        return Estimate(value, float(drawn.std(ddof=1)), (low, high))
-    parts = [float(by_seed.var(ddof=1)) / seeds, float(drawn.var(ddof=1))]
-    stderr = math.sqrt(sum(parts))
-    if stderr < ROUNDING:
-        return Estimate(value, stderr, (value, value))
-    return Estimate(value, stderr, student_interval(value, parts, (seeds, images)))
 
 
 class Judged(NamedTuple):

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from vlbench.engine.training import on_cpu
 from vlbench.metrics.captions import CaptionMetrics, Captions, plain_words
-from vlbench.metrics.statistics import Estimate
+from vlbench.metrics.intervals import Estimate
 from vlbench.probes.captioning.captioner_files import (
     Labels,
     StoredCaptioner,

@@ -19,7 +19,6 @@ unit and enter no mean over scorers.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -34,8 +33,8 @@ from vlbench.data.records import Data
 from vlbench.drawing.sheets import png
 from vlbench.engine import Engine
 from vlbench.metrics.captions import CAPTION_METRICS
+from vlbench.metrics.intervals import Estimate, Floats, add_seeds
 from vlbench.metrics.items import Examples, outcome_of
-from vlbench.metrics.statistics import Floats, student_interval
 from vlbench.probes.captioning.caption_scores import (
     MATCH,
     PROBABILITY,
@@ -122,11 +121,8 @@ def training_part(trained: Sequence[Favourites]) -> Outcome:
     seeds, value = len(draws), float(np.mean(draws))
     stderr, interval = None, None
     if seeds > 1:
-        stderr = float(np.std(draws, ddof=1)) / math.sqrt(seeds)
-        interval = (value, value)
-        if stderr:
-            low, high = student_interval(value, [stderr**2], [seeds])
-            interval = (max(low, 0.0), min(high, 1.0))
+        alone = Estimate(value, 0.0, (value, value))
+        _, stderr, interval = add_seeds(alone, draws, 1, (0.0, 1.0))
     score = Score(
         metric="nonzero_advantages",
         value=value,

@@ -35,7 +35,7 @@ from vlbench.drawing.layouts import (
 from vlbench.drawing.looks import COLOURS, MARKS
 from vlbench.drawing.sheets import Shown, image_sheet
 from vlbench.errors import spaced
-from vlbench.metrics.statistics import Floats
+from vlbench.metrics.intervals import Floats
 from vlbench.probes.captioning.caption_scores import MATCH
 from vlbench.probes.captioning.caption_sets import BEFORE, FAVOURITES, REFERENCE
 from vlbench.results import Result, Score

@@ -16,9 +16,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from vlbench.metrics.intervals import clustered_fraction, clustered_ratio, wilson
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import Choice, choose_any, join_choices
-from vlbench.metrics.statistics import bootstrap_fraction, bootstrap_ratio, wilson
 from vlbench.probes.captioning.scorers import PairScorer, TextScorer, other_images
 from vlbench.results import At, Outcome, Score
 
@@ -74,7 +74,7 @@ class Contest(NamedTuple):
     def mean(self, metric: str, at: At, values: Tensor, **more: Any) -> Measured:
         """Return the mean of [N] numbers over images."""
         numbers = values.double().numpy()
-        estimate = bootstrap_ratio(numbers, np.ones(len(numbers)))._asdict()
+        estimate = clustered_ratio(numbers, np.ones(len(numbers)))._asdict()
         score = Score(metric=metric, at=at, n=len(numbers), **{"unit": UNIT} | more | estimate)
         return Measured(score, self.images, numbers)
 
@@ -137,7 +137,7 @@ class Contest(NamedTuple):
         if contests > 1:
             images = _repeat_images(self.images, [contest[-1] for contest in share.contests])
             by_image = hits.reshape(contests, -1).sum(0)
-            estimate = bootstrap_fraction(by_image, np.full(len(by_image), contests))
+            estimate = clustered_fraction(by_image, np.full(len(by_image), contests))
         score = Score(
             metric=metric,
             at=share.at,

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vlbench.metrics.intervals import Floats
 from vlbench.metrics.items import Examples, Measured, outcome_of
-from vlbench.metrics.statistics import Floats
 from vlbench.probes.captioning.caption_scores import measured_share
 from vlbench.probes.captioning.caption_sets import FAVOURITES, KINDS
 from vlbench.probes.captioning.nouns import Tagged, without_punctuation

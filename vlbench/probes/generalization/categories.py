@@ -18,8 +18,8 @@ from torch import Tensor
 from vlbench.capabilities import Classifier
 from vlbench.data.records import Data, Split, labels, value_column
 from vlbench.errors import CannotDo, TooFewRows, unknown
+from vlbench.metrics.intervals import wilson
 from vlbench.metrics.items import join_items, under
-from vlbench.metrics.statistics import wilson
 from vlbench.results import Outcome, Score
 
 

@@ -10,9 +10,9 @@ from torch import Tensor
 from vlbench.capabilities import Classifier
 from vlbench.data.records import TestRows, labels
 from vlbench.engine import Engine
+from vlbench.metrics.intervals import wilson
 from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import choose, credit_among
-from vlbench.metrics.statistics import wilson
 from vlbench.probes.generalization.categories import guess_score, of_classes, refuse_other_classes
 from vlbench.results import Outcome, Score
 

@@ -21,9 +21,9 @@ from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import TestRows, labels
 from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows, counted
+from vlbench.metrics.intervals import Z95, Estimate, wilson
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import all_parallel
-from vlbench.metrics.statistics import Z95, Estimate, wilson
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.results import Outcome, Score
 

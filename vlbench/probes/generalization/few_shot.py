@@ -23,9 +23,9 @@ from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import TrainAndTestRows, fewest_rows, labels
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
+from vlbench.metrics.intervals import mean_of_trials
 from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import Choice, choose, join_choices
-from vlbench.metrics.statistics import mean_of_trials
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.results import Outcome, Score
 

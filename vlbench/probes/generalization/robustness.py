@@ -28,8 +28,8 @@ from vlbench.capabilities import Classifier, ImageEncoder
 from vlbench.data.records import Data, Split, labels
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows, counted
+from vlbench.metrics.intervals import wilson
 from vlbench.metrics.items import Answers, Measured, outcome_of
-from vlbench.metrics.statistics import wilson
 from vlbench.probes.generalization.categories import of_classes
 from vlbench.probes.generalization.rpgd import (
     ATTACKS,

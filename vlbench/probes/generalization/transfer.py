@@ -26,9 +26,9 @@ from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import Column, Data, TrainAndTestRows, labels
 from vlbench.digests import digest
 from vlbench.engine import Engine
+from vlbench.metrics.intervals import wilson
 from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import Choice, all_equal
-from vlbench.metrics.statistics import wilson
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.probes.generalization.linear import (
     PAPER_TRAINING,

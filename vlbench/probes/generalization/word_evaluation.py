@@ -14,8 +14,8 @@ from torch import Tensor
 from vlbench.data.word_files import pair_delimiter, read_pairs
 from vlbench.digests import digest
 from vlbench.metrics import items
+from vlbench.metrics.intervals import Z95, Estimate
 from vlbench.metrics.items import Measured
-from vlbench.metrics.statistics import Z95, Estimate
 from vlbench.results import Score
 
 # The fewest pairs for which Fisher's interval exists.

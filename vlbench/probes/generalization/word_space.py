@@ -28,10 +28,10 @@ from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import Data, labels
 from vlbench.data.word_files import read_pairs, read_questions
 from vlbench.engine import Engine
+from vlbench.metrics.intervals import wilson
 from vlbench.metrics.items import Answers as ItemAnswers
 from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import Choice
-from vlbench.metrics.statistics import wilson
 from vlbench.probes.generalization.skip_gram import (
     DEFAULT_SKIP_GRAM,
     Frozen,

@@ -24,12 +24,12 @@ from torch.nn.functional import multi_margin_loss
 from torch.optim.lr_scheduler import StepLR
 
 from vlbench.capabilities import ImageEncoder, TextEncoder, TokenEncoder
-from vlbench.data.records import TrainAndTestRows, labels, value_column
+from vlbench.data.records import TrainAndTestRows, derangement, labels, value_column
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
+from vlbench.metrics.intervals import Estimate, varying_trials
 from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import all_equal, choose
-from vlbench.metrics.statistics import Estimate, derangement, varying_trials
 from vlbench.probes.generalization.class_vectors import class_vectors
 from vlbench.results import Outcome, Score
 

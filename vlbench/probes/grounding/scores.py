@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlbench.errors import counted
+from vlbench.metrics.intervals import Estimate, clustered_fraction, clustered_fractions
 from vlbench.metrics.ranking import TIED
-from vlbench.metrics.statistics import Estimate, bootstrap_fractions
 from vlbench.probes.grounding.attention import COUNTED, HeadSums
 from vlbench.probes.grounding.measures import JUDGED, MEASURES, STATS
 from vlbench.results import Score
@@ -110,7 +110,7 @@ class Group:
     @cached_property
     def accuracies(self) -> list[Estimate]:
         """Each head's fraction of right choices."""
-        return bootstrap_fractions(self.measures["accuracy"], self.sizes, seed=self.seed)
+        return clustered_fractions(self.measures["accuracy"], self.sizes)
 
     @property
     def attention(self) -> Floats:
@@ -193,16 +193,13 @@ def _summary(group: Group) -> Iterable[Score]:
     """Yield the scores over all layers."""
     # A head chosen on the other images, unlike the best of all, is not chosen by luck.
     for measure, halves in group.halves.items():
-        earned = halves.credit[:, None]
-        (found,) = bootstrap_fractions(earned, group.sizes, seed=group.seed)
+        found = clustered_fraction(halves.credit, group.sizes)
         yield _score(group, SPLIT_HALF.get(measure, measure), found, measure)
     right = group.accuracies
     yield _score(group, "best_head_accuracy", right[group.best])
     if group.best_active is not None:
         yield _score(group, "best_active_head_accuracy", right[group.best_active])
-    (bound,) = bootstrap_fractions(
-        group.stats["upper_bound"][:, None], group.sizes, seed=group.seed
-    )
+    bound = clustered_fraction(group.stats["upper_bound"], group.sizes)
     yield Score(metric="upper_bound", at=dict(group.at), n=group.n, **bound._asdict())
 
 

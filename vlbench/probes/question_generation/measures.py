@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from vlbench.data.records import value_column
+from vlbench.data.records import derangement, value_column
 from vlbench.engine import Engine
 from vlbench.errors import SpecError
 from vlbench.metrics.captions import (
@@ -21,7 +21,7 @@ from vlbench.metrics.captions import (
     treebank_words,
 )
 from vlbench.metrics.corpus import CORPORA, TREEBANK
-from vlbench.metrics.statistics import Floats, derangement
+from vlbench.metrics.intervals import Floats
 from vlbench.probes.question_generation.inputs import Asked, names_a_thing
 
 _AS_THEY_STAND = tuple(name for name in CAPTION_METRICS if name != "spice")

@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from vlbench.metrics.corpus import CORPORA, corpus_estimate
-from vlbench.metrics.items import Examples, item_table, join_items
-from vlbench.metrics.statistics import (
-    ROUNDING,
+from vlbench.metrics.corpus import CORPORA
+from vlbench.metrics.intervals import (
     Estimate,
     Floats,
-    bootstrap_ratio,
+    add_seeds,
+    clustered_ratio,
+    estimate_of_sums,
     mean_of_trials,
-    student_interval,
     wilson,
 )
+from vlbench.metrics.items import Examples, item_table, join_items
 from vlbench.probes.question_generation.inputs import Asked
 from vlbench.probes.question_generation.measures import (
     DISTINCT,
@@ -143,9 +143,8 @@ def estimate(metric: str, statistics: Floats) -> Estimate:
     """Return the score of statistics [seeds, N, K], its error and interval.
 
     A mean of shares over seeds is `mean_of_trials`, of one seed Wilson's. Other scores of one seed
-    have a bootstrap over images. Over several seeds, their variance / seeds and that of the
-    bootstrap of the score of all seeds together add up; the interval is Student's t with the
-    degrees of freedom of Welch and Satterthwaite, cut to what the metric can be.
+    have a bootstrap over images; over several seeds `add_seeds` adds their error, cut to what the
+    metric can be.
     """
     together = pooled(metric, statistics)
     if metric in {NOUN, SEEN}:
@@ -154,20 +153,11 @@ def estimate(metric: str, statistics: Floats) -> Estimate:
             mean_of_trials(shares) if len(shares) > 1 else wilson(float(shares.sum()), shares.size)
         )
     if metric in CORPORA:
-        result = corpus_estimate(together, CORPORA[metric].formula)
+        result = estimate_of_sums(together, CORPORA[metric].formula)
     else:
-        result = bootstrap_ratio(together[:, 0], np.ones(len(together)))
-    return _over_seeds(metric, [score_of(metric, one) for one in statistics], len(together), result)
-
-
-def _over_seeds(metric: str, by_seed: Sequence[float], n: int, found: Estimate) -> Estimate:
-    of_seeds = float(np.var(by_seed, ddof=1)) / len(by_seed) if len(by_seed) > 1 else 0.0
-    parts = [of_seeds, found.stderr**2]
-    if parts[0] < ROUNDING**2:
-        return found
-    low, high = student_interval(found.value, parts, (len(by_seed), n))
-    cut = max(low, look(metric).low), min(high, look(metric).high)
-    return Estimate(found.value, math.sqrt(sum(parts)), cut)
+        result = clustered_ratio(together[:, 0], np.ones(len(together)))
+    by_seed, bounds = [score_of(metric, one) for one in statistics], look(metric)[1:3]
+    return add_seeds(result, by_seed, len(together), bounds)
 
 
 def _score(one: MeasuredSystem, metric: str, floors: Mapping[str, MeasuredSystem]) -> Score:

@@ -3,6 +3,10 @@
 arXiv:2002.10832, section "Cross-modal alignment": the mean cosine of the vectors of [CLS], for the
 image alone and for the caption alone. Vectors of [CLS] point one way for whatever is read, so the
 floor is that of another image's caption.
+The paper's network with random weights has a similarity of about 0. No initialisation was found
+that it can have meant: the vector of [CLS] enters both alike, and stays alike. Networks of BERT's
+size have .86 to .97 after the last layer, for weights of a standard deviation of .02 to 1 and for
+PyTorch's own (three seeds each); with the objects of this probe, one had .59.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from vlbench.metrics.statistics import Floats
+from vlbench.metrics.intervals import Floats
 from vlbench.probes.question_generation.bert_gen import BertGen, Inputs, Source
 from vlbench.probes.question_generation.inputs import ObjectReader, Texts
 from vlbench.probes.question_generation.steps import STEPS, Asker, Shown, Step, Trainings

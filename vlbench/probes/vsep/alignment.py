@@ -8,7 +8,7 @@ regions may choose the same word: only then do the paper's tables 2, 4 and 5 agr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, permutations
 from typing import Annotated, NamedTuple
 
@@ -20,9 +20,9 @@ from vlbench.data.coco_files import Named
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows, counted
+from vlbench.metrics.intervals import Estimate, add_seeds, clustered_fraction
 from vlbench.metrics.items import Answers, Examples, Measured
 from vlbench.metrics.ranking import TIED, Choice, choose
-from vlbench.metrics.statistics import bootstrap_fraction
 from vlbench.probes.vsep.named_objects import (
     NamedObjects,
     NameVectors,
@@ -146,18 +146,27 @@ def train_on(
     *,
     shuffled: bool = False,
     layer_normed: bool = True,
-) -> TrainedVsep:
-    """Return a network trained on images of one object; with `shuffled`, on shuffled words."""
+) -> list[TrainedVsep]:
+    """Return the network of each seed, trained on images of one object.
+
+    With `shuffled`, words are shuffled first, by the same seed.
+    """
     regions, words = objects.regions[:, 0], objects.words[:, 0]
-    if shuffled:
-        rng = torch.Generator().manual_seed(training.seed)
-        words = words[torch.randperm(len(words), generator=rng)]
-    return train(engine, Pairs(regions, words), training, layer_normed=layer_normed)
+    nets = []
+    for one in training.each():
+        rng = torch.Generator().manual_seed(one.seed)
+        own = words[torch.randperm(len(words), generator=rng)] if shuffled else words
+        nets.append(train(engine, Pairs(regions, own), one, layer_normed=layer_normed))
+    return nets
+
+
+def similarities(nets: Sequence[TrainedVsep], objects: Objects) -> Tensor:
+    """Return cosines of each image's regions and words by each network, float64 [T, I, n, n]."""
+    return torch.stack([_cosines(net, objects.regions, objects.words) for net in nets])
 
 
 @torch.no_grad()
-def similarities(net: TrainedVsep, regions: Tensor, words: Tensor) -> Tensor:
-    """Return the cosine of each region of an image with each of its words, float64 [I, n, n]."""
+def _cosines(net: TrainedVsep, regions: Tensor, words: Tensor) -> Tensor:
     parts = []
     for x, y in zip(torch.split(regions, BLOCK), torch.split(words, BLOCK), strict=True):
         mapped = net.directions(x.flatten(0, 1)).view(*x.shape[:2], -1)
@@ -166,42 +175,51 @@ def similarities(net: TrainedVsep, regions: Tensor, words: Tensor) -> Tensor:
 
 
 def chosen_words(cosines: Tensor) -> Choice:
-    """Return the credit [I, n] of choosing, for each region, the word that it fits best."""
-    images, n, _ = cosines.shape
-    right = torch.arange(n).repeat(images)
-    rows = cosines.flatten(0, 1)
-    choice = choose(rows, right, scale=torch.ones(len(rows)))
-    return Choice(*(column.view(images, n) for column in choice))
+    """Return the credit [..., n] of choosing, for each region, the word that it fits best."""
+    n = cosines.shape[-1]
+    rows = cosines.flatten(0, -2)
+    choice = choose(rows, torch.arange(n).repeat(len(rows) // n), scale=torch.ones(len(rows)))
+    return Choice(*(column.view(cosines.shape[:-1]) for column in choice))
 
 
 def assigned_words(cosines: Tensor) -> Tensor:
-    """Return the credit [I, n] of the one-to-one assignment with the largest sum of cosines.
+    """Return the credit [..., n] of the one-to-one assignment with the largest sum of cosines.
 
     Where assignments are tied, a region earns the fraction of them that give it its own word.
     """
-    n = cosines.shape[1]
+    n = cosines.shape[-1]
     orders = torch.tensor(list(permutations(range(n))))
-    sums = cosines[:, torch.arange(n), orders].sum(2)
-    best = (sums >= sums.amax(1, keepdim=True) - TIED * n).double()
+    sums = cosines[..., torch.arange(n), orders].sum(-1)
+    best = (sums >= sums.amax(-1, keepdim=True) - TIED * n).double()
     right = (orders == torch.arange(n)).double()
-    return best @ right / best.sum(1, keepdim=True)
+    return best @ right / best.sum(-1, keepdim=True)
 
 
-def region_score(
-    metric: str, credit: Tensor, objects: int, floors: dict[str, float], seed: int
-) -> Score:
-    """Return the score of credits [I, n] of regions in images of so many objects."""
-    n = credit.shape[1]
+def region_score(metric: str, credit: Tensor, floors: Mapping[str, float]) -> Score:
+    """Return the score of credits [T, I, n] of regions in images of n objects, of T networks."""
+    n = credit.shape[-1]
     return Score(
         metric=metric,
-        at={"objects": objects},
-        n=credit.numel(),
+        at={"objects": n},
+        n=credit[0].numel(),
         chance=1 / n,
         floors=floors,
-        **bootstrap_fraction(
-            credit.sum(1).numpy(), torch.full((len(credit),), n).numpy(), seed=seed
-        )._asdict(),
+        draws=of_networks(credit),
+        **mean_credit(credit, torch.ones_like(credit[0]).bool())._asdict(),
     )
+
+
+def mean_credit(credit: Tensor, kept: Tensor) -> Estimate:
+    """Return the mean credit [T, I, n] of the regions `kept`, bool [I, n]: of images and seeds."""
+    images = kept.any(1)
+    hits = (credit * kept).sum(-1)[:, images]
+    estimate = clustered_fraction(hits.mean(0).numpy(), kept.sum(1)[images].numpy())
+    return add_seeds(estimate, of_networks(credit[:, kept]), len(hits[0]), (0.0, 1.0))
+
+
+def of_networks(credit: Tensor) -> list[float]:
+    """Return the mean credit under each of several networks, [T, ...]; of one, nothing."""
+    return credit.flatten(1).mean(1).tolist() if len(credit) > 1 else []
 
 
 def _require_vectors(chosen: Sequence[Sequence[NamedObjects]]) -> None:
@@ -232,10 +250,10 @@ def measured_regions(
 ) -> Measured:
     """Return a score with its regions: all of the objects', or those `kept`, bool [I, n].
 
-    `credit` is [I, n], and so is the number in its image of the word `chosen`, -1 for none.
+    `credit` is [T, I, n], and so is the number in its image of the word `chosen`, -1 for none.
     """
-    mask = (torch.ones_like(credit, dtype=torch.bool) if kept is None else kept).flatten()
-    n, named = credit.shape[1], list(chain(*objects.named))
+    mask = (torch.ones_like(credit[0], dtype=torch.bool) if kept is None else kept).flatten()
+    n, named = credit.shape[-1], list(chain(*objects.named))
     places = mask.nonzero().flatten().tolist()
     images = [objects.images[place // n] for place in places]
     examples = Examples(
@@ -247,7 +265,12 @@ def measured_regions(
     if chosen is not None:
         words = sorted({name.word for name in named})
         own = torch.tensor([words.index(name.word) for name in named])
-        first = torch.arange(len(named)) // n * n
-        said = own[first + chosen.flatten().clamp(min=0)]
-        answers = Answers(words, said.masked_fill(chosen.flatten() < 0, -1)[mask], own[mask])
-    return Measured(score, examples, credit.flatten()[mask], answers)
+        first, places_said = torch.arange(len(named)) // n * n, chosen.flatten(1)
+        said = own[first + places_said.clamp(min=0)].masked_fill(places_said < 0, -1)
+        answers = Answers(words, _trials(said[:, mask]), own[mask])
+    return Measured(score, examples, _trials(credit.flatten(1)[:, mask]), answers)
+
+
+def _trials(values: Tensor) -> Tensor:
+    """Return [T, N] values of several networks, [N] of one, which is no trial."""
+    return values if len(values) > 1 else values[0]

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.engine import Engine
+from vlbench.metrics.intervals import add_seeds, clustered_ratio
 from vlbench.metrics.items import Measured, outcome_of
-from vlbench.metrics.statistics import bootstrap_ratio
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,
@@ -31,6 +31,7 @@ from vlbench.probes.vsep.alignment import (
     complete,
     gather,
     measured_regions,
+    of_networks,
     region_score,
     similarities,
     train_on,
@@ -83,46 +84,47 @@ def object_label_alignment_regions(
 def _align(
     encoders: ObjectEncoders, sets: ObjectSets, engine: Engine, training: VsepTraining
 ) -> Outcome:
-    net = train_on(sets.train, engine, training)
+    nets = train_on(sets.train, engine, training)
     unnormed = train_on(sets.train, engine, training, layer_normed=False)
     shuffled = train_on(sets.train, engine, training, shuffled=True)
     measured: list[Measured] = []
-    seed, counts = training.seed, {"ties": 0, "choices": 0, "oov_template_images": 0}
-    for n, objects in sets.tests.items():
-        cosines = similarities(net, objects.regions, objects.words)
+    counts = {"ties": 0, "choices": 0, "oov_template_images": 0}
+    for objects in sets.tests.values():
+        cosines = similarities(nets, objects)
         choice = chosen_words(cosines)
         floors = {"shuffled_words": float(_credit(shuffled, objects).mean())}
-        right = region_score("accuracy", choice.credit, n, floors, seed)
+        right = region_score("accuracy", choice.credit, floors)
         measured.append(measured_regions(right, objects, choice.credit, chosen=choice.chosen))
         others = {
             "accuracy_hungarian": assigned_words(cosines),
             "accuracy_no_layer_norm": _credit(unnormed, objects),
         }
-        measured += [_measured(metric, objects, found, seed) for metric, found in others.items()]
+        measured += [_measured(metric, objects, found) for metric, found in others.items()]
         prompts = [[sets.names.prompted[name.word] for name in row] for row in objects.named]
         rows = complete(prompts)
         counts["oov_template_images"] += len(objects.named) - len(rows)
-        prompted, kept = _credit(net, objects.with_words(prompts)), objects.select(rows)
-        measured.append(_measured("accuracy_template", kept, prompted, seed))
-        lost = choice.credit[rows] - prompted
-        measured.append(measured_regions(_template_drop(lost, seed), kept, lost))
+        prompted, kept = _credit(nets, objects.with_words(prompts)), objects.select(rows)
+        measured.append(_measured("accuracy_template", kept, prompted))
+        lost = choice.credit[:, rows] - prompted
+        measured.append(measured_regions(_template_drop(lost), kept, lost))
         counts["ties"] += int(choice.tied.sum())
         counts["choices"] += choice.tied.numel()
     if sets.names.static:
         measured += _caption_forms(sets, engine, training)
-    return outcome_of(measured, sets.counts | counts, [encoders.note, sets.names.note])
+    notes = [encoders.note, sets.names.note, training.note]
+    return outcome_of(measured, sets.counts | counts, notes)
 
 
-def _measured(metric: str, objects: Objects, credit: Tensor, seed: int) -> Measured:
-    """Return the mean of credits [I, n], with the regions."""
-    score = region_score(metric, credit, credit.shape[1], {}, seed)
-    return measured_regions(score, objects, credit)
+def _measured(metric: str, objects: Objects, credit: Tensor) -> Measured:
+    """Return the mean of credits [T, I, n], with the regions."""
+    return measured_regions(region_score(metric, credit, {}), objects, credit)
 
 
-def _template_drop(lost: Tensor, seed: int) -> Score:
-    """Return the mean of paired differences [I, n], which can be negative."""
-    images, n = lost.shape
-    drop = bootstrap_ratio(lost.sum(1).numpy(), torch.full((images,), n).numpy(), seed=seed)
+def _template_drop(lost: Tensor) -> Score:
+    """Return the mean of paired differences [T, I, n], which can be negative."""
+    _, images, n = lost.shape
+    of_images = clustered_ratio(lost.mean(0).sum(1).numpy(), np.full(images, n))
+    drop = add_seeds(of_images, of_networks(lost), images, (-1.0, 1.0))
     return Score(
         metric="template_drop",
         at={"objects": n},
@@ -130,13 +132,14 @@ def _template_drop(lost: Tensor, seed: int) -> Score:
         chance=0.0,
         higher_is_better=False,
         range=(-1.0, 1.0),
+        draws=of_networks(lost),
         **drop._asdict(),
     )
 
 
-def _credit(net: TrainedVsep, objects: Objects) -> Tensor:
-    """Return the credit [I, n] of each region."""
-    return chosen_words(similarities(net, objects.regions, objects.words)).credit
+def _credit(nets: Sequence[TrainedVsep], objects: Objects) -> Tensor:
+    """Return the credit [T, I, n] of each region under each network."""
+    return chosen_words(similarities(nets, objects)).credit
 
 
 def _caption_forms(sets: ObjectSets, engine: Engine, training: VsepTraining) -> list[Measured]:
@@ -144,8 +147,6 @@ def _caption_forms(sets: ObjectSets, engine: Engine, training: VsepTraining) -> 
     tests = [objects for objects in sets.tests.values() if complete(objects.forms)]
     if not complete(sets.train.forms):
         return []
-    net = train_on(sets.train.with_words(sets.train.forms), engine, training)
+    nets = train_on(sets.train.with_words(sets.train.forms), engine, training)
     found = [objects.with_words(objects.forms) for objects in tests]
-    return [
-        _measured("accuracy_caption_form", one, _credit(net, one), training.seed) for one in found
-    ]
+    return [_measured("accuracy_caption_form", one, _credit(nets, one)) for one in found]

@@ -26,10 +26,10 @@ from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.data.records import Data
 from vlbench.digests import digest
 from vlbench.engine import Engine
-from vlbench.errors import TooFewRows
+from vlbench.errors import TooFewRows, counted
+from vlbench.metrics.intervals import mean_of_trials
 from vlbench.metrics.items import Examples, Measured, outcome_of
 from vlbench.metrics.ranking import credit_among
-from vlbench.metrics.statistics import mean_of_trials
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,
@@ -71,8 +71,8 @@ def patch_retrieval(
     """Return how often a word's own region is among the first k of its category.
 
     The other arguments, and the network, are those of `object_label_alignment`; the seed of the
-    training draws the pools, too. Raises TooFewRows where no category has two images of two
-    objects.
+    training draws the pools, too, and each draw has the network of the next seed. Raises
+    TooFewRows where no category has two images of two objects.
     """
     return _retrieve(ObjectEncoders(model, regions, boxes), data, engine, pools, splits, training)
 
@@ -100,8 +100,9 @@ def _retrieve(
     splits: Splits,
     training: VsepTraining,
 ) -> Outcome:
-    if min(pools.size - 1, pools.draws, *pools.k) < 1:
-        raise ValueError(f"{pools}: wanted a pool of 2 or more, draws and k of 1 or more")
+    if min(pools.size - 1, pools.draws, *pools.k) < 1 or training.seeds > pools.draws:
+        wanted = "a pool of 2 or more, draws and k of 1 or more, and a draw for each seed"
+        raise ValueError(f"{pools}, {counted(training.seeds, 'seed')}: wanted {wanted}")
     sets = gather(encoders, data, engine, (OBJECTS,), splits)
     objects = sets.tests[OBJECTS]
     drawn = draw(objects, pools, training.seed)
@@ -120,7 +121,8 @@ def _retrieve(
         "categories_short": sum(size < pools.size for size in sizes),
         "smallest_pool": min(sizes),
     }
-    return outcome_of(measured, sets.counts | counts, [encoders.note, sets.names.note])
+    notes = [encoders.note, sets.names.note, training.note]
+    return outcome_of(measured, sets.counts | counts, notes)
 
 
 def draw(objects: Objects, pools: Pools, seed: int) -> list[list[Tensor]]:
@@ -139,9 +141,21 @@ def draw(objects: Objects, pools: Pools, seed: int) -> list[list[Tensor]]:
 
 
 def retrieve(
+    nets: Sequence[TrainedVsep],
+    objects: Objects,
+    drawn: Sequence[Sequence[Tensor]],
+    k: Sequence[int],
+) -> NDArray[np.float64]:
+    """Return IR@k of each draw and category, [k, draws, categories]; networks take turns."""
+    found = np.empty((len(k), len(drawn), len(drawn[0])))
+    for i, net in enumerate(nets):
+        found[:, i :: len(nets)] = _retrieve_by(net, objects, drawn[i :: len(nets)], k)
+    return found
+
+
+def _retrieve_by(
     net: TrainedVsep, objects: Objects, drawn: Sequence[Sequence[Tensor]], k: Sequence[int]
 ) -> NDArray[np.float64]:
-    """Return IR@k of each draw and category, [k, draws, categories]."""
     # Each object that is drawn is mapped once.
     used, places = torch.unique(torch.cat([*chain(*drawn)]), return_inverse=True)
     regions = net.directions(objects.regions.flatten(0, 1)[used])

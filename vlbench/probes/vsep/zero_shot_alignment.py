@@ -23,9 +23,9 @@ from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, unknown
+from vlbench.metrics.intervals import add_seeds, clustered_ratio
 from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import Choice
-from vlbench.metrics.statistics import Estimate, bootstrap_fraction, bootstrap_ratio
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,
@@ -34,7 +34,9 @@ from vlbench.probes.vsep.alignment import (
     Splits,
     chosen_words,
     gather,
+    mean_credit,
     measured_regions,
+    of_networks,
     similarities,
     train_on,
 )
@@ -95,7 +97,7 @@ class HeldOut(NamedTuple):
 
 
 class RegionResults(NamedTuple):
-    """The choices of objects' regions, [I, n], which are unseen, bool [I, n], and the floor."""
+    """The choices of objects' regions, [T, I, n], which are unseen, bool [I, n], and the floor."""
 
     objects: Objects
     choice: Choice
@@ -104,7 +106,7 @@ class RegionResults(NamedTuple):
 
     @property
     def credit(self) -> Tensor:
-        """The credit of each region, float64 [I, n]."""
+        """The credit of each region under each network, float64 [T, I, n]."""
         return self.choice.credit
 
     def parts(self) -> dict[str, Tensor]:
@@ -136,9 +138,9 @@ def _align(
     }
     measured: list[Measured] = []
     for n, found in results.items():
-        measured += _accuracies(found, training.seed)
-        measured += _exclusivity([found], n, training.seed)
-    measured += _exclusivity(list(results.values()), "all", training.seed)
+        measured += _accuracies(found)
+        measured += _exclusivity([found], n)
+    measured += _exclusivity(list(results.values()), "all")
     images = {f"images_{n}": len(found.unseen) for n, found in results.items()}
     counts = {
         "images_1": len(train.named),
@@ -147,7 +149,8 @@ def _align(
         "ties": sum(int(r.choice.tied.sum()) for r in results.values()),
         "choices": sum(r.choice.tied.numel() for r in results.values()),
     }
-    return outcome_of(measured, sets.counts | images | counts, [note, sets.names.note])
+    notes = [note, sets.names.note, training.note]
+    return outcome_of(measured, sets.counts | images | counts, notes)
 
 
 def _without(sets: ObjectSets, held_out: HeldOut) -> Objects:
@@ -180,13 +183,13 @@ def _unseen(objects: Objects, held_out: Sequence[str]) -> Tensor:
 
 
 def _results(
-    nets: Sequence[TrainedVsep], objects: Objects, held_out: Sequence[str]
+    nets: Sequence[Sequence[TrainedVsep]], objects: Objects, held_out: Sequence[str]
 ) -> RegionResults:
-    choices = [chosen_words(similarities(n, objects.regions, objects.words)) for n in nets]
-    return RegionResults(objects, choices[0], _unseen(objects, held_out), choices[1].credit)
+    choice, shuffled = (chosen_words(similarities(several, objects)) for several in nets)
+    return RegionResults(objects, choice, _unseen(objects, held_out), shuffled.credit)
 
 
-def _accuracies(results: RegionResults, seed: int) -> list[Measured]:
+def _accuracies(results: RegionResults) -> list[Measured]:
     """Return the accuracy over all, over unseen, and, if there are any, over seen regions."""
     n, measured = results.unseen.shape[1], []
     for metric, mask in results.parts().items():
@@ -195,34 +198,34 @@ def _accuracies(results: RegionResults, seed: int) -> list[Measured]:
             at={"objects": n},
             n=int(mask.sum()),
             chance=1 / n,
-            floors={"shuffled_words": float(results.floor[mask].mean())},
-            **_mean_where(results.credit, mask, seed)._asdict(),
+            floors={"shuffled_words": float(results.floor[:, mask].mean())},
+            draws=of_networks(results.credit[:, mask]),
+            **mean_credit(results.credit, mask)._asdict(),
         )
         measured.append(results.measured(score, mask))
     return measured
 
 
-def _mean_where(credit: Tensor, mask: Tensor, seed: int) -> Estimate:
-    images = mask.any(1)
-    hits = (credit * mask).sum(1)[images]
-    return bootstrap_fraction(hits.numpy(), mask.sum(1)[images].numpy(), seed=seed)
+def _exclusivity(results: Sequence[RegionResults], objects: int | str) -> list[Measured]:
+    """Return the fraction of wrongly labelled regions that are unseen.
 
-
-def _exclusivity(results: Sequence[RegionResults], objects: int | str, seed: int) -> list[Measured]:
-    """Return the fraction of wrongly labelled regions that are unseen; nothing if none is wrong."""
-    wrong = torch.cat([(1 - r.credit).sum(1) for r in results])
-    if not wrong.any():
+    Labels of all networks count together; nothing if one of them labels none wrongly.
+    """
+    wrong = torch.cat([(1 - r.credit).sum(-1) for r in results], 1)
+    if not wrong.sum(1).all():
         return []
-    unseen = torch.cat([((1 - r.credit) * r.unseen).sum(1) for r in results])
+    unseen = torch.cat([((1 - r.credit) * r.unseen).sum(-1) for r in results], 1)
+    of_images = clustered_ratio(unseen.mean(0).numpy(), wrong.mean(0).numpy())
+    by_seed = (unseen.sum(1) / wrong.sum(1)).tolist()
     # A guess among n words is wrong with probability 1 - 1 / n, whatever the object.
     guessed = [(1 - 1 / r.unseen.shape[1], r.unseen) for r in results]
     chance = sum(p * float(u.sum()) for p, u in guessed) / sum(p * u.numel() for p, u in guessed)
     score = Score(
         metric="mutual_exclusivity",
         at={"objects": objects},
-        n=len(wrong),
+        n=wrong.shape[1],
         chance=chance,
         higher_is_better=False,
-        **bootstrap_ratio(unseen.numpy(), wrong.numpy(), seed=seed)._asdict(),
+        **add_seeds(of_images, by_seed, wrong.shape[1], (0.0, 1.0))._asdict(),
     )
     return [Measured(score)]

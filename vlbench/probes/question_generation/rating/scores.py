@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from vlbench.data.coco_files import read_text
 from vlbench.errors import DataAbsent, DataError, SpecError
-from vlbench.metrics.statistics import Estimate, bootstrap_ratio
+from vlbench.metrics.intervals import Estimate, clustered_ratio
 from vlbench.plain import read
 from vlbench.probes.question_generation.rating.sheets import (
     ANSWER,
@@ -184,8 +184,8 @@ def ratings_of(judgements: Judgements) -> list[Rating]:
         sums, each = answers.sum(0).astype(np.float64), np.full(images, float(raters))
         human = sums[:, systems.index(HUMAN)]
         for system, own in zip(systems, sums.T, strict=True):
-            less = None if system == HUMAN else bootstrap_ratio(own - human, each)
-            ratings.append(Rating(sheet, system, bootstrap_ratio(own, each), less))
+            less = None if system == HUMAN else clustered_ratio(own - human, each)
+            ratings.append(Rating(sheet, system, clustered_ratio(own, each), less))
     return ratings
 
 

@@ -1,0 +1,196 @@
+"""Findings by models: the verdict of each claim on each model, made from boards anew.
+
+A claim that ranges over models has a verdict on each; one about models that it names has one
+verdict, which stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.claims import Claim, ClaimsSpec
+from vlbench.leaderboard.claims import (
+    MISSING,
+    Evidence,
+    Finding,
+    Judgement,
+    judge,
+    read_boards,
+    tasks_of,
+)
+from vlbench.leaderboard.ranging import RangeJudgement, estimate, judge_range, weakest
+from vlbench.leaderboard.texts import lead, number, probability
+
+NOT_RUN = "not run"
+
+# What stands below a table.
+NOTE = (
+    "Each cell: the verdict, Holm's rule over the models of a finding, and the weakest comparison "
+    "with its own 95 % interval. Detectable: found in each of these models with a power of 80 %."
+)
+
+
+class Cell(NamedTuple):
+    """The verdict on a model, and its weakest comparison; or why there is none.
+
+    `p_for` and `p_against` are corrected. `place` is the task and `comparable` of its first row.
+    """
+
+    verdict: str
+    text: str = ""
+    finding: Finding | None = None
+    p_for: float | None = None
+    p_against: float | None = None
+    place: tuple[str, str] | None = None
+
+
+class Row(NamedTuple):
+    """A claim on its tasks: what its models add up to, and a cell for each model.
+
+    The cell of a claim about models that it names stands under no model's name but "".
+    """
+
+    source: ClaimsSpec
+    claim: Claim
+    tally: Sequence[str]
+    cells: Mapping[str, Cell]
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether there is a verdict at all."""
+        return any(cell.verdict != NOT_RUN for cell in self.cells.values())
+
+    @property
+    def name(self) -> str:
+        """The claim, where it stands in its paper, and its tasks."""
+        place = ", ".join(filter(None, [self.claim.where, *self.claim.tasks]))
+        return f"{self.claim.text} [{place}]" if place else self.claim.text
+
+
+def read_findings(output: Path, catalog: Catalog, claims: Mapping[str, ClaimsSpec]) -> list[Row]:
+    """Return all findings, in the order of their files."""
+    named = {
+        name
+        for spec in claims.values()
+        for one in spec.claims
+        for side in one.sides
+        for name in [*side.tasks, *tasks_of(side, catalog)]
+    }
+    boards = read_boards(output, [catalog.tasks[name] for name in sorted(named)])
+    evidence = Evidence(boards, catalog, output)
+    return [_row(spec, claim, evidence) for spec in claims.values() for claim in spec.claims]
+
+
+def _row(spec: ClaimsSpec, claim: Claim, evidence: Evidence) -> Row:
+    if claim.range is None:
+        judgement = judge(claim, evidence)
+        return Row(spec, claim, [], {"": _cell(judgement, evidence)})
+    judged = judge_range(claim, evidence)
+    cells = {model: _cell(one, evidence) for model, one in judged.by_model.items()}
+    return Row(spec, claim, tally(judged), cells)
+
+
+def _cell(judgement: Judgement, evidence: Evidence) -> Cell:
+    """Return the cell of a verdict."""
+    claim = judgement.claim
+    if judgement.verdict == MISSING:
+        lacks = dict.fromkeys(
+            f"{lack.model} on {lack.task}: {lack.why}" for lack in judgement.lacks
+        )
+        return Cell(NOT_RUN, "; ".join(lacks) or f"needs {claim.needs}")
+    first = claim.sides[0]
+    task = tasks_of(first, evidence.catalog)[0]
+    row = evidence.publishable[task][first.models[0]]
+    finding = weakest(judgement)
+    p = (judgement.p_for, judgement.p_against)
+    return Cell(judgement.verdict, told(finding), finding, *p, (task, row.comparable))
+
+
+def told(finding: Finding) -> str:
+    """Return a difference, or the score of a single side, with its 95 % interval."""
+    show = number if len(finding.values) == 1 else lead
+    value = show(estimate(finding), finding.unit)
+    if finding.interval is None:
+        return f"{value}, without an interval"
+    ends = (show(end, finding.unit) for end in finding.interval)
+    low, high = (end.removesuffix(" points").removesuffix(" %") for end in ends)
+    return f"{value} ({low} to {high})"
+
+
+def tally(judged: RangeJudgement) -> list[str]:
+    """Return how many models have each verdict, what would be detected, and how they differ."""
+    counts = {NOT_RUN if v == MISSING else v: n for v, n in judged.counts.items() if n}
+    lines = [", ".join(f"{n} {verdict}" for verdict, n in counts.items()) or "no such model"]
+    units = {weakest(one).unit for one in judged.tested.values()}
+    if judged.detectable and len(units) == 1:
+        (unit,) = units
+        low, high = (lead(size, unit).removeprefix("+") for size in judged.detectable)
+        lines.append(f"detectable: {low if low == high else f'{low} to {high}'}")
+    if judged.heterogeneity:
+        q, freedom, p, i2 = judged.heterogeneity
+        lines.append(
+            f"models differ by Q({freedom}) {q:.1f}, {probability(p)}, I2 {100 * i2:.0f} %"
+        )
+    return lines
+
+
+def columns(rows: Sequence[Row]) -> list[str]:
+    """Return the models that some finding was run of, by name."""
+    run = {model for row in rows for model, cell in row.cells.items() if cell.verdict != NOT_RUN}
+    return sorted(run - {""})
+
+
+def cells(rows: Sequence[Row]) -> list[list[str]]:
+    """Return the head and the rows of a table of findings by models; empty is out of range."""
+    models = columns(rows)
+    table = [["finding", "verdict", *models]]
+    for row in rows:
+        named = row.cells.get("")
+        verdict = [_text(named)] if named else [*row.tally]
+        table.append([row.name, "; ".join(verdict), *(_text(row.cells.get(m)) for m in models)])
+    return table
+
+
+def _text(cell: Cell | None) -> str:
+    """Return what stands in a cell; a model that was not run has its reason in CSV alone."""
+    if cell is None:
+        return ""
+    return f"{cell.verdict} {cell.text}" if cell.finding else NOT_RUN
+
+
+COLUMNS = (
+    *("source", "paper", "claim", "where", "task", "model", "verdict", "value", "ci95_low"),
+    *("ci95_high", "unit", "p_for", "p_against", "compared", "why_not_run"),
+)
+
+
+def lines(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    """Yield what stands in the columns of each cell, for CSV."""
+    for row in rows:
+        about = {
+            "source": row.source.name,
+            "paper": row.source.paper,
+            "claim": row.claim.text,
+            "where": row.claim.where,
+            "task": " ".join(row.claim.tasks),
+        }
+        for model, cell in row.cells.items():
+            yield about | {"model": model, "verdict": cell.verdict} | _numbers(cell)
+
+
+def _numbers(cell: Cell) -> dict[str, Any]:
+    if cell.finding is None:
+        return {"why_not_run": cell.text}
+    low, high = cell.finding.interval or (None, None)
+    return {
+        "value": estimate(cell.finding),
+        "ci95_low": low,
+        "ci95_high": high,
+        "unit": cell.finding.unit,
+        "p_for": cell.p_for,
+        "p_against": cell.p_against,
+        "compared": cell.finding.how if len(cell.finding.values) > 1 else "",
+    }
