@@ -1,5 +1,8 @@
 import hashlib
+from dataclasses import replace
+from io import BytesIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,7 +14,8 @@ from safetensors.torch import load_file
 
 from vlbench.boards import read_board, save_artifacts, write_result
 from vlbench.errors import OutputError
-from vlbench.leaderboard.artifacts import read_tensor
+from vlbench.leaderboard.artifacts import read_items, read_tensor
+from vlbench.metrics.items import Answers, Examples, item_table, join_items
 
 
 def test_a_tensor_becomes_safetensors(tmp_path):
@@ -32,6 +36,31 @@ def test_a_table_becomes_parquet(tmp_path):
     file = tmp_path / saved["scores"]["file"]
     assert saved["scores"]["sha256"] == "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()
     assert (file.suffix, pq.read_table(file).equals(table)) == (".parquet", True)
+
+
+def trials(count, names=1000):
+    """Return items of so many trials over images whose digests are random."""
+    rng = np.random.default_rng(0)
+    ids = [f"{i}.png" for i in range(names)]
+    examples = Examples(ids, [f"{one:016x}" for one in rng.integers(1 << 62, size=names)], ids)
+    answers = Answers(list("abcdefghij"), *(rng.integers(10, size=names) for _ in range(2)))
+    return item_table(examples, "accuracy", {}, rng.integers(2, size=(count, names)), answers)
+
+
+def test_items_are_written_smaller_than_pyarrow_does_and_read_as_they_were(tmp_path):
+    table, usual = join_items([trials(50)]), BytesIO()
+    pq.write_table(table, usual, compression="zstd")
+    row = replace(planted("m"), artifacts=save_artifacts(tmp_path, "t", "m", {"items": table}))
+    assert (tmp_path / row.artifacts["items"]["file"]).stat().st_size < usual.tell()
+    assert read_items(tmp_path, row).equals(table)
+
+
+def test_items_that_an_older_vlbench_wrote_are_read_as_they_were(tmp_path):
+    table, file = join_items([trials(2)]), tmp_path / "items.parquet"
+    pq.write_table(table, file, compression="zstd")
+    saved = {"file": file.name, "sha256": "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()}
+    row = replace(planted("m"), artifacts={"items": saved})
+    assert read_items(tmp_path, row).equals(table)
 
 
 def test_a_picture_is_moved(tmp_path):

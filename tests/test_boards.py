@@ -59,6 +59,19 @@ def test_a_board_has_every_key_of_the_contract(tmp_path):
     }
 
 
+def test_a_board_has_a_line_for_each_key_and_each_score(tmp_path):
+    hostile = '"scores": [], and \n so on'
+    scores = [Score("accuracy", 0.5, 100, at={"k": k}, ci95=(0.4, 0.6), draws=[]) for k in (1, 2)]
+    write_result(tmp_path, result(reason=hostile, scores=scores))
+    lines = (tmp_path / "t.json").read_text("utf-8").splitlines()
+    (first, second) = (line for line in lines if line.startswith('    {"metric": "accuracy"'))
+    assert json.loads(first.rstrip(","))["ci95"] == [0.4, 0.6]
+    assert json.loads(second)["at"] == {"k": 2}
+    assert '   "model": "m",' in lines
+    (found,) = read_board(tmp_path / "t.json").results
+    assert (found.reason, [*found.scores]) == (hostile, scores)
+
+
 def test_nothing_but_boards_ends_in_json(tmp_path):
     write_result(tmp_path, result())
     save_artifacts(tmp_path, "t", "m", {"heads": torch.zeros(2)})

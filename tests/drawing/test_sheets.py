@@ -1,6 +1,21 @@
+from io import BytesIO
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from PIL import Image
 
-from vlbench.drawing.sheets import COLUMNS, LINE, LINES, TILE, Shown, image_sheet, png
+from vlbench.drawing.sheets import (
+    COLUMNS,
+    LINE,
+    LINES,
+    TILE,
+    Shown,
+    figure_png,
+    image_sheet,
+    png,
+    save_figure,
+)
 
 RED = Shown(Image.new("RGB", (4, 2), "red"), ["a.jpg", "said: cat", "right: \x1b dog"])
 
@@ -13,3 +28,28 @@ def test_images_stand_six_in_a_row():
 
 def test_the_same_images_give_the_same_bytes():
     assert png(image_sheet([RED])) == png(image_sheet([RED]))
+
+
+def chart():
+    figure = Figure()
+    FigureCanvasAgg(figure)
+    figure.subplots().imshow(np.arange(100).reshape(10, 10))
+    return figure
+
+
+def test_a_figure_has_a_palette_and_looks_as_matplotlib_draws_it():
+    drawn = BytesIO()
+    chart().savefig(drawn, format="png")
+    found = Image.open(BytesIO(figure_png(chart())))
+    assert found.mode == "P"
+    wanted = np.asarray(Image.open(drawn).convert("RGB"), int)
+    assert abs(np.asarray(found.convert("RGB"), int) - wanted).max() < 16
+    assert len(figure_png(chart())) < drawn.tell()
+
+
+def test_a_figure_is_saved_in_a_file_of_its_own():
+    first, second = save_figure(chart()), save_figure(chart())
+    assert first != second
+    assert first.read_bytes() == second.read_bytes()
+    first.unlink()
+    second.unlink()

@@ -94,8 +94,11 @@ def test_either_folder_merged_into_the_other_gives_the_same_bytes(tmp_path):
 
 def test_the_shipped_boards_merged_into_a_new_folder_are_themselves(tmp_path):
     merge([ROOT / "leaderboards"], tmp_path / "deep" / "new")
-    shipped = snapshot(ROOT / "leaderboards")
-    assert snapshot(tmp_path / "deep" / "new").items() <= shipped.items()
+    shipped, merged_again = (
+        {name: json.loads(x) if name.endswith(".json") else x for name, x in snapshot(one).items()}
+        for one in (ROOT / "leaderboards", tmp_path / "deep" / "new")
+    )
+    assert merged_again.items() <= shipped.items()
     assert set(models(tmp_path / "deep" / "new")) == set(models(ROOT / "leaderboards"))
 
 

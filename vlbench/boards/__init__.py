@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -83,12 +84,26 @@ def board_file(output: Path, task: str) -> Path:
 
 
 def board_bytes(board: Board) -> bytes:
-    """Return the content of a board's file. Raises ValueError for NaN and infinite numbers."""
+    """Return the content of a board's file: a line for each key, and for each score.
+
+    Raises ValueError for NaN and infinite numbers.
+    """
     head = {"task": board.task, "version": board.version, "paper": board.paper}
-    rows = [result.row() for result in board.results]
-    content = {"schema": SCHEMA, **head, "primary": board.primary, "rows": rows}
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-    return (text + "\n").encode()
+    text = _dumped({"schema": SCHEMA, **head, "primary": board.primary, "rows": []}, indent=1)
+    rows = ",".join(f"\n  {_row_text(result)}" for result in board.results)
+    return (text.removesuffix("]\n}") + f"{rows}\n ]\n}}\n").encode()
+
+
+def _row_text(result: Result) -> str:
+    """Return a row, in which each score has a line: its numbers are written and change together."""
+    row = result.row()
+    scores = ",".join(f"\n    {_dumped(score)}" for score in row["scores"])
+    text = _dumped(row | {"scores": []}, indent=1).replace("\n", "\n  ")
+    # Within a text, a quotation mark has a backslash before it.
+    return text.replace('"scores": []', f'"scores": [{scores}\n   ]', 1) if scores else text
+
+
+_dumped = partial(json.dumps, ensure_ascii=False, allow_nan=False)
 
 
 def refuse_clash(output: Path, result: Result) -> None:

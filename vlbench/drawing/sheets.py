@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 import textwrap
 from collections.abc import Sequence
 from io import BytesIO
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import PIL.Image
 from PIL import ImageDraw, ImageFont
@@ -38,6 +40,26 @@ def png(image: Image) -> bytes:
     content = BytesIO()
     image.save(content, "PNG")
     return content.getvalue()
+
+
+# A chart has fewer colours but for the edges of its letters; photographs in it get faint bands.
+COLOURS = 256
+
+
+def figure_png(figure: Any, **options: Any) -> bytes:
+    """Return one of Matplotlib's figures as a PNG with a palette, a third as large as without."""
+    content, smaller = BytesIO(), BytesIO()
+    figure.savefig(content, format="png", **options)
+    drawn = PIL.Image.open(content).convert("RGB")
+    drawn.quantize(COLOURS, dither=PIL.Image.Dither.NONE).save(smaller, "PNG", optimize=True)
+    return smaller.getvalue()
+
+
+def save_figure(figure: Any) -> Path:
+    """Return a new PNG of one of Matplotlib's figures."""
+    with tempfile.NamedTemporaryFile(suffix=".png", delete=False) as file:
+        file.write(figure_png(figure, dpi=110, bbox_inches="tight"))
+    return Path(file.name)
 
 
 def _tile(shown: Shown, height: int) -> Image:

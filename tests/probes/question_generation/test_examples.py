@@ -228,7 +228,7 @@ def look(question="who?", *, words=(), weights=((0.1, 0.4), (0.1, 0.0))):
 @pytest.fixture
 def figure(monkeypatch):
     """Give the figure that is drawn instead of its file."""
-    monkeypatch.setattr(examples, "_saved", lambda drawn: drawn)
+    monkeypatch.setattr(examples, "save_figure", lambda drawn: drawn)
 
 
 def test_looks_are_drawn_with_and_without_an_image():

@@ -29,6 +29,7 @@ from vlbench.drawing.layouts import (
     text_width,
 )
 from vlbench.drawing.looks import CHANCE, FLOOR, Look, style
+from vlbench.drawing.sheets import figure_png
 from vlbench.errors import spaced
 from vlbench.files import write_whole
 from vlbench.leaderboard.kept import kept
@@ -183,17 +184,13 @@ def save_chart(
 
 def _pictures(figure: Figure, dpi: float) -> list[bytes]:
     """Return a figure as SVG and as PNG."""
-    pictures = []
     width, height = figure.get_size_inches()
     dpi = min(dpi, LONGEST / max(width, height), math.sqrt(LARGEST / (width * height)))
-    for suffix in SUFFIXES:
-        content = BytesIO()
-        dated = {"Date": None} if suffix == ".svg" else {"Software": None}
-        figure.savefig(content, format=suffix[1:], dpi=dpi, metadata=dated)
-        # Its panels have their places now, which take as long as drawing them.
-        figure.set_layout_engine("none")
-        pictures.append(content.getvalue())
-    return pictures
+    content = BytesIO()
+    figure.savefig(content, format="svg", dpi=dpi, metadata={"Date": None})
+    # Its panels have their places now, which take as long as drawing them.
+    figure.set_layout_engine("none")
+    return [content.getvalue(), figure_png(figure, dpi=dpi)]
 
 
 def _write(file: Path, pictures: Sequence[bytes]) -> list[Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from torch import Tensor
 from vlbench.capabilities import Picture, count_truncated
 from vlbench.data.records import Column, value_column
 from vlbench.data.words import last_token
+from vlbench.drawing.sheets import save_figure
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.boxes import iou
@@ -146,9 +146,7 @@ def draw(
         figure.axes, pictures, examples, attention, strict=False
     ):
         _panel(panel, picture, example, one)
-    with tempfile.NamedTemporaryFile(suffix=".png", delete=False) as file:
-        figure.savefig(file, format="png", dpi=110, bbox_inches="tight")
-    return Path(file.name)
+    return save_figure(figure)
 
 
 def _panel(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 
 from vlbench.capabilities import Regions
 from vlbench.data.records import value_column
+from vlbench.drawing.sheets import save_figure
 from vlbench.errors import CannotDo
 from vlbench.probes.question_generation.bert_gen import Example, greedy
 from vlbench.probes.question_generation.inputs import Asked
@@ -109,7 +109,7 @@ def draw_looks(
             lines = wrap(f"{step}: {look['question']}", ACROSS)
             # Dollar signs of a question are no formula.
             panel.set_title("\n".join(lines), fontsize=8, parse_math=False)
-    return _saved(figure)
+    return save_figure(figure)
 
 
 def draw_similarity(rows: Iterable[Mapping[str, Any]]) -> Path:
@@ -129,7 +129,7 @@ def draw_similarity(rows: Iterable[Mapping[str, Any]]) -> Path:
     panel.set_ylabel("cosine of [CLS], image and caption")
     panel.set_title("solid: own caption; dashed: another image's caption", fontsize=8)
     panel.legend(fontsize=8)
-    return _saved(figure)
+    return save_figure(figure)
 
 
 def _canvas(down: int, across: int, width: float, height: float) -> tuple[Any, Any]:
@@ -139,12 +139,6 @@ def _canvas(down: int, across: int, width: float, height: float) -> tuple[Any, A
     figure = Figure(figsize=(width * across, height * down), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.subplots(down, across, squeeze=False)
-
-
-def _saved(figure: Any) -> Path:
-    with tempfile.NamedTemporaryFile(suffix=".png", delete=False) as file:
-        figure.savefig(file, format="png", dpi=110, bbox_inches="tight")
-    return Path(file.name)
 
 
 def _panel(panel: Any, image: Any, regions: Regions, look: Look) -> None:
