@@ -12,6 +12,7 @@ from vlbench.metrics.intervals import (
     fraction_ends,
     log_ends,
     mean_of_trials,
+    mean_over_pairs,
     wilson,
 )
 
@@ -121,6 +122,24 @@ def test_where_nothing_varies_the_interval_is_wilsons(share):
 
 def test_one_item_has_wilsons_interval():
     assert mean_of_trials(np.array([[1.0], [0.0]])) == wilson(0.5, 1)
+
+
+def test_the_variance_over_pairs_of_clusters_by_hand():
+    # Without each of three clusters, one item is left: 0, 0 and 1, a jackknife variance of 4/9.
+    # The items' own parts in the mean, 2/3, -1/3 and -1/3 by 3, are counted twice: less 2/27.
+    pairs = np.array([[0, 1], [2, 0], [1, 2]])
+    found = mean_over_pairs([1, 0, 0], pairs)
+    assert found.stderr == pytest.approx(math.sqrt(4 / 9 - 2 / 27))
+    t, n = 4.302653, 2 / 9 / found.stderr**2
+    half = t / (1 + t**2 / n) * math.sqrt(2 / 9 / n + t**2 / (4 * n**2))
+    assert found.ci95[1] - found.ci95[0] == pytest.approx(2 * half, rel=1e-6)
+
+
+def test_trials_of_pairs_add_their_variance():
+    pairs, credit = np.array([[0, 1], [2, 0], [1, 2]]), np.array([1, 0, 0])
+    trials = np.stack([credit, 1 - credit])
+    # Items that are half right in all: the trials' means 1/3 and 2/3, variance 1/18, by 2.
+    assert mean_over_pairs(trials, pairs).stderr == pytest.approx(1 / 6)
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (3,)])

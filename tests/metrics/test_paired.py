@@ -153,6 +153,21 @@ def test_the_variance_within_is_counted_once(d, variance, freedom):
     assert found.ci95[0] == pytest.approx(1 - t.ppf(0.975, freedom) * variance**0.5)
 
 
+def test_items_of_two_clusters_have_the_t_test_of_their_jackknife():
+    # The case of test_intervals: differences of 1, 0, 0, a variance of 4/9 - 2/27, two degrees.
+    pairs = np.array([[0, 1], [2, 0], [1, 2]])
+    found = compare_items([1, 1, 0], [0, 1, 0], pairs)
+    error = math.sqrt(4 / 9 - 2 / 27)
+    assert found.p == pytest.approx(2 * t.sf(1 / 3 / error, 2))
+    assert found.ci95[0] == pytest.approx(1 / 3 - t.ppf(0.975, 2) * error)
+    assert (found.items, found.clusters) == (3, 3)
+
+
+def test_items_of_two_clusters_that_differ_alike_are_flipped():
+    found = compare_items([1, 1, 1], [1, 1, 1], np.array([[0, 1], [2, 0], [1, 2]]))
+    assert (found.difference, found.p, found.detectable) == (0, 1, 0)
+
+
 def test_one_trial_is_no_mean_of_trials():
     a, b = np.random.default_rng(1).integers(0, 2, (2, 50))
     assert compare_items(a[None], b[None], alone(50)) == compare_items(a, b, alone(50))

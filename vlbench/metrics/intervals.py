@@ -169,6 +169,37 @@ def crossed_variance(parts: Floats) -> tuple[float, float]:
     return variance, variance**2 / terms if terms else math.inf
 
 
+def mean_over_pairs(credit: NDArray[Any], pairs: NDArray[np.intp]) -> Estimate:
+    """Return the mean of credits in [0, 1] of items that each belong to two clusters.
+
+    Credit is [N], or [T, N] in T trials; `pairs` [N, 2] are numbers of clusters from 0. The
+    interval is that of `fraction`.
+    """
+    by_trial = np.atleast_2d(np.asarray(credit, np.float64))
+    value = float(by_trial.mean())
+    return fraction(value, *variance_over_pairs(by_trial - value, pairs), int(pairs.max()) + 1)
+
+
+def variance_over_pairs(parts: Floats, pairs: NDArray[np.intp]) -> tuple[float, float]:
+    """Return the variance of the mean of [T, N] parts, about 0, each of two of C clusters.
+
+    An analogy belongs to two word pairs, and so depends on all others of either. The variance is
+    the jackknife's, each cluster left out with all its items, less that between pairs of clusters,
+    which it counts twice (Fafchamps and Gubert 2007), and at least the latter; with C - 1 degrees
+    of freedom. To it adds that of the trials.
+    """
+    by_item, count = parts.mean(0), int(pairs.max()) + 1
+    sums = np.bincount(pairs.ravel(), np.repeat(by_item, 2), count)
+    others = len(by_item) - np.bincount(pairs.ravel(), minlength=count)
+    both = np.unique(np.sort(pairs, 1), axis=0, return_inverse=True)[1].ravel()
+    between = float((np.bincount(both, by_item) ** 2).sum()) / len(by_item) ** 2
+    clusters = max(jackknife_variance(-sums / np.maximum(others, 1)) - between, between)
+    trials, freedom = variance_of_mean(parts.mean(1)) if len(parts) > 1 else (0.0, 1)
+    variance = clusters + trials
+    terms = clusters**2 / (count - 1) + trials**2 / freedom
+    return variance, variance**2 / terms if terms else math.inf
+
+
 def variance_of_mean(values: Floats) -> tuple[float, int]:
     """Return the variance of the mean of values, ddof 1, and its degrees of freedom."""
     return float(values.var(ddof=1)) / len(values), len(values) - 1

@@ -23,12 +23,17 @@ SCHEMA = pa.schema(
 )
 
 
+# What stands between the names of an example's two clusters.
+BOTH = "\t"
+
+
 class Examples(NamedTuple):
     """What identifies each of N examples, wherever they are read.
 
     An id is unique within the data, and the same in every run: a file's name, or the number of a
     row. A digest is that of the content. Examples of one cluster, such as the regions of an image,
-    are not independent; without `clusters`, each example is a cluster of its own.
+    are not independent; without `clusters`, each example is a cluster of its own. Examples of two,
+    such as two word pairs, have both with `BOTH` between.
     """
 
     ids: Sequence[str]

@@ -21,6 +21,7 @@ from vlbench.metrics.intervals import (
     jackknife_variance,
     plain_ends,
     student_quantile,
+    variance_over_pairs,
 )
 
 # Flips of signs for a p-value, as a rule.
@@ -31,6 +32,10 @@ AT_ONCE = 1 << 18
 
 # Fewer clusters than this carry a warning.
 FEW = 20
+
+
+# An interval, a p-value, and the difference that is detectable.
+Student = tuple[tuple[float, float], float, float]
 
 
 class Outcomes(NamedTuple):
@@ -66,9 +71,10 @@ def compare_items(
     `clusters` [N] says which items belong together. The interval is of Student's t, with the
     linearised variance over clusters. p is McNemar's exact one where credits are 0 or 1 and no two
     items share a cluster, else that of random sign flips by cluster. Several trials have interval
-    and p of Student's t, with the variance of `crossed_variance`; NaN in both models is an item
-    that a trial leaves out. Raises ValueError for other shapes, for no items, and for other numbers
-    that are not finite.
+    and p of Student's t, with the variance of `crossed_variance`; so have items of two clusters
+    each, [N, 2], with that of `variance_over_pairs`. NaN in both models is an item that a trial
+    leaves out. Raises ValueError for other shapes, for no items, and for other numbers that are not
+    finite.
     """
     first, second = (np.atleast_2d(np.asarray(one, np.float64)) for one in (a, b))
     difference = first - second
@@ -77,7 +83,12 @@ def compare_items(
     if absent.all(0).any() or absent.all(1).any():
         raise ValueError("an item is in no trial, or a trial has no item")
     value, outcomes = float(np.nanmean(difference, 1).mean()), _outcomes(np.nanmean(difference, 0))
-    estimate = _of_trials(difference, codes) if len(difference) > 1 else None
+    n, estimate = int(codes.max()) + 1, None
+    if codes.ndim > 1:
+        estimate = _student(value, *variance_over_pairs(difference - value, codes))
+        codes = codes[:, 0]
+    elif len(difference) > 1:
+        estimate = _of_trials(difference, codes)
     if estimate:
         interval, p, detectable = estimate
     else:
@@ -89,7 +100,6 @@ def compare_items(
         alone = len(difference) == 1 and len(sums) == len(codes)
         exact = alone and _whole(first) and _whole(second)
         p = _mcnemar(outcomes) if exact else sign_flip_p(sums, flips=flips, seed=seed)
-    n = int(codes.max()) + 1
     return Comparison(value, interval, p, detectable, len(codes), n, outcomes, _notes(n, interval))
 
 
@@ -162,7 +172,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 def _codes(a: Floats, b: Floats, clusters: NDArray[Any]) -> NDArray[np.intp]:
     """Return clusters numbered from 0, [N]. Raises ValueError for what cannot be compared."""
-    if a.shape != b.shape or a.ndim != 2 or not a.size or np.shape(clusters) != a.shape[1:]:
+    if a.shape != b.shape or a.ndim != 2 or not a.size or np.shape(clusters)[:1] != a.shape[1:]:
         shapes = ", ".join(str(list(np.shape(one))) for one in (a, b, clusters))
         raise ValueError(f"shapes {shapes}; wanted two equal ones and a cluster for each item")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
@@ -179,26 +189,28 @@ def _weigh(by_trial: Floats) -> Floats:
     return parts
 
 
-def _of_trials(
-    by_trial: Floats, codes: NDArray[np.intp]
-) -> tuple[tuple[float, float], float, float] | None:
-    """Return interval, p and what is detectable of the mean of [T, N] differences.
+def _of_trials(by_trial: Floats, codes: NDArray[np.intp]) -> Student | None:
+    """Return what Student's t says of the mean of [T, N] differences, or None for one cluster.
 
-    Trials and clusters both vary. Student's t. None where nothing varies, or there is one cluster.
+    Trials and clusters both vary.
     """
-    from scipy.special import stdtr  # noqa: PLC0415 - listings must not wait for it
-
     value = float(np.nanmean(by_trial, 1).mean())
     sums = _cluster_sums(_weigh(by_trial - value).T, codes).T
     if sums.shape[1] == 1:
         return None
     # Each cluster's part in the mean: their mean over trials and clusters is that over items.
-    variance, freedom = crossed_variance(sums * (sums.size / len(codes)))
+    return _student(value, *crossed_variance(sums * (sums.size / len(codes))))
+
+
+def _student(value: float, variance: float, freedom: float) -> Student | None:
+    """Return the interval, p and what is detectable by Student's t; None where nothing varies."""
+    from scipy.special import stdtr  # noqa: PLC0415 - listings must not wait for it
+
     error = math.sqrt(variance)
     if error < ROUNDING:
         return None
-    p = 2 * float(stdtr(freedom, -abs(value) / error))
     interval = plain_ends(value, error, student_quantile(freedom))
+    p = 2 * float(stdtr(freedom, -abs(value) / error))
     return interval, p, _detectable(error, freedom)
 
 
