@@ -25,15 +25,13 @@ Control = load_object("controls:Control", [Path(__file__).parents[1] / "model_ad
 # A classifier has a fixed number of classes; that of the controls has ten, like the digits.
 ARGUMENTS = {"robustness_scenes": {"classes": 8}, "classification_scenes": {"classes": 8}}
 
-# Scores by the beginning of their names, where knowing nothing of the images is not chance: a probe
-# remembers its own train images; word vectors are learned from texts, whatever the images say; a
+# Scores by the beginning of their names, where knowing nothing of the images is not chance: word
+# vectors are learned from texts, whatever the images say; a
 # language model reads captions in the model's place.
 KNOWS_MORE = {
     "caption_templates_scenes": ("accuracy_text_only", "chosen_text_only"),
     "noun_count_scenes": ("prefers_reference_text_only", "rises_text_only"),
     "noun_replacement_scenes": ("prefers_original_text_only",),
-    "transfer_digits": ("train_accuracy",),
-    "transfer_scenes": ("train_accuracy",),
     "word_space_embedded": ("analogy_accuracy", "word_pair_"),
 }
 # An image is compared with the mean of its class, of which it is a part.

@@ -7,13 +7,14 @@ through Resize(size + 20) and RandomResizedCrop(size), both bicubic as in the co
 RandomHorizontalFlip, where `size` is that of the adapter's own pixels. An adapter that crops to the
 size that it resizes to, as the paper's do, then leaves these images as they are; one that resizes
 further cuts off the border of each crop.
-Departure from the code: every draw is seeded.
+`train_accuracy` has as its floor that of a probe trained on shuffled labels, on those: what it
+remembers without anything to learn. Departure from the code: every draw is seeded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -142,11 +143,18 @@ def transfer(
     else:
         probe = train_linear_probe_once(engine, train, train_label, size, training)
     choice = classify(probe, test, test_label)
-    choices = {("accuracy_augmented" if augment else "accuracy", "test"): choice}
+    measured = [_measured("accuracy_augmented" if augment else "accuracy", choice, data, "test")]
     if train is not None:
-        choices["train_accuracy", "train"] = classify(probe, train, train_label)
+        own = _measured("train_accuracy", classify(probe, train, train_label), data, "train")
+        # A probe remembers: chance is no measure of what it was trained on.
+        drawn = np.random.default_rng(training.seed).permutation(len(train_label))
+        shuffled = train_label[drawn]
+        blind = probe if equal else train_linear_probe_once(engine, train, shuffled, size, training)
+        floor = float(classify(blind, train, shuffled).credit.mean())
+        floors = {**own.score.floors, "shuffled_labels": floor}
+        measured.append(own._replace(score=replace(own.score, chance=None, floors=floors)))
     return outcome_of(
-        [_measured(metric, found, data, split) for (metric, split), found in choices.items()],
+        measured,
         {"n": len(test_label), "ties": int(choice.tied.sum())},
         [EQUAL_FEATURES_NOTE] if equal else [],
     )
