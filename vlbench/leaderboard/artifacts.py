@@ -18,14 +18,11 @@ from safetensors.numpy import load
 from vlbench import files
 from vlbench.data.parquet_files import read_parquet, values
 from vlbench.errors import DataError
-from vlbench.metrics.items import SCHEMA
+from vlbench.metrics.items import SCHEMA, STATISTICS
 from vlbench.results import ITEM_COLUMNS, ITEMS, Result
 
 # A rerun keeps the row, even where its files are gone or have changed.
 AGAIN = "run the task again with --overwrite"
-
-# The column that items of a corpus score have besides.
-STATISTICS = pa.field("statistics", pa.list_(pa.float64()))
 
 
 def read_table(

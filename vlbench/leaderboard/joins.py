@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from vlbench.errors import DataError
-from vlbench.leaderboard.artifacts import STATISTICS
 from vlbench.metrics.corpus import CORPORA, Corpus
 from vlbench.metrics.intervals import Formula
-from vlbench.metrics.items import BOTH, at_text
+from vlbench.metrics.items import BOTH, STATISTICS, at_text
 from vlbench.metrics.paired import Comparison, Outcomes, compare_corpora, compare_items
 from vlbench.results import Score
 

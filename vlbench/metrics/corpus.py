@@ -60,6 +60,12 @@ def perplexity(sums: Floats) -> Floats:
     return score
 
 
+def ratio(sums: Floats) -> Floats:
+    """Return the first of two sums by the second, [..., 2] to [...]; 0 where the second is 0."""
+    parts, wholes = sums[..., 0], sums[..., 1]
+    return np.divide(parts, wholes, out=np.zeros_like(parts), where=wholes > 0)
+
+
 _BLEU = (
     *(f"right {n}-grams" for n in ORDERS),
     *(f"{n}-grams" for n in ORDERS),
@@ -85,6 +91,9 @@ _TEXTS = {
     "meteor": Corpus(_METEOR, meteor),
 }
 
+# Of images that were classified correctly before an attack: which they are differs between models.
+_GIVEN_CORRECT = Corpus(("successes among the correct", "correct"), ratio)
+
 # The suffix of a metric over Penn Treebank words.
 TREEBANK = "_ptb"
 
@@ -92,4 +101,6 @@ CORPORA: Mapping[str, Corpus] = {
     **_TEXTS,
     **{f"{name}{TREEBANK}": corpus for name, corpus in _TEXTS.items()},
     "perplexity": Corpus(_PERPLEXITY, perplexity),
+    "success_given_correct": _GIVEN_CORRECT,
+    "success_early_stop_given_correct": _GIVEN_CORRECT,
 }

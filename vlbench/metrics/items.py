@@ -26,6 +26,9 @@ SCHEMA = pa.schema(
 # What stands between the names of an example's two clusters.
 BOTH = "\t"
 
+# The column that items of a corpus score have besides; other items beside them have nulls there.
+STATISTICS = pa.field("statistics", pa.list_(pa.float64()))
+
 
 class Examples(NamedTuple):
     """What identifies each of N examples, wherever they are read.
@@ -106,12 +109,16 @@ def trials(values: Any) -> Any:
 
 
 class Measured(NamedTuple):
-    """A score, and the examples that it is the mean of, as `item_table` takes them, if any."""
+    """A score, and the examples that it is the mean of, as `item_table` takes them, if any.
+
+    `statistics` [N, S] are those of a corpus score, which is no mean.
+    """
 
     score: Score
     examples: Examples | None = None
     credit: ArrayLike = ()
     answers: Answers | None = None
+    statistics: NDArray[Any] | None = None
 
     @property
     def items(self) -> pa.Table | None:
@@ -119,7 +126,10 @@ class Measured(NamedTuple):
         metric, at = self.score.metric, self.score.at
         if self.examples is None:
             return None
-        return item_table(self.examples, metric, at, self.credit, self.answers)
+        table = item_table(self.examples, metric, at, self.credit, self.answers)
+        if self.statistics is None:
+            return table
+        return table.append_column(STATISTICS, pa.array(self.statistics.tolist(), STATISTICS.type))
 
 
 def outcome_of(
@@ -149,7 +159,8 @@ def under(items: pa.Table, at: Mapping[str, Any]) -> pa.Table:
 
 def join_items(tables: Sequence[pa.Table]) -> pa.Table | None:
     """Return the items of several scores as one table; None for none."""
-    return pa.concat_tables(tables).unify_dictionaries().combine_chunks() if tables else None
+    joined = pa.concat_tables(tables, promote_options="default") if tables else None
+    return joined.unify_dictionaries().combine_chunks() if tables else None
 
 
 def _texts(values: Sequence[str], places: NDArray[Any]) -> pa.Array:

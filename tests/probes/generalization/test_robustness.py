@@ -16,6 +16,7 @@ from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.errors import CannotDo, TooFewRows
+from vlbench.leaderboard.joins import compare, items_of
 from vlbench.metrics.intervals import wilson
 from vlbench.probes.generalization.robustness import Sample, robustness
 from vlbench.probes.generalization.rpgd import GOALS, Descent
@@ -48,6 +49,13 @@ class UndecidedFeatures(Undecided):
         return super().logits(pixels)
 
     logits = None
+
+
+class Brighter(Brightness):
+    """Takes every image for brighter than it is."""
+
+    def logits(self, pixels):
+        return super().logits(pixels + 0.2)
 
 
 class NoGradient(Brightness):
@@ -96,6 +104,28 @@ def test_what_was_wrong_before_counts_as_success_but_not_given_that_it_was_right
     assert (given.value, given.n) == (0.0, 2)
 
 
+def test_models_that_are_right_about_other_images_are_compared_given_that_they_were():
+    data = greys(*GREYS[:6])
+    rows = []
+    for name, model in (("a", Brightness()), ("b", Brighter())):
+        outcome = probe(model, data, epsilons={"linf": [0.06]})
+        own = score(outcome, "success_given_correct", "linf", "untargeted", 0.06)
+        rows.append(items_of(name, outcome.items, own))
+        assert own.value == pytest.approx(rows[-1].credit.sum() / own.n)
+    first, second = rows
+    found = compare(first, second, higher_is_better=False)
+    values = [float(one.formula(one.values.sum(0))) for one in rows]
+    assert found.difference == pytest.approx(values[0] - values[1])
+    assert first.values[:, 1].sum() != second.values[:, 1].sum()
+
+
+def test_a_model_that_is_never_right_is_skipped_before_any_attack():
+    (test,) = greys(0.1, 0.2).splits.values()
+    wrong = Split({"image": test["image"], "label": value_column([1, 1])})
+    with pytest.raises(CannotDo, match="classifies none of 2 images rightly: none to attack"):
+        probe(Brightness(), Data(splits={"test": wrong}, classes=["dark", "light"]))
+
+
 def test_at_epsilon_0_success_is_one_minus_clean_accuracy_exactly():
     outcome = probe(SmallNet(), noise(50), epsilons={"linf": [0], "l2": [0]})
     clean = score(outcome, "clean_accuracy").value
@@ -107,10 +137,11 @@ def test_a_model_that_cannot_decide_scores_chance_under_every_attack():
     data, sizes = noise(12, classes=4), {"linf": [0, 0.1], "l2": [0.5]}
     outcome = probe(Undecided(), data, epsilons=sizes, steps=3)
     assert {k[1]: v for k, v in values(outcome).items()} == {"untargeted": 0.75, "targeted": 0.25}
-    assert all(s.value == s.chance for s in outcome.scores)
+    assert all(s.value == s.chance for s in outcome.scores if s.chance is not None)
     assert outcome.counts["ties"] == 12 * 5
     assert any("descent is blind" in note for note in outcome.notes)
-    assert any("no image was classified rightly" in note for note in outcome.notes)
+    given = values(outcome, "success_given_correct")
+    assert {k[1]: v for k, v in given.items()} == {"untargeted": 0.75, "targeted": 0.25}
 
 
 def test_a_model_whose_features_are_all_equal_scores_chance():
@@ -235,7 +266,7 @@ def test_each_score_says_what_it_takes_to_judge_it():
     )
     assert found.ci95 == wilson(2, 6).ci95
     given = score(outcome, "success_given_correct", "linf", "untargeted", 0.06)
-    assert (given.chance, given.higher_is_better) == (None, False)
+    assert (given.chance, given.higher_is_better) == (0.5, False)
     clean = score(outcome, "clean_accuracy")
     assert (clean.chance, clean.floors, clean.higher_is_better) == (
         0.5,

@@ -107,6 +107,26 @@ def test_the_accuracy_is_that_of_the_probe_trained_on_the_train_images():
     assert 0 < found["accuracy"] < 1
 
 
+def test_the_floor_of_the_train_accuracy_is_what_a_probe_remembers_of_shuffled_labels():
+    data, features = blobs(40, 30, 50)
+    label = torch.from_numpy(labels(data.splits["train"]))
+    shuffled = label[torch.from_numpy(np.random.default_rng(0).permutation(120))]
+    training, device = LinearTraining(20, 60, 1e-3, 5e-4, 0), torch.device("cpu")
+    linear = train_linear_probe([features[:120]] * 20, shuffled, (3, 6), training, device)
+    logits = features[:120] @ linear["weight"].T + linear["bias"]
+    _, train = probe(PlantedFeatures(features), data).scores
+    floor = (logits.argmax(1) == shuffled).double().mean()
+    assert train.floors["shuffled_labels"] == pytest.approx(float(floor))
+    assert train.chance is None
+
+
+def test_noise_is_remembered_about_as_well_as_shuffled_labels():
+    features = torch.randn(400, 50, generator=torch.Generator().manual_seed(0))
+    _, train = probe(PlantedFeatures(features), labelled_images(100, 100), **FAST).scores
+    assert train.value > 0.6
+    assert train.value == pytest.approx(train.floors["shuffled_labels"], abs=0.1)
+
+
 def test_features_are_taken_at_their_own_length():
     data, features = blobs(40, 30, 50)
     _, short = blobs(40, 30, 50, scale=1e-3)
@@ -132,7 +152,7 @@ def test_each_score_says_what_it_takes_to_judge_it():
     accuracy, train = probe(ReadsTheLabel(), data, **FAST).scores
     assert (accuracy.n, accuracy.chance, accuracy.floors) == (100, 0.5, {"majority_class": 0.7})
     assert accuracy.ci95 == pytest.approx((0.9630, 1.0), abs=1e-4)
-    assert (train.n, train.chance, train.floors) == (10, 0.5, {"majority_class": 0.5})
+    assert (train.n, train.chance, train.floors["majority_class"]) == (10, None, 0.5)
 
 
 def test_a_class_without_train_images_is_named():

@@ -4,8 +4,10 @@
 one (untargeted), or as the class `target_offset` further on (targeted), whether or not the image
 was classified correctly before: at epsilon 0 untargeted it is one minus `clean_accuracy`. Its
 chance is the score of a model that cannot tell classes apart: of K classes, 1 - 1/K and 1/K.
-`success_given_correct` is the same among images that were classified correctly and without a tie.
-A tie after the attack counts in part, as in every score; foolbox's own verdict has no ties.
+`success_given_correct` is the same among the images that were classified correctly: one tied among
+k counts 1/k, so that a model whose classes are all tied scores chance. At epsilon 0 it has no
+chance, for what was right stays so. A tie after the attack counts in part, as in every score;
+foolbox's own verdict has no ties.
 
 Epsilon is in units of pixels in [0, 1], at the adapter's own image size; normalisation is part of
 the attacked model. At epsilon 0 nothing can move, so no attack is run. Departures from the paper's
@@ -52,7 +54,6 @@ BLIND_NOTE = (
     "the gradient of the first {} images is 0 everywhere: descent is blind, so that a low success "
     "does not show a robust model"
 )
-NONE_RIGHT_NOTE = "no image was classified rightly: nothing to score given that it was"
 
 
 class Sample(NamedTuple):
@@ -102,6 +103,8 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     run = AttackRun(model, victim, batches, engine)
     attacks = list(_attacks(epsilons, goals, attack, seed))
     predictions: dict[Attack | None, Predictions] = {None: (clean := run.predictions(None))}
+    if not clean.right.any():
+        raise CannotDo(f"the model classifies none of {len(test)} images rightly: none to attack")
     predictions |= {one: run.predictions(one) for one in attacks if one.epsilon}
     tested = Tested(test, data.classes)
     measured = [_clean_accuracy(clean, tested)]
@@ -109,7 +112,6 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
         measured += _successes(one, predictions[one if one.epsilon else None], clean, tested)
     notes = [victim.note]
     notes += [] if has_gradient else [BLIND_NOTE.format(len(first))]
-    notes += [] if (clean.right == 1).any() else [NONE_RIGHT_NOTE]
     tied = [one.tied for one in predictions.values()]
     counts = {
         "n": len(test),
@@ -125,11 +127,10 @@ class Tested(NamedTuple):
     split: Split
     classes: Sequence[str]
 
-    def measured(self, score: Score, images: Tensor, credit: Tensor, chosen: Tensor) -> Measured:
-        """Return a score on some of the images, int64 [M], with their credit and classes chosen."""
-        rows = self.split.select(images.tolist())
-        answers = Answers(self.classes, chosen, labels(rows))
-        return Measured(score, rows["image"].examples(), credit, answers)
+    def measured(self, score: Score, credit: Tensor, chosen: Tensor) -> Measured:
+        """Return a score with the credit of each image and the classes chosen."""
+        answers = Answers(self.classes, chosen, labels(self.split))
+        return Measured(score, self.split["image"].examples(), credit, answers)
 
 
 def _attacks(
@@ -175,39 +176,39 @@ def _clean_accuracy(clean: Predictions, tested: Tested) -> Measured:
         floors={"majority_class": int(np.bincount(right).max()) / n},
         **wilson(float(clean.right.sum()), n)._asdict(),
     )
-    return tested.measured(score, torch.arange(n), clean.right, clean.chosen)
+    return tested.measured(score, clean.right, clean.chosen)
 
 
 def _successes(
     attack: Attack, after: Predictions, clean: Predictions, tested: Tested
 ) -> list[Measured]:
-    """Return the success on all images, and, if there are any, on those classified correctly."""
+    """Return the success on all images, and on those classified correctly."""
     metric = "success_early_stop" if attack.descent.early_stop else "success"
     untargeted = attack.goal == "untargeted"
     success, classes = 1 - after.right if untargeted else after.target, len(tested.classes)
-    chance = {metric: 1 - 1 / classes if untargeted else 1 / classes}
-    correct = (clean.right == 1).nonzero().flatten()
-    images = {metric: torch.arange(len(success)), f"{metric}_given_correct": correct}
+    chance = 1 - 1 / classes if untargeted else 1 / classes
+    everywhere = _success(metric, attack, success, torch.ones_like(success), chance)
+    of_correct = chance if attack.epsilon else None
+    given = _success(f"{metric}_given_correct", attack, success, clean.right, of_correct)
+    parts = torch.stack([success * clean.right, clean.right], 1).double().numpy()
     return [
-        tested.measured(
-            _success(name, attack, success[rows], chance.get(name)),
-            rows,
-            success[rows],
-            after.chosen[rows],
-        )
-        for name, rows in images.items()
-        if len(rows)
+        tested.measured(everywhere, success, after.chosen),
+        tested.measured(given, success * clean.right, after.chosen)._replace(statistics=parts),
     ]
 
 
-def _success(metric: str, attack: Attack, credit: Tensor, chance: float | None) -> Score:
+def _success(
+    metric: str, attack: Attack, credit: Tensor, weight: Tensor, chance: float | None
+) -> Score:
+    """Return the weighted mean of credits; an image of weight 0 does not count."""
+    n = int(weight.count_nonzero())
     return Score(
         metric=metric,
         at={"norm": attack.norm, "goal": attack.goal, "epsilon": attack.epsilon},
-        n=len(credit),
+        n=n,
         chance=chance,
         higher_is_better=False,
-        **wilson(float(credit.sum()), len(credit))._asdict(),
+        **wilson(float((credit * weight).sum() / weight.sum()) * n, n)._asdict(),
     )
 
 

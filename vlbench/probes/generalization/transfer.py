@@ -7,13 +7,14 @@ through Resize(size + 20) and RandomResizedCrop(size), both bicubic as in the co
 RandomHorizontalFlip, where `size` is that of the adapter's own pixels. An adapter that crops to the
 size that it resizes to, as the paper's do, then leaves these images as they are; one that resizes
 further cuts off the border of each crop.
-Departure from the code: every draw is seeded.
+`train_accuracy` has as its floor that of a probe trained on shuffled labels, on those: what it
+remembers without anything to learn. Departure from the code: every draw is seeded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -33,6 +34,7 @@ from vlbench.metrics.ranking import Choice, all_equal
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.probes.generalization.linear import (
     PAPER_TRAINING,
+    LinearProbe,
     LinearTraining,
     classify,
     require_train_images,
@@ -133,26 +135,39 @@ def transfer(
     equal, size = all_equal(test), (len(data.classes), test.shape[1])
     images = data.splits["train"]["image"]
     train = None if augment else engine.large_features(model.encode_images, images)
-    probes = []
-    for one in each_seed(training):
+
+    def fit(one: LinearTraining, label: Tensor) -> LinearProbe:
+        """Return the probe of one seed, trained on these labels."""
         if equal:
-            probe = zero_probe(*size)
-        elif train is None:
-            epochs = augmented_features(model, images, engine, epochs=one.epochs, seed=one.seed)
-            probe = train_linear_probe(epochs, train_label, size, one, engine.device)
-        else:
-            probe = train_linear_probe_once(engine, train, train_label, size, one)
-        probes.append(probe)
+            return zero_probe(*size)
+        if train is not None:
+            return train_linear_probe_once(engine, train, label, size, one)
+        epochs = augmented_features(model, images, engine, epochs=one.epochs, seed=one.seed)
+        return train_linear_probe(epochs, label, size, one, engine.device)
+
+    seeds = each_seed(training)
+    probes = [fit(one, train_label) for one in seeds]
     choices = [classify(probe, test, test_label) for probe in probes]
-    tested = "accuracy_augmented" if augment else "accuracy"
-    measured = [_measured(tested, choices, data, "test")]
+    measured = [_measured("accuracy_augmented" if augment else "accuracy", choices, data, "test")]
     if train is not None:
         fitted = [classify(probe, train, train_label) for probe in probes]
-        measured.append(_measured("train_accuracy", fitted, data, "train"))
+        own = _measured("train_accuracy", fitted, data, "train")
+        # A probe remembers: chance is no measure of what it was trained on.
+        shuffled = [_shuffled(train_label, one.seed) for one in seeds]
+        blind = [
+            classify(fit(one, label), train, label).credit.mean()
+            for one, label in zip(seeds, shuffled, strict=True)
+        ]
+        floors = {**own.score.floors, "shuffled_labels": float(torch.stack(blind).mean())}
+        measured.append(own._replace(score=replace(own.score, chance=None, floors=floors)))
     notes = [(EQUAL_FEATURES_NOTE, equal), (ONE_TRAINING, not equal and training.seeds == 1)]
     ties = sum(int(choice.tied.sum()) for choice in choices)
     counts = {"n": len(test_label), "choices": len(choices) * len(test_label), "ties": ties}
     return outcome_of(measured, counts, [note for note, holds in notes if holds])
+
+
+def _shuffled(label: Tensor, seed: int) -> Tensor:
+    return label[np.random.default_rng(seed).permutation(len(label))]
 
 
 def _measured(metric: str, choices: Sequence[Choice], data: Data, split: str) -> Measured:
