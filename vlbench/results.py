@@ -56,9 +56,11 @@ class Score:
     """A metric's value under the conditions `at`, with what a reader needs to judge it.
 
     `n` counts the independent items. `chance` is the score of guessing. `floors` are scores that a
-    working model should beat. `draws` holds the value of each trial of a mean. `range` is given
-    where it is not that of the unit, as for a difference of two fractions. Raises ValueError where
-    a number is not finite, and TypeError for what a board cannot hold.
+    working model should beat. `draws` holds the value of each trial of a mean; or, where the items
+    have no trials, the value on random halves of them, the same for all models, which vary as much
+    as the score would with other items. `range` is given where it is not that of the unit, as for a
+    difference of two fractions. Raises ValueError where a number is not finite, and TypeError for
+    what a board cannot hold.
     """
 
     metric: str
