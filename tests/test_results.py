@@ -182,6 +182,24 @@ def test_a_score_knows_whether_its_value_is_possible(unit, limits, value, is_pos
     assert score.is_possible is is_possible
 
 
+@pytest.mark.parametrize(
+    ("given", "unit", "cut"),
+    [
+        ((-0.2, 1.2), "fraction", (0.0, 1.0)),
+        ((0.2, 0.7), "fraction", (0.2, 0.7)),
+        ((-3.0, 9.0), "words", (0.0, 9.0)),
+        ((-3.0, 9.0), "score", (-3.0, 9.0)),
+        (None, "fraction", None),
+    ],
+)
+def test_an_interval_is_cut_to_what_the_score_can_be(given, unit, cut):
+    assert Score("m", 0.5, 4, ci95=given, unit=unit).within_limits().ci95 == cut
+
+
+def test_the_interval_of_an_impossible_value_is_left_to_be_seen():
+    assert Score("m", 1.5, 4, ci95=(1.4, 1.6)).within_limits().ci95 == (1.4, 1.6)
+
+
 def test_a_row_says_a_range_only_where_it_is_not_that_of_the_unit():
     plain, drop = Score("accuracy", 0.5, 4), Score("drop", 0.5, 4, range=(-1.0, 1.0))
     assert "range" not in score_row(plain)

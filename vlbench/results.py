@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
@@ -45,7 +45,8 @@ Range: TypeAlias = tuple[Number | None, Number | None]
 RANGES: Mapping[str, Range] = {
     **dict.fromkeys(("fraction", "probability", "index"), (0.0, 1.0)),
     **dict.fromkeys(("correlation", "cosine"), (-1.0, 1.0)),
-    **dict.fromkeys(("classes", "pairs", "perplexity", "words"), (0.0, None)),
+    **dict.fromkeys(("classes", "pairs", "words"), (0.0, None)),
+    "perplexity": (1.0, None),
     "CIDEr": (0.0, 10.0),
 }
 
@@ -95,6 +96,15 @@ class Score:
     def limits(self) -> Range:
         """The least and the greatest value that the score can have."""
         return self.range or RANGES.get(self.unit, (None, None))
+
+    def within_limits(self) -> Score:
+        """Return the score with an interval that is cut to its range."""
+        if self.ci95 is None or not self.is_possible:
+            return self
+        least, greatest = self.limits
+        low, high = self.ci95
+        low = low if least is None else max(low, least)
+        return replace(self, ci95=(low, high if greatest is None else min(high, greatest)))
 
     @property
     def is_possible(self) -> bool:

@@ -6,7 +6,8 @@ from torch import nn
 from vlbench.engine import Engine, training
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.store import Store
-from vlbench.engine.training import ALONE, on_cpu
+from vlbench.engine.training import ALONE, each_seed, on_cpu
+from vlbench.probes.generalization.linear import LinearTraining
 
 CPU = torch.device("cpu")
 STEPS = 6
@@ -173,3 +174,9 @@ engine._processes.leave()
 @pytest.mark.slow
 def test_two_processes_sum_the_gradients_of_their_parts_and_fail_together(tmp_path):
     run_together(SHARED, tmp_path)
+
+
+def test_each_seed_is_a_training_of_its_own_and_none_is_refused():
+    assert each_seed(LinearTraining(seed=3, seeds=2)) == [LinearTraining(seed=s) for s in (3, 4)]
+    with pytest.raises(ValueError, match="seeds must be 1 or more"):
+        each_seed(LinearTraining(seeds=0))

@@ -49,7 +49,7 @@ def test_each_task_of_a_claim_is_a_finding_with_a_cell_for_each_model(rows):
 def test_a_cell_has_its_comparison_and_where_its_row_is(rows):
     cell = rows[0].cells["a"]
     assert cell.text == "+10.0 points (+8.0 to +12.0)"
-    assert cell.place == ("t", "a")
+    assert [*cell.place] == ["t", "a"]
     assert cell.p_for < 0.001 < cell.p_against
 
 
@@ -103,3 +103,13 @@ def test_a_board_that_changed_changes_the_verdict(tmp_path, output):
     again = read_findings(output, catalog(task(), task("u")), {"ours": spec})
     assert again[0].cells["a"].verdict == "contradicted"
     assert again[2].cells[""].verdict == "contradicted"
+
+
+def test_boards_that_have_not_changed_are_not_read_again(tmp_path, output, rows, monkeypatch):
+    spec = claims(tmp_path / "claims", TEXT)
+    known = catalog(task(), task("u"))
+    monkeypatch.setattr("vlbench.leaderboard.findings.read_boards", None)
+    assert read_findings(output, known, {"ours": spec})[0].cells == rows[0].cells
+    write(output, board(sure("a", 0.4)))
+    with pytest.raises(TypeError):
+        read_findings(output, known, {"ours": spec})

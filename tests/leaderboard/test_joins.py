@@ -54,6 +54,12 @@ def test_items_of_one_image_are_one_cluster_and_an_item_without_is_its_own():
     assert compared(items("a", [1, 1, 0]), items("b", [0, 1, 0])).clusters == 3
 
 
+def test_items_of_two_clusters_are_compared_by_both():
+    examples = EXAMPLES._replace(clusters=["p\tq", "r\tp", "q\tr"])
+    found = compared(items("a", [1, 1, 0], examples), items("b", [0, 1, 0], examples))
+    assert found == compare_items([1, 1, 0], [0, 1, 0], np.array([[0, 1], [2, 0], [1, 2]]))
+
+
 def test_items_of_the_same_rows_are_placed_once_and_others_by_themselves():
     first = items("a", [1, 1, 0])
     alike = items_of("b", table([0, 1, 0]), score(1 / 3), first)

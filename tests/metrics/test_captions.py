@@ -126,7 +126,7 @@ def test_the_captions_are_read_in_words():
     assert found["bleu_1"].statistics[:, 0].tolist() == [3, 2]
 
 
-def test_the_interval_of_a_metric_is_that_of_a_bootstrap_over_images():
+def test_the_interval_of_a_metric_is_near_that_of_a_bootstrap_over_images():
     from scipy.stats import bootstrap
 
     references = {i: [f"a {'dog' if i % 2 else 'cat'} runs on grass {i}"] for i in range(40)}

@@ -2,17 +2,17 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, bootstrap, ttest_ind
+from scipy.stats import binomtest, bootstrap, sem, ttest_1samp, ttest_ind
 
-from vlbench.metrics import intervals
 from vlbench.metrics.intervals import (
     clustered_fraction,
     clustered_fractions,
     clustered_ratio,
     estimate_of_sums,
+    fraction_ends,
+    log_ends,
     mean_of_trials,
-    ratio,
-    redrawn,
+    mean_over_pairs,
     wilson,
 )
 
@@ -52,22 +52,29 @@ def test_rounding_above_the_whole_is_the_whole():
 def test_trials_and_items_both_add_to_the_standard_error():
     # trial means 3/4 and 1/4, variance 1/8, over 2 trials: 1/16
     # item means 1, 1/2, 1/2, 0, variance 1/6, over 4 items: 1/24
+    # within, -1/4 and 1/4 for all but the last item, 3/4: 4 / 16 over 3 degrees, of 8 credits: 1/96
     estimate = mean_of_trials(np.array([[1, 1, 1, 0], [1, 0, 0, 0]]))
     assert estimate.value == 0.5
-    assert estimate.stderr == pytest.approx(math.sqrt(1 / 16 + 1 / 24))
+    assert estimate.stderr == pytest.approx(math.sqrt(1 / 16 + 1 / 24 - 1 / 48))
 
 
-def test_the_interval_is_that_of_welchs_t_test_of_trial_means_and_item_means():
-    credit = np.random.default_rng(0).random((10, 40)) ** 2
-    found = mean_of_trials(credit)
-    welch = ttest_ind(credit.mean(1), credit.mean(0), equal_var=False).confidence_interval()
-    assert found.ci95 == pytest.approx((found.value + welch.low, found.value + welch.high))
-
-
-def test_one_trial_has_students_interval_with_the_degrees_of_freedom_of_its_items():
-    # 50 of 100 items: variance 25/99, over 100 items: stderr 0.0502519; t of 99 degrees: 1.984217
+def test_one_trial_has_wilsons_interval_with_the_quantile_of_student():
+    # 50 of 100 items: variance 25/99, over 100 items, as of 99 independent ones; t of 99: 1.984217
     estimate = mean_of_trials(np.array([[1, 0] * 50]))
-    assert estimate.ci95 == pytest.approx((0.4002893, 0.5997107), abs=1e-6)
+    half = 1.984217 / (1 + 1.984217**2 / 99) * math.sqrt(0.25 / 99 + 1.984217**2 / (4 * 99**2))
+    assert estimate.stderr == pytest.approx(0.0502519, abs=1e-6)
+    assert estimate.ci95 == pytest.approx((0.5 - half, 0.5 + half), abs=1e-6)
+
+
+def test_a_trial_may_leave_items_out():
+    # Trials 1/2 and 1, variance 1/8. Of (credit - 3/4) 3/2, each trial having 2 of 3 items, the
+    # items' sums by 2 are 3/16, -3/8 and 3/16, variance 27/256. Within has no degree of freedom.
+    found = mean_of_trials(np.array([[1, 0, np.nan], [np.nan, 1, 1]]))
+    assert found.value == 0.75
+    assert found.stderr == pytest.approx(math.sqrt(1 / 8 / 2 + 27 / 256 / 3))
+    credit = np.random.default_rng(0).integers(0, 2, (4, 30))
+    absent = np.column_stack([credit, np.full(4, np.nan)])
+    assert mean_of_trials(absent) == mean_of_trials(credit)
 
 
 def test_trials_that_all_agree_have_the_degrees_of_freedom_of_the_items():
@@ -95,8 +102,10 @@ def test_the_interval_of_trials_covers_the_truth_as_often_as_it_says(shots, tria
     assert 0.93 <= covered <= 0.97
 
 
-def test_the_interval_stays_between_nothing_and_everything():
-    assert mean_of_trials(np.array([[1, 1, 1, 0], [1, 0, 0, 0]])).ci95 == (0.0, 1.0)
+def test_the_interval_of_few_trials_and_items_is_wide_and_never_everything():
+    low, high = mean_of_trials(np.array([[1, 1, 1, 0], [1, 0, 0, 0]])).ci95
+    assert 0 < low < 0.2
+    assert 0.8 < high < 1
 
 
 def test_one_trial_has_the_spread_of_its_items_alone():
@@ -115,30 +124,61 @@ def test_one_item_has_wilsons_interval():
     assert mean_of_trials(np.array([[1.0], [0.0]])) == wilson(0.5, 1)
 
 
+def test_the_variance_over_pairs_of_clusters_by_hand():
+    # Without each of three clusters, one item is left: 0, 0 and 1, a jackknife variance of 4/9.
+    # The items' own parts in the mean, 2/3, -1/3 and -1/3 by 3, are counted twice: less 2/27.
+    pairs = np.array([[0, 1], [2, 0], [1, 2]])
+    found = mean_over_pairs([1, 0, 0], pairs)
+    assert found.stderr == pytest.approx(math.sqrt(4 / 9 - 2 / 27))
+    t, n = 4.302653, 2 / 9 / found.stderr**2
+    half = t / (1 + t**2 / n) * math.sqrt(2 / 9 / n + t**2 / (4 * n**2))
+    assert found.ci95[1] - found.ci95[0] == pytest.approx(2 * half, rel=1e-6)
+
+
+def test_trials_of_pairs_add_their_variance():
+    pairs, credit = np.array([[0, 1], [2, 0], [1, 2]]), np.array([1, 0, 0])
+    trials = np.stack([credit, 1 - credit])
+    # Items that are half right in all: the trials' means 1/3 and 2/3, variance 1/18, by 2.
+    assert mean_over_pairs(trials, pairs).stderr == pytest.approx(1 / 6)
+
+
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (3,)])
 def test_no_trials_or_no_items_are_refused(shape):
     with pytest.raises(ValueError, match=r"credit has shape \[.*\]; wanted \[trials, items\]"):
         mean_of_trials(np.zeros(shape))
 
 
-def test_a_share_over_clusters_is_spread_as_scipys_bootstrap_spreads_it():
-    rng = np.random.default_rng(0)
-    counts = rng.integers(1, 5, 200)
-    hits = rng.binomial(counts, 0.7)
-    found = clustered_fraction(hits, counts)
-    theirs = bootstrap(
-        (hits, counts), lambda h, c, axis: h.sum(axis) / c.sum(axis), paired=True, rng=1,
-        n_resamples=4000, method="percentile",
-    )  # fmt: skip
-    assert found.value == hits.sum() / counts.sum()
-    assert found.stderr == pytest.approx(theirs.standard_error, rel=0.1)
-    assert found.ci95 == pytest.approx(tuple(theirs.confidence_interval), abs=0.01)
-
-
 def test_items_that_share_a_cluster_count_as_one():
     # Both items of a cluster are right or both are wrong: as sure as 100 items, not as 200.
     together = clustered_fraction(np.array([2, 0] * 50), np.full(100, 2))
-    assert together.stderr == pytest.approx(0.05, rel=0.1)
+    assert together == mean_of_trials(np.array([[1, 0] * 50]))
+
+
+def test_the_error_over_clusters_is_that_of_a_ratio():
+    # Cochran (1977), eq. 6.13: var = sum (hits - p count)^2 / (n - 1) / n / mean(count)^2
+    hits, counts = np.array([3, 0, 1, 2]), np.array([4, 1, 1, 2])
+    squares = (3 - 3) ** 2 + 0.75**2 + 0.25**2 + 0.5**2
+    found = clustered_fraction(hits, counts)
+    assert found.value == 0.75
+    assert found.stderr == pytest.approx(math.sqrt(squares / 3 / 4) / 2)
+    # As of 0.75 * 0.25 / stderr^2 = 10.286 independent items; t of 3 degrees is 3.182446.
+    t, n = 3.182446, 0.1875 / found.stderr**2
+    centre, shrink = 0.75 + t**2 / (2 * n), 1 + t**2 / n
+    half = t * math.sqrt(0.1875 / n + t**2 / (4 * n**2))
+    assert found.ci95 == pytest.approx(((centre - half) / shrink, (centre + half) / shrink))
+
+
+def test_the_error_over_clusters_is_near_that_of_scipys_bootstrap():
+    rng = np.random.default_rng(0)
+    counts = rng.integers(1, 5, 200)
+    hits = rng.binomial(counts, 0.7)
+    theirs = bootstrap(
+        (hits, counts), lambda h, c, axis: h.sum(axis) / c.sum(axis), paired=True, rng=1,
+        n_resamples=4000, method="BCa",
+    )  # fmt: skip
+    found = clustered_fraction(hits, counts)
+    assert found.stderr == pytest.approx(theirs.standard_error, rel=0.05)
+    assert found.ci95 == pytest.approx(tuple(theirs.confidence_interval), abs=0.005)
 
 
 @pytest.mark.parametrize(("hits", "successes"), [(2, 10), (1, 5), (0, 0)])
@@ -154,9 +194,13 @@ def test_a_paired_difference_may_be_negative_and_a_sure_one_has_no_spread():
     assert clustered_ratio(np.zeros(4), np.full(4, 2)) == (0, 0, (0, 0))
 
 
-def test_draws_whose_whole_is_nothing_are_left_out():
-    found = clustered_ratio(np.array([1, 0, 0]), np.array([1, 0, 0]))
-    assert found == (1, 0, (1, 1))
+def test_a_cluster_without_items_changes_nothing():
+    few = clustered_ratio(np.array([1, 0, 3]), np.array([1, 1, 2]))
+    assert clustered_ratio(np.array([1, 0, 3, 0]), np.array([1, 1, 2, 0])) == few
+
+
+def test_a_ratio_of_one_cluster_has_no_width():
+    assert clustered_ratio(np.array([1, 0, 0]), np.array([1, 0, 0])) == (1, 0, (1, 1))
 
 
 @pytest.mark.parametrize("n", [0, 3])
@@ -165,27 +209,17 @@ def test_a_share_of_nothing_is_refused(n):
         clustered_ratio(np.zeros(n), np.zeros(n))
 
 
-def test_a_bootstrap_is_that_of_a_loop_over_draws():
-    rng = np.random.default_rng(3)
-    sizes = rng.integers(0, 5, 30)
-    totals = rng.binomial(sizes[:, None], [0.2, 0.7])
-    held = sizes > 0
-    drawn = np.random.default_rng(0).multinomial(held.sum(), [1 / held.sum()] * held.sum(), 1000)
-    for k, found in enumerate(clustered_fractions(totals, sizes)):
-        shares = [(w * totals[held, k]).sum() / (w * sizes[held]).sum() for w in drawn]
-        assert found.value == pytest.approx(totals[:, k].sum() / sizes.sum())
-        assert found.stderr == pytest.approx(np.std(shares, ddof=1))
-        assert found.ci95 == pytest.approx(tuple(np.percentile(shares, [2.5, 97.5])))
-
-
-def test_a_bootstrap_of_lone_items_is_near_the_binomial_error():
-    (found,) = clustered_fractions(np.repeat([[1.0], [0.0]], [300, 100], axis=0), np.ones(400))
-    assert found.stderr == pytest.approx((0.75 * 0.25 / 400) ** 0.5, rel=0.1)
-
-
 def test_clusters_that_agree_have_wilsons_interval_of_as_many_items():
     (found,) = clustered_fractions(np.full((10, 1), 2.0), np.full(10, 4))
     assert found == wilson(5, 10)
+
+
+def test_several_fractions_are_those_of_each():
+    rng = np.random.default_rng(3)
+    sizes = rng.integers(0, 5, 30)
+    totals = rng.binomial(sizes[:, None], [0.2, 0.7])
+    for one, found in zip(totals.T, clustered_fractions(totals, sizes), strict=True):
+        assert found.ci95 == pytest.approx(clustered_fraction(one, sizes).ci95)
 
 
 def test_no_items_have_no_fraction():
@@ -193,57 +227,49 @@ def test_no_items_have_no_fraction():
         clustered_fractions(np.zeros((2, 1)), np.zeros(2))
 
 
-def test_as_many_clusters_are_redrawn_as_there_are():
-    drawn = redrawn(np.eye(7), 0)
-    assert drawn.shape == (1000, 7)
-    assert set(drawn.sum(1)) == {7}
+def mean(sums):
+    return sums[..., 0] / sums[..., 1]
 
 
-def test_how_often_a_cluster_is_redrawn_is_binomial():
-    drawn = redrawn(np.eye(50), 0)
-    assert drawn.mean(0) == pytest.approx(1, abs=0.15)
-    assert drawn.var() == pytest.approx(1 - 1 / 50, abs=0.03)
+def test_the_jackknife_of_a_mean_is_students_interval():
+    values = np.random.default_rng(0).normal(3, 2, 12)
+    found = estimate_of_sums(np.column_stack([values, np.ones(12)]), mean)
+    theirs = ttest_1samp(values, 0).confidence_interval()
+    assert found.stderr == pytest.approx(sem(values))
+    assert found.ci95 == pytest.approx((theirs.low, theirs.high))
 
 
-def test_a_formula_of_sums_has_the_bootstrap_of_scipy():
-    rows = np.random.default_rng(0).integers(1, 9, (60, 2)).astype(float)
-
-    def of_sample(a, b, axis):
-        return a.sum(axis) / b.sum(axis)
-
-    wanted = bootstrap(tuple(rows.T), of_sample, paired=True, method="percentile", rng=0)
-    found = estimate_of_sums(rows, ratio)
-    assert found.value == rows[:, 0].sum() / rows[:, 1].sum()
-    assert found.stderr == pytest.approx(wanted.standard_error, rel=0.1)
-    assert found.ci95 == pytest.approx(wanted.confidence_interval, rel=0.03)
+def test_the_jackknife_of_a_ratio_by_hand():
+    # 3 / 6 without the first, 5 / 6 without the second, 6 / 8 without the third: squares about
+    # their mean 25/36 of 49, 25 and 4 (/ 1296), by 2/3
+    rows = np.array([[4.0, 4], [2, 4], [1, 2]])
+    found = estimate_of_sums(rows, mean)
+    assert found.value == 0.7
+    assert found.stderr == pytest.approx(math.sqrt(78 / 1296 * 2 / 3))
+    half = 4.302653 * found.stderr
+    assert found.ci95 == pytest.approx((0.7 - half, 0.7 + half))
 
 
-@pytest.mark.parametrize("rows", [[[1.0]], [[1.0], [np.nan]], np.empty((0, 1))])
-def test_a_bootstrap_needs_two_items_of_finite_numbers(rows):
-    with pytest.raises(ValueError, match=r"statistics of \d items; wanted two or more, all finite"):
-        estimate_of_sums(np.array(rows), lambda sums: sums[..., 0])
+def test_seeds_add_their_variance_and_their_degrees_of_freedom():
+    values, seeds = np.random.default_rng(0).normal(3, 2, 40), [2.0, 3.0, 4.0]
+    rows = np.column_stack([values, np.ones(40)])
+    found = estimate_of_sums(rows, mean, by_seed=seeds)
+    by_item, by_seed = values.var(ddof=1) / 40, 1 / 3
+    assert found.stderr == pytest.approx(math.sqrt(by_item + by_seed))
+    welch = ttest_ind(values, seeds, equal_var=False).confidence_interval()
+    assert found.ci95[1] - found.ci95[0] == pytest.approx(welch.high - welch.low)
 
 
-def test_many_draws_are_made_a_portion_at_a_time(monkeypatch):
-    monkeypatch.setattr(intervals, "AT_ONCE", 64)
-    intervals._kept_draws.cache_clear()
-    assert redrawn(np.eye(7), 0).sum(1).tolist() == [7.0] * 1000
+def test_equal_seeds_add_nothing():
+    rows = np.array([[4.0, 4], [2, 4], [1, 2]])
+    assert estimate_of_sums(rows, mean, by_seed=[0.7] * 3) == estimate_of_sums(rows, mean)
 
 
-def test_another_pair_over_the_same_clusters_needs_no_new_draws(monkeypatch):
-    values = np.random.default_rng(0).random((9, 2))
-    first = redrawn(values, 5)
-    monkeypatch.setattr(intervals, "_draw_clusters", None)
-    assert np.array_equal(redrawn(2 * values, 5), 2 * first)
-    with pytest.raises(TypeError):
-        redrawn(values, 6)
+def test_a_fraction_that_does_not_vary_has_wilsons_interval_of_the_clusters_that_count():
+    rows = np.array([[1.0, 1.0]] * 5 + [[0.0, 0.0]])
+    assert estimate_of_sums(rows, mean, ends=fraction_ends) == wilson(5, 5)
 
 
-@pytest.mark.parametrize("few", [0, 100])
-def test_draws_are_numpys_whatever_they_are_kept_as(few, monkeypatch):
-    monkeypatch.setattr(intervals, "FEW", few)
-    intervals._kept_draws.cache_clear()
-    values, rng = np.arange(5.0)[:, None], np.random.default_rng(3)
-    drawn = rng.integers(5, size=(1000, 5))
-    assert redrawn(values, 3)[:, 0].tolist() == drawn.sum(1).tolist()
-    intervals._kept_draws.cache_clear()
+def test_on_the_scale_of_logarithms_both_ends_are_as_many_times_the_value():
+    low, high = log_ends(20.0, 30.0, 2.0)
+    assert (low, high) == pytest.approx((20 / math.exp(3), 20 * math.exp(3)))

@@ -8,14 +8,13 @@ from scipy.stats import (
     binomtest,
     bootstrap,
     kstest,
-    norm,
     permutation_test,
     t,
     ttest_1samp,
     ttest_rel,
 )
 
-from vlbench.metrics import intervals
+from vlbench.metrics import paired
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.paired import (
     among_all_pairs,
@@ -86,10 +85,11 @@ def test_clusters_are_flipped_whole():
 
 
 def test_a_hand_worked_interval_of_clusters():
-    # Two clusters: of 3 items, all won, and of 1 item, lost. A quarter of the draws has the first
-    # twice (+1), a quarter the second twice (-1), half has both (2 / 4).
+    # Two clusters: of 3 items, all won, and of 1 item, lost: 1.5 more and less than half of their
+    # items. The variance is 2 (1.5^2 + 1.5^2) / 4^2, and Student's quantile of 1 degree 12.7062.
     found = compare_items([1, 1, 1, 0], [0, 0, 0, 1], np.array([7, 7, 7, 9]))
-    assert (found.difference, found.ci95) == (0.5, (-1, 1))
+    assert found.difference == 0.5
+    assert found.ci95 == pytest.approx((0.5 - 9.52965, 0.5 + 9.52965), abs=1e-4)
     assert found.notes == ("2 clusters, fewer than 20: interval and p are rough",)
 
 
@@ -142,15 +142,30 @@ def test_items_that_agree_have_the_t_test_of_their_trials():
 
 
 # Trials +-1, items +-1 about a mean of 1, and within +-1/2: of mean squares 4, 4, 1, each over 4
-# numbers, 1 + 1 - 1/4 with 1.75^2 / (1 + 1 + 1/16) degrees. Within +-2: 1 + 1 - 4 is less than 1.
+# numbers, 1 + 1 - 1/4 with 1.75^2 / (1 + (3/4)^2) degrees. Within +-2: 1 + 1 - 4 is less than 1.
 @pytest.mark.parametrize(
     ("d", "variance", "freedom"),
-    [([[3.5, 0.5], [0.5, -0.5]], 1.75, 1.75**2 / 2.0625), ([[5, -1], [-1, 1]], 1, 1)],
+    [([[3.5, 0.5], [0.5, -0.5]], 1.75, 1.75**2 / 1.5625), ([[5, -1], [-1, 1]], 1, 1)],
 )
 def test_the_variance_within_is_counted_once(d, variance, freedom):
     found = compare_items(d, np.zeros((2, 2)), alone(2))
     assert found.p == pytest.approx(2 * t.sf(1 / variance**0.5, freedom))
     assert found.ci95[0] == pytest.approx(1 - t.ppf(0.975, freedom) * variance**0.5)
+
+
+def test_items_of_two_clusters_have_the_t_test_of_their_jackknife():
+    # The case of test_intervals: differences of 1, 0, 0, a variance of 4/9 - 2/27, two degrees.
+    pairs = np.array([[0, 1], [2, 0], [1, 2]])
+    found = compare_items([1, 1, 0], [0, 1, 0], pairs)
+    error = math.sqrt(4 / 9 - 2 / 27)
+    assert found.p == pytest.approx(2 * t.sf(1 / 3 / error, 2))
+    assert found.ci95[0] == pytest.approx(1 / 3 - t.ppf(0.975, 2) * error)
+    assert (found.items, found.clusters) == (3, 3)
+
+
+def test_items_of_two_clusters_that_differ_alike_are_flipped():
+    found = compare_items([1, 1, 1], [1, 1, 1], np.array([[0, 1], [2, 0], [1, 2]]))
+    assert (found.difference, found.p, found.detectable) == (0, 1, 0)
 
 
 def test_one_trial_is_no_mean_of_trials():
@@ -320,7 +335,7 @@ def test_ten_thousand_items_take_less_than_a_second():
 def test_what_is_detectable_is_worked_by_hand():
     a, b = np.repeat([1, 0, 1], [30, 10, 60]), np.repeat([0, 1, 1], [30, 10, 60])
     error = math.sqrt((40 - 100 * 0.2**2) / 99 / 100)
-    expected = (norm.ppf(0.975) + norm.ppf(0.8)) * error
+    expected = (t.ppf(0.975, 99) + t.ppf(0.8, 99)) * error
     assert compare_items(a, b, alone(100)).detectable == pytest.approx(expected)
 
 
@@ -385,5 +400,5 @@ def test_every_choice_of_clusters_is_as_likely():
 
 
 def test_many_picks_are_made_a_portion_at_a_time(monkeypatch):
-    monkeypatch.setattr(intervals, "AT_ONCE", 64)
+    monkeypatch.setattr(paired, "AT_ONCE", 64)
     assert picked(np.ones((200, 1)), 99, 0).shape == (99, 1)

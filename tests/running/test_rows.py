@@ -31,6 +31,30 @@ def test_a_row_whose_choices_are_mostly_tied_notes_it(source):
     assert (list(told.notes), told.is_mostly_tied) == ([], False)
 
 
+POINTS = """\
+from vlbench.results import Outcome, Score
+
+
+def points(model, data, engine) -> Outcome:
+    ends = {"sure": (0.5, 0.5), "anything": (-0.1, 1.0), "told": (0.2, 0.6)}
+    return Outcome([Score(name, 0.5, 9, ci95=ci95) for name, ci95 in ends.items()])
+"""
+
+
+def test_a_row_names_intervals_that_say_nothing(source):
+    write(source / "tasks" / "mine.py", POINTS)
+    text = TASK.replace("probe: few_shot", 'probe: "mine:points"').replace(
+        "{metric: accuracy, at: {shots: 1}}", "{metric: told}"
+    )
+    write(source / "tasks" / "b.yaml", text.replace("params: {shots: [1], trials: 2}\n", ""))
+    (row,) = evaluate(source, tasks="b")
+    assert [score.ci95 for score in row.scores] == [(0.5, 0.5), (0.0, 1.0), (0.2, 0.6)]
+    assert list(row.notes) == [
+        "sure: an interval without width: neither items nor seeds vary",
+        "anything: an interval of the whole range: too few items or seeds to say more",
+    ]
+
+
 def test_all_but_run_is_the_same_on_a_rerun(source, tmp_path):
     rows = []
     for name in ("one", "two"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +14,36 @@ from vlbench.engine.processes import Processes
 from vlbench.engine.progress import Progress
 from vlbench.engine.shards import PATIENCE
 from vlbench.engine.store import Store
+
+ONE_TRAINING = "one training: intervals leave out that another seed would score otherwise"
+
+
+class Seeded(Protocol):
+    """How something is trained with so many `seeds`, from `seed` on; a named tuple."""
+
+    @property
+    def seed(self) -> int:
+        """The first seed."""
+        ...
+
+    @property
+    def seeds(self) -> int:
+        """How many there are."""
+        ...
+
+    def _replace(self, *, seed: int, seeds: int) -> Self: ...
+
+
+SeededT = TypeVar("SeededT", bound=Seeded)
+
+
+def each_seed(training: SeededT) -> list[SeededT]:
+    """Return the training of each seed alone. Raises ValueError for none."""
+    if training.seeds < 1:
+        raise ValueError(f"{training}: seeds must be 1 or more")
+    numbers = range(training.seed, training.seed + training.seeds)
+    return [training._replace(seed=seed, seeds=1) for seed in numbers]
+
 
 # What a killed run loses at most, in seconds, and one step.
 CHECKPOINT_SECONDS = 30.0

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from statistics import NormalDist, fmean
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple
 from vlbench.boards import Board, board_file, read_board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.claims import Claim, Comparison, Side
+from vlbench.catalog.listed_capabilities import capabilities_of
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import DataError
 from vlbench.leaderboard.artifacts import read_items
@@ -47,10 +49,12 @@ class Lack(NamedTuple):
 
 def read_boards(output: Path, specs: Iterable[TaskSpec]) -> dict[str, Board | None]:
     """Return the board of each task, and the summary of each group; None where there is no file."""
-    return {
-        spec.name: read_board(board_file(output / "summaries" if spec.group else output, spec.name))
-        for spec in specs
-    }
+    return {spec.name: read_board(task_file(output, spec)) for spec in specs}
+
+
+def task_file(output: Path, spec: TaskSpec) -> Path:
+    """Return the file of a task's board, or of a group's summary."""
+    return board_file(output / "summaries" if spec.group else output, spec.name)
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,12 @@ class Evidence:
             counts = board and (spec.group or board.version == spec.version)
             self.publishable[task] = publishable(board.results) if board and counts else {}
         return self.publishable[task].get(model) or counted_row(board, spec, model)
+
+    @cached_property
+    def abilities(self) -> dict[str, set[str]]:
+        """The capabilities of each model of the catalog that can be had."""
+        models = self.catalog.models.values()
+        return {m.name: set(capabilities_of(m) or ()) for m in models if not m.unavailable}
 
 
 def counted_row(board: Board | None, spec: TaskSpec, model: str) -> Result | Lack:

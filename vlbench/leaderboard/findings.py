@@ -6,12 +6,17 @@ verdict, which stands beside it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vlbench.boards import Board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.claims import Claim, ClaimsSpec
+from vlbench.catalog.listed_capabilities import needs_of
+from vlbench.digests import bytes_digest
 from vlbench.leaderboard.claims import (
     MISSING,
     Evidence,
@@ -19,8 +24,10 @@ from vlbench.leaderboard.claims import (
     Judgement,
     judge,
     read_boards,
+    task_file,
     tasks_of,
 )
+from vlbench.leaderboard.kept import kept
 from vlbench.leaderboard.ranging import RangeJudgement, estimate, judge_range, weakest
 from vlbench.leaderboard.texts import lead, number, probability
 
@@ -36,15 +43,19 @@ NOTE = (
 class Cell(NamedTuple):
     """The verdict on a model, and its weakest comparison; or why there is none.
 
-    `p_for` and `p_against` are corrected. `place` is the task and `comparable` of its first row.
+    `value` is a difference, or a single score; `p_for` and `p_against` are corrected. `place` is
+    the task and the `comparable` of its first row.
     """
 
     verdict: str
-    text: str = ""
-    finding: Finding | None = None
+    text: str
+    value: float | None = None
+    interval: Sequence[float] | None = None
+    unit: str = ""
+    how: str = ""
     p_for: float | None = None
     p_against: float | None = None
-    place: tuple[str, str] | None = None
+    place: Sequence[str] = ("", "")
 
 
 class Row(NamedTuple):
@@ -71,26 +82,57 @@ class Row(NamedTuple):
 
 
 def read_findings(output: Path, catalog: Catalog, claims: Mapping[str, ClaimsSpec]) -> list[Row]:
-    """Return all findings, in the order of their files."""
-    named = {
-        name
-        for spec in claims.values()
-        for one in spec.claims
-        for side in one.sides
-        for name in [*side.tasks, *tasks_of(side, catalog)]
-    }
-    boards = read_boards(output, [catalog.tasks[name] for name in sorted(named)])
+    """Return all findings, in the order of their files.
+
+    A board is read where something has changed since its findings were judged last, on it or in
+    what else they depend on.
+    """
+    boards: dict[str, Board | None] = {}
     evidence = Evidence(boards, catalog, output)
-    return [_row(spec, claim, evidence) for spec in claims.values() for claim in spec.claims]
+
+    def make(claim: Claim) -> bytes:
+        absent = [catalog.tasks[name] for name in boards_of(claim, catalog) if name not in boards]
+        boards.update(read_boards(output, absent))
+        return json.dumps(_judged(claim, evidence)).encode()
+
+    return [
+        _rebuilt(spec, claim, kept(_parts(claim, evidence), partial(make, claim)))
+        for spec in claims.values()
+        for claim in spec.claims
+    ]
 
 
-def _row(spec: ClaimsSpec, claim: Claim, evidence: Evidence) -> Row:
+def boards_of(claim: Claim, catalog: Catalog) -> list[str]:
+    """Return the tasks and groups whose boards a claim may read."""
+    names = [name for side in claim.sides for name in [*side.tasks, *tasks_of(side, catalog)]]
+    return list(dict.fromkeys(names))
+
+
+def _parts(claim: Claim, evidence: Evidence) -> list[Any]:
+    """Return what a finding depends on, besides the code and the models that claims name."""
+    abilities = {name: sorted(own) for name, own in evidence.abilities.items()}
+    parts: list[Any] = ["findings", repr(claim), abilities if claim.range else {}]
+    for name in boards_of(claim, evidence.catalog):
+        spec = evidence.catalog.tasks[name]
+        file = task_file(evidence.output, spec)
+        state = bytes_digest(file) if file.is_file() else ""
+        parts.append([name, spec.version, [*spec.group], needs_of(spec) or "", state])
+    return parts
+
+
+def _judged(claim: Claim, evidence: Evidence) -> tuple[Sequence[str], Mapping[str, Cell]]:
+    """Return what the models of a claim add up to, and their cells."""
     if claim.range is None:
-        judgement = judge(claim, evidence)
-        return Row(spec, claim, [], {"": _cell(judgement, evidence)})
+        return [], {"": _cell(judge(claim, evidence), evidence)}
     judged = judge_range(claim, evidence)
     cells = {model: _cell(one, evidence) for model, one in judged.by_model.items()}
-    return Row(spec, claim, tally(judged), cells)
+    return tally(judged), cells
+
+
+def _rebuilt(spec: ClaimsSpec, claim: Claim, content: bytes) -> Row:
+    """Return a finding from JSON, in which tuples are lists."""
+    told, cells = json.loads(content)
+    return Row(spec, claim, told, {model: Cell(*cell) for model, cell in cells.items()})
 
 
 def _cell(judgement: Judgement, evidence: Evidence) -> Cell:
@@ -105,8 +147,17 @@ def _cell(judgement: Judgement, evidence: Evidence) -> Cell:
     task = tasks_of(first, evidence.catalog)[0]
     row = evidence.publishable[task][first.models[0]]
     finding = weakest(judgement)
-    p = (judgement.p_for, judgement.p_against)
-    return Cell(judgement.verdict, told(finding), finding, *p, (task, row.comparable))
+    return Cell(
+        verdict=judgement.verdict,
+        text=told(finding),
+        value=estimate(finding),
+        interval=finding.interval,
+        unit=finding.unit,
+        how=finding.how if len(finding.values) > 1 else "",
+        p_for=judgement.p_for,
+        p_against=judgement.p_against,
+        place=(task, row.comparable),
+    )
 
 
 def told(finding: Finding) -> str:
@@ -158,7 +209,7 @@ def _text(cell: Cell | None) -> str:
     """Return what stands in a cell; a model that was not run has its reason in CSV alone."""
     if cell is None:
         return ""
-    return f"{cell.verdict} {cell.text}" if cell.finding else NOT_RUN
+    return cell.verdict if cell.verdict == NOT_RUN else f"{cell.verdict} {cell.text}"
 
 
 COLUMNS = (
@@ -182,15 +233,15 @@ def lines(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
 
 def _numbers(cell: Cell) -> dict[str, Any]:
-    if cell.finding is None:
+    if cell.verdict == NOT_RUN:
         return {"why_not_run": cell.text}
-    low, high = cell.finding.interval or (None, None)
+    low, high = cell.interval or (None, None)
     return {
-        "value": estimate(cell.finding),
+        "value": cell.value,
         "ci95_low": low,
         "ci95_high": high,
-        "unit": cell.finding.unit,
+        "unit": cell.unit,
         "p_for": cell.p_for,
         "p_against": cell.p_against,
-        "compared": cell.finding.how if len(cell.finding.values) > 1 else "",
+        "compared": cell.how,
     }

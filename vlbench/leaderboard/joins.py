@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from vlbench.errors import DataError
 from vlbench.metrics.corpus import CORPORA, Corpus
 from vlbench.metrics.intervals import Formula
-from vlbench.metrics.items import STATISTICS, at_text
+from vlbench.metrics.items import BOTH, STATISTICS, at_text
 from vlbench.metrics.paired import Comparison, Outcomes, compare_corpora, compare_items
 from vlbench.results import Score
 
@@ -107,9 +107,14 @@ def compare(a: Items, b: Items, *, higher_is_better: bool) -> Comparison:
 
 @lru_cache(maxsize=1)
 def _cluster_numbers(clusters: tuple[str | None, ...]) -> NDArray[np.intp]:
-    """Return the number of each item's cluster; a leader's are the same against every model."""
+    """Return the number of each item's cluster; a leader's are the same against every model.
+
+    Items of two clusters each have both, [N, 2].
+    """
     own = [f"item {i}" if c is None else f"cluster {c}" for i, c in enumerate(clusters)]
-    numbers: NDArray[np.intp] = np.unique(own, return_inverse=True)[1]
+    both = [c.split(BOTH) for c in clusters if c and c.count(BOTH) == 1]
+    named = both if len(both) == len(own) else own
+    numbers: NDArray[np.intp] = np.unique(named, return_inverse=True)[1].reshape(np.shape(named))
     return numbers
 
 

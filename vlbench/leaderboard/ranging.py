@@ -15,8 +15,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from vlbench.catalog.claims import Claim
-from vlbench.catalog.listed_capabilities import capabilities_of, needs_of
-from vlbench.catalog.specs import ModelSpec
+from vlbench.catalog.listed_capabilities import needs_of
 from vlbench.leaderboard.claims import (
     CONTRADICTED,
     LEVEL,
@@ -104,20 +103,16 @@ def models_in(claim: Claim, evidence: Evidence) -> list[str]:
     named = {model for side in claim.sides for model in side.models}
     if claim.range.models:
         return [model for model in dict.fromkeys(claim.range.models) if model not in named]
-    models = evidence.catalog.models
+    abilities, models = evidence.abilities, evidence.catalog.models
     wanted = set(claim.range.capabilities)
-    can = {name for name, one in models.items() if not one.unavailable and wanted <= _can(one)}
+    can = {name for name, own in abilities.items() if wanted <= own}
     for task in {task for side in claim.sides for task in tasks_of(side, evidence.catalog)}:
         board, needs = evidence.boards[task], needs_of(evidence.catalog.tasks[task]) or ""
-        for row in board.results if board else ():
-            spec = models.get(row.model.partition("[")[0])
-            if wanted <= (_can(spec) if spec else set(needs.split(" | "))):
-                can.add(row.model)
+        for name in {row.model for row in board.results} if board else ():
+            listed = name.partition("[")[0]
+            own = abilities.get(listed, set()) if listed in models else {*needs.split(" | ")}
+            can |= {name} if wanted <= own else set()
     return sorted(can - named)
-
-
-def _can(spec: ModelSpec) -> set[str]:
-    return set(capabilities_of(spec) or ())
 
 
 def weakest(judgement: Judgement) -> Finding:

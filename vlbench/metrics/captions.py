@@ -1,7 +1,7 @@
 """Metrics of captions: BLEU, ROUGE-L, CIDEr, METEOR and SPICE through pycocoevalcap.
 
-Each has statistics of every image, so that a bootstrap over images scores no caption twice. The idf
-of CIDEr is that of all references, in each of its draws. A metric of Hugging Face `evaluate`,
+Each has statistics of every image, so that leaving images out scores no caption twice. The idf of
+CIDEr stays that of all references. A metric of Hugging Face `evaluate`,
 `evaluate:NAME_OR_PATH`, has one number for all images, and no interval.
 """
 

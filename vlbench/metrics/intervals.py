@@ -1,22 +1,23 @@
-"""Standard errors and 95 % intervals of scores."""
+"""Standard errors and 95 % intervals of scores. docs/statistics.md says how often they cover."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from vlbench.errors import TooFewRows
 
 Floats = NDArray[np.float64]
 
 # Sums over items of statistics [..., S] to values [...]; NaN where the sums have none.
 Formula = Callable[[Floats], Floats]
 
-# The least and the most that a score can be.
-Bounds = tuple[float, float]
+# The ends of an interval from a value, its standard error and a quantile.
+Ends = Callable[[float, float, float], tuple[float, float]]
 
 # Standard normal quantile of 97.5 %.
 Z95 = 1.959963984540054
@@ -26,9 +27,6 @@ ROUNDING = 1e-9
 
 # The same for sums that were stored as float32.
 ROUNDING_OF_SUMS = 1e-7
-
-# Draws of a bootstrap.
-DRAWS = 1000
 
 
 class Estimate(NamedTuple):
@@ -42,96 +40,80 @@ class Estimate(NamedTuple):
 def wilson(successes: float, n: int) -> Estimate:
     """Return successes / n of independent items with Wilson's score interval (1927).
 
-    Successes need not be whole: an item tied among k candidates counts 1 / k.
+    Successes need not be whole, unlike SciPy's: an item tied among k candidates counts 1 / k.
     Raises ValueError where there are no items or more successes than items.
     """
     if n < 1 or not -ROUNDING <= successes <= n * (1 + ROUNDING):
         raise ValueError(f"{successes} successes of {n} items; wanted 0 <= successes <= n, n >= 1")
     value = min(max(successes / n, 0.0), 1.0)
-    shrink = 1 + Z95**2 / n
-    centre = (value + Z95**2 / (2 * n)) / shrink
-    half = Z95 / shrink * math.sqrt(value * (1 - value) / n + Z95**2 / (4 * n**2))
-    stderr = math.sqrt(value * (1 - value) / n)
+    return Estimate(value, math.sqrt(value * (1 - value) / n), _wilson_ends(value, n, Z95))
+
+
+def _wilson_ends(value: float, n: float, quantile: float) -> tuple[float, float]:
+    shrink = 1 + quantile**2 / n
+    centre = (value + quantile**2 / (2 * n)) / shrink
+    half = quantile / shrink * math.sqrt(value * (1 - value) / n + quantile**2 / (4 * n**2))
     # Rounding would put the ends about 1e-18 beside 0 and 1.
-    low = max(centre - half, 0.0) if value > 0 else 0.0
-    high = min(centre + half, 1.0) if value < 1 else 1.0
-    return Estimate(value, stderr, (low, high))
+    return (
+        max(centre - half, 0.0) if value > 0 else 0.0,
+        min(centre + half, 1.0) if value < 1 else 1.0,
+    )
 
 
-def mean_of_trials(credit: NDArray[Any]) -> Estimate:
-    """Return the mean of [trials, items] credits in [0, 1], where trials share their items.
+def plain_ends(value: float, stderr: float, quantile: float) -> tuple[float, float]:
+    """Return the ends of an interval that is as long on both sides."""
+    return value - quantile * stderr, value + quantile * stderr
 
-    Error and interval are those of `varying_trials`. Raises ValueError where there are no trials or
-    no items.
+
+def fraction_ends(value: float, stderr: float, quantile: float) -> tuple[float, float]:
+    """Return Wilson's ends for as many independent items as would have this standard error."""
+    return _wilson_ends(value, value * (1 - value) / stderr**2, quantile)
+
+
+def log_ends(value: float, stderr: float, quantile: float) -> tuple[float, float]:
+    """Return the ends for a positive value whose logarithm varies about evenly (delta method)."""
+    factor = math.exp(quantile * stderr / value)
+    return value / factor, value * factor
+
+
+def fraction(value: float, variance: float, freedom: float, items: int) -> Estimate:
+    """Return a mean in [0, 1] whose variance is known with so many degrees of freedom.
+
+    The interval is Wilson's with Student's quantile, for the effective number of items: their
+    number by the design effect (Kish 1965), tried by Dean and Pagano (2015). Where nothing varies,
+    it is that of so many `items`.
     """
-    if credit.ndim != 2 or credit.size == 0:
-        raise ValueError(
-            f"credit has shape {list(credit.shape)}; wanted [trials, items], not empty"
-        )
-    by_trial, by_item = (credit.mean(axis, dtype=np.float64) for axis in (1, 0))
-    return varying_trials(float(credit.mean(dtype=np.float64)), by_trial, by_item)
-
-
-def varying_trials(value: float, by_trial: Floats, by_item: Floats) -> Estimate:
-    """Return a mean in [0, 1] over trials and items, given its mean of each trial and each item.
-
-    Trials and items both vary: stderr^2 = var(by_trial) / trials + var(by_item) / items, variances
-    with ddof 1. The interval is +-t stderr, cut to [0, 1]: t is the 97.5 % quantile of Student's
-    distribution with the degrees of freedom of Welch (1947) and Satterthwaite (1946). One trial has
-    the second part alone. Where nothing varies, or there is one item, both are Wilson's with n =
-    items.
-    """
-    items = len(by_item)
-    parts = [_variance_of_mean(by_trial), _variance_of_mean(by_item)]
-    stderr = math.sqrt(sum(parts))
-    if items == 1 or stderr < ROUNDING:
+    value = min(max(value, 0.0), 1.0)
+    stderr = math.sqrt(variance)
+    if stderr < ROUNDING_OF_SUMS or not 0 < value < 1:
         return wilson(value * items, items)
-    low, high = student_interval(value, parts, (len(by_trial), items))
-    return Estimate(value, stderr, (max(low, 0.0), min(high, 1.0)))
+    return Estimate(value, stderr, fraction_ends(value, stderr, student_quantile(freedom)))
 
 
-def student_interval(
-    value: float, parts: Sequence[float], counts: Sequence[int]
-) -> tuple[float, float]:
-    """Return the 95 % interval of a mean whose variance is a sum of parts, of so many values each.
-
-    It is +-t sqrt(sum(parts)), where t is the 97.5 % quantile of Student's distribution with the
-    degrees of freedom of Welch (1947) and Satterthwaite (1946). A part that does not vary has no
-    say; one of the parts must vary.
-    """
+def student_quantile(freedom: float) -> float:
+    """Return the 97.5 % quantile of Student's distribution."""
     from scipy.special import stdtrit  # noqa: PLC0415 - planning a run must not wait for it
 
-    terms = zip(parts, counts, strict=True)
-    freedom = sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in terms if part)
-    half = float(stdtrit(freedom, 0.975)) * math.sqrt(sum(parts))
-    return value - half, value + half
+    return float(stdtrit(freedom, 0.975))
 
 
 def clustered_fractions(totals: NDArray[Any], sizes: NDArray[Any]) -> list[Estimate]:
-    """Return K means over items in clusters: sum of [clusters, K] totals / sum of sizes.
+    """Return K means over items in clusters, such as images: [C, K] totals / [C] sizes, summed.
 
-    Clusters are drawn with replacement 1,000 times, the same draws for all K. The standard error is
-    the draws' standard deviation (ddof 1), the interval their 2.5 and 97.5 percentiles. Where all
-    draws agree, both are Wilson's with n = clusters. Clusters of size 0 are left out.
-    Raises ValueError where no cluster has an item.
+    The variance is the linearised one of a ratio, with C - 1 degrees of freedom; the interval that
+    of `fraction`, and where no cluster differs, Wilson's with n = C. Clusters of size 0 are left
+    out. Raises ValueError where no cluster has an item.
     """
     filled = sizes > 0
     totals, sizes = totals[filled].astype(np.float64), sizes[filled].astype(np.float64)
     n = len(sizes)
     if n == 0:
         raise ValueError("no cluster has an item")
-    drawn = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=DRAWS)
-    weights = drawn.astype(np.float64)
-    means = (weights @ totals) / (weights @ sizes)[:, None]
     values = totals.sum(0) / sizes.sum()
-    errors = means.std(0, ddof=1)
-    low, high = np.percentile(means, (2.5, 97.5), axis=0)
-    return [
-        wilson(value * n, n) if error < ROUNDING_OF_SUMS else Estimate(value, error, (bottom, top))
-        for value, error, bottom, top in zip(
-            *(column.tolist() for column in (values, errors, low, high)), strict=True
-        )
-    ]
+    squares = ((totals - values * sizes[:, None]) ** 2).sum(0) / sizes.sum() ** 2
+    variances = squares * n / max(n - 1, 1)
+    pairs = zip(values.tolist(), variances.tolist(), strict=True)
+    return [fraction(value, variance, n - 1, n) for value, variance in pairs]
 
 
 def clustered_fraction(hits: NDArray[Any], counts: NDArray[Any]) -> Estimate:
@@ -139,12 +121,100 @@ def clustered_fraction(hits: NDArray[Any], counts: NDArray[Any]) -> Estimate:
     return clustered_fractions(hits[:, None], counts)[0]
 
 
-def clustered_ratio(parts: NDArray[Any], wholes: NDArray[Any]) -> Estimate:
-    """Return sum(parts) / sum(wholes) over [N] clusters, redrawn 1,000 times.
+def mean_of_trials(credit: NDArray[Any]) -> Estimate:
+    """Return the mean of [trials, items] credits in [0, 1], where trials share their items.
 
-    The interval runs from the 2.5 % to the 97.5 % quantile; draws whose wholes sum to 0 are left
-    out. For a paired difference of two fractions, parts are the differences of their hits. Raises
-    ValueError where the wholes sum to 0.
+    NaN is an item that a trial leaves out; trials count alike. Trials and items both vary: the
+    variance is `crossed_variance`, that of one trial var / items. The interval is that of
+    `fraction`. Raises ValueError where there are no trials or no items.
+    """
+    if credit.ndim != 2 or credit.size == 0:
+        raise ValueError(
+            f"credit has shape {list(credit.shape)}; wanted [trials, items], not empty"
+        )
+    credit = credit[:, ~np.isnan(credit).all(0)].astype(np.float64)
+    trials, items = credit.shape
+    weights = items / (~np.isnan(credit)).sum(1, keepdims=True)
+    value = float(np.nan_to_num(credit * weights).mean())
+    if items == 1:
+        return wilson(value, 1)
+    parts = (credit - value) * weights
+    variance, freedom = crossed_variance(parts) if trials > 1 else variance_of_mean(parts[0])
+    return fraction(value, variance, freedom, items)
+
+
+def mean_of_seeds(credit: NDArray[Any]) -> Estimate:
+    """Return `mean_of_trials` of [seeds, items] credits; of a single seed Wilson's interval."""
+    return mean_of_trials(credit) if len(credit) > 1 else wilson(float(credit.sum()), credit.size)
+
+
+def crossed_variance(parts: Floats) -> tuple[float, float]:
+    """Return the variance of the mean of [T, C] parts, of two crossed random effects, about 0.
+
+    It is var(trials) / T + var(clusters) / C, variances with ddof 1, less the variance within,
+    which is in both; and at least the larger of the two. Where much of the variance is within, as
+    in the differences of two models, counting it twice would make intervals too wide. The degrees
+    of freedom are those of Satterthwaite (1946) for the part of the trials, of which there are few,
+    and the rest. NaN adds nothing to its trial and cluster.
+    """
+    first, trials = variance_of_mean(np.nansum(parts, 1) / parts.shape[1])
+    second, clusters = variance_of_mean(np.nansum(parts, 0) / parts.shape[0])
+    centres = np.nanmean(parts, 1, keepdims=True) + np.nanmean(parts, 0) - np.nanmean(parts)
+    count = int((~np.isnan(parts)).sum())
+    freedom = count - trials - clusters - 1
+    within = float(np.nansum((parts - centres) ** 2)) / parts.size**2
+    both = within * count / freedom if freedom > 0 else 0.0
+    variance = max(first + second - both, first, second)
+    terms = first**2 / trials + (variance - first) ** 2 / clusters
+    return variance, variance**2 / terms if terms else math.inf
+
+
+def mean_over_pairs(credit: NDArray[Any], pairs: NDArray[np.intp]) -> Estimate:
+    """Return the mean of credits in [0, 1] of items that each belong to two clusters.
+
+    Credit is [N], or [T, N] in T trials; `pairs` [N, 2] are numbers of clusters from 0. The
+    interval is that of `fraction`.
+    """
+    by_trial = np.atleast_2d(np.asarray(credit, np.float64))
+    value = float(by_trial.mean())
+    return fraction(value, *variance_over_pairs(by_trial - value, pairs), int(pairs.max()) + 1)
+
+
+def variance_over_pairs(parts: Floats, pairs: NDArray[np.intp]) -> tuple[float, float]:
+    """Return the variance of the mean of [T, N] parts, about 0, each of two of C clusters.
+
+    An analogy belongs to two word pairs, and so depends on all others of either. The variance is
+    the jackknife's, each cluster left out with all its items, less that between pairs of clusters,
+    which it counts twice (Fafchamps and Gubert 2007), and at least the latter; with C - 1 degrees
+    of freedom. To it adds that of the trials.
+    """
+    by_item, count = parts.mean(0), int(pairs.max()) + 1
+    sums = np.bincount(pairs.ravel(), np.repeat(by_item, 2), count)
+    others = len(by_item) - np.bincount(pairs.ravel(), minlength=count)
+    both = np.unique(np.sort(pairs, 1), axis=0, return_inverse=True)[1].ravel()
+    between = float((np.bincount(both, by_item) ** 2).sum()) / len(by_item) ** 2
+    clusters = max(jackknife_variance(-sums / np.maximum(others, 1)) - between, between)
+    trials, freedom = variance_of_mean(parts.mean(1)) if len(parts) > 1 else (0.0, 1)
+    variance = clusters + trials
+    terms = clusters**2 / (count - 1) + trials**2 / freedom
+    return variance, variance**2 / terms if terms else math.inf
+
+
+def variance_of_mean(values: Floats) -> tuple[float, int]:
+    """Return the variance of the mean of values, ddof 1, and its degrees of freedom."""
+    return float(values.var(ddof=1)) / len(values), len(values) - 1
+
+
+def jackknife_variance(less: Floats) -> float:
+    """Return the variance of a score from the score without each of C clusters (Efron 1981)."""
+    n = len(less)
+    return (n - 1) / n * float(((less - less.mean()) ** 2).sum())
+
+
+def clustered_ratio(parts: NDArray[Any], wholes: NDArray[Any]) -> Estimate:
+    """Return sum(parts) / sum(wholes) over [N] clusters: a mean, or a paired difference of means.
+
+    Error and interval are those of `estimate_of_sums`. Raises ValueError where the wholes sum to 0.
     """
     if not len(wholes) or wholes.sum() <= 0:
         raise ValueError(f"no ratio: the counts of {len(wholes)} clusters sum to 0")
@@ -158,77 +228,36 @@ def ratio(sums: Floats) -> Floats:
     return np.where(sums[..., 1] > 0, quotient, np.nan)
 
 
-def estimate_of_sums(statistics: Floats, formula: Formula) -> Estimate:
-    """Return a formula of the sums over N clusters of [N, S] statistics.
-
-    Clusters are drawn with replacement 1,000 times. The standard error is the draws' standard
-    deviation (ddof 1), the interval their 2.5 and 97.5 percentiles; draws without a value (NaN) are
-    left out. Raises ValueError for fewer than two clusters, and for statistics that are not finite.
-    """
-    if len(statistics) < 2 or not np.isfinite(statistics).all():
-        raise ValueError(f"statistics of {len(statistics)} items; wanted two or more, all finite")
-    drawn = formula(redrawn(statistics, 0))
-    drawn = drawn[~np.isnan(drawn)]
-    low, high = np.quantile(drawn, (0.025, 0.975)).tolist()
-    return Estimate(float(formula(statistics.sum(0))), float(drawn.std(ddof=1)), (low, high))
-
-
-def add_seeds(
-    estimate: Estimate, by_seed: Sequence[float], items: int, bounds: Bounds = (-math.inf, math.inf)
+def estimate_of_sums(
+    statistics: Floats,
+    formula: Formula,
+    *,
+    by_seed: Sequence[float] = (),
+    ends: Ends = plain_ends,
 ) -> Estimate:
-    """Return an estimate of so many items, the mean of several seeds, with the error of seeds.
+    """Return a formula of the sums over N clusters of [N, S] statistics, such as a mean or BLEU.
 
-    stderr^2 is the variance over seeds, ddof 1, by their number, and that of the estimate; the
-    interval is `student_interval`, cut to the bounds. An estimate of one seed, and of seeds that
-    agree, stays as it is.
+    The variance is the jackknife's, each cluster left out once, and, for a mean of several seeds,
+    that of the scores by seed, ddof 1, by their number. The interval is of Student's t with the
+    degrees of freedom of Welch (1947) and Satterthwaite (1946). Clusters whose statistics are all 0
+    are left out. Raises TooFewRows for fewer than two clusters, and ValueError for statistics that
+    are not finite.
     """
-    parts = [_variance_of_mean(np.asarray(by_seed)), estimate.stderr**2]
-    if parts[0] < ROUNDING**2:
-        return estimate
-    low, high = student_interval(estimate.value, parts, (len(by_seed), items))
-    ends = (max(low, bounds[0]), min(high, bounds[1]))
-    return Estimate(estimate.value, math.sqrt(sum(parts)), ends)
-
-
-def _variance_of_mean(values: Floats) -> float:
-    """Return var / n, ddof 1; 0 for a single value, which cannot vary."""
-    return float(values.var(ddof=1)) / len(values) if len(values) > 1 else 0.0
-
-
-# Numbers that are drawn at once, so that memory does not grow with the draws.
-AT_ONCE = 1 << 18
-
-# Draws of as many clusters are kept for the next comparison, as bytes: 64 MB. Those of few are
-# kept as the numbers that are multiplied: 32 MB.
-MOST_KEPT, FEW = 1 << 16, 1 << 12
-
-
-def redrawn(sums: Floats, seed: int) -> Floats:
-    """Return the totals [1,000, K] of [C, K] clusters that are drawn with replacement."""
-    n = len(sums)
-    draws = _kept_draws(n, seed) if n <= MOST_KEPT else _draw_clusters(n, seed)
-    return np.concatenate([times.astype(np.float64, copy=False) @ sums for times in draws])
-
-
-@lru_cache(maxsize=2)
-def _kept_draws(clusters: int, seed: int) -> list[NDArray[Any]]:
-    """Return what `_draw_clusters` yields: a board's models are compared over the same clusters."""
-    return list(_draw_clusters(clusters, seed))
-
-
-def _draw_clusters(clusters: int, seed: int) -> Iterator[NDArray[Any]]:
-    """Yield how often each cluster is in each of some of 1,000 draws."""
-    # Hundreds of times is a cluster in no draw, unless there are hundreds of billions.
-    kind = np.float64 if clusters <= FEW else np.uint8
-    rng = np.random.default_rng(seed)
-    for count in portions(DRAWS, clusters):
-        drawn = rng.integers(clusters, size=(count, clusters))
-        drawn += clusters * np.arange(count)[:, None]
-        times = np.bincount(drawn.ravel(), minlength=count * clusters)
-        yield times.reshape(count, clusters).astype(kind)
-
-
-def portions(draws: int, clusters: int) -> list[int]:
-    """Return how many draws to make at a time, so that memory does not grow with the clusters."""
-    most = max(1, AT_ONCE // clusters)
-    return [min(most, draws - done) for done in range(0, draws, most)]
+    if len(statistics) < 2:
+        raise TooFewRows(f"an interval needs 2 images or more, not {len(statistics)}")
+    if not np.isfinite(statistics).all():
+        raise ValueError("a statistic of an item is not finite")
+    kept, total = statistics[statistics.any(1)], statistics.sum(0)
+    value, less = float(formula(total)), formula(total - kept)
+    # Without its only cluster, a score has no value.
+    less = less[np.isfinite(less)]
+    parts = [(jackknife_variance(less), len(less) - 1)] if len(less) > 1 else []
+    parts += [variance_of_mean(np.asarray(by_seed))] if len(by_seed) > 1 else []
+    varying = [part for part in parts if part[0] > ROUNDING**2]
+    variance = sum(part for part, _ in varying)
+    if not varying:
+        n = max(len(less), 1)
+        return wilson(value * n, n) if ends is fraction_ends else Estimate(value, 0, (value, value))
+    freedom = variance**2 / sum(part**2 / n for part, n in varying)
+    stderr = math.sqrt(variance)
+    return Estimate(value, stderr, ends(value, stderr, student_quantile(freedom)))

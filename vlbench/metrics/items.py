@@ -26,13 +26,17 @@ SCHEMA = pa.schema(
 # The column that items of a corpus score have besides; other items beside them have nulls there.
 STATISTICS = pa.field("statistics", pa.list_(pa.float64()))
 
+# What stands between the names of an example's two clusters.
+BOTH = "\t"
+
 
 class Examples(NamedTuple):
     """What identifies each of N examples, wherever they are read.
 
     An id is unique within the data, and the same in every run: a file's name, or the number of a
     row. A digest is that of the content. Examples of one cluster, such as the regions of an image,
-    are not independent; without `clusters`, each example is a cluster of its own.
+    are not independent; without `clusters`, each example is a cluster of its own. Examples of two,
+    such as two word pairs, have both with `BOTH` between.
     """
 
     ids: Sequence[str]
@@ -97,6 +101,11 @@ def item_table(
         columns["prediction"] = _texts(answers.names, chosen)
         columns["target"] = _texts(answers.names, np.asarray(answers.right)[place])
     return pa.table(columns, SCHEMA)
+
+
+def trials(values: Any) -> Any:
+    """Return [T, ...] values of several trials as they are; those of one alone, which is none."""
+    return values if len(values) > 1 else values[0]
 
 
 class Measured(NamedTuple):

@@ -1,6 +1,6 @@
 """Paired comparison of two models over the same items: difference, interval, p, Holm (1979).
 
-Items of one cluster, such as the regions of an image, are redrawn and flipped together.
+Items of one cluster, such as the regions of an image, are left out and flipped together.
 """
 
 from __future__ import annotations
@@ -13,13 +13,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlbench.errors import counted
-from vlbench.metrics.intervals import ROUNDING, Floats, Formula, portions, redrawn
+from vlbench.metrics.intervals import (
+    ROUNDING,
+    Floats,
+    Formula,
+    crossed_variance,
+    jackknife_variance,
+    plain_ends,
+    student_quantile,
+    variance_over_pairs,
+)
 
 # Flips of signs for a p-value, as a rule.
 FLIPS = 9999
 
+# Numbers that are drawn at once, so that memory does not grow with the draws.
+AT_ONCE = 1 << 18
+
 # Fewer clusters than this carry a warning.
 FEW = 20
+
+
+# An interval, a p-value, and the difference that is detectable.
+Student = tuple[tuple[float, float], float, float]
 
 
 class Outcomes(NamedTuple):
@@ -52,12 +68,13 @@ def compare_items(
 ) -> Comparison:
     """Compare the mean credit of two models over N items, [N] or [T, N] for the mean of T trials.
 
-    `clusters` [N] says which items belong together. The interval is of a bootstrap over clusters
-    (1,000 draws). p is McNemar's exact one where credits are 0 or 1 and no two items share a
-    cluster, else that of random sign flips by cluster. Several trials have interval and p of
-    Student's t, with the variance of `_crossed_variance`; NaN in both models is an item that a
-    trial leaves out. Raises ValueError for other shapes, for no items, and for other numbers that
-    are not finite.
+    `clusters` [N] says which items belong together. The interval is of Student's t, with the
+    linearised variance over clusters. p is McNemar's exact one where credits are 0 or 1 and no two
+    items share a cluster, else that of random sign flips by cluster. Several trials have interval
+    and p of Student's t, with the variance of `crossed_variance`; so have items of two clusters
+    each, [N, 2], with that of `variance_over_pairs`. NaN in both models is an item that a trial
+    leaves out. Raises ValueError for other shapes, for no items, and for other numbers that are not
+    finite.
     """
     first, second = (np.atleast_2d(np.asarray(one, np.float64)) for one in (a, b))
     difference = first - second
@@ -66,19 +83,23 @@ def compare_items(
     if absent.all(0).any() or absent.all(1).any():
         raise ValueError("an item is in no trial, or a trial has no item")
     value, outcomes = float(np.nanmean(difference, 1).mean()), _outcomes(np.nanmean(difference, 0))
-    estimate = _of_trials(difference, codes) if len(difference) > 1 else None
+    n, estimate = int(codes.max()) + 1, None
+    if codes.ndim > 1:
+        estimate = _student(value, *variance_over_pairs(difference - value, codes))
+        codes = codes[:, 0]
+    elif len(difference) > 1:
+        estimate = _of_trials(difference, codes)
     if estimate:
         interval, p, detectable = estimate
     else:
         sums, sizes = np.nansum(_cluster_sums(_weigh(difference).T, codes), 1), np.bincount(codes)
-        drawn = redrawn(np.column_stack([sums, sizes]), seed)
-        interval = _percentiles(drawn[:, 0] / drawn[:, 1])
-        squared = float(((sums - value * sizes) ** 2).sum()) / len(codes) ** 2
-        detectable = _detectable(math.sqrt(squared * len(sums) / max(len(sums) - 1, 1)))
+        squared, freedom = float(((sums - value * sizes) ** 2).sum()), max(len(sums) - 1, 1)
+        error = math.sqrt(squared * len(sums) / freedom) / len(codes)
+        interval = plain_ends(value, error, student_quantile(freedom))
+        detectable = _detectable(error, freedom)
         alone = len(difference) == 1 and len(sums) == len(codes)
         exact = alone and _whole(first) and _whole(second)
         p = _mcnemar(outcomes) if exact else sign_flip_p(sums, flips=flips, seed=seed)
-    n = int(codes.max()) + 1
     return Comparison(value, interval, p, detectable, len(codes), n, outcomes, _notes(n, interval))
 
 
@@ -93,8 +114,9 @@ def compare_corpora(
 ) -> Comparison:
     """Compare scores that are a formula of the sums over N items of statistics, [N, S].
 
-    The interval is of a bootstrap over clusters; p of approximate randomisation (Noreen 1989): the
-    models swap the statistics of random clusters. Raises ValueError as `compare_items` does.
+    The interval is of a jackknife over clusters and Student's t; p of approximate randomisation
+    (Noreen 1989): the models swap the statistics of random clusters. Raises ValueError as
+    `compare_items` does.
     """
     first, second = (np.asarray(one, np.float64) for one in (a, b))
     codes = _codes(first.T, second.T, clusters)
@@ -104,11 +126,11 @@ def compare_corpora(
     value = float(formula(totals[:n]) - formula(totals[n:]))
     moved = picked(sums[:, n:] - sums[:, :n], flips, seed)
     swapped = formula(totals[:n] + moved) - formula(totals[n:] - moved)
-    drawn = redrawn(sums, seed)
-    differences = formula(drawn[:, :n]) - formula(drawn[:, n:])
-    interval = _percentiles(differences)
+    less, freedom = totals - sums, max(len(sums) - 1, 1)
+    error = math.sqrt(jackknife_variance(formula(less[:, :n]) - formula(less[:, n:])))
+    interval = plain_ends(value, error, student_quantile(freedom))
     p = _p(swapped, value, ROUNDING, float((swapped**2).mean()))
-    size, notes = _detectable(float(differences.std(ddof=1))), _notes(len(sums), interval)
+    size, notes = _detectable(error, freedom), _notes(len(sums), interval)
     return Comparison(value, interval, p, size, len(codes), len(sums), None, notes)
 
 
@@ -123,8 +145,8 @@ def sign_flip_p(by_cluster: Floats, *, flips: int = FLIPS, seed: int = 0) -> flo
 def picked(table: Floats, flips: int, seed: int) -> Floats:
     """Return the totals [flips, K] of [C, K] clusters that are each picked with probability 1/2."""
     rng, n = np.random.default_rng(seed), len(table)
-    parts = []
-    for count in portions(flips, n):
+    most, parts = max(1, AT_ONCE // n), []
+    for count in [min(most, flips - done) for done in range(0, flips, most)]:
         bits = rng.integers(256, size=(count, -(-n // 8)), dtype=np.uint8)
         parts.append(np.unpackbits(bits, axis=1, count=n).astype(np.float64) @ table)
     return np.concatenate(parts)
@@ -150,7 +172,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 def _codes(a: Floats, b: Floats, clusters: NDArray[Any]) -> NDArray[np.intp]:
     """Return clusters numbered from 0, [N]. Raises ValueError for what cannot be compared."""
-    if a.shape != b.shape or a.ndim != 2 or not a.size or np.shape(clusters) != a.shape[1:]:
+    if a.shape != b.shape or a.ndim != 2 or not a.size or np.shape(clusters)[:1] != a.shape[1:]:
         shapes = ", ".join(str(list(np.shape(one))) for one in (a, b, clusters))
         raise ValueError(f"shapes {shapes}; wanted two equal ones and a cluster for each item")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
@@ -167,62 +189,37 @@ def _weigh(by_trial: Floats) -> Floats:
     return parts
 
 
-def _of_trials(
-    by_trial: Floats, codes: NDArray[np.intp]
-) -> tuple[tuple[float, float], float, float] | None:
-    """Return interval, p and what is detectable of the mean of [T, N] differences.
+def _of_trials(by_trial: Floats, codes: NDArray[np.intp]) -> Student | None:
+    """Return what Student's t says of the mean of [T, N] differences, or None for one cluster.
 
-    Trials and clusters both vary. Student's t. None where nothing varies, or there is one cluster.
+    Trials and clusters both vary.
     """
-    from scipy.special import stdtr, stdtrit  # noqa: PLC0415 - listings must not wait for it
-
     value = float(np.nanmean(by_trial, 1).mean())
     sums = _cluster_sums(_weigh(by_trial - value).T, codes).T
     if sums.shape[1] == 1:
         return None
     # Each cluster's part in the mean: their mean over trials and clusters is that over items.
-    variance, freedom = _crossed_variance(sums * (sums.size / len(codes)))
+    return _student(value, *crossed_variance(sums * (sums.size / len(codes))))
+
+
+def _student(value: float, variance: float, freedom: float) -> Student | None:
+    """Return the interval, p and what is detectable by Student's t; None where nothing varies."""
+    from scipy.special import stdtr  # noqa: PLC0415 - listings must not wait for it
+
     error = math.sqrt(variance)
     if error < ROUNDING:
         return None
-    half = float(stdtrit(freedom, 0.975)) * error
+    interval = plain_ends(value, error, student_quantile(freedom))
     p = 2 * float(stdtr(freedom, -abs(value) / error))
-    return (value - half, value + half), p, _detectable(error, freedom)
+    return interval, p, _detectable(error, freedom)
 
 
-def _detectable(error: float, freedom: float = math.inf) -> float:
+def _detectable(error: float, freedom: float) -> float:
     """Return the smallest difference found with a power of 0.8; 0 where there is no error."""
     from scipy.special import stdtrit  # noqa: PLC0415 - as above
 
-    return float(stdtrit(freedom, 0.975) + stdtrit(freedom, 0.8)) * error * (error >= ROUNDING)
-
-
-def _crossed_variance(parts: Floats) -> tuple[float, float]:
-    """Return the variance of the mean of [T, C] parts, of two crossed random effects, about 0.
-
-    It is var(trials) / T + var(clusters) / C, variances with ddof 1, less the variance within,
-    which is in both; and at least the larger of the two. The degrees of freedom are those of Welch
-    (1947) and Satterthwaite (1946). Pairing leaves much of the variance within: counted twice, it
-    would make intervals too wide and p too large. NaN adds nothing to its trial and cluster.
-    """
-    first, trials = _variance(np.nansum(parts, 1) / parts.shape[1])
-    second, clusters = _variance(np.nansum(parts, 0) / parts.shape[0])
-    centres = np.nanmean(parts, 1, keepdims=True) + np.nanmean(parts, 0) - np.nanmean(parts)
-    count = int((~np.isnan(parts)).sum())
-    freedom = count - trials - clusters - 1
-    within = float(np.nansum((parts - centres) ** 2)) / parts.size**2
-    both = within * count / freedom if freedom > 0 else 0.0
-    largest = max((first, trials), (second, clusters))
-    variance = first + second - both
-    if variance <= largest[0]:
-        return largest
-    terms = first**2 / trials + second**2 / clusters + both**2 / max(freedom, 1)
-    return variance, variance**2 / terms
-
-
-def _variance(values: Floats) -> tuple[float, int]:
-    """Return the variance of the mean of values, and its degrees of freedom."""
-    return float(values.var(ddof=1)) / len(values), len(values) - 1
+    power = float(stdtrit(freedom, 0.8))
+    return (student_quantile(freedom) + power) * error * (error >= ROUNDING)
 
 
 def _whole(credit: Floats) -> bool:
@@ -260,11 +257,6 @@ def _p(drawn: Floats, value: float, rounding: float, variance: float) -> float:
     further = int((abs(drawn) >= abs(value) - rounding).sum())
     p = (further + 1) / (len(drawn) + 1)
     return p if further or not variance else min(p, 2 * math.exp(-(value**2) / variance / 2))
-
-
-def _percentiles(drawn: Floats) -> tuple[float, float]:
-    low, high = np.quantile(drawn, (0.025, 0.975)).tolist()
-    return low, high
 
 
 def _notes(clusters: int, interval: tuple[float, float]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from vlbench.data.records import Data, overlaps
 from vlbench.digests import digest
 from vlbench.engine.fingerprints import as_path, each_value
 from vlbench.identity import library_versions
+from vlbench.metrics.intervals import ROUNDING
 from vlbench.plain import parameters
 from vlbench.planning.jobs import Job
 from vlbench.planning.models import ENCODE_BY, MANNERS, Model
@@ -167,12 +168,14 @@ def finish_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) 
         for split, n in missing.items()
     ]
     counts = counts_of(outcome, row.primary, sum(missing.values()))
-    scored = replace(row, scores=outcome.scores, counts=counts, run=run)
+    scores = [score.within_limits() for score in outcome.scores]
+    scored = replace(row, scores=scores, counts=counts, run=run)
     return replace(
         scored,
         notes=[
             *notes,
             *_ties(scored),
+            *_useless_intervals(scored),
             *_shared_rows(job.data),
             *_dropped_arguments(job),
             *_own_regions(job),
@@ -187,6 +190,21 @@ def _ties(row: Result) -> list[str]:
     ties, choices = row.counts["ties"], row.counts.get("choices", row.counts["n"])
     note = f"{ties:,} of {choices:,} choices are tied, and a tied choice earns what guessing does"
     return [note] if row.is_mostly_tied else []
+
+
+def _useless_intervals(row: Result) -> list[str]:
+    """Return notes that name scores whose interval is a point, or all that a score can be."""
+    points, whole = [], []
+    for score in row.scores:
+        if score.ci95 and score.ci95[1] - score.ci95[0] < ROUNDING:
+            points.append(score.metric)
+        elif score.ci95 and score.ci95 == score.limits:
+            whole.append(score.metric)
+    reasons = {
+        "an interval without width: neither items nor seeds vary": points,
+        "an interval of the whole range: too few items or seeds to say more": whole,
+    }
+    return [f"{', '.join(dict.fromkeys(m))}: {why}" for why, m in reasons.items() if m]
 
 
 def _dropped_arguments(job: Job) -> list[str]:

@@ -1,5 +1,6 @@
 import csv
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
@@ -9,6 +10,8 @@ from sources import make_source
 from sources import write as write_text
 
 from vlbench.commands.leaderboard.findings import answer
+
+SHIPPED = Path(__file__).parents[3] / "leaderboards"
 
 CLAIMS = """\
 claims:
@@ -71,3 +74,13 @@ def test_csv_has_a_line_for_each_finding_and_model(told):
 def test_a_folder_without_boards_has_no_verdict(told, tmp_path):
     found = told(output=tmp_path / "nowhere")
     assert (found.shown, found.code) == ([], 1)
+
+
+def test_findings_of_each_paper_have_a_verdict_on_the_small_models(told):
+    (text,) = told("csv", SHIPPED).shown
+    rows = list(csv.DictReader(text.splitlines()))
+    judged = {(row["paper"], row["claim"]) for row in rows if row["verdict"] != "not run"}
+    papers = [paper for paper, _ in judged if paper]
+    assert len(papers) >= 12
+    assert len(set(papers)) == 5
+    assert len(judged) > len(papers)

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 from planted_boards import board, measured, result, score, write
+from planted_claims import claims
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.specs import load_task
@@ -252,3 +253,51 @@ def test_every_number_stands_in_the_text_and_not_in_a_script(tmp_path):
     row = result("a", score(0.512, ci95=(0.4, 0.6)), score(0.25, metric="other"))
     found = [text.strip() for text in Elements(rendered(tmp_path, row)).texts]
     assert {"51.2", "40.0 to 60.0", "25.0"} <= set(found)
+
+
+CLAIMS = """\
+title: A <i>Paper</i>
+claims:
+  - {claim: It beats guessing., metric: accuracy, at: {shots: 5}, task: few_shot_digits,
+     for_each: {capability: ImageEncoder}, greater: [{}, {floor: chance}]}
+  - {claim: It sings., needs: a microphone}
+"""
+
+
+@pytest.fixture
+def judged(tmp_path):
+    at = {"task": "few_shot_digits", "version": CATALOG.tasks["few_shot_digits"].version}
+    rows = [
+        result(name, score(value, ci95=(value - 0.1, value + 0.05), chance=0.5), **at)
+        for name, value in (("tiny-rn", 0.9), ("<i>x</i>", 0.5))
+    ]
+    output = write(tmp_path / "boards", board(*rows, **at))
+    return read_page(output, CATALOG, {"ours": claims(tmp_path / "claims", CLAIMS)})
+
+
+def test_a_finding_has_a_cell_for_each_model_which_links_to_its_row(judged):
+    (row,) = judged.findings.rows
+    assert judged.findings.models == ["<i>x</i>", "tiny-rn"]
+    assert row.cells[1]._asdict() == {
+        "verdict": "supported",
+        "text": "+40.0 points (+30.0 to +45.0)",
+        "href": "row-few_shot_digits.tiny-rn",
+    }
+    assert (row.cells[0].verdict, judged.findings.unjudged) == ("undecided", 1)
+
+
+def test_the_table_of_findings_is_text_whose_links_lead_somewhere(judged):
+    found = Elements(render(judged).decode())
+    ids = {given["id"] for _, given in found.tags if "id" in given}
+    links = {x["href"][1:] for _, x in found.tags if x.get("href", "")[:1] == "#"}
+    assert {"findings", "row-few_shot_digits.tiny-rn"} <= links <= ids | {"top"}
+    assert "i" not in {tag for tag, _ in found.tags}
+    assert {"supported", "It beats guessing. [few_shot_digits] ", "A <i>Paper</i>"} <= set(
+        found.texts
+    )
+
+
+def test_a_page_whose_boards_no_claim_is_about_has_no_findings(tmp_path):
+    write(tmp_path, board(result("a", score())))
+    known = {"ours": claims(tmp_path / "claims", CLAIMS)}
+    assert read_page(tmp_path, CATALOG, known).findings is None

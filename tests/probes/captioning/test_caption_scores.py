@@ -75,8 +75,19 @@ def test_a_metric_of_evaluate_has_no_interval_and_no_items():
 def test_only_what_may_be_negative_has_an_interval_below_0():
     statistics = counted([[0.0, 0.1], [9.0, 9.1], [0.0, 0.2]])
     scores = found({"ce": {"length": statistics, "match_score": statistics}})
-    assert scores["length", "ce"].ci95[0] == 0.0
-    assert scores["match_score", "ce"].ci95[0] < 0
+    assert scores["length", "ce"].within_limits().ci95[0] == 0.0
+    assert scores["match_score", "ce"].within_limits().ci95[0] < 0
+
+
+def test_the_interval_of_a_perplexity_is_on_the_scale_of_logarithms():
+    # log10 perplexities 1/2 and 2, of 2 words each: 10^(5/4); a jackknife of the mean of two.
+    statistics = np.array([[[-1.0, 2.0, 0.0], [-4.0, 2.0, 0.0]]])
+    score = found({"ce": {"perplexity": statistics}}, {"perplexity": "perplexity"})[
+        "perplexity", "ce"
+    ]
+    low, high = score.ci95
+    assert low * high == pytest.approx(score.value**2)
+    assert score.within_limits().ci95[0] == 1
 
 
 def test_a_score_without_a_value_is_left_out():

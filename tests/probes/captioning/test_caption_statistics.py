@@ -4,14 +4,13 @@ from caption_fakes import captioned
 from scipy import stats
 
 from vlbench.engine import Engine
-from vlbench.errors import DataAbsent, SpecError
+from vlbench.errors import DataAbsent, SpecError, TooFewRows
 from vlbench.metrics.captions import CaptionMetrics
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.evaluated import Value
-from vlbench.metrics.intervals import wilson
+from vlbench.metrics.intervals import fraction_ends, wilson
 from vlbench.probes.captioning.caption_statistics import (
     Judged,
-    as_fraction,
     available_metrics,
     caption_statistics,
     counted,
@@ -45,7 +44,7 @@ def test_a_share_of_several_seeds_is_a_mean_of_trials():
     assert (found.estimate.value, found.score()["draws"]) == (0.75, [0.5, 1.0])
 
 
-def test_the_mean_of_one_seed_has_the_bootstrap_of_its_images():
+def test_the_mean_of_one_seed_has_the_error_of_its_images():
     values = RNG.normal(2, 3, size=(1, 400))
     found = over_seeds(counted(values), ratio)
     assert found.estimate.value == pytest.approx(values.mean())
@@ -89,21 +88,22 @@ def test_a_seed_without_any_image_that_counts_has_no_score():
 
 
 def test_what_does_not_vary_has_an_interval_without_width_and_wilsons_as_a_fraction():
-    found = over_seeds(counted(np.ones((2, 20))), ratio)
-    assert found.estimate == (1.0, 0.0, (1.0, 1.0))
-    assert as_fraction(found, 20).estimate == wilson(20, 20)
+    values = counted(np.ones((2, 20)))
+    assert over_seeds(values, ratio).estimate == (1.0, 0.0, (1.0, 1.0))
+    assert over_seeds(values, ratio, ends=fraction_ends).estimate == wilson(20, 20)
 
 
-def test_a_fraction_is_cut_to_its_range():
+def test_a_fraction_stays_within_its_range():
     values = np.array([[1.0, 1.0, 1.0, 0.0], [1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 0.0, 0.0]])
-    low, high = as_fraction(over_seeds(counted(values), ratio), 4).estimate.ci95
-    assert (low, high) == (0.0, 1.0)
+    low, high = over_seeds(counted(values), ratio, ends=fraction_ends).estimate.ci95
+    assert 0 < low < high < 1
 
 
-@pytest.mark.parametrize("values", [[[1.0]], [[1.0, float("nan")]]])
-def test_one_image_and_what_is_no_number_are_refused(values):
-    with pytest.raises(ValueError, match="items; wanted two or more, all finite"):
-        over_seeds(counted(np.array(values)), ratio)
+def test_one_image_and_what_is_no_number_are_refused():
+    with pytest.raises(TooFewRows, match="an interval needs 2 images or more, not 1"):
+        over_seeds(counted(np.array([[1.0]])), ratio)
+    with pytest.raises(ValueError, match="not finite"):
+        over_seeds(counted(np.array([[1.0, float("nan")]])), ratio)
 
 
 def test_parts_make_one_outcome():

@@ -63,10 +63,11 @@ def test_a_text_that_occurs_twice_is_one_candidate_and_its_places_share_it():
     assert values(found)["first_tied"] == 0.5
 
 
-def test_means_have_the_bootstrap_over_images_and_the_models_own_unit():
+def test_means_have_the_interval_of_student_and_the_models_own_unit():
     score = contest([3, 1, 0], [1, 2, 0]).match({"text": "a"}, "a").score
     assert (score.metric, score.value, score.unit, score.n) == ("match_score", 2, "score", 2)
-    assert score.ci95 == (1, 3)
+    # 1 and 3: an error of 1, and Student's quantile of one degree.
+    assert score.ci95 == pytest.approx((2 - 12.7062, 2 + 12.7062), abs=1e-4)
 
 
 def test_the_outcome_counts_and_notes_the_ties_of_its_primary_share():

@@ -61,6 +61,18 @@ def blobs(*per_class, scale=1.0):
     return data, torch.tensor(points[order] * scale, dtype=torch.float32)
 
 
+def test_several_seeds_are_trials_whose_mean_is_the_score():
+    data, features = blobs(40, 30, 50)
+    model = PlantedFeatures(features)
+    several = probe(model, data, seeds=3, epochs=2)
+    alone = [probe(model, data, seed=seed, epochs=2) for seed in range(3)]
+    assert several.scores[0].draws == [values(one)["accuracy"] for one in alone]
+    assert values(several)["accuracy"] == pytest.approx(np.mean(several.scores[0].draws))
+    assert sorted(set(several.items["trial"].to_pylist())) == [0, 1, 2]
+    assert alone[0].notes[0].startswith("one training")
+    assert several.notes == []
+
+
 def test_a_model_that_reads_the_label_is_always_right():
     found = values(probe(ReadsTheLabel(), labelled_images(9, 4, 7), **FAST))
     assert found == {"accuracy": 1.0, "train_accuracy": 1.0}
@@ -79,7 +91,7 @@ def test_a_constant_model_scores_chance_not_the_frequency_of_the_largest_class(
 ):
     outcome = probe(ConstantModel(vector), labelled_images(*counts), augment=augment)
     assert [score.value for score in outcome.scores] == pytest.approx([1 / 3] * (2 - augment))
-    assert outcome.counts == {"n": 15, "ties": 15}
+    assert outcome.counts == {"n": 15, "choices": 15, "ties": 15}
     assert "the features of all test images are the same" in outcome.notes[0]
 
 

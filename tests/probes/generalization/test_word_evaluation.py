@@ -1,4 +1,5 @@
 from collections import Counter
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -122,3 +123,17 @@ def test_each_question_is_an_item_and_one_asked_again_is_numbered():
     assert [(row["id"], row["credit"], row["prediction"], row["target"]) for row in rows] == [
         ("A B C D", 1.0, "D", "D"), ("A B C D #2", 1.0, "D", "D"), ("B A C E", 0.0, None, "E")
     ]  # fmt: skip
+    assert [row["cluster"] for row in rows] == ["A B\tC D", "A B\tC D", "B A\tC E"]
+
+
+def test_a_question_leaves_with_either_of_its_word_pairs():
+    # Of the questions among three pairs, those of the first two are right: a third.
+    pairs = [("A", "B"), ("C", "D"), ("E", "F")]
+    first, *others = [one + other for one, other in permutations(pairs, 2)]
+    (right,) = [one for one in others if one == pairs[1] + pairs[0]]
+    wrong = [one for one in others if one != right]
+    found = Answers([first, right], wrong).estimate
+    # Without one of the three, 0, 0 and 1: variance 2/3 of 2/3. Both orders are one of three parts
+    # of the mean: 2/3, -1/3 and -1/3 by 3, which are counted twice.
+    assert found.value == pytest.approx(1 / 3)
+    assert found.stderr == pytest.approx((4 / 9 - 2 / 27) ** 0.5)

@@ -15,9 +15,20 @@ OTHERS = ["ape", "bee", "cow", "doe", "elk", "fox", "gnu", "hen"]
 PAIRS = [
     f"{a}\t{b}\t{i}" for i, (a, b) in enumerate(zip(OTHERS, OTHERS[1:] + NAMES[:1], strict=True))
 ]
-QUESTIONS = (
-    ": family\nape bee cow doe\nape bee cow DOG\nape bee cow eel\n: gram1\nelk fox gnu eel\n"
-)
+# Eleven word pairs but for that with eel, which is no word of the corpus.
+QUESTIONS = """\
+: family
+ape bee cow doe
+ape bee cow DOG
+ape bee cow eel
+cow doe elk fox
+elk fox gnu hen
+bee cow doe elk
+fox gnu hen ape
+ape cow bee doe
+: gram1
+elk fox gnu eel
+"""
 SMALL = {"vector_size": 2, "vocabulary": 10, "epochs": 2}
 
 
@@ -81,9 +92,19 @@ def test_an_analogy_has_the_floor_of_its_most_frequent_answer(tmp_path):
     (tmp_path / "questions.txt").write_text(asked)
     found = {(s.metric, *s.at.values()): s for s in probe(ConstantModel(), given).scores}
     for metric in ("analogy_accuracy", "analogy_accuracy_unconstrained"):
-        # doe twice and dog once; eel is no word of the corpus
-        assert found[metric, "semantic"].n == 3
-        assert found[metric, "semantic"].floors == {"majority_answer": pytest.approx(2 / 3)}
+        # doe three times; eel is no word of the corpus
+        assert found[metric, "semantic"].n == 8
+        assert found[metric, "semantic"].floors == {"majority_answer": pytest.approx(3 / 8)}
+
+
+def test_analogies_of_fewer_than_ten_word_pairs_have_no_score(tmp_path):
+    given = data(tmp_path)
+    asked = QUESTIONS.replace("ape cow bee doe\n", "")
+    (tmp_path / "questions.txt").write_text(asked)
+    outcome = probe(ConstantModel(), given)
+    assert not [score for score in outcome.scores if score.metric.startswith("analogy")]
+    note = "only 6 of 7 semantic questions, of 9 word pairs, have all words in the vocabulary"
+    assert f"{note}: no score" in outcome.notes
 
 
 def test_words_may_count_as_often_as_they_occur(tmp_path):
@@ -118,17 +139,20 @@ def test_vectors_around_frozen_words_depend_on_the_model_and_others_do_not(tmp_p
     assert one["word_pair_pearson", "pairs"] != other["word_pair_pearson", "pairs"]
 
 
+WITHOUT = "have all words in the vocabulary: no score"
+
+
 def test_a_row_notes_how_few_words_are_left(tmp_path):
     outcome = probe(ReadsTheLabel(), data(tmp_path))
     assert outcome.notes == [
         "corpus of 40 documents, 480 words: it has 2 of 3 visual words",
-        "only 2 of 3 semantic questions have all words in the vocabulary",
-        "only 0 of 1 morphology questions have all words in the vocabulary: no score",
+        "only 7 of 8 semantic questions, of 11 word pairs, have all words in the vocabulary",
+        f"only 0 of 1 morphology questions, of 0 word pairs, {WITHOUT}",
         "only 8 of 8 pairs of pairs have all words in the vocabulary",
         "only 1 of 2 pairs of few have all words in the vocabulary: no score",
     ]
     assert not [key for key in values(outcome) if key[1:] in {("morphology",), ("few",)}]
-    assert outcome.counts["questions_semantic"] == 3
+    assert outcome.counts["questions_semantic"] == 8
     assert outcome.counts["visual_words_in_corpus"] == 2
 
 

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 import torch
 from fakes import ConstantModel, PlantedFeatures, ReadsTheLabel, labelled_images
@@ -7,11 +6,9 @@ from torch.nn.functional import normalize
 from vlbench.check.passes import REPEATED
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.metrics.intervals import mean_of_trials
 from vlbench.probes.generalization.zero_shot_projection import (
     LabelledFeatures,
     ProjectionTraining,
-    mean_of_partial_trials,
     train_projection,
     zero_shot_projection,
 )
@@ -104,22 +101,6 @@ def test_a_seed_draws_the_same_trials_and_another_seed_others():
     world = linear_world(per_class=4)
     draws = [probe(*world, trials=3, epochs=1, seed=seed).scores[0].draws for seed in (0, 0, 1)]
     assert draws[0] == draws[1] != draws[2]
-
-
-def test_every_item_in_every_trial_is_the_mean_of_trials():
-    credit = torch.rand((4, 30), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    found, expected = mean_of_partial_trials(credit), mean_of_trials(credit.numpy())
-    assert found[:2] == pytest.approx(expected[:2])
-    assert found.ci95 == pytest.approx(expected.ci95)
-
-
-def test_items_that_a_trial_leaves_out_do_not_count_in_it():
-    nan = np.nan
-    credit = torch.tensor([[1, 0, nan, nan], [nan, 1, 1, nan]], dtype=torch.float64)
-    found = mean_of_partial_trials(credit)
-    # Trials 0.5 and 1, items 1, 0.5 and 1: variances 0.125 / 2 and 0.08333 / 3.
-    assert found.value == 0.75
-    assert found.stderr == pytest.approx((0.125 / 2 + 0.25 / 3 / 3) ** 0.5)
 
 
 def test_another_fraction_of_the_classes_can_be_seen():

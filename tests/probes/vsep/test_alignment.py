@@ -110,11 +110,6 @@ def test_a_seed_trains_alone_what_it_trains_among_others():
     assert not torch.equal(weights[0], weights[1])
 
 
-def test_no_seed_is_refused():
-    with pytest.raises(ValueError, match="seeds must be 1 or more"):
-        VsepTraining(seeds=0).each()
-
-
 def test_shuffled_training_pairs_regions_with_words_of_other_images():
     sets = sets_of([ONE, [("b", "b")], [("c", "c")]] * 4, [TWO])
     engine, training = Engine.for_tests(), VsepTraining(2, 4)

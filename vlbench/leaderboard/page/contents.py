@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,10 +16,13 @@ from markupsafe import Markup, escape
 from vlbench.boards import Board, read_board
 from vlbench.boards.privacy import cleaned, shown
 from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.claims import ClaimsSpec
 from vlbench.catalog.specs import TaskSpec
 from vlbench.digests import bytes_digest
 from vlbench.errors import SpecError
 from vlbench.files import read_bytes
+from vlbench.leaderboard import findings
+from vlbench.leaderboard.findings import read_findings
 from vlbench.leaderboard.kept import kept
 from vlbench.leaderboard.leaders import Comparisons, comparisons_file, read_comparisons
 from vlbench.leaderboard.page.models import model_rows, models_of
@@ -33,6 +36,9 @@ from vlbench.leaderboard.page.tables import (
 )
 from vlbench.leaderboard.page.values import (
     Figure,
+    Finding,
+    FindingCell,
+    Findings,
     ModelRow,
     ModelScore,
     Other,
@@ -44,6 +50,7 @@ from vlbench.leaderboard.page.values import (
     Task,
     WrongItem,
     arxiv_link,
+    row_id,
     task_id,
 )
 from vlbench.leaderboard.rows import comparable_sets
@@ -73,8 +80,13 @@ class Part(NamedTuple):
     is_outdated: bool
 
 
-def read_page(output: Path, catalog: Catalog) -> Page:
-    """Return the content of the page of a folder of boards. Raises SpecError for malformed ones."""
+def read_page(
+    output: Path, catalog: Catalog, claims: Mapping[str, ClaimsSpec] | None = None
+) -> Page:
+    """Return the content of the page of a folder of boards, and of what they say of claims.
+
+    Raises SpecError for malformed boards.
+    """
     boards = [read_part(output, file, catalog) for file in sorted(output.glob("*.json"))]
     files = sorted(output.glob("summaries/*.json"))
     everything = [*boards, *(read_part(output, file, catalog) for file in files)]
@@ -97,7 +109,35 @@ def read_page(output: Path, catalog: Catalog) -> Page:
         capabilities={model.name: model.capabilities for model in models if model.capabilities},
         is_brief=is_brief,
         outdated=[part.task.name for part in boards if part.is_outdated],
+        findings=_findings(read_findings(output, catalog, claims or {}), everything),
     )
+
+
+def _findings(rows: Sequence[findings.Row], parts: Sequence[Part]) -> Findings | None:
+    """Return the table of findings, each cell with the address of its row; None without any."""
+    judged = [row for row in rows if row.is_judged]
+    tables = (table for part in parts for table in part.task.tables)
+    ids = {row.id for table in tables for row in table.rows}
+    models = findings.columns(judged)
+
+    def cell(model: str, given: findings.Cell | None) -> FindingCell:
+        if given is None:
+            return FindingCell("", "", "")
+        task, comparable = given.place
+        own = (row_id(task, model), row_id(task, model, comparable))
+        return FindingCell(given.verdict, given.text, next((one for one in own if one in ids), ""))
+
+    shown = [
+        Finding(
+            text=row.name,
+            paper=row.source.title or row.source.name,
+            tally=row.tally or [f"{row.cells[''].verdict} {row.cells[''].text}"],
+            cells=[cell(model, row.cells.get(model)) for model in models],
+        )
+        for row in judged
+    ]
+    left = len(rows) - len(judged)
+    return Findings(models, shown, left, findings.NOTE) if shown else None
 
 
 def read_part(output: Path, file: Path, catalog: Catalog, board: Board | None = None) -> Part:

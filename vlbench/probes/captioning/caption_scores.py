@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from vlbench.capabilities import SharedSpace
 from vlbench.engine import Engine
-from vlbench.metrics.captions import CAPTION_METRICS
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.evaluated import PREFIX
-from vlbench.metrics.intervals import Floats
+from vlbench.metrics.intervals import Ends, Floats, fraction_ends, log_ends, plain_ends
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import choose
 from vlbench.probes.captioning.caption_sets import (
@@ -31,12 +30,10 @@ from vlbench.probes.captioning.caption_statistics import (
     WORDS,
     Judged,
     OverSeeds,
-    as_fraction,
     caption_statistics,
     counted,
     formula_of,
     metric_statistics,
-    not_negative,
     over_seeds,
     share,
     value_alone,
@@ -84,13 +81,12 @@ MATCH = "match_score"
 # Statistics of each metric [seeds, N, S] by the kind of captions; one seed for what none changes.
 ByKind = Mapping[str, Mapping[str, Floats]]
 
-# The ranges of other scores are their models' own.
-NEVER_NEGATIVE = frozenset({*WORDS, *CAPTION_METRICS, "perplexity"})
-
-At = Mapping[str, str]
-
 # CIDEr is ten times a mean of cosines.
 CIDER = (0.0, 10.0)
+
+ENDS: Mapping[str, Ends] = {**dict.fromkeys(FRACTIONS, fraction_ends), "perplexity": log_ends}
+
+At = Mapping[str, str]
 
 
 def caption_scores(
@@ -106,10 +102,6 @@ def caption_scores(
         for name, statistics in metrics.items():
             value = _measured(name, statistics)
             n = _images(name, statistics)
-            if value and name in FRACTIONS:
-                value = as_fraction(value, n)
-            elif value and name in NEVER_NEGATIVE:
-                value = not_negative(value)
             scores = _score(name, {**(at or {}), "captions": kind}, value, n, units)
             measured += [_with_examples(score, statistics, examples) for score in scores]
     return [*measured, *map(Measured, gains(kinds, units, at))]
@@ -164,7 +156,8 @@ def _is_mean(name: str) -> bool:
 def _measured(name: str, statistics: Floats, less: Floats | None = None) -> OverSeeds | None:
     if name.startswith(PREFIX):
         return value_alone(statistics, less=less)
-    return over_seeds(statistics, formula_of(name), less=less)
+    ends = plain_ends if less is not None else ENDS.get(name, plain_ends)
+    return over_seeds(statistics, formula_of(name), less=less, ends=ends)
 
 
 def _images(name: str, statistics: Floats) -> int:

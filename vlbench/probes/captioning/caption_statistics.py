@@ -22,15 +22,14 @@ from vlbench.metrics.captions import CaptionMetrics, Captions, CaptionScore, tre
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.evaluated import Value
 from vlbench.metrics.intervals import (
-    ROUNDING,
+    Ends,
     Estimate,
     Floats,
     Formula,
-    add_seeds,
     estimate_of_sums,
-    mean_of_trials,
+    mean_of_seeds,
+    plain_ends,
     ratio,
-    wilson,
 )
 from vlbench.metrics.items import join_items
 from vlbench.metrics.java import coco_caption, find_java, find_spice
@@ -66,10 +65,7 @@ class OverSeeds(NamedTuple):
 
 def share(credit: Floats) -> OverSeeds:
     """Return the mean of [seeds, N] credits in [0, 1] of images; Wilson's interval for one seed."""
-    by_seed = credit.mean(1)
-    alone = len(credit) == 1
-    estimate = wilson(float(credit.sum()), credit.shape[1]) if alone else mean_of_trials(credit)
-    return OverSeeds(estimate, by_seed.tolist())
+    return OverSeeds(mean_of_seeds(credit), credit.mean(1).tolist())
 
 
 def counted(values: ArrayLike) -> Floats:
@@ -79,15 +75,18 @@ def counted(values: ArrayLike) -> Floats:
 
 
 def over_seeds(
-    statistics: Floats, formula: Formula, *, less: Floats | None = None
+    statistics: Floats,
+    formula: Formula,
+    *,
+    less: Floats | None = None,
+    ends: Ends = plain_ends,
 ) -> OverSeeds | None:
     """Return the mean over seeds of a formula of the sums over N images of [seeds, N, S].
 
     `less` are the statistics [N, S] of the same images of what is subtracted. None where a seed's
-    sums have no value. Raises ValueError for fewer than two images and for statistics that are not
-    finite.
+    sums have no value. Error, interval and errors raised are those of `estimate_of_sums`.
     """
-    seeds, n, width = statistics.shape
+    seeds, _, width = statistics.shape
     parts = [*statistics, *([] if less is None else [less])]
     table = np.concatenate(parts, 1)
 
@@ -99,31 +98,15 @@ def over_seeds(
     by_seed = values(table.sum(0))
     if np.isnan(by_seed).any() and np.isfinite(table).all():
         return None
-    estimate = estimate_of_sums(table, lambda sums: values(sums).mean(0))
-    return OverSeeds(add_seeds(estimate, by_seed.tolist(), n), by_seed.tolist())
+    draws: list[float] = by_seed.tolist()
+    estimate = estimate_of_sums(table, lambda sums: values(sums).mean(0), by_seed=draws, ends=ends)
+    return OverSeeds(estimate, draws)
 
 
 def value_alone(statistics: Floats, *, less: Floats | None = None) -> OverSeeds:
     """Return the mean over seeds of a number that all images share, [seeds, N, 1]."""
     by_seed = statistics[:, 0, 0] - (0.0 if less is None else less[0, 0])
     return OverSeeds(Value(float(by_seed.mean())), by_seed.tolist())
-
-
-def not_negative(score: OverSeeds) -> OverSeeds:
-    """Return the same with an interval that is cut at 0, below which the score cannot be."""
-    if not isinstance(score.estimate, Estimate):
-        return score
-    low, high = score.estimate.ci95
-    return score._replace(estimate=score.estimate._replace(ci95=(max(low, 0.0), high)))
-
-
-def as_fraction(score: OverSeeds, n: int) -> OverSeeds:
-    """Return the same cut to [0, 1], with Wilson's interval of n images where nothing varies."""
-    assert isinstance(score.estimate, Estimate)
-    value, stderr, (low, high) = score.estimate
-    if stderr < ROUNDING:
-        return score._replace(estimate=wilson(value * n, n))
-    return score._replace(estimate=Estimate(value, stderr, (max(low, 0.0), min(high, 1.0))))
 
 
 class Judged(NamedTuple):

@@ -33,7 +33,7 @@ from vlbench.data.records import Data
 from vlbench.drawing.sheets import png
 from vlbench.engine import Engine
 from vlbench.metrics.captions import CAPTION_METRICS
-from vlbench.metrics.intervals import Estimate, Floats, add_seeds
+from vlbench.metrics.intervals import Floats, clustered_fraction
 from vlbench.metrics.items import Examples, outcome_of
 from vlbench.probes.captioning.caption_scores import (
     MATCH,
@@ -121,8 +121,7 @@ def training_part(trained: Sequence[Favourites]) -> Outcome:
     seeds, value = len(draws), float(np.mean(draws))
     stderr, interval = None, None
     if seeds > 1:
-        alone = Estimate(value, 0.0, (value, value))
-        _, stderr, interval = add_seeds(alone, draws, 1, (0.0, 1.0))
+        _, stderr, interval = clustered_fraction(np.array(draws), np.ones(seeds))
     score = Score(
         metric="nonzero_advantages",
         value=value,

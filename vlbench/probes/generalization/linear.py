@@ -30,13 +30,17 @@ LinearProbe = dict[str, Tensor]
 
 
 class LinearTraining(NamedTuple):
-    """How a linear probe is trained; the seed draws the first weights and the order of images."""
+    """How linear probes are trained; a seed draws the first weights and the order of images.
+
+    There are so many `seeds`, from `seed` on: a score is the mean over their probes.
+    """
 
     epochs: int = 20
     batch_size: int = 60
     learning_rate: float = 1e-3
     weight_decay: float = 5e-4
     seed: int = 0
+    seeds: int = 1
 
 
 # As in arXiv:2104.08313.

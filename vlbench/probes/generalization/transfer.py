@@ -26,9 +26,10 @@ from torch import Tensor
 from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import Column, Data, TrainAndTestRows, labels
 from vlbench.digests import digest
-from vlbench.engine import Engine
-from vlbench.metrics.intervals import wilson
-from vlbench.metrics.items import Answers, Measured, outcome_of
+from vlbench.engine import Engine, Features
+from vlbench.engine.training import ONE_TRAINING, each_seed
+from vlbench.metrics.intervals import mean_of_seeds
+from vlbench.metrics.items import Answers, Measured, outcome_of, trials
 from vlbench.metrics.ranking import Choice, all_equal
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.probes.generalization.linear import (
@@ -133,46 +134,63 @@ def transfer(
     equal, size = all_equal(test), (len(data.classes), test.shape[1])
     images = data.splits["train"]["image"]
     train = None if augment else engine.large_features(model.encode_images, images)
-    if equal:
-        probe = zero_probe(*size)
-    elif train is None:
-        epochs = augmented_features(
-            model, images, engine, epochs=training.epochs, seed=training.seed
-        )
-        probe = train_linear_probe(epochs, train_label, size, training, engine.device)
-    else:
-        probe = train_linear_probe_once(engine, train, train_label, size, training)
-    choice = classify(probe, test, test_label)
-    measured = [_measured("accuracy_augmented" if augment else "accuracy", choice, data, "test")]
+    probes = []
+    for one in each_seed(training):
+        if equal:
+            probe = zero_probe(*size)
+        elif train is None:
+            epochs = augmented_features(model, images, engine, epochs=one.epochs, seed=one.seed)
+            probe = train_linear_probe(epochs, train_label, size, one, engine.device)
+        else:
+            probe = train_linear_probe_once(engine, train, train_label, size, one)
+        probes.append(probe)
+    choices = [classify(probe, test, test_label) for probe in probes]
+    tested = "accuracy_augmented" if augment else "accuracy"
+    measured = [_measured(tested, choices, data, "test")]
     if train is not None:
-        own = _measured("train_accuracy", classify(probe, train, train_label), data, "train")
+        fitted = [classify(probe, train, train_label) for probe in probes]
+        own = _measured("train_accuracy", fitted, data, "train")
         # A probe remembers: chance is no measure of what it was trained on.
-        drawn = np.random.default_rng(training.seed).permutation(len(train_label))
-        shuffled = train_label[drawn]
-        blind = probe if equal else train_linear_probe_once(engine, train, shuffled, size, training)
-        floor = float(classify(blind, train, shuffled).credit.mean())
-        floors = {**own.score.floors, "shuffled_labels": floor}
+        remembered = (
+            own.score.value if equal else _shuffled(engine, train, train_label, size, training)
+        )
+        floors = {**own.score.floors, "shuffled_labels": remembered}
         measured.append(own._replace(score=replace(own.score, chance=None, floors=floors)))
-    return outcome_of(
-        measured,
-        {"n": len(test_label), "ties": int(choice.tied.sum())},
-        [EQUAL_FEATURES_NOTE] if equal else [],
-    )
+    notes = [(EQUAL_FEATURES_NOTE, equal), (ONE_TRAINING, not equal and training.seeds == 1)]
+    ties = sum(int(choice.tied.sum()) for choice in choices)
+    counts = {"n": len(test_label), "choices": len(choices) * len(test_label), "ties": ties}
+    return outcome_of(measured, counts, [note for note, holds in notes if holds])
 
 
-def _measured(metric: str, choice: Choice, data: Data, split: str) -> Measured:
+def _shuffled(
+    engine: Engine,
+    train: Features,
+    label: Tensor,
+    size: tuple[int, int],
+    training: LinearTraining,
+) -> float:
+    """Return the accuracy, on them, of a probe trained on shuffled labels with the first seed."""
+    first = next(iter(each_seed(training)))
+    shuffled = label[np.random.default_rng(first.seed).permutation(len(label))]
+    probe = train_linear_probe_once(engine, train, shuffled, size, first)
+    return float(classify(probe, train, shuffled).credit.mean())
+
+
+def _measured(metric: str, choices: Sequence[Choice], data: Data, split: str) -> Measured:
     rows = data.splits[split]
     label = torch.from_numpy(labels(rows))
     n = len(label)
+    credit, chosen = (torch.stack([one[i] for one in choices]) for i in (0, 2))
     score = Score(
         metric=metric,
         n=n,
         chance=1 / len(data.classes),
         floors={"majority_class": int(label.bincount().amax()) / n},
-        **wilson(float(choice.credit.sum()), n)._asdict(),
+        draws=credit.mean(1).tolist() if len(credit) > 1 else [],
+        **mean_of_seeds(credit.numpy())._asdict(),
     )
-    answers = Answers(data.classes, choice.chosen, label)
-    return Measured(score, rows["image"].examples(), choice.credit, answers)
+    answers = Answers(data.classes, trials(chosen), label)
+    return Measured(score, rows["image"].examples(), trials(credit), answers)
 
 
 def _refuse_training(training: LinearTraining) -> None:

@@ -14,12 +14,12 @@ from torch import Tensor
 from vlbench.data.word_files import pair_delimiter, read_pairs
 from vlbench.digests import digest
 from vlbench.metrics import items
-from vlbench.metrics.intervals import Z95, Estimate
-from vlbench.metrics.items import Measured
+from vlbench.metrics.intervals import Z95, Estimate, mean_over_pairs
+from vlbench.metrics.items import BOTH, Measured
 from vlbench.results import Score
 
-# The fewest pairs for which Fisher's interval exists.
-FEWEST_PAIRS = 4
+# The fewest pairs for which Fisher's interval exists, and those whose analogies have a score.
+FEWEST_PAIRS, FEWEST_OF_ANALOGIES = 4, 10
 
 # The variance of Fisher's z of a Spearman coefficient, as a multiple of Pearson's.
 SPEARMAN = 1.06
@@ -45,6 +45,19 @@ class Answers(NamedTuple):
         return len(self.correct) + len(self.incorrect)
 
     @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The two word pairs of each question."""
+        several = (*self.correct, *self.incorrect)
+        return [(f"{one[0]} {one[1]}", f"{one[2]} {one[3]}") for one in several]
+
+    @property
+    def estimate(self) -> Estimate:
+        """The accuracy, where other word pairs would have made other questions."""
+        numbers = np.unique(self.pairs, return_inverse=True)[1].reshape(-1, 2)
+        credit = np.arange(self.total) < self.right
+        return mean_over_pairs(credit, numbers)
+
+    @property
     def wanted(self) -> Counter[str]:
         """How often each word is the answer to a question."""
         return Counter(words[-1] for words in (*self.correct, *self.incorrect))
@@ -61,7 +74,8 @@ class Answers(NamedTuple):
         answers = [names.index(question.split()[-1]) for question in questions]
         said = [*answers[: self.right], *(-1 for _ in self.incorrect)]
         credit = [1.0] * self.right + [0.0] * len(self.incorrect)
-        examples = items.Examples(ids, [digest(question) for question in questions])
+        clusters = [BOTH.join(pair) for pair in self.pairs]
+        examples = items.Examples(ids, [digest(question) for question in questions], clusters)
         return Measured(score, examples, credit, items.Answers(names, said, answers))
 
 

@@ -47,6 +47,7 @@ from vlbench.probes.generalization.visual_words import (
     visual_words,
 )
 from vlbench.probes.generalization.word_evaluation import (
+    FEWEST_OF_ANALOGIES,
     FEWEST_PAIRS,
     Agreement,
     Answers,
@@ -175,20 +176,21 @@ def _evaluate(vectors: Any, tests: _WordTests, suffix: str) -> tuple[list[Measur
     answers = analogies(vectors, tests.file)
     for kind, total in tests.questions.items():
         pooled = _pooled(kind, answers)
-        notes += _few(f"{pooled.total} of {total} {kind} questions", pooled.total, 1)
-        if pooled.total:
+        pairs = len({pair for both in pooled.pairs for pair in both})
+        what = f"{pooled.total} of {total} {kind} questions, of {pairs} word pairs,"
+        notes += _few(what, pooled.total, has_score=pairs >= FEWEST_OF_ANALOGIES)
+        if pairs >= FEWEST_OF_ANALOGIES:
             measured.append(pooled.measured(_analogy(pooled, len(vectors), suffix, kind)))
     for path, total in tests.pairs.items():
         agreement = similarity(vectors, path)
-        notes += _few(
-            f"{agreement.pairs} of {total} pairs of {path.stem}", agreement.pairs, FEWEST_PAIRS
-        )
+        what = f"{agreement.pairs} of {total} pairs of {path.stem}"
+        notes += _few(what, agreement.pairs, has_score=agreement.pairs >= FEWEST_PAIRS)
         measured += map(Measured, _agreement(agreement, suffix, path.stem))
     return measured, notes
 
 
-def _few(what: str, n: int, least: int) -> list[str]:
-    without = "" if n >= least else ": no score"
+def _few(what: str, n: int, *, has_score: bool) -> list[str]:
+    without = "" if has_score else ": no score"
     return [f"only {what} have all words in the vocabulary{without}"] if n < FEW else []
 
 
@@ -206,7 +208,7 @@ def _analogy(found: Answers, words: int, suffix: str, kind: str) -> Score:
         n=found.total,
         chance=1 / (words - 3),
         floors={"majority_answer": max(found.wanted.values()) / found.total},
-        **wilson(found.right, found.total)._asdict(),
+        **found.estimate._asdict(),
     )
 
 

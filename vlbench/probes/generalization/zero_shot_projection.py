@@ -27,7 +27,7 @@ from vlbench.capabilities import ImageEncoder, TextEncoder, TokenEncoder
 from vlbench.data.records import TrainAndTestRows, derangement, labels, value_column
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.metrics.intervals import Estimate, varying_trials
+from vlbench.metrics.intervals import mean_of_trials
 from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import all_equal, choose
 from vlbench.probes.generalization.class_vectors import class_vectors
@@ -237,26 +237,14 @@ def _require_images(drawn: Sequence[Trial], features: Features) -> None:
 def _score(credit: Tensor, floor: Tensor, label: Tensor, drawn: Sequence[Trial]) -> Score:
     n_unseen = len(drawn[0].unseen)
     common = [label[~row.isnan()].bincount().amax() / (~row.isnan()).sum() for row in credit]
-    estimate = mean_of_partial_trials(credit)
     return Score(
         metric="accuracy",
         n=int((~credit.isnan()).any(0).sum()),
         chance=1 / n_unseen,
         floors={
             "majority_class": float(torch.stack(common).mean()),
-            "shuffled_words": mean_of_partial_trials(floor).value,
+            "shuffled_words": float(floor.nanmean(1).mean()),
         },
         draws=credit.nanmean(1).tolist(),
-        **estimate._asdict(),
+        **mean_of_trials(credit.numpy())._asdict(),
     )
-
-
-def mean_of_partial_trials(credit: Tensor) -> Estimate:
-    """Return the mean over trials of their mean credit [T, N], each trial on some of the items.
-
-    Error and interval are those of `mean_of_trials`, with NaN for items that a trial leaves out;
-    each item counts once.
-    """
-    of_trials = credit.nanmean(1)
-    of_items = credit[:, (~credit.isnan()).any(0)].nanmean(0)
-    return varying_trials(float(of_trials.mean()), of_trials.numpy(), of_items.numpy())

@@ -13,11 +13,9 @@ from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.intervals import (
     Estimate,
     Floats,
-    add_seeds,
-    clustered_ratio,
     estimate_of_sums,
-    mean_of_trials,
-    wilson,
+    mean_of_seeds,
+    ratio,
 )
 from vlbench.metrics.items import Examples, item_table, join_items
 from vlbench.probes.question_generation.inputs import Asked
@@ -142,22 +140,17 @@ def made(metric: str, at: Mapping[str, str | int], statistics: Floats, **more: A
 def estimate(metric: str, statistics: Floats) -> Estimate:
     """Return the score of statistics [seeds, N, K], its error and interval.
 
-    A mean of shares over seeds is `mean_of_trials`, of one seed Wilson's. Other scores of one seed
-    have a bootstrap over images; over several seeds `add_seeds` adds their error, cut to what the
-    metric can be.
+    A mean of fractions is `mean_of_seeds`. Other scores have `estimate_of_sums` over images and
+    seeds.
     """
     together = pooled(metric, statistics)
     if metric in {NOUN, SEEN}:
-        shares = statistics[..., 0]
-        return (
-            mean_of_trials(shares) if len(shares) > 1 else wilson(float(shares.sum()), shares.size)
-        )
+        return mean_of_seeds(statistics[..., 0])
+    by_seed = [score_of(metric, one) for one in statistics]
     if metric in CORPORA:
-        result = estimate_of_sums(together, CORPORA[metric].formula)
-    else:
-        result = clustered_ratio(together[:, 0], np.ones(len(together)))
-    by_seed, bounds = [score_of(metric, one) for one in statistics], look(metric)[1:3]
-    return add_seeds(result, by_seed, len(together), bounds)
+        return estimate_of_sums(together, CORPORA[metric].formula, by_seed=by_seed)
+    means = np.stack([together[:, 0], np.ones(len(together))], 1)
+    return estimate_of_sums(means, ratio, by_seed=by_seed)
 
 
 def _score(one: MeasuredSystem, metric: str, floors: Mapping[str, MeasuredSystem]) -> Score:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, permutations
 from typing import Annotated, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,9 +20,16 @@ from vlbench.capabilities import count_truncated
 from vlbench.data.coco_files import Named
 from vlbench.data.records import Data
 from vlbench.engine import Engine
+from vlbench.engine.training import each_seed
 from vlbench.errors import CannotDo, TooFewRows, counted
-from vlbench.metrics.intervals import Estimate, add_seeds, clustered_fraction
-from vlbench.metrics.items import Answers, Examples, Measured
+from vlbench.metrics.intervals import (
+    Estimate,
+    clustered_fraction,
+    estimate_of_sums,
+    fraction_ends,
+    ratio,
+)
+from vlbench.metrics.items import Answers, Examples, Measured, trials
 from vlbench.metrics.ranking import TIED, Choice, choose
 from vlbench.probes.vsep.named_objects import (
     NamedObjects,
@@ -153,7 +161,7 @@ def train_on(
     """
     regions, words = objects.regions[:, 0], objects.words[:, 0]
     nets = []
-    for one in training.each():
+    for one in each_seed(training):
         rng = torch.Generator().manual_seed(one.seed)
         own = words[torch.randperm(len(words), generator=rng)] if shuffled else words
         nets.append(train(engine, Pairs(regions, own), one, layer_normed=layer_normed))
@@ -213,8 +221,16 @@ def mean_credit(credit: Tensor, kept: Tensor) -> Estimate:
     """Return the mean credit [T, I, n] of the regions `kept`, bool [I, n]: of images and seeds."""
     images = kept.any(1)
     hits = (credit * kept).sum(-1)[:, images]
-    estimate = clustered_fraction(hits.mean(0).numpy(), kept.sum(1)[images].numpy())
-    return add_seeds(estimate, of_networks(credit[:, kept]), len(hits[0]), (0.0, 1.0))
+    return fraction_of_regions(hits, kept.sum(1)[images].expand_as(hits))
+
+
+def fraction_of_regions(hits: Tensor, counts: Tensor) -> Estimate:
+    """Return sum(hits) / sum(counts) of regions, [T, I] by network and image."""
+    sums = np.stack([hits.mean(0), counts.double().mean(0)], 1)
+    if min(hits.shape) == 1:
+        return clustered_fraction(*sums.T)
+    by_seed = (hits.sum(1) / counts.sum(1)).tolist()
+    return estimate_of_sums(sums, ratio, by_seed=by_seed, ends=fraction_ends)
 
 
 def of_networks(credit: Tensor) -> list[float]:
@@ -267,10 +283,5 @@ def measured_regions(
         own = torch.tensor([words.index(name.word) for name in named])
         first, places_said = torch.arange(len(named)) // n * n, chosen.flatten(1)
         said = own[first + places_said.clamp(min=0)].masked_fill(places_said < 0, -1)
-        answers = Answers(words, _trials(said[:, mask]), own[mask])
-    return Measured(score, examples, _trials(credit.flatten(1)[:, mask]), answers)
-
-
-def _trials(values: Tensor) -> Tensor:
-    """Return [T, N] values of several networks, [N] of one, which is no trial."""
-    return values if len(values) > 1 else values[0]
+        answers = Answers(words, trials(said[:, mask]), own[mask])
+    return Measured(score, examples, trials(credit.flatten(1)[:, mask]), answers)

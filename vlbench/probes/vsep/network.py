@@ -35,8 +35,6 @@ BLOCK = 1 << 13
 
 State = dict[str, Any]
 
-ONE_TRAINING = "one training: intervals leave out that another seed would score otherwise"
-
 
 class VsepTraining(NamedTuple):
     """How networks are trained; a seed draws the first weights and the order of pairs.
@@ -48,17 +46,6 @@ class VsepTraining(NamedTuple):
     batch_size: int = 512
     seed: int = 0
     seeds: int = 1
-
-    def each(self) -> list[VsepTraining]:
-        """Return the training of each seed. Raises ValueError for none."""
-        if self.seeds < 1:
-            raise ValueError(f"{self}: seeds must be 1 or more")
-        return [self._replace(seed=self.seed + i, seeds=1) for i in range(self.seeds)]
-
-    @property
-    def note(self) -> str:
-        """What the interval of a single training leaves out; "" for several."""
-        return ONE_TRAINING * (self.seeds == 1)
 
 
 # As in arXiv:2107.12021, which gives no seed.

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.engine import Engine
-from vlbench.metrics.intervals import add_seeds, clustered_ratio
+from vlbench.engine.training import ONE_TRAINING
+from vlbench.metrics.intervals import estimate_of_sums, ratio
 from vlbench.metrics.items import Measured, outcome_of
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
@@ -111,7 +112,7 @@ def _align(
         counts["choices"] += choice.tied.numel()
     if sets.names.static:
         measured += _caption_forms(sets, engine, training)
-    notes = [encoders.note, sets.names.note, training.note]
+    notes = [encoders.note, sets.names.note, ONE_TRAINING * (training.seeds == 1)]
     return outcome_of(measured, sets.counts | counts, notes)
 
 
@@ -123,8 +124,8 @@ def _measured(metric: str, objects: Objects, credit: Tensor) -> Measured:
 def _template_drop(lost: Tensor) -> Score:
     """Return the mean of paired differences [T, I, n], which can be negative."""
     _, images, n = lost.shape
-    of_images = clustered_ratio(lost.mean(0).sum(1).numpy(), np.full(images, n))
-    drop = add_seeds(of_images, of_networks(lost), images, (-1.0, 1.0))
+    sums = np.stack([lost.mean(0).sum(1), np.full(images, n)], 1)
+    drop = estimate_of_sums(sums, ratio, by_seed=of_networks(lost))
     return Score(
         metric="template_drop",
         at={"objects": n},

@@ -26,6 +26,7 @@ from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.data.records import Data
 from vlbench.digests import digest
 from vlbench.engine import Engine
+from vlbench.engine.training import ONE_TRAINING
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.intervals import mean_of_trials
 from vlbench.metrics.items import Examples, Measured, outcome_of
@@ -121,7 +122,7 @@ def _retrieve(
         "categories_short": sum(size < pools.size for size in sizes),
         "smallest_pool": min(sizes),
     }
-    notes = [encoders.note, sets.names.note, training.note]
+    notes = [encoders.note, sets.names.note, ONE_TRAINING * (training.seeds == 1)]
     return outcome_of(measured, sets.counts | counts, notes)
 
 

@@ -22,8 +22,8 @@ from torch import Tensor
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.data.records import Data
 from vlbench.engine import Engine
+from vlbench.engine.training import ONE_TRAINING
 from vlbench.errors import TooFewRows, unknown
-from vlbench.metrics.intervals import add_seeds, clustered_ratio
 from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import Choice
 from vlbench.probes.vsep.alignment import (
@@ -33,6 +33,7 @@ from vlbench.probes.vsep.alignment import (
     SplitRows,
     Splits,
     chosen_words,
+    fraction_of_regions,
     gather,
     mean_credit,
     measured_regions,
@@ -149,7 +150,7 @@ def _align(
         "ties": sum(int(r.choice.tied.sum()) for r in results.values()),
         "choices": sum(r.choice.tied.numel() for r in results.values()),
     }
-    notes = [note, sets.names.note, training.note]
+    notes = [note, sets.names.note, ONE_TRAINING * (training.seeds == 1)]
     return outcome_of(measured, sets.counts | images | counts, notes)
 
 
@@ -215,8 +216,6 @@ def _exclusivity(results: Sequence[RegionResults], objects: int | str) -> list[M
     if not wrong.sum(1).all():
         return []
     unseen = torch.cat([((1 - r.credit) * r.unseen).sum(-1) for r in results], 1)
-    of_images = clustered_ratio(unseen.mean(0).numpy(), wrong.mean(0).numpy())
-    by_seed = (unseen.sum(1) / wrong.sum(1)).tolist()
     # A guess among n words is wrong with probability 1 - 1 / n, whatever the object.
     guessed = [(1 - 1 / r.unseen.shape[1], r.unseen) for r in results]
     chance = sum(p * float(u.sum()) for p, u in guessed) / sum(p * u.numel() for p, u in guessed)
@@ -226,6 +225,6 @@ def _exclusivity(results: Sequence[RegionResults], objects: int | str) -> list[M
         n=wrong.shape[1],
         chance=chance,
         higher_is_better=False,
-        **add_seeds(of_images, by_seed, wrong.shape[1], (0.0, 1.0))._asdict(),
+        **fraction_of_regions(unseen, wrong)._asdict(),
     )
     return [Measured(score)]

@@ -165,7 +165,7 @@ def _given(
 class Rating(NamedTuple):
     """The mean rating of a system's questions on a sheet, and its difference from human ones.
 
-    Intervals come from a bootstrap over images with raters held fixed; the difference is paired by
+    Intervals come from a jackknife over images with raters held fixed; the difference is paired by
     image, and None for the human questions themselves.
     """
 
