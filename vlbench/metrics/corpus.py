@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vlbench.metrics.intervals import Floats, Formula
+from vlbench.metrics.intervals import Floats, Formula, ratio
 
 ORDERS = (1, 2, 3, 4)
 
@@ -58,12 +58,6 @@ def perplexity(sums: Floats) -> Floats:
     """Return 10^(-log10 probability / words predicted), [..., 3] to [...]; infinite for no word."""
     score: Floats = 10 ** -(sums[..., 0] / sums[..., 1])
     return score
-
-
-def ratio(sums: Floats) -> Floats:
-    """Return the first of two sums by the second, [..., 2] to [...]; 0 where the second is 0."""
-    parts, wholes = sums[..., 0], sums[..., 1]
-    return np.divide(parts, wholes, out=np.zeros_like(parts), where=wholes > 0)
 
 
 _BLEU = (
