@@ -1,38 +1,307 @@
-"""Measure how often tests of the boards are wrong, on planted models.
+"""Measure how often intervals cover, and how often tests are wrong, on planted models.
 
-Standing: boards of equally good models, and of one that is better by so many points, whose items
-differ in how hard they are. Printed is the share of boards that call any of the equal models behind
-(target: at most 6 %), and that find every other model behind the better one.
+A row of the first table is the fraction of draws whose 95 % interval holds the mean over all draws,
+or the true value; of the second, that call two equal models different at p < 0.05. Targets are 93
+to 97 % and 4 to 6 % where 20 right and 20 wrong items are expected in 50 clusters; elsewhere the
+figure is stated. The third is of boards of equally good models, and of one that is better by 20
+points, whose items differ in how hard they are: the fraction of boards that call any of the equal
+models behind (target: at most 6 %), and that find every other model behind the better one.
 
-Run: python benchmarks/coverage.py [--draws 1000] [--items 200]
+Run: python benchmarks/coverage.py [--draws 2000] [--items 200]
 """
 
 import argparse
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from vlbench.leaderboard.leaders import LEVEL
-from vlbench.metrics.paired import among_all_pairs, compare_items, holm
+from vlbench.metrics import intervals, rdm_correlation
+from vlbench.metrics.corpus import CORPORA
+from vlbench.metrics.paired import (
+    among_all_pairs,
+    compare_corpora,
+    compare_items,
+    holm,
+)
+from vlbench.probes.generalization import clustering
+from vlbench.probes.generalization.word_evaluation import fisher
+
+Random = np.random.Generator
+Array = np.ndarray
+
+# Clusterings and matrices take longer than all else: so many draws fewer.
+SLOW = 20
+
+
+class Planted(NamedTuple):
+    """What is planted, how one draw of it is estimated or tested, its truth, and if it is slow."""
+
+    name: str
+    draw: Callable[[Random], intervals.Estimate | float]
+    truth: float | None = None
+    slower: int = 1
+
+
+def chances(rng: Random, mean: float, spread: float, size: int | tuple[int, ...]) -> Array:
+    """Return probabilities whose logits vary with so large a standard deviation about a mean."""
+    return 1 / (1 + np.exp(-rng.normal(math.log(mean / (1 - mean)), spread, size)))
+
+
+def credits_of_trials(
+    rng: Random, mean: float, trials: int, items: int, seeds: float, models: int = 1
+) -> Array:
+    """Return [models, trials, items] credits; logits of items vary by 1, of seeds by so much."""
+    logit = math.log(mean / (1 - mean)) + rng.normal(0, 1, items)
+    logit = logit + rng.normal(0, seeds, (models, trials, 1))
+    return (rng.random(logit.shape) < 1 / (1 + np.exp(-logit))).astype(float)
+
+
+def clustered(rng: Random, mean: float, clusters: int, models: int = 1) -> tuple[Array, Array]:
+    """Return hits [models, C] of 1 to 11 items in each cluster, correlated by .1, and the sizes."""
+    sizes = rng.integers(1, 12, clusters)
+    right = rng.beta(9 * mean, 9 * (1 - mean), (models, clusters))
+    return rng.binomial(sizes, right), sizes
+
+
+def analogies(rng: Random, sections: int, models: int = 1) -> tuple[Array, Array]:
+    """Return credits [models, N] of all ordered pairs of 23 word pairs a section, and the pairs."""
+    first, second = np.nonzero(~np.eye(23, dtype=bool))
+    ease = rng.normal(0, 1, (models, sections, 23))
+    logit = ease[:, :, first] + ease[:, :, second] - 0.5
+    right = rng.random(logit.shape) < 1 / (1 + np.exp(-logit))
+    places = np.stack([first, second], 1)[None] + 23 * np.arange(sections)[:, None, None]
+    return right.reshape(models, -1).astype(float), places.reshape(-1, 2)
+
+
+def captions(rng: Random, images: int, models: int = 1) -> Array:
+    """Return statistics [models, images, 10] of BLEU, where images differ in how easy they are."""
+    words = rng.integers(6, 14, (models, images))
+    right = chances(rng, 0.6, 0.7, (images,)) * np.ones((models, 1))
+    guessed = words[..., None] - np.arange(4)
+    matched = rng.binomial(guessed, right[..., None] ** np.arange(1, 5))
+    reference = rng.integers(6, 14, images) * np.ones((models, 1))
+    return np.concatenate([matched, guessed, words[..., None], reference[..., None]], -1) * 1.0
+
+
+def features(rng: Random, images: int, models: int = 1) -> tuple[list[torch.Tensor], Array]:
+    """Return features of images of four normal classes by equally good encoders, and the labels."""
+    label, shared = rng.integers(4, size=images), rng.normal(size=(images, 16))
+    centres = 0.6 * np.abs(np.random.default_rng(0).normal(size=(4, 16))) + 1
+    own = rng.normal(size=(models, images, 16))
+    points = centres[label] + math.sqrt(0.5) * (shared + own)
+    return [torch.from_numpy(one).float() for one in points], label
+
+
+def cluster_accuracies(points: torch.Tensor, label: Array) -> tuple[float, list[float]]:
+    """Return the accuracy of a clustering, and of those of halves of the images."""
+    ids = [f"{i:04}" for i in range(len(label))]
+    halves = clustering.draw_halves(ids, 0)
+    whole = clustering.cluster(points, 4, seed=0)["labels"].numpy()
+    again = clustering.cluster_halves(points, halves, 4, 0).numpy()
+    value, *by_half = (
+        float(clustering.values_of(found, truth, 4)[0])
+        for found, truth in [(whole, label), *zip(again, label[halves], strict=True)]
+    )
+    return value, by_half
+
+
+def clustering_estimate(rng: Random) -> intervals.Estimate:
+    """Return the accuracy of a clustering of 200 images."""
+    (points,), label = features(rng, 200)
+    value, by_half = cluster_accuracies(points, label)
+    variance = float(np.var(by_half, ddof=1))
+    return intervals.fraction(value, variance, len(by_half) - 1, len(label))
+
+
+def clustering_test(rng: Random) -> float:
+    """Return p of the difference of two equal encoders' clusterings."""
+    several, label = features(rng, 200, models=2)
+    (first, of_first), (second, of_second) = (cluster_accuracies(p, label) for p in several)
+    halves = np.subtract(of_first, of_second)
+    value = np.array([first - second])
+    return compare_items(value, 0 * value, np.zeros(1), halves=halves, flips=9).p
+
+
+def rdm_estimate(rng: Random) -> intervals.Estimate:
+    """Return the correlation of two models' matrices of 40 classes, whose vectors share a part."""
+    shared = rng.normal(size=(40, 10))
+    pairs = np.triu_indices(40, 1)
+    matrices = []
+    for _ in range(2):
+        vectors = shared + rng.normal(size=(40, 10))
+        matrices.append(np.linalg.norm(vectors[:, None] - vectors, axis=-1)[pairs])
+    table = rdm_correlation.standardised(matrices, 2)
+    draws = rdm_correlation.class_draws(40, seed=0)
+    drawn = next(rdm_correlation.redrawn(table, draws))[:, 0, 1]
+    value = float(rdm_correlation.correlations(table)[0, 1])
+    return intervals.Estimate(value, *rdm_correlation.interval(drawn))
+
+
+def planted_intervals() -> Iterator[Planted]:
+    """Yield every kind of interval that boards use."""
+    wilson, fraction = intervals.wilson, intervals.clustered_fraction
+    for mean, items in ((0.8, 100), (0.95, 400), (0.95, 50)):
+        yield Planted(
+            f"independent items, Wilson: {items}, {mean:.0%} right",
+            lambda rng, m=mean, n=items: wilson(rng.binomial(n, m), n),
+            mean,
+        )
+    for mean, clusters in ((0.7, 60), (0.95, 100), (0.95, 20)):
+
+        def share(rng: Random, mean: float = mean, clusters: int = clusters) -> intervals.Estimate:
+            (hits,), sizes = clustered(rng, mean, clusters)
+            return fraction(hits, sizes)
+
+        yield Planted(
+            f"fraction over clusters: {clusters} of 1 to 11 items, {mean:.0%} right", share, mean
+        )
+    for trials, seeds in ((10, 0.0), (10, 0.5), (5, 0.0), (5, 0.2), (5, 0.5), (5, 1.0), (3, 0.5)):
+        yield Planted(
+            f"trials: {trials} of 100 items, about 70 % right, seeds vary by {seeds} logits",
+            lambda rng, t=trials, s=seeds: intervals.mean_of_trials(
+                credits_of_trials(rng, 0.7, t, 100, s)[0]
+            ),
+        )
+    for sections in (5, 1):
+
+        def pairs(rng: Random, sections: int = sections) -> intervals.Estimate:
+            (credit,), places = analogies(rng, sections)
+            return intervals.mean_over_pairs(credit, places)
+
+        yield Planted(f"analogies: {23 * sections} word pairs, 23 a section", pairs)
+    yield Planted("clustering: 200 images of 4 classes", clustering_estimate, slower=SLOW)
+    yield from planted_sums()
+    yield Planted("correlation of judged pairs, Fisher: 100", pearson, 0.5)
+    yield Planted("correlation of matrices: 40 classes", rdm_estimate, slower=SLOW)
+
+
+def planted_sums() -> Iterator[Planted]:
+    """Yield the intervals of formulas of sums."""
+
+    def difference(rng: Random) -> intervals.Estimate:
+        hits, sizes = clustered(rng, 0.7, 60, models=2)
+        return intervals.clustered_ratio(hits[0] - hits[1], sizes)
+
+    def mean(rng: Random) -> intervals.Estimate:
+        values = rng.gamma(1, 1, 60) + rng.normal(0, 0.1, (5, 1))
+        rows = np.stack([values.mean(0), np.ones(60)], 1)
+        return intervals.estimate_of_sums(rows, intervals.ratio, by_seed=values.mean(1))
+
+    def perplexity(rng: Random, images: int) -> intervals.Estimate:
+        words = rng.integers(6, 14, images)
+        logs = -words * rng.gamma(4, 0.3, images)
+        rows = np.stack([logs, words, 0 * words], 1)
+        formula = CORPORA["perplexity"].formula
+        return intervals.estimate_of_sums(rows, formula, ends=intervals.log_ends)
+
+    def bleu(rng: Random) -> intervals.Estimate:
+        (rows,) = captions(rng, 100)
+        return intervals.estimate_of_sums(rows, CORPORA["bleu_4"].formula)
+
+    yield Planted("ratio: paired difference, 60 clusters of 1 to 11 items", difference, 0.0)
+    yield Planted("mean of 5 seeds, which vary by a tenth: 60 skewed values", mean)
+    yield Planted("perplexity: 60 captions", lambda rng: perplexity(rng, 60), 10**1.2)
+    yield Planted("perplexity: 10 captions", lambda rng: perplexity(rng, 10), 10**1.2)
+    yield Planted("corpus score: BLEU-4 of 100 captions", bleu)
+
+
+def pearson(rng: Random) -> intervals.Estimate:
+    """Return the correlation of 100 pairs whose true one is 1/2."""
+    first, noise = rng.normal(size=(2, 100))
+    return fisher(float(np.corrcoef(first, first + math.sqrt(3) * noise)[0, 1]), 100)
+
+
+def planted_tests() -> Iterator[Planted]:
+    """Yield every test of two models."""
+
+    def mcnemar(rng: Random, items: int) -> float:
+        right = chances(rng, 0.7, 1, items)
+        a, b = (rng.random((2, items)) < right).astype(float)
+        return compare_items(a, b, np.arange(items)).p
+
+    def flips(rng: Random) -> float:
+        hits, sizes = clustered(rng, 0.7, 60, models=2)
+        places = np.repeat(np.arange(60), sizes)
+        order = np.arange(len(places)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        a, b = ((order < np.repeat(own, sizes)).astype(float) for own in hits)
+        return compare_items(a, b, places, flips=999).p
+
+    def trials(rng: Random, trials: int, seeds: float) -> float:
+        a, b = credits_of_trials(rng, 0.7, trials, 100, seeds, models=2)
+        return compare_items(a, b, np.arange(100)).p
+
+    def pairs(rng: Random, sections: int) -> float:
+        (a, b), places = analogies(rng, sections, models=2)
+        return compare_items(a, b, places).p
+
+    def corpora(rng: Random) -> float:
+        a, b = captions(rng, 100, models=2)
+        return compare_corpora(a, b, np.arange(100), CORPORA["bleu_4"].formula, flips=999).p
+
+    yield Planted("McNemar, exact: 100 items", lambda rng: mcnemar(rng, 100))
+    yield Planted("McNemar, exact: 1,000 items", lambda rng: mcnemar(rng, 1000))
+    yield Planted("sign flips: 60 clusters of 1 to 11 items", flips)
+    for count, seeds in ((10, 0.0), (5, 0.2), (5, 1.0), (3, 0.5)):
+        name = f"trials, t: {count} of 100 items, seeds vary by {seeds} logits"
+        yield Planted(name, lambda rng, t=count, s=seeds: trials(rng, t, s))
+    for sections in (5, 1):
+        name = f"analogies, t: {23 * sections} word pairs, 23 a section"
+        yield Planted(name, lambda rng, s=sections: pairs(rng, s))
+    yield Planted("clustering, t: 200 images of 4 classes", clustering_test, slower=SLOW)
+    yield Planted("corpora, swapped: BLEU-4 of 100 captions", corpora)
+
+
+def covered(planted: Planted, draws: int) -> float:
+    """Return how often the interval of a draw holds the truth, or the mean over draws."""
+    rng = np.random.default_rng(0)
+    found = [planted.draw(rng) for _ in range(draws)]
+    truth = planted.truth if planted.truth is not None else np.mean([one.value for one in found])
+    return float(np.mean([one.ci95[0] <= truth <= one.ci95[1] for one in found]))
+
+
+def false(planted: Planted, draws: int) -> float:
+    """Return how often a draw of two equal models has p < 0.05."""
+    rng = np.random.default_rng(0)
+    return float(np.mean([planted.draw(rng) < LEVEL for _ in range(draws)]))
 
 
 def main() -> None:
-    """Print a line for each number of models."""
+    """Print the three tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draws", type=int, default=1000)
+    parser.add_argument("--draws", type=int, default=2000)
     parser.add_argument("--items", type=int, default=200)
     given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    tables = (
+        ("interval", "covers", planted_intervals(), covered),
+        ("test of equal models", "wrong", planted_tests(), false),
+    )
+    for title, what, several, measure in tables:
+        print(f"| {title} | draws | {what} |\n|---|---|---|")
+        for planted in several:
+            draws = given.draws // planted.slower
+            print(f"| {planted.name} | {draws:,} | {measure(planted, draws):.1%} |", flush=True)
+        print()
+    print_standing(given.draws // 2, given.items)
+
+
+def print_standing(draws: int, items: int) -> None:
+    """Print a row for each number of models."""
     rng = np.random.default_rng(0)
+    print("| equal models | boards | call one behind | with Holm's rule | find the better one |")
+    print("|---|---|---|---|---|")
     for models in (3, 5, 10, 15):
-        equal = [_p_of_others(rng, models, given.items) for _ in range(given.draws)]
+        equal = [_p_of_others(rng, models, items) for _ in range(draws)]
         before = np.mean([min(holm(p)) < LEVEL for p in equal])
         wrong = np.mean([_corrected(p, models).min() < LEVEL for p in equal])
-        told = [_p_of_others(rng, models, given.items, 0.2) for _ in range(given.draws // 10)]
+        told = [_p_of_others(rng, models, items, 0.2) for _ in range(draws // 10)]
         found = np.mean([_corrected(p, models).max() < LEVEL for p in told])
-        print(
-            f"{models} equal models: {wrong:.3f} of {given.draws} boards call one behind "
-            f"({before:.3f} with Holm's rule over the leader's comparisons); one 20 points better "
-            f"is told apart from all others on {found:.2f}"
-        )
+        print(f"| {models} | {draws:,} | {wrong:.1%} | {before:.1%} | {found:.0%} |", flush=True)
 
 
 def _corrected(p: list[float], models: int) -> np.ndarray:

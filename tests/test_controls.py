@@ -32,7 +32,7 @@ KNOWS_MORE = {
     "caption_templates_scenes": ("accuracy_text_only", "chosen_text_only"),
     "noun_count_scenes": ("prefers_reference_text_only", "rises_text_only"),
     "noun_replacement_scenes": ("prefers_original_text_only",),
-    "word_space_embedded": ("word_pair_",),
+    "word_space_embedded": ("analogy_accuracy", "word_pair_"),
 }
 # An image is compared with the mean of its class, of which it is a part.
 COUNTS_ITSELF = {"word_space_embedded": ("visual_word_accuracy",)}

@@ -57,9 +57,10 @@ class Score:
 
     `n` counts the independent items. `chance` is the score of guessing. `floors` are scores that a
     working model should beat; `no_chance` says why there is neither. `draws` has the value of each
-    trial of a mean. `range` is given where it is not that of the unit, as for a difference of two
-    fractions. Raises ValueError where a number is not finite, and TypeError for what a board cannot
-    hold.
+    trial of a mean; or, where the items have no trials, the value on random halves of them, the
+    same for all models, which vary as much as the score would with other items. `range` is given
+    where it is not that of the unit, as for a difference of two fractions. Raises ValueError where
+    a number is not finite, and TypeError for what a board cannot hold.
     """
 
     metric: str

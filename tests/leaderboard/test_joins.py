@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -58,6 +59,23 @@ def test_items_of_two_clusters_are_compared_by_both():
     examples = EXAMPLES._replace(clusters=["p\tq", "r\tp", "q\tr"])
     found = compared(items("a", [1, 1, 0], examples), items("b", [0, 1, 0], examples))
     assert found == compare_items([1, 1, 0], [0, 1, 0], np.array([[0, 1], [2, 0], [1, 2]]))
+
+
+def test_scores_of_halves_are_compared_by_their_differences():
+    def halved(model, credit, draws):
+        found = replace(score(sum(credit) / 3), draws=draws)
+        return items_of(model, table(credit), found)
+
+    a, b = halved("a", [1, 1, 0], [0.5, 0.8, 0.9]), halved("b", [0, 1, 0], [0.3, 0.4, 0.3])
+    expected = {"halves": [0.2, 0.4, 0.6]}
+    assert compared(a, b).p == pytest.approx(
+        compare_items([1, 1, 0], [0, 1, 0], np.arange(3), **expected).p
+    )
+    # What is chance by construction is so on every half.
+    chance = halved("c", [1, 0, 0], [])
+    expected = {"halves": np.array([0.5, 0.8, 0.9])}
+    found = compare_items([1, 1, 0], [1, 0, 0], np.arange(3), **expected)
+    assert compared(a, chance).p == pytest.approx(found.p)
 
 
 def test_items_of_the_same_rows_are_placed_once_and_others_by_themselves():

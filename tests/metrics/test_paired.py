@@ -168,6 +168,15 @@ def test_items_of_two_clusters_that_differ_alike_are_flipped():
     assert (found.difference, found.p, found.detectable) == (0, 1, 0)
 
 
+def test_items_that_depend_on_each_other_have_the_t_test_of_halves_of_them():
+    halves = np.array([0.3, 0.1, 0.2, 0.25])
+    found = compare_items([1, 1, 0], [0, 1, 0], alone(3), halves=halves)
+    error = halves.std(ddof=1)
+    assert found.p == pytest.approx(2 * t.sf(1 / 3 / error, 3))
+    assert found.ci95[1] == pytest.approx(1 / 3 + t.ppf(0.975, 3) * error)
+    assert found.outcomes == (1, 0, 2)
+
+
 def test_one_trial_is_no_mean_of_trials():
     a, b = np.random.default_rng(1).integers(0, 2, (2, 50))
     assert compare_items(a[None], b[None], alone(50)) == compare_items(a, b, alone(50))

@@ -45,7 +45,8 @@ class Items(NamedTuple):
     """The N items of a model's score, sorted by id.
 
     `credit` is [T, N], T = 1 without trials, NaN for an item that a trial leaves out. `values` are
-    the same; or, with the formula of a corpus score, statistics [N, S].
+    the same; or, with the formula of a corpus score, statistics [N, S]. `halves` are the score's
+    values on random halves of items without trials; without them, all that the score is.
     """
 
     model: str
@@ -54,6 +55,7 @@ class Items(NamedTuple):
     values: NDArray[np.float64]
     formula: Formula | None
     predictions: pa.DictionaryArray
+    halves: NDArray[np.float64]
 
     @property
     def ids(self) -> Sequence[str]:
@@ -86,7 +88,9 @@ def items_of(model: str, table: pa.Table, score: Score, like: Items | None = Non
     if not abs(value - score.value) <= ROUNDING * max(1.0, abs(score.value)):
         raise DataError(f"the items of {model} give {value:.6g}, not its {score.value:.6g}")
     formula = corpus.formula if corpus else None
-    return Items(model, placed, credit, values, formula, table["prediction"].combine_chunks())
+    halves = score.draws if score.draws and len(credit) == 1 and not corpus else [score.value]
+    predictions = table["prediction"].combine_chunks()
+    return Items(model, placed, credit, values, formula, predictions, np.asarray(halves, float))
 
 
 def compare(a: Items, b: Items, *, higher_is_better: bool) -> Comparison:
@@ -98,7 +102,9 @@ def compare(a: Items, b: Items, *, higher_is_better: bool) -> Comparison:
     clusters = _cluster_numbers(tuple(a.placed.clusters))
     if a.formula:
         return compare_corpora(a.values, b.values, clusters, a.formula)
-    comparison = compare_items(a.values, b.values, clusters)
+    differences = a.halves - b.halves
+    halves = differences if len(differences) > 1 else None
+    comparison = compare_items(a.values, b.values, clusters, halves=halves)
     if higher_is_better or not comparison.outcomes:
         return comparison
     wins, losses, ties = comparison.outcomes

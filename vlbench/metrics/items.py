@@ -23,11 +23,11 @@ SCHEMA = pa.schema(
 )
 
 
-# The column that items of a corpus score have besides; other items beside them have nulls there.
-STATISTICS = pa.field("statistics", pa.list_(pa.float64()))
-
 # What stands between the names of an example's two clusters.
 BOTH = "\t"
+
+# The column that items of a corpus score have besides; other items beside them have nulls there.
+STATISTICS = pa.field("statistics", pa.list_(pa.float64()))
 
 
 class Examples(NamedTuple):

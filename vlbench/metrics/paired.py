@@ -64,7 +64,13 @@ class Comparison(NamedTuple):
 
 
 def compare_items(
-    a: NDArray[Any], b: NDArray[Any], clusters: NDArray[Any], *, flips: int = FLIPS, seed: int = 0
+    a: NDArray[Any],
+    b: NDArray[Any],
+    clusters: NDArray[Any],
+    *,
+    halves: NDArray[Any] | None = None,
+    flips: int = FLIPS,
+    seed: int = 0,
 ) -> Comparison:
     """Compare the mean credit of two models over N items, [N] or [T, N] for the mean of T trials.
 
@@ -72,9 +78,10 @@ def compare_items(
     linearised variance over clusters. p is McNemar's exact one where credits are 0 or 1 and no two
     items share a cluster, else that of random sign flips by cluster. Several trials have interval
     and p of Student's t, with the variance of `crossed_variance`; so have items of two clusters
-    each, [N, 2], with that of `variance_over_pairs`. NaN in both models is an item that a trial
-    leaves out. Raises ValueError for other shapes, for no items, and for other numbers that are not
-    finite.
+    each, [N, 2], with that of `variance_over_pairs`, and scores whose items depend on each other,
+    such as those of a clustering, with that of the differences on random `halves` of the items. NaN
+    in both models is an item that a trial leaves out. Raises ValueError for other shapes, for no
+    items, and for other numbers that are not finite.
     """
     first, second = (np.atleast_2d(np.asarray(one, np.float64)) for one in (a, b))
     difference = first - second
@@ -84,7 +91,9 @@ def compare_items(
         raise ValueError("an item is in no trial, or a trial has no item")
     value, outcomes = float(np.nanmean(difference, 1).mean()), _outcomes(np.nanmean(difference, 0))
     n, estimate = int(codes.max()) + 1, None
-    if codes.ndim > 1:
+    if halves is not None:
+        estimate = _student(value, float(np.var(halves, ddof=1)), len(halves) - 1)
+    elif codes.ndim > 1:
         estimate = _student(value, *variance_over_pairs(difference - value, codes))
         codes = codes[:, 0]
     elif len(difference) > 1:

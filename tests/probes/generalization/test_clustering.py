@@ -20,15 +20,17 @@ from sklearn.metrics.pairwise import cosine_similarity
 from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows
+from vlbench.metrics.intervals import wilson
 from vlbench.probes.generalization import clustering as module
 from vlbench.probes.generalization.clustering import (
-    agreement,
     clustering,
     code_rule,
+    draw_halves,
     greedy,
     hungarian,
     items_right,
     overlaps,
+    values_of,
 )
 
 ACCURACIES = ["accuracy", "accuracy_code_rule", "accuracy_hungarian"]
@@ -281,60 +283,51 @@ def test_a_cluster_that_overlaps_no_class_that_is_left_has_none():
     assert greedy(np.array([[2, 0], [1, 0]])).tolist() == [0, -1]
 
 
-INDICES = {
-    "adjusted_rand": adjusted_rand_score,
-    "normalized_mutual_information": normalized_mutual_info_score,
-}
+def test_both_indices_are_scikit_learns():
+    rng = np.random.default_rng(0)
+    clusters, label = rng.integers(5, size=(2, 150))
+    assert values_of(clusters, label, 5)[3:].tolist() == [
+        adjusted_rand_score(label, clusters),
+        normalized_mutual_info_score(label, clusters),
+    ]
 
 
-def labellings(n, k, rng, noise=0.4):
-    """Return clusters and classes of n items: a fraction of the clusters are of any class."""
-    label = rng.integers(k, size=n)
-    other = rng.integers(k, size=n)
-    return np.where(rng.random(n) < noise, other, label), label
+def test_the_error_is_that_of_halves_that_are_clustered_anew():
+    data, features = blobs(40, 30, 20)
+    score = by_metric(probe(PlantedFeatures(features), data, seed=3))["adjusted_rand"]
+    test = data.splits["test"]
+    halves, truth = draw_halves(test["image"].examples().ids, 3), labels(test)
+    assert (halves.shape, {len(set(half)) for half in halves.tolist()}) == ((20, 45), {45})
+    drawn = [
+        adjusted_rand_score(truth[half], by_scikit_learn(features[90:][half], 3, 3))
+        for half in halves
+    ]
+    assert score.draws == pytest.approx(drawn)
+    assert score.stderr == pytest.approx(np.std(drawn, ddof=1))
+    assert score.ci95[1] == pytest.approx(score.value + 2.093024 * score.stderr)
 
 
-@pytest.mark.parametrize("k", [1, 2, 7, 40])
-def test_both_indices_are_scikit_learns(k):
-    clusters, label = labellings(150, k, np.random.default_rng(k))
-    expected = {name: index(label, clusters) for name, index in INDICES.items()}
-    found = {name: one.value for name, one in agreement(clusters, label).items()}
-    assert found == pytest.approx(expected)
+def test_accuracies_have_wilsons_interval_of_as_many_items_as_vary_so_much():
+    data, features = blobs(60, 30, 30)
+    score = by_metric(probe(PlantedFeatures(features), data))["accuracy"]
+    variance = np.var(score.draws, ddof=1)
+    t, n = 2.093024, score.value * (1 - score.value) / variance
+    half = t / (1 + t**2 / n) * np.sqrt(variance + t**2 / (4 * n**2))
+    assert score.stderr == pytest.approx(np.sqrt(variance))
+    assert score.ci95[1] - score.ci95[0] == pytest.approx(2 * half)
 
 
-@pytest.mark.parametrize("name", INDICES)
-def test_the_error_is_that_of_leaving_out_each_item_in_turn(name):
-    clusters, label = labellings(60, 5, np.random.default_rng(0))
-    kept = [np.delete(np.arange(60), i) for i in range(60)]
-    less = np.array([INDICES[name](label[rows], clusters[rows]) for rows in kept])
-    found = agreement(clusters, label)[name]
-    assert found.stderr == pytest.approx(np.sqrt(59 * less.var()))
-    half = 1.959964 * found.stderr
-    assert found.ci95 == pytest.approx((found.value - half, found.value + half))
+def test_halves_are_those_of_the_ids_in_any_order():
+    ids = [f"{i:02}" for i in range(30)]
+    turned = ids[::-1]
+    first, other = draw_halves(ids, 0), draw_halves(turned, 0)
+    assert [[ids[i] for i in half] for half in first] == [[turned[i] for i in h] for h in other]
+    assert not np.array_equal(first, draw_halves(ids, 1))
 
 
-@pytest.mark.parametrize(("n", "k"), [(200, 3), (300, 20)])
-def test_intervals_cover_the_mean_of_other_items_as_often_as_they_say(n, k):
-    rng = np.random.default_rng(1)
-    found = [agreement(*labellings(n, k, rng)) for _ in range(1000)]
-    for name in INDICES:
-        truth = np.mean([one[name].value for one in found])
-        covered = np.mean([one[name].ci95[0] <= truth <= one[name].ci95[1] for one in found])
-        assert 0.93 <= covered <= 0.97
-
-
-def test_clusters_that_are_the_classes_have_no_spread():
-    label = np.arange(30) % 3
-    for value, stderr, ci95 in agreement((label + 1) % 3, label).values():
-        assert (value, stderr, *ci95) == pytest.approx((1, 0, 1, 1))
-
-
-def test_an_interval_stays_among_what_the_index_can_be():
-    found = agreement(*labellings(12, 3, np.random.default_rng(2), noise=1.0))
-    low, high = found["normalized_mutual_information"].ci95
-    assert 0 == low < high <= 1
-
-
-def test_a_single_item_agrees_with_itself():
-    one = np.zeros(1, np.int64)
-    assert {found[:2] for found in agreement(one, one).values()} == {(1.0, 0.0)}
+def test_images_that_make_no_halves_leave_the_clusters_as_they_are_and_say_so():
+    outcome = probe(ReadsTheLabel(), labelled_images(2, 2, 1))
+    assert outcome.notes[-1] == module.FEW_NOTE
+    scores = by_metric(outcome)
+    assert scores["accuracy"].ci95 == wilson(5, 5).ci95
+    assert scores["adjusted_rand"].ci95 is None

@@ -2,14 +2,18 @@
 
 `accuracy` assigns clusters to classes as in the paper's text: one to one, the largest overlap
 first. `accuracy_code_rule` assigns them as in the paper's code, `accuracy_hungarian` optimally.
-Departure: k-means and the eigenvectors start from a seed. All intervals are those of the clustering
-as it was found: of what other images would have changed in it, they say nothing.
+Departure: k-means and the eigenvectors start from a seed. Other images would have changed the
+clusters too. So errors are those of random halves of the images, clustered anew: the variance of
+their scores about each other is that of the whole score over other images (delete-half jackknife,
+Shao and Wu 1989; Politis and Romano 1994). The scores of halves are the `draws`; `compare` takes
+the differences of two models on the same halves.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +25,7 @@ from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import TestRows, labels
 from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows, counted
-from vlbench.metrics.intervals import Z95, Estimate, wilson
+from vlbench.metrics.intervals import fraction, plain_ends, student_quantile, wilson
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import all_parallel
 from vlbench.probes.generalization.categories import in_parts
@@ -81,78 +85,16 @@ def hungarian(counts: Counts) -> Classes:
 
 
 Floats = NDArray[np.float64]
-
-# The least that each index can be; the most is 1.
-LEAST = {"adjusted_rand": -1.0, "normalized_mutual_information": 0.0}
-
-
-def agreement(clusters: NDArray[np.int64], label: NDArray[np.int64]) -> dict[str, Estimate]:
-    """Return both indices of two labellings [N] of the same items.
-
-    The error is that of a labelling that stays as it is: how much clusters would differ if they
-    were found anew in other items is no part of it. It is the jackknife's, each item left out once.
-    A bootstrap will not do: an item that is drawn twice agrees with itself, and fills no cell of
-    the table anew. In tables of 400 to 2,500 cells and as few items its error of the information is
-    17 to 29 % too small. The interval is +-1.96 errors, cut to what the index can be. Labellings
-    that agree wholly have an error of 0.
-    """
-    cells, counts = np.unique(np.stack([clusters, label], 1), axis=0, return_counts=True)
-    places = [np.unique(one, return_inverse=True)[1].ravel() for one in cells.T]
-    # The number of items in each cell, cluster and class, and for each cell those of its own.
-    groups = [counts, *(np.bincount(place, weights=counts) for place in places)]
-    own = [counts, *(group[place] for group, place in zip(groups[1:], places, strict=True))]
-    n = len(label)
-    pairs = [_pairs(group).sum() for group in groups]
-    logs = [_logs(group).sum() for group in groups]
-    whole = _indices(n, pairs, logs)
-    less = _indices(
-        n - 1,
-        [total - _pairs(x) + _pairs(x - 1) for total, x in zip(pairs, own, strict=True)],
-        [total - _logs(x) + _logs(x - 1) for total, x in zip(logs, own, strict=True)],
-    )
-    return {name: _jackknifed(name, float(whole[name]), less[name], counts) for name in LEAST}
-
-
-def _pairs(sizes: NDArray[Any]) -> Floats:
-    """Return how many ordered pairs of items lie in groups of these sizes."""
-    return np.asarray(sizes * (sizes - 1.0))
-
-
-def _logs(sizes: NDArray[Any]) -> Floats:
-    """Return x ln x, which is 0 for an empty group."""
-    return np.asarray(sizes * np.log(np.maximum(sizes, 1)))
-
-
-def _indices(n: int, pairs: list[Any], logs: list[Any]) -> dict[str, Floats]:
-    """Return both indices of n items, from sums over cells, clusters and classes."""
-    same, of_clusters, of_classes = pairs
-    expected = of_clusters * of_classes / max(n * (n - 1), 1)
-    together, *alone = (np.log(max(n, 1)) - total / max(n, 1) for total in logs)
-    entropies = alone[0] + alone[1]
-    return {
-        "adjusted_rand": _ratio(same - expected, (of_clusters + of_classes) / 2 - expected),
-        "normalized_mutual_information": _ratio(entropies - together, entropies / 2),
-    }
-
-
-def _ratio(parts: Any, wholes: Any) -> Floats:
-    """Return parts / wholes; labellings whose whole is 0, such as one group each, agree: 1."""
-    defined = np.abs(wholes) > 1e-12
-    return np.where(defined, parts / np.where(defined, wholes, 1.0), 1.0)
-
-
-def _jackknifed(name: str, value: float, less: Floats, counts: NDArray[np.int64]) -> Estimate:
-    """Return an index with its error; `less` is the index without an item of each cell."""
-    n = int(counts.sum())
-    mean = (counts * less).sum() / n
-    stderr = float(np.sqrt((n - 1) / n * (counts * (less - mean) ** 2).sum()))
-    low, high = np.clip([value - Z95 * stderr, value + Z95 * stderr], LEAST[name], 1.0).tolist()
-    return Estimate(value, stderr, (low, high))
-
-
 Labels = NDArray[np.int64]
 
 RULES = {"accuracy": greedy, "accuracy_code_rule": code_rule, "accuracy_hungarian": hungarian}
+
+METRICS = (*RULES, "adjusted_rand", "normalized_mutual_information")
+RANGES = {"adjusted_rand": (-0.5, 1.0)}  # scikit-learn's adjusted_rand_score
+
+# Halves of the images that are clustered anew.
+HALVES = 20
+NO_HALVES = np.empty((0, len(METRICS)))
 
 # Random labellings that the chance level, and the floor of shuffled labels, are means over.
 LABELLINGS = 100
@@ -164,6 +106,7 @@ ROWS = 64
 EQUAL = 1e-9
 
 PARALLEL_NOTE = "all features point the same way: no clustering is better than another, so chance"
+FEW_NOTE = "fewer than two images for each cluster: intervals say nothing of other clusters"
 DISCONNECTED_NOTE = (
     "the graph of affinities is not connected: clusters may be arbitrary within its parts"
 )
@@ -191,15 +134,23 @@ def clustering(
     features, label = engine.features(model.encode_images, test["image"]), labels(test)
     tested = Tested(test["image"].examples(), data.classes, label)
     if all_parallel(features):
-        scores = _scores(None, label, k, seed)
+        scores = _scores(None, NO_HALVES, label, k, seed)
         counts = {"n": len(label), "ties": len(label)}
         return outcome_of(tested.measured(None, scores), counts, [PARALLEL_NOTE])
     key = {"what": "clusters", "features": features, "k": k, "seed": seed}
     found = engine.once(key, lambda: cluster(features, k, seed=seed))
-    clusters = found["labels"].numpy()
-    scores = _scores(clusters, label, k, seed)
+    clusters, by_half, notes = found["labels"].numpy(), NO_HALVES, list(found["notes"])
+    if len(label) < 2 * k:
+        notes.append(FEW_NOTE)
+    else:
+        halves = draw_halves(tested.examples.ids, seed)
+        key |= {"what": "clusters of halves", "halves": torch.from_numpy(halves)}
+        again = engine.once(key, lambda: cluster_halves(features, halves, k, seed)).numpy()
+        parts = zip(again, label[halves], strict=True)
+        by_half = np.stack([values_of(own, truth, k) for own, truth in parts])
+    scores = _scores(clusters, by_half, label, k, seed)
     counts = {"n": len(label), "ties": 0}
-    return outcome_of(tested.measured(clusters, scores), counts, found["notes"])
+    return outcome_of(tested.measured(clusters, scores), counts, notes)
 
 
 class Tested(NamedTuple):
@@ -260,6 +211,12 @@ def cluster(features: Tensor, k: int, *, seed: int) -> dict[str, Any]:
     return {"labels": torch.from_numpy(found.astype(np.int64)), "notes": notes}
 
 
+def cluster_halves(features: Tensor, halves: Labels, k: int, seed: int) -> Tensor:
+    """Return the labels of halves of the images that are clustered anew, [HALVES, N // 2]."""
+    parts = (features[torch.from_numpy(half)] for half in halves)
+    return torch.stack([cluster(part, k, seed=seed)["labels"] for part in parts])
+
+
 def peak_bytes(images: int, width: int, k: int) -> float:
     """Return the peak memory of clustering: half of a float64 matrix, and what stands beside it.
 
@@ -317,57 +274,57 @@ def _largest(blocks: list[Floats], root: Floats, k: int, start: Floats) -> tuple
     return values[::-1] - 1, vectors[:, ::-1]
 
 
-def _scores(found: Labels | None, label: Labels, k: int, seed: int) -> list[Score]:
-    """Return the scores of a labelling; None has the scores of chance."""
-    rng = np.random.default_rng(seed)
-    random = [rng.integers(k, size=len(label)) for _ in range(LABELLINGS)]
-    chance = _accuracies(random, label, k)
-    value, shuffled = chance, chance
-    if found is not None:
-        value = _accuracies([found], label, k)
-        shuffled = _accuracies((rng.permutation(found) for _ in range(LABELLINGS)), label, k)
-    majority = np.bincount(label).max() / len(label)
-    accuracies = [
-        Score(
-            metric=rule,
-            n=len(label),
-            chance=float(chance[i]),
-            floors={"majority_class": float(majority), "shuffled_labels": float(shuffled[i])},
-            **wilson(float(value[i]) * len(label), len(label))._asdict(),
-        )
-        for i, rule in enumerate(RULES)
-    ]
-    return accuracies + _agreements(found, label, random)
+def draw_halves(ids: Sequence[str], seed: int) -> Labels:
+    """Return the places of random halves of the items, [HALVES, N // 2], the same for all models.
 
-
-def _accuracies(labellings: Iterable[Labels], label: Labels, k: int) -> NDArray[np.float64]:
-    """Return the mean accuracy of labellings under each rule, [rules]."""
-    counts = (overlaps(labelling, label, k) for labelling in labellings)
-    right = [[items_right(table, rule(table)) for rule in RULES.values()] for table in counts]
-    return np.asarray(np.mean(right, axis=0) / len(label))
-
-
-def _agreements(found: Labels | None, label: Labels, random: list[Labels]) -> list[Score]:
-    """Return the indices that need no matching; their chance is 0 by definition, or measured.
-
-    Without clusters they are chance, and have no interval.
+    They depend on the ids, and not on the order in which these come.
     """
-    from sklearn.metrics import (  # noqa: PLC0415 - slow to import
-        adjusted_rand_score,
-        normalized_mutual_info_score,
-    )
+    rng, order = np.random.default_rng(seed), np.argsort(ids)
+    return np.stack([order[rng.permutation(len(ids))[: len(ids) // 2]] for _ in range(HALVES)])
 
-    by_chance = float(np.mean([normalized_mutual_info_score(label, r) for r in random]))
-    rules = {
-        "adjusted_rand": (adjusted_rand_score, 0.0),
-        "normalized_mutual_information": (normalized_mutual_info_score, by_chance),
-    }
-    estimates = {} if found is None else agreement(found, label)
-    ranges = {"adjusted_rand": (-0.5, 1.0)}  # scikit-learn's adjusted_rand_score
+
+def values_of(clusters: Labels, label: Labels, k: int) -> Floats:
+    """Return the value of each of METRICS for two labellings [N] of the same items."""
+    from sklearn import metrics  # noqa: PLC0415 - slow to import
+
+    table = overlaps(clusters, label, k)
+    accuracies = [items_right(table, rule(table)) / len(label) for rule in RULES.values()]
+    rand = metrics.adjusted_rand_score(label, clusters)
+    return np.array([*accuracies, rand, metrics.normalized_mutual_info_score(label, clusters)])
+
+
+def _scores(found: Labels | None, by_half: Floats, label: Labels, k: int, seed: int) -> list[Score]:
+    """Return the scores of a labelling; None has the scores of chance.
+
+    `by_half` are the values of all metrics on halves of the images, [halves, metrics].
+    """
+    rng, n = np.random.default_rng(seed), len(label)
+    random = [rng.integers(k, size=n) for _ in range(LABELLINGS)]
+    chance = np.mean([values_of(one, label, k) for one in random], axis=0)
+    chance[METRICS.index("adjusted_rand")] = 0.0
+    values, shuffled = chance, chance
+    if found is not None:
+        values = values_of(found, label, k)
+        permuted = [rng.permutation(found) for _ in range(LABELLINGS)]
+        shuffled = np.mean([values_of(one, label, k) for one in permuted], axis=0)
+    majority = float(np.bincount(label).max()) / n
+    columns = (one.tolist() for one in (values, chance, shuffled, by_half.T))
     scores = []
-    for metric, (index, chance) in rules.items():
-        value = chance if found is None else float(index(label, found))
-        bounds = estimates[metric]._asdict() if found is not None else {}
-        parts = bounds | {"value": value, "range": ranges.get(metric)}
-        scores.append(Score(metric=metric, n=len(label), chance=chance, unit="index", **parts))
+    for metric, value, guessed, mixed, drawn in zip(METRICS, *columns, strict=True):
+        known: dict[str, Any] = {"unit": "index", "range": RANGES.get(metric)}
+        if metric in RULES:
+            known = {"floors": {"majority_class": majority, "shuffled_labels": mixed}}
+        known |= {"value": value} | _interval(metric, value, drawn, n)
+        scores.append(Score(metric=metric, n=n, chance=guessed, draws=drawn, **known))
     return scores
+
+
+def _interval(metric: str, value: float, drawn: Sequence[float], n: int) -> dict[str, Any]:
+    """Return error and interval, from the values on halves if there are any."""
+    if not drawn:
+        return wilson(value * n, n)._asdict() if metric in RULES else {}
+    variance, freedom = float(np.var(drawn, ddof=1)), len(drawn) - 1
+    if metric in RULES:
+        return fraction(value, variance, freedom, n)._asdict()
+    stderr = math.sqrt(variance)
+    return {"stderr": stderr, "ci95": plain_ends(value, stderr, student_quantile(freedom))}

@@ -26,7 +26,7 @@ from torch import Tensor
 from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import Column, Data, TrainAndTestRows, labels
 from vlbench.digests import digest
-from vlbench.engine import Engine, Features
+from vlbench.engine import Engine
 from vlbench.engine.training import ONE_TRAINING, each_seed
 from vlbench.metrics.intervals import mean_of_seeds
 from vlbench.metrics.items import Answers, Measured, outcome_of, trials
@@ -34,6 +34,7 @@ from vlbench.metrics.ranking import Choice, all_equal
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.probes.generalization.linear import (
     PAPER_TRAINING,
+    LinearProbe,
     LinearTraining,
     classify,
     require_train_images,
@@ -134,27 +135,30 @@ def transfer(
     equal, size = all_equal(test), (len(data.classes), test.shape[1])
     images = data.splits["train"]["image"]
     train = None if augment else engine.large_features(model.encode_images, images)
-    probes = []
-    for one in each_seed(training):
+
+    def fit(one: LinearTraining, label: Tensor) -> LinearProbe:
+        """Return the probe of one seed, trained on these labels."""
         if equal:
-            probe = zero_probe(*size)
-        elif train is None:
-            epochs = augmented_features(model, images, engine, epochs=one.epochs, seed=one.seed)
-            probe = train_linear_probe(epochs, train_label, size, one, engine.device)
-        else:
-            probe = train_linear_probe_once(engine, train, train_label, size, one)
-        probes.append(probe)
+            return zero_probe(*size)
+        if train is not None:
+            return train_linear_probe_once(engine, train, label, size, one)
+        epochs = augmented_features(model, images, engine, epochs=one.epochs, seed=one.seed)
+        return train_linear_probe(epochs, label, size, one, engine.device)
+
+    seeds = each_seed(training)
+    probes = [fit(one, train_label) for one in seeds]
     choices = [classify(probe, test, test_label) for probe in probes]
-    tested = "accuracy_augmented" if augment else "accuracy"
-    measured = [_measured(tested, choices, data, "test")]
+    measured = [_measured("accuracy_augmented" if augment else "accuracy", choices, data, "test")]
     if train is not None:
         fitted = [classify(probe, train, train_label) for probe in probes]
         own = _measured("train_accuracy", fitted, data, "train")
         # A probe remembers: chance is no measure of what it was trained on.
-        remembered = (
-            own.score.value if equal else _shuffled(engine, train, train_label, size, training)
-        )
-        floors = {**own.score.floors, "shuffled_labels": remembered}
+        shuffled = [_shuffled(train_label, one.seed) for one in seeds]
+        blind = [
+            classify(fit(one, label), train, label).credit.mean()
+            for one, label in zip(seeds, shuffled, strict=True)
+        ]
+        floors = {**own.score.floors, "shuffled_labels": float(torch.stack(blind).mean())}
         measured.append(own._replace(score=replace(own.score, chance=None, floors=floors)))
     notes = [(EQUAL_FEATURES_NOTE, equal), (ONE_TRAINING, not equal and training.seeds == 1)]
     ties = sum(int(choice.tied.sum()) for choice in choices)
@@ -162,18 +166,8 @@ def transfer(
     return outcome_of(measured, counts, [note for note, holds in notes if holds])
 
 
-def _shuffled(
-    engine: Engine,
-    train: Features,
-    label: Tensor,
-    size: tuple[int, int],
-    training: LinearTraining,
-) -> float:
-    """Return the accuracy, on them, of a probe trained on shuffled labels with the first seed."""
-    first = next(iter(each_seed(training)))
-    shuffled = label[np.random.default_rng(first.seed).permutation(len(label))]
-    probe = train_linear_probe_once(engine, train, shuffled, size, first)
-    return float(classify(probe, train, shuffled).credit.mean())
+def _shuffled(label: Tensor, seed: int) -> Tensor:
+    return label[np.random.default_rng(seed).permutation(len(label))]
 
 
 def _measured(metric: str, choices: Sequence[Choice], data: Data, split: str) -> Measured:

@@ -98,7 +98,7 @@ def _trained(model: ImageEncoder, data: Data, engine: Engine, seed: int) -> Vict
         head = zero_probe(*size)
     else:
         head = train_linear_probe_once(engine, features, label, size, training)
-    epochs, batch_size, learning_rate, weight_decay, *_ = training
+    epochs, batch_size, learning_rate, weight_decay = training[:4]
     note = HEAD_NOTE.format(len(label), epochs, learning_rate, weight_decay, batch_size)
     on_device = {name: value.to(engine.device) for name, value in head.items()}
     return Victim(model.encode_images, on_device, note)
