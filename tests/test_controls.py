@@ -92,6 +92,7 @@ def row(cache, brief):
             task, named["include_path"] = f"{task}_brief", [brief]
         (result,) = vlbench.evaluate(model, task, cache_dir=cache, batch_size=256, **named)
         assert result.status == "ok", result.reason
+        assert [told(score) for score in result.scores if not has_something_beside(score)] == []
         return result
 
     return run
@@ -114,6 +115,11 @@ def judged(result, passed_over=()):
     with_chance = [score for score in result.scores if score.chance is not None]
     assert with_chance
     return [score for score in with_chance if not score.metric.startswith(tuple(passed_over))]
+
+
+def has_something_beside(score):
+    """Return whether a score has a chance or a floor, or says why it has neither."""
+    return score.chance is not None or score.floors or score.no_chance
 
 
 def told(score):

@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 
+from vlbench.plain import read
 from vlbench.results import Outcome, Result, Score, gain_range, matching, score_row
 
 NAN, INF = float("nan"), float("inf")
@@ -205,6 +206,13 @@ def test_a_row_says_a_range_only_where_it_is_not_that_of_the_unit():
     assert "range" not in score_row(plain)
     assert score_row(drop)["range"] == (-1.0, 1.0)
     assert result(scores=[drop]).row()["scores"] == [score_row(drop)]
+
+
+def test_a_row_says_why_a_score_has_no_chance_only_where_it_does():
+    row = score_row(Score("length", 8, 4, no_chance="describes"))
+    assert row["no_chance"] == "describes"
+    assert read(Score, json.loads(json.dumps(row))).no_chance == "describes"
+    assert "no_chance" not in score_row(Score("accuracy", 0.5, 4, chance=0.1))
 
 
 def test_a_difference_has_twice_the_range():

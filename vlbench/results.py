@@ -56,11 +56,11 @@ class Score:
     """A metric's value under the conditions `at`, with what a reader needs to judge it.
 
     `n` counts the independent items. `chance` is the score of guessing. `floors` are scores that a
-    working model should beat. `draws` holds the value of each trial of a mean; or, where the items
-    have no trials, the value on random halves of them, the same for all models, which vary as much
-    as the score would with other items. `range` is given where it is not that of the unit, as for a
-    difference of two fractions. Raises ValueError where a number is not finite, and TypeError for
-    what a board cannot hold.
+    working model should beat; `no_chance` says why there is neither. `draws` has the value of each
+    trial of a mean; or, where the items have no trials, the value on random halves of them, the
+    same for all models, which vary as much as the score would with other items. `range` is given
+    where it is not that of the unit, as for a difference of two fractions. Raises ValueError where
+    a number is not finite, and TypeError for what a board cannot hold.
     """
 
     metric: str
@@ -75,6 +75,7 @@ class Score:
     unit: str = "fraction"
     higher_is_better: bool = True
     range: Range | None = None
+    no_chance: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what a board cannot hold."""
@@ -86,7 +87,7 @@ class Score:
         _require_types([self.n], int)
         _require_types([self.higher_is_better], bool)
         words = [x for x in self.at.values() if isinstance(x, str)]
-        _require_texts([self.metric, self.unit, *self.at, *words, *self.floors])
+        _require_texts([self.metric, self.unit, self.no_chance, *self.at, *words, *self.floors])
         if self.ci95 is not None and len(self.ci95) != 2:
             message = f"{self.metric} at {dict(self.at)} has a ci95 of {len(self.ci95)} numbers"
             raise ValueError(message)
@@ -118,9 +119,12 @@ class Score:
 
 
 def score_row(score: Score) -> dict[str, Any]:
-    """Return a score as a board's file has it: its range only where it is not that of its unit."""
+    """Return a score as a board's file has it: its range only where it is not that of its unit.
+
+    And why it has no chance only where something says so.
+    """
     row = asdict(score)
-    return row if score.range else {key: row[key] for key in row if key != "range"}
+    return {key: row[key] for key in row if row[key] or key not in {"range", "no_chance"}}
 
 
 def gain_range(limits: Range) -> Range:

@@ -8,6 +8,7 @@ from scipy.stats import (
     binomtest,
     bootstrap,
     kstest,
+    norm,
     permutation_test,
     t,
     ttest_1samp,
@@ -20,6 +21,7 @@ from vlbench.metrics.paired import (
     among_all_pairs,
     compare_corpora,
     compare_items,
+    detectable_among_all_pairs,
     holm,
     picked,
     sign_flip_p,
@@ -401,6 +403,16 @@ def _calls_one_behind(rng, models):
     leader, *others = credit[np.argsort(-credit.mean(1), kind="stable")]
     p = [compare_items(leader, other, np.arange(60), flips=9).p for other in others]
     return min(among_all_pairs(one, models) for one in p) < 0.05
+
+
+@pytest.mark.parametrize("models", [2, 3, 15])
+def test_what_is_detectable_among_all_pairs_is_found_with_a_power_of_80_percent(models):
+    # Of a standard error of 1.
+    size = detectable_among_all_pairs(norm.ppf(0.975) + norm.ppf(0.8), models)
+    draws = norm.rvs(size, size=20_000, random_state=0)
+    p = 2 * norm.sf(abs(draws))
+    found = np.mean([among_all_pairs(one, models) < 0.05 for one in p])
+    assert found == pytest.approx(0.8, abs=0.01)
 
 
 def test_every_choice_of_clusters_is_as_likely():

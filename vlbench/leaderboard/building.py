@@ -66,6 +66,7 @@ def _mean(scores: Sequence[Score]) -> Score:
         unit=first.unit,
         higher_is_better=first.higher_is_better,
         range=first.range,
+        no_chance=first.no_chance,
     )
 
 

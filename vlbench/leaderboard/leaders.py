@@ -23,7 +23,7 @@ from vlbench.leaderboard.joins import Items, compare, items_of
 from vlbench.leaderboard.kept import kept
 from vlbench.leaderboard.rows import comparable_sets, cost, publishable
 from vlbench.leaderboard.texts import score_name
-from vlbench.metrics.paired import among_all_pairs
+from vlbench.metrics.paired import among_all_pairs, detectable_among_all_pairs
 from vlbench.plain import read
 from vlbench.results import ITEMS, Result, matching
 
@@ -63,7 +63,7 @@ class Leaders(NamedTuple):
 
     `tied` cannot be told apart from it; `p` is that of each model tested, corrected for all pairs
     of the set; `untested` has the reasons. `worst` are the items that the models of the set get
-    wrong most often.
+    wrong most often. `detectable` is the difference from the leader that would have been found.
     """
 
     leader: str
@@ -71,11 +71,15 @@ class Leaders(NamedTuple):
     untested: Mapping[str, str]
     p: Mapping[str, float]
     worst: Sequence[WrongItem] = ()
+    detectable: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """The leader against a model: a positive difference is the leader's advantage."""
+    """The leader against a model: a positive difference is the leader's advantage.
+
+    `detectable` is the least that is found with a power of 0.8, corrected for all pairs.
+    """
 
     model: str
     difference: float
@@ -84,6 +88,7 @@ class _Pair:
     p_all_pairs: float
     items: int
     clusters: int
+    detectable: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -175,6 +180,7 @@ def read_comparisons(output: Path, task: str) -> Comparisons:
             untested=one.untested,
             p={pair.model: pair.p_all_pairs for pair in one.pairs},
             worst=one.worst,
+            detectable={pair.model: pair.detectable for pair in one.pairs},
         )
         for one in found.sets
     }
@@ -248,7 +254,8 @@ def _pair(leader: Items, other: Items, models: int, *, higher_is_better: bool) -
     sign = 1 if higher_is_better else -1
     low, high = sorted(sign * one for one in comparison.ci95)
     p = (comparison.p, among_all_pairs(comparison.p, models))
-    numbers = (comparison.items, comparison.clusters)
+    detectable = detectable_among_all_pairs(comparison.detectable, models)
+    numbers = (comparison.items, comparison.clusters, detectable)
     return _Pair(other.model, sign * comparison.difference, (low, high), *p, *numbers)
 
 

@@ -192,6 +192,7 @@ def pair_table(members: Sequence[Member], matrix: Similarities) -> pa.Table:
 
 # The bounds of a noise ceiling, as scores.
 CEILING = ("noise_ceiling_lower", "noise_ceiling_upper")
+NO_CHANCE = "a bound of the correlation beside it, which no model reaches by guessing"
 
 
 def _ceilings(members: Sequence[Member]) -> Floats:
@@ -208,7 +209,7 @@ def _ceiling(bounds: Floats, classes: int, at: Mapping[str, str] | None = None) 
     if np.isnan(bounds).any():
         return []
     return [
-        Score(metric, float(bound), classes, at or {}, unit="correlation")
+        Score(metric, float(bound), classes, at or {}, unit="correlation", no_chance=NO_CHANCE)
         for metric, bound in zip(CEILING, bounds, strict=True)
     ]
 

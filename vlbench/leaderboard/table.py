@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from vlbench.boards import Board
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import spaced
-from vlbench.leaderboard.leaders import BEHIND, BEST, Leaders, standing
+from vlbench.leaderboard.leaders import BEHIND, BEST, TIED, Leaders, standing
 from vlbench.leaderboard.rows import Published, comparable_sets, published, ranked, unpublished
 from vlbench.leaderboard.texts import hardest_floor, lead, number, probability, score_name
 from vlbench.results import Result, Score
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
 
     `primary` is the score that stands for the task, None where the row lacks it; `published` has
     what a paper gives for each score, or None; `standing` is that against the leader, or empty, and
-    `p` its p-value where it was tested.
+    `p` its p-value where it was tested, and `detectable` the difference that would have been found.
     """
 
     row: Result
@@ -38,6 +38,7 @@ class Entry(NamedTuple):
     published: Sequence[Published | None]
     standing: str = ""
     p: float | None = None
+    detectable: float = 0.0
 
     @property
     def reference(self) -> Published | None:
@@ -98,7 +99,9 @@ def table_of(
     for row, score in ranked(sorted(rows, key=lambda row: row.model), primary):
         known = spec if spec and not unpublished(row) else None
         given = [published(known, row.model, one) if known else None for one in row.scores]
-        entries.append(Entry(row, score, given, standing(row.model, leaders), p.get(row.model)))
+        stands, found = standing(row.model, leaders), leaders.detectable if leaders else {}
+        one = Entry(row, score, given, stands, p.get(row.model), found.get(row.model, 0.0))
+        entries.append(one)
     return Table(title, primary, entries, leaders)
 
 
@@ -121,16 +124,24 @@ def cells(entry: Entry, number: Number = number) -> dict[str, str]:
     score = entry.primary
     if score is None:
         return dict.fromkeys(HEADS, "")
-    tested = entry.standing == BEHIND and entry.p is not None
     texts = (
         interval(score),
         f"{score.n:,}",
         "" if score.chance is None else number(score.chance, score.unit),
         _floor(score, number),
-        f"{BEHIND}, {probability(entry.p or 0.0)}" if tested else entry.standing,
+        _standing_text(entry, score.unit),
         _published_number(entry.reference, score.unit, number),
     )
     return dict(zip(HEADS, texts, strict=True))
+
+
+def _standing_text(entry: Entry, unit: str) -> str:
+    """Return how a model stands: behind with its p, tied with what would have been found."""
+    if entry.standing == BEHIND and entry.p is not None:
+        return f"{BEHIND}, {probability(entry.p)}"
+    if entry.standing == TIED and entry.detectable:
+        return f"{TIED}, detectable {lead(entry.detectable, unit).removeprefix('+')}"
+    return entry.standing
 
 
 def interval(score: Score) -> str:

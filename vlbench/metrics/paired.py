@@ -169,6 +169,17 @@ def among_all_pairs(p: float, models: int) -> float:
     return min(p * models * (models - 1) / 2, 1.0)
 
 
+def detectable_among_all_pairs(detectable: float, models: int) -> float:
+    """Return what is detectable after that correction, of what is `detectable` without it.
+
+    The level is 0.05 and the power 0.8; the quantiles are normal.
+    """
+    from scipy.special import ndtri  # noqa: PLC0415 - as above
+
+    pairs, power = max(models * (models - 1) / 2, 1), ndtri(0.8)
+    return float(detectable * (ndtri(1 - 0.025 / pairs) + power) / (ndtri(0.975) + power))
+
+
 def holm(p: Sequence[float]) -> list[float]:
     """Return p-values adjusted for their number by the step-down rule of Holm (1979)."""
     values = np.asarray(p, np.float64)

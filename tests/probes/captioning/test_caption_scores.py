@@ -17,7 +17,7 @@ from vlbench.probes.captioning.caption_scores import (
 from vlbench.probes.captioning.caption_sets import Subjects, references_of
 from vlbench.probes.captioning.caption_statistics import counted
 from vlbench.probes.captioning.nouns import NounSource, find_nouns
-from vlbench.probes.captioning.scorers import PairScorer, TextScorer
+from vlbench.probes.captioning.scorers import PairScorer, TextScorer, other_images
 
 EXAMPLES = Examples(["a", "b"], ["1", "2"])
 KINDS = {
@@ -268,6 +268,20 @@ def test_table_4_is_counted_over_seeds(long):
     assert scores["noun_recall", "favourites"].draws == [1.0, 0.0]
     assert scores["noun_recall", "ce"].value == 0.5
     assert scores["perplexity", "favourites"].value > scores["perplexity", "reference"].value
+
+
+def test_the_floor_is_what_captions_score_with_the_references_of_another_image(long):
+    _, scores = long
+    named = [things(i)[0] in things(j) for i, j in enumerate(other_images(16, 0))]
+    floor = scores["noun_recall", "ce"].floors["another_image"]
+    assert floor == pytest.approx(sum(named) / 16 / 2)
+    assert scores["cider", "reference"].floors["another_image"] < scores["cider", "reference"].value
+
+
+def test_what_describes_captions_says_that_it_has_no_chance(long):
+    _, scores = long
+    assert scores["length", "ce"].no_chance.startswith("describes the captions")
+    assert all(s.floors or s.no_chance or s.chance is not None for s in scores.values())
 
 
 def test_captions_without_nouns_are_counted_and_have_no_precision(long):

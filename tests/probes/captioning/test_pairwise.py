@@ -35,6 +35,11 @@ def test_a_share_has_its_controls_and_its_ties():
     assert found[0].score.ci95 == pytest.approx((0.1253, 0.8747), abs=1e-4)
 
 
+def test_the_floor_of_a_matching_score_is_that_of_the_text_for_another_image():
+    found = contest([3, 1, 0], [1, 2, 0])._replace(another_image=torch.tensor([[1.0, 0, 0]] * 2))
+    assert found.match({}, "a").score.floors == {"another_image": 1.0}
+
+
 def test_scores_within_rounding_of_a_saturated_head_are_tied():
     found = values(contest([1.0, 1.0 - 5e-7, 0], [1.0, 1.0 - 5e-6, 0]).share(
         Share("first", {}, [["a", "b"]])

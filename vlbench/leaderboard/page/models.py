@@ -182,5 +182,5 @@ def _other(score: Score) -> Other:
         value=figure_of(score.value, score.unit) + percent,
         interval=interval(score),
         n=f"{score.n:,}",
-        chance="" if score.chance is None else figure_of(score.chance, score.unit),
+        chance=score.no_chance if score.chance is None else figure_of(score.chance, score.unit),
     )

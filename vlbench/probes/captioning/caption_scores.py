@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,7 @@ from vlbench.probes.captioning.caption_statistics import (
     value_alone,
 )
 from vlbench.probes.captioning.nouns import Nouns
+from vlbench.probes.captioning.pairwise import TIED
 from vlbench.probes.captioning.scorers import PairScorer, TextScorer, other_images
 from vlbench.results import RANGES, Outcome, Score, gain_range
 
@@ -88,14 +90,23 @@ ENDS: Mapping[str, Ends] = {**dict.fromkeys(FRACTIONS, fraction_ends), "perplexi
 
 At = Mapping[str, str]
 
+# Why scores without a floor have no chance: by metric, else the last.
+DESCRIBES = "describes the captions: more of it is neither better nor worse"
+OWN_SCALE = "on the model's own scale; compare it with that of other captions"
+
 
 def caption_scores(
-    kinds: ByKind, units: Mapping[str, str], examples: Examples, at: At | None = None
+    kinds: ByKind,
+    units: Mapping[str, str],
+    examples: Examples,
+    at: At | None = None,
+    floors: ByKind | None = None,
 ) -> list[Measured]:
     """Return the score of each metric for each kind of captions, and the gains of favourites.
 
-    `units` are those of metrics that are no fractions. A score without a value, such as the
-    precision of nouns where no caption has one, is left out. Means over all images have examples.
+    `units` are those of metrics that are no fractions, `floors` the statistics of some metrics with
+    another image. A score without a value, such as the precision of nouns where no caption has one,
+    is left out. Means over all images have examples.
     """
     measured: list[Measured] = []
     for kind, metrics in kinds.items():
@@ -103,8 +114,19 @@ def caption_scores(
             value = _measured(name, statistics)
             n = _images(name, statistics)
             scores = _score(name, {**(at or {}), "captions": kind}, value, n, units)
+            other = (floors or {}).get(kind, {}).get(name)
+            scores = [_with_floor(score, other) for score in scores]
             measured += [_with_examples(score, statistics, examples) for score in scores]
     return [*measured, *map(Measured, gains(kinds, units, at))]
+
+
+def _with_floor(score: Score, other: Floats | None) -> Score:
+    """Return a score with its floor, of statistics with another image, or why it has none."""
+    value = None if other is None else _measured(score.metric, other)
+    if value is None:
+        why = OWN_SCALE if score.metric.startswith(MATCH) else DESCRIBES
+        return replace(score, no_chance=why)
+    return replace(score, floors={"another_image": value.estimate.value})
 
 
 def _with_examples(score: Score, statistics: Floats, examples: Examples) -> Measured:
@@ -238,11 +260,12 @@ def matching_part(
         ),
     }
     means: ByKind = {kind: {MATCH: counted(values)} for kind, values in scores.items()}
+    floors: ByKind = {kind: means[OF_ANOTHER] for kind in means if kind != OF_ANOTHER}
     examples, named = subjects.examples, (REFERENCE, FAVOURITES)
     measured = [
         *(measured_preference(name, {}, one, examples, named) for name, one in statistics.items()),
         tied_share(PREFERS, {}, statistics[PREFERS], examples),
-        *caption_scores(means, {MATCH: unit}, examples),
+        *caption_scores(means, {MATCH: unit}, examples, floors=floors),
     ]
     (gain,) = [one.score for one in measured if one.score.metric == f"{MATCH}_gain"]
     assert gain.ci95
@@ -256,7 +279,8 @@ def tied_share(
 ) -> Measured:
     """Return how often the choices of a share are tied."""
     tied = (preference.chosen < 0).astype(np.float64)
-    return measured_share(f"{metric}_tied", at, tied, examples, higher_is_better=False)
+    more = {"higher_is_better": False, "no_chance": TIED}
+    return measured_share(f"{metric}_tied", at, tied, examples, **more)
 
 
 def tie_notes(metric: str, at: Mapping[str, str], found: Preference) -> list[str]:
@@ -279,6 +303,9 @@ def _score_by_text(text: TextScorer, captions: Sequence[Sequence[str]]) -> Float
 
 UNITS = {"perplexity": "perplexity"}
 
+# Draws whose references another image's captions are judged by.
+SEED = 0
+
 # Judged captions of each seed by their kind.
 Sets = Mapping[str, Sequence[Judged]]
 
@@ -296,8 +323,12 @@ def metrics_part(
     kinds = statistics_of(sets, nouns, text)
     for kind, found in metrics_of(sets, metrics, engine).items():
         kinds[kind] |= found
+    others = with_other_references(sets)
+    floors = metrics_of(others, metrics, engine)
+    for kind, of_nouns in statistics_of(others, nouns, text).items():
+        floors[kind] |= {name: of_nouns[name] for name in FRACTIONS}
     return outcome_of(
-        caption_scores(kinds, UNITS, subjects.examples),
+        caption_scores(kinds, UNITS, subjects.examples, floors=floors),
         {"images_with_one_reference": len(subjects.references) - len(several), **_counts(kinds)},
     )
 
@@ -306,6 +337,17 @@ def generated(subjects: Subjects) -> dict[str, list[Judged]]:
     """Return the captioner's captions with the references that they are judged by."""
     favourites = [Judged(captions, subjects.references) for captions in subjects.favourites]
     return {FAVOURITES: favourites, BEFORE: [Judged(subjects.before, subjects.references)]}
+
+
+def with_other_references(sets: Sets) -> dict[str, list[Judged]]:
+    """Return the same captions, judged by the references of another image each."""
+    return {
+        kind: [
+            Judged(captions, [references[i] for i in other_images(len(references), SEED)])
+            for captions, references in judged
+        ]
+        for kind, judged in sets.items()
+    }
 
 
 def statistics_of(sets: Sets, nouns: Nouns, text: TextScorer) -> dict[str, dict[str, Floats]]:

@@ -51,6 +51,7 @@ from vlbench.probes.captioning.caption_scores import (
     score_kind,
     tie_notes,
     tied_share,
+    with_other_references,
 )
 from vlbench.probes.captioning.caption_sets import (
     BEFORE,
@@ -129,6 +130,7 @@ def training_part(trained: Sequence[Favourites]) -> Outcome:
         stderr=stderr,
         ci95=interval,
         draws=draws if seeds > 1 else [],
+        no_chance="describes the training: a saturated scorer gives no advantage",
     )
     return Outcome([score], counts={"scored_in_training": sum(one.scored for one in trained)})
 
@@ -300,12 +302,15 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
         )
         for name, one in named.items()
     ]
-    told = metrics_of(generated(subjects), names, engine)
+    judged = generated(subjects)
+    told, floors = (
+        metrics_of(one, names, engine) for one in (judged, with_other_references(judged))
+    )
     examples = subjects.examples
     parts = [
         _others(scored, examples),
         *(_part(one, examples) for one in scored),
-        outcome_of(caption_scores(told, {}, examples), notes=notes),
+        outcome_of(caption_scores(told, {}, examples, floors=floors), notes=notes),
     ]
     return join_outcomes(parts, {})
 

@@ -22,6 +22,9 @@ from vlbench.metrics.ranking import Choice, choose_any, join_choices
 from vlbench.probes.captioning.scorers import PairScorer, TextScorer, other_images
 from vlbench.results import At, Outcome, Score
 
+# Why how often a choice is tied has no chance.
+TIED = "how often no choice is made, which says how far the share beside it can be read"
+
 # The unit of matching scores, which is each model's own.
 UNIT = "score"
 
@@ -79,8 +82,10 @@ class Contest(NamedTuple):
         return Measured(score, self.images, numbers)
 
     def match(self, at: At, name: str) -> Measured:
-        """Return the mean matching score of a text."""
-        return self.mean("match_score", at, self.own[:, self.place(name)])
+        """Return the mean matching score of a text; the floor is that for another image."""
+        place = self.place(name)
+        floors = {"another_image": float(self.another_image[:, place].mean())}
+        return self.mean("match_score", at, self.own[:, place], floors=floors)
 
     def table(self) -> Any:
         """Return all texts with their scores, a row per text."""
@@ -144,6 +149,7 @@ class Contest(NamedTuple):
             n=len(hits),
             chance=chance,
             higher_is_better=not metric.endswith("_tied"),
+            no_chance=TIED if metric.endswith("_tied") else "",
             **estimate._asdict(),
         )
         return Measured(score, images, hits, answers)

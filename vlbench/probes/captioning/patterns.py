@@ -24,7 +24,7 @@ import numpy as np
 
 from vlbench.metrics.intervals import Floats
 from vlbench.metrics.items import Examples, Measured, outcome_of
-from vlbench.probes.captioning.caption_scores import measured_share
+from vlbench.probes.captioning.caption_scores import DESCRIBES, measured_share
 from vlbench.probes.captioning.caption_sets import FAVOURITES, KINDS
 from vlbench.probes.captioning.nouns import Tagged, without_punctuation
 from vlbench.results import Outcome
@@ -276,6 +276,7 @@ def paper_ratios(kinds: TaggedKinds, examples: Examples) -> list[Measured]:
             {"captions": kind, "pattern": name},
             _credit(kinds[kind], [partial(rule, name=name)]),
             examples,
+            no_chance=DESCRIBES,
         )
         for kind in KINDS
         for metric, name, rule in rules
@@ -305,7 +306,8 @@ def own_ratios(
         captions = [[of_seed[i] for i in rest] for of_seed in kinds[kind]]
         for metric, holds in rules.items():
             at = {"captions": kind, "pattern": OWN}
-            ratios.append(measured_share(metric, at, _credit(captions, holds), judged))
+            credit = _credit(captions, holds)
+            ratios.append(measured_share(metric, at, credit, judged, no_chance=DESCRIBES))
     return ratios, patterns
 
 

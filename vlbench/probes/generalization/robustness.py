@@ -208,6 +208,7 @@ def _success(
         n=n,
         chance=chance,
         higher_is_better=False,
+        no_chance="" if chance else "nothing moves at epsilon 0, so that what was right stays so",
         **wilson(float((credit * weight).sum() / weight.sum()) * n, n)._asdict(),
     )
 

@@ -15,6 +15,7 @@ one number; here a task has one rule for all.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -197,6 +198,7 @@ def _outcome(score: Score, matrix: Tensor, names: Sequence[str], counts: dict[st
         Score("zero_distances", zeros, len(matrix), unit="pairs", higher_is_better=False),
         Score("n_classes", len(names), len(names), unit="classes"),
     ]
+    others = [replace(one, no_chance="counts what the matrix is over") for one in others]
     constant = not standardised([matrix.numpy()], 1).any()
     return Outcome(
         scores=[score, *others],

@@ -153,11 +153,20 @@ def estimate(metric: str, statistics: Floats) -> Estimate:
     return estimate_of_sums(means, ratio, by_seed=by_seed)
 
 
+# Why a score has neither chance nor floor.
+NO_CHANCE = {
+    "questions": "describes the questions: more of it is neither better nor worse",
+    "people": "what people reach, which the steps are compared with",
+}
+
+
 def _score(one: MeasuredSystem, metric: str, floors: Mapping[str, MeasuredSystem]) -> Score:
     values = {name: floor.value(metric) for name, floor in floors.items()}
     # How long a question is, or how often it was asked before, is nothing to beat.
     kept = {} if metric in {DISTINCT, SEEN, LENGTH} else values
-    return made(metric, {"step": one.system.step}, one.statistics[metric], floors=kept)
+    why = "" if kept else NO_CHANCE["people" if one.system.step == "people" else "questions"]
+    at = {"step": one.system.step}
+    return made(metric, at, one.statistics[metric], floors=kept, no_chance=why)
 
 
 SIMILARITY = "cls_similarity"
