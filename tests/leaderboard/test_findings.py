@@ -1,8 +1,21 @@
+import json
+
 import pytest
 from planted_boards import board, result, score, write
 from planted_claims import catalog, claims, task
 
-from vlbench.leaderboard.findings import COLUMNS, NOT_RUN, cells, lines, read_findings
+from vlbench.catalog.catalog import load_all_claims, load_catalog
+from vlbench.catalog.sources import shipped_source
+from vlbench.errors import SpecError
+from vlbench.leaderboard.findings import (
+    COLUMNS,
+    NOT_RUN,
+    cells,
+    finding_name,
+    lines,
+    read_findings,
+    read_rates,
+)
 
 TEXT = """\
 paper: "arXiv:1"
@@ -91,7 +104,7 @@ def test_the_table_has_a_column_for_each_model_that_was_run(rows):
 def test_every_cell_is_a_line_of_numbers(rows):
     found = list(lines(rows))
     assert len(found) == 4 + 4 + 1 + 1
-    assert {key for line in found for key in line} == set(COLUMNS)
+    assert {key for line in found for key in line} == set(COLUMNS[:-4])
     assert found[0]["value"] == pytest.approx(0.1)
     assert (found[0]["ci95_low"], found[0]["ci95_high"]) == pytest.approx((0.08, 0.12))
     assert found[2]["why_not_run"] == "c on t: skipped: no eyes"
@@ -113,3 +126,49 @@ def test_boards_that_have_not_changed_are_not_read_again(tmp_path, output, rows,
     write(output, board(sure("a", 0.4)))
     with pytest.raises(TypeError):
         read_findings(output, known, {"ours": spec})
+
+
+PLANTED = {
+    "planted": "items",
+    "knows": {"supported": 1.0},
+    "half": {"supported": 0.8, "undecided": 0.2},
+    "blind": {"contradicted": 0.015, "undecided": 0.985},
+}
+
+
+def with_rates(folder, output, **about):
+    spec = claims(folder / "claims", TEXT)
+    name = "It beats guessing. [Table 1, t]"
+    rates = {name: {"versions": {"t": 1}, **PLANTED}} | about
+    content = {"vlbench": "1", "made": "2026-01-01", "seeds": 200, "rates": rates}
+    place = folder / "claims" / "tasks" / "claims" / "error_rates.json"
+    place.parent.mkdir(parents=True)
+    place.write_text(json.dumps(content))
+    return read_findings(output, catalog(task(), task("u")), {"ours": spec})
+
+
+def test_error_rates_stand_beside_the_finding_they_are_of(tmp_path, output):
+    first, second, *_ = with_rates(tmp_path, output)
+    assert first.tally[-1] == "planted items: 100 % found, 80 % of half, 1.5 % of nothing"
+    assert second.rates is None
+    line = next(lines([first]))
+    assert [line[name] for name in COLUMNS[-3:]] == [1.0, 0.8, pytest.approx(0.015)]
+
+
+def test_error_rates_of_another_version_of_the_task_are_left_out(tmp_path, output):
+    other = {"It beats guessing. [Table 1, t]": {"versions": {"t": 2}, **PLANTED}}
+    assert with_rates(tmp_path, output, **other)[0].rates is None
+
+
+def test_malformed_error_rates_are_named(tmp_path, output):
+    with pytest.raises(SpecError, match=r"error_rates\.json: .*; run benchmarks/error_rates\.py"):
+        with_rates(tmp_path, output, other={"versions": {}})
+
+
+def test_the_shipped_error_rates_are_of_shipped_findings():
+    # Run benchmarks/error_rates.py where a claim is worded anew.
+    found = load_all_claims(load_catalog()).values()
+    names = {finding_name(claim) for spec in found for claim in spec.claims}
+    rates = read_rates(shipped_source())
+    assert len(rates) >= 12
+    assert set(rates) <= names

@@ -115,6 +115,14 @@ def test_a_claim_of_several_comparisons_has_no_heterogeneity(tmp_path):
     assert judge_range(claim(tmp_path, entry), known).heterogeneity is None
 
 
+def test_scores_of_different_units_are_judged_and_not_put_together(tmp_path):
+    rows = [result(m, wald(0.6, 0.01, chance=0.5, unit=u)) for m, u in {"a": "x", "b": "y"}.items()]
+    known = Evidence({"t": board(*rows)}, catalog(task()), tmp_path)
+    found = judge_range(claim(tmp_path, LISTED % "a, b" + ABOVE_CHANCE), known)
+    assert verdicts(found) == ["supported", "supported"]
+    assert (found.heterogeneity, found.detectable) == (None, None)
+
+
 def test_a_control_that_a_side_names_is_compared_over_items_and_not_ranged_over(tmp_path):
     credit = {"a": [1] * 60 + [0] * 40, "b": [1] * 50 + [0] * 50, "control": [1] * 40 + [0] * 60}
     rows = [measured(tmp_path, name, values) for name, values in credit.items()]

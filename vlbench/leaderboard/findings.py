@@ -17,8 +17,12 @@ from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.claims import Claim, ClaimsSpec
 from vlbench.catalog.listed_capabilities import needs_of
 from vlbench.digests import bytes_digest
+from vlbench.errors import SpecError
+from vlbench.files import MOST_BOARD, read_text
 from vlbench.leaderboard.claims import (
     MISSING,
+    SUPPORTED,
+    UNDECIDED,
     Evidence,
     Finding,
     Judgement,
@@ -30,13 +34,16 @@ from vlbench.leaderboard.claims import (
 from vlbench.leaderboard.kept import kept
 from vlbench.leaderboard.ranging import RangeJudgement, estimate, judge_range, weakest
 from vlbench.leaderboard.texts import lead, number, probability
+from vlbench.plain import read
 
 NOT_RUN = "not run"
 
 # What stands below a table.
 NOTE = (
     "Each cell: the verdict, Holm's rule over the models of a finding, and the weakest comparison "
-    "with its own 95 % interval. Detectable: found in each of these models with a power of 80 %."
+    "with its own 95 % interval. Detectable: found in each of these models with a power of 80 %. "
+    "Planted: how often it is found in one model that knows all items, or half of them, and how "
+    "often a verdict is given on a model that knows nothing."
 )
 
 
@@ -58,8 +65,59 @@ class Cell(NamedTuple):
     place: Sequence[str] = ("", "")
 
 
+class Rates(NamedTuple):
+    """How often each verdict was given on planted models: that know all, half, or nothing.
+
+    What was planted are features, which the probe read, or the items of a row of its task.
+    `versions` are those of the tasks.
+    """
+
+    versions: Mapping[str, int]
+    planted: str
+    knows: Mapping[str, float]
+    half: Mapping[str, float]
+    blind: Mapping[str, float]
+
+    @property
+    def text(self) -> str:
+        """The rates in words."""
+        full, half = (100 * one.get(SUPPORTED, 0.0) for one in (self.knows, self.half))
+        called = 100 * (1 - self.blind.get(UNDECIDED, 0.0))
+        return (
+            f"planted {self.planted}: {full:.0f} % found, {half:.0f} % of half, "
+            f"{called:.1f} % of nothing"
+        )
+
+
+class RatesFile(NamedTuple):
+    """What benchmarks/error_rates.py wrote: with which version, when, how often, and the rates."""
+
+    vlbench: str
+    made: str
+    seeds: int
+    rates: Mapping[str, Rates]
+
+
+RATES = Path("tasks") / "claims" / "error_rates.json"
+
+
+def read_rates(source: Path) -> Mapping[str, Rates]:
+    """Return the error rates that a source has, by the names of findings; none without a file.
+
+    Raises SpecError for a malformed one.
+    """
+    file = source / RATES
+    if not file.is_file():
+        return {}
+    try:
+        found: RatesFile = read(RatesFile, json.loads(read_text(file, MOST_BOARD)))
+    except (OSError, ValueError, RecursionError, SpecError) as error:
+        raise SpecError(f"{file}: {error}; run benchmarks/error_rates.py") from error
+    return found.rates
+
+
 class Row(NamedTuple):
-    """A claim on its tasks: what its models add up to, and a cell for each model.
+    """A claim on its tasks: what its models add up to, a cell for each model, and error rates.
 
     The cell of a claim about models that it names stands under no model's name but "".
     """
@@ -68,6 +126,7 @@ class Row(NamedTuple):
     claim: Claim
     tally: Sequence[str]
     cells: Mapping[str, Cell]
+    rates: Rates | None = None
 
     @property
     def is_judged(self) -> bool:
@@ -77,8 +136,13 @@ class Row(NamedTuple):
     @property
     def name(self) -> str:
         """The claim, where it stands in its paper, and its tasks."""
-        place = ", ".join(filter(None, [self.claim.where, *self.claim.tasks]))
-        return f"{self.claim.text} [{place}]" if place else self.claim.text
+        return finding_name(self.claim)
+
+
+def finding_name(claim: Claim) -> str:
+    """Return a claim's sentence, where it stands in its paper, and its tasks."""
+    place = ", ".join(filter(None, [claim.where, *claim.tasks]))
+    return f"{claim.text} [{place}]" if place else claim.text
 
 
 def read_findings(output: Path, catalog: Catalog, claims: Mapping[str, ClaimsSpec]) -> list[Row]:
@@ -95,11 +159,22 @@ def read_findings(output: Path, catalog: Catalog, claims: Mapping[str, ClaimsSpe
         boards.update(read_boards(output, absent))
         return json.dumps(_judged(claim, evidence)).encode()
 
-    return [
+    rows = [
         _rebuilt(spec, claim, kept(_parts(claim, evidence), partial(make, claim)))
         for spec in claims.values()
         for claim in spec.claims
     ]
+    rates = {source: read_rates(source) for source in {spec.source for spec in claims.values()}}
+    return [_with_rates(row, rates[row.source.source], catalog) for row in rows]
+
+
+def _with_rates(row: Row, rates: Mapping[str, Rates], catalog: Catalog) -> Row:
+    """Return a finding with its error rates, where its tasks still have the same versions."""
+    known = rates.get(row.name)
+    versions = {name: catalog.tasks[name].version for name in row.claim.tasks}
+    if known is None or known.versions != versions:
+        return row
+    return row._replace(rates=known, tally=[*row.tally, known.text])
 
 
 def boards_of(claim: Claim, catalog: Catalog) -> list[str]:
@@ -175,11 +250,11 @@ def tally(judged: RangeJudgement) -> list[str]:
     """Return how many models have each verdict, what would be detected, and how they differ."""
     counts = {NOT_RUN if v == MISSING else v: n for v, n in judged.counts.items() if n}
     lines = [", ".join(f"{n} {verdict}" for verdict, n in counts.items()) or "no such model"]
-    units = {weakest(one).unit for one in judged.tested.values()}
-    if judged.detectable and len(units) == 1:
-        (unit,) = units
+    if judged.detectable:
+        unit = weakest(next(iter(judged.tested.values()))).unit
         low, high = (lead(size, unit).removeprefix("+") for size in judged.detectable)
-        lines.append(f"detectable: {low if low == high else f'{low} to {high}'}")
+        least = "" if low == high else f"{low.removesuffix(' points')} to "
+        lines.append(f"detectable: {least}{high}")
     if judged.heterogeneity:
         q, freedom, p, i2 = judged.heterogeneity
         lines.append(
@@ -215,19 +290,27 @@ def _text(cell: Cell | None) -> str:
 COLUMNS = (
     *("source", "paper", "claim", "where", "task", "model", "verdict", "value", "ci95_low"),
     *("ci95_high", "unit", "p_for", "p_against", "compared", "why_not_run"),
+    *("planted", "planted_found", "planted_half_found", "planted_nothing_called"),
 )
 
 
 def lines(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     """Yield what stands in the columns of each cell, for CSV."""
     for row in rows:
-        about = {
+        about: dict[str, Any] = {
             "source": row.source.name,
             "paper": row.source.paper,
             "claim": row.claim.text,
             "where": row.claim.where,
             "task": " ".join(row.claim.tasks),
         }
+        if row.rates:
+            about |= {
+                "planted": row.rates.planted,
+                "planted_found": row.rates.knows.get(SUPPORTED, 0.0),
+                "planted_half_found": row.rates.half.get(SUPPORTED, 0.0),
+                "planted_nothing_called": 1 - row.rates.blind.get(UNDECIDED, 0.0),
+            }
         for model, cell in row.cells.items():
             yield about | {"model": model, "verdict": cell.verdict} | _numbers(cell)
 

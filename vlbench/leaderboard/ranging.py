@@ -49,7 +49,8 @@ class RangeJudgement(NamedTuple):
     """The verdict on each model in the range, those of models without rows being missing.
 
     `detectable` are the least and the greatest difference that these tests find, with a power of
-    0.8, in the models tested; None where none has an interval with a width.
+    0.8, in the models tested; None where none has an interval with a width. Both are left out where
+    the scores have different units, such as cosines and probabilities.
     """
 
     claim: Claim
@@ -80,15 +81,15 @@ def judge_range(claim: Claim, evidence: Evidence) -> RangeJudgement:
         corrected = one._replace(verdict=verdict(mine, theirs), p_for=mine, p_against=theirs)
         found[model] = corrected
     deciding = [weakest(one) for one in tested.values()]
+    if len({finding.unit for finding in deciding}) != 1:
+        return RangeJudgement(claim, found)
     errors = [standard_error(one) for one in deciding]
     sizes = [detectable(error, len(tested)) for error in errors if error]
-    single = len(claim.comparisons) == 1
+    effects, single = [estimate(one) for one in deciding], len(claim.comparisons) == 1
     return RangeJudgement(
         claim=claim,
         by_model=found,
-        heterogeneity=heterogeneity([estimate(one) for one in deciding], errors)
-        if single
-        else None,
+        heterogeneity=heterogeneity(effects, errors) if single else None,
         detectable=(min(sizes), max(sizes)) if sizes else None,
     )
 
