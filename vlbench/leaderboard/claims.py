@@ -15,13 +15,15 @@ is the first step of Holm).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from pathlib import Path
 from statistics import NormalDist, fmean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
 
 from vlbench.boards import Board, board_file, read_board
 from vlbench.catalog.catalog import Catalog
@@ -61,7 +63,7 @@ def task_file(output: Path, spec: TaskSpec) -> Path:
 class Evidence:
     """What claims are judged by: the boards of a folder, and the tasks and models that it knows.
 
-    What has been looked up is kept in `publishable` and `items`, for claims share their boards.
+    What has been looked up is kept in the other fields, for claims share their boards.
     """
 
     boards: Boards
@@ -69,6 +71,7 @@ class Evidence:
     output: Path
     publishable: dict[str, Mapping[str, Result]] = field(default_factory=dict)
     items: dict[tuple[str, ...], Items] = field(default_factory=dict)
+    tables: dict[tuple[str, ...], pa.Table] = field(default_factory=dict)
 
     def row(self, task: str, model: str) -> Result | Lack:
         """Return a model's row of a task, as `counted_row` does."""
@@ -145,20 +148,33 @@ def _single(side: Side, rows: Rows) -> bool:
     return row is not None and ITEMS in row.artifacts
 
 
-# So many tables of items are kept: that of a control, which many models are compared with, stays.
-MOST_ITEMS = 8
-
-
 def _items(side: Side, rows: Rows, evidence: Evidence) -> Items:
-    """Return the items of a side that is one score; those used last are kept."""
+    """Return the items of a side that is one score."""
     row, kept = rows[side.tasks[0], side.models[0]], evidence.items
-    key = (side.tasks[0], row.model, row.comparable, side.metric, at_text(side.at[0]))
-    if key not in kept:
+    place = (side.tasks[0], row.model, row.comparable)
+    key = (*place, side.metric, at_text(side.at[0]))
+
+    def make() -> Items:
         (score,) = matching(row.scores, {"metric": side.metric, "at": side.at[0]})
-        like = next((one for other, one in kept.items() if other[0] == key[0]), None)
-        kept[key] = items_of(row.model, read_items(evidence.output, row), score, like)
-    kept[key] = kept.pop(key)
-    if len(kept) > MOST_ITEMS:
+        like = next((one for other, one in kept.items() if other[0] == place[0]), None)
+        table = _recent(evidence.tables, place, lambda: read_items(evidence.output, row))
+        return items_of(row.model, table, score, like)
+
+    return _recent(kept, key, make)
+
+
+# So many tables are kept: those of a control, which many models are compared with, stay.
+MOST_KEPT = 8
+
+Kept = TypeVar("Kept")
+
+
+def _recent(
+    kept: dict[tuple[str, ...], Kept], key: tuple[str, ...], make: Callable[[], Kept]
+) -> Kept:
+    """Return what is kept under a key, or make it; those used last are kept."""
+    kept[key] = kept.pop(key) if key in kept else make()
+    if len(kept) > MOST_KEPT:
         del kept[next(iter(kept))]
     return kept[key]
 
