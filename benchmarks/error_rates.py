@@ -39,8 +39,8 @@ from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.claims import Evidence, judge, read_boards
 from vlbench.leaderboard.findings import NOT_RUN, finding_name, read_findings
 from vlbench.leaderboard.joins import Items, items_of
-from vlbench.metrics.items import at_text
 from vlbench.metrics.intervals import Estimate, clustered_fractions, mean_of_trials, wilson
+from vlbench.metrics.items import at_text
 from vlbench.probes.generalization.clustering import clustering
 from vlbench.probes.generalization.few_shot import few_shot
 from vlbench.results import ITEMS, Outcome, Result, Score, matching
@@ -174,7 +174,7 @@ def planted_scores(
     credit = np.where(knows[:, None, :], float(high), credit)
     credit[:, np.isnan(real.items.credit)] = np.nan
     if trials > 1:
-        return Draws(credit, [mean_of_trials(np.nan_to_num(one)) for one in credit])
+        return Draws(credit, [mean_of_trials(one) for one in credit])
     if clusters == items:
         return Draws(credit, [wilson(float(one.sum()), items) for one in credit[:, 0]])
     totals = np.stack([np.bincount(real.codes, one) for one in credit[:, 0]], 1)
