@@ -6,9 +6,9 @@ trials. Their credit is drawn: the first side of a comparison knows all clusters
 none, and guesses the others with the probability of the floor or of chance; the other side guesses
 all. Where the first side is a floor, the second does the reverse of what it knows. The scores get
 the intervals of their kind (clusters, trials, or Wilson), and the claim is judged as `findings`
-does, without a correction for other models. What a probe adds to the error by training, clustering
-or choosing heads is not in these rates. Few-shot findings are of features, through the probe: of
-the drawings that a planted model knows, the features point to the category, of others nowhere.
+does, without a correction for other models. What a probe adds to the error by training or choosing
+heads is not in these rates. Findings of few-shot and clustering are of features, through the probe:
+of the drawings that a planted model knows, the features point to the category, of others nowhere.
 
 The rates stand beside the findings as long as the tasks have the same versions. Run:
 python benchmarks/error_rates.py [--seeds 200]     it writes tasks/claims/error_rates.json
@@ -19,6 +19,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,15 +33,17 @@ from vlbench.catalog.catalog import Catalog, load_all_claims, load_catalog
 from vlbench.catalog.claims import IN_TURN, Claim, Side
 from vlbench.data.records import labels
 from vlbench.data.scenes import objects
+from vlbench.engine import Engine
 from vlbench.errors import DataError
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.claims import Evidence, judge, read_boards
 from vlbench.leaderboard.findings import NOT_RUN, finding_name, read_findings
 from vlbench.leaderboard.joins import Items, items_of
+from vlbench.metrics.intervals import Estimate, clustered_fractions, mean_of_trials, wilson
 from vlbench.metrics.items import at_text
-from vlbench.metrics.statistics import Estimate, bootstrap_fractions, mean_of_trials, wilson
+from vlbench.probes.generalization.clustering import clustering
 from vlbench.probes.generalization.few_shot import few_shot
-from vlbench.results import ITEMS, Result, Score, matching
+from vlbench.results import ITEMS, Outcome, Result, Score, matching
 
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "tasks" / "claims" / "error_rates.json"
@@ -73,18 +76,20 @@ def main() -> None:
             continue
         model = next(m for m, cell in row.cells.items() if cell.verdict != NOT_RUN)
         try:
-            if row.claim.tasks == ["few_shot_scenes"]:
-                found = {"planted": "features"} | few_shot_rates(row.claim, catalog, seeds)
+            if row.claim.tasks[0] in PROBES and row.claim.sides[0].metric == "accuracy":
+                most = min(seeds, PROBES[row.claim.tasks[0]][1])
+                rated = feature_rates(row.claim, catalog, most)
+                found = {"planted": "features", "seeds": most, **rated}
             else:
                 rated = planted_rates(row.claim, model, catalog, output, seeds)
-                found = {"planted": "items"} | rated
+                found = {"planted": "items", "seeds": seeds, **rated}
         except DataError as error:
             print(f"{row.name}: not planted: {error}", flush=True)
             continue
         versions = {name: catalog.tasks[name].version for name in row.claim.tasks}
         rates[finding_name(row.claim)] = {"versions": versions, **found}
         print(row.name, json.dumps(found), flush=True)
-    made = {"vlbench": __version__, "made": f"{datetime.now(UTC):%Y-%m-%d}", "seeds": seeds}
+    made = {"vlbench": __version__, "made": f"{datetime.now(UTC):%Y-%m-%d}"}
     FILE.write_text(json.dumps(made | {"rates": rates}, indent=1) + "\n")
 
 
@@ -169,11 +174,11 @@ def planted_scores(
     credit = np.where(knows[:, None, :], float(high), credit)
     credit[:, np.isnan(real.items.credit)] = np.nan
     if trials > 1:
-        return Draws(credit, [mean_of_trials(np.nan_to_num(one)) for one in credit])
+        return Draws(credit, [mean_of_trials(one) for one in credit])
     if clusters == items:
         return Draws(credit, [wilson(float(one.sum()), items) for one in credit[:, 0]])
     totals = np.stack([np.bincount(real.codes, one) for one in credit[:, 0]], 1)
-    return Draws(credit, bootstrap_fractions(totals, np.bincount(real.codes)))
+    return Draws(credit, clustered_fractions(totals, np.bincount(real.codes)))
 
 
 def one_verdict(
@@ -214,30 +219,45 @@ def verdict_on(
     return judge(renamed(claim.of(PLANTED)), evidence).verdict
 
 
-def few_shot_rates(claim: Claim, catalog: Catalog, seeds: int) -> dict[str, dict[str, float]]:
+# Of these tasks the probe reads planted features: the probe, and the most seeds, for time.
+PROBES: Mapping[str, tuple[Any, int]] = {
+    "few_shot_scenes": (few_shot, 200),
+    "clustering_scenes": (clustering, 50),
+}
+
+
+def feature_rates(claim: Claim, catalog: Catalog, seeds: int) -> dict[str, dict[str, float]]:
     """Return the fraction of each verdict on models whose features the probe reads."""
-    spec = catalog.tasks["few_shot_scenes"]
-    data = objects(seed=0)
-    side = claim.sides[0]
-    key = (spec.name, side.metric, at_text(side.at[0]))
-    params = {**spec.params, "shots": [side.at[0]["shots"]]}
-    part = side.at[0]["categories"]
-    params["categories"] = {part: spec.params["categories"][part]}
+    (comparison,) = claim.comparisons
+    side = comparison.sides[0]
+    names = (PLANTED, OTHER) if side.models[0] == IN_TURN else (OTHER, PLANTED)
+    (task,), at = claim.tasks, side.at[0]
     found = {}
     for kind, known in KINDS.items():
         verdicts = []
         for seed in range(seeds):
             scores, kept = {}, {}
-            ours = [side.models[0] == IN_TURN for side in claim.comparisons[0].sides]
-            for name, is_first in ((PLANTED, ours[0]), (OTHER, not ours[0])):
-                engine = PlantedFeatures(data, known if is_first else 0.0, (seed, name == OTHER))
-                outcome = few_shot(engine, data, engine, **params)
-                (score,) = matching(outcome.scores, {"metric": side.metric, "at": side.at[0]})
+            for name, own, draw in zip(names, (known, 0.0), (seed, seed + seeds), strict=True):
+                outcome = planted_outcome(task, own, draw, at.get("shots"))
+                (score,) = matching(outcome.scores, {"metric": side.metric, "at": at})
                 scores[name] = [score]
-                kept[spec.name, name, "a", *key[1:]] = items_of(name, outcome.items, score)
+                key = (task, name, "a", side.metric, at_text(at))
+                assert outcome.items is not None
+                kept[key] = items_of(name, outcome.items, score)
             verdicts.append(verdict_on(claim, scores, kept, catalog))
         found[kind] = {v: verdicts.count(v) / seeds for v in sorted(set(verdicts))}
     return found
+
+
+@cache
+def planted_outcome(task: str, known: float, seed: int, shots: int | None) -> Outcome:
+    """Return what a task's probe makes of planted features, on the held-out categories."""
+    spec, data = load_catalog().tasks[task], objects(seed=0)
+    params = {**spec.params, **({"shots": [shots]} if shots else {})}
+    params["categories"] = {"held_out": spec.params["categories"]["held_out"]}
+    both = PlantedFeatures(data, known, seed)
+    outcome: Outcome = PROBES[task][0](both, data, both, **params)
+    return outcome
 
 
 class PlantedFeatures:
@@ -245,7 +265,7 @@ class PlantedFeatures:
 
     encode_images = None
 
-    def __init__(self, data: Any, known: float, seed: tuple[int, int]) -> None:
+    def __init__(self, data: Any, known: float, seed: int) -> None:
         """Know this fraction of the drawings."""
         self.rng, self.known = np.random.default_rng(seed), known
         self.category = {
@@ -253,6 +273,10 @@ class PlantedFeatures:
             for split in data.splits.values()
             for name, label in zip(split["image"].examples().ids, labels(split), strict=True)
         }
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what else a probe asks of an engine."""
+        return getattr(Engine.for_tests(), name)
 
     def features(self, _: Any, column: Any) -> torch.Tensor:
         """Return float32 [N, 16]."""

@@ -104,7 +104,7 @@ def test_the_table_has_a_column_for_each_model_that_was_run(rows):
 def test_every_cell_is_a_line_of_numbers(rows):
     found = list(lines(rows))
     assert len(found) == 4 + 4 + 1 + 1
-    assert {key for line in found for key in line} == set(COLUMNS[:-4])
+    assert {key for line in found for key in line} == set(COLUMNS[:-5])
     assert found[0]["value"] == pytest.approx(0.1)
     assert (found[0]["ci95_low"], found[0]["ci95_high"]) == pytest.approx((0.08, 0.12))
     assert found[2]["why_not_run"] == "c on t: skipped: no eyes"
@@ -130,6 +130,7 @@ def test_boards_that_have_not_changed_are_not_read_again(tmp_path, output, rows,
 
 PLANTED = {
     "planted": "items",
+    "seeds": 200,
     "knows": {"supported": 1.0},
     "half": {"supported": 0.8, "undecided": 0.2},
     "blind": {"contradicted": 0.015, "undecided": 0.985},
@@ -140,7 +141,7 @@ def with_rates(folder, output, **about):
     spec = claims(folder / "claims", TEXT)
     name = "It beats guessing. [Table 1, t]"
     rates = {name: {"versions": {"t": 1}, **PLANTED}} | about
-    content = {"vlbench": "1", "made": "2026-01-01", "seeds": 200, "rates": rates}
+    content = {"vlbench": "1", "made": "2026-01-01", "rates": rates}
     place = folder / "claims" / "tasks" / "claims" / "error_rates.json"
     place.parent.mkdir(parents=True)
     place.write_text(json.dumps(content))
@@ -149,7 +150,9 @@ def with_rates(folder, output, **about):
 
 def test_error_rates_stand_beside_the_finding_they_are_of(tmp_path, output):
     first, second, *_ = with_rates(tmp_path, output)
-    assert first.tally[-1] == "planted items: 100 % found, 80 % of half, 1.5 % of nothing"
+    assert (
+        first.tally[-1] == "planted items: 100 % found, 80 % of half, 1.5 % of nothing (200 draws)"
+    )
     assert second.rates is None
     line = next(lines([first]))
     assert [line[name] for name in COLUMNS[-3:]] == [1.0, 0.8, pytest.approx(0.015)]

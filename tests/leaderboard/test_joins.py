@@ -71,6 +71,8 @@ def test_scores_of_halves_are_compared_by_their_differences():
     assert compared(a, b).p == pytest.approx(
         compare_items([1, 1, 0], [0, 1, 0], np.arange(3), **expected).p
     )
+    with pytest.raises(DataError, match="a and c have other numbers of draws"):
+        compared(a, halved("c", [0, 1, 0], [0.3, 0.4]))
     # What is chance by construction is so on every half.
     chance = halved("c", [1, 0, 0], [])
     expected = {"halves": np.array([0.5, 0.8, 0.9])}

@@ -28,3 +28,9 @@ def test_an_interval_covers(planted):
 @pytest.mark.parametrize("planted", quick(planted_tests()))
 def test_equal_models_are_seldom_called_different(planted):
     assert false(planted, DRAWS) <= 0.115
+
+
+def test_the_page_states_what_each_of_them_covers():
+    page = (FOLDER[0].parent / "docs" / "statistics.md").read_text("utf-8")
+    names = [one.name for one in (*planted_intervals(), *planted_tests())]
+    assert [name for name in names if f"| {name} | " not in page] == []

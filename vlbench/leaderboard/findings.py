@@ -74,6 +74,7 @@ class Rates(NamedTuple):
 
     versions: Mapping[str, int]
     planted: str
+    seeds: int
     knows: Mapping[str, float]
     half: Mapping[str, float]
     blind: Mapping[str, float]
@@ -85,16 +86,15 @@ class Rates(NamedTuple):
         called = 100 * (1 - self.blind.get(UNDECIDED, 0.0))
         return (
             f"planted {self.planted}: {full:.0f} % found, {half:.0f} % of half, "
-            f"{called:.1f} % of nothing"
+            f"{called:.1f} % of nothing ({self.seeds} draws)"
         )
 
 
 class RatesFile(NamedTuple):
-    """What benchmarks/error_rates.py wrote: with which version, when, how often, and the rates."""
+    """What benchmarks/error_rates.py wrote: with which version, when, and the rates by finding."""
 
     vlbench: str
     made: str
-    seeds: int
     rates: Mapping[str, Rates]
 
 
@@ -290,7 +290,7 @@ def _text(cell: Cell | None) -> str:
 COLUMNS = (
     *("source", "paper", "claim", "where", "task", "model", "verdict", "value", "ci95_low"),
     *("ci95_high", "unit", "p_for", "p_against", "compared", "why_not_run"),
-    *("planted", "planted_found", "planted_half_found", "planted_nothing_called"),
+    *("planted", "planted_draws", "planted_found", "planted_half_found", "planted_nothing_called"),
 )
 
 
@@ -307,6 +307,7 @@ def lines(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
         if row.rates:
             about |= {
                 "planted": row.rates.planted,
+                "planted_draws": row.rates.seeds,
                 "planted_found": row.rates.knows.get(SUPPORTED, 0.0),
                 "planted_half_found": row.rates.half.get(SUPPORTED, 0.0),
                 "planted_nothing_called": 1 - row.rates.blind.get(UNDECIDED, 0.0),

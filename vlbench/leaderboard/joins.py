@@ -169,6 +169,8 @@ def _require_joined(a: Items, b: Items) -> None:
                 raise DataError(f"the item {name!r} of {a.model} and of {b.model} differ in {what}")
     if a.values.shape != b.values.shape or (np.isnan(a.values) != np.isnan(b.values)).any():
         raise DataError(f"{a.model} and {b.model} have items in other trials")
+    if len({len(a.halves), len(b.halves)} - {1}) > 1:
+        raise DataError(f"{a.model} and {b.model} have other numbers of draws")
 
 
 def _corpus(table: pa.Table, score: Score) -> Corpus | None:
