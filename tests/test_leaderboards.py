@@ -1,5 +1,6 @@
 """The boards that come with the project: of the small models, in the world that vlbench draws."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,24 @@ def test_a_board_is_of_its_tasks_version_and_nothing_in_it_failed(task):
 def test_a_boards_artifacts_lie_beside_it(task):
     kept = [a["file"] for row in BOARDS[task].results for a in row.artifacts.values()]
     assert [file for file in kept if not (LEADERBOARDS / file).is_file()] == []
+
+
+def test_git_has_at_most_6_mb_of_boards_and_artifacts():
+    files = subprocess.check_output(["git", "ls-files", "-z", LEADERBOARDS], cwd=LEADERBOARDS)
+    sizes = [(LEADERBOARDS / name).stat().st_size for name in files.decode().split("\0") if name]
+    assert len(sizes) > 100
+    assert sum(sizes) <= 6_000_000
+
+
+def test_every_score_has_something_to_compare_with_or_says_why_not():
+    bare = {
+        (task, score.metric)
+        for task, board in BOARDS.items()
+        for row in board.results
+        for score in row.scores
+        if score.chance is None and not score.floors and not score.no_chance
+    }
+    assert bare == set()
 
 
 @pytest.mark.slow

@@ -255,8 +255,8 @@ def _pair(leader: Items, other: Items, models: int, *, higher_is_better: bool) -
     low, high = sorted(sign * one for one in comparison.ci95)
     p = (comparison.p, among_all_pairs(comparison.p, models))
     detectable = detectable_among_all_pairs(comparison.detectable, models)
-    numbers = (comparison.items, comparison.clusters, detectable)
-    return _Pair(other.model, sign * comparison.difference, (low, high), *p, *numbers)
+    numbers = (comparison.items, comparison.clusters)
+    return _Pair(other.model, sign * comparison.difference, (low, high), *p, *numbers, detectable)
 
 
 def _reason(row: Result, primary: Mapping[str, Any]) -> str:

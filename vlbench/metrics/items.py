@@ -159,8 +159,10 @@ def under(items: pa.Table, at: Mapping[str, Any]) -> pa.Table:
 
 def join_items(tables: Sequence[pa.Table]) -> pa.Table | None:
     """Return the items of several scores as one table; None for none."""
-    joined = pa.concat_tables(tables, promote_options="default") if tables else None
-    return joined.unify_dictionaries().combine_chunks() if tables else None
+    if not tables:
+        return None
+    joined = pa.concat_tables(tables, promote_options="default")
+    return joined.unify_dictionaries().combine_chunks()
 
 
 def _texts(values: Sequence[str], places: NDArray[Any]) -> pa.Array:

@@ -39,6 +39,12 @@ def planted():
 
 
 @pytest.mark.slow
+def test_each_score_has_something_to_compare_with_or_says_why_not(planted):
+    for score in planted.scores:
+        assert score.chance is not None or score.floors or score.no_chance, score
+
+
+@pytest.mark.slow
 def test_one_linear_layer_sees_what_a_region_is(planted):
     nouns = of(planted, "noun_accuracy")
     assert nouns["2"].value == 1

@@ -19,11 +19,11 @@ from uuid import UUID
 import pyarrow as pa
 
 from vlbench.errors import DataError
-from vlbench.leaderboard.artifacts import STATISTICS, read_items
+from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.export import File, LeftOut, Selection
 from vlbench.leaderboard.export.hf import hub_set, loader_of, model_id
 from vlbench.leaderboard.table import Entry
-from vlbench.metrics.items import at_text
+from vlbench.metrics.items import STATISTICS, at_text
 from vlbench.results import ITEMS, Result, Score
 
 COLLECTION = "vlbench"

@@ -17,7 +17,7 @@ from vlbench.metrics.intervals import (
     mean_of_seeds,
     ratio,
 )
-from vlbench.metrics.items import Examples, item_table, join_items
+from vlbench.metrics.items import STATISTICS, Examples, item_table, join_items
 from vlbench.probes.question_generation.inputs import Asked
 from vlbench.probes.question_generation.measures import (
     DISTINCT,
@@ -36,8 +36,6 @@ GAIN = "cider_gain_from_image"
 FREQUENT, NEAREST = "most_frequent_question", "nearest_caption"
 ANOTHER, ANOTHER_CAPTION = "another_image", "another_caption"
 UNTRAINED = "untrained_projection"
-
-STATISTICS = pa.field("statistics", pa.list_(pa.float64()))
 
 
 class Look(NamedTuple):
@@ -111,8 +109,7 @@ def metric_items(
     """
     if metric not in CORPORA:
         credit = statistics[..., 0]
-        table = item_table(examples, metric, at, credit if len(credit) > 1 else credit[0])
-        return table.append_column(STATISTICS, pa.nulls(len(table), STATISTICS.type))
+        return item_table(examples, metric, at, credit if len(credit) > 1 else credit[0])
     together = pooled(metric, statistics)
     table = item_table(examples, metric, at, CORPORA[metric].formula(together))
     return table.append_column(STATISTICS, pa.array(together.tolist(), STATISTICS.type))
