@@ -71,7 +71,7 @@ def test_git_has_the_pictures_that_it_shows():
     shown = re.findall(r"!\[[^]]*\]\((leaderboards/[^)]+)\)", README)
     tracked = subprocess.check_output(["git", "ls-files", *shown], cwd=ROOT, text=True)
     assert sorted(tracked.split()) == sorted(shown)
-    assert len(shown) >= 4
+    assert shown
 
 
 @pytest.mark.slow
