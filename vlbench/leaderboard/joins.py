@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from vlbench.errors import DataError
 from vlbench.metrics.corpus import CORPORA, Corpus
 from vlbench.metrics.intervals import Formula
-from vlbench.metrics.items import BOTH, STATISTICS, at_text
+from vlbench.metrics.items import BOTH, DIGITS, STATISTICS, at_text
 from vlbench.metrics.paired import Comparison, Outcomes, compare_corpora, compare_items
 from vlbench.results import Score
 
@@ -159,7 +159,7 @@ def _require_joined(a: Items, b: Items) -> None:
         if lone:
             raise DataError(f"only {one.model} has the item {lone[0]!r}, not {other.model}")
     parts: list[tuple[str, Sequence[Any], Sequence[Any]]] = [
-        ("content", a.placed.digests, b.placed.digests),
+        ("content", *([d and d[:DIGITS] for d in one.placed.digests] for one in (a, b))),
         ("target", a.placed.targets, b.placed.targets),
         ("cluster", a.placed.clusters, b.placed.clusters),
     ]
