@@ -149,7 +149,7 @@ def _place_rows(table: pa.Table, model: str) -> Placed:
         table[name].take(first).cast(pa.string()).to_pylist()
         for name in ("digest", "target", "cluster")
     )
-    ids = [names[i] for i in order]
+    ids, digests = [names[i] for i in order], [one and one[:DIGITS] for one in digests]
     return Placed(table.select(PLACING), ids, digests, targets, clusters, places, trials)
 
 
@@ -159,7 +159,7 @@ def _require_joined(a: Items, b: Items) -> None:
         if lone:
             raise DataError(f"only {one.model} has the item {lone[0]!r}, not {other.model}")
     parts: list[tuple[str, Sequence[Any], Sequence[Any]]] = [
-        ("content", *([d and d[:DIGITS] for d in one.placed.digests] for one in (a, b))),
+        ("content", a.placed.digests, b.placed.digests),
         ("target", a.placed.targets, b.placed.targets),
         ("cluster", a.placed.clusters, b.placed.clusters),
     ]
