@@ -28,6 +28,7 @@ from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import Data, labels
 from vlbench.data.word_files import read_pairs, read_questions
 from vlbench.engine import Engine
+from vlbench.engine.training import ONE_TRAINING
 from vlbench.metrics.intervals import wilson
 from vlbench.metrics.items import Answers as ItemAnswers
 from vlbench.metrics.items import Measured, outcome_of
@@ -106,7 +107,7 @@ def word_space(  # noqa: PLR0913 - the YAML fills all but three
         "ties": int(choice.tied.sum()),
         "choices": len(choice.tied),
     }
-    notes = [_corpus_note(sizes), *notes]
+    notes = [_corpus_note(sizes), *notes, ONE_TRAINING]
     sizes |= _test_sizes(tests)
     return outcome_of(measured, sizes, notes)
 
