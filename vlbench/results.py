@@ -271,7 +271,7 @@ def _parquet(table: pa.Table) -> bytes:
         table,
         sink,
         compression="zstd",
-        compression_level=15,
+        compression_level=17,
         use_dictionary=[*CODED],
         data_page_size=PAGE,
         # Who reads them needs neither, and in a table of a thousand items they are a tenth.

@@ -6,7 +6,7 @@ from planted_boards import board, measured, result, score, with_items, write
 
 from vlbench.errors import UnknownNameError
 from vlbench.leaderboard.comparing import compare_models
-from vlbench.metrics.items import Examples, item_table
+from vlbench.metrics.items import DIGITS, Examples, item_table
 from vlbench.metrics.paired import compare_items, holm
 
 A, B, C = ([1] * 30, [1] * 20 + [0] * 10, [0] * 12 + [1] * 18)
@@ -186,3 +186,11 @@ def test_a_score_that_is_no_mean_over_examples_is_told_apart_from_what_is_refuse
         "t, word_pair_pearson (shots 5): a keeps no items of this score, which is no mean over "
         "examples"
     )
+
+
+def test_rows_whose_digests_an_older_vlbench_wrote_longer_are_compared(tmp_path):
+    digests = [f"{i:0{DIGITS}x}abcd" for i in range(30)]
+    ids = [f"{i}.png" for i in range(30)]
+    old = measured(tmp_path, "a", A, examples=Examples(ids, digests))
+    new = measured(tmp_path, "b", B, examples=Examples(ids, [one[:DIGITS] for one in digests]))
+    assert len(compare_models(write(tmp_path, board(old, new)), ["a", "b"]).compared) == 1

@@ -20,6 +20,7 @@ from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.items import Item, score_items, worst
 from vlbench.leaderboard.rows import named_row
 from vlbench.leaderboard.texts import plain_table, score_name
+from vlbench.metrics.items import DIGITS
 from vlbench.results import Result, Score, matching
 
 if TYPE_CHECKING:  # imports torch
@@ -141,7 +142,8 @@ def images_of(task: str, digests: Sequence[str], options: Options) -> dict[str, 
     for split in data.splits.values():
         for name in set(IDENTIFYING) & set(split.columns):
             places = {digest: i for i, digest in enumerate(split[name].examples().digests)}
-            here = {d: places[d] for d in digests if d in places and d not in images}
+            known = [d for d in digests if d[:DIGITS] in places and d not in images]
+            here = {d: places[d[:DIGITS]] for d in known}
             images |= {digest: _image(split, i) for digest, i in here.items()}
     absent = [digest for digest in digests if digest not in images]
     if absent:

@@ -14,10 +14,7 @@ from numpy.typing import NDArray
 
 from vlbench.digests import digest
 from vlbench.errors import DataAbsent
-from vlbench.metrics.items import Examples
-
-# Of the digest of an example: 64 bits tell the examples of one data set apart.
-DIGITS = 16
+from vlbench.metrics.items import DIGITS, Examples
 
 Found = TypeVar("Found")
 

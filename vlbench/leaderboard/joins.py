@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from vlbench.errors import DataError
 from vlbench.metrics.corpus import CORPORA, Corpus
 from vlbench.metrics.intervals import Formula
-from vlbench.metrics.items import BOTH, STATISTICS, at_text
+from vlbench.metrics.items import BOTH, DIGITS, STATISTICS, at_text
 from vlbench.metrics.paired import Comparison, Outcomes, compare_corpora, compare_items
 from vlbench.results import Score
 
@@ -149,7 +149,7 @@ def _place_rows(table: pa.Table, model: str) -> Placed:
         table[name].take(first).cast(pa.string()).to_pylist()
         for name in ("digest", "target", "cluster")
     )
-    ids = [names[i] for i in order]
+    ids, digests = [names[i] for i in order], [one and one[:DIGITS] for one in digests]
     return Placed(table.select(PLACING), ids, digests, targets, clusters, places, trials)
 
 

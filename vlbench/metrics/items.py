@@ -30,6 +30,10 @@ BOTH = "\t"
 STATISTICS = pa.field("statistics", pa.list_(pa.float64()))
 
 
+# Of an example's digest: 48 bits tell the examples of one data set apart. Older rows have more.
+DIGITS = 12
+
+
 class Examples(NamedTuple):
     """What identifies each of N examples, wherever they are read.
 

@@ -29,7 +29,7 @@ from vlbench.engine import Engine
 from vlbench.engine.training import ONE_TRAINING
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.intervals import mean_of_trials
-from vlbench.metrics.items import Examples, Measured, outcome_of
+from vlbench.metrics.items import DIGITS, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import credit_among
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
@@ -112,7 +112,8 @@ def _retrieve(
     sizes = [len(rows) for rows in drawn[0]]
     named = list(chain(*objects.named))
     categories = [named[int(rows[0])].category for rows in drawn[0]]
-    examples = Examples(categories, [digest(category) for category in categories])
+    digests = [digest(category).removeprefix("sha256:")[:DIGITS] for category in categories]
+    examples = Examples(categories, digests)
     measured = [
         Measured(_score(k, credit[i], floor[i], sizes), examples, credit[i])
         for i, k in enumerate(pools.k)
