@@ -23,8 +23,8 @@ def test_two_models_are_compared_on_each_board_that_has_both(output):
     found = compare_models(output, ["a", "b"]).compared
     assert [(one.task, one.models) for one in found] == [("t", ("a", "b")), ("u", ("a", "b"))]
     expected = compare_items(A, B, np.arange(30))
-    rounded = pytest.approx(expected.detectable)
-    assert found[0].comparison == expected._replace(detectable=rounded)
+    near = {"ci95": pytest.approx(expected.ci95), "detectable": pytest.approx(expected.detectable)}
+    assert found[0].comparison == expected._replace(**near)
     assert [one.value for one in found[0].scores] == pytest.approx([1, 2 / 3])
 
 
