@@ -20,6 +20,7 @@ from vlbench.digests import bytes_digest
 from vlbench.errors import SpecError
 from vlbench.files import MOST_BOARD, read_text
 from vlbench.leaderboard.claims import (
+    CONTRADICTED,
     MISSING,
     SUPPORTED,
     UNDECIDED,
@@ -278,6 +279,16 @@ def cells(rows: Sequence[Row]) -> list[list[str]]:
         verdict = [_text(named)] if named else [*row.tally]
         table.append([row.name, "; ".join(verdict), *(_text(row.cells.get(m)) for m in models)])
     return table
+
+
+def by_model(row: Row) -> Iterator[str]:
+    """Yield a finding, what its models add up to, and a line for each model it was run of."""
+    yield row.name
+    yield from (f"  {line}" for line in row.tally)
+    run = {model: cell for model, cell in row.cells.items() if cell.verdict != NOT_RUN}
+    width = max(map(len, run), default=0)
+    for model, cell in run.items():
+        yield f"  {model:<{width}}  {cell.verdict:<{len(CONTRADICTED)}}  {cell.text}"
 
 
 def _text(cell: Cell | None) -> str:

@@ -11,8 +11,7 @@ from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import counted
 from vlbench.leaderboard.export import csv
-from vlbench.leaderboard.findings import COLUMNS, NOTE, Row, cells, lines, read_findings
-from vlbench.leaderboard.texts import plain_table
+from vlbench.leaderboard.findings import COLUMNS, NOTE, Row, by_model, cells, lines, read_findings
 
 TITLE = "Findings by model"
 
@@ -22,13 +21,13 @@ def add_options(findings: argparse.ArgumentParser) -> None:
     findings.add_argument(
         "--format",
         choices=("csv", "md", "tex"),
-        help="default: a table for a terminal; csv also has the findings of which nothing was run",
+        help="default: a list for a terminal; csv also has the findings of which nothing was run",
     )
     add_output(findings)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Return the table; the problems say of how many findings nothing was run."""
+    """Return the findings; the problems say of how many findings nothing was run."""
     catalog = load_catalog(arguments.include_path)
     claims = load_all_claims(catalog, arguments.include_path)
     rows = read_findings(arguments.output, catalog, claims)
@@ -40,8 +39,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
         return Answer([csv.lines(COLUMNS, lines(rows)).removesuffix("\r\n")], [], code)
     if arguments.format:
         return Answer([_formatted(arguments.format, judged)], problems, code)
-    head, *body = cells(judged)
-    return Answer([plain_table(head, body), NOTE] if judged else [], problems, code)
+    told = ["\n".join(by_model(row)) for row in judged]
+    return Answer([*told, NOTE] if judged else [], problems, code)
 
 
 def _formatted(name: str, rows: list[Row]) -> str:
