@@ -14,7 +14,8 @@ reference names. `rises` is how often the largest k outscores the smallest, and 
 noun adds. `prefers_reference` is how often the first reference outscores the largest k, over all
 templates and for each. Where the paper is silent: nouns are ordered by the number of references
 that name them, then by their first place; forms of one noun count once, and the first of them is
-poured. Every k has the same images, those with enough nouns; the others are counted.
+poured. Every k has the same images, those with enough nouns; the others are counted. Departure:
+the nouns are those of the references, to which the paper adds those of the captioner's own caption.
 
 `noun_replacement` (figure 2): all nouns of a caption are replaced, or all its other words.
 `prefers_original` is the share of captions that outscore the text with other words, which does not
