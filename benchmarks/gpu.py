@@ -173,11 +173,12 @@ def attacks(
         Image.fromarray(rng.integers(0, 256, (side, side, 3), np.uint8)) for _ in range(images)
     ]
     column = Column("noise", "image", stored, range(images))
-    right = [i % 10 for i in range(images)]
-    split = Split({"image": column, "label": value_column(right)})
-    data = Data(splits={"test": split}, classes=model.class_names())
     pixels = torch.stack([model.preprocess(image) for image in stored]).to(device)
-    label = torch.tensor(right, device=device)
+    # What is wrong already is not attacked.
+    with torch.no_grad():
+        label = torch.cat([model.logits(x).argmax(1) for x in pixels.split(ATTACK_BATCH)])
+    split = Split({"image": column, "label": value_column(label.tolist())})
+    data = Data(splits={"test": split}, classes=model.class_names())
     rule = {"steps": STEPS, "rel_stepsize": 2.5 / STEPS}
     attacked = foolbox.PyTorchModel(model.net, bounds=(0, 1), device=device)
     attack = foolbox.attacks.LinfPGD(random_start=True, **rule)

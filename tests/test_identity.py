@@ -124,7 +124,7 @@ def test_a_method_a_lambda_a_partial_and_an_instance_count_as_their_code(tmp_pat
 
 def test_a_probe_reaches_its_metrics_and_the_engine_but_no_page_and_no_error():
     found = names(few_shot.few_shot)
-    assert {"few_shot.py", "ranking.py", "statistics.py", "engine.py", "records.py"} <= found
+    assert {"few_shot.py", "ranking.py", "intervals.py", "engine.py", "records.py"} <= found
     assert not {"cli.py", "bench.py", "tables.py", "errors.py", "progress.py"} & found
 
 

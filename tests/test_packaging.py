@@ -83,7 +83,8 @@ def test_a_shipped_adapter_is_named_the_same_way_from_any_models_yaml(installed,
 
 @pytest.mark.slow
 def test_a_wheel_writes_the_page_of_a_folder_of_boards(installed, tmp_path):
-    boards = str(ROOT / "leaderboards")
-    said = vlbench(installed, "leaderboard", "page", str(tmp_path), "--output", boards)
-    assert said.startswith(f"wrote {tmp_path}/index.html")
+    # What a clone's boards lack is built beside them.
+    boards = shutil.copytree(ROOT / "leaderboards", tmp_path / "boards")
+    said = vlbench(installed, "leaderboard", "page", str(tmp_path), "--output", str(boards))
+    assert f"wrote {tmp_path}/index.html" in said
     assert "<table" in (tmp_path / "index.html").read_text()

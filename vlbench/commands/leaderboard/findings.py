@@ -34,7 +34,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     judged = [row for row in rows if row.is_judged]
     left_out = len(rows) - len(judged)
     problems = [f"not run of any model: {counted(left_out, 'finding')}"] if left_out else []
-    code = 0 if judged else FAILED
+    code = 0 if any(arguments.output.glob("*.json")) else FAILED
     if arguments.format == "csv":
         return Answer([csv.lines(COLUMNS, lines(rows)).removesuffix("\r\n")], [], code)
     if arguments.format:
