@@ -270,6 +270,15 @@ def test_where_no_bigram_occurs_once_a_word_not_seen_keeps_a_probability():
     assert sums[1:].tolist() == [9, 0]
 
 
+def test_what_is_cut_off_keeps_a_probability_where_the_rest_would_take_all():
+    # After "w1 w3" come all words, some of them once: what is kept would be all that there is.
+    texts = ["w1 w3 w0 w2 w0"] * 2 + ["w1 w3 w2 w0 w1"] + ["w1 w3 w0 w2 w0 w1"] * 5
+    texts += ["w1 w3 w1", "w1 w3 w4", "w3", "w1 w3 w3 w0 w4 w2 w0 w3", "w1 w3 w2", "w1 w3"]
+    texts += ["w2 w0 w4 w3 w2 w3 w0"] * 4
+    model = train_language_model(text.split() for text in texts)
+    assert -2 < model.log10(("w1", "w3"), "w4") < model.log10(("w1", "w3"), "w0") < 0
+
+
 def test_bigrams_of_a_text_by_hand():
     # "a a", "a b", "b b": 8 bigrams; after b come b, </s>, </s>. No count is discounted, as no
     # bigram occurs 3 times; 3 of 3 would leave nothing for a, so that the total is 4.

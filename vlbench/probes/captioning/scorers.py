@@ -152,9 +152,10 @@ class LanguageModel(NamedTuple):
 def train_language_model(sentences: Iterable[Sequence[str]]) -> LanguageModel:
     """Return the trigram model of sentences, each a sequence of words, as SRILM 1.7.3 makes it.
 
-    Departure: where no bigram occurs once, SRILM gives words not seen after another no probability
-    and leaves them out, so that of "a b" and "b a", thrice each, the texts "a b a", "b b" and "a"
-    have a perplexity of 2.149; here they have 3.066. Nor does SRILM count sentences without words.
+    Departure: where no bigram occurs once, or none twice, or all words follow some other but not
+    often enough, SRILM gives what it does not keep no probability and leaves it out, so that of "a
+    b" and "b a", thrice each, the texts "a b a", "b b" and "a" have a perplexity of 2.149; here
+    they have 3.066. Nor does SRILM count sentences without words.
     Raises ValueError where there is no word, or a word is `<s>` or `</s>`.
     """
     counts = _count_grams(sentences)
@@ -249,11 +250,11 @@ def _discount(
 ) -> dict[str, float]:
     """Return the probabilities of words that are kept after a context.
 
-    Where they leave nothing for the words not seen, the denominator grows by 1s, as Doug Paul does.
+    Where they leave nothing for the others, the denominator grows by 1s, as Doug Paul does.
     """
     kept = {word: n * discounts.get(n, 1.0) for word, n in seen.items() if n >= fewest}
     total, mass = sum(seen.values()), sum(kept.values())
-    while len(seen) < vocabulary and mass > total * (1 - EPSILON):
+    while len(kept) < vocabulary and mass > total * (1 - EPSILON):
         total += 1
     return {word: n / total for word, n in kept.items()}
 
