@@ -288,7 +288,8 @@ def by_model(row: Row) -> Iterator[str]:
     run = {model: cell for model, cell in row.cells.items() if cell.verdict != NOT_RUN}
     width = max(map(len, run), default=0)
     for model, cell in run.items():
-        yield f"  {model:<{width}}  {cell.verdict:<{len(CONTRADICTED)}}  {cell.text}"
+        name = f"{model:<{width}}  " if model else ""
+        yield f"  {name}{cell.verdict:<{len(CONTRADICTED)}}  {cell.text}"
 
 
 def _text(cell: Cell | None) -> str:
