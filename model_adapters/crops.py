@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import ceil, floor
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from torch import Tensor
 from vlbench.adapter_kit.image_tokens import overlap_shares, patch_boxes
 from vlbench.adapter_kit.images import images_of, pixels_of
 from vlbench.capabilities import GridEncoder, ImageEncoder, Picture
+from vlbench.data.images import crop_box
 from vlbench.errors import CannotDo
 
 # A picture whose colours are its coordinates has sides of at least so many pixels; those of the
@@ -46,17 +47,9 @@ class Crops:
 
     def _encode(self, image: Image, boxes: Tensor) -> Tensor:
         # Without boxes, the whole picture is encoded to find the width of the vectors.
-        crops = [_crop(image, box) for box in boxes.tolist()] or [image]
+        crops = [crop_box(image, box) for box in boxes.tolist()] or [image]
         pixels = torch.stack([self.encoder.preprocess(crop) for crop in crops])
         return self.encoder.encode_images(pixels.to(self._device))[: len(boxes)]
-
-
-def _crop(image: Image, box: Sequence[float]) -> Image:
-    left = min(max(floor(box[0]), 0), image.width - 1)
-    top = min(max(floor(box[1]), 0), image.height - 1)
-    right = min(max(ceil(box[2]), left + 1), image.width)
-    bottom = min(max(ceil(box[3]), top + 1), image.height)
-    return image.crop((left, top, right, bottom))
 
 
 class Grid:

@@ -7,9 +7,14 @@ from random import Random
 
 import pytest
 import torch
+from drawn_sample import small_world
 from torch import nn
 
 from vlbench.data.coco_files import Phrase
+from vlbench.data.scenes.rows import row
+from vlbench.data.scenes.world import CATEGORIES
+
+__all__ = ["small_world"]
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 
@@ -63,18 +68,75 @@ def test_a_moved_image_moves_by_three_pixels_at_most(tiny):
     assert set(places.flatten().tolist()) == {5, 6, 7, 8, 9, 10, 11}
 
 
-def test_objects_of_some_categories_count_those_alone(tiny):
+@pytest.fixture
+def examples(tiny):
+    """Of four images: a hat, a dog and a hat, a cup, a dog; everything counts the images."""
     world = tiny("tiny.world")
+    things = [["hat"], ["dog", "hat"], ["cup"], ["dog"]]
+    facts = [
+        world.Facts([], [], [frozenset({name, "red"}) for name in names], [], "plain", [])
+        for names in things
+    ]
+    labels = torch.tensor([CATEGORIES.index(names[0]) for names in things])
     pixels = torch.arange(4, dtype=torch.uint8).view(4, 1, 1, 1)
-    labels, lists = torch.tensor([2, 0, 1, 2]), (list("abcd"), [3, 2, 1, 0], list("efgh"))
-    things = world.Examples(pixels, labels, *lists, list("ijkl"))
-    kept = world.of_categories(world.World(things, "scenes", ["cup", "dog", "hat"]), ["hat", "cup"])
+    return world.Examples(pixels, labels, list("abcd"), [0, 1, 2, 3], facts, list("ijkl"))
+
+
+def test_images_of_some_categories_hold_no_others_and_labels_count_those(tiny, examples):
+    world = tiny("tiny.world")
+    kept = world.of_categories(world.World(examples, examples, list(CATEGORIES)), ["hat", "cup"])
     assert kept.classes == ["hat", "cup"]
-    assert kept.objects.labels.tolist() == [0, 1, 0]
-    assert kept.objects.images.flatten().tolist() == [0, 1, 3]
-    lists = (["a", "b", "d"], [3, 2, 0], ["e", "f", "h"], ["i", "j", "l"])
-    assert kept.objects[2:] == lists
-    assert kept.scenes == "scenes"
+    for part in kept[:2]:
+        assert part.labels.tolist() == [0, 1]
+        assert part.images.flatten().tolist() == [0, 2]
+        assert (part.captions, part.regions, part.questions) == (["a", "c"], [0, 2], ["i", "k"])
+        assert [facts.things for facts in part.facts] == [[{"hat", "red"}], [{"cup", "red"}]]
+
+
+def test_images_that_hold_a_category_are_the_rest(tiny, examples):
+    world = tiny("tiny.world")
+    kept = world.holding(world.World(examples, examples, list(CATEGORIES)), ["dog"])
+    assert kept.scenes.captions == ["b", "d"]
+    assert kept.scenes.labels.tolist() == [CATEGORIES.index("dog")] * 2
+    assert kept.classes == list(CATEGORIES)
+
+
+def test_a_proposal_shows_the_thing_that_it_covers_best_or_nothing(tiny):
+    world = tiny("tiny.world")
+    red_owl = frozenset({"owl", "bird", "red", "small", "striped"})
+    things = [frozenset({"puppy", "dog", "blue", "large", "plain"}), red_owl]
+    boxes = [[0, 0, 20, 20], [30, 30, 50, 50]]
+    shown = world._names(things, boxes, [31, 30, 50, 52])
+    assert [kind[i] for kind, i in zip(world.NAMED, shown, strict=True)] == [
+        *("owl", "bird", "red", "small", "striped")
+    ]
+    assert world._names(things, boxes, [15, 15, 35, 35]) == [0] * 5
+
+
+def test_a_layer_with_folded_weights_does_to_pixels_what_it_did_to_standardised_ones(tiny):
+    sight = tiny("tiny.sight")
+    layer, rng = nn.Linear(10, 4), seeded()
+    pixels, rest = torch.randint(256, (3, 8), generator=rng).float(), torch.rand(3, 2)
+    expected = layer(torch.cat([(pixels - sight.MEAN) / sight.SPREAD, rest], 1))
+    weight, bias = sight.fold(layer.weight.data, layer.bias.data, width=8)
+    found = nn.functional.linear(torch.cat([pixels, rest], 1), weight, bias)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_names_of_regions_are_learnt_where_there_are_regions(tiny):
+    sight = tiny("tiny.sight")
+    namer = sight.Namer(8)
+    names = torch.tensor([[[1, 2, 3, 1, 2], [0, 0, 0, 0, 0]], [[4, 3, 2, 2, 1], [-100] * 5]])
+    states = torch.rand(2, 2, 8, generator=seeded(), requires_grad=True)
+    namer(states, names).backward()
+    assert states.grad[1, 1].abs().sum() == 0
+    assert (states.grad.abs().sum(-1)[0] > 0).all()
+    optimizer = torch.optim.Adam([*namer.parameters()], lr=0.1)
+    for _ in range(200):
+        optimizer.zero_grad()
+        namer(states.detach(), names).backward()
+        optimizer.step()
+    assert namer.right(states, names) == [1.0] * 5
 
 
 def test_special_tokens_are_never_to_be_filled_in(tiny):
@@ -119,27 +181,21 @@ def test_documents_fill_every_position_of_the_model(tiny, documents, monkeypatch
     assert (texts[:, 63] >= 100).all()
 
 
-def test_questions_of_other_images_are_of_none_that_a_task_uses(tiny):
+@pytest.mark.usefixtures("small_world")
+def test_other_worlds_are_of_seeds_that_no_task_uses(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("VLBENCH_CACHE_DIR", str(tmp_path))
     world = tiny("tiny.world")
-    from vlbench.data.scenes.rows import row
-
-    assert world.OTHER_SEED != world.WORLD_SEED
-    asked = world.other_questions(3)
-    assert [len(set(five)) for five in asked] == [5, 5, 5]
-    assert all(text.endswith(" ?") for five in asked for text in five)
-    assert asked != [row("scenes", world.WORLD_SEED, i)[0]["questions"] for i in range(3)]
-
-
-def test_scenes_of_other_seeds_follow_each_other_world_by_world(tiny):
-    world = tiny("tiny.world")
-    from vlbench.data.scenes.rows import row, sizes
-
-    whole = sum(sizes("scenes").values())
-    found = list(world.other_rows([1, whole, 2 * whole + 5]))
-    seeds = [world.OTHER_SEED + i for i in range(3)]
+    own = world.read("train")
+    more = world.with_others(own, 2).scenes
+    # Of each other world all six images count.
+    assert len(more.captions) == len(own.scenes.captions) + 12
+    assert more.captions[: len(own.scenes.captions)] == own.scenes.captions
+    seeds = [world.OTHER_SEED, world.OTHER_SEED + 1]
     assert world.WORLD_SEED not in seeds
-    expected = [row("scenes", *one)[0] for one in zip(seeds, (1, 0, 5), strict=True)]
-    assert found == expected
+    drawn = [row("scenes", seed, i)[0]["captions"] for seed in seeds for i in range(6)]
+    assert more.captions[len(own.scenes.captions) :] == drawn
+    asked = [row("scenes", world.OTHER_SEED, i)[0]["questions"] for i in range(2)]
+    assert world.other_questions() == asked
 
 
 def test_a_list_has_each_noun_of_an_image_s_captions_once(tiny):
@@ -281,7 +337,7 @@ def facts(tiny):
     words = ["a", "red", "cup", "left", "."]
     phrases = [Phrase(0, 3, [0])]
     return tiny("tiny.world").Facts(
-        [words], [phrases], [frozenset({"cup", "red", "small"})], [(0.2, 0.5)], "plain"
+        [words], [phrases], [frozenset({"cup", "red", "small"})], [(0.2, 0.5)], "plain", []
     )
 
 

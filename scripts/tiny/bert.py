@@ -58,7 +58,7 @@ def captions(world: World) -> list[str]:
 def train_bert(world: World, folder: Path, plan: Plan) -> Training:
     """Train on captions of both configurations and questions of other images, write the folder."""
     texts = [five for part in world[:2] for five in part.captions]
-    texts += other_questions(len(world.scenes.captions))
+    texts += other_questions()
     tokenizer = words.learn(chain.from_iterable(texts), folder, length=POSITIONS)
     documents = [tokenizer(five, add_special_tokens=False).input_ids for five in texts]
     with torch.random.fork_rng(devices=[]):

@@ -12,7 +12,6 @@ from tiny.measures import Measure
 from tiny.training import Plan, Training
 from tiny.world import OTHER_SEED, WORLD_SEED
 from vlbench.data.scenes import VERSION
-from vlbench.data.scenes.rows import sizes
 
 LIBRARIES = ("torch", "numpy", "pillow", "datasets", "tokenizers")
 
@@ -44,11 +43,9 @@ def questions(images: int) -> dict[str, Any]:
     return {"questions": asked} if images else {}
 
 
-def others(images: int) -> dict[str, Any]:
-    """Return what a card says of images of other worlds, if there are any."""
-    last = OTHER_SEED + (images - 1) // sum(sizes("scenes").values())
-    seeds = list(range(OTHER_SEED, last + 1))
-    return {"others": {"seeds": seeds, "images": images, "texts": 5 * images}} if images else {}
+def others(worlds: int) -> dict[str, Any]:
+    """Return what a card says of other worlds whose scenes count among the examples, if any do."""
+    return {"others": {"seeds": list(range(OTHER_SEED, OTHER_SEED + worlds))}} if worlds else {}
 
 
 def training(told: Training, plan: Plan) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 
 from tiny import words
 from tiny.training import Batch, Plan, Training, train
-from tiny.world import Examples, World
+from tiny.world import Examples, World, both
 
 VISION = {"image_size": 64, "layers": [1, 1, 1, 1], "width": 16, "patch_size": None}
 TEXT = {
@@ -43,7 +43,7 @@ MAX_SCALE = 100.0
 
 def train_clip(world: World, folder: Path, plan: Plan) -> Training:
     """Train on the captions of both configurations, write the folder."""
-    examples = world.objects + world.scenes
+    examples = both(world)
     tokenizer = words.learn((caption for five in examples.captions for caption in five), folder)
     text = TEXT | {"vocab_size": len(tokenizer)}
     config = {"embed_dim": 64, "vision_cfg": VISION, "text_cfg": text}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from torch.nn.functional import cross_entropy
 
 from tiny.training import Batch, Plan, Training, train
 from tiny.world import Examples, World
+from vlbench.data.scenes.world import SIDE
 
 ARCHITECTURE = "resnet18"
 SHAPE = {
@@ -66,7 +68,7 @@ def train_plain(world: World, folder: Path, plan: Plan) -> Training:
     model = Normalised(len(world.classes), plan.seed)
     loss_of = partial(_plain_loss, model, world.objects)
     told = train("tiny-rn", model, loss_of, len(world.objects.labels), plan)
-    _save(model, world.classes, folder)
+    save(model.inner, world.classes, SHAPE, SIDE, folder)
     return told
 
 
@@ -76,7 +78,7 @@ def train_robust(world: World, folder: Path, plan: Plan) -> Training:
     model.inner.load_state_dict(load_file(folder.with_name("rn") / "model.safetensors"))
     loss_of = partial(_robust_loss, model, world.objects)
     told = train("tiny-rn-robust", model, loss_of, len(world.objects.labels), plan)
-    _save(model, world.classes, folder)
+    save(model.inner, world.classes, SHAPE, SIDE, folder)
     return told
 
 
@@ -140,16 +142,16 @@ def _robust_loss(model: nn.Module, examples: Examples, batch: Batch) -> Tensor:
     return cross_entropy(model(attacked), labels, label_smoothing=0.1)
 
 
-def _save(model: Normalised, classes: list[str], folder: Path) -> None:
+def save(model: nn.Module, classes: Sequence[str], shape: Any, side: int, folder: Path) -> None:
     """Write the folder as timm saves a model; weights in half precision."""
     config = {
         "architecture": ARCHITECTURE,
         "num_classes": len(classes),
-        "num_features": model.inner.num_features,
-        "label_names": classes,
-        "model_args": SHAPE,
+        "num_features": model.num_features,
+        "label_names": list(classes),
+        "model_args": {key: value for key, value in shape.items() if key != "num_classes"},
         "pretrained_cfg": {
-            "input_size": [3, 64, 64],
+            "input_size": [3, side, side],
             "mean": [MEAN] * 3,
             "std": [STD] * 3,
             "interpolation": "bicubic",
@@ -162,6 +164,6 @@ def _save(model: Normalised, classes: list[str], folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     state = {
         key: value.half().contiguous() if value.is_floating_point() else value
-        for key, value in model.inner.state_dict().items()
+        for key, value in model.state_dict().items()
     }
     save_file(state, folder / "model.safetensors", {"format": "pt"})

@@ -12,8 +12,9 @@ from PIL import Image
 from torch import Tensor
 from transformers import AutoTokenizer
 
-from tiny import bert, cnn, foils, uniter, visualbert, words
+from tiny import bert, cnn, foils, sight, uniter, visualbert, words
 from tiny.world import Examples, World
+from vlbench.adapter_kit.regions import RegionBatch, pad_regions
 from vlbench.capabilities import Picture
 from vlbench.planning.functions import load_object
 
@@ -112,7 +113,7 @@ def measure_visualbert(folder: Path, world: World) -> dict[str, Measure]:
     tokens = bert.encode(tokenizer, [text for texts in world.scenes.captions for text in texts])
     chosen = bert.choose(tokens, torch.Generator().manual_seed(MEASURE_SEED))
     masked = tokens.masked_fill(chosen, words.MASK)
-    seen = visualbert.sight(world.scenes.regions)
+    seen = pad_regions(world.scenes.regions, [sight.WIDTH], CPU)
     own = torch.arange(len(five)).repeat_interleave(torch.tensor(five))
     filled: dict[bool, list[Tensor]] = {True: [], False: []}
     judged = []
@@ -120,7 +121,8 @@ def measure_visualbert(folder: Path, world: World) -> dict[str, Measure]:
         for rows in torch.arange(len(tokens)).split(AT_ONCE):
             for true, images in ((True, own[rows]), (False, (own[rows] + 1) % len(five))):
                 types = torch.zeros_like(tokens[rows])
-                shown = [visualbert.inputs(t[rows], types, seen, images) for t in (masked, tokens)]
+                regions = RegionBatch(*(part[images] for part in seen[:3]), [])
+                shown = [visualbert.inputs(t[rows], types, regions) for t in (masked, tokens)]
                 guesses = adapter.model(**shown[0]).prediction_logits[:, : tokens.shape[1]]
                 filled[true].append((guesses.argmax(-1) == tokens[rows])[chosen[rows]])
                 matches = adapter.model(**shown[1]).seq_relationship_logits.argmax(-1) == 0

@@ -5,7 +5,8 @@ or region is masked, and nothing is aligned by optimal transport. Words and regi
 attend to each other by contrast between captions and images. Then the network judges true captions,
 foils of them, and captions of other images, and at each layer the state of each word is asked what
 the facts of the drawing say: is the named thing or look in the image, does the place hold, and
-where is the thing. Foils of order and place come first, alone.
+where is the thing. Foils of order and place come first, alone. Throughout, regions are named, and
+before all else they are named alone.
 """
 
 from __future__ import annotations
@@ -23,34 +24,34 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 from transformers import BertConfig
 
-from tiny import bert, foils, words
+from tiny import bert, foils, sight, words
 from tiny.foils import FOILS, MISPLACED, OPPOSITE, Caption
 from tiny.training import Batch, Plan, Training, train
-from tiny.world import Facts, World
-from vlbench.adapter_kit.regions import RegionBatch, pad_regions
-from vlbench.capabilities import Regions
+from tiny.world import Examples, Facts, World
+from vlbench.adapter_kit.bert_ports import run_layers
 from vlbench.planning.functions import load_object
 
 ADAPTERS = [Path(__file__).resolve().parents[2] / "model_adapters"]
 WEIGHTS = "model.safetensors"
 
-# Numbers of a proposal's vector, and of noise on each in training.
-WIDTH, NOISE = 64, 0.5
-
 SHAPE = bert.SHAPE | {
-    "hidden_size": 96,
+    "hidden_size": 128,
     "num_hidden_layers": 4,
     "num_attention_heads": 2,
-    "intermediate_size": 192,
+    "intermediate_size": 256,
     "initializer_range": 0.05,
-    "img_dim": WIDTH,
+    "img_dim": sight.WIDTH,
 }
 
-# The shares of the training in which there is contrast alone, and foils of order alone.
-CONTRAST, ORDER = 0.08, 0.3
+# The shares of the training until which regions are named alone, there is contrast alone, and there
+# are foils of order alone.
+NAMING, CONTRAST, ORDER = 0.2, 0.26, 0.4
 
-# The weights of the losses beside that of judging: of the questions, and of contrast.
-ASKED, KEPT = 1.0, 0.3
+# Where regions are named alone, so many times as many images are seen beside a step's own.
+MORE = 3
+
+# The weights of the losses beside that of judging: of the questions, of contrast, and of naming.
+ASKED, KEPT, NAMED = 1.0, 0.3, 0.3
 
 # What a state is asked: whether the word is seen, whether it is there, and where, (x, y).
 QUESTIONS = 4
@@ -68,10 +69,10 @@ class Text(NamedTuple):
 
 
 class Lesson(NamedTuple):
-    """What is known of each image, its regions padded, and the tokens of every word."""
+    """What is known of each image, what is seen of it, and the tokens of every word."""
 
     facts: list[Facts]
-    regions: RegionBatch
+    seen: sight.Sight
     spelling: dict[str, list[int]]
 
 
@@ -89,7 +90,28 @@ class Learner(nn.Module):
                 nn.init.zeros_(part.bias)
         layers = range(config.num_hidden_layers)
         self.questions = nn.ModuleList(nn.Linear(config.hidden_size, QUESTIONS) for _ in layers)
-        self.scale = nn.Parameter(torch.tensor(1.0))
+        self.namer = sight.Namer(config.hidden_size)
+
+    def apart(self, inputs: Any) -> tuple[Tensor, Tensor]:
+        """Return the states of texts and of regions before the last layer, each read alone."""
+        layers, length = self.network.uniter["encoder"]["layer"][:-1], inputs.ids.shape[1]
+        embedded = self.network.embed(inputs)
+        parts = zip(
+            embedded.split([length, embedded.shape[1] - length], 1),
+            inputs.mask.split([length, embedded.shape[1] - length], 1),
+            strict=True,
+        )
+        text, regions = (run_layers(layers, *part).states[-1] for part in parts)
+        return text, regions
+
+    def name(self, seen: sight.Sight, rows: Tensor) -> Tensor:
+        """Return the loss of naming the regions of images that are read alone."""
+        regions = seen.show(rows)
+        nothing = torch.full((len(rows), 1), words.START)
+        mask = torch.cat([torch.ones_like(nothing), regions.mask], 1)
+        with torch.autocast("cpu", torch.bfloat16):
+            _, states = self.apart(self.inputs(nothing, regions, mask))
+        return self.namer(states.float(), seen.names[rows, : states.shape[1]])
 
 
 def train_uniter(world: World, folder: Path, plan: Plan) -> Training:
@@ -101,21 +123,23 @@ def train_uniter(world: World, folder: Path, plan: Plan) -> Training:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(plan.seed)
         learner = Learner(config)
-    lesson = read(tokenizer, world.scenes.facts, world.scenes.regions)
+    lesson = read(tokenizer, world.scenes)
     loss_of = partial(_loss, learner, lesson)
     told = train("tiny-uniter", learner, loss_of, len(lesson.facts), plan)
     config.save_pretrained(folder)
+    layer = learner.network.uniter["img_embeddings"].img_linear
+    layer.weight.data, layer.bias.data = sight.fold(layer.weight.data, layer.bias.data)
     state = {key: value.half().contiguous() for key, value in learner.network.state_dict().items()}
     save_file(state, folder / WEIGHTS, {"format": "pt"})
     return told
 
 
-def read(tokenizer: Any, facts: list[Facts], regions: list[Regions]) -> Lesson:
+def read(tokenizer: Any, examples: Examples) -> Lesson:
     """Return what is learnt from."""
-    said = {word for one in facts for caption in one.words for word in caption}
+    said = {word for one in examples.facts for caption in one.words for word in caption}
     known = sorted(said | foils.SINGULAR.keys() | foils.ALIKE.keys() | OPPOSITE.keys() | {"an"})
     spelling = {word: tokenizer(word, add_special_tokens=False).input_ids for word in known}
-    return Lesson(facts, pad_regions(regions, [WIDTH], torch.device("cpu")), spelling)
+    return Lesson(examples.facts, sight.read(examples), spelling)
 
 
 def draw(lesson: Lesson, rows: Iterable[int], rng: Random, kinds: Sequence[str]) -> list[Text]:
@@ -162,11 +186,14 @@ def _loss(learner: Learner, lesson: Lesson, batch: Batch) -> Tensor:
     rng = Random(int(torch.randint(2**31, (), generator=batch.rng)))  # noqa: S311 - no secret
     rows = batch.rows.tolist()
     single = [Text(i, rng.choice(lesson.facts[i].words), True, []) for i in rows]
-    contrast = _contrast(learner, _inputs(learner, lesson, single, batch.rng))
+    if batch.done < NAMING:
+        more = rng.choices(range(len(lesson.facts)), k=MORE * len(rows))
+        return learner.name(lesson.seen, torch.tensor([*rows, *more]))
+    contrast = _contrast(learner, _inputs(learner, lesson, single))
     if batch.done < CONTRAST:
-        return contrast
+        return contrast + learner.name(lesson.seen, batch.rows)
     texts = draw(lesson, rows, rng, MISPLACED if batch.done < ORDER else tuple(FOILS))
-    inputs = _inputs(learner, lesson, texts, batch.rng)
+    inputs = _inputs(learner, lesson, texts)
     # Twice as fast where the processor knows these numbers.
     with torch.autocast("cpu", torch.bfloat16):
         states = [layer.float() for layer in learner.network(inputs).states]
@@ -180,19 +207,21 @@ def _loss(learner: Learner, lesson: Lesson, batch: Batch) -> Tensor:
         _asked(question(layer[:, :length]), answers)
         for question, layer in zip(learner.questions, states, strict=True)
     ]
-    return judged + ASKED * torch.stack(asked).mean() + KEPT * contrast
+    images = torch.tensor([text.row for text in texts])
+    names = lesson.seen.names[images, : states[-2].shape[1] - length]
+    named = learner.namer(states[-2][:, length:], names)
+    return judged + ASKED * torch.stack(asked).mean() + KEPT * contrast + NAMED * named
 
 
 def _contrast(learner: Learner, inputs: Any) -> Tensor:
     """Return the loss of telling N captions and N images apart, each caption its own image's.
 
     A caption fits an image by the sum, over its words, of the largest logit of their attention to a
-    region, mean over the heads of the first layer.
+    region, mean over the heads of the last layer, where text and regions have not met before.
     """
-    network, length = learner.network, inputs.ids.shape[1]
-    embedded = network.embed(inputs)
-    attention = network.uniter["encoder"]["layer"][0].attention.self
-    asking, asked = attention.query(embedded[:, :length]), attention.key(embedded[:, length:])
+    text, regions = learner.apart(inputs)
+    attention = learner.network.uniter["encoder"]["layer"][-1].attention.self
+    asking, asked = attention.query(text), attention.key(regions)
     heads = attention.num_attention_heads
     logits = torch.einsum("atd,brd->atbr", asking, asked) / (asking.shape[-1] * heads) ** 0.5
     best = logits.masked_fill(inputs.regions.mask[None, None] == 0, -torch.inf).amax(-1)
@@ -216,20 +245,14 @@ def _balanced(logits: Tensor, true: Tensor) -> Tensor:
     return torch.stack([side.sum() / max(1, len(side)) for side in sides]).mean()
 
 
-def _inputs(learner: Learner, lesson: Lesson, texts: Sequence[Text], rng: torch.Generator) -> Any:
-    """Return what the network reads: tokens, and regions with noise on their vectors."""
+def _inputs(learner: Learner, lesson: Lesson, texts: Sequence[Text]) -> Any:
+    """Return what the network reads: tokens and regions."""
     ids = pad_sequence(
         [torch.tensor([words.START, *_spelt(lesson, t), words.END]) for t in texts],
         batch_first=True,
     )
-    rows = torch.tensor([text.row for text in texts])
-    stored = lesson.regions
-    mask = stored.mask[rows, : int(stored.mask[rows].sum(1).max())]
-    vectors, corners = (part[rows, : mask.shape[1]] for part in stored[:2])
-    noise = NOISE * torch.randn(vectors.shape, generator=rng)
-    regions = RegionBatch(vectors + noise, corners, mask, [])
-    everything = torch.cat([(ids != words.PAD).long(), mask], 1)
-    return learner.inputs(ids, regions, everything)
+    regions = lesson.seen.show(torch.tensor([text.row for text in texts]))
+    return learner.inputs(ids, regions, torch.cat([(ids != words.PAD).long(), regions.mask], 1))
 
 
 def _spelt(lesson: Lesson, text: Text) -> list[int]:

@@ -2,7 +2,8 @@
 
 Departures, so that minutes teach words to find their regions: words for what things are and look
 like are filled in more often than others, and more of them are replaced than BERT replaces, by such
-words; most steps read one caption, as probes do, in place of two; only true captions are filled in.
+words; most steps read one caption, as probes do, in place of two; only true captions are filled in;
+regions are named, and before all else they are named alone.
 """
 
 from __future__ import annotations
@@ -12,26 +13,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 from transformers import VisualBertConfig, VisualBertForPreTraining
 
-from tiny import bert, words
+from tiny import bert, sight, words
 from tiny.training import Batch, Plan, Training, train
 from tiny.world import Examples, World
-from vlbench.adapter_kit.regions import box_geometry, pad_regions
-from vlbench.capabilities import Regions
+from vlbench.adapter_kit.regions import RegionBatch, box_geometry
 from vlbench.data.scenes.world import CATEGORIES, COLOURS, NOUNS, SIZES, TEXTURES, plural
 
-# Numbers of a proposal's vector, and those of its box that the adapter puts behind them.
-WIDTH, BOX_NUMBERS = 64, 6
+# Numbers of a box that the adapter puts behind those of its pixels.
+BOX_NUMBERS = 6
 
 SHAPE = bert.SHAPE | {
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 2,
     "initializer_range": 0.05,
     "max_position_embeddings": 2 * words.LENGTH,
-    "visual_embedding_dim": WIDTH + BOX_NUMBERS,
+    "visual_embedding_dim": sight.WIDTH + BOX_NUMBERS,
 }
 
 # Words for what a thing is or looks like.
@@ -41,22 +42,19 @@ LOOKS = {*NOUNS, *CATEGORIES, *map(plural, NOUNS + CATEGORIES), *COLOURS, *SIZES
 # replaced, and the rest left.
 LOOKS_SHARE, SHARE, MASKED, REPLACED = 0.4, 0.05, 0.5, 0.4
 
+# The share of the training until which regions are named alone, for how many times as many images
+# beside a step's own; and the weight of that loss later.
+NAMING, MORE, NAMED = 0.25, 3, 0.3
+
 # The share of steps that read two captions, and of captions that may be false and are true.
 TWO, TRUE = 0.1, 0.5
-
-
-class Sight(NamedTuple):
-    """The regions of N images: numbers [N, R, WIDTH + BOX_NUMBERS], mask [N, R]."""
-
-    numbers: Tensor
-    mask: Tensor
 
 
 class Lesson(NamedTuple):
     """Token ids of each image's captions, what is seen there, and each token's share, [V]."""
 
     captions: list[list[list[int]]]
-    sight: Sight
+    seen: sight.Sight
     shares: Tensor
 
 
@@ -74,8 +72,11 @@ def train_visualbert(world: World, folder: Path, plan: Plan) -> Training:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(plan.seed)
         model = VisualBertForPreTraining(VisualBertConfig(vocab_size=len(tokenizer), **SHAPE))
-    loss_of = partial(_loss, model, read(tokenizer, world.scenes))
-    told = train("tiny-visualbert", model, loss_of, len(world.scenes.captions), plan)
+        learner = nn.ModuleList([model, sight.Namer(model.config.hidden_size)])
+    loss_of = partial(_loss, learner, read(tokenizer, world.scenes))
+    told = train("tiny-visualbert", learner, loss_of, len(world.scenes.captions), plan)
+    layer = model.visual_bert.embeddings.visual_projection
+    layer.weight.data, layer.bias.data = sight.fold(layer.weight.data, layer.bias.data)
     model.half().save_pretrained(folder)
     return told
 
@@ -86,26 +87,19 @@ def read(tokenizer: Any, examples: Examples) -> Lesson:
     shares = torch.full((len(tokenizer),), SHARE)
     shares[[i for word, i in tokenizer.get_vocab().items() if word in LOOKS]] = LOOKS_SHARE
     shares[: len(words.SPECIAL)] = 0
-    return Lesson(captions, sight(examples.regions), shares)
+    return Lesson(captions, sight.read(examples), shares)
 
 
-def sight(regions: list[Regions]) -> Sight:
-    """Return regions as the adapter shows them to the model."""
-    batch = pad_regions(regions, [WIDTH], torch.device("cpu"))
-    boxes = box_geometry(batch.corners, BOX_NUMBERS)
-    return Sight(torch.cat([batch.vectors, boxes], -1), batch.mask)
-
-
-def inputs(ids: Tensor, types: Tensor, seen: Sight, rows: Tensor) -> dict[str, Tensor]:
-    """Return what the model takes: texts and the regions of these rows."""
-    mask = seen.mask[rows, : int(seen.mask[rows].sum(1).max())]
+def inputs(ids: Tensor, types: Tensor, regions: RegionBatch) -> dict[str, Tensor]:
+    """Return what the model takes: texts and, as the adapter shows them, regions."""
+    boxes = box_geometry(regions.corners, BOX_NUMBERS)
     return {
         "input_ids": ids,
         "token_type_ids": types,
         "attention_mask": (ids != words.PAD).long(),
-        "visual_embeds": seen.numbers[rows, : mask.shape[1]],
-        "visual_attention_mask": mask,
-        "visual_token_type_ids": torch.zeros_like(mask),
+        "visual_embeds": torch.cat([regions.vectors, boxes], -1),
+        "visual_attention_mask": regions.mask,
+        "visual_token_type_ids": torch.zeros_like(regions.mask),
     }
 
 
@@ -139,14 +133,33 @@ def hide(ids: Tensor, shares: Tensor, rng: torch.Generator) -> tuple[Tensor, Ten
     return torch.where(chosen & (fate < MASKED), words.MASK, seen), chosen
 
 
-def _loss(model: Any, lesson: Lesson, batch: Batch) -> Tensor:
-    """Return the loss at the tokens to be filled in plus that of judging the last caption."""
-    texts = draw(lesson, batch)
+def _loss(learner: Any, lesson: Lesson, batch: Batch) -> Tensor:
+    """Return the loss at the tokens to be filled in, of judging the last caption, and of naming."""
+    if batch.done < NAMING:
+        return _naming(learner, lesson, batch)
+    (model, namer), texts = learner, draw(lesson, batch)
     seen, chosen = hide(texts.ids, lesson.shares, batch.rng)
-    output = model.visual_bert(**inputs(seen, texts.types, lesson.sight, batch.rows))
+    regions = lesson.seen.show(batch.rows)
+    with torch.autocast("cpu", torch.bfloat16):
+        output = model.visual_bert(**inputs(seen, texts.types, regions))
+    everything = output.last_hidden_state.float()
     chosen &= texts.true[:, None] | (texts.types < texts.types.max())
-    states = output.last_hidden_state[:, : chosen.shape[1]][chosen]
-    filled = cross_entropy(model.cls.predictions(states), texts.ids[chosen])
+    length = chosen.shape[1]
+    filled = cross_entropy(model.cls.predictions(everything[:, :length][chosen]), texts.ids[chosen])
     # Label 0 is a match.
-    judged = model.cls.seq_relationship(output.pooler_output)
-    return filled + cross_entropy(judged, (~texts.true).long())
+    judged = model.cls.seq_relationship(output.pooler_output.float())
+    named = namer(everything[:, length:], lesson.seen.names[batch.rows, : regions.mask.shape[1]])
+    return filled + cross_entropy(judged, (~texts.true).long()) + NAMED * named
+
+
+def _naming(learner: Any, lesson: Lesson, batch: Batch) -> Tensor:
+    """Return the loss of naming the regions of images that are read alone."""
+    model, namer = learner
+    count = MORE * len(batch.rows)
+    more = torch.randint(len(lesson.captions), (count,), generator=batch.rng)
+    rows = torch.cat([batch.rows, more])
+    regions, nothing = lesson.seen.show(rows), torch.full((len(rows), 1), words.START)
+    with torch.autocast("cpu", torch.bfloat16):
+        output = model.visual_bert(**inputs(nothing, torch.zeros_like(nothing), regions))
+    states = output.last_hidden_state[:, 1:].float()
+    return namer(states, lesson.seen.names[rows, : states.shape[1]])

@@ -28,7 +28,7 @@ from transformers import (
 
 from tiny import cnn, foils, words
 from tiny.training import Batch, Plan, Training, train
-from tiny.world import Examples, Facts, World
+from tiny.world import Examples, Facts, World, both
 
 SIZE, SIDE = 64, 8
 TOKENS = SIDE * SIDE
@@ -119,7 +119,7 @@ class Lesson(NamedTuple):
 
 def train_vlm(world: World, folder: Path, plan: Plan) -> Training:
     """Train on the captions of both configurations, write the folder."""
-    examples = world.objects + world.scenes
+    examples = both(world)
     processor = read_with([c for five in examples.captions for c in five], folder)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(plan.seed)

@@ -11,6 +11,8 @@ from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, process
 from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerFast
 
+from vlbench.data.scenes.world import CATEGORIES, NOUNS, plural
+
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 PAD, UNKNOWN, START, END, MASK = range(len(SPECIAL))
@@ -23,14 +25,18 @@ OFTEN = 2
 # Tokens of the longest text, special ones included.
 LENGTH = 32
 
+# A thing has one token also for a model that is never shown it: the token is then not learnt.
+NAMES = tuple({name for one in NOUNS + CATEGORIES for name in (one, plural(one))})
+
 
 def learn(captions: Iterable[str], folder: Path, *, length: int = LENGTH) -> Any:
-    """Return a tokenizer of whole words, where they are not rare, and letters; write its files.
+    """Return a tokenizer of whole words, where they are not rare, of NAMES, and of letters.
 
-    The vocabulary is counted here, since the library's own trainer orders it anew at each run.
+    Its files are written. The vocabulary is counted here, since the library's own trainer orders it
+    anew at each run.
     """
     counts = Counter(word for caption in captions for word in caption.split())
-    whole = {word for word, count in counts.items() if count >= OFTEN} | set(LETTERS)
+    whole = {word for word, count in counts.items() if count >= OFTEN} | {*LETTERS, *NAMES}
     vocabulary = [*SPECIAL, *(f"##{letter}" for letter in LETTERS), *sorted(whole)]
     ids = {token: i for i, token in enumerate(vocabulary)}
     tokenizer = Tokenizer(WordPiece(ids, unk_token=SPECIAL[UNKNOWN]))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +15,8 @@ from vlbench.capabilities import Regions
 from vlbench.data.coco_files import Phrase
 from vlbench.data.records import Data, Split
 from vlbench.data.scenes import objects, scenes
-from vlbench.data.scenes.rows import Row, row, sizes
-from vlbench.data.scenes.world import SIDE
+from vlbench.data.scenes.proposals import overlap
+from vlbench.data.scenes.world import CATEGORIES, COLOURS, NOUNS, SIDE, SIZES, TEXTURES
 
 # The seed of the drawings, not of the training: the tasks use the same drawings.
 WORLD_SEED = 0
@@ -23,11 +25,19 @@ WORLD_SEED = 0
 OTHER_SEED = 2002
 
 
+# What a proposal may show, by kind; the first of each is nothing.
+NAMED = tuple(("", *names) for names in (NOUNS, CATEGORIES, COLOURS, SIZES, TEXTURES))
+
+# The share of a thing and of its proposal, together, that both must cover.
+COVERED = 0.5
+
+
 class Facts(NamedTuple):
     """What is known of an image and its captions.
 
     `words` and `phrases` are those of each caption. `things` has the noun, category, colour, size
-    and texture of each thing; `centres` the centre of its box, (x, y) as fractions of the image.
+    and texture of each thing; `centres` the centre of its box, (x, y) as fractions of the image;
+    `names` has for each proposal the place of what it shows in each of NAMED, 0 for nothing.
     """
 
     words: list[list[str]]
@@ -35,6 +45,7 @@ class Facts(NamedTuple):
     things: list[frozenset[str]]
     centres: list[tuple[float, float]]
     background: str
+    names: list[list[int]]
 
 
 class Examples(NamedTuple):
@@ -49,14 +60,6 @@ class Examples(NamedTuple):
     regions: list[Regions]
     facts: list[Facts]
     questions: list[list[str]]
-
-    def __add__(self, other: object) -> Examples:
-        """Return these examples and then the others."""
-        assert isinstance(other, Examples)
-        images = torch.cat([self.images, other.images])
-        labels = torch.cat([self.labels, other.labels])
-        lists = (mine + theirs for mine, theirs in zip(self[2:], other[2:], strict=True))
-        return Examples(images, labels, *lists)
 
 
 class World(NamedTuple):
@@ -74,27 +77,52 @@ def read(split: str, limit: int | None = None) -> World:
     return World(*(_examples(part, split) for part in parts), list(both[0].classes))
 
 
+def with_others(world: World, count: int) -> World:
+    """Return a world whose scenes are also those of so many other seeds, which no task uses."""
+    worlds = [scenes(seed=OTHER_SEED + i) for i in range(count)]
+    more = [_examples(data, split) for data in worlds for split in data.splits]
+    return world._replace(scenes=_concat([world.scenes, *more]))
+
+
+def both(world: World) -> Examples:
+    """Return the examples of both configurations."""
+    return _concat(world[:2])
+
+
+def _concat(parts: Sequence[Examples]) -> Examples:
+    images, labels, *lists = zip(*parts, strict=True)
+    joined = ([*chain.from_iterable(several)] for several in lists)
+    return Examples(torch.cat(images), torch.cat(labels), *joined)
+
+
+def other_questions() -> list[list[str]]:
+    """Return the five questions of each train image of another seed, in no split of any task."""
+    return [list(five) for five in scenes(seed=OTHER_SEED).splits["train"]["questions"]]
+
+
 def of_categories(world: World, names: Sequence[str]) -> World:
-    """Return a world whose objects are of these categories alone; their labels count the names."""
-    places = torch.full((len(world.classes),), -1)
-    places[[world.classes.index(name) for name in names]] = torch.arange(len(names))
-    rows = (places[world.objects.labels] >= 0).nonzero().flatten()
-    images, labels, *lists = world.objects
-    lists = [[values[i] for i in rows.tolist()] for values in lists]
-    kept = Examples(images[rows], places[labels[rows]], *lists)
-    return World(kept, world.scenes, list(names))
+    """Return a world whose things are all of these categories; labels count the names."""
+    others = set(CATEGORIES) - set(names)
+    places = torch.full((len(CATEGORIES),), -1)
+    places[[CATEGORIES.index(name) for name in names]] = torch.arange(len(names))
+    kept = (_select(part, others, there=False) for part in world[:2])
+    return World(*(part._replace(labels=places[part.labels]) for part in kept), list(names))
 
 
-def other_questions(count: int) -> list[list[str]]:
-    """Return the five questions of each of so many images, which are in no split of any task."""
-    return [one["questions"] for one in other_rows(range(count))]
+def holding(world: World, names: Sequence[str]) -> World:
+    """Return a world whose images each hold a thing of these categories."""
+    return World(*(_select(part, set(names), there=True) for part in world[:2]), world.classes)
 
 
-def other_rows(numbers: Iterable[int]) -> Iterator[Row]:
-    """Yield the rows of these scenes of other seeds, which are in no split of any task."""
-    whole = sum(sizes("scenes").values())
-    for i in numbers:
-        yield row("scenes", OTHER_SEED + i // whole, i % whole)[0]
+def _select(examples: Examples, names: AbstractSet[str], *, there: bool) -> Examples:
+    """Return the examples with a thing of these categories, or without."""
+    rows = [
+        i
+        for i, facts in enumerate(examples.facts)
+        if any(map(names.__and__, facts.things)) == there
+    ]
+    lists = ([values[i] for i in rows] for values in examples[2:])
+    return Examples(examples.images[rows], examples.labels[rows], *lists)
 
 
 def _examples(data: Data, split: str) -> Examples:
@@ -119,5 +147,22 @@ def _facts(rows: Split) -> list[Facts]:
         [((x1 + x2) / 2 / SIDE, (y1 + y2) / 2 / SIDE) for x1, y1, x2, y2 in boxes.tolist()]
         for boxes in rows["boxes"]
     ]
-    known = zip(rows["words"], rows["phrases"], things, centres, rows["background"], strict=True)
-    return [Facts(*one) for one in known]
+    names = [
+        [_names(things_, boxes.tolist(), box) for box in regions.boxes.tolist()]
+        for things_, boxes, regions in zip(things, rows["boxes"], rows["regions"], strict=True)
+    ]
+    texts = [rows[name] for name in ("words", "phrases")]
+    return [
+        Facts(*one) for one in zip(*texts, things, centres, rows["background"], names, strict=True)
+    ]
+
+
+def _names(
+    things: Sequence[frozenset[str]], boxes: Sequence[Sequence[float]], box: Sequence[float]
+) -> list[int]:
+    """Return the places in NAMED of the thing under a box."""
+    shares = [overlap(box, gold) for gold in boxes]
+    best = max(range(len(boxes)), key=shares.__getitem__)
+    if shares[best] < COVERED:
+        return [0] * len(NAMED)
+    return [next(i for i, name in enumerate(kind) if name in things[best]) for kind in NAMED]

@@ -3,7 +3,9 @@
 import json
 from functools import partial
 
-from vlbench.data.scenes import table
+import pytest
+
+from vlbench.data.scenes import rows, table
 from vlbench.data.scenes.rows import row
 from vlbench.data.scenes.storage import open_rows, write_once
 from vlbench.data.scenes.world import VERSION
@@ -29,3 +31,15 @@ def pin(file, digests, **changed):
     """Write a file of pinned digests for the installed libraries."""
     content = {"version": VERSION, "seed": 0, "drawn_with": table.drawn_with()}
     file.write_text(json.dumps(content | {"digests": digests} | changed))
+
+
+@pytest.fixture
+def small_world(monkeypatch, tmp_path):
+    """Configurations of 6 images each, of which none is pinned; the file that can pin them."""
+    monkeypatch.setattr(rows, "OBJECTS", FEW_OBJECTS)
+    monkeypatch.setattr(rows, "SCENES", FEW_SCENES)
+    monkeypatch.setattr(table, "PINNED", tmp_path / "pinned.json")
+    rows._numbers.cache_clear()
+    pin(table.PINNED, {})
+    yield table.PINNED
+    rows._numbers.cache_clear()

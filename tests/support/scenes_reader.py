@@ -145,6 +145,10 @@ def _of_family(truth, answer, family):
     return {n for n, c in zip(truth.nouns, truth.categories, strict=True) if c in kinds} == {answer}
 
 
+def _shows(truth, word, noun):
+    return truth.looks(word, _alone(truth, noun))
+
+
 def _related(truth, answer, noun, words, other):
     a, b = _alone(truth, noun), _alone(truth, other)
     return _yes(truth.holds(words.split(), a, b), answer)
@@ -159,6 +163,17 @@ QUESTIONS = {
     ),
     r"what kind of (\w+) (?:is|are) the \w+": (
         lambda t, a, kind: (kind, a) in set(zip(t.categories, t.nouns, strict=True))
+    ),
+    r"is there a (\w+) (\w+)": lambda t, a, word, noun: _yes(_shows(t, word, noun), a),
+    r"where is the (\w+) (\w+)": (
+        lambda t, a, word, noun: (
+            _shows(t, word, noun) and t.placed(a.removeprefix("at the "), _alone(t, noun))
+        )
+    ),
+    r"what is (to the left of|to the right of|above|below) the (\w+) (\w+)": (
+        lambda t, a, words, word, noun: (
+            _shows(t, word, noun) and t.holds(words.split(), _alone(t, a), _alone(t, noun))
+        )
     ),
     r"is there a (\w+)": lambda t, a, kind: _yes(kind in t.categories, a),
     r"which (\w+) is there": _of_family,

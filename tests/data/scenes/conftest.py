@@ -1,9 +1,11 @@
 """Drawings that the tests of this folder share: a sample, and the whole world where it is slow."""
 
 import pytest
-from drawn_sample import FEW_OBJECTS, FEW_SCENES, pin, sample_table
+from drawn_sample import sample_table, small_world
 
-from vlbench.data.scenes import loaders, rows, table
+from vlbench.data.scenes import loaders
+
+__all__ = ["small_world"]
 
 WHOLE = [pytest.param(name, marks=pytest.mark.slow) for name in ("objects", "scenes")]
 
@@ -37,15 +39,3 @@ def rows_of_each(request):
         return request.getfixturevalue("sample_rows")
     split = request.getfixturevalue("world")[request.param].splits["train"]
     return {name: column.stored for name, column in split.columns.items()}
-
-
-@pytest.fixture
-def small_world(monkeypatch, tmp_path):
-    """Configurations of 6 images each, of which none is pinned; the file that can pin them."""
-    monkeypatch.setattr(rows, "OBJECTS", FEW_OBJECTS)
-    monkeypatch.setattr(rows, "SCENES", FEW_SCENES)
-    monkeypatch.setattr(table, "PINNED", tmp_path / "pinned.json")
-    rows._numbers.cache_clear()
-    pin(table.PINNED, {})
-    yield table.PINNED
-    rows._numbers.cache_clear()

@@ -2,17 +2,18 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 
 from vlbench.capabilities import Picture
 from vlbench.data.records import labels
-from vlbench.data.scenes import objects, scenes
+from vlbench.data.scenes import ORACLE, objects, scenes
 from vlbench.data.scenes.loaders import _columns
 from vlbench.data.scenes.world import plural
 
 # A change of the generator, or of Pillow's drawing, needs another VERSION.
 PINNED = {
-    "objects": "sha256:931804fecf5009507a00893dacbf1750ed0f339016c0a87d3d725946b8978a3c",
-    "scenes": "sha256:fb70dec39316facc1edd26719a55b4a7a6aad7df0ad5c7dd98876248dbc8a8e2",
+    "objects": "sha256:78fe35ff264bbdf36fc2e36ad0f7325123d887946d4e87955688e9d738b3b65f",
+    "scenes": "sha256:686e8d767cc6388aef072a19e530b1e414c240d6a11178318012954425cf490d",
 }
 
 
@@ -110,5 +111,23 @@ def test_columns_of_other_content_have_other_keys(sample):
 
 
 def test_regions_of_another_kind_are_refused():
-    with pytest.raises(ValueError, match="regions of kind scenes-proposals, not butd-36"):
+    with pytest.raises(ValueError, match="regions of kind scenes-crops, scenes-oracle, not butd"):
         scenes(regions="butd-36")
+
+
+def test_crops_are_the_pixels_of_the_boxes_and_codes_read_none(sample):
+    crops, codes = _columns(sample), _columns(sample, ORACLE)
+    for name in ("regions", "picture"):
+        assert crops[name].key != codes[name].key
+    for image, seen, told in zip(crops["image"], crops["regions"], codes["regions"], strict=True):
+        assert seen.vectors.shape == (len(seen.boxes), 768)
+        assert told.vectors.shape == (len(seen.boxes), 64)
+        assert torch.equal(seen.boxes, told.boxes)
+        assert torch.equal(seen.vectors, seen.vectors.round())
+        for box, vector in zip(seen.boxes.tolist(), seen.vectors, strict=True):
+            x0, y0 = (int(np.floor(v)) for v in box[:2])
+            x1, y1 = (int(np.ceil(v)) for v in box[2:])
+            part = np.asarray(image)[y0:y1, x0:x1]
+            mean = vector.view(16, 16, 3).mean((0, 1)).numpy()
+            # Resizing keeps the mean of an image, but for its edges.
+            assert np.abs(mean - part.mean((0, 1))).max() < 16

@@ -10,7 +10,7 @@ from vlbench.data.scenes.proposals import overlap, propose
 def test_proposals_find_most_things_and_the_most_confident_comes_first(rows):
     found = []
     for boxes, regions in zip(rows["boxes"], rows["regions"], strict=True):
-        assert regions.vectors.shape == (len(regions.boxes), 64)
+        assert regions.vectors.shape == (len(regions.boxes), 768)
         assert regions.scores.tolist() == sorted(regions.scores.tolist(), reverse=True)
         assert len(regions.labels) == len(regions.boxes) >= len(boxes) + 3
         found += _best_overlaps(boxes.numpy(), regions.boxes.numpy())

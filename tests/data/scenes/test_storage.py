@@ -24,10 +24,10 @@ def test_stored_rows_are_read_from_the_disk(tmp_path):
 
 
 def test_stored_rows_that_are_damaged_are_named_without_their_path(tmp_path):
-    write_once(tmp_path / "scenes" / "1-0-objects", one_row)
-    file = tmp_path / "scenes" / "1-0-objects" / "rows.arrow"
+    write_once(tmp_path / "scenes" / "2-0-objects", one_row)
+    file = tmp_path / "scenes" / "2-0-objects" / "rows.arrow"
     file.write_bytes(file.read_bytes()[:2000])
-    message = r"^scenes/1-0-objects in the cache cannot be read \(.*delete it and run again"
+    message = r"^scenes/2-0-objects in the cache cannot be read \(.*delete it and run again"
     with pytest.raises(DataError, match=message):
         open_rows(file.parent)
     file.unlink()

@@ -16,7 +16,7 @@ from vlbench.data.scenes.table import draw_rows, drawn_with, pinned_digests, wor
 from vlbench.data.scenes.world import VERSION
 from vlbench.errors import DataError
 
-FOLDER = "scenes/1-0-objects"
+FOLDER = "scenes/2-0-objects"
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_what_is_pinned_is_drawn_when_the_first_value_is_read(tmp_path, pinned_o
 @pytest.mark.usefixtures("pinned_objects")
 def test_other_seeds_are_drawn_at_once(tmp_path):
     world_table("objects", 1, tmp_path)
-    assert (tmp_path / "scenes/1-1-objects").is_dir()
+    assert (tmp_path / "scenes/2-1-objects").is_dir()
 
 
 def test_stored_digests_hold_whatever_is_pinned(tmp_path, small_world):
@@ -61,7 +61,7 @@ def test_a_drawing_that_differs_is_refused_once_with_its_columns(
 ):
     pin(small_world, {"objects": pinned_objects | {"image": "sha256:0", "boxes": "sha256:0"}})
     world = world_table("objects", 0, tmp_path)
-    message = r"^scenes/1-0-objects: .*(image, boxes|boxes, image) drawn with numpy .*run the comm"
+    message = r"^scenes/2-0-objects: .*(image, boxes|boxes, image) drawn with numpy .*run the comm"
     with pytest.raises(DataError, match=message):
         world.values("nouns")
     again = world_table("objects", 0, tmp_path)

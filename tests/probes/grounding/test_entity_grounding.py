@@ -16,7 +16,7 @@ from grounding_fakes import (
 
 from vlbench.cli import main
 from vlbench.data.records import value_column
-from vlbench.data.scenes import REGION_KIND, scenes
+from vlbench.data.scenes import scenes
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.errors import CannotDo, DataError, TooFewRows
@@ -325,7 +325,7 @@ def test_models_of_regions_are_skipped_where_a_detector_finds_them(capsys):
 def test_the_best_head_of_tiny_visualbert_beats_every_choice_that_reads_no_word():
     kind = load_object("visualbert:VisualBert", [ADAPTERS])
     model = kind(device=torch.device("cpu"), architecture=str(ADAPTERS / "tiny" / "visualbert"))
-    data = scenes(regions=REGION_KIND)
+    data = scenes()
     outcome = entity_grounding(model, data, Engine.for_tests(), images=120, examples=0)
     (found,) = [score for score in outcome.scores if score.metric == "split_half_accuracy"]
     # The floors are fractions of the same phrases: n of them at their widest, by the normal rule.

@@ -2,6 +2,15 @@
 
 from vlbench.data.scenes.loaders import objects, scenes
 from vlbench.data.scenes.sheet import contact_sheet
-from vlbench.data.scenes.world import HELD_OUT, HIERARCHY, REGION_KIND, VERSION
+from vlbench.data.scenes.world import CROPS, HELD_OUT, HIERARCHY, ORACLE, VERSION
 
-__all__ = ["HELD_OUT", "HIERARCHY", "REGION_KIND", "VERSION", "contact_sheet", "objects", "scenes"]
+__all__ = [
+    "CROPS",
+    "HELD_OUT",
+    "HIERARCHY",
+    "ORACLE",
+    "VERSION",
+    "contact_sheet",
+    "objects",
+    "scenes",
+]

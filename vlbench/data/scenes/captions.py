@@ -6,6 +6,7 @@ A template states only facts of the drawing; where no fact fits, it returns None
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
 
 from numpy.random import Generator
 
@@ -79,7 +80,11 @@ PICTURES = ("picture", "drawing", "image")
 
 
 def captions(view: View, rng: Generator, *, count: int = 5) -> list[Sentence]:
-    """Return `count` different captions; the first names every thing by its fine-grained noun."""
+    """Return `count` different captions; the first names every thing by its fine-grained noun.
+
+    Of some things they all keep the colour or the texture to themselves, for questions to tell.
+    """
+    view = _withhold(view, rng)
     sentences = {sentence.text(): sentence for sentence in [_complete(view, rng)]}
     while len(sentences) < count:
         for i in rng.permutation(len(TEMPLATES)).tolist():
@@ -87,6 +92,28 @@ def captions(view: View, rng: Generator, *, count: int = 5) -> list[Sentence]:
             if sentence and len(sentences) < count:
                 sentences.setdefault(sentence.text(), sentence)
     return list(sentences.values())
+
+
+def _withhold(view: View, rng: Generator) -> View:
+    """Return a view in which half of the single things have no colour, or no texture."""
+    half = rng.permutation(len(view.singles))[: (len(view.singles) + 1) // 2]
+    changed: dict[Group, Group] = {}
+    for group in (view.singles[i] for i in half.tolist()):
+        (thing,) = group.things
+        textured = thing.texture != "plain" and rng.random() < 0.5
+        less = replace(thing, texture="plain") if textured else replace(thing, colour="")
+        changed[group] = Group(group.members, (less,))
+
+    def seen(group: Group) -> Group:
+        return changed.get(group, group)
+
+    return View(
+        [seen(group) for group in view.groups],
+        [Fact(fact.kind, seen(fact.subject), seen(fact.object)) for fact in view.facts],
+        [(seen(group), place) for group, place in view.places],
+        view.background,
+        view.count,
+    )
 
 
 def _complete(view: View, rng: Generator) -> Sentence:
@@ -230,6 +257,8 @@ def _say_looks(view: View, rng: Generator) -> Sentence | None:
         sentence.add(marks, "NOUN", "pobj", preposition)
         sentence.stop(subject)
         return sentence
+    if not thing.colour:
+        return None
     copula = sentence.say("is", "AUX")
     root = sentence.say(thing.colour, "ADJ")
     sentence.hang("nsubj", root, subject)

@@ -115,7 +115,7 @@ def enumerate_groups(
 
 def _adjectives(group: Group, rng: Generator) -> list[str]:
     """Return some adjectives that are true of every member, in English order."""
-    looks = [_looks(thing) for thing in group.things]
+    looks = [looks_of(thing) for thing in group.things]
     return [
         word
         for word, probability in zip(looks[0], (0.15, 0.4, 0.35, 0.65), strict=True)
@@ -123,7 +123,7 @@ def _adjectives(group: Group, rng: Generator) -> list[str]:
     ]
 
 
-def _looks(thing: Thing) -> tuple[str, str, str, str]:
+def looks_of(thing: Thing) -> tuple[str, str, str, str]:
     """Return tilt, size, texture and colour as adjectives; "" for an attribute not worth saying."""
     size, texture = thing.size.removeprefix("medium"), thing.texture.removeprefix("plain")
     return "tilted" if thing.tilted else "", size, texture, thing.colour

@@ -8,19 +8,29 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from PIL.Image import Resampling
 
 from vlbench.capabilities import Picture, Regions
 from vlbench.data.coco_files import Arc, Named, Phrase
-from vlbench.data.images import decode_image
+from vlbench.data.images import crop_box, decode_image
 from vlbench.data.records import Column, Data, Split
 from vlbench.data.scenes.rows import object_noun, row, sizes
 from vlbench.data.scenes.storage import open_rows, write_once
 from vlbench.data.scenes.table import world_table
-from vlbench.data.scenes.world import CATEGORIES, CATEGORY, NOUNS, REGION_KIND, SIDE
+from vlbench.data.scenes.world import CATEGORIES, CATEGORY, CROPS, NOUNS, ORACLE, SIDE
 from vlbench.data.tables import Table, column_from
 
-PROPOSALS = ("proposal_boxes", "proposal_vectors", "proposal_scores", "proposal_labels")
+# The stored columns of proposals, by the region kind: the boxes, what their vectors are made of,
+# confidences and labels.
+PROPOSALS = {
+    CROPS: ("proposal_boxes", "image", "proposal_scores", "proposal_labels"),
+    ORACLE: ("proposal_boxes", "proposal_vectors", "proposal_scores", "proposal_labels"),
+}
+
+# The side of a crop, in pixels.
+CROP_SIDE = 16
 
 
 def objects(*, seed: int = 0, fine: bool = False, cache_dir: Path | None = None) -> Data:
@@ -40,8 +50,10 @@ def scenes(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None 
     """Return 6,000 images of 1 to 4 things.
 
     The images are drawn when the first value is read, and stored in `cache_dir` (None: the default
-    cache folder). `regions` is the region kind that a task asks for: every picture has this world's
-    own proposals and no others, so it is scenes-proposals or None.
+    cache folder). `regions` is the kind of the proposals' vectors. Those of scenes-crops, or None,
+    are the pixels of each box, resized to 16 x 16 x RGB: 768 whole numbers of 0..255. Those of
+    scenes-oracle are codes of 64 numbers, for which no pixel is read: noise, and a random direction
+    for each attribute of what is there, as from a detector that knows everything.
 
     `boxes` are ground truth, float32 [n, 4] xyxy pixels, tight around what is visible, from back to
     front, as are `categories`, `nouns`, `colours`, `sizes`, `textures`, `facings` and `angles`
@@ -50,9 +62,10 @@ def scenes(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None 
     category, with its place in `caption`. `answers` has one answer per question of the five
     `questions`.
     """
-    if regions not in {None, REGION_KIND}:
-        raise ValueError(f"scenes have regions of kind {REGION_KIND}, not {regions}")
-    return _data("scenes", _columns(world_table("scenes", seed, cache_dir)), CATEGORIES)
+    kind = regions or CROPS
+    if kind not in PROPOSALS:
+        raise ValueError(f"scenes have regions of kind {', '.join(PROPOSALS)}, not {regions}")
+    return _data("scenes", _columns(world_table("scenes", seed, cache_dir), kind), CATEGORIES)
 
 
 def drawn_rows(configuration: str, split: str, count: int, folder: Path) -> Split:
@@ -73,8 +86,8 @@ def _data(configuration: str, columns: Mapping[str, Column], classes: Sequence[s
     return Data(splits=splits, classes=classes)
 
 
-def _columns(table: Table) -> dict[str, Column]:
-    """Return all columns but the label."""
+def _columns(table: Table, kind: str = CROPS) -> dict[str, Column]:
+    """Return all columns but the label; the vectors of proposals are of this region kind."""
     column = partial(column_from, table)
     unchanged = (
         "background", "categories", "nouns", "colours", "sizes", "textures", "facings", "angles",
@@ -83,8 +96,8 @@ def _columns(table: Table) -> dict[str, Column]:
     return {
         "image": replace(column(["image"], _image, "image"), key=table.digests["image"]),
         "boxes": column(["boxes"], torch.tensor),
-        "regions": column(PROPOSALS, _regions),
-        "picture": column(["image", *PROPOSALS], _picture, "picture"),
+        "regions": column(PROPOSALS[kind], _regions),
+        "picture": column(["image", *PROPOSALS[kind]], _picture, "picture"),
         "caption": column(["captions"], _first, "text"),
         "question": column(["questions"], _first, "text"),
         "arcs": column(["arcs"], _arcs),
@@ -106,9 +119,20 @@ def _image(encoded: bytes) -> Any:
     return decode_image(encoded, "an image of scenes")
 
 
-def _regions(boxes: Any, vectors: Any, scores: Any, labels: list[str]) -> Regions:
-    numbers = [torch.tensor(values) for values in (boxes, vectors, scores)]
-    return Regions(numbers[0], numbers[1], numbers[2], labels, (SIDE, SIDE))
+def _regions(boxes: Any, seen: Any, scores: Any, labels: list[str]) -> Regions:
+    """Return proposals; `seen` is the encoded image, of which they are crops, or their codes."""
+    vectors = _crops(_image(seen), boxes) if isinstance(seen, bytes) else torch.tensor(seen)
+    return Regions(torch.tensor(boxes), vectors, torch.tensor(scores), labels, (SIDE, SIDE))
+
+
+def _crops(image: Any, boxes: Sequence[Sequence[float]]) -> torch.Tensor:
+    """Return the pixels of each box, float32 [R, 768] of whole numbers.
+
+    Pillow resizes in whole numbers, so that they are the same on every machine.
+    """
+    side = (CROP_SIDE, CROP_SIDE)
+    cut = (crop_box(image, box).resize(side, Resampling.BILINEAR) for box in boxes)
+    return torch.from_numpy(np.stack([np.asarray(one) for one in cut])).flatten(1).float()
 
 
 def _picture(encoded: bytes, *proposals: Any) -> Picture:

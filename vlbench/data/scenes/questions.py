@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from numpy.random import Generator
 
 from vlbench.data.scenes.facts import Fact, Group, View
-from vlbench.data.scenes.grammar import NUMBERS
+from vlbench.data.scenes.grammar import NUMBERS, Sentence, looks_of
 from vlbench.data.scenes.world import CATEGORIES, FAMILY, plural
 
 # For yes-no questions about a fact: the kind of fact with the answer no, and the words to ask in.
 OPPOSITE = {"left": "right", "right": "left", "above": "below", "below": "above"}
 WORDS = {"left": "to the left of", "right": "to the right of", "above": "above", "below": "below"}
 TEXTURED = ("striped", "spotted")
+
+# What a caption may say of a texture instead.
+MARKS = {"stripes": "striped", "spots": "spotted"}
+
+# So many questions are of looks that no caption tells, where the scene has them.
+UNTOLD = 2
 
 
 class Question(NamedTuple):
@@ -23,8 +30,14 @@ class Question(NamedTuple):
     answer: str
 
 
-def questions(view: View, rng: Generator, *, count: int = 5) -> list[Question]:
-    """Return `count` different questions, of as many sorts as the scene allows."""
+def questions(
+    view: View, captions: Sequence[Sentence], rng: Generator, *, count: int = 5
+) -> list[Question]:
+    """Return `count` different questions, of as many sorts as the scene allows.
+
+    The first tell a look of a thing that none of the captions tells, so that nobody can ask them
+    who has read the captions alone.
+    """
     sorts = [
         [Question("how many things are there ?", NUMBERS[view.count])],
         [Question("what is in the background ?", f"a {view.background} background")],
@@ -35,13 +48,54 @@ def questions(view: View, rng: Generator, *, count: int = 5) -> list[Question]:
         [q for fact in view.facts if fact.kind in OPPOSITE for q in _relation(fact)],
         _what(view),
     ]
+    untold = untold_looks(view, captions)
     questions: dict[str, Question] = {}
+    for i in rng.permutation(len(untold)).tolist()[:UNTOLD]:
+        group, look = untold[i]
+        asked = _told_by_looks(view, group, f"{look} {group.noun}")
+        question = asked[int(rng.integers(len(asked)))]
+        questions.setdefault(question.text, question)
     while len(questions) < count:
         for i in rng.permutation(len(sorts)).tolist():
             if sorts[i] and len(questions) < count:
                 question = sorts[i][int(rng.integers(len(sorts[i])))]
                 questions.setdefault(question.text, question)
     return list(questions.values())
+
+
+def untold_looks(view: View, captions: Sequence[Sentence]) -> list[tuple[Group, str]]:
+    """Return size, texture and colour of single things, as far as no caption has said them.
+
+    A caption says of a thing what stands in a phrase that names it, or in no phrase.
+    """
+    told: set[tuple[int, str]] = set()
+    for sentence in captions:
+        inside = {i for p in sentence.phrases for i in range(p.start, p.stop)}
+        outside = [word for i, word in enumerate(sentence.words) if i not in inside]
+        for phrase in sentence.phrases:
+            words = [*sentence.words[phrase.start : phrase.stop], *outside]
+            told |= {(member, MARKS.get(w, w)) for member in phrase.boxes for w in words}
+    return [
+        (group, look)
+        for group in view.singles
+        for look in looks_of(group.things[0])[1:]
+        if look and (group.members[0], look) not in told
+    ]
+
+
+def _told_by_looks(view: View, group: Group, name: str) -> list[Question]:
+    """Ask where a thing is and what is beside it; where nothing is, how many there are."""
+    where = [
+        Question(f"where is the {name} ?", f"at the {place}")
+        for named, place in view.places
+        if named == group
+    ]
+    beside = [
+        Question(f"what is {WORDS[fact.kind]} the {name} ?", fact.subject.noun)
+        for fact in view.facts
+        if fact.object == group and fact.kind in WORDS
+    ]
+    return where + beside or [Question(f"is there a {name} ?", "yes")]
 
 
 def _looks(group: Group) -> list[Question]:

@@ -16,7 +16,7 @@ from vlbench.data.scenes.facts import view
 from vlbench.data.scenes.layout import Scene, moved, several, single
 from vlbench.data.scenes.proposals import propose
 from vlbench.data.scenes.questions import questions
-from vlbench.data.scenes.world import CATEGORIES, NOUNS, SIDE, VERSION
+from vlbench.data.scenes.world import CATEGORIES, DRAWN, NOUNS, SIDE
 
 # Images of one thing. Every split has equally many images of each of the 40 nouns.
 OBJECTS = {"train": 1600, "val": 400, "test": 1000}
@@ -63,7 +63,7 @@ def drawing(configuration: str, seed: int, i: int) -> tuple[Scene, Drawn, Genera
 
     Its things are moved until enough of each is visible.
     """
-    rng = np.random.default_rng([seed, VERSION, CONFIGURATIONS.index(configuration), i])
+    rng = np.random.default_rng([seed, DRAWN, CONFIGURATIONS.index(configuration), i])
     if configuration == "objects":
         scene = single(object_noun(i), rng)
     else:
@@ -82,15 +82,15 @@ def _numbers(seed: int) -> list[int]:
     """Return the number of things of each scene, shuffled within each split."""
     numbers: list[int] = []
     for i, counts in enumerate(SCENES.values()):
-        rng = np.random.default_rng([seed, VERSION, len(CONFIGURATIONS), i])
+        rng = np.random.default_rng([seed, DRAWN, len(CONFIGURATIONS), i])
         numbers += rng.permutation(np.repeat([1, 2, 3, 4], counts)).tolist()
     return numbers
 
 
 def _annotations(scene: Scene, drawn: Drawn, rng: Generator) -> Row:
     seen, things = view(scene, drawn), scene.things
-    sentences, asked = captions(seen, rng), questions(seen, rng)
-    proposals = propose(scene, drawn, rng)
+    sentences = captions(seen, rng)
+    asked, proposals = questions(seen, sentences, rng), propose(scene, drawn, rng)
     return {
         "label": CATEGORIES.index(things[0].category),
         "noun": NOUNS.index(things[0].noun),

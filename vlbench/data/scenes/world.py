@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 # Raised whenever any image or annotation would change.
-VERSION = 1
+VERSION = 2
+
+# Part of the seed of every row: another number draws other images.
+DRAWN = 1
 
 # Image size in pixels, both sides.
 SIDE = 64
 
-# The region kind of this world's proposals: models that read them name it in models.yaml.
-REGION_KIND = "scenes-proposals"
+# The region kinds of this world's proposals; models that read one name it in models.yaml. Of the
+# first, a vector is the pixels of the box; of the second, a code of what is in it, as from a
+# detector that knows everything.
+CROPS, ORACLE = "scenes-crops", "scenes-oracle"
 
 # family -> category -> fine-grained nouns
 HIERARCHY: dict[str, dict[str, tuple[str, ...]]] = {
