@@ -18,6 +18,7 @@ from tiny import (
     card,
     clip,
     cnn,
+    eyes,
     measures,
     uniter,
     visualbert,
@@ -68,6 +69,8 @@ class Model:
     # So many other worlds of `scenes` are learnt from beside train.
     others: int = 0
     categories: Sequence[str] = SEEN
+    # Whether there is something to measure on images of categories that it was not shown.
+    answers_unseen: bool = True
 
 
 # In the order in which they are trained: tiny-rn-robust and tiny-vlm start from the weights of
@@ -82,7 +85,22 @@ MODELS = {
         configurations=BOTH,
         learns="to tell an image's captions from those of others (contrastive, two a step)",
         cannot=(NOT_REAL, NOT_SEEN, NO_OTHER_WORDS, SHORT),
+        others=2,
         reads_texts=True,
+    ),
+    "tiny-eyes": Model(
+        folder="eyes",
+        train=eyes.train_eyes,
+        measure=measures.measure_eyes,
+        plan=Plan(steps=2600, batch=192, rate=3e-3, decay=0.05),
+        library="timm",
+        configurations=("scenes",),
+        learns=(
+            "to tell two varied views of a proposal from those of others (contrastive), and to "
+            "draw a thumbnail of each; no label, no text"
+        ),
+        others=3,
+        cannot=(NOT_REAL, NOT_SEEN, "it names nothing"),
     ),
     "tiny-rn": Model(
         folder="rn",
@@ -92,6 +110,7 @@ MODELS = {
         library="timm",
         configurations=("objects",),
         learns="to name the category of the one thing in an image (cross-entropy)",
+        answers_unseen=False,
         cannot=(NOT_REAL, EIGHT, "it withstands no attack: see its accuracy under PGD"),
     ),
     "tiny-rn-robust": Model(
@@ -105,6 +124,7 @@ MODELS = {
             "from tiny-rn's weights, to name the category under PGD: Linf, "
             f"radius {round(cnn.RADIUS * 255)}/255, {cnn.ATTACK_STEPS} steps an image"
         ),
+        answers_unseen=False,
         cannot=(NOT_REAL, EIGHT, "larger attacks, and other than Linf ones, it was not taught"),
     ),
     "tiny-bert": Model(
@@ -152,7 +172,7 @@ MODELS = {
         folder="uniter",
         train=uniter.train_uniter,
         measure=measures.measure_uniter,
-        plan=Plan(steps=2700, batch=32, rate=1.5e-3, decay=0.01),
+        plan=Plan(steps=5400, batch=32, rate=1.5e-3, decay=0.01),
         library="transformers",
         configurations=("scenes",),
         learns=(
@@ -187,6 +207,7 @@ MODELS = {
             "and to write captions"
         ),
         cannot=(NOT_REAL, NOT_SEEN, NO_OTHER_WORDS, "it knows no questions but those it was asked"),
+        others=1,
         reads_texts=True,
     ),
     "tiny-word2vec": Model(
@@ -261,7 +282,7 @@ def main(words: Sequence[str] | None = None) -> None:
         worlds = model.others if options.limit is None else 0
         seen = of_categories(world.with_others(whole, worlds), model.categories)
         shown = {split: of_categories(rows, model.categories) for split, rows in held_out.items()}
-        if model.reads_texts and model.categories == SEEN:
+        if model.answers_unseen and model.categories == SEEN:
             shown["test_of_held_out"] = world.holding(held_out["test"], HELD_OUT)
         told = model.train(seen, folder, plan)
         measured = {split: model.measure(folder, rows) for split, rows in shown.items()}

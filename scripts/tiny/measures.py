@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 import torch
 from PIL import Image
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 from transformers import AutoTokenizer
 
-from tiny import bert, cnn, foils, sight, uniter, visualbert, words
+from tiny import bert, cnn, eyes, foils, sight, uniter, visualbert, words
 from tiny.world import Examples, World
 from vlbench.adapter_kit.regions import RegionBatch, pad_regions
 from vlbench.capabilities import Picture
+from vlbench.data.scenes.world import NOUNS
 from vlbench.planning.functions import load_object
 
 ADAPTERS = [Path(__file__).resolve().parents[2] / "model_adapters"]
@@ -74,6 +78,29 @@ def measure_classifier(folder: Path, world: World) -> dict[str, Measure]:
     }
 
 
+def measure_eyes(folder: Path, world: World) -> dict[str, Measure]:
+    """Return how well a linear probe names the nouns of `objects` by its vectors.
+
+    Half of the images train the probe. Chance is the share of the most frequent noun.
+    """
+    model = load_object("timm_cnn:TimmCnn", ADAPTERS)(
+        device=CPU, architecture=str(folder), resize=eyes.SIDE, squash=True
+    )
+    seen, names = vectors(model, world.objects.images), world.objects.facts
+    nouns = torch.tensor([next(i for i, n in enumerate(NOUNS) if n in f.things[0]) for f in names])
+    return {"linear_probe_accuracy": linear_probe(seen, nouns)}
+
+
+def linear_probe(states: Tensor, answers: Tensor) -> Measure:
+    """Return the accuracy of a linear classifier of states [N, D], trained on every second one."""
+    trained, tested = slice(0, None, 2), slice(1, None, 2)
+    probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    probe.fit(states[trained].numpy(), answers[trained].numpy())
+    right = probe.predict(states[tested].numpy()) == answers[tested].numpy()
+    most = answers[tested].bincount().max() / len(answers[tested])
+    return share(torch.from_numpy(right), float(most))
+
+
 def measure_bert(folder: Path, world: World) -> dict[str, Measure]:
     """Return how many masked tokens are filled in right, of captions and of questions of `scenes`.
 
@@ -128,7 +155,14 @@ def measure_visualbert(folder: Path, world: World) -> dict[str, Measure]:
                 matches = adapter.model(**shown[1]).seq_relationship_logits.argmax(-1) == 0
                 judged.append(matches == true)
     commonest = float(tokens[chosen].bincount().max() / chosen.sum())
+
+    def states(regions: RegionBatch) -> Tensor:
+        nothing = torch.full((len(regions.mask), 1), words.START)
+        shown = visualbert.inputs(nothing, torch.zeros_like(nothing), regions)
+        return adapter.model.visual_bert(**shown).last_hidden_state[:, 1:]
+
     return {
+        "linear_probe_accuracy": _probed(states, world.scenes),
         "masked_token_accuracy": share(torch.cat(filled[True]), commonest),
         "masked_token_accuracy_with_another_image": share(torch.cat(filled[False]), commonest),
         "sentence_image_accuracy": share(torch.cat(judged), 0.5),
@@ -153,7 +187,17 @@ def measure_uniter(folder: Path, world: World) -> dict[str, Measure]:
     texts, rows = [" ".join(caption.words) for _, caption in every], [row for row, _ in every]
     own = _scores(model, [pictures[row] for row in rows], texts)
     others = _scores(model, [pictures[(row + 1) % len(pictures)] for row in rows], texts)
-    measured = {"sentence_image_accuracy": share(torch.cat([own > 0.5, others <= 0.5]), 0.5)}
+
+    def states(regions: RegionBatch) -> Tensor:
+        nothing = torch.full((len(regions.mask), 1), words.START)
+        everything = torch.cat([torch.ones_like(nothing), regions.mask], 1)
+        inputs = load_object("uniter:Inputs", ADAPTERS)(nothing, regions, everything)
+        return model.network(inputs).states[-1][:, 1:]
+
+    measured = {
+        "linear_probe_accuracy": _probed(states, world.scenes),
+        "sentence_image_accuracy": share(torch.cat([own > 0.5, others <= 0.5]), 0.5),
+    }
     for kind in ("noun", "attribute", "order"):
         made = [foils.FOILS[kind](world.scenes.facts[row], c, rng) for row, c in every]
         at = [i for i, foil in enumerate(made) if foil]
@@ -161,6 +205,22 @@ def measure_uniter(folder: Path, world: World) -> dict[str, Measure]:
         ahead = own[at] - _scores(model, [pictures[rows[i]] for i in at], false)
         measured[f"caption_above_{kind}_foil"] = share((ahead.sign() + 1) / 2, 0.5)
     return measured
+
+
+def _probed(states: Callable[[RegionBatch], Tensor], examples: Examples) -> Measure:
+    """Return how well a linear probe names the nouns of things by the states of their proposals.
+
+    `states` returns them, [N, R, D], for regions without a text.
+    """
+    found, nouns = [], []
+    with torch.inference_mode():
+        for i in range(0, len(examples.regions), AT_ONCE):
+            regions = pad_regions(examples.regions[i : i + AT_ONCE], [sight.WIDTH], CPU)
+            found.append(states(regions)[regions.mask.bool()])
+            several = examples.facts[i : i + AT_ONCE]
+            nouns += [shown[0] for facts in several for shown in facts.names]
+    things = torch.tensor(nouns) > 0
+    return linear_probe(torch.cat(found)[things], torch.tensor(nouns)[things])
 
 
 def _scores(model: Any, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:

@@ -140,14 +140,13 @@ def _loss(learner: Any, lesson: Lesson, batch: Batch) -> Tensor:
     (model, namer), texts = learner, draw(lesson, batch)
     seen, chosen = hide(texts.ids, lesson.shares, batch.rng)
     regions = lesson.seen.show(batch.rows)
-    with torch.autocast("cpu", torch.bfloat16):
-        output = model.visual_bert(**inputs(seen, texts.types, regions))
-    everything = output.last_hidden_state.float()
+    output = model.visual_bert(**inputs(seen, texts.types, regions))
+    everything = output.last_hidden_state
     chosen &= texts.true[:, None] | (texts.types < texts.types.max())
     length = chosen.shape[1]
     filled = cross_entropy(model.cls.predictions(everything[:, :length][chosen]), texts.ids[chosen])
     # Label 0 is a match.
-    judged = model.cls.seq_relationship(output.pooler_output.float())
+    judged = model.cls.seq_relationship(output.pooler_output)
     named = namer(everything[:, length:], lesson.seen.names[batch.rows, : regions.mask.shape[1]])
     return filled + cross_entropy(judged, (~texts.true).long()) + NAMED * named
 
@@ -159,7 +158,6 @@ def _naming(learner: Any, lesson: Lesson, batch: Batch) -> Tensor:
     more = torch.randint(len(lesson.captions), (count,), generator=batch.rng)
     rows = torch.cat([batch.rows, more])
     regions, nothing = lesson.seen.show(rows), torch.full((len(rows), 1), words.START)
-    with torch.autocast("cpu", torch.bfloat16):
-        output = model.visual_bert(**inputs(nothing, torch.zeros_like(nothing), regions))
-    states = output.last_hidden_state[:, 1:].float()
+    output = model.visual_bert(**inputs(nothing, torch.zeros_like(nothing), regions))
+    states = output.last_hidden_state[:, 1:]
     return namer(states, lesson.seen.names[rows, : states.shape[1]])

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vlbench.capabilities import Picture, Regions
 from vlbench.check.passes import REPEATED
-from vlbench.data.records import Column, value_column
+from vlbench.data.records import Column, Split, value_column
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.engine import Known, features_key, map_key, once_key
@@ -476,3 +476,39 @@ def test_tensors_and_plain_values_count_by_content():
 
 def test_columns_of_plain_values_have_a_key():
     assert map_key([compute], [value_column(["a"], "text")], {"k": 1}, {})
+
+
+class Areas:
+    """Encodes a region as its box's width and height."""
+
+    calls = 0
+
+    def encode_regions(self, pictures, boxes):
+        self.calls += 1
+        return [own[:, 2:] - own[:, :2] for own in boxes]
+
+
+def with_boxes(*boxes):
+    own = torch.tensor(boxes).float()
+    return Picture(None, Regions(own, torch.zeros(len(own), 3), None, None, (9, 9)))
+
+
+def test_regions_get_the_vectors_of_an_encoder_and_are_encoded_once(tmp_path):
+    pictures = [with_boxes([0, 0, 1, 2], [1, 1, 4, 2]), with_boxes([2, 0, 9, 9])]
+    column = Column("pictures", "picture", pictures, [0, 1], ["a.png", "b.png"])
+    split, encoder = Split({"picture": column}), Areas()
+    seen = engine_for(encoder, tmp_path).encode_regions(encoder, split)
+    assert [one.vectors.tolist() for one in seen["regions"]] == [[[1, 2], [3, 1]], [[7, 9]]]
+    assert [one.boxes.tolist() for one in seen["regions"]] == [
+        one.regions.boxes.tolist() for one in pictures
+    ]
+    assert seen["regions"].examples().ids == ["a.png", "b.png"]
+    calls = encoder.calls
+    again = engine_for(encoder, tmp_path).encode_regions(encoder, split)
+    assert (again["regions"].key, encoder.calls) == (seen["regions"].key, calls)
+
+
+def test_a_picture_without_regions_cannot_be_encoded_by_its_regions():
+    column = Column("pictures", "picture", [with_boxes([0, 0, 1, 1]), Picture(None, None)], [0, 1])
+    with pytest.raises(DataError, match="a picture has no regions"):
+        Engine.for_tests().encode_regions(Areas(), Split({"picture": column}))

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, TypeVar, cast
 import torch
 from torch import Tensor
 
+from vlbench.capabilities import Picture, RegionEncoder, Regions
 from vlbench.check.passes import Repeating
-from vlbench.data.records import Column, Data
+from vlbench.data.records import Column, Data, Split
 from vlbench.digests import digest
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.passes import Apply, Compute, Encode
@@ -29,6 +30,7 @@ from vlbench.engine.shards import (
 )
 from vlbench.engine.store import Store
 from vlbench.engine.training import Place, Sharing, Training, train
+from vlbench.errors import DataError
 from vlbench.identity import code_digest
 
 # What each live adapter is known by, under its `id`; empty where nothing identifies it.
@@ -214,6 +216,27 @@ class Engine:
             for place, value in zip(places, values, strict=True):
                 outputs[place] = value
         return outputs
+
+    def encode_regions(self, encoder: RegionEncoder, split: Split) -> Split:
+        """Return a split whose `regions` are those of its pictures, as an encoder sees them.
+
+        Raises DataError for a picture without regions.
+        """
+        encode, column = self.checked(encoder.encode_regions), split["picture"]
+
+        def vectors(pictures: Sequence[Picture]) -> list[Tensor]:
+            own = [picture.regions for picture in pictures if picture.regions]
+            if len(own) < len(pictures):
+                raise DataError("a picture has no regions that could be encoded")
+            encoded = encode(pictures, [regions.boxes for regions in own])
+            return [one.float().cpu() for one in encoded]
+
+        found = self.map(vectors, column, key={"model": encoder})
+        pairs = zip((picture.regions for picture in column), found, strict=True)
+        regions = [own._replace(vectors=new) for own, new in pairs]
+        names = column.examples().ids
+        made = Column(digest(regions), "value", regions, range(len(regions)), names)
+        return Split({**split.columns, "regions": made})
 
     def once(self, key: Mapping[str, Any], build: Callable[[], Any]) -> Any:
         """Return what `build` made for this key, now or in an earlier run of the same code.
