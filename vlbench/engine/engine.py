@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import torch
 from torch import Tensor
 
-from vlbench.capabilities import Picture, RegionEncoder, Regions
+from vlbench.capabilities import Picture, RegionEncoder
 from vlbench.check.passes import Repeating
 from vlbench.data.records import Column, Data, Split
 from vlbench.digests import digest
