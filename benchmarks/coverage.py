@@ -243,8 +243,8 @@ def planted_tests() -> Iterator[Planted]:
         a, b = captions(rng, 100, models=2)
         return compare_corpora(a, b, np.arange(100), CORPORA["bleu_4"].formula, flips=999).p
 
-    yield Planted("McNemar, exact: 100 items", lambda rng: mcnemar(rng, 100))
-    yield Planted("McNemar, exact: 1,000 items", lambda rng: mcnemar(rng, 1000))
+    yield Planted("McNemar, mid-p: 100 items", lambda rng: mcnemar(rng, 100))
+    yield Planted("McNemar, mid-p: 1,000 items", lambda rng: mcnemar(rng, 1000))
     yield Planted("sign flips: 60 clusters of 1 to 11 items", flips)
     for count, seeds in ((10, 0.0), (5, 0.2), (5, 1.0), (3, 0.5)):
         name = f"trials, t: {count} of 100 items, seeds vary by {seeds} logits"

@@ -196,7 +196,7 @@ def one_verdict(
         key, name = side_key(side), PLANTED if side.models[0] == IN_TURN else OTHER
         base, value, credit = real[key], draws.estimates[seed], draws.credit[seed]
         scores[name][key] = replace(
-            base.score, value=value.value, stderr=value.stderr, ci95=value.ci95, draws=()
+            base.score, value=value.value, stderr=value.stderr, ci95=value.ci95, draws=(), halves=()
         )
         kept[key[0], name, "a", *key[1:]] = base.items._replace(
             model=name, credit=credit, values=credit

@@ -24,6 +24,7 @@ def result(**rest):
         {"ci95": (0.1, INF)},
         {"floors": {"pixels": NAN}},
         {"draws": [0.5, NAN]},
+        {"halves": [0.5, NAN]},
     ],
 )
 def test_a_score_that_is_not_finite_is_refused(numbers):
@@ -206,6 +207,12 @@ def test_a_row_says_a_range_only_where_it_is_not_that_of_the_unit():
     assert "range" not in score_row(plain)
     assert score_row(drop)["range"] == (-1.0, 1.0)
     assert result(scores=[drop]).row()["scores"] == [score_row(drop)]
+
+
+def test_a_row_has_halves_only_where_the_score_does():
+    row = score_row(Score("accuracy", 0.5, 4, chance=0.1, halves=[0.4, 0.6]))
+    assert read(Score, json.loads(json.dumps(row))).halves == [0.4, 0.6]
+    assert "halves" not in score_row(Score("accuracy", 0.5, 4, chance=0.1))
 
 
 def test_a_row_says_why_a_score_has_no_chance_only_where_it_does():

@@ -57,10 +57,10 @@ class Score:
 
     `n` counts the independent items. `chance` is the score of guessing. `floors` are scores that a
     working model should beat; `no_chance` says why there is neither. `draws` has the value of each
-    trial of a mean; or, where the items have no trials, the value on random halves of them, the
-    same for all models, which vary as much as the score would with other items. `range` is given
-    where it is not that of the unit, as for a difference of two fractions. Raises ValueError where
-    a number is not finite, and TypeError for what a board cannot hold.
+    trial of a mean. `halves` has the values on random halves of the items, the same for all models,
+    where items depend on each other: they vary as much as the score would with other items. `range`
+    is given where it is not that of the unit, as for a difference of two fractions. Raises
+    ValueError where a number is not finite, and TypeError for what a board cannot hold.
     """
 
     metric: str
@@ -76,13 +76,15 @@ class Score:
     higher_is_better: bool = True
     range: Range | None = None
     no_chance: str = ""
+    halves: Sequence[Number] = ()
 
     def __post_init__(self) -> None:
         """Refuse what a board cannot hold."""
         limits = (*(self.ci95 or ()), *(self.range or ()))
         optional = [x for x in (self.stderr, self.chance, *limits) if x is not None]
         conditions = [x for x in self.at.values() if not isinstance(x, str)]
-        numbers = [self.value, *optional, *self.floors.values(), *self.draws, *conditions]
+        values = [self.value, *self.floors.values(), *self.draws, *self.halves]
+        numbers = [*values, *optional, *conditions]
         _require_types(numbers, int, float)
         _require_types([self.n], int)
         _require_types([self.higher_is_better], bool)
@@ -121,10 +123,10 @@ class Score:
 def score_row(score: Score) -> dict[str, Any]:
     """Return a score as a board's file has it: its range only where it is not that of its unit.
 
-    And why it has no chance only where something says so.
+    And halves, or why it has no chance, only where there are any.
     """
     row = asdict(score)
-    return {key: row[key] for key in row if row[key] or key not in {"range", "no_chance"}}
+    return {key: row[key] for key in row if row[key] or key not in {"range", "no_chance", "halves"}}
 
 
 def gain_range(limits: Range) -> Range:

@@ -62,8 +62,8 @@ def test_items_of_two_clusters_are_compared_by_both():
 
 
 def test_scores_of_halves_are_compared_by_their_differences():
-    def halved(model, credit, draws):
-        found = replace(score(sum(credit) / 3), draws=draws)
+    def halved(model, credit, halves):
+        found = replace(score(sum(credit) / 3), halves=halves)
         return items_of(model, table(credit), found)
 
     a, b = halved("a", [1, 1, 0], [0.5, 0.8, 0.9]), halved("b", [0, 1, 0], [0.3, 0.4, 0.3])
@@ -71,13 +71,22 @@ def test_scores_of_halves_are_compared_by_their_differences():
     assert compared(a, b).p == pytest.approx(
         compare_items([1, 1, 0], [0, 1, 0], np.arange(3), **expected).p
     )
-    with pytest.raises(DataError, match="a and c have other numbers of draws"):
+    with pytest.raises(DataError, match="a and c have other numbers of halves"):
         compared(a, halved("c", [0, 1, 0], [0.3, 0.4]))
     # What is chance by construction is so on every half.
     chance = halved("c", [1, 0, 0], [])
     expected = {"halves": np.array([0.5, 0.8, 0.9])}
     found = compare_items([1, 1, 0], [1, 0, 0], np.arange(3), **expected)
     assert compared(a, chance).p == pytest.approx(found.p)
+
+
+def test_draws_are_no_halves_though_the_items_are_pooled_over_them():
+    def pooled(model, credit, draws):
+        found = replace(score(sum(credit) / 3), draws=draws)
+        return items_of(model, table(credit), found)
+
+    a, b = pooled("a", [1, 0.5, 0], [0.4, 0.6]), pooled("b", [0, 0.5, 0], [0.1, 0.1, 0.3])
+    assert compared(a, b) == compare_items([1, 0.5, 0], [0, 0.5, 0], np.arange(3))
 
 
 def test_items_of_the_same_rows_are_placed_once_and_others_by_themselves():

@@ -46,7 +46,7 @@ class Items(NamedTuple):
 
     `credit` is [T, N], T = 1 without trials, NaN for an item that a trial leaves out. `values` are
     the same; or, with the formula of a corpus score, statistics [N, S]. `halves` are the score's
-    values on random halves of items without trials; without them, all that the score is.
+    values on random halves of the items; without them, all that the score is.
     """
 
     model: str
@@ -88,7 +88,7 @@ def items_of(model: str, table: pa.Table, score: Score, like: Items | None = Non
     if not abs(value - score.value) <= ROUNDING * max(1.0, abs(score.value)):
         raise DataError(f"the items of {model} give {value:.6g}, not its {score.value:.6g}")
     formula = corpus.formula if corpus else None
-    halves = score.draws if score.draws and len(credit) == 1 and not corpus else [score.value]
+    halves = score.halves or [score.value]
     predictions = table["prediction"].combine_chunks()
     return Items(model, placed, credit, values, formula, predictions, np.asarray(halves, float))
 
@@ -170,7 +170,7 @@ def _require_joined(a: Items, b: Items) -> None:
     if a.values.shape != b.values.shape or (np.isnan(a.values) != np.isnan(b.values)).any():
         raise DataError(f"{a.model} and {b.model} have items in other trials")
     if len({len(a.halves), len(b.halves)} - {1}) > 1:
-        raise DataError(f"{a.model} and {b.model} have other numbers of draws")
+        raise DataError(f"{a.model} and {b.model} have other numbers of halves")
 
 
 def _corpus(table: pa.Table, score: Score) -> Corpus | None:

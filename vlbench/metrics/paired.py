@@ -75,7 +75,7 @@ def compare_items(
     """Compare the mean credit of two models over N items, [N] or [T, N] for the mean of T trials.
 
     `clusters` [N] says which items belong together. The interval is of Student's t, with the
-    linearised variance over clusters. p is McNemar's exact one where credits are 0 or 1 and no two
+    linearised variance over clusters. p is McNemar's mid-p where credits are 0 or 1 and no two
     items share a cluster, else that of random sign flips by cluster. Several trials have interval
     and p of Student's t, with the variance of `crossed_variance`; so have items of two clusters
     each, [N, 2], with that of `variance_over_pairs`, and scores whose items depend on each other,
@@ -248,11 +248,16 @@ def _whole(credit: Floats) -> bool:
 
 
 def _mcnemar(outcomes: Outcomes) -> float:
-    """Return the exact two-sided p of as many wins among the items that are no ties."""
+    """Return the two-sided mid-p of as many wins among the items that are no ties.
+
+    Outcomes as likely as what was found count half (Fagerland, Lydersen, Laake 2013). As many wins
+    as losses have a p of 1, where theirs is less by half of the probability of that.
+    """
     from scipy.special import bdtr  # noqa: PLC0415 - listings must not wait for it
 
     fewer, decided = min(outcomes[:2]), outcomes.wins + outcomes.losses
-    return min(2 * float(bdtr(fewer, decided, 0.5)), 1.0)
+    less = float(bdtr(fewer - 1, decided, 0.5)) if fewer else 0.0
+    return less + float(bdtr(fewer, decided, 0.5))
 
 
 def _outcomes(by_item: Floats) -> Outcomes:
@@ -269,12 +274,16 @@ def _cluster_sums(table: Floats, codes: NDArray[np.intp]) -> Floats:
 
 
 def _p(drawn: Floats, value: float, rounding: float, variance: float) -> float:
-    """Return (k + 1) / (N + 1), where k of N draws lie as far from 0 as what was found.
+    """Return (k + 1) / (N + 1), where k of N draws lie further from 0 than what was found.
 
-    Where none does, 2 exp(-value^2 / variance / 2) if that is less: no sum of flipped signs lies
-    as far more often (Hoeffding 1963); of swapped corpora it is about so.
+    Draws that lie as far count half, as in `_mcnemar`. Where none does, 2 exp(-value^2 / variance
+    / 2) if that is less: no sum of flipped signs lies as far more often (Hoeffding 1963); of
+    swapped corpora it is about so.
     """
-    further = int((abs(drawn) >= abs(value) - rounding).sum())
+    if abs(value) <= rounding:
+        return 1.0
+    beyond = abs(drawn) - abs(value)
+    further = float((beyond > rounding).sum() + (beyond >= -rounding).sum()) / 2
     p = (further + 1) / (len(drawn) + 1)
     return p if further or not variance else min(p, 2 * math.exp(-(value**2) / variance / 2))
 

@@ -32,7 +32,8 @@ def test_a_comparison_is_one_line_of_all_it_takes_to_judge_it(output):
     line = next(one for one in rendered(found.shown).splitlines() if one.startswith(" t: "))
     cells = [cell.strip() for cell in line.split("  ") if cell.strip()]
     assert cells[:4] == ["t: accuracy (shots 5)", "100.0 %", "66.7 %", "+33.3"]
-    assert cells[5:] == ["0.002 (0.002)", "10, 0, 20", "30"]
+    # McNemar's mid-p of 10 wins is 1 / 2**10.
+    assert cells[5:] == ["<0.001 (<0.001)", "10, 0, 20", "30"]
     assert (found.problems, found.code) == ([], 0)
 
 
@@ -67,9 +68,9 @@ def test_where_the_board_says_otherwise_it_says_why(tmp_path):
     rows = [measured(tmp_path, m, [0.0] * n + right[n:]) for m, n in {"a": 0, **worse}.items()]
     output = write(tmp_path, board(*rows))
     build_leaders(output)
-    # McNemar of 7 losses is 2 / 2**7 = .0156, which is .156 among the 10 pairs of five models.
+    # McNemar's mid-p of 7 losses is 1 / 2**7 = .0078, which is .078 of 10 pairs of five models.
     (said,) = asked(output, "a", "b").shown[1:]
-    assert said.startswith("t: its board does not tell them apart, p 0.156: it is corrected for")
+    assert said.startswith("t: its board does not tell them apart, p 0.078: it is corrected for")
     assert asked(output, "a", "c").shown[1:] == []
 
 

@@ -199,6 +199,16 @@ def test_images_with_too_few_nouns_are_counted_and_left_out():
         counts(nothing, [REFERENCES[0], ["a dog"]])
 
 
+def test_every_text_is_kept_with_its_score():
+    outcome = counts(right_nouns)
+    table = outcome.artifacts["texts"].to_pylist()
+    assert len(table) == 2 * (1 + 5 * 2 * len(K))
+    assert texts(outcome, "reference") == [references[0] for references in REFERENCES]
+    by_score = {row["name"]: row["score"] for row in table if row["id"] == "0"}
+    assert [by_score[f"clip {k} true"] for k in K] == [2, 3, 4]
+    assert all(text.startswith("a image image of") for text in texts(outcome, "clip 4 absent"))
+
+
 def test_an_image_with_one_reference_is_taken():
     outcome = counts(right_nouns, [["a dog, a cat, a hat and a car"], REFERENCES[1]])
     assert outcome.counts["clusters"] == 2

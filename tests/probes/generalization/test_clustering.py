@@ -302,7 +302,7 @@ def test_the_error_is_that_of_halves_that_are_clustered_anew():
         adjusted_rand_score(truth[half], by_scikit_learn(features[90:][half], 3, 3))
         for half in halves
     ]
-    assert score.draws == pytest.approx(drawn)
+    assert score.halves == pytest.approx(drawn)
     assert score.stderr == pytest.approx(np.std(drawn, ddof=1))
     assert score.ci95[1] == pytest.approx(score.value + 2.093024 * score.stderr)
 
@@ -310,7 +310,7 @@ def test_the_error_is_that_of_halves_that_are_clustered_anew():
 def test_accuracies_have_wilsons_interval_of_as_many_items_as_vary_so_much():
     data, features = blobs(60, 30, 30)
     score = by_metric(probe(PlantedFeatures(features), data))["accuracy"]
-    variance = np.var(score.draws, ddof=1)
+    variance = np.var(score.halves, ddof=1)
     t, n = 2.093024, score.value * (1 - score.value) / variance
     half = t / (1 + t**2 / n) * np.sqrt(variance + t**2 / (4 * n**2))
     assert score.stderr == pytest.approx(np.sqrt(variance))

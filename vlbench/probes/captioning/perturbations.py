@@ -177,7 +177,8 @@ def noun_count(
     contest = compare_texts(PairScorer(model, rows, engine), alone, asked, kept, seed=seed)
     counts = {"too_few_nouns": len(named) - len(kept), "clusters": len(kept)}
     counts |= count_truncated(model, list(chain(*contest.texts)))
-    return report(list(_measure_numbers(contest, k)), "prefers_reference", counts)
+    artifacts = {"texts": contest.table()}
+    return report(list(_measure_numbers(contest, k)), "prefers_reference", counts, artifacts)
 
 
 def ranked_nouns(tagger: Nouns, references: Sequence[str]) -> list[str]:
