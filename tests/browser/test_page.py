@@ -86,7 +86,7 @@ def boards_of(folder, *models):
 @pytest.mark.parametrize(
     ("name", "value", "tasks"),
     [
-        ("paper", "arXiv:2103.00020", {"zero_shot_digits", "zero_shot_scenes"}),
+        ("paper", "arXiv:2103.00020", {"zero_shot_scenes"}),
         ("tag", "transfer", {"transfer_digits", "transfer_scenes"}),
         ("can", "JointAttender", ["tiny-uniter", "tiny-visualbert", "tiny-vlm"]),
         ("model", "visualbert", ["tiny-visualbert"]),

@@ -103,7 +103,7 @@ def test_all_tasks_hold_out_the_same_categories(probe):
     tasks = load_catalog().tasks
     parts = tasks["few_shot_scenes"].params["categories"]
     assert tasks[f"{probe}_scenes"].params["categories"] == parts
-    assert tasks["zero_shot_alignment_scenes"].params["held_out"] == parts["held_out"]
+    assert tasks["zero_shot_alignment_regions_scenes"].params["held_out"] == parts["held_out"]
 
 
 @pytest.mark.parametrize("name", [name for name in FOLDERS if "rn" not in name])

@@ -60,6 +60,7 @@ def test_images_with_different_numbers_of_regions_are_scored_together():
     narrow = part._replace(
         weights=part.weights[..., :2], scores=part.scores[..., :2], right=part.right[:, :2],
         inside=part.inside[:, :2], gold=part.gold[:, :2],
+        regions=part.regions[:, :2], columns=part.columns[:, :2],
     )  # fmt: skip
     both = measure([part, narrow])
     assert torch.equal(both[0], measure([part])[0])
@@ -149,6 +150,40 @@ def test_baselines_are_the_credit_of_choices_that_look_at_no_word():
     }  # fmt: skip
     assert stats(found, 1)["largest_region"] == 1
     assert set(stats(found, 2).values()) == {0.0}
+
+
+THINGS = [REGIONS[0], REGIONS[1], [60.0, 0.0, 64.0, 4.0]]
+
+
+def test_among_things_background_is_no_candidate():
+    found = geometry(ALL, BOXES, [[REGIONS[0]], [REGIONS[1]]], THINGS)
+    assert found.regions.tolist() == found.columns.tolist() == [True, True, False, False]
+    assert stats(found) == {
+        "random_region": 0.5, "largest_region": 0, "most_confident_region": 1, "upper_bound": 1,
+        "random_pointing": 0.5, "even_attention": 0.5,
+    }  # fmt: skip
+
+
+def test_among_things_attention_to_background_does_not_count():
+    found = geometry(ALL, BOXES, [[REGIONS[0]], [REGIONS[1]]], THINGS)
+    part, _ = query_attention(attention_of([0.1, 0.3, 0.5, 0.05]), found, [Query(0, 2, 8, 1)])
+    one = dict(zip(MEASURES, measure([part])[0, 0, 0].tolist(), strict=True))
+    assert (one["accuracy"], one["pointing_accuracy"], one["ties"]) == (1, 1, 0)
+    assert one["attention_on_gold"] == pytest.approx(0.75)
+    assert one["attention"] == pytest.approx(0.95)
+
+
+def test_among_things_a_model_of_patches_points_at_any_patch():
+    found = geometry(ALL, QUARTERS, [[REGIONS[0], REGIONS[1]]], THINGS)
+    assert found.regions.tolist() == [True, True, False, False]
+    assert found.columns.tolist() == [True] * 4
+    assert stats(found)["random_region"] == 1
+
+
+def test_where_no_region_is_of_a_thing_every_choice_is_wrong():
+    found = geometry(ALL, BOXES, [[THINGS[2]]], THINGS[2:])
+    assert found.regions.all()
+    assert set(stats(found).values()) == {0.0}
 
 
 def test_regions_without_scores_have_no_most_confident_one():

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 from grounding_fakes import (
     REGIONS,
     Constant,
@@ -106,10 +107,9 @@ def test_one_image_with_a_query_cannot_be_halved():
 PICTURE = picture_of(two_things(0, 0, 1), confident=True)
 
 
-def read(model, span=(2, 8)):
-    (found,) = ExampleReader(AttentionReader(model, 1)).read(
-        [PICTURE], [{"text": "a thing0 sees the thing1 0", "span": list(span), "head": 5}]
-    )
+def read(model, span=(2, 8), **more):
+    example = {"text": "a thing0 sees the thing1 0", "span": list(span), "head": 5} | more
+    (found,) = ExampleReader(AttentionReader(model, 1)).read([PICTURE], [example])
     return found
 
 
@@ -127,6 +127,14 @@ def test_a_model_of_regions_is_shown_its_own_weights():
     found = read(Planted())
     assert found["boxes"].tolist() == REGIONS
     assert float(found["weights"][0] / found["total"]) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("model", [Patches(), Planted()])
+def test_among_things_the_regions_of_things_are_shown(model):
+    found, every = read(model, things=[REGIONS[0], REGIONS[3]]), read(model)
+    assert found["boxes"].tolist() == [REGIONS[0], REGIONS[3]]
+    assert torch.equal(found["weights"], every["weights"][[0, 3]])
+    assert torch.equal(found["total"], every["total"])
 
 
 def test_dollar_signs_of_a_caption_are_no_formula():

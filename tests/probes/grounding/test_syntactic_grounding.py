@@ -9,7 +9,12 @@ from vlbench.data.coco_files import Arc, Phrase
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.errors import DataError, TooFewRows
-from vlbench.probes.grounding.syntactic_grounding import pairs, syntactic_grounding
+from vlbench.probes.grounding.reports import AMONG_THINGS
+from vlbench.probes.grounding.syntactic_grounding import (
+    pairs,
+    syntactic_grounding,
+    syntactic_grounding_things,
+)
 
 SCENES = [two_things(i, i % 4, (i + 1 + i // 4) % 4) for i in range(10)]
 RELATIONS = {"det": 20, "nsubj": 10, "dobj": 10}
@@ -27,9 +32,9 @@ class Neighbours(Planted):
             weights[(*head, token, int(word[5:]))] = 0.9
 
 
-def probe(model, data, batch=4, **params):
+def probe(model, data, batch=4, of=syntactic_grounding, **params):
     engine = Engine(ComputeSettings(torch.device("cpu"), batch_size=batch))
-    return syntactic_grounding(model, data, engine, **{"examples": 0} | params)
+    return of(model, data, engine, **{"examples": 0} | params)
 
 
 def score(outcome, metric, **at):
@@ -85,6 +90,48 @@ def test_constant_attention_scores_a_random_region_for_each_relation():
     assert {name: (s.n, s.value, s.chance) for name, s in found.items()} == {
         name: (n, 0.25, 0.25) for name, n in RELATIONS.items()
     }
+
+
+def beside_background(i):
+    """Return a scene whose things are the first and the third region."""
+    words = two_things(i, *((0, 2) if i % 2 else (2, 0))).words
+    phrases = [(0, 2, (1 - i % 2,)), (3, 5, (i % 2,))]
+    return Scene(words, phrases, REGIONS, [REGIONS[0], REGIONS[2]])
+
+
+BESIDE_BACKGROUND = [beside_background(i) for i in range(10)]
+
+
+class TellsThings(Constant):
+    """Looks at the regions of things, whatever the word."""
+
+    def plant(self, weights, text, spans):
+        weights[..., [0, 2]] *= 5
+
+
+def halves(outcome):
+    found = [s for s in outcome.scores if s.metric == "split_half_accuracy"]
+    return {s.at["relation"]: (s.value, s.chance) for s in found}
+
+
+def test_a_head_that_tells_things_from_background_gets_chance_among_things():
+    data = data_of(BESIDE_BACKGROUND)
+    every = probe(TellsThings(), data)
+    things = probe(TellsThings(), data, of=syntactic_grounding_things)
+    assert halves(every) == dict.fromkeys(RELATIONS, (0.5, 0.25))
+    assert halves(things) == dict.fromkeys(RELATIONS, (0.5, 0.5))
+    assert AMONG_THINGS in things.notes
+    assert AMONG_THINGS not in every.notes
+
+
+def test_among_things_the_head_that_reads_the_relation_is_found():
+    outcome = probe(Neighbours(), data_of(BESIDE_BACKGROUND), of=syntactic_grounding_things)
+    assert halves(outcome) == {"det": (0.5, 0.5), "nsubj": (1.0, 0.5), "dobj": (1.0, 0.5)}
+    nsubj = score(outcome, "split_half_accuracy", relation="nsubj")
+    # Of ten subjects five are the first region, which is the most confident, and as large.
+    assert nsubj.floors == {
+        "random_region": 0.5, "largest_region": 0.5, "most_confident_region": 0.5,
+    }  # fmt: skip
 
 
 def test_only_the_commonest_relations_are_scored():

@@ -58,6 +58,22 @@ def test_static_words_score_chance():
     assert [s.value for s in scores] == pytest.approx([s.chance for s in scores])
 
 
+def test_static_words_score_chance_among_things_of_one_word_but_not_of_one_category():
+    two = [[("a", word), ("b", "b")] for word in ("cat", "dog")] * 10
+    one = [[("a", "cat")], [("a", "dog")], [("b", "b")]] * 20
+    table = dict(zip(["cat", "dog", "b"], drawn(3, WIDTH), strict=True))
+    seen = torch.stack([table[word] for image in one + two for _, word in image])
+    data = world(one, two, seen + 0.1 * drawn(*seen.shape, seed=4))
+    broad, fine = (
+        probe(StaticWords(table), data, k=[1], within=within) for within in ("category", "word")
+    )
+    # Chance is 1/20 in both categories, and 1/10, 1/10 and 1/20 among cats, dogs and b.
+    assert broad.scores[0].value > 1.4 * broad.scores[0].chance
+    assert fine.scores[0].value == pytest.approx(0.25 / 3, abs=1e-12)
+    assert (broad.scores[0].n, fine.scores[0].n) == (2, 3)
+    assert sorted(set(fine.items["id"].to_pylist())) == ["a/cat", "a/dog", "b/b"]
+
+
 def test_regions_that_are_all_equal_score_chance():
     data = world([[("a", "a")]] * 8, [[("a", "a"), ("b", "b")]] * 9, torch.ones(8 + 18, 4))
     words = PlantedWords(lambda text, word: drawn(6, seed=len(text) + ord(word[0])))
@@ -107,6 +123,8 @@ def test_categories_of_single_images_leave_nothing_to_rank():
     words = StaticWords({"a": drawn(3), "b": drawn(3)})
     with pytest.raises(TooFewRows, match="no category has two images of 2 objects"):
         probe(words, data)
+    with pytest.raises(TooFewRows, match="no word has two images of 2 objects"):
+        probe(words, data, within="word")
 
 
 @pytest.mark.parametrize("params", [{"size": 1}, {"draws": 0}, {"k": [0, 1]}, {"seeds": 6}])

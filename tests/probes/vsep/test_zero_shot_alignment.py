@@ -119,6 +119,27 @@ def test_images_with_two_unseen_objects_are_counted():
     assert outcome.counts["images_2"] == 2 * 8 + 2
 
 
+def test_a_region_encoder_is_tested_on_images_with_exactly_one_unseen_object():
+    data = small(held_out=("new", "newer"), objects=3)
+    words = StaticWords({n: drawn(6, seed=i) for i, n in enumerate([*KNOWN, "new", "newer"])})
+    outcome = zero_shot_alignment_regions(
+        ReadsRegions(),
+        data,
+        Engine.for_tests(),
+        words=words,
+        held_out=["new", "newer"],
+        objects=[3],
+        training=VsepTraining(epochs=1),
+    )
+    # One of two new things and two of four known ones, in any order; no image has both.
+    assert outcome.counts["images_3"] == 2 * 6 * 6
+    assert outcome.counts["unseen_not_one"] == 0
+    found = values(outcome, 3)
+    assert 3 * found["accuracy"] == pytest.approx(
+        2 * found["accuracy_seen"] + found["accuracy_unseen"]
+    )
+
+
 def test_nothing_wrong_leaves_no_statistic_of_errors():
     # The new thing looks like known1 and is called so, beside known0.
     table = dict(zip(["known0", "known1", "new"], torch.eye(4)[[0, 1, 1]], strict=True))

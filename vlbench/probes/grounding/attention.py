@@ -115,7 +115,8 @@ class AttentionReader:
                 if i not in geometries:
                     regions = pictures[i].regions
                     assert regions
-                    geometries[i] = geometry(regions, attention.boxes, queries[i]["targets"])
+                    gold = queries[i]["targets"], queries[i].get("things")
+                    geometries[i] = geometry(regions, attention.boxes, *gold)
                 whole[i] = attention.whole
                 asked = queries[i]["queries"][j]
                 part, read = query_attention(attention, geometries[i], asked)

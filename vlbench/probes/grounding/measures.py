@@ -30,7 +30,7 @@ class Query(NamedTuple):
 
 
 # The queries of one image: `texts`, `queries` (one list per text) and `targets` (lists of xyxy
-# boxes), as plain values.
+# boxes), as plain values; with `things`, all gold boxes, only regions of these are chosen among.
 ImageQueries = Mapping[str, Any]
 
 
@@ -54,7 +54,9 @@ def first_images(split: Split, images: int | None) -> Split:
     return rows
 
 
-def image_queries(row: Split, i: int, words: Sequence[Sequence[WordTarget]]) -> dict[str, Any]:
+def image_queries(
+    row: Split, i: int, words: Sequence[Sequence[WordTarget]], *, among_things: bool = False
+) -> dict[str, Any]:
     """Return the queries of image i, given the words of each of its captions."""
     targets = list(dict.fromkeys(one.boxes for caption in words for one in caption))
     number = {boxes: k for k, boxes in enumerate(targets)}
@@ -68,10 +70,11 @@ def image_queries(row: Split, i: int, words: Sequence[Sequence[WordTarget]]) -> 
             [Query(one.group, *spans[j][one.word], number[one.boxes]) for one in caption]
             for j, caption in enumerate(words)
         ],
+        **({"things": gold} if among_things else {}),
     }
 
 
-# A region is right from this intersection over union with a gold box on.
+# A region is right, and of a thing, from this intersection over union with a gold box on.
 OVERLAP = 0.5
 
 # The accuracy of choices that look at no word, and of the best possible one; then the fractions of
@@ -90,8 +93,13 @@ SAME_BOX = 1e-2
 
 
 class Geometry(NamedTuple):
-    """Overlaps of P regions and R columns of attention with K targets of one image."""
+    """Overlaps of P regions and R columns of attention with K targets of one image.
 
+    `regions` and `columns` are those that a head chooses among.
+    """
+
+    regions: Tensor  # bool [P]
+    columns: Tensor  # bool [R]
     right: Tensor  # bool [K, P]
     inside: Tensor  # bool [K, R]
     gold: Tensor  # float64 [K, R]
@@ -106,14 +114,18 @@ class Geometry(NamedTuple):
 
 
 def geometry(
-    regions: Regions, columns: Tensor, targets: Sequence[Sequence[Sequence[float]]]
+    regions: Regions,
+    columns: Tensor,
+    targets: Sequence[Sequence[Sequence[float]]],
+    things: Sequence[Sequence[float]] | None = None,
 ) -> Geometry:
     """Return the overlaps of regions and columns [R, 4] with targets, each one or more gold boxes.
 
-    Where all columns are among the regions, the model chooses among the columns. Otherwise the
-    columns are patches, and the score of a region is the attention to patches, each times the
-    fraction of it that the region covers. `gold` is then the largest fraction of a patch that one
-    gold box covers, and otherwise whether the region is right.
+    With the gold boxes of all `things`, a head chooses among the regions of these (see
+    `of_things`). Where all columns are among the regions, the model chooses among the columns.
+    Otherwise the columns are patches, and the score of a region is the attention to patches, each
+    times the fraction of it that the region covers. `gold` is then the largest fraction of a patch
+    that one gold box covers, and otherwise whether the region is right.
     """
     columns, given = columns.detach().cpu(), regions.boxes.cpu()
     scores = None if regions.scores is None else regions.scores.cpu()
@@ -123,21 +135,39 @@ def geometry(
     among = _right(given, boxes, member)
     inside = (member[:, None] & centres_inside(columns, boxes)).any(-1)
     coverage = column_coverage(columns, given)
+    candidates = of_things(given, things)
     if coverage is None:
         right = _right(columns, boxes, member)
         gold = right.double()
+        chosen = pointed = of_things(columns, things)
     else:
         right = among
         gold = (member[:, None] * covered_fractions(columns, boxes)).amax(-1)
+        chosen, pointed = candidates, of_things(columns, None)
     stats = [
-        right.double().mean(1),
-        _credit(areas(given), among),
-        _credit(scores, among),
+        right[:, chosen].double().mean(1),
+        _credit(areas(given), among, candidates),
+        _credit(scores, among, candidates),
         right.any(1).double(),
-        inside.double().mean(1),
-        gold.mean(1),
+        inside[:, pointed].double().mean(1),
+        gold[:, pointed].mean(1),
     ]
-    return Geometry(right, inside, gold, coverage, torch.stack(stats, 1), scores is not None)
+    has_scores = scores is not None
+    return Geometry(
+        chosen, pointed, right, inside, gold, coverage, torch.stack(stats, 1), has_scores
+    )
+
+
+def of_things(boxes: Tensor, things: Sequence[Sequence[float]] | None) -> Tensor:
+    """Return which of [P, 4] boxes overlap the gold box of a thing by OVERLAP, bool [P].
+
+    All, if `things` is None, and where none does: then none of them is right.
+    """
+    every = torch.ones(len(boxes), dtype=torch.bool)
+    if things is None:
+        return every
+    found = (iou(boxes, torch.tensor(things).view(-1, 4)) >= OVERLAP).any(1)
+    return found if found.any() else every
 
 
 def column_coverage(columns: Tensor, regions: Tensor) -> Tensor | None:
@@ -155,11 +185,11 @@ def _right(regions: Tensor, boxes: Tensor, member: Tensor) -> Tensor:
     return (member[:, None] & (iou(regions, boxes) >= OVERLAP)).any(-1)
 
 
-def _credit(scores: Tensor | None, right: Tensor) -> Tensor:
+def _credit(scores: Tensor | None, right: Tensor, candidates: Tensor) -> Tensor:
     """Return the credit of the highest-scored region for each target; 0 where none has a score."""
     if scores is None:
         return torch.zeros(len(right), dtype=torch.float64)
-    return choose_any(scores.expand(len(right), -1), right).credit
+    return choose_any(scores.expand(len(right), -1), right, candidates=candidates).credit
 
 
 # What a query is judged by, and what is measured beside it.
@@ -171,7 +201,7 @@ class QueryAttention(NamedTuple):
     """Attention of Q queries of one caption: weights [Q, L, H, R], and scores of P regions.
 
     `right` [Q, P] and `inside` [Q, R] are bool, `gold` [Q, R] is the fraction of a column that is
-    of the target.
+    of the target. `regions` [Q, P] and `columns` [Q, R] are those that a head chooses among.
     """
 
     weights: Tensor
@@ -179,6 +209,8 @@ class QueryAttention(NamedTuple):
     right: Tensor
     inside: Tensor
     gold: Tensor
+    regions: Tensor
+    columns: Tensor
 
 
 def query_attention(
@@ -196,8 +228,9 @@ def query_attention(
     weights = attention.weights[:, :, rows.to(attention.weights.device)].permute(2, 0, 1, 3)
     targets = [named[k].target for k in read]
     scores = weights if place.coverage is None else weights @ place.coverage.to(weights)
-    parts = (part[targets].to(weights.device) for part in (place.right, place.inside, place.gold))
-    return QueryAttention(weights, scores, *parts), read
+    known = [part[targets] for part in (place.right, place.inside, place.gold)]
+    known += [part.expand(len(read), -1) for part in (place.regions, place.columns)]
+    return QueryAttention(weights, scores, *(part.to(weights.device) for part in known)), read
 
 
 def measure(parts: Sequence[QueryAttention]) -> Tensor:
@@ -208,11 +241,12 @@ def measure(parts: Sequence[QueryAttention]) -> Tensor:
     inside = _join([part.inside for part in parts], value=False)[:, None, None]
     gold = _join([part.gold for part in parts], 0.0)[:, None, None].to(weights)
     # What pads a row is no candidate.
-    regions = _join([torch.ones_like(part.right) for part in parts], value=False)[:, None, None]
-    columns = _join([torch.ones_like(part.inside) for part in parts], value=False)[:, None, None]
+    regions = _join([part.regions for part in parts], value=False)[:, None, None]
+    columns = _join([part.columns for part in parts], value=False)[:, None, None]
     chosen = choose_any(scores, right, candidates=regions)
     total = weights.sum(-1)
-    on_gold = (weights * gold).sum(-1) / total.masked_fill(total == 0, 1.0)
+    among = (weights * columns).sum(-1)
+    on_gold = (weights * columns * gold).sum(-1) / among.masked_fill(among == 0, 1.0)
     pointed = choose_any(weights, inside, candidates=columns).credit
     measures = (chosen.credit, pointed, on_gold, total, chosen.tied)
     return torch.stack([one.double() for one in measures], -1).cpu()

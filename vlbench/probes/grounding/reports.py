@@ -21,7 +21,14 @@ from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.boxes import iou
 from vlbench.metrics.items import Answers, Examples, Measured, at_text, outcome_of
 from vlbench.probes.grounding.attention import AttentionReader, HeadSums, head_sums, with_proposals
-from vlbench.probes.grounding.measures import JUDGED, OVERLAP, ImageQueries, Query, column_coverage
+from vlbench.probes.grounding.measures import (
+    JUDGED,
+    OVERLAP,
+    ImageQueries,
+    Query,
+    column_coverage,
+    of_things,
+)
 from vlbench.probes.grounding.scores import (
     ACTIVE,
     SPLIT_HALF,
@@ -66,9 +73,10 @@ class ExampleReader:
         row = {"weights": weights, "boxes": attention.boxes.cpu(), "total": weights.sum()}
         regions = picture.regions.boxes.cpu()
         coverage = column_coverage(row["boxes"], regions)
-        if coverage is None:
-            return row
-        return row | {"weights": weights @ coverage, "boxes": regions}
+        if coverage is not None:
+            row |= {"weights": weights @ coverage, "boxes": regions}
+        kept = of_things(row["boxes"], example.get("things"))
+        return row | {name: row[name][kept] for name in ("weights", "boxes")}
 
 
 def example_picture(
@@ -117,6 +125,7 @@ def choose_examples(
                 "text": one["texts"][j],
                 "span": [query.start, query.stop],
                 "gold": one["targets"][query.target],
+                "things": one.get("things"),
                 "head": group.best,
                 "title": " ".join([*group.at.values(), f"head {group.named(group.best)}"]),
             }
@@ -285,6 +294,9 @@ IMAGE_ALONE = (
     "attention is a softmax over the image alone: the rule that a head is active above "
     f"{ACTIVE:.0%} does not apply"
 )
+AMONG_THINGS = (
+    f"a head chooses among regions of things, which overlap a gold box by {OVERLAP:g} or more"
+)
 NO_CONFIDENCE = "regions have no scores: there is no baseline of the most confident region"
 
 
@@ -322,7 +334,7 @@ def report(
     return outcome_of(
         with_queries(scores_of(groups), pictures, queries.images, sums.queries, groups),
         counts | count_truncated(reader.model, texts),
-        [_best(groups), *_notes(sums), *_inactive(groups)],
+        [_best(groups), *_notes(sums), *_inactive(groups), *_among(queries.images)],
         {"heads": head_table(groups), **picture},
     )
 
@@ -355,6 +367,10 @@ def _notes(sums: HeadSums) -> list[str]:
         NO_CONFIDENCE: not sums.has_scores,
     }
     return [note for note, true in holds.items() if true]
+
+
+def _among(queries: Column) -> list[str]:
+    return [AMONG_THINGS] if any("things" in one for one in queries) else []
 
 
 def _inactive(groups: Sequence[Group]) -> list[str]:

@@ -6,6 +6,7 @@ should look at the boxes of w1's phrase; w2 may be in the same phrase. The rest 
 relation's w2. The relations are those with the most such pairs. Where the paper is silent: w1 is
 the last word of its phrase, and the attention of w2 is that of its last sub-word. Relations are
 Stanford's; those of a parser are converted.
+Departure: in `syntactic_grounding_things` a head chooses among the regions of things alone.
 """
 
 from __future__ import annotations
@@ -104,6 +105,40 @@ def syntactic_grounding(  # noqa: PLR0913 - the YAML fills all but three
     where no parser is given.
     """
     rows = first_images(data.splits[split], images)
+    queries = _queries(rows, relations, parser, engine)
+    reader = AttentionReader(model, len(queries.conditions), detector)
+    return report(reader, rows["picture"], queries, engine, examples=examples, seed=seed)
+
+
+def syntactic_grounding_things(  # noqa: PLR0913 - the YAML fills all but three
+    model: JointAttender,
+    data: SplitRows,
+    engine: Engine,
+    *,
+    split: str = "test",
+    images: int | None = None,
+    relations: int = 10,
+    parser: str | None = None,
+    detector: Detector | None = None,
+    examples: int = 4,
+    seed: int = 0,
+) -> Outcome:
+    """Return the same where each head chooses among the regions of things, of which one is right.
+
+    A region is of a thing where it overlaps a gold box of the image by at least 0.5; the model
+    reads all regions. So a head that tells things from background, as a detector's confidence does,
+    gets chance.
+    """
+    rows = first_images(data.splits[split], images)
+    queries = _queries(rows, relations, parser, engine, among_things=True)
+    reader = AttentionReader(model, len(queries.conditions), detector)
+    return report(reader, rows["picture"], queries, engine, examples=examples, seed=seed)
+
+
+def _queries(
+    rows: Split, relations: int, parser: str | None, engine: Engine, *, among_things: bool = False
+) -> Queries:
+    """Return the queries of the most frequent relations, each a group."""
     arcs = rows["arcs"] if "arcs" in rows.columns else parsed(rows, parser, engine)
     targets = [
         [pairs(*caption) for caption in zip(*image, strict=True)]
@@ -115,13 +150,14 @@ def syntactic_grounding(  # noqa: PLR0913 - the YAML fills all but three
         raise TooFewRows("no word with boxes has a dependency")
     words = [[_words(caption, names) for caption in image] for image in targets]
     rarer = sum(counted.values()) - sum(counted[n] for n in names)
-    queries = Queries(
-        images=value_column([image_queries(rows, i, each) for i, each in enumerate(words)]),
+    images = [
+        image_queries(rows, i, each, among_things=among_things) for i, each in enumerate(words)
+    ]
+    return Queries(
+        images=value_column(images),
         conditions=[{"relation": name} for name in names],
         counts={"pairs_of_rarer_relations": rarer},
     )
-    reader = AttentionReader(model, len(names), detector)
-    return report(reader, rows["picture"], queries, engine, examples=examples, seed=seed)
 
 
 def pairs(arcs: Sequence[Arc], phrases: Sequence[Phrase]) -> list[Pair]:

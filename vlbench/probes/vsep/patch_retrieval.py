@@ -7,7 +7,8 @@ categories; the standard error treats draws and categories as varying. A categor
 uses all of them (the counts say how many do), which enters the chance k / images; a category with a
 single image has nothing to rank, and is left out. A static encoder, whose word is the name of the
 fine-grained class in all captions, can only score chance but for the classes of a category (man,
-woman).
+woman). Departure, with `within: word`: images are drawn of each class of a category, so that such
+an encoder scores exactly chance, and what is above it is the caption's.
 Tied regions share their ranks.
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
+from vlbench.data.coco_files import Named
 from vlbench.data.records import Data
 from vlbench.digests import digest
 from vlbench.engine import Engine
@@ -48,11 +50,15 @@ OBJECTS = 2
 
 
 class Pools(NamedTuple):
-    """Up to `size` images are drawn of each category, `draws` times; `k` first regions count."""
+    """Up to `size` images are drawn of each category, `draws` times; `k` first regions count.
+
+    `within` "word", they are drawn of each word of a category.
+    """
 
     k: Sequence[int] = (1, 5)
     size: int = 100
     draws: int = 5
+    within: Literal["category", "word"] = "category"
 
 
 PAPER_POOLS = Pools()
@@ -69,7 +75,7 @@ def patch_retrieval(
     splits: Splits = TRAIN_AND_TEST,
     training: VsepTraining = PAPER_TRAINING,
 ) -> Outcome:
-    """Return how often a word's own region is among the first k of its category.
+    """Return how often a word's own region is among the first k of its category, or of its word.
 
     The other arguments, and the network, are those of `object_label_alignment`; the seed of the
     training draws the pools, too, and each draw has the network of the next seed. Raises
@@ -111,9 +117,9 @@ def _retrieve(
     credit, floor = (retrieve(net, objects, drawn, pools.k) for net in nets)
     sizes = [len(rows) for rows in drawn[0]]
     named = list(chain(*objects.named))
-    categories = [named[int(rows[0])].category for rows in drawn[0]]
-    digests = [digest(category).removeprefix("sha256:")[:DIGITS] for category in categories]
-    examples = Examples(categories, digests)
+    ids = [_pool(named[int(rows[0])], pools.within) for rows in drawn[0]]
+    digests = [digest(one).removeprefix("sha256:")[:DIGITS] for one in ids]
+    examples = Examples(ids, digests)
     measured = [
         Measured(_score(k, credit[i], floor[i], sizes), examples, credit[i])
         for i, k in enumerate(pools.k)
@@ -128,18 +134,23 @@ def _retrieve(
 
 
 def draw(objects: Objects, pools: Pools, seed: int) -> list[list[Tensor]]:
-    """Return the objects of each draw and each category, numbered through all images."""
+    """Return the objects of each draw and each pool, numbered through all images."""
     places: dict[str, list[int]] = {}
     for place, name in enumerate(chain(*objects.named)):
-        places.setdefault(name.category, []).append(place)
+        places.setdefault(_pool(name, pools.within), []).append(place)
     rows = [np.array(found) for _, found in sorted(places.items()) if len(found) > 1]
     if not rows:
-        raise TooFewRows(f"no category has two images of {OBJECTS} objects to tell apart")
+        raise TooFewRows(f"no {pools.within} has two images of {OBJECTS} objects to tell apart")
     rng = np.random.default_rng(seed)
     return [
         [torch.from_numpy(rng.permutation(found)[: pools.size]) for found in rows]
         for _ in range(pools.draws)
     ]
+
+
+def _pool(name: Named, within: str) -> str:
+    """Return what the objects of a pool share."""
+    return name.category if within == "category" else f"{name.category}/{name.word}"
 
 
 def retrieve(
