@@ -26,12 +26,8 @@ Control = load_object("controls:Control", [Path(__file__).parents[1] / "model_ad
 ARGUMENTS = {"robustness_scenes": {"classes": 8}, "classification_scenes": {"classes": 8}}
 
 # Scores by the beginning of their names, where knowing nothing of the images is not chance: word
-# vectors are learned from texts, whatever the images say; a
-# language model reads captions in the model's place.
+# vectors are learned from texts, whatever the images say.
 KNOWS_MORE = {
-    "caption_templates_scenes": ("accuracy_text_only", "chosen_text_only"),
-    "noun_count_scenes": ("prefers_reference_text_only", "rises_text_only"),
-    "noun_replacement_scenes": ("prefers_original_text_only",),
     "word_space_embedded": ("analogy_accuracy", "word_pair_"),
 }
 # An image is compared with the mean of its class, of which it is a part.

@@ -1,6 +1,7 @@
 import pytest
 import torch
 from caption_world import Taste, length, right_nouns, world
+from scipy.stats import ttest_1samp
 
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
@@ -22,15 +23,15 @@ def values(measured):
     return {one.score.metric: one.score.value for one in measured}
 
 
-def test_a_share_has_its_controls_and_its_ties():
+def test_a_share_has_its_floors_its_gain_and_its_ties():
     found = contest([3, 1, 0], [1, 2, 0], [1, 1, 0]).share(Share("first", {}, [["a", "b", "c"]]))
     assert values(found) == {
         "first": 0.5,
-        "first_another_image": pytest.approx(1 / 3),
-        "first_text_only": 0,
+        "first_gain_from_image": pytest.approx(1 / 6),
         "first_tied": pytest.approx(1 / 3),
     }
-    assert [one.score.chance for one in found] == pytest.approx([1 / 3] * 3 + [None])
+    assert [one.score.chance for one in found] == [pytest.approx(1 / 3), 0, None]
+    assert found[0].score.floors == {"another_image": pytest.approx(1 / 3), "text_only": 0}
     # Wilson by hand: 1.96 sqrt(0.25 / 3 + 1.96^2 / 36) / (1 + 1.96^2 / 3) = 0.3747.
     assert found[0].score.ci95 == pytest.approx((0.1253, 0.8747), abs=1e-4)
 
@@ -64,8 +65,37 @@ def test_a_text_that_occurs_twice_is_one_candidate_and_its_places_share_it():
     found = contest([2, 2, 1], [2, 2, 1], texts=texts).share(Share("first", {}, [NAMES]))
     assert found[0].items["credit"].to_pylist() == [0.5, 0.5]
     assert found[0].score.chance == pytest.approx((1 / 4 + 1 / 3) / 2)
-    assert values(found)["first_another_image"] == found[1].score.chance
+    assert found[0].score.floors["another_image"] == found[0].score.chance
     assert values(found)["first_tied"] == 0.5
+
+
+def test_a_gain_is_paired_by_image_and_its_interval_that_of_students_t():
+    # Own images: right, right, wrong. Another's, where all is tied: a half each.
+    gain = contest([3, 1, 0], [3, 1, 0], [1, 3, 0]).share(Share("first", {}, [["a", "b"]]))[1]
+    assert gain.items["credit"].to_pylist() == [0.5, 0.5, -0.5]
+    interval = ttest_1samp([0.5, 0.5, -0.5], 0).confidence_interval()
+    assert gain.score.ci95 == pytest.approx((interval.low, interval.high))
+    assert (gain.score.metric, gain.score.range) == ("first_gain_from_image", (-1.0, 1.0))
+
+
+def test_the_gain_over_two_contests_is_paired_by_image():
+    texts = contest([3, 1, 5], [3, 2, 0], [3, 0, 0])
+    gain = texts.share(Share("first", {}, [["a", "b"], ["a", "c"]]))[1]
+    # Images gain 0.5 - 0.5, 1 - 0.5 and 1 - 0.5: two contests of an image are one difference.
+    interval = ttest_1samp([0, 0.5, 0.5], 0).confidence_interval()
+    assert gain.score.ci95 == pytest.approx((interval.low, interval.high))
+    assert {i["cluster"] for i in gain.items.to_pylist()} == {"0", "1", "2"}
+
+
+def test_a_range_over_templates_is_noted_where_its_ends_are_told_apart():
+    def notes(*scores):
+        texts = contest(*scores)
+        shares = [Share("best", {"template": name}, [["a", name]]) for name in ("b", "c")]
+        return report([one for s in shares for one in texts.share(s)], "best", {}).notes
+
+    (note,) = notes(*[[2, 1, 3]] * 30)
+    assert note.startswith("best ranges over templates from 0.0% (c) to 100.0% (b)")
+    assert notes([2, 1, 3], [2, 1, 3]) == []
 
 
 def test_means_have_the_interval_of_student_and_the_models_own_unit():

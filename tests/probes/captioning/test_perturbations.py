@@ -48,26 +48,27 @@ def fond_of_images(words, _shown):
 def test_a_scorer_of_right_nouns_takes_no_side(tmp_path):
     found = scores_of(templates(right_nouns, tmp_path))
     assert found["accuracy",] == pytest.approx(1 / 6)
-    assert [found["chosen", name] for name in NAMES] == pytest.approx([1 / 6] * 5)
+    assert [found["selection_rate", name] for name in NAMES] == pytest.approx([1 / 6] * 5)
     assert [found["match_score", name] for name in ("none", *NAMES)] == [2] * 6
     assert found["accuracy_tied",] == 1
 
 
 def test_a_scorer_chooses_the_texts_that_it_likes_and_ties_share(tmp_path):
     found = scores_of(templates(fond_of_images, tmp_path))
-    assert found["accuracy",] == found["accuracy_another_image",] == 0
-    assert [found["chosen", name] for name in NAMES] == [0, 0.5, 0, 0.5, 0]
+    assert found["accuracy",] == found["accuracy_gain_from_image",] == 0
+    assert [found["accuracy", name] for name in NAMES] == [0.5, 0, 0.5, 0, 0.5]
+    assert [found["selection_rate", name] for name in NAMES] == [0, 0.5, 0, 0.5, 0]
     assert [found["match_score", name] for name in NAMES] == [0, 2, 0, 2, 0]
 
 
 def test_a_scorer_that_wants_grammar_shares_between_the_caption_and_vilbert(tmp_path):
     found = scores_of(templates(grammatical, tmp_path))
-    assert (found["accuracy",], found["chosen", "vilbert"]) == (0.5, 0.5)
+    assert (found["accuracy",], found["selection_rate", "vilbert"]) == (0.5, 0.5)
 
 
 def test_a_constant_scorer_has_chance_of_every_template(tmp_path):
     outcome = templates(nothing, tmp_path, ["a dog near a cat", "a dog"])
-    judged = [s for s in outcome.scores if s.chance is not None and "text_only" not in s.metric]
+    judged = [s for s in outcome.scores if s.chance is not None]
     assert [s.value for s in judged] == pytest.approx([s.chance for s in judged])
 
 
@@ -86,7 +87,8 @@ def test_scores_are_the_means_of_their_items_which_say_what_was_chosen(tmp_path)
     assert len(means) == len(outcome.scores)
     assert means == pytest.approx(scores_with_items(outcome.scores, outcome.items))
     only_rosita = templates(lambda words, _: float("but" in words), tmp_path).items.to_pylist()
-    said = {(i["prediction"], i["target"]) for i in only_rosita if i["metric"] == "accuracy"}
+    of_all = [i for i in only_rosita if (i["metric"], i["at"]) == ("accuracy", "{}")]
+    said = {(i["prediction"], i["target"]) for i in of_all}
     assert said == {("rosita", "none")}
 
 
@@ -149,13 +151,16 @@ def test_a_scorer_of_right_nouns_rises_with_true_nouns_alone(template):
     found = scores_of(counts(right_nouns))
     assert [found["match_score", str(k), template, "true"] for k in K] == [2, 3, 4]
     assert [found["match_score", str(k), template, "absent"] for k in K] == [2, 2, 2]
-    assert (found["rises", template, "true"], found["rises", template, "absent"]) == (1, 0.5)
+    assert (
+        found["increase_rate", template, "true"],
+        found["increase_rate", template, "absent"],
+    ) == (1, 0.5)
     assert found["slope", template, "true"] == pytest.approx(1)
     assert found["slope", template, "absent"] == pytest.approx(0)
     # The first reference names two nouns, its list four.
     assert found["prefers_reference",] == found["prefers_reference", template] == 0
     assert found["match_score", "reference"] == 2
-    assert found["rises_tied", template, "absent"] == 1
+    assert found["increase_rate_tied", template, "absent"] == 1
 
 
 def test_a_scorer_of_length_rises_with_absent_nouns_as_well():
@@ -163,12 +168,12 @@ def test_a_scorer_of_length_rises_with_absent_nouns_as_well():
     # `a N of the N N N` grows by one word a noun, `a N of a N ...` by three.
     assert found["slope", "uniter", "absent"] == found["slope", "uniter", "true"] == 1
     assert found["slope", "lxmert", "absent"] == found["slope", "lxmert", "true"] == 3
-    assert found["rises_another_image", "clip", "true"] == 1
+    assert found["increase_rate_gain_from_image", "clip", "true"] == 0
 
 
 def test_a_constant_scorer_has_chance_at_every_number():
     outcome = counts(nothing)
-    judged = [s for s in outcome.scores if s.chance is not None and "text_only" not in s.metric]
+    judged = [s for s in outcome.scores if s.chance is not None]
     assert [s.value for s in judged] == [s.chance for s in judged]
     assert outcome.counts["ties"] == 10
 
@@ -251,12 +256,12 @@ def test_a_scorer_of_right_nouns_loses_them_with_the_nouns_and_keeps_them_with_t
         1,
     )
     # No noun of a caption is in the other image.
-    assert found["prefers_original_another_image", "nouns"] <= 0.5
+    assert found["prefers_original_gain_from_image", "nouns"] >= 0.5
 
 
 def test_a_constant_scorer_has_chance_everywhere_and_the_row_says_that_all_is_tied(tmp_path):
     outcome = replaced(nothing, tmp_path)
-    judged = [s for s in outcome.scores if s.chance is not None and "text_only" not in s.metric]
+    judged = [s for s in outcome.scores if s.chance is not None]
     assert [s.value for s in judged] == [s.chance for s in judged]
     assert outcome.counts["ties"] == 4
     (note,) = outcome.notes
@@ -264,10 +269,27 @@ def test_a_constant_scorer_has_chance_everywhere_and_the_row_says_that_all_is_ti
 
 
 def test_what_the_texts_alone_tell_does_not_depend_on_the_model(tmp_path):
-    outcomes = [scores_of(replaced(taste, tmp_path)) for taste in (nothing, length)]
-    blind = [{k: v for k, v in found.items() if k[0].endswith("_text_only")} for found in outcomes]
+    outcomes = [replaced(taste, tmp_path).scores for taste in (nothing, length)]
+    blind = [[s.floors["text_only"] for s in of if "text_only" in s.floors] for of in outcomes]
     assert blind[0] == blind[1]
     assert len(blind[0]) == 2
+
+
+PROBES = (templates, lambda taste, _: counts(taste), replaced)
+
+
+@pytest.mark.parametrize("taste", [nothing, length, fond_of_images, grammatical])
+@pytest.mark.parametrize("probe", PROBES)
+def test_who_sees_no_image_gains_nothing_from_it(probe, taste, tmp_path):
+    gains = [s for s in probe(taste, tmp_path).scores if s.metric.endswith("_gain_from_image")]
+    assert len(gains) > 1
+    assert {(s.value, s.chance, s.ci95) for s in gains} == {(0.0, 0.0, (0.0, 0.0))}
+
+
+def test_who_reads_nothing_but_right_nouns_gains_from_the_image_where_nouns_are_wrong(tmp_path):
+    found = scores_of(replaced(right_nouns, tmp_path))
+    assert found["prefers_original_gain_from_image", "nouns"] >= 0.5
+    assert found["prefers_original_gain_from_image", "others"] == 0
 
 
 def test_scores_are_the_means_of_their_items(tmp_path):

@@ -6,15 +6,16 @@ gives test images are the model's *favourites*, one set per seed.
 `caption_patterns` (sections 3 and 4, tables 2, 4 and 5): `prefers_reference` is the share of images
 whose first reference outscores the favourite: it does not depend on the scale of scores, a model
 that scores all alike gets one half, and one that can be led away from human captions is seen to be.
-Its controls are the same texts for another test image, and a trigram model of the training captions
-in the model's place. Departures: favourites of several seeds count, and beside the paper's patterns
-stand those found in favourites of other images.
+Its floors are the same texts for another test image, and a trigram model of the training captions
+in the model's place; `prefers_reference_gain_from_image` is what it is above the first. Departures:
+favourites of several seeds count, and beside the paper's patterns stand those found in favourites
+of other images.
 
 `caption_cross` (the square of table 2): the model's favourites are scored by every scorer, the
-model's row of the square. `outscores_ce` is the share of images whose favourite outscores the
-caption before the reward, which does not depend on the scale of scores; `outscores_ce_of_others` is
-its mean over the scorers other than the model. Scores that are no probabilities say so in their
-unit and enter no mean over scorers.
+model's row of the square. `win_rate_vs_cross_entropy` is the share of images whose favourite
+outscores the caption before the reward, which does not depend on the scale of scores;
+`win_rate_vs_cross_entropy_of_others` is its mean over the scorers other than the model. Scores that
+are no probabilities say so in their unit and enter no mean over scorers.
 """
 
 from __future__ import annotations
@@ -39,18 +40,12 @@ from vlbench.probes.captioning.caption_scores import (
     MATCH,
     PROBABILITY,
     ByKind,
-    Preference,
     caption_scores,
     generated,
-    matching_part,
-    measured_preference,
     measured_share,
     metrics_of,
     metrics_part,
-    preference,
     score_kind,
-    tie_notes,
-    tied_share,
     with_other_references,
 )
 from vlbench.probes.captioning.caption_sets import (
@@ -67,6 +62,14 @@ from vlbench.probes.captioning.caption_sets import (
 )
 from vlbench.probes.captioning.caption_statistics import available_metrics, counted, join_outcomes
 from vlbench.probes.captioning.captioner import Captioner, Favourites
+from vlbench.probes.captioning.matching import (
+    Preference,
+    matching_part,
+    measured_preference,
+    preference,
+    tie_notes,
+    tied_share,
+)
 from vlbench.probes.captioning.nouns import (
     TAGGED_CAPTIONS,
     NounSource,
@@ -246,7 +249,7 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
     )
 
 
-OUTSCORES = "outscores_ce"
+WIN_RATE = "win_rate_vs_cross_entropy"
 OTHERS = "of_others"
 
 
@@ -329,19 +332,19 @@ def _part(one: Scored, examples: Examples) -> Outcome:
     means: ByKind = {kind: {MATCH: counted(values)} for kind, values in one.scores.items()}
     preferred = one.preferred
     measured = [
-        measured_preference(OUTSCORES, one.at, preferred, examples, (FAVOURITES, BEFORE)),
-        tied_share(OUTSCORES, one.at, preferred, examples),
+        measured_preference(WIN_RATE, one.at, preferred, examples, (FAVOURITES, BEFORE)),
+        tied_share(WIN_RATE, one.at, preferred, examples),
         *caption_scores(means, {MATCH: one.unit}, examples, one.at),
     ]
     counts = preferred.counts if one.is_own else {}
-    return outcome_of(measured, counts, tie_notes(OUTSCORES, one.at, preferred))
+    return outcome_of(measured, counts, tie_notes(WIN_RATE, one.at, preferred))
 
 
 def _others(found: Sequence[Scored], examples: Examples) -> Outcome:
     """Return the means over the scorers other than the model."""
     others = [one for one in found if not one.is_own]
     credit = np.mean([one.preferred.credit for one in others], 0)
-    metric = f"{OUTSCORES}_{OTHERS}"
+    metric = f"{WIN_RATE}_{OTHERS}"
     measured = [measured_share(metric, {}, credit, examples, chance=0.5)]
     probable = [one for one in others if one.unit == PROBABILITY]
     notes = [f"mean over {', '.join(one.name for one in others)}: {metric}"]

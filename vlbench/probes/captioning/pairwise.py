@@ -1,8 +1,9 @@
 """Contests of texts for an image: how often one outscores the others, and its controls.
 
-A share comes with three more scores: `<share>_another_image` has the scores of the same texts for
-another test image, `<share>_text_only` those of a trigram model, and `<share>_tied` is how often
-the highest scores are tied, as they are where a head is saturated. Tied texts share the credit.
+A share has two floors: with the scores of the same texts for another test image, and with those of
+a trigram model. `<share>_gain_from_image` is the share less that of another image, paired by image:
+0 for a model that reads the text alone. `<share>_tied` is how often the highest scores are tied, as
+they are where a head is saturated. Tied texts share the credit.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from vlbench.metrics.intervals import clustered_fraction, clustered_ratio, wilson
+from vlbench.metrics.intervals import Floats, clustered_fraction, clustered_ratio, wilson
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import Choice, choose_any, join_choices
 from vlbench.probes.captioning.scorers import PairScorer, TextScorer, other_images
-from vlbench.results import At, Outcome, Score
+from vlbench.results import RANGES, At, Outcome, Score, gain_range
 
 # Why how often a choice is tied has no chance.
 TIED = "how often no choice is made, which says how far the share beside it can be read"
@@ -55,24 +56,29 @@ class Contest(NamedTuple):
         return self.names.index(name)
 
     def share(self, share: Share) -> list[Measured]:
-        """Return a share with its controls, and how often its contests are tied."""
-        results = {
-            f"{share.metric}{control}": join_choices(
-                [self._choose(scores, contest) for contest in share.contests]
-            )
-            for control, scores in (
-                ("", self.own),
-                ("_another_image", self.another_image),
-                ("_text_only", self.text_only),
-            )
-        }
-        chance = float(torch.cat([self._chance(contest) for contest in share.contests]).mean())
-        measured = [
-            self._fraction(name, share, choice.credit, chance, self._answers(share, choice))
-            for name, choice in results.items()
+        """Return a share with its floors, its gain from the image, and how often it is tied."""
+        own, another, alone = (
+            join_choices([self._choose(scores, contest) for contest in share.contests])
+            for scores in (self.own, self.another_image, self.text_only)
+        )
+        floors = {"another_image": another.credit, "text_only": alone.credit}
+        chance = torch.cat([self._chance(contest) for contest in share.contests]).mean()
+        return [
+            self._fraction(
+                share,
+                own.credit,
+                self._answers(share, own),
+                chance=float(chance),
+                floors={name: float(credit.mean()) for name, credit in floors.items()},
+            ),
+            self._gain(share, own.credit - another.credit),
+            self._fraction(
+                share._replace(metric=f"{share.metric}_tied"),
+                own.tied.double(),
+                higher_is_better=False,
+                no_chance=TIED,
+            ),
         ]
-        tied = results[share.metric].tied.double()
-        return [*measured, self._fraction(f"{share.metric}_tied", share, tied)]
 
     def mean(self, metric: str, at: At, values: Tensor, **more: Any) -> Measured:
         """Return the mean of [N] numbers over images."""
@@ -130,29 +136,39 @@ class Contest(NamedTuple):
         return Answers(self.names, said, right)
 
     def _fraction(
-        self,
-        metric: str,
-        share: Share,
-        credit: Tensor,
-        chance: float | None = None,
-        answers: Answers | None = None,
+        self, share: Share, credit: Tensor, answers: Answers | None = None, **more: Any
     ) -> Measured:
-        hits, contests = credit.numpy(), len(share.contests)
-        images, estimate = self.images, wilson(float(hits.sum()), len(hits))
-        if contests > 1:
-            images = _repeat_images(self.images, [contest[-1] for contest in share.contests])
-            by_image = hits.reshape(contests, -1).sum(0)
-            estimate = clustered_fraction(by_image, np.full(len(by_image), contests))
-        score = Score(
-            metric=metric,
-            at=share.at,
-            n=len(hits),
-            chance=chance,
-            higher_is_better=not metric.endswith("_tied"),
-            no_chance=TIED if metric.endswith("_tied") else "",
-            **estimate._asdict(),
-        )
+        hits, images = credit.numpy(), self._examples(share)
+        estimate = wilson(float(hits.sum()), len(hits))
+        if len(share.contests) > 1:
+            by_image = self._by_image(credit).sum(0)
+            counts = np.full(len(by_image), len(share.contests))
+            estimate = clustered_fraction(by_image, counts)
+        score = Score(share.metric, at=share.at, n=len(hits), **more, **estimate._asdict())
         return Measured(score, images, hits, answers)
+
+    def _gain(self, share: Share, difference: Tensor) -> Measured:
+        """Return the gain of a share from differences of credit, which are paired by image."""
+        by_image = self._by_image(difference).sum(0)
+        estimate = clustered_ratio(by_image, np.full(len(by_image), len(share.contests)))
+        score = gain_score(share.metric, share.at, len(difference), **estimate._asdict())
+        return Measured(score, self._examples(share), difference.numpy())
+
+    def _by_image(self, credit: Tensor) -> Floats:
+        """Return credits [contests, N] of each contest and image."""
+        by_image: Floats = credit.numpy().reshape(-1, len(self.texts))
+        return by_image
+
+    def _examples(self, share: Share) -> Examples:
+        names = [contest[-1] for contest in share.contests]
+        return self.images if len(names) == 1 else _repeat_images(self.images, names)
+
+
+def gain_score(metric: str, at: At, n: int, **estimate: Any) -> Score:
+    """Return the score of what a share gains from its own image, over that of another."""
+    limits = gain_range(RANGES["fraction"])
+    name = f"{metric}_gain_from_image"
+    return Score(metric=name, at=dict(at), n=n, chance=0.0, range=limits, **estimate)
 
 
 def compare_texts(
@@ -181,20 +197,34 @@ def compare_texts(
 
 def report(
     measured: Sequence[Measured],
-    primary: str,
+    share: str,
     counts: Mapping[str, int],
     artifacts: Mapping[str, Any] | None = None,
 ) -> Outcome:
-    """Return the outcome of scores; it counts and notes the ties of the primary share."""
-    tied = [one.score for one in measured if one.score.metric == f"{primary}_tied"]
+    """Return the outcome of scores, with notes on the ties of a share and its range by template."""
+    tied = [one.score for one in measured if one.score.metric == f"{share}_tied"]
     ties = sum(round(score.value * score.n) for score in tied)
     choices = sum(score.n for score in tied)
     note = (
-        f"{primary}: the best scores are tied in {ties} of {choices} choices"
+        f"{share}: the best scores are tied in {ties} of {choices} choices"
         " (within 1e-6 of the largest), and share the credit"
     )
-    counts = {"ties": ties, "choices": choices, **counts}
-    return outcome_of(measured, counts, [note] if ties else [], artifacts)
+    notes = [note] if ties else []
+    notes += _range_notes([one.score for one in measured if one.score.metric == share])
+    return outcome_of(measured, {"ties": ties, "choices": choices, **counts}, notes, artifacts)
+
+
+def _range_notes(scores: Sequence[Score]) -> list[str]:
+    """Return a note where the least and the largest of the shares by template are told apart."""
+    by_template = sorted((s for s in scores if set(s.at) == {"template"}), key=lambda s: s.value)
+    if not by_template:
+        return []
+    (least, *_), (*_, most) = by_template, by_template
+    assert least.ci95
+    assert most.ci95
+    ends = " to ".join(f"{one.value:.1%} ({one.at['template']})" for one in (least, most))
+    note = f"{least.metric} ranges over templates from {ends}: read each by itself, not their mean"
+    return [note] if least.ci95[1] < most.ci95[0] else []
 
 
 def _repeat_images(images: Examples, names: Sequence[str]) -> Examples:

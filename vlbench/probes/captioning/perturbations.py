@@ -1,18 +1,19 @@
 """Wrong words in captions: what does a matching score read? arXiv:2210.09550, section 5.2.
 
-Three probes, each of which lets a text outscore others for the same image.
+Three probes, each of which lets a text outscore others for the same image. A trigram model tells
+sentences from broken ones: that a score depends on the image, gains from the image alone can say.
 
 `caption_templates` (tables 1 and 7) pours the nouns of a caption into five templates. `accuracy` is
-how often the caption outscores all five, `chosen` how often each of them is the one that is
-preferred. Where the paper is silent: a noun that occurs twice is poured once, and a template ends
-with the last noun. A caption without a noun is counted and left out.
+how often the caption outscores all five, or one of them, `selection_rate` how often each of them is
+the one that is preferred. Where the paper is silent: a noun that occurs twice is poured once, and a
+template ends with the last noun. A caption without a noun is counted and left out.
 
 `noun_count` (figure 3): more words, or more right words? k nouns of an image's references are
 poured into each of the templates. `nouns: true` has nouns that the references name, the most
 frequent first; `nouns: absent` has as many true ones as the smallest k, and adds nouns that no
-reference names. `rises` is how often the largest k outscores the smallest, and `slope` how much a
-noun adds. `prefers_reference` is how often the first reference outscores the largest k, over all
-templates and for each. Where the paper is silent: nouns are ordered by the number of references
+reference names. `increase_rate` is how often the largest k outscores the smallest, and `slope` how
+much a noun adds. `prefers_reference` is how often the first reference outscores the largest k, over
+all templates and for each. Where the paper is silent: nouns are ordered by the number of references
 that name them, then by their first place; forms of one noun count once, and the first of them is
 poured. Every k has the same images, those with enough nouns; the others are counted. Departure:
 the nouns are those of the references, to which the paper adds those of the captioner's own caption.
@@ -134,11 +135,12 @@ def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
 
 
 def _measure_template(contest: Contest, name: str) -> Sequence[Measured]:
-    """Return how often a template is preferred to the rest, and its mean score."""
+    """Return how often the caption outscores a template, how often that is preferred, its score."""
     at, rest = {"template": name}, [one for one in contest.names if one != name]
+    *against, _ = contest.share(Share("accuracy", at, [[CAPTION, name]]))
     # The same texts are tied as for the caption.
-    *shares, _ = contest.share(Share("chosen", at, [[name, *rest]]))
-    return [*shares, contest.match(at, name)]
+    *selected, _ = contest.share(Share("selection_rate", at, [[name, *rest]]))
+    return [*against, *selected, contest.match(at, name)]
 
 
 REFERENCE = "reference"
@@ -225,7 +227,7 @@ def _measure_kind(contest: Contest, k: Sequence[int], at: Mapping[str, str]) -> 
     names = [_name(at["template"], number, at["nouns"]) for number in k]
     for number, name in zip(k, names, strict=True):
         yield contest.match({"k": number, **at}, name)
-    yield from contest.share(Share("rises", at, [[names[-1], names[0]]]))
+    yield from contest.share(Share("increase_rate", at, [[names[-1], names[0]]]))
     gaps = torch.tensor(k, dtype=torch.float64) - sum(k) / len(k)
     slopes = contest.own[:, [contest.place(name) for name in names]] @ (gaps / gaps.square().sum())
     yield contest.mean("slope", at, slopes, unit="score per noun", chance=0.0)
