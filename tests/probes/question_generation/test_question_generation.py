@@ -4,7 +4,7 @@ import pytest
 import torch
 from question_fakes import CLASSES, Speaks, masked_lm, tokenizer, toy_model, toy_world
 
-from vlbench.capabilities import Regions
+from vlbench.capabilities import Picture, Regions
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError, TooFewRows
@@ -65,6 +65,28 @@ def test_every_step_learns_the_toy_language_and_the_floors_do_not_know_the_image
     assert all(nouns[step].value >= 0.9 for step in STEPS)
     assert nouns["1"].floors["another_caption"] <= 0.3
     assert of(planted, "bleu_4")["2"].value == pytest.approx(1)
+
+
+class Blind:
+    """Encodes every region as three zeros."""
+
+    def encode_regions(self, pictures, boxes):
+        return [torch.zeros(len(own), 3) for own in boxes]
+
+
+@pytest.mark.slow
+def test_with_an_encoder_of_regions_nothing_else_of_them_is_seen():
+    world = toy_world()
+    splits = {}
+    for name, split in world.splits.items():
+        seen = [Picture(None, regions) for regions in split["regions"]]
+        pictures = Column(f"pictures {name}", "picture", seen, range(len(seen)))
+        splits[name] = Split({**split.columns, "picture": pictures})
+    data = Data(splits=splits)
+    found = probe(data=data, things=["names"], region_encoder=Blind())
+    nouns = of(found, "noun_accuracy")
+    assert nouns["2"].value <= 0.3
+    assert nouns["1"].value >= 0.9
 
 
 @pytest.mark.slow

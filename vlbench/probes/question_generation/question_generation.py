@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vlbench.capabilities import MaskedLanguageModel
+from vlbench.capabilities import MaskedLanguageModel, RegionEncoder
 from vlbench.data.records import Data, Split, TrainAndTestRows
 from vlbench.digests import digest
 from vlbench.engine import Engine
@@ -83,6 +83,7 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
     *,
     images: int | None = None,
     regions: int | None = None,
+    region_encoder: RegionEncoder | None = None,
     questions: Questions = ALL_QUESTIONS,
     training: BertGenTraining = PAPER_TRAINING,
     metrics: Sequence[str] = QUESTION_METRICS,
@@ -92,8 +93,9 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
     """Return how well each step asks, and how alike it finds images and their captions.
 
     The first `images` of the test split are asked about. Each image has `regions` regions (None:
-    as many as it has). Where `questions` name things, `noun_accuracy` is how often a step's
-    question does. The attention is drawn for so many `examples`; scores are means over the `seeds`.
+    as many as it has), with vectors of the `region_encoder` (None: those of the data). Where
+    `questions` name things, `noun_accuracy` is how often a step's question does. The attention is
+    drawn for so many `examples`; scores are means over the `seeds`.
 
     Raises CannotDo for a model without learned positions, the special tokens, or as many positions
     as the longest X and a question take; DataError for an image without regions, with another
@@ -105,15 +107,17 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
         raise ValueError(f"max_question {longest}, seeds {list(seeds)}: wanted 1 or more")
     tokenizer, _ = model.masked_lm()
     texts = Texts(tokenizer, marks_of(tokenizer).end, longest)
-    train = asked(data.splits["train"], things)
-    test = asked(_first_rows(data.splits["test"], images), things)
+    given = [data.splits["train"], _first_rows(data.splits["test"], images)]
+    if region_encoder:
+        given = [engine.encode_regions(region_encoder, split) for split in given]
+    train, test = (asked(split, things) for split in given)
     reader = ObjectReader(regions)
     material, sizes = _material(engine, train, test, texts, reader)
     trainings = [Trainings(model, engine, material, training, texts, seed=seed) for seed in seeds]
     _require(trainings[0].untrained(), material, test, sizes, texts)
-    shown = Shown.of(test)
-    systems = [*_without_model(engine, train, test), *_of_steps(trainings, shown)]
-    alike = similarities(trainings, shown)
+    of_test = Shown.of(test)
+    systems = [*_without_model(engine, train, test), *_of_steps(trainings, of_test)]
+    alike = similarities(trainings, of_test)
     drawn = attention_artifacts(trainings[0], test, examples)
     if engine.is_main:
         drawn["similarity_by_layer"] = draw_similarity(similarity_rows(alike))
