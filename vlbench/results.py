@@ -13,7 +13,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
-from vlbench.errors import SpecError, listed
+from vlbench.errors import NEW_NAMES, SpecError, listed
 
 if TYPE_CHECKING:  # reading a board must not cost the import of torch
     import pyarrow as pa
@@ -232,10 +232,11 @@ def require_primary(outcome: Outcome, primary: Mapping[str, Any], where: str) ->
     found = matching(outcome.scores, primary)
     if len(found) != 1:
         given = listed({f"{s.metric} at {dict(s.at)}" for s in outcome.scores})
-        near = get_close_matches(primary["metric"], {s.metric for s in outcome.scores}, 1)
+        wanted = NEW_NAMES.get(primary["metric"], primary["metric"])
+        near = get_close_matches(wanted, {s.metric for s in outcome.scores}, 1)
         hint = f"; did you mean {near[0]}?" if near and not found else ""
-        wanted = f"must match exactly one score, but matches {len(found)} of: {given}{hint}"
-        raise SpecError(f"{where}: primary {dict(primary)} {wanted}")
+        problem = f"must match exactly one score, but matches {len(found)} of: {given}{hint}"
+        raise SpecError(f"{where}: primary {dict(primary)} {problem}")
 
 
 def counts_of(outcome: Outcome, primary: Mapping[str, Any], missing: int) -> dict[str, int]:

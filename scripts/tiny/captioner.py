@@ -218,7 +218,7 @@ def _plan(stage: Stage, plan: Plan, images: int) -> CrossEntropy:
         epochs=epochs,
         images=at_once,
         captions=stage.several,
-        rate=stage.rate * plan.rate,
+        learning_rate=stage.rate * plan.rate,
         decay=stage.decay,
         decay_epochs=1,
         sampling=0.0,

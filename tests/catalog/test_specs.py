@@ -70,6 +70,13 @@ def test_an_unknown_key_is_told_with_its_line_and_the_nearest(task):
         task(TASK.replace("paper:", "papr:"))
 
 
+def test_an_old_key_is_told_its_new_name(task):
+    with pytest.raises(
+        SpecError, match=r"few_shot_x\.yaml:3: 'own_regions' is now 'compare_across_regions'"
+    ):
+        task(TASK.replace("paper:", "own_regions:"))
+
+
 def test_an_unknown_key_far_from_all_is_told_with_what_there_is(task):
     with pytest.raises(
         SpecError, match=r"few_shot_x\.yaml:3: 'zzz' is unknown; there are version, "
@@ -389,7 +396,7 @@ PINNED = Path(__file__).with_name("pinned_tasks.json")
 
 def shipped_digests():
     """Return version and digest of each shipped task as merged with what it extends."""
-    keys = ("probe", "data", "model", "params", "primary", "own_regions")
+    keys = ("probe", "data", "model", "params", "primary", "compare_across_regions")
     found = {}
     for name, spec in sorted(load_catalog().tasks.items()):
         text = json.dumps([getattr(spec, key) for key in keys], sort_keys=True)

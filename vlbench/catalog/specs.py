@@ -75,8 +75,8 @@ class TaskSpec:
     """One task: a probe, its data and parameters; or a group of tasks.
 
     Its probe, loader and figures are looked up in the `folders` before they are imported.
-    With `own_regions`, the regions that a model reads are how it sees an image and not what is
-    measured: the probe finds them in pictures alone, and rows of all kinds are comparable.
+    With `compare_across_regions`, the regions that a model reads are how it sees an image and not
+    what is measured: the probe finds them in pictures alone, and rows of all kinds are comparable.
     """
 
     name: str
@@ -94,7 +94,7 @@ class TaskSpec:
     reference: Sequence[Reference] = ()
     group: Sequence[str] = ()
     figures: Sequence[str] = ()
-    own_regions: bool = False
+    compare_across_regions: bool = False
     extends: str = ""
     folders: Sequence[Path] = ()
 
@@ -219,9 +219,10 @@ def _data_problems(document: Document) -> list[str]:
     if isinstance(data, dict) and not isinstance(data.get("loader"), str):
         found = f"must be a text, not {data['loader']!r}" if "loader" in data else "is missing"
         problems.append(f"{document.where('data', 'loader')}: 'data.loader' {found}")
-    if "own_regions" in document.values and not (isinstance(data, dict) and "regions" in data):
-        where = document.where("own_regions")
-        problems.append(f"{where}: 'own_regions' is for a task whose 'data' have 'regions'")
+    key = "compare_across_regions"
+    if key in document.values and not (isinstance(data, dict) and "regions" in data):
+        where = document.where(key)
+        problems.append(f"{where}: '{key}' is for a task whose 'data' have 'regions'")
     return problems
 
 

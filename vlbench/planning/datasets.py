@@ -33,7 +33,7 @@ class DataSets:
         if key not in self._loaded:
             self._loaded[key] = self._load(task, arguments)
         data = self._loaded[key]
-        return only_in_pictures(data) if task.spec.own_regions else data
+        return only_in_pictures(data) if task.spec.compare_across_regions else data
 
     def views(self, task: Task, model: Model) -> dict[str, Data]:
         """Return the task's data as each companion reads them whose regions are of another kind.

@@ -76,11 +76,11 @@ def comparable_of(job: Job, models: LiveModels) -> str:
 def comparable_parts(job: Job) -> ComparableParts:
     """Return the data that comparable rows share.
 
-    If the task sets own_regions, the region kind is not part of `comparable`; regions that
-    companions read are.
+    If the task sets compare_across_regions, the region kind is not part of `comparable`; regions
+    that companions read are.
     """
     assert job.data
-    if not job.task.spec.own_regions:
+    if not job.task.spec.compare_across_regions:
         regions = job.model.spec.regions.get("kind") if job.task.regions else None
         digests = {key: data.digest() for key, data in job.views.items()}
         return ComparableParts(job.data.digest(), regions, digests)
@@ -237,7 +237,7 @@ def _small_first(data: Data, pair: tuple[str, str]) -> tuple[str, str]:
 def _own_regions(job: Job) -> list[str]:
     """Return a note of the model's region kind, if rows of other kinds are on the same board."""
     kind = job.model.spec.regions.get("kind")
-    return [f"regions: {kind}"] if kind and job.task.spec.own_regions else []
+    return [f"regions: {kind}"] if kind and job.task.spec.compare_across_regions else []
 
 
 def _encoded_regions(job: Job) -> list[str]:

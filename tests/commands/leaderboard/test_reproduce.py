@@ -68,9 +68,9 @@ def test_ones_own_hypothesis_is_judged_on_the_shipped_boards(tmp_path):
 def test_planted_rows_support_a_paper_and_are_held_against_its_numbers(tmp_path):
     name, at = "patch_retrieval_coco", {"k": 1}
     version = load_catalog().tasks[name].version
-    own = [score(0.05, "retrieval", at={"k": k}, stderr=0.001, chance=0.01) for k in (1, 5)]
+    own = [score(0.05, "recall", at={"k": k}, stderr=0.001, chance=0.01) for k in (1, 5)]
     row = result("bert-base-uncased", *own, task=name, version=version)
-    primary = {"metric": "retrieval", "at": at}
+    primary = {"metric": "recall", "at": at}
     write(tmp_path, board(row, task=name, version=version, primary=primary))
     text = told("vsep", tmp_path, width=250)
     assert "+0.2 points (+1.5 standard errors)" in text

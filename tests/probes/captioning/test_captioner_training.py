@@ -206,7 +206,7 @@ def test_cider_leaves_punctuation_out():
     assert found[0] == found[1] > 0
 
 
-REWARDED = SelfCritical(epochs=12, images=5, rate=3e-3, dropout=0.1)
+REWARDED = SelfCritical(epochs=12, images=5, learning_rate=3e-3, dropout=0.1)
 FEW = REWARDED._replace(epochs=3)
 
 

@@ -41,7 +41,7 @@ def captioner(tmp_path_factory):
     folder = tmp_path_factory.mktemp("captioner")
     about = {"regions": "sum", "widths": [6]}
     write_captioner(folder, StoredCaptioner(network(taught()["weights"]), VOCABULARY, about))
-    plan = SelfCritical(epochs=25, images=5, rate=5e-3)
+    plan = SelfCritical(epochs=25, images=5, learning_rate=5e-3)
     return SETTINGS._replace(weights=folder, self_critical=plan)
 
 

@@ -33,7 +33,7 @@ from vlbench.probes.generalization.clustering import (
     values_of,
 )
 
-ACCURACIES = ["accuracy", "accuracy_code_rule", "accuracy_hungarian"]
+ACCURACIES = ["accuracy", "accuracy_paper_code", "accuracy_hungarian"]
 
 
 def probe(model, data, **params):

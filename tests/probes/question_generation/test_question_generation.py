@@ -11,7 +11,7 @@ from vlbench.errors import CannotDo, DataError, TooFewRows
 from vlbench.probes.question_generation.question_generation import Questions, question_generation
 from vlbench.probes.question_generation.training import BertGenTraining, StepTraining
 
-QUICK = BertGenTraining(epochs=10, batch_size=10, learning_rate=0.01, projection_rate=0.1)
+QUICK = BertGenTraining(epochs=10, batch_size=10, learning_rate=0.01, projection_learning_rate=0.1)
 STEPS = ["1", "2", "2 unfrozen", "3", "3 from scratch"]
 
 

@@ -121,7 +121,9 @@ def test_each_epoch_has_every_question_once_in_another_order():
 
 
 def test_the_rate_warms_up_and_falls_to_zero_and_the_projection_has_its_own():
-    plan = BertGenTraining(epochs=10, batch_size=10, learning_rate=1.0, projection_rate=3.0)
+    plan = BertGenTraining(
+        epochs=10, batch_size=10, learning_rate=1.0, projection_learning_rate=3.0
+    )
     made = StepTraining(network(), examples(), ALL, plan._replace(warm_up=0.2), 0)
     assert [made._share(n) for n in range(10)] == pytest.approx(
         [1 / 2, 1, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]

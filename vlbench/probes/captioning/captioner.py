@@ -107,7 +107,7 @@ def _pool_regions(split: Split, engine: Engine, pool: Pool) -> Tensor:
     if "regions" not in split.columns:
         raise DataError(
             f"the captioner asks for regions: {pool}, but the data have no regions, or with "
-            "own_regions none that all models share; give it features or encoders"
+            "compare_across_regions none that all models share; give it features or encoders"
         )
     function = _sums if pool == "sum" else _means
     return _stack(engine.map(function, split["regions"], key={"what": "pooled regions"}))

@@ -123,7 +123,7 @@ class CrossEntropy(NamedTuple):
     epochs: int = 30
     images: int = 10
     captions: int = 5
-    rate: float = 5e-4
+    learning_rate: float = 5e-4
     decay: float = 0.8
     decay_epochs: int = 3
     sampling: float = 0.05
@@ -138,7 +138,7 @@ class CrossEntropy(NamedTuple):
 
     def rate_in(self, epoch: int) -> float:
         """Return the learning rate of an epoch, the first being 0."""
-        return self.rate * self.decay ** (epoch // self.decay_epochs)
+        return self.learning_rate * self.decay ** (epoch // self.decay_epochs)
 
     def sampling_in(self, epoch: int) -> float:
         """Return the probability of scheduled sampling in an epoch, the first being 0."""
@@ -268,7 +268,7 @@ class SelfCritical(NamedTuple):
     epochs: int = 20
     images: int = 10
     samples: int = 5
-    rate: float = 5e-5
+    learning_rate: float = 5e-5
     dropout: float = 0.5
     clip: float = 0.1
     most_captions: int | None = None
@@ -341,7 +341,7 @@ class SelfCriticalTraining(Stage):
             scores = self._reward(rows, texts)
         base, own = scores[: len(images)].repeat_interleave(several), scores[len(images) :]
         gain = advantages(own, base)
-        self.descend(reward_loss(losses.result(), said, gain), self._plan.rate)
+        self.descend(reward_loss(losses.result(), said, gain), self._plan.learning_rate)
         scored = len(set(zip(rows, texts, strict=True)))
         return Sums(float(own.sum()), float(base.sum()), float((gain != 0).sum()), len(own), scored)
 

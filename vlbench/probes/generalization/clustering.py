@@ -1,7 +1,7 @@
 """Class discovery by spectral clustering. arXiv:2104.08313, section 3.2.
 
 `accuracy` assigns clusters to classes as in the paper's text: one to one, the largest overlap
-first. `accuracy_code_rule` assigns them as in the paper's code, `accuracy_hungarian` optimally.
+first. `accuracy_paper_code` assigns them as in the paper's code, `accuracy_hungarian` optimally.
 Departure: k-means and the eigenvectors start from a seed. Other images would have changed the
 clusters too. So errors are those of random halves of the images, clustered anew: the variance of
 their scores about each other is that of the whole score over other images (delete-half jackknife,
@@ -87,7 +87,7 @@ def hungarian(counts: Counts) -> Classes:
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-RULES = {"accuracy": greedy, "accuracy_code_rule": code_rule, "accuracy_hungarian": hungarian}
+RULES = {"accuracy": greedy, "accuracy_paper_code": code_rule, "accuracy_hungarian": hungarian}
 
 METRICS = (*RULES, "adjusted_rand", "normalized_mutual_information")
 RANGES = {"adjusted_rand": (-0.5, 1.0)}  # scikit-learn's adjusted_rand_score

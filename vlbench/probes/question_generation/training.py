@@ -27,14 +27,14 @@ PROJECTION = "projection"
 class BertGenTraining(NamedTuple):
     """How a step is trained.
 
-    `projection_rate` is the learning rate of W, that of the other weights where it is None.
+    `projection_learning_rate` is that of W, and that of the other weights where it is None.
     `warm_up` is a share of the updates.
     """
 
     epochs: int = 5
     batch_size: int = 128
     learning_rate: float = 2e-5
-    projection_rate: float | None = None
+    projection_learning_rate: float | None = None
     warm_up: float = 0.1
 
 
@@ -125,7 +125,7 @@ class StepTraining:
         return {n: w.detach().to("cpu", copy=True) for n, w in self._weights.items()}
 
     def _rate(self, name: str) -> float:
-        own = self._plan.projection_rate if name == PROJECTION else None
+        own = self._plan.projection_learning_rate if name == PROJECTION else None
         return self._plan.learning_rate if own is None else own
 
     def _share(self, number: int) -> float:

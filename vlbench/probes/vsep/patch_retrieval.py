@@ -187,7 +187,7 @@ def _score(
     k: int, credit: NDArray[np.float64], floor: NDArray[np.float64], sizes: Sequence[int]
 ) -> Score:
     return Score(
-        metric="retrieval",
+        metric="recall",
         at={"k": k},
         n=credit.shape[1],
         chance=float(np.mean([min(k, size) / size for size in sizes])),

@@ -95,7 +95,7 @@ def source(tmp_path):
     for others, kind in (("", "alone"), ("narrow, wide, pixels", "cross")):
         text = TASK.replace("OTHERS", others)
         write(folder / "tasks" / f"alignment_{kind}.yaml", text)
-        write(folder / "tasks" / f"captions_{kind}.yaml", text + "own_regions: true\n")
+        write(folder / "tasks" / f"captions_{kind}.yaml", text + "compare_across_regions: true\n")
     return folder
 
 
@@ -152,9 +152,9 @@ def test_a_kind_that_the_task_lacks_is_skipped_all_the_same(source):
 
 def test_a_task_without_regions_has_none_of_its_models_own(source):
     text = TASK.replace("OTHERS", "").replace("  regions: {narrow: ../narrow, wide: ../wide}\n", "")
-    write(source / "tasks" / "bare.yaml", text + "own_regions: true\n")
+    write(source / "tasks" / "bare.yaml", text + "compare_across_regions: true\n")
     with pytest.raises(
-        SpecError, match=r"bare\.yaml:8: 'own_regions' is for a task whose 'data' have"
+        SpecError, match=r"bare\.yaml:8: 'compare_across_regions' is for a task whose 'data' have"
     ):
         evaluate(source, "pixels", "bare")
 
