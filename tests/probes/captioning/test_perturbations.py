@@ -355,6 +355,17 @@ def test_nouns_that_are_left_out_are_replaced_as_other_words(tmp_path):
     assert not texts(outcome, "others")[0].endswith("cat.")
 
 
+def test_of_several_wrong_nouns_those_are_asked_that_a_trigram_model_cannot_tell(tmp_path):
+    every = [caption for _ in range(10) for caption in CAPTIONS]
+    given = every, REFERENCES * 10
+    found = [replaced(nothing, tmp_path, *given, candidates=n).scores for n in (1, 20)]
+    of_nouns = [next(s for s in of if s.at == {"replaced": "nouns"}) for of in found]
+    assert of_nouns[1].floors["text_only"] == 0.5
+    # A draw alone is the first of several, and other words are the same.
+    others = [texts(replaced(nothing, tmp_path, candidates=n), "others") for n in (1, 20)]
+    assert others[0] == others[1]
+
+
 class Answers:
     def __init__(self, answer):
         self.answer = answer

@@ -19,6 +19,7 @@ from vlbench.metrics.corpus import CORPORA
 from vlbench.probes.captioning.scorers import (
     PairScorer,
     TextScorer,
+    match_foils,
     other_images,
     perplexity_statistics,
     train_language_model,
@@ -325,3 +326,27 @@ def test_a_model_needs_words(sentences):
 def test_a_sentence_is_words_without_marks(sentence):
     with pytest.raises(ValueError, match="wanted a sequence of words, none of them <s> or </s>"):
         perplexity_statistics(train_language_model(TINY), [sentence])
+
+
+class ByNumber:
+    """Scores a text by the number that it is."""
+
+    def __call__(self, texts):
+        return torch.tensor([float(text) for text in texts], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("texts", "candidates", "chosen"),
+    [
+        # The nearest on either side, one above and one below, such that the differences are least.
+        (["0", "0"], [["3", "1", "-2"], ["2", "-1", "-4"]], ["1", "-1"]),
+        (["0", "0"], [["1", "-3"], ["1", "-2"]], ["1", "-2"]),
+        # A side without a candidate cannot be taken.
+        (["0", "0"], [["-5"], ["-3", "-1"]], ["-5", "-1"]),
+        (["0", "0"], [["5"], ["4", "9"]], ["5", "4"]),
+        (["0", "0"], [["0", "1"], ["-1", "2"]], ["0", "-1"]),
+        (["7"], [["9"]], ["9"]),
+    ],
+)
+def test_foils_are_as_probable_as_their_texts_half_more_and_half_less(texts, candidates, chosen):
+    assert match_foils(ByNumber(), texts, candidates) == chosen

@@ -23,7 +23,9 @@ the nouns are those of the references, to which the paper adds those of the capt
 depend on the scale of scores; `score_drop` is how much lower that text scores. Where the paper is
 silent: words are drawn evenly from those that occur more than five times in the training captions.
 A wrong noun is no form of a noun of the caption or of a reference of its image. Positions and
-punctuation stay. A caption without a noun, or without another word, is counted and left out.
+punctuation stay. A caption without a noun, or without another word, is counted and left out. With
+`candidates`, texts with wrong nouns are those that a trigram model cannot tell (see `match_foils`);
+it always tells other words, which make no sentence.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ from vlbench.probes.captioning.nouns import (
     words_of,
 )
 from vlbench.probes.captioning.pairwise import Contest, Share, compare_texts, report
-from vlbench.probes.captioning.scorers import PairScorer, TextScorer
+from vlbench.probes.captioning.scorers import PairScorer, TextScorer, match_foils
 from vlbench.results import Outcome
 
 
@@ -305,13 +307,14 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
     captions: Path | None = None,
     nouns: NounSource = TAGGED_CAPTIONS,
     images: Images = TEST_IMAGES,
+    candidates: int = 1,
     seed: int = 0,
 ) -> Outcome:
     """Return how often captions outscore themselves with other nouns, or with other words.
 
     The `captioner` sees images through the `encoders`; `captions`, a file in COCO's result format,
-    stands in for both. Raises TooFewRows where fewer than two captions have a noun and another
-    word.
+    stands in for both. Of so many `candidates`, one text with wrong nouns is chosen. Raises
+    TooFewRows where fewer than two captions have a noun and another word.
     """
     tagger, rows = find_nouns(data, engine, nouns), images.of(data)
     texts = find_captions(data, engine, images, captions, captioner, encoders or [])
@@ -319,8 +322,13 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
     kept = [i for i, caption in enumerate(split) if caption.nouns and caption.others]
     if len(kept) < 2:
         raise TooFewRows(f"{len(kept)} of {len(texts)} captions have a noun and another word")
-    asked = [_perturb(texts[i], split[i], tagger, rows.select([i]), seed) for i in kept]
-    alone = TextScorer(data.splits[nouns.split])
+    drawn = [_draw(split[i], tagger, rows.select([i]), candidates, seed) for i in kept]
+    alone, originals = TextScorer(data.splits[nouns.split]), [texts[i] for i in kept]
+    wrong = match_foils(alone, originals, [nouns_of for nouns_of, _ in drawn])
+    asked = [
+        {ORIGINAL: text, "nouns": foil, "others": others}
+        for text, foil, (_, others) in zip(originals, wrong, drawn, strict=True)
+    ]
     contest = compare_texts(PairScorer(model, rows, engine), alone, asked, kept, seed=seed)
     measured = [one for changed in CHANGED for one in _measure_change(contest, changed)]
     without = sum(not caption.nouns for caption in split)
@@ -330,17 +338,19 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
     return report([own, *measured], "prefers_original", counts, {"texts": contest.table()})
 
 
-def _perturb(
-    text: str, caption: Caption, tagger: Nouns, row: Split, seed: int
-) -> Mapping[str, str]:
-    """Return a caption and what it becomes; words are drawn by the seed and the image's number."""
+def _draw(
+    caption: Caption, tagger: Nouns, row: Split, candidates: int, seed: int
+) -> tuple[list[str], str]:
+    """Return a caption with wrong nouns, so many times, and with other words.
+
+    Words are drawn by the seed and the image's number.
+    """
     rng = np.random.default_rng([seed, row["picture"].rows[0]])
     shown = [noun for tagged_text in tagger.of_each(row["captions"][0]) for _, noun in tagged_text]
-    return {
-        ORIGINAL: text,
-        "nouns": caption.with_wrong_nouns(tagger, shown, rng),
-        "others": caption.with_other_words(tagger, rng),
-    }
+    wrong = caption.with_wrong_nouns(tagger, shown, rng)
+    others = caption.with_other_words(tagger, rng)
+    more = [caption.with_wrong_nouns(tagger, shown, rng) for _ in range(candidates - 1)]
+    return [wrong, *more], others
 
 
 def _measure_change(contest: Contest, changed: str) -> Sequence[Measured]:

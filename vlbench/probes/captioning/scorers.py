@@ -309,5 +309,33 @@ class TextScorer:
         return perplexity_statistics(self._model, [_words(text) for text in texts])
 
 
+def match_foils(
+    scorer: TextScorer, texts: Sequence[str], candidates: Sequence[Sequence[str]]
+) -> list[str]:
+    """Return for each text one of its candidates, so that their scores do not tell which is which.
+
+    Half of those chosen score above their texts, or as many as can, and the others below: the
+    nearest candidate on its side. Which text has one above is chosen for the least differences.
+    """
+    gaps = [
+        (scorer(list(foils)) - scorer([text])).numpy()
+        for text, foils in zip(texts, candidates, strict=True)
+    ]
+    above, below = ([_distances(gap, side) for gap in gaps] for side in (1, -1))
+    dearer = [up.min() - down.min() for up, down in zip(above, below, strict=True)]
+    half = set(sorted(range(len(texts)), key=dearer.__getitem__)[: len(texts) // 2])
+    chosen = []
+    for i, foils in enumerate(candidates):
+        first, second = (above, below) if i in half else (below, above)
+        distances = first[i] if np.isfinite(first[i]).any() else second[i]
+        chosen.append(foils[int(distances.argmin())])
+    return chosen
+
+
+def _distances(gaps: Floats, side: int) -> Floats:
+    """Return the sizes of the gaps on a side, 1 above and -1 below; infinity for the others."""
+    return np.where(side * gaps >= 0, np.abs(gaps), np.inf)
+
+
 def _words(text: str) -> list[str]:
     return [word for word in words_of(text) if word]
