@@ -110,6 +110,24 @@ def test_names_are_found_as_words_in_singular_and_plural():
         assert not names_a_thing(question, names)
 
 
+def test_a_question_about_a_thing_and_itself_names_no_thing():
+    names = forms("hound") | forms("dog")
+    for question in (
+        "is the hound to the left of the hound ?",
+        "is the small hound above the small hound ?",
+        "is the dog the dog ?",
+    ):
+        assert not names_a_thing(question, names)
+    for question in (
+        "is the small hound to the left of the hound ?",
+        "is the hound to the left of the hounds ?",
+        "what kind of dog is the dog ?",
+        "is the tree on the left of the hound to the left ?",
+        "is a hound beside a hound ?",
+    ):
+        assert names_a_thing(question, names)
+
+
 def test_no_names_are_named_by_no_question():
     assert not names_a_thing("what is the cat ?", frozenset())
 

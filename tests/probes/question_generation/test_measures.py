@@ -11,6 +11,7 @@ from vlbench.errors import DataError, SpecError
 from vlbench.metrics.captions import CaptionMetrics
 from vlbench.probes.question_generation.inputs import asked
 from vlbench.probes.question_generation.measures import (
+    LEAVE_ONE_OUT,
     QUESTION_METRICS,
     MeasuredSystem,
     Measures,
@@ -81,29 +82,42 @@ def test_a_seed_is_measured_by_its_own_questions_in_their_order(measures):
     assert found.value("bleu_1") == pytest.approx(22 / 24 * np.exp(1 - 30 / 24))
 
 
-def test_people_are_scored_against_their_other_questions(measures):
-    people = measures.people()
-    # The image with one question is left out; BLEU-1 of the first: four words of five.
+def test_people_are_scored_against_their_other_questions(measures, metrics):
+    (people,) = measures.against_people([])
+    # The image with one question is left out.
     assert people.system.questions == [["a b c d ?", "k l m n ?"], ["a b c d !", "k l m o ?"]]
-    assert people.statistics["bleu_1"].shape == (2, 2, 10)
-    assert people.statistics["bleu_1"][0, :, 0].tolist() == [4.0, 4.0]
+    # Each question of the two images has the other one as its reference.
+    firsts = {0: ["a b c d ?"], 1: ["k l m n ?"]}
+    seconds = {0: ["a b c d !"], 1: ["k l m o ?"]}
+    wanted = [metrics(*pair)["cider"].statistics for pair in ((firsts, seconds), (seconds, firsts))]
+    assert np.array_equal(people.statistics[LEAVE_ONE_OUT], np.stack(wanted))
+    assert wanted[0].min() > 0
     assert "questions_seen_in_training" not in people.statistics
 
 
 def test_people_take_turns_where_an_image_has_fewer_questions(splits, metrics):
     test, train = splits
     given = [["a ?", "b ?", "c ?"], ["d ?", "d ?"], ["e ?", "f ?"]]
-    people = Measures(metrics, test._replace(questions=given), train).people()
+    (people,) = Measures(metrics, test._replace(questions=given), train).against_people([])
     # The second image has the same question twice, which is one question.
     assert people.system.questions == [["a ?", "e ?"], ["b ?", "f ?"], ["c ?", "e ?"]]
-    # The only mark in common: c against a and b.
-    assert people.statistics["bleu_1"][:, :, 0].tolist() == [[1, 1]] * 3
+    assert people.statistics[LEAVE_ONE_OUT].shape == (3, 2, 1)
+
+
+def test_a_system_is_judged_with_as_many_references_as_people(measures, metrics):
+    # Who says what the first person says has that question as reference in the second turn alone.
+    told = ["a b c d ?", "anything", "k l m n ?"]
+    people, same = measures.against_people([System("2", "", [told, told])])
+    own = {0: [told[0]], 1: [told[2]]}
+    perfect = metrics(own, own)["cider"].statistics
+    wanted = (people.statistics[LEAVE_ONE_OUT][0] + perfect) / 2
+    assert same.statistics[LEAVE_ONE_OUT] == pytest.approx(np.stack([wanted, wanted]))
 
 
 def test_one_image_of_several_questions_says_nothing_of_people(splits, metrics):
     test, train = splits
     given = [["a ?", "b ?"], ["c ?"], ["d ?", "d ?"]]
-    assert Measures(metrics, test._replace(questions=given), train).people() is None
+    assert Measures(metrics, test._replace(questions=given), train).against_people([]) == []
 
 
 def test_a_mean_is_taken_over_seeds_and_a_corpus_is_of_all_of_them():

@@ -52,6 +52,23 @@ def test_floors_of_all_steps_and_of_one_stand_beside_its_score():
     assert ("cider_gain_from_image", "1") not in found
 
 
+def test_a_gain_over_a_floor_of_all_steps_is_paired_by_image():
+    systems = [
+        measured("", "most_frequent_question", cider=[[0.5, 0.5, 1.5]]),
+        measured("", "nearest_caption", cider=[[1.0, 2.0, 3.0]]),
+        measured("1", cider=[[1.0, 2.0, 3.0], [2.0, 3.0, 4.0]]),
+    ]
+    found = {s.metric: s for s in scores_of(systems)}
+    constant, nearest = (
+        found[f"cider_gain_over_{floor}"] for floor in ("constant", "nearest_caption")
+    )
+    assert constant.draws == pytest.approx([3.5 / 3, 6.5 / 3])
+    assert (constant.value, constant.chance) == (pytest.approx(5 / 3), 0.0)
+    # One seed asks just what the nearest caption's question scores, the other 1 more everywhere.
+    assert (nearest.draws, nearest.value, nearest.chance) == ([0.0, 1.0], 0.5, 0.0)
+    assert nearest.range == (-10.0, 10.0)
+
+
 def test_the_error_over_seeds_adds_that_of_seeds_and_that_of_images():
     rng = np.random.default_rng(0)
     images, seeds = rng.normal(2, 1, 400), np.array([-0.3, 0.0, 0.3])
@@ -84,17 +101,17 @@ def test_corpus_scores_of_seeds_are_of_their_questions_together():
 
 def test_people_have_scores_without_floors():
     systems = [
-        measured("", "most_frequent_question", cider=[[0.5]]),
-        measured("people", cider=[[2.0, 1.0]]),
+        measured("", "most_frequent_question", cider_leave_one_out=[[0.5, 0.5]]),
+        measured("people", cider_leave_one_out=[[2.0, 1.0]]),
     ]
     (score,) = scores_of(systems)
     assert (score.at, score.value, score.floors) == ({"step": "people"}, 1.5, {})
 
 
-def test_items_of_floors_and_people_are_left_out():
-    systems = [measured("2", cider=[[1.0]]), measured("2", "another_image", cider=[[1.0]])]
-    systems.append(measured("people", cider=[[1.0]]))
-    assert len(items_of(Examples(["a"], ["x"]), systems)) == 1
+def test_items_of_floors_are_left_out():
+    systems = [measured("2", cider=[[3.0]]), measured("2", "another_image", cider=[[1.0]])]
+    own, gained = items_of(Examples(["a"], ["x"]), systems)
+    assert (own["credit"].to_pylist(), gained["credit"].to_pylist()) == ([3.0], [2.0])
 
 
 # Two of two words right, and one of two; as many words as the closest reference has.
@@ -125,12 +142,19 @@ MEASURED = [
     MeasuredSystem(
         system("2", "another_image", ["c ?", "d ?"]), cider([1.0, 0.0]) | bleu([RIGHT, RIGHT])
     ),
-    MeasuredSystem(system("people", "", ["e ?"], ["f ?"]), cider([2.0, 4.0], [4.0, 6.0])),
+]
+
+# Of people, each stands in the place of a seed.
+PEOPLE = [
+    measured("", "most_frequent_question", cider_leave_one_out=[[0.25, 0.75]]),
+    measured("people", cider_leave_one_out=[[2.0, 3.0], [4.0, 3.0]]),
+    measured("2", cider_leave_one_out=[[2.5, 1.5]]),
 ]
 
 
 def found_of(measured=MEASURED, alike=None, seeds=(7,)):
-    return Found(toy_asked(2), measured, {"2": COSINES} if alike is None else alike, seeds)
+    alike = {"2": COSINES} if alike is None else alike
+    return Found(toy_asked(2), measured, PEOPLE, alike, seeds)
 
 
 def rows(made, name):
@@ -141,7 +165,7 @@ def of(made, metric):
     return [score for score in made.scores if score.metric == metric]
 
 
-def test_every_question_but_those_of_people_is_a_row_with_its_image_s_scores():
+def test_every_question_of_a_system_is_a_row_with_its_image_s_scores():
     found = found_of()
     given = rows(outcome(found, {}, {}), "questions")
     assert [(r["step"], r["floor"], r["seed"], r["question"]) for r in given] == [
@@ -184,7 +208,9 @@ def test_scores_are_of_steps_people_the_gain_and_similarity():
         ("cider", "2"),
         ("bleu_1", "2"),
         ("cider_gain_from_image", "2"),
-        ("cider", "people"),
+        ("cider_gain_over_constant", "2"),
+        ("cider_leave_one_out", "people"),
+        ("cider_leave_one_out", "2"),
         ("cls_similarity", "2"),
         ("cls_similarity", "2"),
     ]
@@ -193,6 +219,10 @@ def test_scores_are_of_steps_people_the_gain_and_similarity():
     assert bleu_1.value == pytest.approx(3 / 4)
     assert bleu_1.floors == pytest.approx({"most_frequent_question": 0.5, "another_image": 1.0})
     assert of(made, "cider_gain_from_image")[0].value == 1.5
+    assert of(made, "cider_gain_over_constant")[0].value == 1.5
+    people, step = of(made, "cider_leave_one_out")
+    assert (people.value, people.n, people.floors) == (3.0, 2, {})
+    assert (step.value, step.n, step.floors) == (2.0, 2, {"most_frequent_question": 0.5})
     assert made.counts == {"clusters": 2, "train_images": 5}
 
 
@@ -216,7 +246,7 @@ def test_rows_of_similarity_are_means_over_seeds_and_images():
     ]
 
 
-def test_items_are_of_each_score_but_those_of_people():
+def test_items_are_of_each_score_but_those_beside_people():
     found = {}
     for item in outcome(found_of(), {}, {}).items.to_pylist():
         at = json.loads(item["at"])
@@ -226,6 +256,7 @@ def test_items_are_of_each_score_but_those_of_people():
         ("cider", "2", None): [("0", 3.0), ("1", 1.0)],
         ("bleu_1", "2", None): [("0", pytest.approx(1)), ("1", pytest.approx(0.5))],
         ("cider_gain_from_image", "2", None): [("0", 2.0), ("1", 1.0)],
+        ("cider_gain_over_constant", "2", None): [("0", 2.5), ("1", 0.5)],
         ("cls_similarity", "2", 1): [("0", 0.5), ("1", 1.0)],
         ("cls_similarity", "2", 2): [("0", 0.25), ("1", 0.75)],
     }
@@ -233,8 +264,8 @@ def test_items_are_of_each_score_but_those_of_people():
 
 @pytest.mark.parametrize("limit", ["MOST_SCORES", "MOST_ITEMS"])
 def test_where_scores_or_items_are_many_similarity_is_of_the_last_layer(limit, monkeypatch):
-    # Four other scores and two of layers; six items of other scores and two of each layer.
-    most = {"MOST_SCORES": 6, "MOST_ITEMS": 10}[limit]
+    # Six other scores and two of layers; eight items of other scores and two of each layer.
+    most = {"MOST_SCORES": 8, "MOST_ITEMS": 12}[limit]
     for allowed, layers in ((most, [1, 2]), (most - 1, [2])):
         monkeypatch.setattr(scores, limit, allowed)
         made = outcome(found_of(), {}, {})

@@ -34,8 +34,26 @@ def forms(name: str) -> frozenset[str]:
 
 
 def names_a_thing(question: str, names: frozenset[str]) -> bool:
-    """Return whether one of the question's words is among the names."""
-    return not names.isdisjoint(re.findall(r"\w+", question.lower()))
+    """Return whether one of the question's words is among the names.
+
+    Not so for a question about a thing and itself: what stands between a `the` and a name stands
+    there twice ("is the hound to the left of the hound ?"). One of a hound and a small hound, or of
+    a hound and a dog, may be about two things.
+    """
+    words = re.findall(r"\w+", question.lower())
+    sides = list(_definite(words, names))
+    return not names.isdisjoint(words) and len(sides) == len(set(sides))
+
+
+def _definite(words: Sequence[str], names: frozenset[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the words of each `the ... name`, without another `the` inside."""
+    start: int | None = None
+    for i, word in enumerate(words):
+        if word == "the":
+            start = i + 1
+        elif word in names and start is not None:
+            yield tuple(words[start : i + 1])
+            start = None
 
 
 # A detector's boxes may end this many pixels outside the image.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -115,6 +115,10 @@ NOUN, DISTINCT, SEEN, LENGTH = (
 )
 
 
+# CIDEr against all but one of an image's references, the mean over which.
+LEAVE_ONE_OUT = "cider_leave_one_out"
+
+
 class System(NamedTuple):
     """Questions of a step, or of one of its floors, one list of the images' for each seed.
 
@@ -169,49 +173,48 @@ class Measures:
             system, {m: np.stack([one[m] for one in statistics]) for m in statistics[0]}
         )
 
-    def people(self) -> MeasuredSystem | None:
-        """Return what people score: each image's question j against its other ones.
+    def against_people(self, systems: Sequence[System]) -> list[MeasuredSystem]:
+        """Return the CIDEr of systems and of people, all against equally many references.
 
-        j runs over as many as an image has at most, modulo their number, each in the place of a
-        seed. Images with one question are left out; None where that leaves fewer than two.
+        In turn j an image's question j is left out of its references, and is what people say; j
+        runs over as many as an image has at most, modulo their number. A turn of people stands in
+        the place of a seed; a seed of a system has the mean of its turns. Images with one question
+        are left out; nothing is returned where that leaves fewer than two.
         """
         rows = [i for i, texts in enumerate(self._test.questions) if len(set(texts)) > 1]
         if len(rows) < 2:
-            return None
+            return []
         said = [self._test.questions[i] for i in rows]
-        turns = [
-            [texts[j % len(texts)] for texts in said] for j in range(max(len(t) for t in said))
-        ]
-        statistics = [
-            self._of_seed(
-                turn,
-                [_without(texts, j % len(texts)) for texts in said],
-                [self._test.names[i] for i in rows],
-            )
-            for j, turn in enumerate(turns)
-        ]
+        names = [self._test.names[i] for i in rows]
+        turns = range(max(len(texts) for texts in said))
+        asked = [[texts[j % len(texts)] for texts in said] for j in turns]
+        others = [[_without(texts, j % len(texts)) for texts in said] for j in turns]
+        people: dict[str, Floats] = {
+            LEAVE_ONE_OUT: np.stack([self._cider(asked[j], others[j]) for j in turns])
+        }
+        plain = [self._plain([compared(text) for text in turn], names) for turn in asked]
         # Whether a question of people is seen in training says nothing of people.
-        kept = [metric for metric in statistics[0] if metric != SEEN]
-        return MeasuredSystem(
-            System("people", "", turns), {m: np.stack([one[m] for one in statistics]) for m in kept}
-        )
+        kept = [metric for metric in plain[0] if metric != SEEN]
+        people |= {m: np.array([turn[m] for turn in plain], np.float64)[..., None] for m in kept}
+        found = [MeasuredSystem(System("people", "", asked), people)]
+        for system in systems:
+            own = [[questions[i] for i in rows] for questions in system.questions]
+            ciders = [np.mean([self._cider(one, left) for left in others], 0) for one in own]
+            found.append(MeasuredSystem(system, {LEAVE_ONE_OUT: np.stack(ciders)}))
+        return found
+
+    def _cider(self, questions: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
+        """Return the CIDEr [N, 1] of each question."""
+        with QuestionMetrics(["cider"]) as cider:
+            return cider(*_numbered(questions, references))["cider"].statistics
 
     def _of_seed(
-        self,
-        questions: Sequence[str],
-        references: Sequence[Sequence[str]],
-        names: Sequence[frozenset[str]] | None = None,
+        self, questions: Sequence[str], references: Sequence[Sequence[str]]
     ) -> dict[str, Floats]:
-        questions = [compared(question) for question in questions]
-        said: dict[Hashable, list[str]] = {i: [text] for i, text in enumerate(questions)}
-        own: dict[Hashable, list[str]] = {
-            i: [compared(text) for text in texts] for i, texts in enumerate(references)
-        }
-        scores = self._metrics(said, own)
-        shown = self._test.names if names is None else names
+        scores = self._metrics(*_numbered(questions, references))
+        plain = self._plain([compared(question) for question in questions], self._test.names)
         return {name: score.statistics for name, score in scores.items()} | {
-            name: np.array(values, np.float64)[:, None]
-            for name, values in self._plain(questions, shown).items()
+            name: np.array(values, np.float64)[:, None] for name, values in plain.items()
         }
 
     def _plain(
@@ -229,6 +232,14 @@ class Measures:
             pairs = zip(questions, names, strict=True)
             values[NOUN] = [float(names_a_thing(*pair)) for pair in pairs]
         return values
+
+
+def _numbered(
+    questions: Sequence[str], references: Sequence[Sequence[str]]
+) -> tuple[Captions, Captions]:
+    """Return the question and the references of each image, as they are compared."""
+    said = {i: [compared(text)] for i, text in enumerate(questions)}
+    return said, {i: [compared(text) for text in texts] for i, texts in enumerate(references)}
 
 
 def _without(texts: Sequence[str], j: int) -> list[str]:

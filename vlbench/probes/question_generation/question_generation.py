@@ -11,8 +11,10 @@ Floors: the most frequent train question for every image; the question of the tr
 nearest caption (`nearest_caption`); of steps that read images, the step with the image of another
 test image (`another_image`), and of step 1, with its caption (`another_caption`); of step 2, step 1
 with W drawn and never trained (`untrained_projection`). `cider_gain_from_image` is CIDEr less that
-of `another_image`: above 0, a step uses its image. `people` is each of an image's questions against
-its other ones.
+of `another_image`: above 0, a step uses its image. `cider_gain_over_constant` and
+`cider_gain_over_nearest_caption` are CIDEr less that of the most frequent question and of the
+nearest caption's, image by image. `people` is each of an image's questions against its other ones:
+they are compared by `cider_leave_one_out`, where steps have one reference fewer, too, each in turn.
 """
 
 from __future__ import annotations
@@ -39,7 +41,6 @@ from vlbench.probes.question_generation.inputs import (
 )
 from vlbench.probes.question_generation.measures import (
     QUESTION_METRICS,
-    MeasuredSystem,
     Measures,
     QuestionMetrics,
     System,
@@ -124,11 +125,10 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
     with QuestionMetrics(metrics) as opened:
         measures = Measures(opened, test, train)
         measured = [measures(system) for system in systems]
-        people = measures.people()
-    every: list[MeasuredSystem] = [*measured, *([people] if people else [])]
+        people = measures.against_people(systems) if "cider" in metrics else []
     counts = {"train_questions": len(material.pairs), **_counts(train, texts)}
     counts["images_without_question"] = _left_out(data, images, train, test)
-    return outcome(Found(test, every, alike, list(seeds)), counts, drawn)
+    return outcome(Found(test, measured, people, alike, list(seeds)), counts, drawn)
 
 
 def _first_rows(split: Split, images: int | None) -> Split:

@@ -21,6 +21,7 @@ from vlbench.metrics.items import STATISTICS, Examples, item_table, join_items
 from vlbench.probes.question_generation.inputs import Asked
 from vlbench.probes.question_generation.measures import (
     DISTINCT,
+    LEAVE_ONE_OUT,
     LENGTH,
     NOUN,
     SEEN,
@@ -30,12 +31,17 @@ from vlbench.probes.question_generation.measures import (
 )
 from vlbench.results import Outcome, Score
 
-GAIN = "cider_gain_from_image"
-
 # The floors that every step has, and those of some.
 FREQUENT, NEAREST = "most_frequent_question", "nearest_caption"
 ANOTHER, ANOTHER_CAPTION = "another_image", "another_caption"
 UNTRAINED = "untrained_projection"
+
+# The name of a step's CIDEr less that of a floor.
+GAINS = {
+    ANOTHER: "cider_gain_from_image",
+    FREQUENT: "cider_gain_over_constant",
+    NEAREST: "cider_gain_over_nearest_caption",
+}
 
 
 class Look(NamedTuple):
@@ -50,7 +56,8 @@ class Look(NamedTuple):
 FRACTION = Look("fraction", 0.0, 1.0)
 LOOKS = {
     "cider": Look("CIDEr", 0.0, 10.0),
-    GAIN: Look("CIDEr", -10.0, 10.0),
+    LEAVE_ONE_OUT: Look("CIDEr", 0.0, 10.0),
+    **dict.fromkeys(GAINS.values(), Look("CIDEr", -10.0, 10.0)),
     SEEN: Look("fraction", 0.0, 1.0, higher_is_better=False),
     LENGTH: Look("words", 0.0, math.inf),
     "cls_similarity": Look("cosine", -1.0, 1.0),
@@ -72,31 +79,43 @@ def scores_of(measured: Sequence[MeasuredSystem]) -> list[Score]:
             own = {o.system.floor: o for o in measured if o.system.step == step and o.system.floor}
             floors = {} if step == "people" else common | own
             scores += [_score(one, metric, floors) for metric in one.statistics]
-            if ANOTHER in own and "cider" in one.statistics:
-                scores.append(gain(one, own[ANOTHER]))
+            scores += [gain(one, floor) for floor in _floors_of_gains(one, measured)]
     return scores
 
 
+def _floors_of_gains(
+    one: MeasuredSystem, measured: Sequence[MeasuredSystem]
+) -> list[MeasuredSystem]:
+    """Return the floors that the CIDEr of a step is compared with on the same images."""
+    if "cider" not in one.statistics:
+        return []
+    own = [o for o in measured if o.system.step in {"", one.system.step}]
+    return [other for name in GAINS for other in own if other.system.floor == name]
+
+
 def items_of(examples: Examples, measured: Sequence[MeasuredSystem]) -> list[pa.Table]:
-    """Return the items of all scores of steps but of people, whose images may be fewer."""
+    """Return the items of all scores of steps."""
     tables = []
     for one in measured:
-        if one.system.step and not one.system.floor and one.system.step != "people":
+        if one.system.step and not one.system.floor:
             at = {"step": one.system.step}
             tables += [metric_items(examples, m, at, s) for m, s in one.statistics.items()]
+            tables += [
+                metric_items(examples, GAINS[other.system.floor], at, _more(one, other))
+                for other in _floors_of_gains(one, measured)
+            ]
     return tables
 
 
-def gain_items(examples: Examples, one: MeasuredSystem, other: MeasuredSystem) -> pa.Table:
-    """Return the items of what a step gains by its own image."""
-    difference = one.statistics["cider"] - other.statistics["cider"]
-    return metric_items(examples, GAIN, {"step": one.system.step}, difference)
-
-
 def gain(one: MeasuredSystem, other: MeasuredSystem) -> Score:
-    """Return CIDEr less CIDEr with another image, paired by image and seed."""
-    difference = one.statistics["cider"] - other.statistics["cider"]
-    return made(GAIN, {"step": one.system.step}, difference, chance=0.0)
+    """Return CIDEr less that of a floor, paired by image and, where the floor has any, by seed."""
+    metric = GAINS[other.system.floor]
+    return made(metric, {"step": one.system.step}, _more(one, other), chance=0.0)
+
+
+def _more(one: MeasuredSystem, other: MeasuredSystem) -> Floats:
+    difference: Floats = one.statistics["cider"] - other.statistics["cider"]
+    return difference
 
 
 def metric_items(
@@ -129,7 +148,7 @@ def made(metric: str, at: Mapping[str, str | int], statistics: Floats, **more: A
         draws=[score_of(metric, of_seed) for of_seed in statistics] if seeds > 1 else (),
         unit=look(metric).unit,
         higher_is_better=look(metric).higher_is_better,
-        range=(-10.0, 10.0) if metric == GAIN else None,
+        range=(-10.0, 10.0) if metric in GAINS.values() else None,
         **more,
     )
 
@@ -173,10 +192,14 @@ MOST_SCORES, MOST_ITEMS = 200, 9_000_000
 
 
 class Found(NamedTuple):
-    """What was measured of test images: systems, cosines by step, and the seeds."""
+    """What was measured of test images: systems, cosines by step, and the seeds.
+
+    `against_people` has the same systems and people, on images with several questions.
+    """
 
     test: Asked
     measured: Sequence[MeasuredSystem]
+    against_people: Sequence[MeasuredSystem]
     alike: Mapping[str, Floats]
     seeds: Sequence[int]
 
@@ -184,7 +207,8 @@ class Found(NamedTuple):
 def outcome(found: Found, counts: Mapping[str, int], drawn: Mapping[str, Any]) -> Outcome:
     """Return the scores with their items, and tables of all questions and of similarity."""
     examples = _examples(found.test)
-    scores, tables = scores_of(found.measured), _items(examples, found.measured)
+    scores = [*scores_of(found.measured), *scores_of(found.against_people)]
+    tables = items_of(examples, found.measured)
     similar = [
         (_similarity(step, layer, cosines), _similarity_items(examples, step, layer, cosines))
         for step, cosines in found.alike.items()
@@ -207,15 +231,6 @@ def _examples(test: Asked) -> Examples:
     columns = ("image", "picture", "regions")
     column = next(name for name in columns if name in test.split.columns)
     return test.split[column].examples()
-
-
-def _items(examples: Examples, measured: Sequence[MeasuredSystem]) -> list[pa.Table]:
-    tables = items_of(examples, measured)
-    steps = {one.system.step: one for one in measured if not one.system.floor}
-    for other in measured:
-        if other.system.floor == ANOTHER and "cider" in other.statistics:
-            tables.append(gain_items(examples, steps[other.system.step], other))
-    return tables
 
 
 def _layers(cosines: Floats, scores: int, items: int, systems: int) -> list[int]:
@@ -258,8 +273,6 @@ def _question_rows(found: Found) -> Iterator[dict[str, Any]]:
     test, examples = found.test, _examples(found.test)
     for one in found.measured:
         step, floor, questions = one.system
-        if step == "people":
-            continue
         own = {m: _of_images(m, s) for m, s in one.statistics.items()}
         for turn, of_seed in enumerate(questions):
             seed = found.seeds[turn] if len(questions) == len(found.seeds) and step else None
