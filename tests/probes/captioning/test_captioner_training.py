@@ -244,9 +244,13 @@ def mean(taste, texts):
     return sum(taste(pair, text) for pair, text in zip(PAIRS, texts, strict=True)) / len(PAIRS)
 
 
+def equal(one, other):
+    return all(torch.equal(value, other[name]) for name, value in one.items())
+
+
 def test_a_taste_for_a_prefix_is_found(taught):
     before, found = said(taught), run(rewarded(taught, likes(prefix))).result()
-    after = said(found["weights"])
+    after = said(found["weights"][1])
     assert mean(prefix, before) < 0.5
     assert mean(prefix, after) == 1
     assert mean(nouns, after) < mean(nouns, before)
@@ -254,20 +258,20 @@ def test_a_taste_for_a_prefix_is_found(taught):
 
 
 def test_a_taste_for_the_nouns_of_the_image_is_found(taught):
-    before, after = said(taught), said(run(rewarded(taught, likes(nouns))).result()["weights"])
+    before, after = said(taught), said(run(rewarded(taught, likes(nouns))).result()["weights"][1])
     assert mean(nouns, before) < 1.7
     assert mean(nouns, after) > 1.9
 
 
 def test_a_taste_for_length_is_found(taught):
-    before, after = said(taught), said(run(rewarded(taught, likes(length))).result()["weights"])
+    before, after = said(taught), said(run(rewarded(taught, likes(length))).result()["weights"][1])
     assert mean(length, after) > 2 * mean(length, before)
     assert mean(nouns, after) < mean(nouns, before)
 
 
 def test_no_taste_changes_nothing(taught):
     found = run(rewarded(taught, likes(lambda *_: 0.7), FEW)).result()
-    assert all(torch.equal(found["weights"][name], taught[name]) for name in taught)
+    assert all(torch.equal(found["weights"][1][name], taught[name]) for name in taught)
     assert found["share_with_advantage"] == 0
     assert {entry["share_with_advantage"] for entry in found["history"]} == {0}
 
@@ -277,7 +281,7 @@ def test_rounding_errors_are_no_taste(taught):
     found = run(
         rewarded(taught, lambda rows, _: 1 - 1e-7 * torch.rand(len(rows), generator=rng), FEW)
     ).result()
-    assert all(torch.equal(found["weights"][name], taught[name]) for name in taught)
+    assert all(torch.equal(found["weights"][1][name], taught[name]) for name in taught)
 
 
 def test_a_caption_that_an_image_has_twice_counts_once(taught):
@@ -297,9 +301,9 @@ def test_the_same_seed_finds_the_same_captioner_and_another_one_another(taught):
         run(rewarded(taught, likes(length), FEW, seed)).result() for seed in (0, 0, 1)
     )
     assert first["history"] == same["history"]
-    for name, value in first["weights"].items():
-        assert torch.equal(value, same["weights"][name])
-    assert not torch.equal(first["weights"]["logit.weight"], other["weights"]["logit.weight"])
+    first, same, other = (one["weights"][1] for one in (first, same, other))
+    assert equal(first, same)
+    assert not torch.equal(first["logit.weight"], other["logit.weight"])
 
 
 @pytest.mark.parametrize("stop", [1, 4])
@@ -309,9 +313,26 @@ def test_a_self_critical_training_restored_ends_as_one_that_was_never_stopped(ta
     resumed = rewarded(taught, likes(length), FEW)
     resumed.restore(state)
     found = run(resumed, start=stop).result()
-    for name, value in whole.pop("weights").items():
-        assert torch.equal(found["weights"][name], value)
-    assert {k: v for k, v in found.items() if k != "weights"} == whole
+    assert equal(found.pop("weights")[1], whole.pop("weights")[1])
+    assert found == whole
+
+
+def test_a_longer_training_passes_where_a_shorter_one_ended_also_when_restored(taught):
+    longer = FEW._replace(budgets=[0, 1, 3])
+    short = run(rewarded(taught, likes(length), FEW)).result()["weights"]
+    state = run(rewarded(taught, likes(length), longer), stop=12).state()
+    resumed = rewarded(taught, likes(length), longer)
+    resumed.restore(state)
+    found = run(resumed, start=12).result()["weights"]
+    assert list(found) == [1, 3]
+    assert equal(found[1], short[1])
+    assert mean(length, said(found[3])) > mean(length, said(found[1]))
+
+
+@pytest.mark.parametrize("budgets", [[], [0], [3, 1], [1, 1], [-1, 1]])
+def test_budgets_that_do_not_ascend_are_refused(taught, budgets):
+    with pytest.raises(ValueError, match="ascending to 1 or more"):
+        rewarded(taught, likes(length), FEW._replace(budgets=budgets))
 
 
 def test_no_more_captions_are_scored_than_allowed():

@@ -25,6 +25,7 @@ from vlbench.engine.engine import Known
 from vlbench.errors import DataError
 from vlbench.probes.captioning.caption_sets import Images, Subjects, references_of
 from vlbench.probes.captioning.captioner import Favourites
+from vlbench.probes.captioning.captioner_training import SelfCritical
 from vlbench.probes.captioning.favourites import (
     caption_cross,
     caption_patterns,
@@ -103,7 +104,22 @@ def test_the_favourites_of_a_model_that_counts_nouns_please_it_more(liked):
     assert found["prefix_ratio", "favourites", "clip"] == 1.0
     assert found["pattern_ratio", "favourites", "own"] == 1.0
     assert found["pattern_ratio", "ce", "own"] == 0.0
-    assert not any("SCST did not raise" in note for note in liked.notes)
+    assert not any("SCST had not converged" in note for note in liked.notes)
+
+
+def test_each_budget_has_its_favourites_and_the_largest_is_that_of_the_row(monkeypatch):
+    plant(monkeypatch, one_thing, image_of_both, lambda _: "a dog")
+    captioner = NO_CAPTIONER._replace(self_critical=SelfCritical(budgets=[0, 1, 3]))
+    outcome = patterns(Likes(nouns_of_the_image), captioner=captioner, seeds=2)
+    found = values(outcome)
+    for metric in ("prefers_reference", "prefers_reference_gain_from_image", "match_score_gain"):
+        assert found[metric, 3] == found[metric, 1] == found[metric,]
+    assert found["prefers_reference", 0] == 1
+    assert (found["win_rate_vs_cross_entropy", 0], found["match_score_gain", 0]) == (0.5, 0)
+    # Of the first seed all differ, as pairs of things do; the second says the same of all.
+    assert found["distinct_favourites",] == (len({image_of_both(i) for i in range(16)}) + 1) / 2
+    assert found["distinct_favourites", 0] == len({one_thing(i) for i in range(16)})
+    assert item_means(outcome.items).keys() >= {("prefers_reference", ("budget", 3))}
 
 
 def test_its_row_has_tables_of_captions_words_images_and_training(liked):
@@ -128,7 +144,7 @@ def test_under_a_constant_model_nothing_changes_and_shares_are_at_chance(monkeyp
     with_chance = [score for score in outcome.scores if score.chance is not None]
     assert {s.metric for s in with_chance} >= {"prefers_reference", "cider_gain"}
     assert all(score.value == score.chance for score in with_chance)
-    assert any(note.startswith("SCST did not raise") for note in outcome.notes)
+    assert any(note.startswith("SCST had not converged") for note in outcome.notes)
 
 
 def test_a_model_that_gives_no_number_is_named(monkeypatch):
@@ -161,7 +177,7 @@ ENTRY = {"steps": 5.0, "sampled_score": 0.1, "greedy_score": 0.2, "share_with_ad
 
 
 def found(share):
-    return Favourites(["a dog"], [ENTRY], share, 60)
+    return Favourites({1: ["a dog"]}, [ENTRY], share, 60)
 
 
 def test_the_share_of_advantages_is_a_mean_of_seeds_with_students_interval():
@@ -319,6 +335,18 @@ def test_the_items_of_the_square_have_the_mean_of_their_scores(square):
     assert means == pytest.approx(scores_with_items(square.scores, square.items))
     assert ("win_rate_vs_cross_entropy", ("scorer", "short")) in means
     assert ("win_rate_vs_cross_entropy_of_others",) in means
+
+
+def test_each_budget_has_its_row_of_the_square(monkeypatch):
+    both = "a {} a {}".format
+    plant(monkeypatch, one_thing, lambda i: both(*things(i)))
+    captioner = NO_CAPTIONER._replace(self_critical=SelfCritical(budgets=[0, 1, 3]))
+    found = values(crossed(COUNTS, SHORT, LONG, captioner=captioner, metrics=[]))
+    for budget, share in ((0, 0.5), (1, 1.0), (3, 1.0)):
+        assert found["win_rate_vs_cross_entropy", "nouns", budget] == share
+    assert found["win_rate_vs_cross_entropy_of_others", 0] == 0.5
+    assert found["win_rate_vs_cross_entropy_of_others", 3] == 0.5
+    assert found["win_rate_vs_cross_entropy", "long", 3] == 1.0
 
 
 def test_favourites_that_are_the_captions_before_outscore_none(monkeypatch):

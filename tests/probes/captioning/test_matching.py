@@ -88,7 +88,7 @@ def test_under_a_constant_model_every_share_is_at_chance_and_nothing_changes():
     assert values["prefers_reference_tied",].value == 1.0
     assert values["match_score_gain",].value == 0.0
     assert values["match_score_gain",].ci95 == (0.0, 0.0)
-    assert found.notes[0].startswith("SCST did not raise")
+    assert found.notes[0].startswith("SCST had not converged")
     n = len(ROWS)
     assert f"prefers_reference: the scores are tied in {n} of {n} choices" in found.notes[1]
     assert found.counts == {"ties": len(ROWS), "choices": len(ROWS)}

@@ -86,7 +86,7 @@ def test_a_model_that_loves_nothing_changes_nothing(captioner):
     assert values["nonzero_advantages",] == 0
     assert values["prefers_reference",] == 0.5
     assert values["prefers_reference_gain_from_image",] == 0
-    assert outcome.notes[0].startswith("SCST did not raise")
+    assert outcome.notes[0].startswith("SCST had not converged")
 
 
 def test_what_pleases_a_model_that_loves_length_does_not_please_one_that_loves_a_prefix(captioner):

@@ -35,7 +35,7 @@ from vlbench.probes.captioning.caption_statistics import (
 )
 from vlbench.probes.captioning.nouns import Nouns
 from vlbench.probes.captioning.scorers import TextScorer, other_images
-from vlbench.results import RANGES, Outcome, Score, gain_range
+from vlbench.results import RANGES, At, Outcome, Score, gain_range
 
 MATCH = "match_score"
 
@@ -46,8 +46,6 @@ ByKind = Mapping[str, Mapping[str, Floats]]
 CIDER = (0.0, 10.0)
 
 ENDS: Mapping[str, Ends] = {**dict.fromkeys(FRACTIONS, fraction_ends), "perplexity": log_ends}
-
-At = Mapping[str, str]
 
 # Why scores without a floor have no chance: by metric, else the last.
 DESCRIBES = "describes the captions: more of it is neither better nor worse"

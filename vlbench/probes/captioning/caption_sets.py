@@ -82,13 +82,15 @@ Kinds = Mapping[str, Sequence[Sequence[str]]]
 class Subjects(NamedTuple):
     """Test images: their references, and their captions before and after the reward.
 
-    `favourites` has the captions of each seed.
+    `favourites` has the captions of each seed after the largest budget; `by_budget` after each
+    budget, where there are several, 0 being the captions before.
     """
 
     rows: Split
     references: list[list[str]]
     before: list[str]
     favourites: list[list[str]]
+    by_budget: Mapping[int, list[list[str]]] = {}
 
     @property
     def kinds(self) -> Kinds:
@@ -137,7 +139,10 @@ def collect(
         favourites(model, chosen, engine, encoders, captioner, seed=seed)
         for seed in range(plan.seed, plan.seed + plan.seeds)
     ]
-    return Subjects(rows, references, before, [one.captions for one in trained]), trained
+    budgets = captioner.self_critical.budgets
+    found = {b: [one.captions[b] for one in trained] if b else [before] for b in budgets}
+    several = found if len(budgets) > 1 else {}
+    return Subjects(rows, references, before, found[max(budgets)], several), trained
 
 
 def references_of(rows: Split) -> list[list[str]]:

@@ -169,14 +169,14 @@ def _stack(rows: Sequence[Tensor]) -> Tensor:
 
 
 class Favourites(NamedTuple):
-    """A model's favourite captions, in row order, and how they were found.
+    """A model's favourite captions, in row order, by budget, and how they were found.
 
     The history has, by `steps`, mean scores of sampled and of greedy captions since the entry
     before, and the share of samples with an advantage that is not zero; that of the whole training
     is `share_nonzero_advantage`. So many captions were `scored` in it.
     """
 
-    captions: list[str]
+    captions: dict[int, list[str]]
     history: list[dict[str, float]]
     share_nonzero_advantage: float
     scored: int
@@ -212,20 +212,24 @@ def favourites(
     plan, train = settings.self_critical, data.splits["train"]
     features = _see(train, engine, encoders, settings)
     weights, pictures = taught.network.state_dict(), train["picture"]
+    sizes = taught.network.sizes
     key: dict[str, Any] = {"what": "self-critical captioner", "model": model, "seed": seed}
     key |= {"weights": weights, "words": list(taught.vocabulary.words), "features": features}
     key |= {"pictures": [pictures.key, list(pictures.rows)], "plan": plan._asdict()}
     key |= {"device": engine.device.type}
 
     def make() -> SelfCriticalTraining:
-        start = taught._replace(network=restore_captioner(weights, taught.network.sizes))
+        start = taught._replace(network=restore_captioner(weights, sizes))
         reward = PairScorer(model, train, engine)
         return SelfCriticalTraining(start, features, reward, plan, engine.device, seed=seed)
 
     result = engine.train(key, make, "captions that the model likes")
     seen = _see(data.splits["test"], engine, encoders, settings)
-    liked = taught._replace(network=restore_captioner(result["weights"], taught.network.sizes))
-    captions, share = _greedy(liked, seen, engine), result["share_with_advantage"]
+    captions = {
+        budget: _greedy(taught._replace(network=restore_captioner(one, sizes)), seen, engine)
+        for budget, one in result["weights"].items()
+    }
+    share = result["share_with_advantage"]
     return Favourites(captions, result["history"], share, result["scored"])
 
 

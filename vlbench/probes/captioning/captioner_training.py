@@ -262,7 +262,9 @@ class SelfCritical(NamedTuple):
     """How the captioner learns a model's taste; the defaults are those of `fc_rl.yml`.
 
     A batch is so many `images` with so many `samples` each. No more than `most_captions` captions
-    are scored, greedy ones included, whatever `epochs` says; None sets no limit.
+    are scored, greedy ones included, whatever `epochs` says; None sets no limit. `budgets` are
+    multiples of this training, ascending, after which favourites are looked at; the last is its
+    end, and 0 are the captions before.
     """
 
     epochs: int = 20
@@ -272,9 +274,10 @@ class SelfCritical(NamedTuple):
     dropout: float = 0.5
     clip: float = 0.1
     most_captions: int | None = None
+    budgets: Sequence[int] = (1,)
 
     def steps(self, images: int) -> int:
-        """Return the number of steps on so many training images."""
+        """Return the number of steps on so many training images, for a budget of 1."""
         steps = self.epochs * -(-images // self.images)
         if self.most_captions is None:
             return steps
@@ -288,11 +291,11 @@ PAPER_SELF_CRITICAL = SelfCritical()
 class SelfCriticalTraining(Stage):
     """The training of a captioner on features [N, F] of images, for `Engine.train`.
 
-    `result` has the weights after the last step, the number of captions scored, the fraction of
+    `result` has the weights after each budget, the number of captions scored, the fraction of
     samples with an advantage, and the history of both and of mean scores.
     """
 
-    kept = ("_sums", "_total")
+    kept = ("_sums", "_total", "_weights")
 
     def __init__(
         self,
@@ -304,7 +307,15 @@ class SelfCriticalTraining(Stage):
         *,
         seed: int,
     ) -> None:
-        """Begin with the weights of a captioner, whose network is taken over."""
+        """Begin with the weights of a captioner, whose network is taken over.
+
+        Raises ValueError for budgets that do not ascend to one above 0.
+        """
+        budgets = list(plan.budgets)
+        if budgets != sorted({*budgets}) or not budgets or budgets[0] < 0 or budgets[-1] < 1:
+            raise ValueError(
+                f"budgets are {budgets}; wanted numbers from 0, ascending to 1 or more"
+            )
         count, images = len(features), plan.images
         super().__init__(
             taught.network, device, clip=plan.clip, seed=seed, count=count, images=images
@@ -312,7 +323,9 @@ class SelfCriticalTraining(Stage):
         self._vocabulary, self._features = taught.vocabulary, features
         self._reward, self._plan = reward, plan
         self._sums = self._total = torch.zeros(len(Sums._fields), dtype=torch.float64)
-        self.steps = plan.steps(len(features))
+        self._weights: dict[int, dict[str, Tensor]] = {}
+        self._ends = {budget * plan.steps(count): budget for budget in plan.budgets if budget}
+        self.steps = max(self._ends)
 
     def step(self, number: int) -> None:
         """Do one step."""
@@ -320,12 +333,14 @@ class SelfCriticalTraining(Stage):
         self._sums = self._sums + torch.tensor(sums, dtype=torch.float64)
         if number + 1 == self.steps or (number + 1) % max(1, self.steps // ENTRIES) == 0:
             self._note(number + 1)
+        if number + 1 in self._ends:
+            self._weights[self._ends[number + 1]] = self.weights()
 
     def result(self) -> dict[str, Any]:
-        """Return the last weights, the history, and the counts of the whole training."""
+        """Return the weights by budget, the history, and the counts of the whole training."""
         total = Sums(*self._total.tolist())
         return {
-            "weights": self.weights(),
+            "weights": self._weights,
             "history": self._history,
             "scored": int(total.scored),
             "share_with_advantage": total.advantages / max(1.0, total.samples),

@@ -9,7 +9,8 @@ that scores all alike gets one half, and one that can be led away from human cap
 Its floors are the same texts for another test image, and a trigram model of the training captions
 in the model's place; `prefers_reference_gain_from_image` is what it is above the first. Departures:
 favourites of several seeds count, and beside the paper's patterns stand those found in favourites
-of other images.
+of other images. What is preferred depends on how long SCST went on: with several budgets, each has
+its scores, with how many of the favourites of a seed differ; all other scores are of the largest.
 
 `caption_cross` (the square of table 2): the model's favourites are scored by every scorer, the
 model's row of the square. `win_rate_vs_cross_entropy` is the share of images whose favourite
@@ -35,7 +36,7 @@ from vlbench.drawing.sheets import png
 from vlbench.engine import Engine
 from vlbench.metrics.captions import CAPTION_METRICS
 from vlbench.metrics.intervals import Floats, clustered_fraction
-from vlbench.metrics.items import Examples, outcome_of
+from vlbench.metrics.items import Examples, Measured, outcome_of
 from vlbench.probes.captioning.caption_scores import (
     MATCH,
     PROBABILITY,
@@ -63,7 +64,9 @@ from vlbench.probes.captioning.caption_sets import (
 from vlbench.probes.captioning.caption_statistics import available_metrics, counted, join_outcomes
 from vlbench.probes.captioning.captioner import Captioner, Favourites
 from vlbench.probes.captioning.matching import (
+    WIN_RATE,
     Preference,
+    convergence_notes,
     matching_part,
     measured_preference,
     preference,
@@ -79,7 +82,7 @@ from vlbench.probes.captioning.nouns import (
 )
 from vlbench.probes.captioning.patterns import pattern_part
 from vlbench.probes.captioning.scorers import PairScorer, TextScorer
-from vlbench.results import Outcome, Score
+from vlbench.results import At, Outcome, Score
 
 # Of each kind of captions.
 MOST_WORDS = 10
@@ -249,7 +252,6 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
     )
 
 
-WIN_RATE = "win_rate_vs_cross_entropy"
 OTHERS = "of_others"
 
 
@@ -270,6 +272,11 @@ class Scored(NamedTuple):
     def at(self) -> dict[str, str]:
         """The condition of its scores."""
         return {"scorer": self.name}
+
+    def measure(self, examples: Examples, at: At) -> Measured:
+        """Return how often favourites outscore captions before."""
+        names = (FAVOURITES, BEFORE)
+        return measured_preference(WIN_RATE, {**self.at, **at}, self.preferred, examples, names)
 
 
 def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
@@ -296,15 +303,7 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
         raise ValueError(f"scorers {list(named)}: wanted another one than the model")
     names, notes = available_metrics(metrics)
     subjects, _ = collect(model, data, engine, Plan(captioner, encoders, images, seeds, seed))
-    scored = [
-        Scored(
-            name,
-            score_kind(one),
-            name == own,
-            _scores(one, data, subjects, engine, images),
-        )
-        for name, one in named.items()
-    ]
+    scored = _score_all(named, own, data, subjects, engine, images)
     judged = generated(subjects)
     told, floors = (
         metrics_of(one, names, engine) for one in (judged, with_other_references(judged))
@@ -315,7 +314,26 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
         *(_part(one, examples) for one in scored),
         outcome_of(caption_scores(told, {}, examples, floors=floors), notes=notes),
     ]
+    for budget, captions in subjects.by_budget.items():
+        after, at = subjects._replace(favourites=captions), {"budget": budget}
+        found = _score_all(named, own, data, after, engine, images)
+        by_scorer = [one.measure(examples, at) for one in found]
+        parts.append(outcome_of([_share_of_others(found, examples, at), *by_scorer]))
     return join_outcomes(parts, {})
+
+
+def _score_all(
+    named: Mapping[str, ImageTextScorer],
+    own: str,
+    data: Data,
+    subjects: Subjects,
+    engine: Engine,
+    images: Images,
+) -> list[Scored]:
+    return [
+        Scored(name, score_kind(one), name == own, _scores(one, data, subjects, engine, images))
+        for name, one in named.items()
+    ]
 
 
 def _scores(
@@ -332,20 +350,26 @@ def _part(one: Scored, examples: Examples) -> Outcome:
     means: ByKind = {kind: {MATCH: counted(values)} for kind, values in one.scores.items()}
     preferred = one.preferred
     measured = [
-        measured_preference(WIN_RATE, one.at, preferred, examples, (FAVOURITES, BEFORE)),
+        one.measure(examples, {}),
         tied_share(WIN_RATE, one.at, preferred, examples),
         *caption_scores(means, {MATCH: one.unit}, examples, one.at),
     ]
     counts = preferred.counts if one.is_own else {}
-    return outcome_of(measured, counts, tie_notes(WIN_RATE, one.at, preferred))
+    notes = convergence_notes([measured[0].score]) if one.is_own else []
+    return outcome_of(measured, counts, notes + tie_notes(WIN_RATE, one.at, preferred))
+
+
+def _share_of_others(found: Sequence[Scored], examples: Examples, at: At) -> Measured:
+    """Return the mean share of favourites over the scorers other than the model."""
+    credit = np.mean([one.preferred.credit for one in found if not one.is_own], 0)
+    return measured_share(f"{WIN_RATE}_{OTHERS}", at, credit, examples, chance=0.5)
 
 
 def _others(found: Sequence[Scored], examples: Examples) -> Outcome:
     """Return the means over the scorers other than the model."""
     others = [one for one in found if not one.is_own]
-    credit = np.mean([one.preferred.credit for one in others], 0)
-    metric = f"{WIN_RATE}_{OTHERS}"
-    measured = [measured_share(metric, {}, credit, examples, chance=0.5)]
+    measured = [_share_of_others(found, examples, {})]
+    metric = measured[0].score.metric
     probable = [one for one in others if one.unit == PROBABILITY]
     notes = [f"mean over {', '.join(one.name for one in others)}: {metric}"]
     if probable:

@@ -13,14 +13,16 @@ from vlbench.metrics.intervals import Floats, ratio
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import choose
 from vlbench.probes.captioning.caption_scores import (
+    DESCRIBES,
     MATCH,
-    At,
     ByKind,
     caption_scores,
+    gains,
     measured_share,
     untried,
 )
 from vlbench.probes.captioning.caption_sets import (
+    BEFORE,
     FAVOURITES,
     REFERENCE,
     Kinds,
@@ -30,7 +32,7 @@ from vlbench.probes.captioning.caption_sets import (
 from vlbench.probes.captioning.caption_statistics import counted, over_seeds
 from vlbench.probes.captioning.pairwise import TIED, gain_score
 from vlbench.probes.captioning.scorers import PairScorer, TextScorer, other_images
-from vlbench.results import Outcome
+from vlbench.results import At, Outcome, Score
 
 
 class Preference(NamedTuple):
@@ -90,10 +92,7 @@ OF_ANOTHER = "reference_of_another_image"
 
 PREFERS = "prefers_reference"
 
-NOT_RAISED = (
-    "SCST did not raise the matching score: the interval of match_score_gain includes 0, so that "
-    "favourites are hardly more than the captions before"
-)
+WIN_RATE = "win_rate_vs_cross_entropy"
 
 
 def matching_part(
@@ -101,32 +100,79 @@ def matching_part(
 ) -> tuple[Outcome, dict[str, Floats]]:
     """Return preferences and mean scores under a model, and the scores [seeds, N] by kind.
 
-    `unit` is the kind of its scores.
+    Preferences are those of the favourites, and of those after each budget. `unit` is the kind of
+    the model's scores.
     """
     rows = range(len(subjects.before))
-    others = other_images(len(rows), seed)
     first = subjects.kinds[REFERENCE][0]
+    others = other_images(len(rows), seed)
     kinds: Kinds = {**subjects.kinds, OF_ANOTHER: [[first[i] for i in others]]}
     scores = match_scores(scorer, kinds, rows)
-    pair = {kind: subjects.kinds[kind] for kind in (FAVOURITES, REFERENCE)}
-    preferred = _prefer_reference(scores)
-    another = _prefer_reference(match_scores(scorer, pair, others))
-    alone = _prefer_reference({k: _score_by_text(text, told) for k, told in pair.items()})
     means: ByKind = {kind: {MATCH: counted(values)} for kind, values in scores.items()}
     floors: ByKind = {kind: means[OF_ANOTHER] for kind in means if kind != OF_ANOTHER}
-    examples, named = subjects.examples, (REFERENCE, FAVOURITES)
-    below = {"another_image": another.mean, "text_only": alone.mean}
+    examples, preferred = subjects.examples, _prefer_reference(scores)
     measured = [
-        measured_preference(PREFERS, {}, preferred, examples, named, floors=below),
-        measured_gain(PREFERS, {}, preferred, another, examples),
+        *_preferences(scorer, subjects, text, scores, others, {}),
         tied_share(PREFERS, {}, preferred, examples),
         *caption_scores(means, {MATCH: unit}, examples, floors=floors),
     ]
-    (gain,) = [one.score for one in measured if one.score.metric == f"{MATCH}_gain"]
-    assert gain.ci95
-    notes = [NOT_RAISED] if gain.ci95[0] <= 0 <= gain.ci95[1] else []
+    notes = convergence_notes([one.score for one in measured])
+    for budget, captions in subjects.by_budget.items():
+        after, at = subjects._replace(favourites=captions), {"budget": budget}
+        by_kind = match_scores(scorer, after.kinds, rows)
+        measured += _preferences(scorer, after, text, by_kind, others, at)
+        found: ByKind = {kind: {MATCH: counted(values)} for kind, values in by_kind.items()}
+        measured += [Measured(one) for one in gains(found, {MATCH: unit}, at)]
     notes += tie_notes(PREFERS, {}, preferred)
     return outcome_of(measured, preferred.counts, notes), scores
+
+
+def _preferences(
+    scorer: PairScorer,
+    subjects: Subjects,
+    text: TextScorer,
+    scores: Mapping[str, Floats],
+    others: Sequence[int],
+    at: At,
+) -> list[Measured]:
+    """Return how often references and favourites win, and how many favourites there are."""
+    kinds, examples = subjects.kinds, subjects.examples
+    pair = {kind: kinds[kind] for kind in (FAVOURITES, REFERENCE)}
+    own, another = _prefer_reference(scores), _prefer_reference(match_scores(scorer, pair, others))
+    alone = _prefer_reference({kind: _score_by_text(text, told) for kind, told in pair.items()})
+    floors = {"another_image": another.mean, "text_only": alone.mean}
+    won = preference(scores[FAVOURITES], scores[BEFORE])
+    return [
+        measured_preference(PREFERS, at, own, examples, (REFERENCE, FAVOURITES), floors=floors),
+        measured_gain(PREFERS, at, own, another, examples),
+        measured_preference(WIN_RATE, at, won, examples, (FAVOURITES, BEFORE)),
+        Measured(_count_distinct(subjects.favourites, at)),
+    ]
+
+
+def _count_distinct(favourites: Sequence[Sequence[str]], at: At) -> Score:
+    """Return how many of the captions of a seed differ, as a mean over seeds."""
+    draws = [float(len(set(captions))) for captions in favourites]
+    return Score(
+        metric="distinct_favourites",
+        value=float(np.mean(draws)),
+        n=len(favourites[0]),
+        at=at,
+        draws=draws if len(draws) > 1 else (),
+        unit="captions",
+        no_chance=DESCRIBES,
+    )
+
+
+def convergence_notes(scores: Sequence[Score]) -> list[str]:
+    """Return a note where favourites do not outscore the captions that SCST started from."""
+    (won,) = [one for one in scores if one.metric == WIN_RATE and "budget" not in one.at]
+    assert won.ci95
+    note = (
+        f"SCST had not converged: {WIN_RATE} is {won.value:.1%}, and its interval is not above 1/2,"
+        " so that favourites are hardly more than the captions before"
+    )
+    return [note] if won.ci95[0] <= 0.5 else []
 
 
 def measured_gain(
@@ -140,18 +186,16 @@ def measured_gain(
     return Measured(score, examples, untried(difference))
 
 
-def tied_share(
-    metric: str, at: Mapping[str, str], preference: Preference, examples: Examples
-) -> Measured:
+def tied_share(metric: str, at: At, preference: Preference, examples: Examples) -> Measured:
     """Return how often the choices of a share are tied."""
     tied = (preference.chosen < 0).astype(np.float64)
     more = {"higher_is_better": False, "no_chance": TIED}
     return measured_share(f"{metric}_tied", at, tied, examples, **more)
 
 
-def tie_notes(metric: str, at: Mapping[str, str], found: Preference) -> list[str]:
+def tie_notes(metric: str, at: At, found: Preference) -> list[str]:
     """Return a note where any choice of a share is tied."""
-    share_name = " ".join([metric, *at.values()])
+    share_name = " ".join([metric, *map(str, at.values())])
     note = (
         f"{share_name}: the scores are tied in {found.ties} of {found.chosen.size} choices (within "
         "1e-6 of the larger), and share the credit"
