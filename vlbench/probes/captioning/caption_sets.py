@@ -9,14 +9,20 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from vlbench.capabilities import ImageEncoder, ImageTextScorer
+from vlbench.capabilities import ImageEncoder, ImageTextScorer, RegionEncoder
 from vlbench.data.caption_results import result_captions
 from vlbench.data.records import Column, Data, Split
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError, TooFewRows, counted
 from vlbench.metrics.intervals import Floats
 from vlbench.metrics.items import Examples
-from vlbench.probes.captioning.captioner import Captioner, Favourites, favourites, first_captions
+from vlbench.probes.captioning.captioner import (
+    Captioner,
+    Favourites,
+    favourites,
+    first_captions,
+    with_regions,
+)
 from vlbench.probes.captioning.scorers import PairScorer
 
 # Captions: of the captioner after and before it is rewarded, and the first reference.
@@ -62,16 +68,21 @@ def find_captions(
     file: Path | None,
     captioner: Captioner,
     encoders: Sequence[ImageEncoder],
+    region_encoder: RegionEncoder | None = None,
 ) -> list[str]:
     """Return the caption of each image, with single blanks between words.
 
     They come from a file in COCO's result format, or else from the captioner, which sees images
-    through the encoders, before any model rewarded it. Raises what `result_captions` and
-    `first_captions` raise.
+    through the encoders, before any model rewarded it. Raises what `result_captions`,
+    `with_regions` and `first_captions` raise.
     """
     if file is not None:
         return result_captions(file, images.of(data))
-    said = first_captions(images.alone(data), engine, encoders, captioner, images.split)
+    chosen = images.alone(data)
+    if captioner.weights:  # nothing else is read
+        chosen = replace(chosen, splits={images.split: chosen.splits[images.split]})
+    seen = with_regions(chosen, region_encoder, engine)
+    said = first_captions(seen, engine, encoders, captioner, images.split)
     return [" ".join(text.split()) for text in said]
 
 
@@ -117,6 +128,7 @@ class Plan(NamedTuple):
     images: Images
     seeds: int
     seed: int
+    region_encoder: RegionEncoder | None = None
 
 
 def collect(
@@ -129,10 +141,11 @@ def collect(
     """
     if plan.seeds < 1:
         raise ValueError(f"{plan.seeds} seeds; favourites are those of one training or more")
-    if id(model) in map(id, plan.encoders):
+    if id(model) in map(id, [*plan.encoders, plan.region_encoder]):
         raise CannotDo("the captioner would see images through the model whose taste it learns")
     rows, captioner, encoders = plan.images.of(data), plan.captioner, plan.encoders
     chosen = replace(data, splits={**data.splits, "test": rows})
+    chosen = with_regions(chosen, plan.region_encoder, engine)
     references = references_of(rows)
     before = first_captions(chosen, engine, encoders, captioner)
     trained = [

@@ -7,13 +7,14 @@ own matching score (SCST, arXiv:2210.09550), which makes it say the model's favo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from vlbench.capabilities import ImageEncoder, ImageTextScorer, Regions
+from vlbench.capabilities import ImageEncoder, ImageTextScorer, RegionEncoder, Regions
 from vlbench.data.formats.archives import DAMAGED, read_npy
 from vlbench.data.records import Data, Split
 from vlbench.data.regions import image_id, region_features
@@ -102,12 +103,24 @@ def image_features(
     return parts
 
 
+def with_regions(data: Data, encoder: RegionEncoder | None, engine: Engine) -> Data:
+    """Return the data with the regions of their pictures as an encoder sees them, if there is one.
+
+    Raises DataError for a picture without regions.
+    """
+    if encoder is None:
+        return data
+    seen = {name: engine.encode_regions(encoder, rows) for name, rows in data.splits.items()}
+    return replace(data, splits=seen)
+
+
 def _pool_regions(split: Split, engine: Engine, pool: Pool) -> Tensor:
     """Return the sum or the mean of the vectors of each image's regions."""
     if "regions" not in split.columns:
         raise DataError(
             f"the captioner asks for regions: {pool}, but the data have no regions, or with "
-            "compare_across_regions none that all models share; give it features or encoders"
+            "compare_across_regions none that all models share; give it features, encoders or "
+            "a region_encoder"
         )
     function = _sums if pool == "sum" else _means
     return _stack(engine.map(function, split["regions"], key={"what": "pooled regions"}))

@@ -30,7 +30,12 @@ import numpy as np
 import PIL.Image
 import pyarrow as pa
 
-from vlbench.capabilities import ImageEncoder, ImageTextScorer, count_truncated
+from vlbench.capabilities import (
+    ImageEncoder,
+    ImageTextScorer,
+    RegionEncoder,
+    count_truncated,
+)
 from vlbench.data.records import Data
 from vlbench.drawing.sheets import png
 from vlbench.engine import Engine
@@ -213,7 +218,8 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
     engine: Engine,
     *,
     captioner: Captioner,
-    encoders: list[ImageEncoder],
+    encoders: list[ImageEncoder] | None = None,
+    region_encoder: RegionEncoder | None = None,
     images: Images = TEST_IMAGES,
     seeds: int = 3,
     seed: int = 0,
@@ -222,11 +228,11 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return what a model's favourite captions are like, and whether it prefers them to humans'.
 
-    `images` are captioned. `encoders` are those that the captioner sees
-    images through, never the model. `seeds` are so many trainings on the model's score, from `seed`
+    `images` are captioned. The captioner sees them through `encoders`, and their regions through
+    the `region_encoder`; neither is the model. `seeds` are so many trainings on the model's score, from `seed`
     on. Raises TooFewRows for fewer than two images.
     """
-    plan = Plan(captioner, encoders, images, seeds, seed)
+    plan = Plan(captioner, encoders or [], images, seeds, seed, region_encoder)
     # What may not be here is asked for before hours of training.
     words, (names, notes) = find_nouns(data, engine, nouns), available_metrics(metrics)
     subjects, trained = collect(model, data, engine, plan)
@@ -286,7 +292,8 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     *,
     scorers: list[ImageTextScorer],
     captioner: Captioner,
-    encoders: list[ImageEncoder],
+    encoders: list[ImageEncoder] | None = None,
+    region_encoder: RegionEncoder | None = None,
     images: Images = TEST_IMAGES,
     seeds: int = 3,
     seed: int = 0,
@@ -302,7 +309,8 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     if len(named) < 2:
         raise ValueError(f"scorers {list(named)}: wanted another one than the model")
     names, notes = available_metrics(metrics)
-    subjects, _ = collect(model, data, engine, Plan(captioner, encoders, images, seeds, seed))
+    plan = Plan(captioner, encoders or [], images, seeds, seed, region_encoder)
+    subjects, _ = collect(model, data, engine, plan)
     scored = _score_all(named, own, data, subjects, engine, images)
     judged = generated(subjects)
     told, floors = (
