@@ -229,8 +229,8 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
     """Return what a model's favourite captions are like, and whether it prefers them to humans'.
 
     `images` are captioned. The captioner sees them through `encoders`, and their regions through
-    the `region_encoder`; neither is the model. `seeds` are so many trainings on the model's score, from `seed`
-    on. Raises TooFewRows for fewer than two images.
+    the `region_encoder`; neither is the model. `seeds` are so many trainings on the model's score,
+    from `seed` on. Raises TooFewRows for fewer than two images.
     """
     plan = Plan(captioner, encoders or [], images, seeds, seed, region_encoder)
     # What may not be here is asked for before hours of training.
