@@ -155,10 +155,11 @@ def printed(text: str) -> str:
     A carriage return before a line feed is part of one: lines of CSV end so.
     """
     lines = text.split("\r\n")
-    return "\r\n".join(
-        "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in line)
-        for line in lines
-    )
+    return "\r\n".join(line if line.isprintable() else _spelled_out(line) for line in lines)
+
+
+def _spelled_out(line: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in line)
 
 
 def spaced(name: str) -> str:
