@@ -238,7 +238,7 @@ def _numbered(
     questions: Sequence[str], references: Sequence[Sequence[str]]
 ) -> tuple[Captions, Captions]:
     """Return the question and the references of each image, as they are compared."""
-    said = {i: [compared(text)] for i, text in enumerate(questions)}
+    said: Captions = {i: [compared(text)] for i, text in enumerate(questions)}
     return said, {i: [compared(text) for text in texts] for i, texts in enumerate(references)}
 
 
