@@ -3,7 +3,6 @@
 import importlib
 import json
 from pathlib import Path
-from random import Random
 
 import pytest
 import torch
@@ -198,50 +197,14 @@ def test_other_worlds_are_of_seeds_that_no_task_uses(tiny, tmp_path, monkeypatch
     assert world.other_questions() == asked
 
 
-def test_a_list_has_each_noun_of_an_image_s_captions_once(tiny):
-    captioner = tiny("tiny.captioner")
-    captions = ["two palms and a red van .", "a van on a plain background .", "one thing ."]
-    orders = [captioner.noun_lists(captions, Random(i)) for i in range(9)]  # noqa: S311 - no secret
-    lists = orders[0]
-    assert [sorted(text.split()) for text in lists] == [[".", "palms", "van"]] * 3
-    assert all(text.startswith(". ") for text in lists)
-    assert len({text for texts in orders for text in texts}) == 2
-
-
-def test_a_captioner_learns_lists_then_both_then_captions(tiny):
-    captioner = tiny("tiny.captioner")
-    captions = [["a van .", "a cap .", "one thing ."], ["an owl .", "two jets .", "a jet ."]]
-    lists, both, alone = captioner.stages(captions, seed=0)
-    assert list(alone.texts) == captions
-    assert [texts[::2] for texts in both.texts] == captions
-    assert [texts[1::2] for texts in both.texts] == list(lists.texts)
-    assert (lists.several, both.several, alone.several) == (1, 2, 1)
-    assert lists.share + both.share + alone.share == pytest.approx(1)
-
-
-def test_a_captioner_remembers_at_first(tiny):
-    captioner = tiny("tiny.captioner")
-    sizes = captioner.Sizes(3, 4, 5, 2)
-    drawn = captioner.draw_captioner(sizes, seeded()).state_dict()
-    found = captioner.first_weights(sizes, 0)
-    moved = {name for name in drawn if not torch.equal(drawn[name], found[name])}
-    assert moved == {"_core.h2h.bias"}
-    gates = found["_core.h2h.bias"] - drawn["_core.h2h.bias"]
-    torch.testing.assert_close(gates, torch.tensor([0.0, 0, 4, 4, 0, 0, 0, 0, 0, 0]))
-
-
-def test_a_captioner_s_stage_begins_with_the_weights_of_the_one_before(tiny):
-    captioner = tiny("tiny.captioner")
-    words = captioner.learn_vocabulary(["a cap", "a van"], rare=0)
-    lesson = captioner.Lesson(torch.eye(2), captioner.label(words, [["a cap"], ["a van"]]), words)
-    exam, plan = captioner.Exam(torch.eye(2), [["a cap"], ["a van"]]), captioner.CrossEntropy()
-    taught = captioner.CrossEntropyTraining(lesson, exam, (4, 4), plan, torch.device("cpu"))
-    weights = captioner.first_weights(captioner.Sizes(2, 3, 4, 4), 9)
-    captioner.begin(taught, weights)
-    found = taught.state()["weights"]
-    assert all(torch.equal(found[name], weights[name]) for name in weights)
-    taught.step(0)
-    assert not torch.equal(taught.state()["weights"]["logit.bias"], weights["logit.bias"])
+def test_a_captioner_is_taught_about_so_many_steps_at_the_rates_of_its_plan(tiny):
+    captioner, plan = tiny("tiny.captioner"), tiny("tiny.training").Plan
+    given = plan(steps=4000, batch=250, rate=0.004, decay=0.0)
+    captions, warm_up = captioner.plans(given, 54_000)
+    # 216 steps an epoch, and 432 of half the images.
+    assert (warm_up.noun_lists, warm_up.mixed, captions.epochs) == (1, 3, 12)
+    assert (warm_up.learning_rate, captions.learning_rate, warm_up.open_gates) == (0.004, 0.0024, 4)
+    assert captions.validate_steps == 432
 
 
 @pytest.fixture

@@ -3,21 +3,17 @@
 It sees the sum of an image's region vectors, and the features of tiny-rn and tiny-clip. Departures
 from arXiv:2210.09550, for the time it takes and the little there is to see: standardised features,
 images of other seeds beside those of train, a higher rate, larger batches, no dropout, no scheduled
-sampling, forget gates that are open at first, and three stages. Taught by captions alone, it learns
-how they are worded long before it learns what is in an image. So it first lists the nouns of an
-image's captions, in random order; then it does this or says a caption, as the first word tells;
-then it says captions alone.
+sampling, forget gates that are open at first, and lists of nouns before captions (`warm_up`).
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,7 +28,6 @@ from vlbench.data.scenes.world import CATEGORIES, NOUNS, plural
 from vlbench.planning.functions import load_object
 from vlbench.probes.captioning.captioner_files import (
     StoredCaptioner,
-    draw_captioner,
     fold_scaling,
     label,
     learn_vocabulary,
@@ -49,6 +44,7 @@ from vlbench.probes.captioning.captioner_training import (
     Lesson,
     cider,
 )
+from vlbench.probes.captioning.warm_up import WarmUp, first_weights, phases
 
 TINY = Path(__file__).resolve().parents[2] / "model_adapters" / "tiny"
 CPU = torch.device("cpu")
@@ -61,29 +57,12 @@ OTHERS, AT_ONCE = 14, 1000
 # What is added to the bias of the forget gates at first: what was seen lasts for a caption.
 OPEN = 4.0
 
-# No caption begins with it: a list of nouns does.
-LIST = "."
-
 # What the captioner sees, in this order: `regions` first, as the captioning probes put it.
 ENCODERS = ("tiny-rn", "tiny-clip")
 ABOUT: dict[str, Any] = {"regions": "sum", "encoders": ENCODERS}
 
 # A noun and its plural are one.
 SINGULAR = {form: noun for noun in (*NOUNS, *CATEGORIES) for form in (noun, plural(noun))}
-
-
-class Stage(NamedTuple):
-    """A stage of the training: the texts of each image, and its share of all steps.
-
-    `several` neighbouring texts of an image are learnt at a step. The rate begins at `rate` times
-    the plan's and falls by the factor `decay` after every epoch.
-    """
-
-    texts: Sequence[Sequence[str]]
-    several: int
-    share: float
-    rate: float
-    decay: float
 
 
 class Clock:
@@ -115,16 +94,14 @@ def train_captioner(world: World, folder: Path, plan: Plan) -> Training:
     words = learn_vocabulary(chain.from_iterable(captions), punctuation=True)
     exam = Exam((torch.cat(see(val), 1) - mean) / deviation, val.captions)
     sizes = Sizes(features.shape[1], len(words), HIDDEN, HIDDEN)
-    weights, losses = first_weights(sizes, plan.seed), list[float]()
-    for stage in stages(captions, plan.seed):
-        labels = label(words, stage.texts, most=LONGEST)
+    weights, losses = first_weights(sizes, plan.seed, OPEN), list[float]()
+    for phase in phases(captions, *plans(plan, len(features)), SINGULAR.__contains__):
+        labels = label(words, phase.texts, most=LONGEST)
         lesson = Lesson((features - mean) / deviation, labels, words)
-        steps = _plan(stage, plan, len(features))
-        taught = CrossEntropyTraining(lesson, exam, (HIDDEN, HIDDEN), steps, CPU)
-        begin(taught, weights)
+        taught = CrossEntropyTraining(lesson, exam, weights, phase.plan, CPU)
         losses += _losses(taught)
         weights = taught.weights()
-    # Of the last stage, what validation chose.
+    # Of the last phase, what validation chose.
     network = restore_captioner(fold_scaling(taught.result()["weights"], mean, deviation), sizes)
     about = ABOUT | {"widths": [part.shape[1] for part in parts]}
     write_captioner(folder, StoredCaptioner(network, words, about), half=True)
@@ -167,39 +144,6 @@ def see_others(count: int) -> tuple[list[Tensor], list[list[str]]]:
     return [torch.cat(parts) for parts in zip(*blocks, strict=True)], captions
 
 
-def first_weights(sizes: Sizes, seed: int) -> dict[str, Tensor]:
-    """Return the weights that the training starts from."""
-    weights = draw_captioner(sizes, torch.Generator().manual_seed(seed)).state_dict()
-    # The gates are, in this order: input, forget, output, and the two candidates.
-    weights["_core.h2h.bias"][sizes.hidden : 2 * sizes.hidden] += OPEN
-    return weights
-
-
-def stages(captions: Sequence[Sequence[str]], seed: int) -> list[Stage]:
-    """Return the three stages for the captions of images."""
-    rng = Random(seed)  # noqa: S311 - no secret
-    lists = [noun_lists(several, rng) for several in captions]
-    pairs = (zip(*both, strict=True) for both in zip(captions, lists, strict=True))
-    both = [list(chain.from_iterable(several)) for several in pairs]
-    return [
-        Stage(lists, several=1, share=0.07, rate=1.0, decay=1.0),
-        # Of two neighbours one is a caption.
-        Stage(both, several=2, share=0.28, rate=1.0, decay=0.7),
-        Stage(captions, several=1, share=0.65, rate=0.6, decay=0.78),
-    ]
-
-
-def noun_lists(captions: Sequence[str], rng: Random) -> list[str]:
-    """Return for each caption of an image the nouns of all of them, in another random order."""
-    nouns = sorted({word for text in captions for word in text.split() if word in SINGULAR})
-    return [" ".join([LIST, *rng.sample(nouns, len(nouns))]) for _ in captions]
-
-
-def begin(taught: CrossEntropyTraining, weights: Mapping[str, Tensor]) -> None:
-    """Let a training that has not begun start from weights."""
-    taught.restore({**taught.state(), "weights": weights})
-
-
 def _encoded(images: Tensor) -> list[Tensor]:
     """Return the features of tiny-rn and tiny-clip of images uint8 [N, 3, 64, 64]."""
     rn = load_object("timm_cnn:TimmCnn", ADAPTERS)(
@@ -209,23 +153,26 @@ def _encoded(images: Tensor) -> list[Tensor]:
     return [vectors(rn, images), vectors(clip, images)]
 
 
-def _plan(stage: Stage, plan: Plan, images: int) -> CrossEntropy:
-    """Return the plan of a stage, whole epochs of about so many steps."""
-    at_once = plan.batch // stage.several
-    batches = -(-images // at_once)
-    epochs = max(1, round(stage.share * plan.steps / batches))
-    return CrossEntropy(
-        epochs=epochs,
-        images=at_once,
-        captions=stage.several,
-        learning_rate=stage.rate * plan.rate,
-        decay=stage.decay,
+def plans(plan: Plan, images: int) -> tuple[CrossEntropy, WarmUp]:
+    """Return the plans of captions and of what goes before, whole epochs of about so many steps."""
+    batches, halves = -(-images // plan.batch), -(-images // (plan.batch // 2))
+    lists, mixed, captions = (
+        max(1, round(share * plan.steps / count))
+        for share, count in ((0.07, batches), (0.28, halves), (0.65, batches))
+    )
+    taught = CrossEntropy(
+        epochs=captions,
+        images=plan.batch,
+        captions=1,
+        learning_rate=0.6 * plan.rate,
+        decay=0.78,
         decay_epochs=1,
         sampling=0.0,
         dropout=0.0,
         validate_steps=2 * batches,
         seed=plan.seed,
     )
+    return taught, WarmUp(noun_lists=lists, mixed=mixed, learning_rate=plan.rate, open_gates=OPEN)
 
 
 def _losses(taught: CrossEntropyTraining) -> list[float]:

@@ -28,7 +28,7 @@ from vlbench.data.scenes.world import CATEGORIES, COLOURS, NOUNS, SIZES, TEXTURE
 BOX_NUMBERS = 6
 
 SHAPE = bert.SHAPE | {
-    "num_hidden_layers": 4,
+    "num_hidden_layers": 3,
     "num_attention_heads": 2,
     "initializer_range": 0.05,
     "max_position_embeddings": 2 * words.LENGTH,

@@ -13,6 +13,7 @@ from vlbench.probes.captioning.captioner_training import (
     Exam,
     Lesson,
 )
+from vlbench.probes.captioning.warm_up import first_weights
 
 CPU = torch.device("cpu")
 
@@ -58,7 +59,8 @@ def cross_entropy(plan):
     """Return a training on all images, validated on the same."""
     references = [captions(pair) for pair in PAIRS]
     lesson = Lesson(features(), labels(), VOCABULARY)
-    return CrossEntropyTraining(lesson, Exam(features(), references), WIDTHS, plan, CPU)
+    weights = first_weights(SIZES, plan.seed, 0.0)
+    return CrossEntropyTraining(lesson, Exam(features(), references), weights, plan, CPU)
 
 
 def run(training, start=0, stop=None):

@@ -28,7 +28,7 @@ from vlbench.probes.captioning.captioner_files import (
     Labels,
     StoredCaptioner,
     Vocabulary,
-    draw_captioner,
+    restore_captioner,
 )
 from vlbench.probes.captioning.captioner_network import (
     FcCaptioner,
@@ -164,10 +164,14 @@ class Exam(NamedTuple):
     references: Sequence[Sequence[str]]
 
 
+# The first layer and the last, whose weights tell all widths.
+ENDS = ("fc_embed", "logit")
+
+
 class CrossEntropyTraining(Stage):
     """The training of a captioner, for `Engine.train`; `result` has its weights and its history.
 
-    `loss` is that of the last step.
+    `loss` is that of the last step. Without an exam, the last weights are those of the result.
     """
 
     kept = ("_losses", "_best")
@@ -175,16 +179,18 @@ class CrossEntropyTraining(Stage):
     def __init__(
         self,
         lesson: Lesson,
-        exam: Exam,
-        widths: tuple[int, int],
+        exam: Exam | None,
+        weights: Mapping[str, Tensor],
         plan: CrossEntropy,
         device: torch.device,
     ) -> None:
-        """Begin; `widths` are those of embeddings and LSTM."""
-        sizes = Sizes(lesson.features.shape[1], len(lesson.vocabulary), *widths)
-        drawn = draw_captioner(sizes, torch.Generator().manual_seed(plan.seed))
+        """Begin with these weights."""
+        (width, features), (words, hidden) = (weights[f"{one}.weight"].shape for one in ENDS)
+        network = restore_captioner(weights, Sizes(features, words - 1, width, hidden))
         count, images = len(lesson.features), plan.images
-        super().__init__(drawn, device, clip=plan.clip, seed=plan.seed, count=count, images=images)
+        super().__init__(
+            network, device, clip=plan.clip, seed=plan.seed, count=count, images=images
+        )
         self._lesson, self._exam, self._plan = lesson, exam, plan
         self.loss = math.nan
         self._losses: list[float] = []
@@ -198,12 +204,14 @@ class CrossEntropyTraining(Stage):
         self.descend(loss, self._plan.rate_in(epoch))
         self.loss = float(loss.detach())
         self._losses.append(self.loss)
+        if self._exam is None:
+            return
         if number + 1 == self.steps or (number + 1) % self._plan.validate_steps == 0:
-            self._validate(number + 1)
+            self._validate(number + 1, self._exam)
 
     def result(self) -> dict[str, Any]:
         """Return the weights of the best CIDEr, its step, and the history of validations."""
-        return {**self._best, "history": self._history}
+        return {"weights": self.weights(), **self._best, "history": self._history}
 
     def _loss(self, images: Tensor, epoch: int) -> Tensor:
         several, lesson = self._plan.captions, self._lesson
@@ -218,12 +226,12 @@ class CrossEntropyTraining(Stage):
             seen = repeat_states(self.network.see(features), several)
         return caption_loss(self.network, seen, words, noise)
 
-    def _validate(self, steps: int) -> None:
+    def _validate(self, steps: int, exam: Exam) -> None:
         """Keep the network if its captions are the best so far."""
         some = slice(self._plan.validate_images)
-        captions = greedy_captions(self.network, self._exam.features[some])
+        captions = greedy_captions(self.network, exam.features[some])
         texts = self._lesson.vocabulary.texts(captions)
-        score = cider(self._lesson.vocabulary, texts, self._exam.references[some]).value
+        score = cider(self._lesson.vocabulary, texts, exam.references[some]).value
         loss = sum(self._losses) / len(self._losses)
         self._losses = []
         self._history.append({"steps": steps, "loss": loss, "cider": score})
