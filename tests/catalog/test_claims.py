@@ -122,8 +122,16 @@ def probe_of(task):
     return task.probe.partition(":")[0].rpartition(".")[2]
 
 
+# What the probe of words says, of which no board is shipped.
+WORD_SPACE = {
+    f"{metric}{which}"
+    for metric in ("analogy_accuracy", "word_pair_pearson", "word_pair_spearman")
+    for which in ("", "_unconstrained")
+} | {"visual_word_accuracy", "majority_answer", "majority_word", "shuffled_labels", "", "chance"}
+
+
 def test_shipped_claims_are_of_scores_and_floors_that_their_probes_give():
-    tasks, given = load_catalog().tasks, defaultdict(set)
+    tasks, given = load_catalog().tasks, defaultdict(set, word_space=WORD_SPACE)
     boards = [read_board(file) for file in BOARDS.glob("*.json")]
     for board in boards:
         scores = [score for row in board.results for score in row.scores]

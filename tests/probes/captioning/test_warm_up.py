@@ -5,7 +5,6 @@ from captions_world import CPU, PAIRS, PLAN, SIZES, THINGS, captions, features, 
 
 from vlbench.engine import Engine
 from vlbench.errors import SpecError
-from vlbench.probes.captioning import captioner
 from vlbench.probes.captioning.captioner import read_or_train
 from vlbench.probes.captioning.captioner_files import (
     draw_captioner,
@@ -22,7 +21,9 @@ WORDS = [[text.split() for text in texts] for texts in CAPTIONS]
 TAGS = [[["NOUN" if w in THINGS else "X" for w in text] for text in texts] for texts in WORDS]
 DATA = world(captions=CAPTIONS, words=WORDS, tags=TAGS)
 ENGINE = Engine.for_tests()
-NAMING = SETTINGS._replace(punctuation=True, warm_up=WarmUp(noun_lists=8, mixed=8, learning_rate=0.01))
+NAMING = SETTINGS._replace(
+    punctuation=True, warm_up=WarmUp(noun_lists=8, mixed=8, learning_rate=0.01)
+)
 
 
 def test_lists_come_first_then_both_then_captions():
@@ -88,16 +89,3 @@ def test_a_captioner_that_was_taught_to_name_things_names_more_of_them():
 def test_lists_without_a_word_to_begin_with_are_refused():
     with pytest.raises(SpecError, match="warm_up needs punctuation: true"):
         read_or_train(DATA, ENGINE, [], NAMING._replace(punctuation=False))
-
-
-def test_further_worlds_teach_their_words(monkeypatch):
-    asked = []
-
-    def scenes(*, seed):
-        asked.append(seed)
-        return world(captions=[[f"a unicorn{seed}"]] * len(PAIRS))
-
-    monkeypatch.setattr(captioner, "scenes", scenes)
-    found = read_or_train(DATA, ENGINE, [], SETTINGS._replace(worlds=[7, 8]))
-    assert asked == [7, 8]
-    assert {"unicorn7", "unicorn8", "cat"} <= {*found.vocabulary.words}

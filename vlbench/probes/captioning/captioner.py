@@ -21,7 +21,6 @@ from vlbench.data.formats.archives import DAMAGED, read_npy
 from vlbench.data.records import Data, Split
 from vlbench.data.regions import image_id, region_features
 from vlbench.data.regions.features import KINDS
-from vlbench.data.scenes import scenes
 from vlbench.engine import Engine
 from vlbench.errors import DataAbsent, DataError, SpecError, WeightsError
 from vlbench.probes.captioning.captioner_files import (
@@ -74,8 +73,7 @@ class Captioner(NamedTuple):
     files (see `image_features`). `standardize` gives features mean 0 and deviation 1 over the
     training images before training. Words are told apart by `punctuation` and `rare` (see
     `learn_vocabulary`); captions are learnt up to `most_words`. `embedding` and `hidden` are
-    widths. Before captions it may be taught to name things (see `WarmUp`), with drawings of further
-    `worlds`, seeds of `scenes`, beside the training images.
+    widths. Before captions it may be taught to name things (see `WarmUp`).
     """
 
     weights: Path | None = None
@@ -87,7 +85,6 @@ class Captioner(NamedTuple):
     most_words: int = LONGEST_CAPTION
     embedding: int = 512
     hidden: int = 512
-    worlds: Sequence[int] = ()
     warm_up: WarmUp = NO_WARM_UP
     cross_entropy: CrossEntropy = PAPER_CROSS_ENTROPY
     self_critical: SelfCritical = PAPER_SELF_CRITICAL
@@ -298,9 +295,6 @@ def _train(
     about: dict[str, Any],
 ) -> StoredCaptioner:
     val, taught = data.splits["val"], list(data.splits["train"]["captions"])
-    for split in chain.from_iterable(scenes(seed=seed).splits.values() for seed in settings.worlds):
-        features = torch.cat([features, _see(split, engine, encoders, settings)])
-        taught += list(split["captions"])
     mean, deviation = spread(features) if settings.standardize else (0.0, 1.0)
     vocabulary = learn_vocabulary(
         chain.from_iterable(taught), rare=settings.rare, punctuation=settings.punctuation
