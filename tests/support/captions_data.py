@@ -16,7 +16,7 @@ SETTINGS = Captioner(
     embedding=16,
     hidden=32,
     cross_entropy=PLAN._replace(epochs=4, validate_steps=5),
-    self_critical=SelfCritical(epochs=3, images=5, rate=1e-2),
+    self_critical=SelfCritical(epochs=3, images=5, learning_rate=1e-2),
 )
 
 
