@@ -74,7 +74,7 @@ class Model:
 
 
 # In the order in which they are trained: tiny-rn-robust and tiny-vlm start from the weights of
-# tiny-rn, and tiny-captioner sees with tiny-rn and tiny-clip.
+# tiny-rn, and tiny-captioner sees with tiny-eyes.
 MODELS = {
     "tiny-clip": Model(
         folder="clip",
@@ -251,13 +251,12 @@ MODELS = {
         library="pycocoevalcap",
         configurations=("scenes",),
         learns=(
-            "to say the captions of an image, word by word (cross-entropy), from the sum of its "
-            "region vectors and the features of tiny-rn and tiny-clip; before that, to list the "
-            "nouns of the captions"
+            "to list the nouns of an image's captions, then to say the captions, word by word "
+            "(cross-entropy), from the sum of the vectors that tiny-eyes gives its proposals"
         ),
-        others=captioner.OTHERS,
+        others=6,
         cannot=(
-            "it sees no pixel but through tiny-rn and tiny-clip, and they know drawings alone",
+            "it sees no pixel but through tiny-eyes, which knows drawings alone",
             NOT_SEEN,
             "it says the words of this world's captions and no others",
             "it says at most 20 words, the full stop included, and ends longer captions there",

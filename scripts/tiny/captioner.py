@@ -1,9 +1,9 @@
 """tiny-captioner: the FC captioner, taught by the captions of this world.
 
-It sees the sum of an image's region vectors, and the features of tiny-rn and tiny-clip. Departures
-from arXiv:2210.09550, for the time it takes and the little there is to see: standardised features,
-images of other seeds beside those of train, a higher rate, larger batches, no dropout, no scheduled
-sampling, forget gates that are open at first, and lists of nouns before captions (`warm_up`).
+It sees the sum of the vectors that tiny-eyes gives an image's proposals. Departures from
+arXiv:2210.09550, for the time it takes and the little there is to see: standardised features, a
+higher rate, larger batches, no dropout, no scheduled sampling, forget gates that are open at first,
+and lists of nouns before captions (`warm_up`).
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import time
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
+from tiny import eyes
 from tiny import world as worlds
-from tiny.measures import ADAPTERS, Measure, share, vectors
+from tiny.measures import ADAPTERS, Measure, share
 from tiny.training import WINDOW, Plan, Training
 from tiny.world import Examples, World
-from vlbench.data.images import decode_image
+from vlbench.capabilities import Picture
 from vlbench.data.scenes.world import CATEGORIES, NOUNS, plural
 from vlbench.planning.functions import load_object
 from vlbench.probes.captioning.captioner_files import (
@@ -46,20 +46,12 @@ from vlbench.probes.captioning.captioner_training import (
 )
 from vlbench.probes.captioning.warm_up import WarmUp, first_weights, phases
 
-TINY = Path(__file__).resolve().parents[2] / "model_adapters" / "tiny"
 CPU = torch.device("cpu")
 
 HIDDEN = 128
 
-# Images of other seeds for each of train, and how many of them are in memory at a time.
-OTHERS, AT_ONCE = 14, 1000
-
 # What is added to the bias of the forget gates at first: what was seen lasts for a caption.
 OPEN = 4.0
-
-# What the captioner sees, in this order: `regions` first, as the captioning probes put it.
-ENCODERS = ("tiny-rn", "tiny-clip")
-ABOUT: dict[str, Any] = {"regions": "sum", "encoders": ENCODERS}
 
 # A noun and its plural are one.
 SINGULAR = {form: noun for noun in (*NOUNS, *CATEGORIES) for form in (noun, plural(noun))}
@@ -81,18 +73,13 @@ class Clock:
 
 
 def train_captioner(world: World, folder: Path, plan: Plan) -> Training:
-    """Train on `scenes` and on images of other seeds, choose on val of `scenes`, write the folder.
-
-    The time that is told includes that of drawing those images.
-    """
+    """Train on `scenes`, choose on their val, write the folder; tiny-eyes is in that beside."""
     clock = Clock()
-    train, val = world.scenes, worlds.read("val").scenes
-    others, said = see_others(OTHERS * len(train.captions))
-    parts = [torch.cat(both) for both in zip(see(train), others, strict=True)]
-    captions, features = train.captions + said, torch.cat(parts, 1)
+    val = worlds.of_categories(worlds.read("val"), world.classes).scenes
+    captions, features = world.scenes.captions, see(world.scenes, folder)
     mean, deviation = spread(features)
     words = learn_vocabulary(chain.from_iterable(captions), punctuation=True)
-    exam = Exam((torch.cat(see(val), 1) - mean) / deviation, val.captions)
+    exam = Exam((see(val, folder) - mean) / deviation, val.captions)
     sizes = Sizes(features.shape[1], len(words), HIDDEN, HIDDEN)
     weights, losses = first_weights(sizes, plan.seed, OPEN), list[float]()
     for phase in phases(captions, *plans(plan, len(features)), SINGULAR.__contains__):
@@ -103,54 +90,46 @@ def train_captioner(world: World, folder: Path, plan: Plan) -> Training:
         weights = taught.weights()
     # Of the last phase, what validation chose.
     network = restore_captioner(fold_scaling(taught.result()["weights"], mean, deviation), sizes)
-    about = ABOUT | {"widths": [part.shape[1] for part in parts]}
+    about = {"regions": "sum", "region_encoder": "tiny-eyes", "widths": [features.shape[1]]}
     write_captioner(folder, StoredCaptioner(network, words, about), half=True)
     return clock.told(losses, plan.batch)
 
 
 def measure_captioner(folder: Path, world: World) -> dict[str, Measure]:
-    """Return CIDEr of the captions of `scenes`, and how many of their nouns the references name.
+    """Return CIDEr of the captions of `scenes`, how many of their nouns the references name.
 
-    Chance is what the same captions reach with the references of the next image.
+    And how many nouns of the references they name. Chance is what the same captions reach with the
+    references of the next image.
     """
     network, words, _ = read_captioner(folder)
-    texts = words.texts(greedy_captions(network, torch.cat(see(world.scenes), 1)))
+    texts = words.texts(greedy_captions(network, see(world.scenes, folder)))
     references = world.scenes.captions
     others = [*references[1:], references[0]]
     own, other = (cider(words, texts, which) for which in (references, others))
-    right, wrong = (_named(texts, which) for which in (references, others))
-    return {
-        "cider": Measure(own.value, len(texts), other.value, own.stderr),
-        "noun_precision": share(right, float(wrong.double().mean())),
-    }
+    measured = {"cider": Measure(own.value, len(texts), other.value, own.stderr)}
+    for name, count in (("noun_precision", _precise), ("noun_recall", _recalled)):
+        right, wrong = (count(texts, which) for which in (references, others))
+        measured[name] = share(right, float(wrong.double().mean()))
+    return measured
 
 
-def see(examples: Examples) -> list[Tensor]:
-    """Return what the captioner sees of each image, float32 [N, D] of each source."""
-    sums = [one.vectors.sum(0) for one in examples.regions if one.vectors is not None]
-    return [torch.stack(sums), *_encoded(examples.images)]
+def see(examples: Examples, folder: Path) -> Tensor:
+    """Return what the captioner sees of each image, float32 [N, D].
 
-
-def see_others(count: int) -> tuple[list[Tensor], list[list[str]]]:
-    """Return the same of so many images that are in no split of any task, and their captions."""
-    blocks, captions = [], []
-    for first in range(0, count, AT_ONCE):
-        rows = list(worlds.other_rows(range(first, min(first + AT_ONCE, count))))
-        pictures = [np.asarray(decode_image(one["image"], "an image of scenes")) for one in rows]
-        sums = [torch.tensor(one["proposal_vectors"]).sum(0) for one in rows]
-        pixels = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2)
-        blocks.append([torch.stack(sums), *_encoded(pixels)])
-        captions += [one["captions"] for one in rows]
-    return [torch.cat(parts) for parts in zip(*blocks, strict=True)], captions
-
-
-def _encoded(images: Tensor) -> list[Tensor]:
-    """Return the features of tiny-rn and tiny-clip of images uint8 [N, 3, 64, 64]."""
-    rn = load_object("timm_cnn:TimmCnn", ADAPTERS)(
-        device=CPU, architecture=str(TINY / "rn"), resize=images.shape[-1]
+    It is the sum of the vectors of the proposals, as the captioning probes ask tiny-eyes for them.
+    """
+    model = load_object("timm_cnn:TimmCnn", ADAPTERS)(
+        device=CPU, architecture=str(folder.with_name("eyes")), resize=eyes.SIDE, squash=True
     )
-    clip = load_object("open_clip:OpenClip", ADAPTERS)(device=CPU, architecture=str(TINY / "clip"))
-    return [vectors(rn, images), vectors(clip, images)]
+    crops = load_object("crops:Crops", ADAPTERS)(device=CPU, encoder=model)
+    pixels = examples.images.permute(0, 2, 3, 1).numpy()
+    pictures = (Picture(Image.fromarray(one), None) for one in pixels)
+    with torch.inference_mode():
+        seen = [
+            crops.encode_regions([picture], [regions.boxes])[0].sum(0)
+            for picture, regions in zip(pictures, examples.regions, strict=True)
+        ]
+    return torch.stack(seen)
 
 
 def plans(plan: Plan, images: int) -> tuple[CrossEntropy, WarmUp]:
@@ -187,7 +166,7 @@ def _losses(taught: CrossEntropyTraining) -> list[float]:
     return losses
 
 
-def _named(texts: list[str], references: list[list[str]]) -> Tensor:
+def _precise(texts: list[str], references: list[list[str]]) -> Tensor:
     """Return whether the references name it, for each noun that a caption names, bool [N].
 
     A caption that names none counts as one that is wrong.
@@ -196,6 +175,16 @@ def _named(texts: list[str], references: list[list[str]]) -> Tensor:
         noun in _nouns(" ".join(five))
         for text, five in zip(texts, references, strict=True)
         for noun in sorted(_nouns(text)) or [""]
+    ]
+    return torch.tensor(right)
+
+
+def _recalled(texts: list[str], references: list[list[str]]) -> Tensor:
+    """Return whether a caption names it, for each noun that the references name, bool [N]."""
+    right = [
+        noun in _nouns(text)
+        for text, five in zip(texts, references, strict=True)
+        for noun in sorted(_nouns(" ".join(five)))
     ]
     return torch.tensor(right)
 

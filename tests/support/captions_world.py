@@ -51,7 +51,9 @@ def named(text):
 
 
 WIDTHS = (16, 32)
-PLAN = CrossEntropy(epochs=80, images=5, learning_rate=0.01, decay=1.0, sampling=0.0, dropout=0.0, clip=1.0)
+PLAN = CrossEntropy(
+    epochs=80, images=5, learning_rate=0.01, decay=1.0, sampling=0.0, dropout=0.0, clip=1.0
+)
 SIZES = Sizes(features=len(THINGS), words=len(VOCABULARY), embedding=WIDTHS[0], hidden=WIDTHS[1])
 
 
