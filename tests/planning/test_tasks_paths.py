@@ -32,6 +32,7 @@ def test_relative_paths_lie_beside_their_file_at_any_depth():
     placed = beside(FILE, OUTER)
     assert placed == Outer(Inner(FILE.parent / "w"), [FILE.parent / "../a", "b"])
     assert beside(FILE, Inner(None)) == Inner(None)
+    assert beside(FILE, Outer(Inner(), (1, Path("c")))).files == (1, FILE.parent / "c")
 
 
 def test_paths_are_found_under_dotted_keys():

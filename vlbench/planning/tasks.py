@@ -83,8 +83,8 @@ def beside(file: Path, value: Any) -> Any:
         return value if value.parts[:1] == (DATA_VARIABLE,) else file.parent / value
     if script := _script(value):
         return f"{PREFIX}{beside(file, script)}"
-    if isinstance(value, list):
-        return [beside(file, part) for part in value]
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return type(value)(beside(file, part) for part in value)
     fields = _fields(value)
     return type(value)(**{n: beside(file, v) for n, v in fields.items()}) if fields else value
 
