@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from captions_world import PAIRS, PLAN, SIZES, THINGS, captions, features, named, run
 from drawn_sample import small_world
 from torch import nn
 
 from vlbench.data.coco_files import Phrase
 from vlbench.data.scenes.rows import row
 from vlbench.data.scenes.world import CATEGORIES
+from vlbench.probes.captioning.captioner_files import label, learn_vocabulary, restore_captioner
+from vlbench.probes.captioning.captioner_network import Sizes, greedy_captions
+from vlbench.probes.captioning.captioner_training import CrossEntropyTraining, Lesson
 
 __all__ = ["small_world"]
 
@@ -195,6 +199,58 @@ def test_other_worlds_are_of_seeds_that_no_task_uses(tiny, tmp_path, monkeypatch
     assert more.captions[len(own.scenes.captions) :] == drawn
     asked = [row("scenes", world.OTHER_SEED, i)[0]["questions"] for i in range(2)]
     assert world.other_questions() == asked
+
+
+def test_lists_come_first_then_both_then_captions(tiny):
+    warm_up = tiny("tiny.warm_up")
+    told = [["a van .", "a cap .", "one thing ."], ["an owl .", "two jets .", "a jet ."]]
+    nouns = {"van", "cap", "owl", "jets", "jet"}
+    plan = PLAN._replace(epochs=3, images=10, captions=2)
+    given = warm_up.WarmUp(1, 2, learning_rate=0.5)
+    lists, both, alone = warm_up.phases(told, plan, given, nouns.__contains__)
+    assert (list(alone.texts), alone.plan) == (told, plan)
+    assert [texts[::2] for texts in both.texts] == told
+    assert [texts[1::2] for texts in both.texts] == list(lists.texts)
+    assert (lists.plan.epochs, lists.plan.decay, lists.plan.learning_rate) == (1, 1.0, 0.5)
+    # As many texts at a step, two neighbours for one.
+    assert (both.plan.epochs, both.plan.images, both.plan.captions) == (2, 5, 4)
+
+
+def test_a_list_has_each_noun_of_an_images_captions_once_in_another_order(tiny):
+    warm_up = tiny("tiny.warm_up")
+    told = ["two palms and a red van .", "a van on a plain background .", "one thing ."] * 9
+    given = warm_up.WarmUp(1, 1)
+    lists, *_ = warm_up.phases([told], PLAN, given, {"palms", "van"}.__contains__)
+    (of_image,) = lists.texts
+    assert len(of_image) == len(told)
+    assert {*of_image} == {". palms van", ". van palms"}
+
+
+def test_open_gates_are_those_that_forget(tiny):
+    warm_up, sizes = tiny("tiny.warm_up"), Sizes(3, 4, 5, 2)
+    drawn = warm_up.first_weights(sizes, 0, 0.0)
+    found = warm_up.first_weights(sizes, 0, 4.0)
+    moved = {name for name in drawn if not torch.equal(drawn[name], found[name])}
+    assert moved == {"_core.h2h.bias"}
+    gates = found["_core.h2h.bias"] - drawn["_core.h2h.bias"]
+    torch.testing.assert_close(gates, torch.tensor([0.0, 0, 4, 4, 0, 0, 0, 0, 0, 0]))
+
+
+def test_a_captioner_learns_to_list_what_it_sees_and_begins_with_given_weights(tiny):
+    warm_up = tiny("tiny.warm_up")
+    texts = [[f"{text} ." for text in captions(pair)] for pair in PAIRS]
+    given = warm_up.WarmUp(60, learning_rate=0.01)
+    lists, *_ = warm_up.phases(texts, PLAN, given, THINGS.__contains__)
+    words = learn_vocabulary([text for several in texts for text in several], punctuation=True)
+    sizes = SIZES._replace(words=len(words))
+    lesson = Lesson(features(), label(words, lists.texts), words)
+    start = warm_up.first_weights(sizes, 9, 0.0)
+    training = CrossEntropyTraining(lesson, None, start, lists.plan, torch.device("cpu"))
+    assert all(torch.equal(value, start[name]) for name, value in training.weights().items())
+    taught = restore_captioner(run(training).result()["weights"], sizes)
+    said = words.texts(greedy_captions(taught, features()))
+    assert all(text.startswith(". ") for text in said)
+    assert [tuple(sorted(named(text))) for text in said] == PAIRS
 
 
 def test_a_captioner_is_taught_about_so_many_steps_at_the_rates_of_its_plan(tiny):

@@ -22,6 +22,7 @@ from tiny import eyes
 from tiny import world as worlds
 from tiny.measures import ADAPTERS, Measure, share
 from tiny.training import WINDOW, Plan, Training
+from tiny.warm_up import WarmUp, first_weights, phases
 from tiny.world import Examples, World
 from vlbench.capabilities import Picture
 from vlbench.data.scenes.world import CATEGORIES, NOUNS, plural
@@ -44,7 +45,6 @@ from vlbench.probes.captioning.captioner_training import (
     Lesson,
     cider,
 )
-from vlbench.probes.captioning.warm_up import WarmUp, first_weights, phases
 
 CPU = torch.device("cpu")
 

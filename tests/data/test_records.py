@@ -5,7 +5,6 @@ from vlbench.data.records import (
     Column,
     Data,
     Split,
-    chain_columns,
     content,
     fewest_rows,
     labels,
@@ -223,15 +222,3 @@ def test_without_known_content_nothing_is_shared():
     plain = Split({"label": value_column([1, 2])})
     assert content(plain) is None
     assert set(overlaps(Data(splits={"train": plain, "test": plain})).values()) == {0}
-
-
-def test_chained_columns_have_the_values_of_each_one_after_the_other():
-    first = Column("a", "text", ["w", "x", "y"], [2, 0])
-    both = chain_columns([first, value_column(["z"], "text")])
-    assert (list(both), both.kind, list(both.select([2, 0]))) == (
-        ["y", "w", "z"],
-        "text",
-        ["z", "y"],
-    )
-    other = chain_columns([first.select([0]), value_column(["z"], "text")])
-    assert len({both.key, other.key, "a"}) == 3

@@ -5,7 +5,12 @@ from itertools import combinations
 
 import torch
 
-from vlbench.probes.captioning.captioner_files import empty_captioner, label, learn_vocabulary
+from vlbench.probes.captioning.captioner_files import (
+    draw_captioner,
+    empty_captioner,
+    label,
+    learn_vocabulary,
+)
 from vlbench.probes.captioning.captioner_network import Sizes, greedy_captions
 from vlbench.probes.captioning.captioner_training import (
     CrossEntropy,
@@ -13,7 +18,6 @@ from vlbench.probes.captioning.captioner_training import (
     Exam,
     Lesson,
 )
-from vlbench.probes.captioning.warm_up import first_weights
 
 CPU = torch.device("cpu")
 
@@ -61,7 +65,7 @@ def cross_entropy(plan):
     """Return a training on all images, validated on the same."""
     references = [captions(pair) for pair in PAIRS]
     lesson = Lesson(features(), labels(), VOCABULARY)
-    weights = first_weights(SIZES, plan.seed, 0.0)
+    weights = draw_captioner(SIZES, torch.Generator().manual_seed(plan.seed)).state_dict()
     return CrossEntropyTraining(lesson, Exam(features(), references), weights, plan, CPU)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate, permutations
+from itertools import permutations
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -166,30 +165,6 @@ def value_column(values: Sequence[Any], kind: str = "value") -> Column:
     """Return a column of plain values (or texts), identified by their digest."""
     stored = list(values)
     return Column(digest(stored), kind, stored, range(len(stored)))
-
-
-def chain_columns(columns: Sequence[Column]) -> Column:
-    """Return one column with the selected rows of several, one after the other."""
-    key = digest([[column.key, list(column.rows)] for column in columns])
-    stored = Chained(columns)
-    return Column(key, columns[0].kind, stored, range(len(stored)))
-
-
-class Chained(Sequence[Any]):
-    """The values of several columns, one after the other."""
-
-    def __init__(self, columns: Sequence[Column]) -> None:
-        self.columns = columns
-        self._ends = list(accumulate(map(len, columns)))
-
-    def __len__(self) -> int:
-        """Return the number of values."""
-        return self._ends[-1]
-
-    def __getitem__(self, i: Any) -> Any:
-        """Return value i of all."""
-        which = bisect_right(self._ends, i)
-        return self.columns[which][i - (self._ends[which - 1] if which else 0)]
 
 
 def labels(split: Split) -> np.ndarray[Any, np.dtype[np.int64]]:

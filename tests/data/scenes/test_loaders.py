@@ -131,17 +131,3 @@ def test_crops_are_the_pixels_of_the_boxes_and_codes_read_none(sample):
             mean = vector.view(16, 16, 3).mean((0, 1)).numpy()
             # Resizing keeps the mean of an image, but for its edges.
             assert np.abs(mean - part.mean((0, 1))).max() < 16
-
-
-@pytest.mark.usefixtures("small_world")
-def test_the_train_split_may_have_the_scenes_of_other_seeds(tmp_path):
-    own = scenes(cache_dir=tmp_path)
-    data = scenes(train_seeds=[5, 6], cache_dir=tmp_path)
-    others = [scenes(seed=seed, cache_dir=tmp_path) for seed in (5, 6)]
-    parts = [own.splits["train"], *(s for data in others for s in data.splits.values())]
-    for name in ("captions", "question", "nouns"):
-        expected = [value for part in parts for value in part[name]]
-        assert list(data.splits["train"][name]) == expected
-        assert list(data.splits["test"][name]) == list(own.splits["test"][name])
-    assert data.splits["test"]["image"].key == own.splits["test"]["image"].key
-    assert data.digest() != own.digest()

@@ -15,7 +15,7 @@ from PIL.Image import Resampling
 from vlbench.capabilities import Picture, Regions
 from vlbench.data.coco_files import Arc, Named, Phrase
 from vlbench.data.images import crop_box, decode_image
-from vlbench.data.records import Column, Data, Split, chain_columns
+from vlbench.data.records import Column, Data, Split
 from vlbench.data.scenes.rows import object_noun, row, sizes
 from vlbench.data.scenes.storage import open_rows, write_once
 from vlbench.data.scenes.table import world_table
@@ -46,14 +46,8 @@ def objects(*, seed: int = 0, fine: bool = False, cache_dir: Path | None = None)
     return _data("objects", _columns(table) | {"label": label}, NOUNS if fine else CATEGORIES)
 
 
-def scenes(
-    *,
-    seed: int = 0,
-    train_seeds: Sequence[int] = (),
-    regions: str | None = None,
-    cache_dir: Path | None = None,
-) -> Data:
-    """Return 6,000 images of 1 to 4 things; train has those of every other seed in `train_seeds`.
+def scenes(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None = None) -> Data:
+    """Return 6,000 images of 1 to 4 things.
 
     The images are drawn when the first value is read, and stored in `cache_dir` (None: the default
     cache folder). `regions` is the kind of the proposals' vectors. Those of scenes-crops, or None,
@@ -71,15 +65,7 @@ def scenes(
     kind = regions or CROPS
     if kind not in PROPOSALS:
         raise ValueError(f"scenes have regions of kind {', '.join(PROPOSALS)}, not {regions}")
-    own, *more = (
-        _columns(world_table("scenes", one, cache_dir), kind) for one in (seed, *train_seeds)
-    )
-    data = _data("scenes", own, CATEGORIES)
-    if not more:
-        return data
-    train = data.splits["train"].columns
-    joined = {name: chain_columns([train[name], *(one[name] for one in more)]) for name in train}
-    return replace(data, splits={**data.splits, "train": Split(joined)})
+    return _data("scenes", _columns(world_table("scenes", seed, cache_dir), kind), CATEGORIES)
 
 
 def drawn_rows(configuration: str, split: str, count: int, folder: Path) -> Split:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -28,6 +27,7 @@ from vlbench.probes.captioning.captioner_files import (
     RARE,
     StoredCaptioner,
     Vocabulary,
+    draw_captioner,
     fold_scaling,
     label,
     learn_vocabulary,
@@ -46,16 +46,7 @@ from vlbench.probes.captioning.captioner_training import (
     SelfCritical,
     SelfCriticalTraining,
 )
-from vlbench.probes.captioning.nouns import find_nouns
 from vlbench.probes.captioning.scorers import PairScorer
-from vlbench.probes.captioning.warm_up import (
-    LIST,
-    NO_WARM_UP,
-    Phase,
-    WarmUp,
-    first_weights,
-    phases,
-)
 
 # How the vectors of an image's regions become one.
 Pool = Literal["sum", "mean", "none"]
@@ -73,7 +64,7 @@ class Captioner(NamedTuple):
     files (see `image_features`). `standardize` gives features mean 0 and deviation 1 over the
     training images before training. Words are told apart by `punctuation` and `rare` (see
     `learn_vocabulary`); captions are learnt up to `most_words`. `embedding` and `hidden` are
-    widths. Before captions it may be taught to name things (see `WarmUp`).
+    widths.
     """
 
     weights: Path | None = None
@@ -85,7 +76,6 @@ class Captioner(NamedTuple):
     most_words: int = LONGEST_CAPTION
     embedding: int = 512
     hidden: int = 512
-    warm_up: WarmUp = NO_WARM_UP
     cross_entropy: CrossEntropy = PAPER_CROSS_ENTROPY
     self_critical: SelfCritical = PAPER_SELF_CRITICAL
 
@@ -294,45 +284,30 @@ def _train(
     settings: Captioner,
     about: dict[str, Any],
 ) -> StoredCaptioner:
-    val, taught = data.splits["val"], list(data.splits["train"]["captions"])
-    mean, deviation = spread(features) if settings.standardize else (0.0, 1.0)
+    train, val = data.splits["train"], data.splits["val"]
+    taught, references = list(train["captions"]), list(val["captions"])
+    exam = _see(val, engine, encoders, settings)
     vocabulary = learn_vocabulary(
         chain.from_iterable(taught), rare=settings.rare, punctuation=settings.punctuation
     )
-    exam = Exam((_see(val, engine, encoders, settings) - mean) / deviation, list(val["captions"]))
+    plan = settings.cross_entropy
     sizes = Sizes(features.shape[1], len(vocabulary), settings.embedding, settings.hidden)
-    warm_up, plan = settings.warm_up, settings.cross_entropy
-    lessons = _phases(data, engine, taught, vocabulary, settings)
-    weights = first_weights(sizes, plan.seed, warm_up.open_gates)
-    for i, phase in enumerate(lessons):
-        labels = label(vocabulary, phase.texts, most=settings.most_words)
+    mean, deviation = spread(features) if settings.standardize else (0.0, 1.0)
+    key: dict[str, Any] = {"what": "cross-entropy captioner", "features": [features, exam]}
+    key |= {"captions": [taught, references], "words": list(vocabulary.words)}
+    key |= {"sizes": list(sizes), "plan": plan._asdict(), "device": engine.device.type}
+    key |= {"standardize": settings.standardize, "most_words": settings.most_words}
+
+    def make() -> CrossEntropyTraining:
+        labels = label(vocabulary, taught, most=settings.most_words)
         lesson = Lesson((features - mean) / deviation, labels, vocabulary)
-        given = lesson, exam if i + 1 == len(lessons) else None, weights, phase.plan, engine.device
-        key: dict[str, Any] = {"what": "cross-entropy captioner", "weights": weights}
-        key |= {"features": [lesson.features, exam.features], "plan": phase.plan._asdict()}
-        key |= {"captions": [phase.texts, exam.references], "words": list(vocabulary.words)}
-        key |= {"phase": i, "most_words": settings.most_words, "device": engine.device.type}
-        result = engine.train(key, partial(CrossEntropyTraining, *given), "captioner, taught")
-        weights = result["weights"]
-    network = restore_captioner(fold_scaling(weights, mean, deviation), sizes)
+        asked = Exam((exam - mean) / deviation, references)
+        weights = draw_captioner(sizes, torch.Generator().manual_seed(plan.seed)).state_dict()
+        return CrossEntropyTraining(lesson, asked, weights, plan, engine.device)
+
+    result = engine.train(key, make, "captioner, taught by captions")
+    network = restore_captioner(fold_scaling(result["weights"], mean, deviation), sizes)
     return StoredCaptioner(network, vocabulary, about | {"history": result["history"]})
-
-
-def _phases(
-    data: Data,
-    engine: Engine,
-    captions: Sequence[Sequence[str]],
-    vocabulary: Vocabulary,
-    settings: Captioner,
-) -> list[Phase]:
-    """Return what is taught. Raises SpecError for a warm-up without a word that begins lists."""
-    warm_up, plan = settings.warm_up, settings.cross_entropy
-    if not warm_up.noun_lists and not warm_up.mixed:
-        return [Phase(captions, plan)]
-    if LIST not in vocabulary.numbers:
-        raise SpecError(f"a list of nouns begins with '{LIST}': warm_up needs punctuation: true")
-    nouns = find_nouns(data, engine, warm_up.nouns)
-    return phases(captions, plan, warm_up, nouns.is_noun)
 
 
 def _see(

@@ -18,7 +18,6 @@ from torch import Tensor
 from vlbench.probes.captioning.captioner_files import draw_captioner
 from vlbench.probes.captioning.captioner_network import Sizes
 from vlbench.probes.captioning.captioner_training import CrossEntropy
-from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, NounSource, words_of
 
 # No caption begins with it: a list of nouns does.
 LIST = "."
@@ -28,7 +27,7 @@ class WarmUp(NamedTuple):
     """So many epochs of `noun_lists`, then of lists and captions, `mixed`, at a `learning_rate`.
 
     It falls by `decay` after each mixed epoch. `open_gates` is added to the bias of the
-    forget gates at first, so that what was seen lasts for a caption. `nouns` are those listed.
+    forget gates at first, so that what was seen lasts for a caption.
     """
 
     noun_lists: int = 0
@@ -36,11 +35,6 @@ class WarmUp(NamedTuple):
     learning_rate: float = 5e-4
     decay: float = 0.7
     open_gates: float = 0.0
-    nouns: NounSource = TAGGED_CAPTIONS
-
-
-# As in arXiv:2210.09550, where captions are all that is taught.
-NO_WARM_UP = WarmUp()
 
 
 class Phase(NamedTuple):
@@ -74,7 +68,7 @@ def phases(
 
 def _list_nouns(captions: Sequence[str], is_noun: Callable[[str], bool], rng: Random) -> list[str]:
     """Return for each caption of an image the nouns of all of them, in another random order."""
-    nouns = sorted({word for text in captions for word in words_of(text) if is_noun(word)})
+    nouns = sorted({word for text in captions for word in text.split() if is_noun(word)})
     return [" ".join([LIST, *rng.sample(nouns, len(nouns))]) for _ in captions]
 
 
