@@ -13,9 +13,8 @@ from PIL.Image import Image
 from torch import Tensor
 
 from vlbench.adapter_kit.image_tokens import overlap_shares, patch_boxes
-from vlbench.adapter_kit.images import images_of, pixels_of
+from vlbench.adapter_kit.images import crop_box, images_of, pixels_of
 from vlbench.capabilities import GridEncoder, ImageEncoder, Picture
-from vlbench.data.images import crop_box
 from vlbench.errors import CannotDo
 
 # A picture whose colours are its coordinates has sides of at least so many pixels; those of the
