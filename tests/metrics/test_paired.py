@@ -92,9 +92,8 @@ def test_the_interval_is_that_of_scipys_bootstrap():
 
 
 def test_clusters_are_flipped_whole():
-    # Differences of the clusters 3, 1, -1: sums 5, 3, 3, 1 and their negatives are as likely. Those
-    # of 3 count half.
-    # 6 of 8 are as far from 0 as 3.
+    # Differences of the clusters 3, 1, -1: sums 5, 3, 3, 1 and their negatives are as likely. Of
+    # these 8, 2 lie further from 0 than 3; 4 lie as far, and count half.
     a = np.array([1, 1, 1, 1, 0, 1])
     b = np.array([0, 0, 0, 0, 1, 1])
     found = compare_items(a, b, np.array([0, 0, 0, 1, 2, 2]))

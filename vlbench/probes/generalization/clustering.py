@@ -5,8 +5,8 @@ first. `accuracy_paper_code` assigns them as in the paper's code, `accuracy_hung
 Departure: k-means and the eigenvectors start from a seed. Other images would have changed the
 clusters too. So errors are those of random halves of the images, clustered anew: the variance of
 their scores about each other is that of the whole score over other images (delete-half jackknife,
-Shao and Wu 1989; Politis and Romano 1994). `compare` takes the differences of two
-models on the same halves.
+Shao and Wu 1989; Politis and Romano 1994). `compare` takes the differences of two models on the
+same halves.
 """
 
 from __future__ import annotations
