@@ -25,30 +25,26 @@ def test_it_is_small_and_knows_the_words_of_its_world():
     _, vocabulary, about = read_captioner(FOLDER)
     assert {*NOUNS, "."} < set(vocabulary.words)
     assert about["regions"] == "sum"
-    assert about["encoders"] == ["tiny-rn", "tiny-clip"]
-    assert about["widths"] == [64, 128, 64]
+    assert about["region_encoder"] == "tiny-eyes"
+    assert about["widths"] == [128]
 
 
 def test_its_card_says_what_was_done(card, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     model = importlib.import_module("train_tiny").MODELS["tiny-captioner"]
     assert (card["learns"], card["cannot"]) == (model.learns, list(model.cannot))
-    known = {"name": "scenes", "version": VERSION, "seed": 0, "split": "train", "images": 3600}
+    known = {"name": "scenes", "version": VERSION, "seed": 0, "split": "train"}
     assert known.items() <= card["data"].items()
-    assert card["data"]["others"] == {
-        "seeds": [*range(2002, 2011)],
-        "images": 50_400,
-        "texts": 252_000,
-    }
+    assert not {"fish", "boat", "flower", "cup"} & {*card["data"]["categories"]}
+    assert card["data"]["texts"] == 5 * card["data"]["images"]
     assert card["training"]["last_loss"] < card["training"]["first_loss"]
 
 
 def test_its_captions_fit_their_images(card):
     for measure in ("cider", "noun_precision"):
         test = card["held_out"][measure]["test"]
-        assert test["value"] - 4 * test["stderr"] > 3 * test["chance"]
-    assert card["held_out"]["cider"]["test"]["value"] > 0.5
-    assert card["held_out"]["noun_precision"]["test"]["value"] > 0.36
+        assert test["value"] - 4 * test["stderr"] > 1.5 * test["chance"]
+    assert card["held_out"]["noun_precision"]["test"]["value"] > 0.3
 
 
 @pytest.mark.slow

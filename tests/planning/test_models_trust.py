@@ -179,7 +179,7 @@ def marked(file):
 def with_companion(source, file):
     """Let a model and a task of a source name an encoder by its file; return the source."""
     write(source / "model_adapters" / "models.yaml", companion(file))
-    data = 'data: {loader: "vlbench.data.digits:digits"}\nparams: {encoders: ["NAME"]}\n'
+    data = 'data: {loader: "vlbench.data.digits:digits"}\nparams: {encoder: "NAME"}\n'
     text = f"version: 1\nprobe: noun_replacement\n{data}primary: {{metric: x}}\n"
     write(source / "tasks" / "c.yaml", text.replace("NAME", f"{file}:Evil"))
     return source

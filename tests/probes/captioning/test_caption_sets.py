@@ -22,7 +22,7 @@ ENGINE = Engine.for_tests()
 
 def test_the_captions_of_each_seed_are_those_of_the_first_images(monkeypatch):
     plant(monkeypatch, "before {}".format, "first {}".format, "second {}".format)
-    plan = Plan(NO_CAPTIONER, [], Images(first=2), 2, 0)
+    plan = Plan(NO_CAPTIONER, None, Images(first=2), 2, 0)
     subjects, trained = collect(Likes(len), DATA, ENGINE, plan)
     assert subjects.before == ["before 0", "before 1"]
     assert subjects.favourites == [["first 0", "first 1"], ["second 0", "second 1"]]
@@ -34,13 +34,13 @@ def test_the_captions_of_each_seed_are_those_of_the_first_images(monkeypatch):
 
 def test_no_seed_is_refused():
     with pytest.raises(ValueError, match="0 seeds; favourites are those of one training or more"):
-        collect(Likes(len), DATA, ENGINE, Plan(NO_CAPTIONER, [], Images(), 0, 0))
+        collect(Likes(len), DATA, ENGINE, Plan(NO_CAPTIONER, None, Images(), 0, 0))
 
 
 def test_a_captioner_does_not_see_through_the_model_whose_taste_it_learns():
     model = Likes(len)
     with pytest.raises(CannotDo, match="would see images through the model"):
-        collect(model, DATA, ENGINE, Plan(NO_CAPTIONER, [model], Images(), 1, 0))
+        collect(model, DATA, ENGINE, Plan(NO_CAPTIONER, model, Images(), 1, 0))
 
 
 def test_an_image_without_a_reference_is_named():
@@ -82,20 +82,20 @@ def test_the_other_splits_stay_whole():
 def captioner(monkeypatch):
     """A captioner that tells what it was given."""
 
-    def captions(data, _engine, encoders, _settings, split):
-        return [f"{split}\n {len(encoders)}  {row}" for row in data.splits[split]["picture"].rows]
+    def captions(data, _engine, encoder, _settings, split):
+        return [f"{split}\n {encoder}  {row}" for row in data.splits[split]["picture"].rows]
 
     monkeypatch.setattr(caption_sets, "first_captions", captions)
 
 
 @pytest.mark.usefixtures("captioner")
 def test_a_captioner_tells_of_the_images_that_are_read_alone():
-    found = find_captions(THREE, ENGINE, Images(first=2), None, Captioner(), [object()])
-    assert found == ["test 1 0", "test 1 1"]
+    found = find_captions(THREE, ENGINE, Images(first=2), None, Captioner(), "seen")
+    assert found == ["test seen 0", "test seen 1"]
 
 
 @pytest.mark.usefixtures("captioner")
 def test_the_captions_of_a_file_stand_in_for_a_captioner(tmp_path):
     file = results(tmp_path)
-    found = find_captions(THREE, ENGINE, Images(first=2), file, Captioner(), [])
+    found = find_captions(THREE, ENGINE, Images(first=2), file, Captioner(), None)
     assert found == CAPTIONS

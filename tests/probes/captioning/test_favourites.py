@@ -69,7 +69,7 @@ NOUNS = NounSource(leave_out=["image"])
 
 
 def patterns(model, **params):
-    given = {"captioner": NO_CAPTIONER, "encoders": [], "nouns": NOUNS, "metrics": ["cider"]}
+    given = {"captioner": NO_CAPTIONER, "nouns": NOUNS, "metrics": ["cider"]}
     return caption_patterns(model, DATA, Engine.for_tests(), **(given | params))
 
 
@@ -275,7 +275,7 @@ def crossed(model, *scorers, names=NAMES, data=DATA, **params):
     engine = Engine.for_tests()
     known = {key: Known(name) for key, name in (names | {id(LONG): "long"}).items()}
     engine = Engine(ComputeSettings(engine.device), known=known)
-    given = {"captioner": NO_CAPTIONER, "encoders": [], "metrics": ["rouge_l"]} | params
+    given = {"captioner": NO_CAPTIONER, "metrics": ["rouge_l"]} | params
     return caption_cross(model, data, engine, scorers=list(scorers), **given)
 
 
@@ -384,7 +384,7 @@ def test_a_scorer_gets_the_pictures_with_regions_of_its_own_kind(monkeypatch):
     engine = Engine(
         ComputeSettings(Engine.for_tests().device), known={id(other): Known("other", view)}
     )
-    given = {"captioner": NO_CAPTIONER, "encoders": [], "metrics": [], "images": Images(first=3)}
+    given = {"captioner": NO_CAPTIONER, "metrics": [], "images": Images(first=3)}
     caption_cross(COUNTS, DATA, engine, scorers=[other], **given)
     own = [view.splits["test"]["picture"][i] for i in range(3)]
     assert {id(picture.image) for picture in seen} == {id(picture.image) for picture in own}

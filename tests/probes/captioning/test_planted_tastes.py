@@ -46,7 +46,7 @@ def captioner(tmp_path_factory):
 
 
 def liked(taste, captioner, seeds=1):
-    given = {"captioner": captioner, "encoders": [], "seeds": seeds, "metrics": ["cider"]}
+    given = {"captioner": captioner, "seeds": seeds, "metrics": ["cider"]}
     outcome = caption_patterns(Likes(taste), DATA, Engine.for_tests(), **given)
     return outcome, {(s.metric, *s.at.values()): s.value for s in outcome.scores}
 
@@ -93,7 +93,7 @@ def test_what_pleases_a_model_that_loves_length_does_not_please_one_that_loves_a
     class Other(Likes):
         """A model of another name."""
 
-    given = {"captioner": captioner, "encoders": [], "seeds": 1, "metrics": []}
+    given = {"captioner": captioner, "seeds": 1, "metrics": []}
     model, other = Likes(is_long), Other(lambda pair, text: text in captions(pair))
     outcome = caption_cross(model, DATA, Engine.for_tests(), scorers=[other], **given)
     values = {(s.metric, *s.at.values()): s.value for s in outcome.scores}

@@ -19,7 +19,7 @@ def probe(model=None, data=None, **params):
     """Return the outcome; the fields of `Questions` may stand beside the probe's own."""
     kept = {"max_question": 8} | {k: params.pop(k) for k in Questions._fields if k in params}
     usual = {"questions": Questions(**kept), "training": QUICK, "metrics": ["cider"]}
-    params = {**usual, "examples": 0, **params}
+    params = {**usual, **params}
     return question_generation(
         model or toy_model(), data or toy_world(), Engine.for_tests(), **params
     )
@@ -32,7 +32,7 @@ def of(outcome, metric):
 @pytest.fixture(scope="module")
 def planted():
     """A toy language whose questions name the class of the first region."""
-    found = probe(things=["names"], metrics=["bleu_4", "cider"], examples=2)
+    found = probe(things=["names"], metrics=["bleu_4", "cider"])
     yield found
     for artifact in ("examples", "similarity_by_layer"):
         found.artifacts[artifact].unlink()
@@ -83,7 +83,7 @@ def test_with_an_encoder_of_regions_nothing_else_of_them_is_seen():
         pictures = Column(f"pictures {name}", "picture", seen, range(len(seen)))
         splits[name] = Split({**split.columns, "picture": pictures})
     data = Data(splits=splits)
-    found = probe(data=data, things=["names"], region_encoder=Blind())
+    found = probe(data=data, things=["names"], encoder=Blind())
     nouns = of(found, "noun_accuracy")
     assert nouns["2"].value <= 0.3
     assert nouns["1"].value >= 0.9

@@ -88,7 +88,6 @@ def outcome(real_questions):
         regions=REGIONS,
         training=BertGenTraining(epochs=1, batch_size=32),
         metrics=METRICS,
-        examples=1,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from vlbench.capabilities import ImageEncoder, ImageTextScorer, RegionEncoder
+from vlbench.capabilities import ImageTextScorer
 from vlbench.data.caption_results import result_captions
 from vlbench.data.records import Column, Data, Split
 from vlbench.engine import Engine
@@ -18,6 +18,7 @@ from vlbench.metrics.intervals import Floats
 from vlbench.metrics.items import Examples
 from vlbench.probes.captioning.captioner import (
     Captioner,
+    Encoder,
     Favourites,
     favourites,
     first_captions,
@@ -67,13 +68,12 @@ def find_captions(
     images: Images,
     file: Path | None,
     captioner: Captioner,
-    encoders: Sequence[ImageEncoder],
-    region_encoder: RegionEncoder | None = None,
+    encoder: Encoder,
 ) -> list[str]:
     """Return the caption of each image, with single blanks between words.
 
     They come from a file in COCO's result format, or else from the captioner, which sees images
-    through the encoders, before any model rewarded it. Raises what `result_captions`,
+    through the encoder, before any model rewarded it. Raises what `result_captions`,
     `with_regions` and `first_captions` raise.
     """
     if file is not None:
@@ -81,8 +81,8 @@ def find_captions(
     chosen = images.alone(data)
     if captioner.weights:  # nothing else is read
         chosen = replace(chosen, splits={images.split: chosen.splits[images.split]})
-    seen = with_regions(chosen, region_encoder, engine)
-    said = first_captions(seen, engine, encoders, captioner, images.split)
+    seen = with_regions(chosen, encoder, captioner, engine)
+    said = first_captions(seen, engine, encoder, captioner, images.split)
     return [" ".join(text.split()) for text in said]
 
 
@@ -124,11 +124,10 @@ class Plan(NamedTuple):
     """A captioner, what it sees through, the images, and the seeds: so many, from `seed` on."""
 
     captioner: Captioner
-    encoders: Sequence[ImageEncoder]
+    encoder: Encoder
     images: Images
     seeds: int
     seed: int
-    region_encoder: RegionEncoder | None = None
 
 
 def collect(
@@ -141,15 +140,15 @@ def collect(
     """
     if plan.seeds < 1:
         raise ValueError(f"{plan.seeds} seeds; favourites are those of one training or more")
-    if id(model) in map(id, [*plan.encoders, plan.region_encoder]):
+    if id(model) == id(plan.encoder):
         raise CannotDo("the captioner would see images through the model whose taste it learns")
-    rows, captioner, encoders = plan.images.of(data), plan.captioner, plan.encoders
+    rows, captioner, encoder = plan.images.of(data), plan.captioner, plan.encoder
     chosen = replace(data, splits={**data.splits, "test": rows})
-    chosen = with_regions(chosen, plan.region_encoder, engine)
+    chosen = with_regions(chosen, encoder, captioner, engine)
     references = references_of(rows)
-    before = first_captions(chosen, engine, encoders, captioner)
+    before = first_captions(chosen, engine, encoder, captioner)
     trained = [
-        favourites(model, chosen, engine, encoders, captioner, seed=seed)
+        favourites(model, chosen, engine, encoder, captioner, seed=seed)
         for seed in range(plan.seed, plan.seed + plan.seeds)
     ]
     budgets = captioner.self_critical.budgets

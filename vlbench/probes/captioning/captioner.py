@@ -60,8 +60,8 @@ class Captioner(NamedTuple):
     """The captioner of a task, the mapping `captioner` of its YAML.
 
     `weights` is the folder of a trained one, vlbench's or ImageCaptioning.pytorch's; None: it is
-    trained on the data. It sees the task's encoders, and the `regions` of the data or `features` in
-    files (see `image_features`). `standardize` gives features mean 0 and deviation 1 over the
+    trained on the data. What it sees, `features` in files, `regions` or whole images, tells
+    `image_features`. `standardize` gives features mean 0 and deviation 1 over the
     training images before training. Words are told apart by `punctuation` and `rare` (see
     `learn_vocabulary`); captions are learnt up to `most_words`. `embedding` and `hidden` are
     widths.
@@ -80,38 +80,43 @@ class Captioner(NamedTuple):
     self_critical: SelfCritical = PAPER_SELF_CRITICAL
 
 
-def image_features(
-    split: Split, engine: Engine, encoders: Sequence[ImageEncoder], settings: Captioner
-) -> list[Tensor]:
-    """Return float32 [N, D] of each source of features, in order, for the images of a split.
+# What a captioner may see images or their regions through.
+Encoder = ImageEncoder | RegionEncoder | None
 
-    First the pooled vectors of the data's regions, or in their place those in `features` of the
-    settings: a folder with one NAME.npy per image, or region features, pooled by their mean unless
-    `regions` is sum. Then each encoder's. Raises SpecError where there is no source, DataError for
-    an image without features.
+
+def image_features(split: Split, engine: Engine, encoder: Encoder, settings: Captioner) -> Tensor:
+    """Return what the captioner sees of the images of a split, float32 [N, D].
+
+    These are `features` of the settings: a folder with one NAME.npy per image, or region features,
+    pooled by their mean unless `regions` is sum. Or else the pooled vectors of the split's regions,
+    where `regions` says how; or else the encoder's of the images. Raises SpecError where there is
+    no source, or an encoder that is not asked; DataError for an image without features.
     """
     pool, files = settings.regions, settings.features
-    parts = []
     if files is not None:
-        parts.append(_read_features(split, files, pool))
-    elif pool != "none":
-        parts.append(_pool_regions(split, engine, pool))
-    parts += [engine.features(encoder.encode_images, split["image"]) for encoder in encoders]
-    if not parts:
+        if encoder is not None:
+            raise SpecError(f"the captioner sees the features in {files}, and takes no encoder")
+        return _read_features(split, files, pool)
+    if pool != "none":
+        return _pool_regions(split, engine, pool)
+    if not isinstance(encoder, ImageEncoder):
         raise SpecError(
-            "the captioner sees nothing: give it encoders of images, regions: sum or mean, or "
+            "the captioner sees nothing: give it an encoder of images, regions: sum or mean, or "
             "files with features"
         )
-    return parts
+    return engine.features(encoder.encode_images, split["image"])
 
 
-def with_regions(data: Data, encoder: RegionEncoder | None, engine: Engine) -> Data:
-    """Return the data with the regions of their pictures as an encoder sees them, if there is one.
+def with_regions(data: Data, encoder: Encoder, settings: Captioner, engine: Engine) -> Data:
+    """Return the data with regions as the encoder sees them, where the captioner sees regions.
 
-    Raises DataError for a picture without regions.
+    Raises SpecError for an encoder of images alone, DataError for a picture without regions.
     """
-    if encoder is None:
+    if encoder is None or settings.regions == "none" or settings.features is not None:
         return data
+    if not isinstance(encoder, RegionEncoder):
+        wanted = "take one that does, or regions: none"
+        raise SpecError(f"{engine.name_of(encoder)} encodes no regions for the captioner; {wanted}")
     seen = {name: engine.encode_regions(encoder, rows) for name, rows in data.splits.items()}
     return replace(data, splits=seen)
 
@@ -121,8 +126,7 @@ def _pool_regions(split: Split, engine: Engine, pool: Pool) -> Tensor:
     if "regions" not in split.columns:
         raise DataError(
             f"the captioner asks for regions: {pool}, but the data have no regions, or with "
-            "compare_across_regions none that all models share; give it features, encoders or "
-            "a region_encoder"
+            "compare_across_regions none that all models share; give it features, or an encoder"
         )
     function = _sums if pool == "sum" else _means
     return _stack(engine.map(function, split["regions"], key={"what": "pooled regions"}))
@@ -200,20 +204,20 @@ class Favourites(NamedTuple):
 def first_captions(
     data: Data,
     engine: Engine,
-    encoders: Sequence[ImageEncoder],
+    encoder: Encoder,
     settings: Captioner,
     split: str = "test",
 ) -> list[str]:
     """Return the greedy captions of the captioner before any model rewarded it, in row order."""
-    taught = read_or_train(data, engine, encoders, settings)
-    return _greedy(taught, _see(data.splits[split], engine, encoders, settings), engine)
+    taught = read_or_train(data, engine, encoder, settings)
+    return _greedy(taught, image_features(data.splits[split], engine, encoder, settings), engine)
 
 
 def favourites(
     model: ImageTextScorer,
     data: Data,
     engine: Engine,
-    encoders: Sequence[ImageEncoder],
+    encoder: Encoder,
     settings: Captioner,
     *,
     seed: int,
@@ -223,9 +227,9 @@ def favourites(
     `seed` draws the order of images, the samples and dropout; the training starts from the same
     network for each.
     """
-    taught = read_or_train(data, engine, encoders, settings)
+    taught = read_or_train(data, engine, encoder, settings)
     plan, train = settings.self_critical, data.splits["train"]
-    features = _see(train, engine, encoders, settings)
+    features = image_features(train, engine, encoder, settings)
     weights, pictures = taught.network.state_dict(), train["picture"]
     sizes = taught.network.sizes
     key: dict[str, Any] = {"what": "self-critical captioner", "model": model, "seed": seed}
@@ -239,7 +243,7 @@ def favourites(
         return SelfCriticalTraining(start, features, reward, plan, engine.device, seed=seed)
 
     result = engine.train(key, make, "captions that the model likes")
-    seen = _see(data.splits["test"], engine, encoders, settings)
+    seen = image_features(data.splits["test"], engine, encoder, settings)
     captions = {
         budget: _greedy(taught._replace(network=restore_captioner(one, sizes)), seen, engine)
         for budget, one in result["weights"].items()
@@ -249,7 +253,7 @@ def favourites(
 
 
 def read_or_train(
-    data: Data, engine: Engine, encoders: Sequence[ImageEncoder], settings: Captioner
+    data: Data, engine: Engine, encoder: Encoder, settings: Captioner
 ) -> StoredCaptioner:
     """Return the captioner before any model rewarded it: read from its folder, or trained.
 
@@ -259,14 +263,14 @@ def read_or_train(
     train = data.splits["train"]
     # Of a captioner that is ready, one image tells whether it sees these features.
     seen = train if settings.weights is None else train.select(range(min(1, len(train))))
-    parts = image_features(seen, engine, encoders, settings)
-    widths = [part.shape[1] for part in parts]
+    features = image_features(seen, engine, encoder, settings)
+    widths = [features.shape[1]]
     about = {"regions": settings.regions, "widths": widths}
     if settings.weights is None:
-        return _train(data, torch.cat(parts, 1), engine, encoders, settings, about)
+        return _train(data, features, engine, encoder, settings, about)
     stored = read_captioner(settings.weights)
     expected = {name: stored.about.get(name, about[name]) for name in about}
-    if expected != about or stored.network.sizes.features != sum(widths):
+    if expected != about or stored.network.sizes.features != widths[0]:
         other = expected if expected != about else {"features": stored.network.sizes.features}
         raise WeightsError(
             f"the captioner in {settings.weights} was trained with {_describe(other)}; the task "
@@ -280,13 +284,13 @@ def _train(
     data: Data,
     features: Tensor,
     engine: Engine,
-    encoders: Sequence[ImageEncoder],
+    encoder: Encoder,
     settings: Captioner,
     about: dict[str, Any],
 ) -> StoredCaptioner:
     train, val = data.splits["train"], data.splits["val"]
     taught, references = list(train["captions"]), list(val["captions"])
-    exam = _see(val, engine, encoders, settings)
+    exam = image_features(val, engine, encoder, settings)
     vocabulary = learn_vocabulary(
         chain.from_iterable(taught), rare=settings.rare, punctuation=settings.punctuation
     )
@@ -308,12 +312,6 @@ def _train(
     result = engine.train(key, make, "captioner, taught by captions")
     network = restore_captioner(fold_scaling(result["weights"], mean, deviation), sizes)
     return StoredCaptioner(network, vocabulary, about | {"history": result["history"]})
-
-
-def _see(
-    split: Split, engine: Engine, encoders: Sequence[ImageEncoder], settings: Captioner
-) -> Tensor:
-    return torch.cat(image_features(split, engine, encoders, settings), 1)
 
 
 def _greedy(taught: StoredCaptioner, features: Tensor, engine: Engine) -> list[str]:

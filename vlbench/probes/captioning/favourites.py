@@ -218,8 +218,7 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
     engine: Engine,
     *,
     captioner: Captioner,
-    encoders: list[ImageEncoder] | None = None,
-    region_encoder: RegionEncoder | None = None,
+    encoder: ImageEncoder | RegionEncoder | None = None,
     images: Images = TEST_IMAGES,
     seeds: int = 3,
     seed: int = 0,
@@ -228,11 +227,11 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return what a model's favourite captions are like, and whether it prefers them to humans'.
 
-    `images` are captioned. The captioner sees them through `encoders`, and their regions through
-    the `region_encoder`; neither is the model. `seeds` are so many trainings on the model's score,
+    `images` are captioned. The captioner sees them or their regions through the `encoder`, which
+    is not the model. `seeds` are so many trainings on the model's score,
     from `seed` on. Raises TooFewRows for fewer than two images.
     """
-    plan = Plan(captioner, encoders or [], images, seeds, seed, region_encoder)
+    plan = Plan(captioner, encoder, images, seeds, seed)
     # What may not be here is asked for before hours of training.
     words, (names, notes) = find_nouns(data, engine, nouns), available_metrics(metrics)
     subjects, trained = collect(model, data, engine, plan)
@@ -292,8 +291,7 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     *,
     scorers: list[ImageTextScorer],
     captioner: Captioner,
-    encoders: list[ImageEncoder] | None = None,
-    region_encoder: RegionEncoder | None = None,
+    encoder: ImageEncoder | RegionEncoder | None = None,
     images: Images = TEST_IMAGES,
     seeds: int = 3,
     seed: int = 0,
@@ -309,7 +307,7 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     if len(named) < 2:
         raise ValueError(f"scorers {list(named)}: wanted another one than the model")
     names, notes = available_metrics(metrics)
-    plan = Plan(captioner, encoders or [], images, seeds, seed, region_encoder)
+    plan = Plan(captioner, encoder, images, seeds, seed)
     subjects, _ = collect(model, data, engine, plan)
     scored = _score_all(named, own, data, subjects, engine, images)
     judged = generated(subjects)

@@ -106,8 +106,7 @@ def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
     data: NounRows,
     engine: Engine,
     *,
-    encoders: list[ImageEncoder] | None = None,
-    region_encoder: RegionEncoder | None = None,
+    encoder: ImageEncoder | RegionEncoder | None = None,
     captioner: Captioner = PAPER_CAPTIONER,
     captions: Path | None = None,
     nouns: NounSource = TAGGED_CAPTIONS,
@@ -116,13 +115,12 @@ def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return how often a caption outscores its own nouns in five templates.
 
-    The `captioner` sees images through the `encoders`, and their regions through the
-    `region_encoder`; `captions`, a file in COCO's result format, stands in for all. The seed draws
+    The `captioner` sees images or their regions through the `encoder`; `captions`, a file in
+    COCO's result format, stands in for both. The seed draws
     the other images. Raises TooFewRows where fewer than two captions have a noun.
     """
     tagger, rows = find_nouns(data, engine, nouns), images.of(data)
-    sees = encoders or [], region_encoder
-    texts = find_captions(data, engine, images, captions, captioner, *sees)
+    texts = find_captions(data, engine, images, captions, captioner, encoder)
     listed = [list(dict.fromkeys(noun for _, noun in own)) for own in tagger.of_each(texts)]
     kept = [i for i, own in enumerate(listed) if own]
     if len(kept) < 2:
@@ -309,8 +307,7 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
     data: NounRows,
     engine: Engine,
     *,
-    encoders: list[ImageEncoder] | None = None,
-    region_encoder: RegionEncoder | None = None,
+    encoder: ImageEncoder | RegionEncoder | None = None,
     captioner: Captioner = PAPER_CAPTIONER,
     captions: Path | None = None,
     nouns: NounSource = TAGGED_CAPTIONS,
@@ -320,14 +317,13 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return how often captions outscore themselves with other nouns, or with other words.
 
-    The `captioner` sees images through the `encoders`, and their regions through the
-    `region_encoder`; `captions`, a file in COCO's result format, stands in for all. Of so many
+    The `captioner` sees images or their regions through the `encoder`; `captions`, a file in
+    COCO's result format, stands in for both. Of so many
     `candidates`, one text with wrong nouns is chosen. Raises TooFewRows where fewer than two
     captions have a noun and another word.
     """
     tagger, rows = find_nouns(data, engine, nouns), images.of(data)
-    sees = encoders or [], region_encoder
-    texts = find_captions(data, engine, images, captions, captioner, *sees)
+    texts = find_captions(data, engine, images, captions, captioner, encoder)
     split = [Caption.of(*pair) for pair in zip(texts, tagger.of_each(texts), strict=True)]
     kept = [i for i, caption in enumerate(split) if caption.nouns and caption.others]
     if len(kept) < 2:

@@ -76,6 +76,9 @@ class Questions(NamedTuple):
 
 ALL_QUESTIONS = Questions()
 
+# So many images of which the attention is drawn.
+EXAMPLES = 8
+
 
 def question_generation(  # noqa: PLR0913 - the YAML fills all but three
     model: MaskedLanguageModel,
@@ -84,19 +87,18 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
     *,
     images: int | None = None,
     regions: int | None = None,
-    region_encoder: RegionEncoder | None = None,
+    encoder: RegionEncoder | None = None,
     questions: Questions = ALL_QUESTIONS,
     training: BertGenTraining = PAPER_TRAINING,
     metrics: Sequence[str] = QUESTION_METRICS,
-    examples: int = 8,
     seeds: Sequence[int] = (0,),
 ) -> Outcome:
     """Return how well each step asks, and how alike it finds images and their captions.
 
     The first `images` of the test split are asked about. Each image has `regions` regions (None:
-    as many as it has), with vectors of the `region_encoder` (None: those of the data). Where
-    `questions` name things, `noun_accuracy` is how often a step's question does. The attention is
-    drawn for so many `examples`; scores are means over the `seeds`.
+    as many as it has), with vectors of the `encoder` (None: those of the data). Where
+    `questions` name things, `noun_accuracy` is how often a step's question does. Scores are
+    means over the `seeds`.
 
     Raises CannotDo for a model without learned positions, the special tokens, or as many positions
     as the longest X and a question take; DataError for an image without regions, with another
@@ -109,8 +111,8 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
     tokenizer, _ = model.masked_lm()
     texts = Texts(tokenizer, marks_of(tokenizer).end, longest)
     given = [data.splits["train"], _first_rows(data.splits["test"], images)]
-    if region_encoder:
-        given = [engine.encode_regions(region_encoder, split) for split in given]
+    if encoder:
+        given = [engine.encode_regions(encoder, split) for split in given]
     train, test = (asked(split, things) for split in given)
     reader = ObjectReader(regions)
     material, sizes = _material(engine, train, test, texts, reader)
@@ -119,7 +121,7 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
     of_test = Shown.of(test)
     systems = [*_without_model(engine, train, test), *_of_steps(trainings, of_test)]
     alike = similarities(trainings, of_test)
-    drawn = attention_artifacts(trainings[0], test, examples)
+    drawn = attention_artifacts(trainings[0], test, EXAMPLES)
     if engine.is_main:
         drawn["similarity_by_layer"] = draw_similarity(similarity_rows(alike))
     with QuestionMetrics(metrics) as opened:
