@@ -82,16 +82,16 @@ def test_the_other_splits_stay_whole():
 def captioner(monkeypatch):
     """A captioner that tells what it was given."""
 
-    def captions(data, _engine, encoder, _settings, split):
-        return [f"{split}\n {encoder}  {row}" for row in data.splits[split]["picture"].rows]
+    def captions(data, _engine, _settings, split):
+        return [f"{split}\n  {row}" for row in data.splits[split]["picture"].rows]
 
     monkeypatch.setattr(caption_sets, "first_captions", captions)
 
 
 @pytest.mark.usefixtures("captioner")
 def test_a_captioner_tells_of_the_images_that_are_read_alone():
-    found = find_captions(THREE, ENGINE, Images(first=2), None, Captioner(), "seen")
-    assert found == ["test seen 0", "test seen 1"]
+    found = find_captions(THREE, ENGINE, Images(first=2), None, Captioner(), None)
+    assert found == ["test 0", "test 1"]
 
 
 @pytest.mark.usefixtures("captioner")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from captions_data import SETTINGS, Likes, SeesPairs, length, world
-from captions_world import PAIRS, THINGS, VOCABULARY, features, network, taught
+from captions_world import PAIRS, VOCABULARY, features, network, taught
 
 from vlbench.data.records import Split
 from vlbench.engine import Engine, training
@@ -51,32 +51,32 @@ def test_captions_are_learnt_up_to_sixteen_words_as_in_the_paper():
 
 
 def test_a_captioner_without_weights_is_trained_and_says_a_caption_per_image():
-    found = first_captions(world(), ENGINE, None, SETTINGS)
+    found = first_captions(world(), ENGINE, SETTINGS)
     assert len(found) == len(PAIRS)
-    assert found == first_captions(world(), ENGINE, None, SETTINGS)
+    assert found == first_captions(world(), ENGINE, SETTINGS)
     assert set(" ".join(found).split()) <= set(VOCABULARY.words)
 
 
 def test_what_was_trained_once_is_not_trained_again(tmp_path, monkeypatch):
     engine = stored_in(tmp_path, None)
-    before = first_captions(world(), engine, None, SETTINGS)
+    before = first_captions(world(), engine, SETTINGS)
     monkeypatch.setattr(CrossEntropyTraining, "step", None)
-    assert first_captions(world(), engine, None, SETTINGS) == before
+    assert first_captions(world(), engine, SETTINGS) == before
     changed = world(captions=[["a hat"]] * len(PAIRS))
     with pytest.raises(TypeError):
-        first_captions(changed, engine, None, SETTINGS)
+        first_captions(changed, engine, SETTINGS)
 
 
 def test_standardised_features_are_folded_into_the_first_layer():
-    settings = SETTINGS._replace(standardize=True, regions="none")
-    found = read_or_train(world(), ENGINE, SeesPairs(), settings)
+    settings = SETTINGS._replace(standardize=True)
+    found = read_or_train(world(), ENGINE, settings)
     assert found.network.sizes.features == 6
-    assert len(first_captions(world(), ENGINE, SeesPairs(), settings)) == len(PAIRS)
+    assert len(first_captions(world(), ENGINE, settings)) == len(PAIRS)
 
 
 def test_a_trained_captioner_is_read_from_its_folder(folder, monkeypatch):
     monkeypatch.setattr(CrossEntropyTraining, "step", None)
-    found = first_captions(world(), ENGINE, None, SETTINGS._replace(weights=folder))
+    found = first_captions(world(), ENGINE, SETTINGS._replace(weights=folder))
     assert (
         sum(
             all(thing in text for thing in pair[:1])
@@ -88,15 +88,12 @@ def test_a_trained_captioner_is_read_from_its_folder(folder, monkeypatch):
 
 def test_a_captioner_of_other_features_is_refused(folder, tmp_path):
     settings = SETTINGS._replace(weights=folder)
-    seen = settings._replace(regions="none")
-    with pytest.raises(WeightsError, match=r"trained with regions: sum.*gives it regions: none"):
-        first_captions(world(), ENGINE, SeesPairs(), seen)
     with pytest.raises(WeightsError, match=r"trained with regions: sum.*gives it regions: mean"):
-        first_captions(world(), ENGINE, None, settings._replace(regions="mean"))
+        first_captions(world(), ENGINE, settings._replace(regions="mean"))
     (folder / "captioner.json").unlink()
-    wide = settings._replace(features=arrays(tmp_path, np.ones((len(PAIRS), 12))), regions="none")
+    wide = settings._replace(features=arrays(tmp_path, np.ones((len(PAIRS), 12))))
     with pytest.raises(WeightsError, match=r"trained with features: 6; .*widths: \[12\]"):
-        first_captions(world(), ENGINE, None, wide)
+        first_captions(world(), ENGINE, wide)
 
 
 def test_a_vocabulary_of_other_data_is_refused(folder):
@@ -104,15 +101,15 @@ def test_a_vocabulary_of_other_data_is_refused(folder):
     about = {"regions": "sum", "widths": [6]}
     write_captioner(folder, StoredCaptioner(network(taught()["weights"]), words, about))
     with pytest.raises(WeightsError, match="knows 0% of the words of the data's captions"):
-        first_captions(world(), ENGINE, None, SETTINGS._replace(weights=folder))
+        first_captions(world(), ENGINE, SETTINGS._replace(weights=folder))
 
 
 def test_favourites_are_what_the_model_likes(folder):
     settings = SETTINGS._replace(weights=folder)
     plan = settings.self_critical._replace(epochs=12)
-    before = first_captions(world(), ENGINE, None, settings)
+    before = first_captions(world(), ENGINE, settings)
     found = favourites(
-        Likes(length), world(), ENGINE, None, settings._replace(self_critical=plan), seed=0
+        Likes(length), world(), ENGINE, settings._replace(self_critical=plan), seed=0
     )
     assert sum(map(len, found.captions[1])) > 1.5 * sum(map(len, before))
     assert found.history[-1]["greedy_score"] > found.history[0]["greedy_score"]
@@ -122,8 +119,8 @@ def test_favourites_are_what_the_model_likes(folder):
 
 def test_a_model_that_likes_nothing_changes_no_caption(folder):
     settings = SETTINGS._replace(weights=folder)
-    before = first_captions(world(), ENGINE, None, settings)
-    found = favourites(Likes(lambda *_: 0.3), world(), ENGINE, None, settings, seed=0)
+    before = first_captions(world(), ENGINE, settings)
+    found = favourites(Likes(lambda *_: 0.3), world(), ENGINE, settings, seed=0)
     assert found.captions == {1: before}
     assert found.share_nonzero_advantage == 0
 
@@ -134,7 +131,7 @@ def find(folder, steps=()):
         _dies(stage, dies)
     training.CHECKPOINT_SECONDS = -1.0
     model = Likes(length)
-    found = favourites(model, world(), stored_in(folder, model), None, SETTINGS, seed=0)
+    found = favourites(model, world(), stored_in(folder, model), SETTINGS, seed=0)
     (folder / "found.json").write_text(json.dumps(found))
 
 
@@ -173,7 +170,7 @@ from captions_data import SETTINGS, Likes, length, world
 from vlbench.engine import Engine
 from vlbench.probes.captioning.captioner import favourites
 engine = Engine.for_tests()
-found = favourites(Likes(length), world(), engine, None, SETTINGS, seed=0)
+found = favourites(Likes(length), world(), engine, SETTINGS, seed=0)
 with open(f"{sys.argv[1]}-{engine._processes.rank}.json", "w") as file:
     json.dump(found, file)
 engine._processes.leave()
@@ -189,7 +186,7 @@ def test_one_process_and_two_find_the_same_captions_to_the_last_byte(tmp_path):
     launch = ["-m", "torch.distributed.run", "--nproc_per_node", "2"]
     command = [sys.executable, *launch, str(tmp_path / "run.py"), str(tmp_path / "two")]
     subprocess.run(command, env=environment, timeout=250, check=True)
-    alone = json.dumps(favourites(Likes(length), world(), ENGINE, None, SETTINGS, seed=0))
+    alone = json.dumps(favourites(Likes(length), world(), ENGINE, SETTINGS, seed=0))
     assert [(tmp_path / f"two-{n}.json").read_text() for n in (0, 1)] == [alone, alone]
 
 
@@ -204,29 +201,24 @@ def arrays(folder, values, name="{}.npy"):
     return folder
 
 
-def features_of(split, encoder, **settings):
-    return image_features(split, ENGINE, encoder, Captioner(**settings))
+def features_of(split, **settings):
+    return image_features(split, ENGINE, Captioner(**settings))
 
 
 def test_regions_are_summed_or_averaged(split):
-    assert torch.equal(features_of(split, None, regions="sum"), features())
-    assert torch.equal(features_of(split, None, regions="mean"), features() / 2)
+    assert torch.equal(features_of(split, regions="sum"), features())
+    assert torch.equal(features_of(split, regions="mean"), features() / 2)
 
 
-def test_without_regions_an_encoder_sees_the_images(split):
-    assert torch.equal(features_of(split, SeesPairs()), features())
-
-
-def test_an_encoder_that_is_not_asked_is_an_error(split, tmp_path):
-    with pytest.raises(SpecError, match="and takes no encoder"):
-        features_of(split, SeesPairs(), features=tmp_path)
-    with pytest.raises(SpecError, match=r"encodes no regions for the captioner; .*regions: none"):
-        with_regions(world(), SeesPairs(), Captioner(regions="sum"), ENGINE)
+@pytest.mark.parametrize("settings", [Captioner(), Captioner(regions="sum", features=Path("x"))])
+def test_an_encoder_that_is_not_asked_is_an_error(settings):
+    with pytest.raises(SpecError, match="no regions that its encoder could encode"):
+        with_regions(world(), SeesPairs(), settings, ENGINE)
 
 
 def test_ready_features_are_read_by_the_number_of_the_image(split, tmp_path):
     values = np.random.default_rng(0).random((len(PAIRS), 3)).astype(np.float32)
-    found = features_of(split, None, features=arrays(tmp_path, values))
+    found = features_of(split, features=arrays(tmp_path, values))
     assert torch.equal(found, torch.from_numpy(values))
 
 
@@ -234,7 +226,7 @@ def test_ready_features_may_have_the_whole_name_of_the_image(split, tmp_path):
     values = np.arange(len(PAIRS), dtype=np.float64)[:, None]
     for number, value in enumerate(values):
         np.save(tmp_path / f"{number:04d}.npy", value)
-    found = features_of(split, None, features=tmp_path)
+    found = features_of(split, features=tmp_path)
     assert found.flatten().tolist() == list(range(len(PAIRS)))
     assert found.dtype == torch.float32
 
@@ -243,21 +235,21 @@ def test_ready_region_features_are_averaged(split, tmp_path):
     for number in range(len(PAIRS)):
         vectors, boxes = np.array([[2.0, number], [4.0, number]]), np.zeros((2, 4))
         np.savez(tmp_path / f"{number}.npz", x=vectors, bbox=boxes, image_w=4, image_h=4)
-    mean = features_of(split, None, features=tmp_path)
-    total = features_of(split, None, features=tmp_path, regions="sum")
+    mean = features_of(split, features=tmp_path)
+    total = features_of(split, features=tmp_path, regions="sum")
     assert mean.tolist() == [[3, number] for number in range(len(PAIRS))]
     assert torch.equal(total, 2 * mean)
 
 
 def test_without_any_source_nothing_is_seen(split):
     with pytest.raises(SpecError, match="the captioner sees nothing"):
-        features_of(split, None)
+        features_of(split)
 
 
 def test_regions_that_the_data_lack_are_asked_for_in_vain(split):
     bare = Split({name: split[name] for name in ("image", "picture", "captions")})
     with pytest.raises(DataError, match="asks for regions: sum, but the data have no regions"):
-        features_of(bare, None, regions="sum")
+        features_of(bare, regions="sum")
 
 
 @pytest.mark.parametrize(
@@ -271,7 +263,7 @@ def test_regions_that_the_data_lack_are_asked_for_in_vain(split):
 def test_broken_features_are_errors(split, tmp_path, value, message):
     values = [np.zeros(1, np.float32)] * len(PAIRS)
     with pytest.raises(DataError, match=message):
-        features_of(split, None, features=arrays(tmp_path, [value, *values[1:]]))
+        features_of(split, features=arrays(tmp_path, [value, *values[1:]]))
 
 
 def test_a_file_that_announces_more_than_it_has_is_an_error(split, tmp_path):
@@ -279,22 +271,18 @@ def test_a_file_that_announces_more_than_it_has_is_an_error(split, tmp_path):
     whole = (tmp_path / "0.npy").read_bytes()
     (tmp_path / "0.npy").write_bytes(whole[:300])
     with pytest.raises(DataError, match=r"0\.npy cannot be read .* make it again"):
-        features_of(split, None, features=tmp_path)
+        features_of(split, features=tmp_path)
 
 
 def test_features_of_an_image_that_are_absent_are_named(split, tmp_path):
     arrays(tmp_path, [np.zeros(1)] * (len(PAIRS) - 1))
     with pytest.raises(DataError, match=r"no features of image 0014\.jpg \(14\.npy\)"):
-        features_of(split, None, features=tmp_path)
+        features_of(split, features=tmp_path)
     with pytest.raises(DataAbsent, match="features of images"):
-        features_of(split, None, features=tmp_path / "none")
+        features_of(split, features=tmp_path / "none")
 
 
 def test_images_whose_features_have_other_widths_are_an_error(split, tmp_path):
     values = [np.zeros(1 + (number == 3)) for number in range(len(PAIRS))]
     with pytest.raises(DataError, match=r"different widths: \[1, 2\]"):
-        features_of(split, None, features=arrays(tmp_path, values))
-
-
-def test_the_world_has_as_many_features_as_things(split):
-    assert features_of(split, SeesPairs()).shape == (len(PAIRS), len(THINGS))
+        features_of(split, features=arrays(tmp_path, values))

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from vlbench.capabilities import ImageTextScorer
+from vlbench.capabilities import ImageTextScorer, RegionEncoder
 from vlbench.data.caption_results import result_captions
 from vlbench.data.records import Column, Data, Split
 from vlbench.engine import Engine
@@ -18,7 +18,6 @@ from vlbench.metrics.intervals import Floats
 from vlbench.metrics.items import Examples
 from vlbench.probes.captioning.captioner import (
     Captioner,
-    Encoder,
     Favourites,
     favourites,
     first_captions,
@@ -68,11 +67,11 @@ def find_captions(
     images: Images,
     file: Path | None,
     captioner: Captioner,
-    encoder: Encoder,
+    encoder: RegionEncoder | None,
 ) -> list[str]:
     """Return the caption of each image, with single blanks between words.
 
-    They come from a file in COCO's result format, or else from the captioner, which sees images
+    They come from a file in COCO's result format, or else from the captioner, which sees regions
     through the encoder, before any model rewarded it. Raises what `result_captions`,
     `with_regions` and `first_captions` raise.
     """
@@ -82,7 +81,7 @@ def find_captions(
     if captioner.weights:  # nothing else is read
         chosen = replace(chosen, splits={images.split: chosen.splits[images.split]})
     seen = with_regions(chosen, encoder, captioner, engine)
-    said = first_captions(seen, engine, encoder, captioner, images.split)
+    said = first_captions(seen, engine, captioner, images.split)
     return [" ".join(text.split()) for text in said]
 
 
@@ -124,7 +123,7 @@ class Plan(NamedTuple):
     """A captioner, what it sees through, the images, and the seeds: so many, from `seed` on."""
 
     captioner: Captioner
-    encoder: Encoder
+    encoder: RegionEncoder | None
     images: Images
     seeds: int
     seed: int
@@ -140,15 +139,15 @@ def collect(
     """
     if plan.seeds < 1:
         raise ValueError(f"{plan.seeds} seeds; favourites are those of one training or more")
-    if id(model) == id(plan.encoder):
+    if plan.encoder and engine.name_of(model) == engine.name_of(plan.encoder):
         raise CannotDo("the captioner would see images through the model whose taste it learns")
     rows, captioner, encoder = plan.images.of(data), plan.captioner, plan.encoder
     chosen = replace(data, splits={**data.splits, "test": rows})
     chosen = with_regions(chosen, encoder, captioner, engine)
     references = references_of(rows)
-    before = first_captions(chosen, engine, encoder, captioner)
+    before = first_captions(chosen, engine, captioner)
     trained = [
-        favourites(model, chosen, engine, encoder, captioner, seed=seed)
+        favourites(model, chosen, engine, captioner, seed=seed)
         for seed in range(plan.seed, plan.seed + plan.seeds)
     ]
     budgets = captioner.self_critical.budgets

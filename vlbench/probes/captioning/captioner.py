@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from vlbench.capabilities import ImageEncoder, ImageTextScorer, RegionEncoder, Regions
+from vlbench.capabilities import ImageTextScorer, RegionEncoder, Regions
 from vlbench.data.formats.archives import DAMAGED, read_npy
 from vlbench.data.records import Data, Split
 from vlbench.data.regions import image_id, region_features
@@ -80,43 +80,37 @@ class Captioner(NamedTuple):
     self_critical: SelfCritical = PAPER_SELF_CRITICAL
 
 
-# What a captioner may see images or their regions through.
-Encoder = ImageEncoder | RegionEncoder | None
-
-
-def image_features(split: Split, engine: Engine, encoder: Encoder, settings: Captioner) -> Tensor:
+def image_features(split: Split, engine: Engine, settings: Captioner) -> Tensor:
     """Return what the captioner sees of the images of a split, float32 [N, D].
 
-    These are `features` of the settings: a folder with one NAME.npy per image, or region features,
-    pooled by their mean unless `regions` is sum. Or else the pooled vectors of the split's regions,
-    where `regions` says how; or else the encoder's of the images. Raises SpecError where there is
-    no source, or an encoder that is not asked; DataError for an image without features.
+    These are the pooled vectors of the split's regions, or `features` of the settings: a folder
+    with one NAME.npy per image, or region features, pooled by their mean unless `regions` is sum.
+    Raises SpecError where there is neither, DataError for an image without features.
     """
     pool, files = settings.regions, settings.features
     if files is not None:
-        if encoder is not None:
-            raise SpecError(f"the captioner sees the features in {files}, and takes no encoder")
         return _read_features(split, files, pool)
-    if pool != "none":
-        return _pool_regions(split, engine, pool)
-    if not isinstance(encoder, ImageEncoder):
+    if pool == "none":
         raise SpecError(
-            "the captioner sees nothing: give it an encoder of images, regions: sum or mean, or "
-            "files with features"
+            "the captioner sees nothing: give it regions: sum or mean, or files with features"
         )
-    return engine.features(encoder.encode_images, split["image"])
+    return _pool_regions(split, engine, pool)
 
 
-def with_regions(data: Data, encoder: Encoder, settings: Captioner, engine: Engine) -> Data:
-    """Return the data with regions as the encoder sees them, where the captioner sees regions.
+def with_regions(
+    data: Data, encoder: RegionEncoder | None, settings: Captioner, engine: Engine
+) -> Data:
+    """Return the data with the regions of their pictures as an encoder sees them, if there is one.
 
-    Raises SpecError for an encoder of images alone, DataError for a picture without regions.
+    Raises SpecError where the captioner sees no regions, DataError for a picture without regions.
     """
-    if encoder is None or settings.regions == "none" or settings.features is not None:
+    if encoder is None:
         return data
-    if not isinstance(encoder, RegionEncoder):
-        wanted = "take one that does, or regions: none"
-        raise SpecError(f"{engine.name_of(encoder)} encodes no regions for the captioner; {wanted}")
+    if settings.regions == "none" or settings.features is not None:
+        raise SpecError(
+            "the captioner sees no regions that its encoder could encode: give it regions: sum or "
+            "mean and no features, or take the encoder away"
+        )
     seen = {name: engine.encode_regions(encoder, rows) for name, rows in data.splits.items()}
     return replace(data, splits=seen)
 
@@ -204,20 +198,18 @@ class Favourites(NamedTuple):
 def first_captions(
     data: Data,
     engine: Engine,
-    encoder: Encoder,
     settings: Captioner,
     split: str = "test",
 ) -> list[str]:
     """Return the greedy captions of the captioner before any model rewarded it, in row order."""
-    taught = read_or_train(data, engine, encoder, settings)
-    return _greedy(taught, image_features(data.splits[split], engine, encoder, settings), engine)
+    taught = read_or_train(data, engine, settings)
+    return _greedy(taught, image_features(data.splits[split], engine, settings), engine)
 
 
 def favourites(
     model: ImageTextScorer,
     data: Data,
     engine: Engine,
-    encoder: Encoder,
     settings: Captioner,
     *,
     seed: int,
@@ -227,9 +219,9 @@ def favourites(
     `seed` draws the order of images, the samples and dropout; the training starts from the same
     network for each.
     """
-    taught = read_or_train(data, engine, encoder, settings)
+    taught = read_or_train(data, engine, settings)
     plan, train = settings.self_critical, data.splits["train"]
-    features = image_features(train, engine, encoder, settings)
+    features = image_features(train, engine, settings)
     weights, pictures = taught.network.state_dict(), train["picture"]
     sizes = taught.network.sizes
     key: dict[str, Any] = {"what": "self-critical captioner", "model": model, "seed": seed}
@@ -243,7 +235,7 @@ def favourites(
         return SelfCriticalTraining(start, features, reward, plan, engine.device, seed=seed)
 
     result = engine.train(key, make, "captions that the model likes")
-    seen = image_features(data.splits["test"], engine, encoder, settings)
+    seen = image_features(data.splits["test"], engine, settings)
     captions = {
         budget: _greedy(taught._replace(network=restore_captioner(one, sizes)), seen, engine)
         for budget, one in result["weights"].items()
@@ -252,9 +244,7 @@ def favourites(
     return Favourites(captions, result["history"], share, result["scored"])
 
 
-def read_or_train(
-    data: Data, engine: Engine, encoder: Encoder, settings: Captioner
-) -> StoredCaptioner:
+def read_or_train(data: Data, engine: Engine, settings: Captioner) -> StoredCaptioner:
     """Return the captioner before any model rewarded it: read from its folder, or trained.
 
     Trained on the split train, chosen on the split val. Raises WeightsError for a folder whose
@@ -263,11 +253,11 @@ def read_or_train(
     train = data.splits["train"]
     # Of a captioner that is ready, one image tells whether it sees these features.
     seen = train if settings.weights is None else train.select(range(min(1, len(train))))
-    features = image_features(seen, engine, encoder, settings)
+    features = image_features(seen, engine, settings)
     widths = [features.shape[1]]
     about = {"regions": settings.regions, "widths": widths}
     if settings.weights is None:
-        return _train(data, features, engine, encoder, settings, about)
+        return _train(data, features, engine, settings, about)
     stored = read_captioner(settings.weights)
     expected = {name: stored.about.get(name, about[name]) for name in about}
     if expected != about or stored.network.sizes.features != widths[0]:
@@ -284,13 +274,12 @@ def _train(
     data: Data,
     features: Tensor,
     engine: Engine,
-    encoder: Encoder,
     settings: Captioner,
     about: dict[str, Any],
 ) -> StoredCaptioner:
     train, val = data.splits["train"], data.splits["val"]
     taught, references = list(train["captions"]), list(val["captions"])
-    exam = image_features(val, engine, encoder, settings)
+    exam = image_features(val, engine, settings)
     vocabulary = learn_vocabulary(
         chain.from_iterable(taught), rare=settings.rare, punctuation=settings.punctuation
     )

@@ -31,7 +31,6 @@ import PIL.Image
 import pyarrow as pa
 
 from vlbench.capabilities import (
-    ImageEncoder,
     ImageTextScorer,
     RegionEncoder,
     count_truncated,
@@ -218,7 +217,7 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
     engine: Engine,
     *,
     captioner: Captioner,
-    encoder: ImageEncoder | RegionEncoder | None = None,
+    encoder: RegionEncoder | None = None,
     images: Images = TEST_IMAGES,
     seeds: int = 3,
     seed: int = 0,
@@ -227,8 +226,8 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return what a model's favourite captions are like, and whether it prefers them to humans'.
 
-    `images` are captioned. The captioner sees them or their regions through the `encoder`, which
-    is not the model. `seeds` are so many trainings on the model's score,
+    `images` are captioned. The captioner sees their regions through the `encoder` (None: those of
+    the data), which is not the model. `seeds` are so many trainings on the model's score,
     from `seed` on. Raises TooFewRows for fewer than two images.
     """
     plan = Plan(captioner, encoder, images, seeds, seed)
@@ -291,7 +290,7 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     *,
     scorers: list[ImageTextScorer],
     captioner: Captioner,
-    encoder: ImageEncoder | RegionEncoder | None = None,
+    encoder: RegionEncoder | None = None,
     images: Images = TEST_IMAGES,
     seeds: int = 3,
     seed: int = 0,

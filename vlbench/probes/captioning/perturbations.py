@@ -42,7 +42,6 @@ import torch
 from numpy.random import Generator
 
 from vlbench.capabilities import (
-    ImageEncoder,
     ImageTextScorer,
     RegionEncoder,
     count_truncated,
@@ -106,7 +105,7 @@ def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
     data: NounRows,
     engine: Engine,
     *,
-    encoder: ImageEncoder | RegionEncoder | None = None,
+    encoder: RegionEncoder | None = None,
     captioner: Captioner = PAPER_CAPTIONER,
     captions: Path | None = None,
     nouns: NounSource = TAGGED_CAPTIONS,
@@ -115,9 +114,9 @@ def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return how often a caption outscores its own nouns in five templates.
 
-    The `captioner` sees images or their regions through the `encoder`; `captions`, a file in
-    COCO's result format, stands in for both. The seed draws
-    the other images. Raises TooFewRows where fewer than two captions have a noun.
+    The `captioner` sees regions through the `encoder` (None: those of the data); `captions`, a
+    file in COCO's result format, stands in for both. The seed draws the other images. Raises
+    TooFewRows where fewer than two captions have a noun.
     """
     tagger, rows = find_nouns(data, engine, nouns), images.of(data)
     texts = find_captions(data, engine, images, captions, captioner, encoder)
@@ -307,7 +306,7 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
     data: NounRows,
     engine: Engine,
     *,
-    encoder: ImageEncoder | RegionEncoder | None = None,
+    encoder: RegionEncoder | None = None,
     captioner: Captioner = PAPER_CAPTIONER,
     captions: Path | None = None,
     nouns: NounSource = TAGGED_CAPTIONS,
@@ -317,10 +316,10 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return how often captions outscore themselves with other nouns, or with other words.
 
-    The `captioner` sees images or their regions through the `encoder`; `captions`, a file in
-    COCO's result format, stands in for both. Of so many
-    `candidates`, one text with wrong nouns is chosen. Raises TooFewRows where fewer than two
-    captions have a noun and another word.
+    The `captioner` sees regions through the `encoder` (None: those of the data); `captions`, a
+    file in COCO's result format, stands in for both. Of so many `candidates`, one text with
+    wrong nouns is chosen. Raises TooFewRows where fewer than two captions have a noun and another
+    word.
     """
     tagger, rows = find_nouns(data, engine, nouns), images.of(data)
     texts = find_captions(data, engine, images, captions, captioner, encoder)
