@@ -80,8 +80,8 @@ def test_the_data_of_all_tasks_are_found_or_what_to_get_and_none_are_read(tmp_pa
     found = [line for line in after if line.startswith("found")]
     assert found == [
         f"found    {name}"
-        for name in ("coco_regions/butd-36", "cub", "digits", "objects", "objects_and_corpus")
-    ] + ["found    scenes"]
+        for name in ("coco_regions/butd-36", "cub", "digits", "objects", "scenes")
+    ]
     assert not (tmp_path / "cache" / "vlbench").exists()
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import importlib.util
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +16,9 @@ from typing import Any, NamedTuple
 
 from vlbench.data.imagenet import imagenet
 from vlbench.data.records import Column, Data, Split, labels, value_column
-from vlbench.data.scenes import objects
 from vlbench.data.word_files import read_visual_words
 from vlbench.digests import digest, path_digest
-from vlbench.errors import DataAbsent, DataError, PackageAbsent
+from vlbench.errors import DataAbsent, DataError
 
 # The longest document: over a hundred times the longest article of Wikipedia, and all of text8.
 MOST_BYTES = 1 << 27
@@ -103,17 +101,6 @@ def imagenet_and_corpus(
     return with_corpus(data, [visual_words.get(wnid, "") for wnid in wnids], texts)
 
 
-def objects_and_corpus(*, seed: int = 0, cache_dir: Path | None = None) -> Data:
-    """Return drawings of one thing, and the texts that come with gensim.
-
-    The corpus is 250 documents of stemmed words from Wikipedia; the word pairs are WordSim-353 and
-    SimLex-999. `cache_dir` stores the drawings; None: the default cache folder.
-    """
-    texts = _gensim_texts()
-    data = objects(seed=seed, cache_dir=cache_dir)
-    return with_class_words(data, texts)
-
-
 def with_corpus(data: Data, words: Sequence[str], texts: WordTests) -> Data:
     """Return the test images with one visual word per image ("" for none), beside the texts.
 
@@ -148,16 +135,6 @@ def _class_words(data: Data) -> list[str]:
     first = [name.partition(",")[0].strip().lower() for name in data.classes]
     words = [name if name.isalpha() else "" for name in first]
     return [words[label] for label in labels(data.splits["test"]).tolist()]
-
-
-def _gensim_texts() -> WordTests:
-    """Return the texts inside gensim, which is found without importing it: it imports scipy."""
-    package = importlib.util.find_spec("gensim")
-    if package is None or package.origin is None:
-        raise PackageAbsent("the package gensim", "pip install gensim")
-    folder = Path(package.origin).parent / "test" / "test_data"
-    pairs = [folder / name for name in ("wordsim353.tsv", "simlex999.txt")]
-    return WordTests(folder / "head500.noblanks.cor", folder / "questions-words.txt", pairs)
 
 
 def require_texts(texts: WordTests | None) -> None:
