@@ -17,6 +17,7 @@ from vlbench.errors import CannotDo, DataError, TooFewRows, counted
 from vlbench.metrics.intervals import Floats
 from vlbench.metrics.items import Examples
 from vlbench.probes.captioning.captioner import (
+    ASKED,
     Captioner,
     Favourites,
     favourites,
@@ -78,8 +79,11 @@ def find_captions(
     if file is not None:
         return result_captions(file, images.of(data))
     chosen = images.alone(data)
-    if captioner.weights:  # nothing else is read
-        chosen = replace(chosen, splits={images.split: chosen.splits[images.split]})
+    if captioner.weights:
+        train = data.splits["train"]
+        asked = train.select(range(min(ASKED, len(train))))
+        # Nothing else is read, and the regions of nothing else need be encoded.
+        chosen = replace(chosen, splits={"train": asked, images.split: images.of(data)})
     seen = with_regions(chosen, encoder, captioner, engine)
     said = first_captions(seen, engine, captioner, images.split)
     return [" ".join(text.split()) for text in said]
