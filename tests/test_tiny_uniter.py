@@ -32,7 +32,7 @@ def foils(tiny):
 def facts(tiny):
     """A red puppy above a striped blue owl, on a striped background."""
     centres = [(0.5, 0.25), (0.5, 0.75)]
-    return tiny("tiny.world").Facts([], [], [PUPPY, OWL], centres, "striped")
+    return tiny("tiny.world").Facts([], [], [PUPPY, OWL], centres, "striped", [])
 
 
 def caption(foils, text, *phrases):
@@ -185,6 +185,7 @@ def test_what_is_not_asked_costs_nothing_and_teaches_nothing(tiny):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("scenes_drawn")
+@pytest.mark.filterwarnings("ignore:The number of unique classes")  # of a few drawings
 def test_the_same_seed_writes_the_same_weights(tiny, tmp_path):
     options = ["--only", "tiny-uniter", "--steps-scale", "0.001", "--limit", "60"]
     for name in "ab":
