@@ -17,6 +17,7 @@ from vlbench.engine import Engine, training
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.errors import DataAbsent, DataError, SpecError, WeightsError
+from vlbench.probes.captioning.caption_sets import Images, find_captions
 from vlbench.probes.captioning.captioner import (
     Captioner,
     favourites,
@@ -84,6 +85,12 @@ def test_a_trained_captioner_is_read_from_its_folder(folder, monkeypatch):
         )
         > 10
     )
+
+
+def test_a_ready_captioner_tells_of_the_first_images_what_it_tells_of_all(folder):
+    settings = SETTINGS._replace(weights=folder)
+    found = find_captions(world(), ENGINE, Images(first=4), None, settings, None)
+    assert found == first_captions(world(), ENGINE, settings)[:4]
 
 
 def test_a_captioner_of_other_features_is_refused(folder, tmp_path):
