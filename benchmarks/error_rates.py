@@ -74,7 +74,10 @@ def main() -> None:
         run = next((c.place for c in row.cells.values() if c.verdict != NOT_RUN), None)
         if row.claim.range is None or run is None:
             continue
-        model = next(m for m, cell in row.cells.items() if cell.verdict != NOT_RUN)
+        ran = [m for m, cell in row.cells.items() if cell.verdict != NOT_RUN]
+        # Rows of models that know nothing keep no items.
+        kept = (m for m in ran if keeps_items(row.claim.tasks[0], m, catalog, output))
+        model = next(kept, ran[0])
         try:
             if row.claim.tasks[0] in PROBES and row.claim.sides[0].metric == "accuracy":
                 most = min(seeds, PROBES[row.claim.tasks[0]][1])
@@ -91,6 +94,12 @@ def main() -> None:
         print(row.name, json.dumps(found), flush=True)
     made = {"vlbench": __version__, "made": f"{datetime.now(UTC):%Y-%m-%d}"}
     FILE.write_text(json.dumps(made | {"rates": rates}, indent=1) + "\n")
+
+
+def keeps_items(task: str, model: str, catalog: Catalog, output: Path) -> bool:
+    """Return whether a model's row has the items of its scores."""
+    row = Evidence(read_boards(output, [catalog.tasks[task]]), catalog, output).row(task, model)
+    return isinstance(row, Result) and ITEMS in row.artifacts
 
 
 def planted_rates(

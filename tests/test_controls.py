@@ -36,7 +36,7 @@ PREFERS_A_WORD = {
 }
 
 # Sums of credits are kept in float32 there.
-ROUNDED = {"syntactic_grounding_scenes": 1e-8}
+ROUNDED = {"syntactic_grounding_scenes": 1e-8, "entity_grounding_scenes": 1e-8}
 
 # Correlations are no means over items.
 WITHOUT_ITEMS = {"rsa_scenes", "rsa_scenes_text"}

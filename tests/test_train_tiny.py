@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -422,7 +423,7 @@ def test_a_classifier_learns_in_seconds(train):
 @pytest.mark.slow
 @pytest.mark.usefixtures("scenes_drawn")
 def test_a_language_model_learns_in_seconds(train):
-    assert improved(train("tiny-bert", "bert", 0.05), "masked_token_accuracy")
+    assert improved(train("tiny-bert", "bert", 0.05), "masked_token_accuracy_of_questions")
 
 
 @pytest.mark.slow
@@ -435,8 +436,10 @@ def test_a_joint_models_loss_falls_in_seconds(train):
 @pytest.mark.slow
 @pytest.mark.usefixtures("scenes_drawn")
 def test_a_captioner_speaks_after_seconds(train, tmp_path):
+    # What it sees through lies beside it.
+    shutil.copytree(SCRIPTS.with_name("model_adapters") / "tiny" / "eyes", tmp_path / "eyes")
     told = train("tiny-captioner", "captioner", 0.01, rows=40)["training"]
-    assert told["last_loss"] < told["first_loss"] - 1
+    assert told["last_loss"] < told["first_loss"] - 0.2
     assert (tmp_path / "captioner" / "model.safetensors").is_file()
 
 

@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 from tiny import cnn
 from tiny.training import Batch, Plan, Training, train
 from tiny.world import Examples, World
-from vlbench.data.images import crop_box
+from vlbench.data.crops import crop_box
 
 # The sides of what it sees and of what it draws.
 SIDE, THUMBNAIL = 32, 4

@@ -88,7 +88,7 @@ def boards_of(folder, *models):
     [
         ("paper", "arXiv:2103.00020", {"zero_shot_scenes"}),
         ("tag", "transfer", {"transfer_digits", "transfer_scenes"}),
-        ("can", "JointAttender", ["tiny-uniter", "tiny-visualbert", "tiny-vlm"]),
+        ("can", "JointAttender", ["tiny-uniter", "tiny-visualbert", "tiny-vlm", "constant"]),
         ("model", "visualbert", ["tiny-visualbert"]),
     ],
 )

@@ -216,6 +216,7 @@ def test_no_task_uses_the_world_whose_questions_were_learnt():
 @pytest.mark.slow
 @pytest.mark.usefixtures("scenes_drawn")
 @every_model
+@pytest.mark.filterwarnings("ignore:The number of unique classes")  # of a few drawings
 def test_a_slice_of_the_test_split_scores_what_the_card_says(name, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     world = importlib.import_module("tiny.world")

@@ -11,7 +11,7 @@ from PIL.Image import Image, Resampling
 from torch import Tensor
 
 from vlbench.capabilities import Picture
-from vlbench.data.images import crop_box as crop_box  # noqa: PLC0414 - adapters find it here
+from vlbench.data.crops import crop_box as crop_box  # noqa: PLC0414 - adapters find it here
 from vlbench.errors import CannotDo, DataError, SpecError, WeightsError
 
 # Mean and standard deviation of red, green and blue: of ImageNet, and of the training data of CLIP.

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
-from math import ceil, floor
 from pathlib import Path
 from typing import Any
 
@@ -153,18 +152,6 @@ def read_image(root: Path, name: str) -> Image:
     except OSError as error:
         raise DataError(f"{name} cannot be read ({error.strerror})") from error
     return decode_image(encoded, name)
-
-
-def crop_box(image: Image, box: Sequence[float]) -> Image:
-    """Return the part of an image under a box (xyxy pixels), widened to whole pixels.
-
-    It is cut at the edge of the image; at least one pixel is left.
-    """
-    left = min(max(floor(box[0]), 0), image.width - 1)
-    top = min(max(floor(box[1]), 0), image.height - 1)
-    right = min(max(ceil(box[2]), left + 1), image.width)
-    bottom = min(max(ceil(box[3]), top + 1), image.height)
-    return image.crop((left, top, right, bottom))
 
 
 def decode_image(encoded: bytes, name: str) -> Image:

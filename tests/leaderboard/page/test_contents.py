@@ -48,7 +48,7 @@ def test_a_summary_stands_with_the_paper_of_its_tasks(tmp_path):
 
 def test_a_task_has_the_words_of_the_catalog(tmp_path):
     (paper,) = page(tmp_path, board(result("a", score()), task="few_shot_digits")).papers
-    assert paper.tasks[0].description.startswith("Few-shot classification")
+    assert paper.tasks[0].description.startswith("Smoke test: few-shot classification")
     assert "few_shot" in paper.tasks[0].tags
     assert paper.tasks[0].link == "https://arxiv.org/abs/2104.08313"
 

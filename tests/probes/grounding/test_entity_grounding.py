@@ -326,7 +326,7 @@ def test_the_best_head_of_tiny_visualbert_beats_every_choice_that_reads_no_word(
     kind = load_object("visualbert:VisualBert", [ADAPTERS])
     model = kind(device=torch.device("cpu"), architecture=str(ADAPTERS / "tiny" / "visualbert"))
     data = scenes()
-    outcome = entity_grounding(model, data, Engine.for_tests(), images=120, examples=0)
+    outcome = entity_grounding(model, data, Engine.for_tests(), images=400, examples=0)
     (found,) = [score for score in outcome.scores if score.metric == "split_half_accuracy"]
     # The floors are fractions of the same phrases: n of them at their widest, by the normal rule.
     width = 1.96 * (0.25 / found.n) ** 0.5

@@ -14,7 +14,8 @@ from PIL.Image import Resampling
 
 from vlbench.capabilities import Picture, Regions
 from vlbench.data.coco_files import Arc, Named, Phrase
-from vlbench.data.images import crop_box, decode_image
+from vlbench.data.crops import crop_box
+from vlbench.data.images import decode_image
 from vlbench.data.records import Column, Data, Split
 from vlbench.data.scenes.rows import object_noun, row, sizes
 from vlbench.data.scenes.storage import open_rows, write_once
