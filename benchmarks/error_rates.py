@@ -71,10 +71,9 @@ def main() -> None:
     rates = {}
     FILE.unlink(missing_ok=True)
     for row in read_findings(output, catalog, claims):
-        run = next((c.place for c in row.cells.values() if c.verdict != NOT_RUN), None)
-        if row.claim.range is None or run is None:
-            continue
         ran = [m for m, cell in row.cells.items() if cell.verdict != NOT_RUN]
+        if row.claim.range is None or not ran:
+            continue
         # Rows of models that know nothing keep no items.
         kept = (m for m in ran if keeps_items(row.claim.tasks[0], m, catalog, output))
         model = next(kept, ran[0])

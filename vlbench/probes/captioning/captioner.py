@@ -254,13 +254,13 @@ def read_or_train(data: Data, engine: Engine, settings: Captioner) -> StoredCapt
     # Of a captioner that is ready, one image tells whether it sees these features.
     seen = train if settings.weights is None else train.select(range(min(1, len(train))))
     features = image_features(seen, engine, settings)
-    widths = [features.shape[1]]
-    about = {"regions": settings.regions, "widths": widths}
+    width = features.shape[1]
+    about = {"regions": settings.regions, "widths": [width]}
     if settings.weights is None:
         return _train(data, features, engine, settings, about)
     stored = read_captioner(settings.weights)
     expected = {name: stored.about.get(name, about[name]) for name in about}
-    if expected != about or stored.network.sizes.features != widths[0]:
+    if expected != about or stored.network.sizes.features != width:
         other = expected if expected != about else {"features": stored.network.sizes.features}
         raise WeightsError(
             f"the captioner in {settings.weights} was trained with {_describe(other)}; the task "

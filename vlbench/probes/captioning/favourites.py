@@ -227,8 +227,8 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
     """Return what a model's favourite captions are like, and whether it prefers them to humans'.
 
     `images` are captioned. The captioner sees their regions through the `encoder` (None: those of
-    the data), which is not the model. `seeds` are so many trainings on the model's score,
-    from `seed` on. Raises TooFewRows for fewer than two images.
+    the data), which is not the model. `seeds` are so many trainings on the model's score, from
+    `seed` on. Raises TooFewRows for fewer than two images.
     """
     plan = Plan(captioner, encoder, images, seeds, seed)
     # What may not be here is asked for before hours of training.

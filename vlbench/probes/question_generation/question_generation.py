@@ -96,9 +96,9 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
     """Return how well each step asks, and how alike it finds images and their captions.
 
     The first `images` of the test split are asked about. Each image has `regions` regions (None:
-    as many as it has), with vectors of the `encoder` (None: those of the data). Where
-    `questions` name things, `noun_accuracy` is how often a step's question does. Scores are
-    means over the `seeds`.
+    as many as it has), with vectors of the `encoder` (None: those of the data). Where `questions`
+    name things, `noun_accuracy` is how often a step's question does. Scores are means over the
+    `seeds`.
 
     Raises CannotDo for a model without learned positions, the special tokens, or as many positions
     as the longest X and a question take; DataError for an image without regions, with another
