@@ -1,9 +1,12 @@
 import json
 
 import pytest
-from sources import make_source
+from sources import make_source, write
 
 from vlbench import bench, cli
+from vlbench.commands import rerun as command
+from vlbench.commands.rerun import DIFFERENT, EQUAL, WITHIN, score_changes
+from vlbench.results import Result, Score
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +46,13 @@ def test_a_named_row_is_run_as_the_model_that_is_given(boards, source, capsys):
 def test_a_score_that_is_another_one_is_shown_and_ends_with_1(boards, source, tmp_path, capsys):
     board = json.loads((boards / "few_shot_colours.json").read_text())
     row = next(row for row in board["rows"] if row["model"] == "ours")
-    row["scores"][0]["value"] -= 0.125
+    row["scores"][0]["value"] -= 0.75
     row["provenance"]["libraries"]["torch"] = "1.0"
     (tmp_path / "few_shot_colours.json").write_text(json.dumps(board))
     assert rerun(tmp_path, source, "ours", "--as-model", "mean-colour") == 1
     shown = capsys.readouterr()
     assert "2 of 3 scores are equal" in shown.out
-    assert "+0.125" in shown.out
+    assert "largest difference +0.75, accuracy" in shown.out
     assert "differs: torch: 1.0 on the board" in shown.err
 
 
@@ -88,7 +91,7 @@ def test_a_row_that_does_not_say_how_it_was_made_is_an_error_that_names_it(
 def test_a_row_of_other_types_is_refused_before_it_runs(
     boards, source, tmp_path, capsys, monkeypatch, part, name, values
 ):
-    monkeypatch.setattr(bench, "run", None)
+    monkeypatch.setattr(bench, "plan", None)
     for value in values:
         changed(boards, tmp_path, lambda row, value=value: row[part].update({name: value}))
         assert rerun(tmp_path, source, "ours", "--as-model", "mean-colour") == 2
@@ -99,3 +102,93 @@ def test_a_row_named_like_two_models_is_no_model(boards, source, tmp_path, capsy
     changed(boards, tmp_path, lambda row: row.update(model=f"raw-pixels,{row['model'][:4]}"))
     assert rerun(tmp_path, source, "raw-pixels,ours") == 2
     assert "no model is named 'raw-pixels,ours'" in capsys.readouterr().err
+
+
+def row(*scores, trained):
+    named = {"task": "t", "version": 1, "paper": "", "primary": {}, "model": "m", "status": "ok"}
+    return Result(**named, scores=scores, run={"trained": trained})
+
+
+def answers(board, now, *others, trained=False):
+    results = [row(score, trained=trained) for score in (now, *others)]
+    (change,) = score_changes(row(board, trained=trained), *results)
+    return change.answer
+
+
+@pytest.mark.parametrize(
+    ("board", "now", "n", "answer"),
+    [
+        (0.5, 0.5 + 4e-7, 1000, EQUAL),
+        (0.0, -1.1e-16, 1000, EQUAL),  # a rounding, as on the board of rsa_scenes
+        (0.5, 0.503, 1000, WITHIN),  # three items of 1,000
+        (0.5, 0.504, 1000, DIFFERENT),
+        (0.5, 0.50009, 10**6, WITHIN),
+        (0.5, 0.50011, 10**6, DIFFERENT),
+    ],
+)
+def test_scores_without_training_move_by_items_at_a_boundary(board, now, n, answer):
+    assert answers(Score("accuracy", board, n), Score("accuracy", now, n)) == answer
+
+
+def test_a_score_without_limits_moves_by_that_fraction_of_its_value():
+    def perplexity(value):
+        return Score("perplexity", value, 100, unit="perplexity")
+
+    assert answers(perplexity(200.0), perplexity(205.9)) == WITHIN
+    assert answers(perplexity(200.0), perplexity(206.1)) == DIFFERENT
+
+
+def test_scores_of_trainings_move_by_twice_the_error_over_their_seeds():
+    # The deviation of 0.4, 0.5, 0.6 is 0.1; its error over three seeds 0.0577.
+    now = Score("accuracy", 0.5, 10000, draws=[0.4, 0.5, 0.6])
+    for value, answer in [(0.61, WITHIN), (0.62, DIFFERENT)]:
+        board = Score("accuracy", value, 10000)
+        assert answers(board, now, trained=True) == answer
+        assert answers(board, now) == DIFFERENT
+
+
+def test_a_score_of_one_training_moves_as_far_as_another_seed():
+    board, now = Score("accuracy", 0.5, 10000), Score("accuracy", 0.52, 10000, draws=[0.52])
+    (change,) = score_changes(row(board, trained=True), row(now, trained=True))
+    assert change.needs_another_seed
+    for other, answer in [(0.55, WITHIN), (0.51, DIFFERENT)]:
+        assert answers(board, now, Score("accuracy", other, 10000), trained=True) == answer
+
+
+TRAINED = """\
+import torch
+from vlbench.capabilities import ImageEncoder
+from vlbench.results import Outcome, Score
+
+
+def trained(model: ImageEncoder, data, engine, *, seed: int = 0) -> Outcome:
+    engine.trained = True
+    return Outcome([Score("accuracy", 0.5 + seed / 10, 1000)])
+"""
+
+TRAINED_TASK = """\
+version: 1
+probe: "trained:trained"
+data: {loader: "vlbench.data.image_folder:image_folder", root: ../images}
+primary: {metric: accuracy}
+"""
+
+
+@pytest.mark.parametrize(("moved", "code"), [(0.09, 0), (0.11, 1)])
+def test_one_training_is_repeated_with_a_second_seed(tmp_path, capsys, moved, code):
+    ours = make_source(tmp_path / "ours", few_shot_trained=TRAINED_TASK)
+    write(ours / "tasks" / "trained.py", TRAINED)
+    words = ["--output", str(tmp_path / "out"), "--no-cache", "--include-path", str(ours)]
+    assert cli.main(["--model", "mean-colour", "--tasks", "few_shot_trained", *words]) == 0
+    file = tmp_path / "out" / "few_shot_trained.json"
+    board = json.loads(file.read_text())
+    assert board["rows"][0]["run"]["trained"] is True
+    board["rows"][0]["scores"][0]["value"] -= moved
+    file.write_text(json.dumps(board))
+    capsys.readouterr()
+    assert cli.main(["rerun", "few_shot_trained", "mean-colour", *words]) == code
+    assert (WITHIN if code == 0 else DIFFERENT) in capsys.readouterr().out
+
+
+def test_a_list_of_seeds_has_one_more():
+    assert command._next_seed([3, 1]) == [3, 1, 4]

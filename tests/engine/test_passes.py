@@ -31,13 +31,14 @@ class Projection(ConstantModel):
         return pixels.flatten(1) @ self.weight
 
 
-def test_an_image_gives_the_same_bits_alone_and_among_others():
+def test_an_image_gives_the_same_alone_and_among_others_but_for_rounding():
     images = labelled_images(8).splits["train"]["image"]
     rows = list(range(len(images)))
     encode = Encode(Projection().encode_images, images, CPU)
     ((_, together),) = encode([rows])
-    alone = [values[0] for _, values in encode([[row] for row in rows])]
-    assert torch.equal(torch.stack(alone), torch.stack(list(together)))
+    alone = torch.stack([values[0] for _, values in encode([[row] for row in rows])])
+    gaps = (alone - torch.stack(list(together))).norm(dim=1)
+    assert (gaps <= 1e-4 * alone.norm(dim=1)).all()
 
 
 def test_torchs_global_generator_stays_as_it_was():

@@ -1,11 +1,18 @@
-"""`vlbench rerun`: compute a board's row again, and compare every score."""
+"""`vlbench rerun`: compute a board's row again, and compare every score.
+
+On other processors, with other versions or threads, a score may move by rounding. Each has one of
+three answers: equal; within what is promised of that kind of row; or different.
+"""
 
 from __future__ import annotations
 
 import argparse
+import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vlbench.catalog.library_names import pinned
 from vlbench.commands import FAILED, Answer
@@ -13,10 +20,21 @@ from vlbench.commands.parser import add_cache, add_data, add_model, add_output, 
 from vlbench.errors import SpecError, printed
 from vlbench.leaderboard.rows import named_row
 from vlbench.leaderboard.texts import plain_table, score_name
-from vlbench.plain import Misfit, read
+from vlbench.plain import Misfit, parameters, read
 from vlbench.results import Result, Score
 
-# What the same row has the same, and what may move last digits, and so an item at a boundary.
+if TYPE_CHECKING:
+    from vlbench.planning.plan import Plan
+
+# Scores are equal within this fraction of the larger one, or within this where both are about 0.
+RELATIVE, ABSOLUTE = 1e-6, 1e-9
+
+# A score moves by items at a boundary: by this many of n, or by this fraction where n is large.
+ITEMS, LEAST = 3, 1e-4
+
+EQUAL, WITHIN, DIFFERENT, ABSENT = "equal", "within what is promised", "different", "absent"
+
+# What the same row has the same, and what may move it by rounding.
 SAME = ("weights", "data", "adapter", "companions")
 MOVES = ("device", "hardware", "threads")
 
@@ -45,14 +63,31 @@ def add_options(rerun: argparse.ArgumentParser) -> None:
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Run a row's task again, and return both values of every score and what else differs."""
-    from vlbench.bench import evaluate
+    from vlbench.bench import agree, run, set_up
     from vlbench.commands.reports import Bar
     from vlbench.commands.streams import open_console
+    from vlbench.planning.options import Options
+    from vlbench.planning.plan import plan
 
     rerun = read_rerun(arguments)
-    with Bar(open_console()) as bar:
-        results = evaluate([rerun.model], [rerun.row.task], progress=bar, **rerun.options)
-    return compare(rerun.row, results)
+    options = Options.of(**rerun.options)
+    with set_up(options) as (complete, processes), Bar(open_console()) as bar:
+        planned = agree(plan([rerun.model], [rerun.row.task], complete), processes)
+        # A group of tasks may have the name of a board.
+        jobs = [job for job in planned.jobs if job.task.spec.name == rerun.row.task]
+        planned = replace(planned, jobs=jobs)
+        again = next(iter(run(planned, processes, bar).results), None)
+        if again is None:
+            problem = f"vlbench: the data of {rerun.row.task} are not here"
+            return Answer(problems=[problem], code=FAILED)
+        if again.status != "ok":
+            problem = f"vlbench: it is {again.status} now: {again.reason}"
+            return Answer(problems=[problem], code=FAILED)
+        changes = score_changes(rerun.row, again)
+        reseeded = another_seed(planned) if any(one.needs_another_seed for one in changes) else None
+        if reseeded:
+            changes = score_changes(rerun.row, again, *run(reseeded, processes, bar).results)
+    return show(rerun.row, again, changes)
 
 
 def read_rerun(arguments: argparse.Namespace) -> Rerun:
@@ -85,24 +120,113 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
     return Rerun(row, arguments.as_model or pinned(model, params), options)
 
 
-def compare(row: Result, results: Sequence[Result]) -> Answer:
-    """Return both values of every score, what else differs, and 1 if a score does."""
-    # A group of tasks may have the name of a board.
-    again = next((result for result in results if result.task == row.task), None)
-    if again is None:
-        return Answer(problems=[f"vlbench: the data of {row.task} are not here"], code=FAILED)
-    if again.status != "ok":
-        return Answer(problems=[f"vlbench: it is {again.status} now: {again.reason}"], code=FAILED)
-    first, second = _by_name(row.scores), _by_name(again.scores)
+class ScoreChange(NamedTuple):
+    """A score of the board and of the rerun, and how far apart they may be.
+
+    `needs_another_seed`: it is a score of one training, which has moved further than items at a
+    boundary would move it, so that a second seed has to show how far trainings are apart.
+    """
+
+    name: str
+    board: Score | None
+    now: Score | None
+    allowed: float
+    needs_another_seed: bool
+
+    @property
+    def difference(self) -> float:
+        """How far the score has moved; nothing where one of the two is absent."""
+        return self.now.value - self.board.value if self.board and self.now else 0.0
+
+    @property
+    def answer(self) -> str:
+        """Equal, within what is promised, different or absent."""
+        if self.board is None or self.now is None:
+            return ABSENT
+        if math.isclose(self.board.value, self.now.value, rel_tol=RELATIVE, abs_tol=ABSOLUTE):
+            return EQUAL
+        within = abs(self.difference) <= self.allowed * (1 + RELATIVE)
+        return WITHIN if within else DIFFERENT
+
+
+def score_changes(row: Result, again: Result, *reseeded: Result) -> list[ScoreChange]:
+    """Return what became of each score of a row; `reseeded` is the row with another seed, if any.
+
+    Scores without training may move by max(1e-4, 3/n), of a score without limits that fraction of
+    its value. Scores of trainings may also move by twice the standard error over their seeds.
+    """
+    board, now = _by_name(row.scores), _by_name(again.scores)
+    others = [_by_name(result.scores) for result in reseeded]
+    trained = bool(again.run["trained"])
+    changes = []
+    for name in dict.fromkeys([*board, *now]):
+        old, new = board.get(name), now.get(name)
+        allowed = _moved_by_items(old) if old else 0.0
+        draws: list[float] = []
+        if trained and old and new:
+            draws = next((_seeds(one[name], new) for one in others if name in one), [*new.draws])
+            allowed = max(allowed, 2 * _standard_error(draws))
+        change = ScoreChange(name, old, new, allowed, needs_another_seed=False)
+        lacking = trained and len(draws) < 2 and change.answer == DIFFERENT
+        changes.append(change._replace(needs_another_seed=lacking))
+    return changes
+
+
+def _moved_by_items(score: Score) -> float:
+    """Return how far items at a boundary may move a score."""
+    unlimited = None in score.limits
+    return max(LEAST, ITEMS / max(score.n, 1)) * (abs(score.value) if unlimited else 1.0)
+
+
+def _seeds(reseeded: Score, again: Score) -> list[float]:
+    """Return the values of two seeds or more: draws, or one value of each run."""
+    return [*reseeded.draws] if len(reseeded.draws) > 1 else [again.value, reseeded.value]
+
+
+def _standard_error(values: Sequence[float]) -> float:
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+
+
+def another_seed(planned: Plan) -> Plan | None:
+    """Return the plan of one job with one seed more, or with the next; None if it takes no seed."""
+    (job,) = planned.jobs
+    defaults = {name: one.default for name, one in parameters(job.task.probe).items()}
+    arguments = {**job.task.arguments}
+    for name in ("seeds", "seed"):
+        for key, value in {**defaults, **arguments}.items():
+            if key == name:
+                arguments[key] = _next_seed(value)
+            elif name in getattr(value, "_fields", ()):
+                arguments[key] = value._replace(**{name: _next_seed(getattr(value, name))})
+            else:
+                continue
+            return replace(
+                planned, jobs=[replace(job, task=replace(job.task, arguments=arguments))]
+            )
+    return None
+
+
+def _next_seed(seed: Any) -> Any:
+    """Return the next seed, one more seed, or a list with one more."""
+    return seed + 1 if isinstance(seed, int) else [*seed, max(seed) + 1]
+
+
+def show(row: Result, again: Result, changes: Sequence[ScoreChange]) -> Answer:
+    """Return every score's values, difference and answer, what else differs, and the exit code."""
     cells = [
-        [name, _value(first.get(name)), _value(second.get(name)), _gap(first, second, name)]
-        for name in dict.fromkeys([*first, *second])
+        [change.name, _value(change.board), _value(change.now), _difference(change), change.answer]
+        for change in changes
     ]
-    equal = sum(cell[-1] == "equal" for cell in cells)
-    title = printed(f"{row.model} on {row.task}: {equal} of {len(cells)} scores are equal")
-    table = plain_table(["score", "board", "now", "difference"], cells)
+    counts = {name: sum(one.answer == name for one in changes) for name in (EQUAL, WITHIN)}
+    parts = [f"{counts[EQUAL]} of {len(changes)} scores are equal"]
+    parts += [f"{counts[WITHIN]} {WITHIN}"] if counts[WITHIN] else []
+    title = printed(f"{row.model} on {row.task}: {', '.join(parts)}")
+    furthest = max(changes, key=lambda one: abs(one.difference), default=None)
+    if furthest and furthest.difference:
+        title += f"; largest difference {furthest.difference:+.3g}, {printed(furthest.name)}"
+    table = plain_table(["score", "board", "now", "difference", "answer"], cells)
     problems = [f"differs: {line}" for line in _other_making(row, again)]
-    return Answer([title, table], problems, FAILED if equal < len(cells) else 0)
+    return Answer([title, table], problems, FAILED if sum(counts.values()) < len(changes) else 0)
 
 
 def _read_fact(row: Result, part: str, name: str, kind: Any) -> Any:
@@ -130,11 +254,8 @@ def _value(score: Score | None) -> str:
     return "-" if score is None else f"{score.value:.6g}"
 
 
-def _gap(first: Mapping[str, Score], second: Mapping[str, Score], name: str) -> str:
-    if name not in first or name not in second:
-        return "absent"
-    gap = second[name].value - first[name].value
-    return "equal" if gap == 0 else f"{gap:+.3g}"
+def _difference(change: ScoreChange) -> str:
+    return "-" if change.answer in {EQUAL, ABSENT} else f"{change.difference:+.3g}"
 
 
 def _other_making(row: Result, again: Result) -> Iterator[str]:

@@ -96,8 +96,13 @@ class Engine:
     """Runs models on columns, so that probes need not know of devices, batches or the store.
 
     A column is cut into shards and a shard into batches at fixed positions of the stored column,
-    whatever the store already has and however many processes there are: what is computed does not
-    depend on what was, nor on who computes it.
+    however many processes there are, so that one process and several compute the same bytes. A
+    batch leaves out rows that are stored already, and no BLAS gives a row the same bits in batches
+    of different sizes: features then differ by rounding, at most 1e-4 of a vector's norm in float32
+    on CPUs.
+
+    `trained` says whether a probe has trained something, so that its scores move with the seed.
+    `train` sets it, and so does a probe that trains by itself.
     """
 
     def __init__(
@@ -121,6 +126,7 @@ class Engine:
         self._processes = processes or Processes(cpu=True)
         self._known = known or {}
         self._repeating: dict[tuple[int, str], Repeating] = {}
+        self.trained = False
 
     @classmethod
     def for_tests(cls) -> Engine:
@@ -269,6 +275,7 @@ class Engine:
         besides the code that `make` reaches. A training that depends on a model without an identity
         is not stored. `what` names it to the user.
         """
+        self.trained = True
         stored = once_key(make, key, self._identities) if self._store else None
         store = self._store if stored else None
         return train(Place(store, stored or "", self._processes, self._progress), make, what)

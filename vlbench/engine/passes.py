@@ -57,13 +57,7 @@ class Encode:
         """Yield each batch's rows with their outputs, float32 on the CPU, checked."""
         on_gpu = self._settings.device.type == "cuda"
         for rows, values in _load(self._rows, batches, self._settings.workers, pinned=on_gpu):
-            if isinstance(values, Tensor) and len(rows) == 1:
-                # A matrix of one row is multiplied by another routine, which rounds otherwise: what
-                # an image gives would depend on which others the store lacked.
-                outputs = self._outputs(torch.cat([values, values]))[:1]
-            else:
-                outputs = self._outputs(values)
-            yield rows, list(self._check(rows, outputs))
+            yield rows, list(self._check(rows, self._outputs(values)))
 
     def _outputs(self, values: Any) -> Tensor:
         if isinstance(values, Tensor):

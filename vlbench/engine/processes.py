@@ -138,7 +138,8 @@ class Processes:
     def sum(self, work: Callable[[], Tensor], length: int, device: torch.device) -> Tensor:
         """Return the sum of what the work returned in the processes, float32 [length], in each.
 
-        The same to the last bit in all of them. Where the work fails in one, all raise its error.
+        It is the same in all of them: the summands are added in one order. Where the work fails in
+        one, all raise its error.
         """
         if self.size == 1:
             return work()

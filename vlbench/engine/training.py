@@ -85,7 +85,8 @@ class Sharing(NamedTuple):
     """How processes share the gradient of each batch; without any, one computes all of it.
 
     Each adds the gradient of its part of a batch: sums of another order than those of one process,
-    equal but for rounding. Weights stay the same to the last bit in all processes.
+    equal but for rounding. Weights stay the same in all processes, which add up the same numbers in
+    the same order.
     """
 
     processes: Processes | None = None

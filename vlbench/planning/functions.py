@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import vlbench
-from vlbench import plugins
+from vlbench import moved, plugins
 from vlbench.catalog.sources import find_sources
 from vlbench.errors import IMPORT_ERRORS, SpecError, ending
 
@@ -33,6 +33,8 @@ def find_object(
     module = name.partition(":")[0]
     try:
         beside = any((folder / f"{module}.py").is_file() for folder in folders)
+        if not beside and name in moved.MOVED:
+            name = moved.current(name)
         whole = name if beside or "." in module else shipped or name
         if trusted is not None and not (beside and _is_inside(module)):
             _require_trusted(whole, trusted)

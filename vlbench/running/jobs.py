@@ -90,7 +90,8 @@ def run_job(job: Job, models: LiveModels, machine: Machine) -> tuple[Outcome, di
     seconds = time.perf_counter() - start
     where = task.spec.document.where("primary").rpartition("/")[2]
     require_primary(outcome, task.spec.primary_score, where)
-    return outcome, _facts(settings, machine.processes.size, seconds)
+    facts = _facts(settings, machine.processes.size, seconds)
+    return outcome, facts | {"trained": engine.trained}
 
 
 def _facts(settings: ComputeSettings, processes: int, seconds: float) -> dict[str, Any]:

@@ -67,7 +67,6 @@ def test_a_model_that_loves_nouns_of_the_image_gets_them(captioner):
     _, values = liked(names, captioner, seeds=3)
     assert values["match_score_gain",] > 0.2
     assert values["unique_nouns_gain",] > 1
-    assert values["noun_recall_gain",] > 0
     # It pays to name whatever may be there.
     assert values["noun_precision_gain",] < -0.1
 

@@ -26,7 +26,7 @@ def test_steps_start_from_the_weights_of_those_before(trainings):
     start = {name: weights(trainings._start(step)) for name, step in BY_NAME.items()}
     assert not changed(start["1"], drawn)
     assert not changed(start["2"], after["1"])
-    # After step 2, all but W is as step 1 left it, to the last bit.
+    # Step 2 trains nothing but W: no other weight is touched.
     assert changed(after["1"], after["2"]) == {"projection"}
     assert not changed(start["2 unfrozen"], after["1"])
     assert not changed(start["3"], after["2"])

@@ -100,6 +100,6 @@ def drawn_with() -> dict[str, str]:
     return {
         "numpy": np.__version__,
         "pillow": PIL.__version__,
-        # Sines and cosines differ in their last bit between processors.
+        # Sines and cosines are rounded otherwise on other processors.
         "machine": platform.machine(),
     }

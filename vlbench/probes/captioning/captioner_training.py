@@ -2,9 +2,9 @@
 
 Samples are drawn without a gradient. Their log probabilities need no reward, so that they are
 computed again, with a gradient, while the model scores. Scoring is spread over the processes.
-Gradients are computed by each alike, to the same bits: a step of cross-entropy of the paper's sizes
-takes a core 0.37 s, half of its batch 0.34 s, and the sum of 13 million gradients over two
-processes 0.06 s.
+Gradients are computed by each process alike: a step of cross-entropy of the paper's sizes takes a
+core 0.37 s, half of its batch 0.34 s, and the sum of 13 million gradients over two processes
+0.06 s.
 Departure from ImageCaptioning.pytorch: the training by reward begins with an Adam of its own, and
 does not go on with that of cross-entropy. As there, a word that the vocabulary lacks is said as
 UNK, which models under test read as it is.

@@ -56,7 +56,7 @@ def train_linear_probe_once(
 ) -> LinearProbe:
     """Return the probe trained on the same features [N, D] in every epoch, or its stored copy.
 
-    A training that was killed goes on where its last checkpoint was, to the same bits.
+    A training that was killed goes on where its last checkpoint was.
     """
     starts = range(0, len(features), KEYED)
     key = {"what": "linear probe", "label": label, "size": size, "device": engine.device.type}

@@ -113,6 +113,7 @@ def word_vectors(
     key["frozen"] = frozen and [list(frozen.words), frozen.vectors]
     what = "skip-gram, frozen words" if frozen else "skip-gram"
     pieces = Pieces(documents[0], vocabulary.documents, engine, what)
+    engine.trained = True
     vectors: Tensor = engine.once(key, lambda: train(pieces, vocabulary, settings, seed, frozen))
     return vectors
 

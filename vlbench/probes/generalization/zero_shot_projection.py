@@ -173,6 +173,7 @@ def _credit(
         pairs = zip(trials, several, strict=True)
         return [_trial(features, own, trial, training, engine.device) for trial, own in pairs]
 
+    engine.trained = True
     # A training is small, so that each process takes whole ones.
     columns = [value_column(drawn), value_column(list(vectors))]
     found = engine.map(projections, *columns, key=key, one_by_one=True)

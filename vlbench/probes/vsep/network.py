@@ -114,6 +114,7 @@ def train(
     """
     if min(training.epochs, training.batch_size) < 1:
         raise ValueError(f"{training}: epochs and batch_size must be 1 or more")
+    engine.trained = True
     key: State = {"what": "visual semantic embedding probe", "pairs": digest(list(pairs))}
     key |= training._replace(epochs=0)._asdict()
     key |= {"layer_norm": layer_normed, "device": engine.device.type}
