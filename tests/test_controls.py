@@ -20,6 +20,9 @@ TASKS = sorted(
     if "embedded" in spec.tags and "long" not in spec.tags and not spec.group
 )
 GOLD = [name for name in TASKS if "_regions_" in name]
+
+# The first task of each probe: digits come before scenes.
+ONE_PER_PROBE = list({CATALOG.tasks[name].probe: name for name in reversed(TASKS)}.values())
 Control = load_object("controls:Control", [Path(__file__).parents[1] / "model_adapters"])
 
 # A classifier has a fixed number of classes; that of the controls has ten, like the digits.
@@ -70,18 +73,20 @@ def is_vsep(task):
 
 
 @pytest.fixture
-def row(cache, brief):
-    """Run a model on a task and return its row."""
+def rows(cache, brief):
+    """Run a model on tasks that take the same arguments of it, and return their rows."""
 
-    def run(model, task, output=None):
-        named = {"model_args": ARGUMENTS.get(task, {})} if isinstance(model, str) else {}
-        named |= {"output": output} if output else {}
-        if is_vsep(task):
-            task, named["include_path"] = f"{task}_brief", [brief]
-        (result,) = vlbench.evaluate(model, task, cache_dir=cache, batch_size=256, **named)
-        assert result.status == "ok", result.reason
-        assert [told(score) for score in result.scores if not has_something_beside(score)] == []
-        return result
+    def run(model, tasks, **options):
+        if isinstance(model, str):
+            options["model_args"] = ARGUMENTS.get(tasks[0], {})
+        names = [f"{task}_brief" if is_vsep(task) else task for task in tasks]
+        options |= {"include_path": [brief], "cache_dir": cache, "batch_size": 256}
+        results = vlbench.evaluate(model, names, **options)
+        assert {result.task: result.reason for result in results if result.status != "ok"} == {}
+        bare = [one for result in results for one in result.scores if not has_something_beside(one)]
+        assert [told(score) for score in bare] == []
+        found = {result.task: result for result in results}
+        return {task: found[name] for task, name in zip(tasks, names, strict=True)}
 
     return run
 
@@ -120,23 +125,36 @@ def includes_chance(score, errors=0.0):
     return low <= score.chance <= high or abs(score.value - score.chance) <= error
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("task", TASKS)
-def test_the_same_answer_for_everything_scores_chance(task, row):
-    passed_over = PREFERS_A_WORD.get(task, ())
-    wrong = [
-        score
-        for score in judged(row("constant", task), passed_over)
+def beside_chance(task, result):
+    """Return the scores of a model without a random number that are not exactly chance."""
+    return [
+        f"{task}: {told(score)}"
+        for score in judged(result, PREFERS_A_WORD.get(task, ()))
         if abs(score.value - score.chance) > ROUNDED.get(task, 1e-9)
         and not ((score.draws or score.halves) and includes_chance(score))
     ]
-    assert [told(score) for score in wrong] == []
 
 
-@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_same_answer_for_everything_scores_chance_in_every_probe(rows):
+    assert len(ONE_PER_PROBE) == len({CATALOG.tasks[task].probe for task in TASKS})
+    several = [task for task in ONE_PER_PROBE if task not in ARGUMENTS]
+    found = rows("constant", several)
+    for task in set(ONE_PER_PROBE) - set(several):
+        found |= rows("constant", [task])
+    assert [line for task, one in found.items() for line in beside_chance(task, one)] == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("task", sorted(set(TASKS) - set(ONE_PER_PROBE)))
+def test_the_same_answer_for_everything_scores_chance(task, rows):
+    assert beside_chance(task, rows("constant", [task])[task]) == []
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("task", TASKS)
-def test_noise_scores_chance_within_its_error_and_the_mean_of_its_items(task, row, tmp_path):
-    result = row("random-scores", task, tmp_path)
+def test_noise_scores_chance_within_its_error_and_the_mean_of_its_items(task, rows, tmp_path):
+    result = rows("random-scores", [task], output=tmp_path)[task]
     found = judged(result, ())
     assert [told(score) for score in found if not includes_chance(score, errors=4)] == []
     assert ("items" in result.artifacts) == (task not in WITHOUT_ITEMS)
@@ -156,8 +174,8 @@ class BoxesAlone:
         return self._control.encode_regions(pictures, boxes)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("task", GOLD)
-def test_noise_for_gold_boxes_scores_chance_within_its_error(task, row):
-    found = judged(row(BoxesAlone(), task))
+def test_noise_for_gold_boxes_scores_chance_within_its_error(task, rows):
+    found = judged(rows(BoxesAlone(), [task])[task])
     assert [told(score) for score in found if not includes_chance(score, errors=4)] == []

@@ -1,8 +1,9 @@
-"""Every command of the README runs, in the order in which it stands there."""
+"""Every command of the README is one; each night all run, in the order in which they stand."""
 
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 from forks import command_server
 from sources import make_images
+
+from vlbench.commands.parser import parser_of, spelled
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -67,6 +70,15 @@ def _run(command, folder, environment):
     )
 
 
+def test_every_command_of_the_readme_is_one():
+    texts = [text for _, language, text in blocks() if language == "bash"]
+    lines = [shlex.split(line, comments=True) for text in texts for line in text.splitlines()]
+    ours = [words[1:] for words in lines if words and words[0] == "vlbench"]
+    assert len(ours) >= 12
+    for words in ours:
+        assert parser_of().parse_args(spelled(words)).answer
+
+
 def test_git_has_the_pictures_that_it_shows():
     shown = re.findall(r"!\[[^]]*\]\((leaderboards/[^)]+)\)", README)
     tracked = subprocess.check_output(["git", "ls-files", *shown], cwd=ROOT, text=True)
@@ -74,7 +86,7 @@ def test_git_has_the_pictures_that_it_shows():
     assert shown
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_every_command_of_the_readme_ends_well_and_python_prints_a_score(results):
     failed = {line: done.stderr for line, done in results.items() if done.returncode}
@@ -84,7 +96,7 @@ def test_every_command_of_the_readme_ends_well_and_python_prints_a_score(results
     assert python.stdout.startswith("few_shot_digits ok 0.")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("results")
 def test_the_readme_adds_no_row_to_the_boards_of_a_clone(folder):
@@ -103,7 +115,7 @@ def test_the_readmes_model_is_a_class_of_under_40_lines():
     assert len(model.splitlines()) < 40
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_make_demo_writes_boards_and_never_into_leaderboards(scenes_cache):
     if not (ROOT / ".venv" / "installed").exists():

@@ -412,6 +412,7 @@ def improved(card, measure):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("scenes_drawn")
 def test_a_classifier_learns_in_seconds(train):
     card = train("tiny-rn", "rn", 0.03)
@@ -421,12 +422,14 @@ def test_a_classifier_learns_in_seconds(train):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("scenes_drawn")
 def test_a_language_model_learns_in_seconds(train):
     assert improved(train("tiny-bert", "bert", 0.05), "masked_token_accuracy_of_questions")
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("scenes_drawn")
 def test_a_joint_models_loss_falls_in_seconds(train):
     told = train("tiny-visualbert", "visualbert", 0.03)["training"]
@@ -434,6 +437,7 @@ def test_a_joint_models_loss_falls_in_seconds(train):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("scenes_drawn")
 def test_a_captioner_speaks_after_seconds(train, tmp_path):
     # What it sees through lies beside it.
@@ -444,6 +448,7 @@ def test_a_captioner_speaks_after_seconds(train, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("scenes_drawn")
 def test_static_vectors_are_the_same_at_every_training_and_put_kinds_together(train, tmp_path):
     card = train("tiny-word2vec", "word2vec", 1, rows=1200)

@@ -87,7 +87,7 @@ def boards_of(folder, *models):
     ("name", "value", "tasks"),
     [
         ("paper", "arXiv:2103.00020", {"zero_shot_scenes"}),
-        ("tag", "transfer", {"transfer_digits", "transfer_scenes"}),
+        ("tag", "grounding", {"entity_grounding_scenes"}),
         ("can", "JointAttender", ["tiny-uniter", "tiny-visualbert", "tiny-vlm", "constant"]),
         ("model", "visualbert", ["tiny-visualbert"]),
     ],
@@ -169,7 +169,7 @@ def test_a_model_has_a_page_and_the_tables_come_back(browser, page):
     shoot(tab, "model")
     tab.js("document.querySelector('.model:target .back a').click()")
     assert tab.texts(".model h2") == []
-    assert len(tab.texts(".board")) > 20
+    assert len(tab.texts(".board")) >= 3
 
 
 def test_the_keyboard_alone_sorts_and_opens_a_popover(browser, page):
@@ -197,8 +197,16 @@ def test_every_control_is_reached_with_the_tabulator(browser, page):
     assert [kind for kind in kinds if not any(one.startswith(kind) for one in reached)] == []
 
 
-@pytest.mark.parametrize("where", ["", "#model-tiny-clip"])
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(
+    ("where", "dark"),
+    [
+        ("", False),
+        *(
+            pytest.param(*one, marks=pytest.mark.nightly)
+            for one in [("", True), ("#model-tiny-clip", False), ("#model-tiny-clip", True)]
+        ),
+    ],
+)
 def test_axe_finds_nothing_serious(browser, page, axe, where, dark):
     tab = browser.open(page + where, dark=dark)
     tab.js("document.querySelectorAll('details').forEach(one => { one.open = true })")
@@ -237,7 +245,7 @@ def test_print_shows_all_tables_and_no_controls(browser, page):
     tab = browser.open(page)
     tab.call("Emulation.setEmulatedMedia", {"media": "print"})
     assert tab.texts("nav, #filters, .tools") == []
-    assert len(tab.texts(".board")) > 20
+    assert len(tab.texts(".board")) >= 3
 
 
 def test_nothing_is_asked_for_but_the_page_and_nothing_goes_wrong(browser, page):
@@ -283,7 +291,7 @@ def large(tmp_path_factory, write_page):
     return write_page(folder), time.process_time() - start
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_500_models_on_80_tasks_are_a_small_page_that_opens_without_a_stall(browser, large):
     address, seconds = large
     assert seconds < MOST_SECONDS

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -224,3 +225,16 @@ def test_a_key_that_is_not_there_has_the_line_of_what_holds_it(load, tmp_path):
     document = load("a: 1\nparams:\n  shots: 1\n")
     assert document.where("params", "gone", "deeper") == f"{tmp_path / 'a.yaml'}:2"
     assert document.where("gone") == str(tmp_path / "a.yaml")
+
+
+def test_a_file_that_stays_is_parsed_once_and_a_changed_one_again(tmp_path):
+    file = tmp_path / "t.yaml"
+    file.write_text("version: 1")
+    assert load_yaml(file).values == {"version": 1}
+    file.write_text("version: 2")  # the same size, maybe the same date
+    assert load_yaml(file).values == {"version": 2}
+    os.utime(file, (1, 1))
+    assert load_yaml(file) is load_yaml(file)
+    file.write_text("version: 3")
+    os.utime(file, (2, 2))
+    assert load_yaml(file).values == {"version": 3}

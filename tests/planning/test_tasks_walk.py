@@ -6,6 +6,7 @@ from pathlib import Path
 import vlbench
 import vlbench.data.digits
 import vlbench.probes.generalization.few_shot  # so that no import runs within the walk
+from vlbench.catalog import strict_yaml
 from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.catalog.listed_capabilities import shipped_probes
 from vlbench.catalog.sources import shipped_source
@@ -44,6 +45,8 @@ def test_a_task_is_resolved_in_a_straight_walk(monkeypatch):
     assert "vlbench" in options.trusted
     assert options.data_folder is None
     assert NAME.removesuffix("_digits") in shipped_probes()
+
+    strict_yaml._parse_once.cache_clear()
 
     def resolve():
         tasks[NAME] = load_task(file, source)[0]

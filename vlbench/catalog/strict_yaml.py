@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import re
+import time
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +39,9 @@ _resolve("float", r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$"
 
 
 LARGEST = 2**64 - 1
+
+# A file changed less than this many nanoseconds ago may change again under the same date.
+SETTLED = 2_000_000_000
 
 # How deep lists and mappings may lie in each other.
 DEEPEST = 100
@@ -70,7 +75,25 @@ class Document(NamedTuple):
 
 
 def load_yaml(file: Path) -> Document:
-    """Return a YAML file's mapping. Raises SpecError with file and line."""
+    """Return a YAML file's mapping, not to be changed. Raises SpecError with file and line.
+
+    A file that stays as it is is parsed once in a process.
+    """
+    try:
+        stat = file.stat()
+    except OSError as error:
+        raise SpecError(f"{file}: cannot be read: {error.strerror}") from error
+    if time.time_ns() - stat.st_mtime_ns < SETTLED:
+        return _parse(file)
+    return _parse_once(file, stat.st_size, stat.st_mtime_ns)
+
+
+@cache
+def _parse_once(file: Path, *_: int) -> Document:
+    return _parse(file)
+
+
+def _parse(file: Path) -> Document:
     try:
         text = files.read_text(file, files.MOST_YAML)
         _refuse(file, text)
