@@ -149,12 +149,13 @@ def test_the_second_process_ends_with_the_first_however_that_ends(folder, stop, 
 
 @pytest.mark.slow
 def test_a_process_that_is_killed_ends_the_run_which_says_so(folder, pair):
-    words = [*words_of(folder, "dies"), "--processes", "2"]
+    words = [*words_of(folder, "first,dies"), "--processes", "2"]
     ((code, _, errors),) = pair(run_command, words, size=1)
     assert code == 1
     assert errors.startswith("vlbench: one of the 2 processes of this run (on ")
     assert errors.endswith("Finished work is saved; rerun the command to resume.\n")
     assert len(errors.splitlines()) == 1
+    assert {name: one["status"] for name, one in rows(folder).items()} == {"first": "ok"}
 
 
 @pytest.mark.nightly
