@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from sources import make_source
+from together import pair_server
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -44,6 +45,13 @@ def own_cache(tmp_path, monkeypatch):
 def source(tmp_path) -> Path:
     """A source with one adapter file, images of three colours, and the task few_shot_colours."""
     return make_source(tmp_path / "ours")
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory):
+    """Let two processes run a function of a test's file together, and return both results."""
+    with pair_server(tmp_path_factory.mktemp("pair")) as run:
+        yield run
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ def test_the_models_that_the_example_names_are_there():
     assert set(named) <= load_catalog().models.keys()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_array_of_models_makes_one_folder_of_boards_that_merge(tmp_path):
     for name, line in COMMANDS.items():
         (tmp_path / "bin").mkdir(exist_ok=True)

@@ -9,6 +9,7 @@ import time
 
 import pytest
 import torch
+from pair_commands import run_command
 from sources import make_source, write
 
 from vlbench.cli import main
@@ -63,11 +64,16 @@ def folder(tmp_path):
     return tmp_path
 
 
-def start(folder, models, *more):
+def words_of(folder, models):
     places = ["--include-path", str(folder / "ours"), "--output", str(folder / "boards")]
     words = ["--model", models, "--tasks", "few_shot_colours", "--device", "cpu", "--no-cache"]
+    return [*words, *places]
+
+
+def start(folder, models, *more):
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", COMMAND, *words, *places, "--processes", "2", *more]
+    words = [*words_of(folder, models), "--processes", "2", *more]
+    command = [sys.executable, "-c", COMMAND, *words]
     pipe = subprocess.PIPE
     pipes = {"stdout": pipe, "stderr": pipe, "text": True}
     return subprocess.Popen(command, **pipes, env=environment, process_group=0)
@@ -108,19 +114,21 @@ def rows(folder):
 
 
 @pytest.mark.slow
-def test_two_processes_print_once_and_write_what_one_writes(folder):
-    code, out, errors = finish(start(folder, "first"))
+def test_two_processes_print_once_and_write_what_one_writes(folder, pair):
+    words = [*words_of(folder, "first"), "--overwrite", "--processes"]
+    ((code, out, errors),) = pair(run_command, [*words, "2"], size=1)
     assert (code, errors) == (0, "")
     assert out.count("first · few_shot_colours: ok in") == 1
     two = rows(folder)["first"]
     assert two.pop("run")["processes"] == 2
-    assert finish(start(folder, "first", "--processes", "1", "--overwrite"))[0] == 0
+    ((code, *_),) = pair(run_command, [*words, "1"], size=1)
+    assert code == 0
     one = rows(folder)["first"]
     assert one.pop("run")["processes"] == 1
     assert one == two
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("stop", "send"),
     [(signal.SIGINT, os.kill), (signal.SIGINT, os.killpg), (signal.SIGKILL, os.kill)],
@@ -140,15 +148,17 @@ def test_the_second_process_ends_with_the_first_however_that_ends(folder, stop, 
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_ends_the_run_which_says_so(folder):
-    code, _, errors = finish(start(folder, "dies"))
+def test_a_process_that_is_killed_ends_the_run_which_says_so(folder, pair):
+    words = [*words_of(folder, "first,dies"), "--processes", "2"]
+    ((code, _, errors),) = pair(run_command, words, size=1)
     assert code == 1
     assert errors.startswith("vlbench: one of the 2 processes of this run (on ")
     assert errors.endswith("Finished work is saved; rerun the command to resume.\n")
     assert len(errors.splitlines()) == 1
+    assert {name: one["status"] for name, one in rows(folder).items()} == {"first": "ok"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_a_process_says_as_it_ends_alone_is_told_once(folder):
     code, _, errors = finish(start(folder, "leaves"))
     assert code == 1
@@ -156,14 +166,14 @@ def test_what_a_process_says_as_it_ends_alone_is_told_once(folder):
     assert "no longer answers" in errors.splitlines()[-1]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_error_of_one_process_is_told_once_and_the_exit_code_is_that_of_one(folder):
     code, _, errors = finish(start(folder, "fails"))
     assert code == 1
     assert errors.count("No such file") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_each_process_takes_whole_models(folder):
     code, out, errors = finish(start(folder, "first,second", "--spread", "models"))
     assert (code, errors) == (0, "")
@@ -173,6 +183,17 @@ def test_each_process_takes_whole_models(folder):
         assert out.count(f"{name} · few_shot_colours: ok in") == 1
     ranks = {file.suffix for file in folder.glob("*.[01]")}
     assert ranks == {".0", ".1"}
+    assert sum(line.startswith(" first ") for line in out.splitlines()) == 2  # plan and scores
+
+
+def test_processes_that_were_started_take_whole_models(folder, pair):
+    words = [*words_of(folder, "first,second"), "--spread", "models"]
+    (code, out, errors), (second_code, second_out, second_errors) = pair(run_command, words)
+    assert (code, second_code, errors, second_errors) == (0, 0, "", "")
+    for name in ("first", "second"):
+        assert rows(folder)[name]["run"]["processes"] == 1
+        assert len(list(folder.glob(f"{name}.*"))) == 1
+        assert (out + second_out).count(f"{name} · few_shot_colours: ok in") == 1
     assert sum(line.startswith(" first ") for line in out.splitlines()) == 2  # plan and scores
 
 

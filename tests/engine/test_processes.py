@@ -8,9 +8,17 @@ import subprocess
 import sys
 
 import pytest
+import torch
+from pair_commands import run_command
 from sources import ADAPTER, make_source, write
 
 from vlbench.check.passes import REPEATED
+from vlbench.cli import main
+from vlbench.data.records import value_column
+from vlbench.engine import Engine
+from vlbench.engine.devices import ComputeSettings
+from vlbench.engine.processes import Ended, EndedElsewhere, Processes
+from vlbench.errors import ProcessLost
 
 BREAKS = """
 
@@ -46,7 +54,7 @@ class CountsImages(MeanColour):
 
     def encode_images(self, pixels):
         import os
-        with open(f"{self.file}.{os.environ['RANK']}", "a") as file:
+        with open(f"{self.file}.{os.environ.get('RANK', 0)}", "a") as file:
             print(len(pixels), file=file)
         return super().encode_images(pixels)
 
@@ -118,7 +126,7 @@ def row(folder, task):
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_one_process_and_two_nodes_give_the_same_boards_but_for_run_and_one_prints(
     source, tmp_path
 ):
@@ -135,7 +143,7 @@ def test_one_process_and_two_nodes_give_the_same_boards_but_for_run_and_one_prin
     assert second[1] == ""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_each_of_several_models_is_spread_over_all_processes(source, tmp_path):
     line = '{name}: {{adapter: "colours:CountsImages", params: {{file: "{at}/{name}"}}}}\n'
     lines = [line.format(name=name, at=tmp_path) for name in ("first", "second")]
@@ -150,7 +158,7 @@ def test_each_of_several_models_is_spread_over_all_processes(source, tmp_path):
         assert min(passed) > 0.4 * 899
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_fails_on_one_process_ends_in_both_with_its_message(source, tmp_path):
     words = ["--model", "breaks,loads-on-the-first", "--tasks", "few_shot_digits", "--output"]
     done = run(source, [*words, str(tmp_path / "boards")], LAUNCH)
@@ -188,7 +196,7 @@ def test_a_process_that_is_stopped_ends_the_others_which_say_so(stopped):
     assert f"process {stopped} of this run (on {socket.gethostname()}) has given no sign" in told
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_where_a_node_dies_the_rest_ends_and_says_so_and_the_rerun_goes_on(source, tmp_path):
     boards = tmp_path / "boards"
     words = ["--tasks", "few_shot_digits", "--output", str(boards), "--no-cache"]
@@ -202,3 +210,153 @@ def test_where_a_node_dies_the_rest_ends_and_says_so_and_the_rerun_goes_on(sourc
     again = run(source, ["--model", "noisy", *words], ["-m", "vlbench"])
     assert again.returncode == 0
     assert "kept" in again.stdout
+
+
+WORDS = ["--tasks", "clustering_digits", "--no-cache", "--device", "cpu"]
+
+
+def test_two_processes_pass_half_of_the_images_each_and_write_the_board_of_one(
+    source, tmp_path, pair
+):
+    line = 'counts: {{adapter: "colours:CountsImages", params: {{file: "{}"}}}}\n'
+    write(source / "model_adapters" / "models.yaml", line.format(tmp_path / "passed"))
+    words = [*WORDS, "--model", "counts", "--include-path", str(source), "--output"]
+    both = pair(run_command, [*words, str(tmp_path / "two")])
+    assert [code for code, *_ in both] == [0, 0]
+    assert both[0][1].count("clustering_digits: ok in") == 1
+    assert both[1][1:] == ("", "")
+    passed = [(tmp_path / f"passed.{rank}").read_text().split() for rank in (0, 1)]
+    counts = [sum(map(int, some)) for some in passed]
+    assert sum(counts) == 899 + 2 * REPEATED  # the test images, and those of each process
+    assert min(counts) > 0.4 * 899
+    assert main([*words, str(tmp_path / "one")]) == 0
+    one, two = (row(tmp_path / name, "clustering_digits") for name in ("one", "two"))
+    assert (one.pop("run")["processes"], two.pop("run")["processes"]) == (1, 2)
+    assert json.dumps(one) == json.dumps(two)
+
+
+def test_what_breaks_on_the_second_process_fails_in_both(source, tmp_path, pair):
+    words = [*WORDS, "--model", "breaks,loads-on-the-first", "--include-path", str(source)]
+    boards = tmp_path / "boards"
+    (code, _, errors), (second_code, *_) = pair(run_command, [*words, "--output", str(boards)])
+    assert (code, second_code) == (1, 1)
+    (failed,) = json.loads((boards / "clustering_digits.json").read_text())["rows"]
+    assert failed["model"] == "breaks"
+    assert failed["reason"].startswith("RuntimeError: the second process broke (colours")
+    assert errors.count("no weights on the second machine") == 1
+
+
+class Grows:
+    """A training whose every step is spread over the processes."""
+
+    steps = 4
+
+    def __init__(self, engine):
+        self.engine, self.weight = engine, torch.linspace(0.1, 1.0, 7)
+
+    def step(self, number):
+        rows = self.engine.spread(lambda some: [(self.weight + n).sin() for n in some], range(99))
+        self.weight = self.weight + torch.stack(rows).mean(0) / (1 + number)
+
+    def result(self):
+        return self.weight
+
+
+class Waves:
+    """Encodes a text as waves of the number in it."""
+
+    def encode_texts(self, texts):
+        return torch.stack([torch.linspace(0.0, float(text), 9).sin() for text in texts])
+
+
+def computed(processes):
+    """Return what each method of an engine computes of the numbers below 600."""
+    engine = Engine(ComputeSettings(torch.device("cpu")), processes=processes)
+    numbers = list(range(600))
+    texts = value_column([str(n) for n in numbers], "text")
+    return {
+        "features": engine.features(Waves().encode_texts, texts),
+        "map": torch.tensor(engine.map(lambda some: [n**0.5 for n in some], value_column(numbers))),
+        "spread": torch.tensor(engine.spread(lambda some: [n**0.3 for n in some], numbers)),
+        "once": torch.tensor(engine.once({}, lambda: processes.rank)),
+        "train": engine.train({}, lambda: Grows(engine), "grows"),
+    }
+
+
+def test_every_method_of_an_engine_gives_in_two_processes_the_bytes_of_one(pair):
+    alone = {name: of.numpy().tobytes() for name, of in computed(Processes(cpu=True)).items()}
+    for values in pair(computed):
+        assert {name: of.numpy().tobytes() for name, of in values.items()} == alone
+
+
+def broken(processes):
+    """Return what the error says that a method raises where its work breaks in one process."""
+    engine = Engine(ComputeSettings(torch.device("cpu")), processes=processes)
+
+    def breaks(values):
+        if processes.rank == 1 or values is None:
+            raise ValueError("it broke in one")
+        return values
+
+    numbers = list(range(600))
+    asked = {
+        "map": lambda: engine.map(breaks, value_column(numbers)),
+        "spread": lambda: engine.spread(breaks, numbers),
+        "once": lambda: engine.once({}, lambda: breaks(None)),
+    }
+    return {name: raised(work) for name, work in asked.items()}
+
+
+def raised(work):
+    with pytest.raises(EndedElsewhere) as error:
+        work()
+    return error.value.ended
+
+
+def test_an_error_of_one_process_is_raised_in_both(pair):
+    for errors in pair(broken):
+        assert errors.keys() == {"map", "spread", "once"}
+        for ended in errors.values():
+            assert ended.status == "failed"
+            assert ended.value.startswith("ValueError: it broke in one")
+
+
+def part_ways(processes):
+    with pytest.raises(RuntimeError, match="one has ended what others still do"):
+        processes.exchange(Ended("ok") if processes.rank else "still at it")
+
+
+def test_processes_that_go_different_ways_are_an_error_in_both(pair):
+    assert pair(part_ways) == [None, None]
+
+
+def take_turns(processes):
+    """Return the turns that this process got; the one of the first is busy till the others end."""
+    taken = []
+    for number in processes.turns(4):
+        taken.append(number)
+        if number == 0:
+            processes.exchange("busy")
+    return taken if 0 in taken else [*taken, *processes.exchange("free")]
+
+
+def test_whichever_process_is_free_takes_the_next_turn(pair):
+    first, second = sorted(pair(take_turns))
+    assert first == [0]
+    assert second[:3] == [1, 2, 3]
+    assert sorted(second[3:]) == ["busy", "free"]
+
+
+def lose_the_second(processes):
+    if processes.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    named = rf"one of the 2 processes of this run \(on {socket.gethostname()}\) no longer answers"
+    with pytest.raises(ProcessLost, match=rf"{named}; its address was 127\.0\.0\.1\."):
+        processes.exchange("is anybody there?")
+
+
+def test_a_process_that_dies_is_told_by_the_other_and_leaves_the_pair_usable(pair):
+    ends = "process 0 ended with exit code 0\nprocess 1 ended with exit code -9"
+    with pytest.raises(RuntimeError, match=f"^{ends}$"):
+        pair(lose_the_second)
+    assert pair(take_turns)

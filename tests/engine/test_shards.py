@@ -5,7 +5,6 @@ import time
 
 import pytest
 import torch
-from together import run_together
 
 from vlbench.data.records import value_column
 from vlbench.engine import Engine, shards
@@ -204,26 +203,23 @@ def test_processes_exchange_seldom_and_not_much_at_once(of_each, rows, together)
     assert shards_together(of_each, rows) == together
 
 
-# 70 and 5,000 rows: the last exchange of each is not full.
-SHARED = """
-import torch
-from vlbench.data.records import value_column
-from vlbench.engine import Engine
+class Reads:
+    """Encodes a text as the number in it."""
 
-engine, numbers = Engine.for_tests(), value_column(list(range(70)))
-found = engine.map(lambda some: [2 * n for n in some], numbers, one_by_one=True)
-assert found == [2 * n for n in range(70)]
-
-class Encodes:
     def encode_texts(self, texts):
         return torch.tensor([[float(text), 1.0] for text in texts])
 
-texts = value_column([str(n) for n in range(5000, 0, -1)], "text")
-assert engine.features(Encodes().encode_texts, texts)[:, 0].tolist() == list(range(5000, 0, -1))
-engine._processes.leave()
-"""
+
+# 70 and 5,000 rows: the last exchange of each is not full.
+def all_outputs(processes):
+    engine = Engine(ComputeSettings(torch.device("cpu")), processes=processes)
+    numbers = value_column(list(range(70)))
+    doubled = engine.map(lambda some: [2 * n for n in some], numbers, one_by_one=True)
+    texts = value_column([str(n) for n in range(5000, 0, -1)], "text")
+    return doubled, engine.features(Reads().encode_texts, texts)[:, 0].tolist()
 
 
-@pytest.mark.slow
-def test_three_processes_have_all_outputs_in_order(tmp_path):
-    run_together(SHARED, tmp_path, size=3)
+def test_three_processes_have_all_outputs_in_order(pair):
+    for doubled, features in pair(all_outputs, size=3):
+        assert doubled == [2 * n for n in range(70)]
+        assert features == list(range(5000, 0, -1))

@@ -1,12 +1,12 @@
 import pytest
 import torch
-from together import run_together
 from torch import nn
 
 from vlbench.engine import Engine, training
 from vlbench.engine.devices import ComputeSettings
+from vlbench.engine.processes import EndedElsewhere
 from vlbench.engine.store import Store
-from vlbench.engine.training import ALONE, each_seed, on_cpu
+from vlbench.engine.training import ALONE, Sharing, each_seed, on_cpu
 from vlbench.probes.generalization.linear import LinearTraining
 
 CPU = torch.device("cpu")
@@ -137,43 +137,36 @@ def test_one_process_has_the_whole_batch_and_its_gradient():
     assert weight.grad.tolist() == [4, 6]
 
 
-# Losses are means of x * weight over the parts of a batch x.
-SHARED = """
-import torch
-from vlbench.engine import Engine
-
-engine = Engine.for_tests()
-share, weight = engine.sharing, torch.tensor(2.0, requires_grad=True)
-unused = torch.zeros(3, requires_grad=True)
-for batch in ([1.0, 2.0, 6.0], [5.0], []):
-    x = torch.tensor(batch)
-    own = x[share.part(len(x))]
-    fraction = len(own) / max(1, len(x))
-    loss = share.backward([weight, unused], lambda: (own * weight).mean(), fraction)
-    mean = sum(batch) / max(1, len(batch))
-    assert abs(float(weight.grad) - mean) < 1e-6, (batch, weight.grad)
-    assert abs(float(loss) - 2 * mean) < 1e-6
-    assert unused.grad.tolist() == [0, 0, 0]
-
-def breaks():
-    if share.rank == 1:
-        raise ValueError("the second broke")
-    return weight * 1.0
-
-try:
-    share.backward([weight], breaks, 0.5)
-except Exception as error:
-    assert "the second broke" in error.ended.value
-else:
-    raise SystemExit("no error")
-assert engine._processes.exchange(share.rank) == [0, 1]
-engine._processes.leave()
-"""
+# Losses are means of x * weight over the parts of a batch x; of three examples, one or two.
+BATCHES = [[1.0, 2.0, 6.0], [5.0], []]
 
 
-@pytest.mark.slow
-def test_two_processes_sum_the_gradients_of_their_parts_and_fail_together(tmp_path):
-    run_together(SHARED, tmp_path)
+def gradients(processes):
+    """Return loss and gradients of each batch, and what an error of one process says in this."""
+    share, weight = Sharing(processes), torch.tensor(2.0, requires_grad=True)
+    unused = torch.zeros(3, requires_grad=True)
+    found = []
+    for batch in map(torch.tensor, BATCHES):
+        own = batch[share.part(len(batch))]
+        fraction = len(own) / max(1, len(batch))
+        loss = share.backward([weight, unused], lambda x=own: (x * weight).mean(), fraction)
+        found.append([float(loss), float(weight.grad), *unused.grad.tolist()])
+
+    def breaks():
+        if share.rank == 1:
+            raise ValueError("the second broke")
+        return weight * 1.0
+
+    with pytest.raises(EndedElsewhere) as error:
+        share.backward([weight], breaks, 0.5)
+    return found, error.value.ended.value, processes.exchange(share.rank)
+
+
+def test_two_processes_sum_the_gradients_of_their_parts_and_fail_together(pair):
+    for found, error, ranks in pair(gradients):
+        assert found == [pytest.approx([2 * mean, mean, 0, 0, 0]) for mean in (3, 5, 0)]
+        assert "the second broke" in error
+        assert ranks == [0, 1]
 
 
 def test_each_seed_is_a_training_of_its_own_and_none_is_refused():

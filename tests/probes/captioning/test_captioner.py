@@ -2,8 +2,6 @@ import json
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +13,7 @@ from captions_world import PAIRS, VOCABULARY, features, network, taught
 from vlbench.data.records import Split
 from vlbench.engine import Engine, training
 from vlbench.engine.devices import ComputeSettings
+from vlbench.engine.processes import Processes
 from vlbench.engine.store import Store
 from vlbench.errors import DataAbsent, DataError, SpecError, WeightsError
 from vlbench.probes.captioning.caption_sets import Images, find_captions
@@ -171,30 +170,15 @@ def test_a_run_killed_in_both_stages_ends_as_one_that_was_not(tmp_path):
     assert (killed / "found.json").read_bytes() == (whole / "found.json").read_bytes()
 
 
-TOGETHER = """
-import json, sys
-from captions_data import SETTINGS, Likes, length, world
-from vlbench.engine import Engine
-from vlbench.probes.captioning.captioner import favourites
-engine = Engine.for_tests()
-found = favourites(Likes(length), world(), engine, SETTINGS, seed=0)
-with open(f"{sys.argv[1]}-{engine._processes.rank}.json", "w") as file:
-    json.dump(found, file)
-engine._processes.leave()
-"""
+def likes_length(processes):
+    """Return the favourites of a model, as JSON."""
+    engine = Engine(ComputeSettings(CPU), processes=processes)
+    return json.dumps(favourites(Likes(length), world(), engine, SETTINGS, seed=0))
 
 
-@pytest.mark.slow
-def test_one_process_and_two_find_the_same_captions_to_the_last_byte(tmp_path):
-    (tmp_path / "run.py").write_text(TOGETHER)
-    support = Path(__file__).parents[2] / "support"
-    paths = [str(support), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"ACCELERATE_USE_CPU": "true", "PYTHONPATH": ":".join(paths)}
-    launch = ["-m", "torch.distributed.run", "--nproc_per_node", "2"]
-    command = [sys.executable, *launch, str(tmp_path / "run.py"), str(tmp_path / "two")]
-    subprocess.run(command, env=environment, timeout=250, check=True)
-    alone = json.dumps(favourites(Likes(length), world(), ENGINE, SETTINGS, seed=0))
-    assert [(tmp_path / f"two-{n}.json").read_text() for n in (0, 1)] == [alone, alone]
+def test_one_process_and_two_find_the_same_captions_to_the_last_byte(pair):
+    alone = likes_length(Processes(cpu=True))
+    assert pair(likes_length) == [alone, alone]
 
 
 @pytest.fixture

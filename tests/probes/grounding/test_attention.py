@@ -13,6 +13,7 @@ from sources import write
 from vlbench.data.records import Split, value_column
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
+from vlbench.engine.processes import Processes
 from vlbench.engine.store import Store
 from vlbench.errors import CannotDo
 from vlbench.probes.grounding.attention import COUNTED, AttentionReader, head_sums, with_proposals
@@ -102,6 +103,23 @@ def test_no_image_with_regions_is_what_the_model_cannot_do():
         head_sums(AttentionReader(Constant(), 1), split["picture"], queries, Engine.for_tests())
 
 
+def sums_of_noise(processes):
+    """Return the sums of a model's attention to enough scenes for a shard per process."""
+    engine = Engine(ComputeSettings(torch.device("cpu")), processes=processes)
+    split = grounding_fakes.many_scenes().splits["test"]
+    queries = value_column([queries_of(split, i) for i in range(len(split["picture"]))])
+    return head_sums(AttentionReader(grounding_fakes.Noisy(), 1), split["picture"], queries, engine)
+
+
+def test_two_processes_sum_the_same_bytes_as_one(pair):
+    alone = sums_of_noise(Processes(cpu=True))
+    for found in pair(sums_of_noise):
+        assert found.heads.tobytes() == alone.heads.tobytes()
+        assert found.stats.tobytes() == alone.stats.tobytes()
+        assert found[2:5] == alone[2:5]
+        assert torch.equal(torch.cat(found.queries), torch.cat(alone.queries))
+
+
 TASK = """\
 version: 1
 probe: entity_grounding
@@ -133,7 +151,7 @@ def run(source, output, launch):
     return row
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_processes_give_the_same_table_as_one(tmp_path):
     source = tmp_path / "ours"
     write(source / "tasks" / "planted_grounding.yaml", TASK)
