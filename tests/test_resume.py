@@ -1,5 +1,6 @@
 """Runs that are killed, disturbed or starved of disk lose nothing that was whole."""
 
+import functools
 import json
 import multiprocessing
 import os
@@ -14,15 +15,18 @@ from fakes import Reader
 from sources import TASK, make_images, make_source, write
 
 import vlbench
+from vlbench.engine import training
 from vlbench.engine.shards import SHARD
 from vlbench.errors import OutputError
+from vlbench.probes.generalization.linear import LinearProbeTraining
 
 # Forked, so that twenty runs need not import torch twenty times.
 fork = multiprocessing.get_context("fork")
 
-TASKS = ["few_shot_digits", "clustering_digits", "transfer_digits"]
-DIGITS = 1797
-
+DIGITS = ["few_shot_digits", "clustering_digits", "transfer_digits"]
+COLOURS = ["few_shot_colours", "transfer_colours"]
+TRANSFER = TASK.replace("few_shot", "transfer").replace("at: {shots: 1}", "at: {}")
+TRANSFER = TRANSFER.replace("{shots: [1], trials: 2}", "{training: {epochs: 2, batch_size: 60}}")
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -58,85 +62,139 @@ class Slow(Reader):
         return "the same in every run"
 
 
-def start(folder, log, **options):
+def start(folder, tasks, **options):
     """Start a run in a process of its own."""
     work = {"output": folder / "boards", "cache_dir": folder / "cache"} | options
-    run = fork.Process(target=vlbench.evaluate, args=(Slow(log), TASKS), kwargs=work)
+    run = fork.Process(target=vlbench.evaluate, args=(Slow(folder / "log"), tasks), kwargs=work)
     run.start()
     return run
 
 
-def finish(folder, log, **options):
-    run = start(folder, log, **options)
+def finish(folder, tasks, **options):
+    run = start(folder, tasks, **options)
     run.join()
     assert run.exitcode == 0
 
 
-def boards(folder):
+def boards(folder, tasks):
     """Return all boards without what may differ from one run to the next."""
-    found = {name: json.loads((folder / "boards" / f"{name}.json").read_text()) for name in TASKS}
+    found = {name: json.loads((folder / "boards" / f"{name}.json").read_text()) for name in tasks}
     for board in found.values():
         board["rows"] = [row | {"run": {}} for row in board["rows"]]
     return found
 
 
+def passed(folder):
+    """Return how many images the model saw."""
+    return sum(int(line) for line in (folder / "log").read_text().split())
+
+
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """The boards of a run that nothing happened to."""
+def colours(tmp_path_factory):
+    """The source of two small tasks, of 300 images for training and 300 for testing."""
+    folder = tmp_path_factory.mktemp("colours") / "ours"
+    source = make_source(folder, few_shot_colours=TASK, transfer_colours=TRANSFER)
+    make_images(source / "images", count=100)
+    return source
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory, colours):
+    """The folder of a run that nothing happened to.
+
+    It runs in this process, whose forks then have the libraries and know the code's digests.
+    """
     folder = tmp_path_factory.mktemp("whole")
-    finish(folder, folder / "log")
-    return boards(folder)
+    places = {"output": folder / "boards", "cache_dir": folder / "cache"}
+    vlbench.evaluate(Slow(folder / "log"), COLOURS, include_path=[colours], **places)
+    return folder
 
 
-@pytest.mark.slow
-def test_a_run_killed_at_twenty_random_moments_ends_as_an_undisturbed_one(tmp_path, undisturbed):
-    log = tmp_path / "log"
-    for delay in np.random.default_rng(0).uniform(0.1, 1.2, 20):
-        run = start(tmp_path, log)
-        run.join(delay)
-        run.kill()
-        run.join()
-    finish(tmp_path, log)
-    assert boards(tmp_path) == undisturbed
-    passed = sum(int(line) for line in log.read_text().split())
-    assert DIGITS <= passed <= DIGITS + 20 * SHARD
+def dies_at(function, calls):
+    """Return a function during whose n-th call the process is killed."""
+    left = iter(range(calls, 0, -1))
 
-
-def dies_at(sync, writes):
-    """Return an fsync during whose n-th call the process is killed."""
-    left = iter(range(writes, 0, -1))
-
-    def die(handle):
+    @functools.wraps(function)  # features are stored under its name
+    def die(*arguments):
         if next(left) == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        sync(handle)
+        return function(*arguments)
 
     return die
 
 
+@pytest.fixture
+def killed_in(tmp_path, monkeypatch, colours):
+    """Run in a process that is killed during the n-th call of a function."""
+
+    def kill(owner, name, calls):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, dies_at(getattr(owner, name), calls))
+            killed = start(tmp_path, COLOURS, include_path=[colours])
+            killed.join()
+        assert killed.exitcode == -signal.SIGKILL
+
+    return kill
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("writes", [1, 4, 9, 11])
-def test_a_run_killed_while_it_writes_leaves_whole_files(
-    tmp_path, monkeypatch, undisturbed, writes
+def test_a_run_killed_in_features_loses_less_than_a_shard(
+    tmp_path, colours, undisturbed, killed_in
 ):
-    with monkeypatch.context() as patch:
-        patch.setattr("os.fsync", dies_at(os.fsync, writes))
-        killed = start(tmp_path, tmp_path / "log")
-        killed.join()
-    assert killed.exitcode == -signal.SIGKILL
+    killed_in(Slow, "encode_images", 22)
+    finish(tmp_path, COLOURS, include_path=[colours])
+    assert boards(tmp_path, COLOURS) == boards(undisturbed, COLOURS)
+    assert 0 < passed(tmp_path) - passed(undisturbed) < SHARD
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seconds", "checkpoints"), [(30, 0), (0, 1)])
+def test_a_run_killed_in_a_training_goes_on_from_its_last_checkpoint(
+    tmp_path, monkeypatch, colours, undisturbed, killed_in, seconds, checkpoints
+):
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", seconds)
+    killed_in(LinearProbeTraining, "step", 8)
+    assert len([*tmp_path.glob("cache/**/checkpoint.pt")]) == checkpoints
+    finish(tmp_path, COLOURS, include_path=[colours])
+    assert boards(tmp_path, COLOURS) == boards(undisturbed, COLOURS)
+    assert passed(tmp_path) == passed(undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "writes", [7, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 3, 6, 10, 13))]
+)
+def test_a_run_killed_while_it_writes_leaves_whole_files(
+    tmp_path, colours, undisturbed, killed_in, writes
+):
+    killed_in(os, "fsync", writes)
     for file in (tmp_path / "boards").glob("*.json"):
         json.loads(file.read_text())
-    finish(tmp_path, tmp_path / "log")
-    assert boards(tmp_path) == undisturbed
+    finish(tmp_path, COLOURS, include_path=[colours])
+    assert boards(tmp_path, COLOURS) == boards(undisturbed, COLOURS)
+
+
+@pytest.mark.nightly
+def test_a_run_killed_at_twenty_random_moments_ends_as_an_undisturbed_one(tmp_path):
+    finish(tmp_path / "whole", DIGITS)
+    for delay in np.random.default_rng(0).uniform(0.1, 1.2, 20):
+        run = start(tmp_path, DIGITS)
+        run.join(delay)
+        run.kill()
+        run.join()
+    finish(tmp_path, DIGITS)
+    assert boards(tmp_path, DIGITS) == boards(tmp_path / "whole", DIGITS)
+    assert 0 <= passed(tmp_path) - passed(tmp_path / "whole") <= 20 * SHARD
 
 
 @pytest.mark.slow
-def test_two_runs_at_once_on_one_store_and_one_folder_complete_all_boards(tmp_path):
-    runs = [start(tmp_path / "shared", tmp_path / "log", name=name) for name in ("one", "two")]
+@pytest.mark.usefixtures("undisturbed")  # which the forks need not prepare again
+def test_two_runs_at_once_on_one_store_and_one_folder_complete_all_boards(tmp_path, colours):
+    runs = [start(tmp_path, COLOURS, name=name, include_path=[colours]) for name in ("one", "two")]
     for run in runs:
         run.join()
     assert [run.exitcode for run in runs] == [0, 0]
-    for board in boards(tmp_path / "shared").values():
+    for board in boards(tmp_path, COLOURS).values():
         assert [row["model"] for row in board["rows"]] == ["one", "two"]
         assert [row["status"] for row in board["rows"]] == ["ok", "ok"]
 

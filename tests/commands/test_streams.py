@@ -7,6 +7,7 @@ import sys
 import pytest
 from sources import make_source
 
+from vlbench.cli import main
 from vlbench.commands.streams import Unpadded, drain, is_of_reader, news, settle_streams
 from vlbench.errors import Exited, exits_as_errors
 
@@ -41,18 +42,24 @@ def test_a_reader_that_leaves_ends_a_command_quietly_as_shells_count_it(words, c
     assert (done.returncode in codes, done.stderr) == (True, "")
 
 
-def test_ascii_only_output_spells_out_the_rest(tmp_path):
+def ascii_output(monkeypatch):
+    """Encode standard output in ASCII only; return the stream."""
+    stream = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr("sys.stdout", stream)
+    return stream
+
+
+def test_ascii_only_output_spells_out_the_rest(tmp_path, capsys, monkeypatch):
     source = make_source(tmp_path / "ours")
     words = ["--model", "mean-colour", "--tasks", "few_shot_colours", "--include-path", str(source)]
-    where = ["--output", str(tmp_path / "boards"), "--no-cache"]
-    done = run(*words, *where, PYTHONIOENCODING="ascii")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert r"mean-colour \xb7 few_shot_colours: ok in" in done.stdout
+    stream = ascii_output(monkeypatch)
+    assert main([*words, "--output", str(tmp_path / "boards"), "--no-cache"]) == 0
+    assert capsys.readouterr().err == ""
+    assert rb"mean-colour \xb7 few_shot_colours: ok in" in stream.buffer.getvalue()
 
 
 def test_streams_spell_out_what_their_encoding_lacks(monkeypatch):
-    stream = io.TextIOWrapper(io.BytesIO(), "ascii")
-    monkeypatch.setattr("sys.stdout", stream)
+    stream = ascii_output(monkeypatch)
     settle_streams()
     stream.write("é")
     drain()

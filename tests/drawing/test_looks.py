@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 from planted_boards import board, result, write
 
 from vlbench.boards import folder_boards
@@ -21,9 +18,3 @@ def test_all_models_of_all_boards_of_a_folder_have_a_look(tmp_path):
     failed = result("b", status="failed")
     write(tmp_path, board(result("c"), failed, task="x"), board(result("a"), task="y"))
     assert looks_of(folder_boards(tmp_path).values()) == looks("abc")
-
-
-def test_looks_are_told_without_matplotlib():
-    asked = "import sys, vlbench.drawing.looks; print('matplotlib' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True)
-    assert told.stdout.strip() == b"False"

@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import pyarrow.parquet as pq
@@ -42,14 +40,6 @@ def test_a_folder_without_boards_is_an_error_of_the_command(tmp_path, capsys):
     assert "no board at all in" in capsys.readouterr().err
 
 
-def test_boards_without_matrices_are_built_without_torch(output):
-    words = ["leaderboard", "build", "--output", str(output)]
-    code = f"import sys; from vlbench.cli import main; main({words}); "
-    code += "print(sorted({'torch', 'sklearn'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
-
-
 def test_building_compares_with_the_leader(output):
     written = build(output, load_catalog([]))
     assert output / "comparisons" / "few_shot_colours.json" in written
@@ -59,11 +49,6 @@ def test_building_compares_with_the_leader(output):
 
 def test_an_empty_folder_builds_nothing(tmp_path):
     assert build(tmp_path, load_catalog([])) == []
-
-
-def test_building_takes_no_pytorch():
-    code = "import sys, vlbench.cli, vlbench.leaderboard.building; print('torch' in sys.modules)"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
 
 
 FLOOR = {"majority_class": 0.2}

@@ -1,12 +1,14 @@
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from killed_merges import killed_at
 from planted_boards import board, result, score, write
 from planted_splits import (
     dealt,
@@ -245,8 +247,21 @@ def failing_after(count, write=files.write_whole):
     return write_or_fail
 
 
-@pytest.mark.slow
-def test_a_killed_merge_leaves_the_target_as_it_was(tmp_path):
+def test_a_merge_killed_before_it_takes_effect_leaves_the_target_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    source = put(tmp_path / "source", [ran("m", 1, version=2), ran("n", 1, task="u")], RNG)
+    target = put(tmp_path / "boards" / "target", [ran("m", 1), ran("o", 1)], RNG)
+    before, whole = snapshot(target), shutil.copytree(target, tmp_path / "whole")
+    merge([source], whole)
+    assert killed_at(40, source, target)
+    assert snapshot(target) == before
+    merge([source], target)
+    assert snapshot(target) == snapshot(whole)
+    assert [*target.parent.iterdir()] == [target]
+
+
+@pytest.mark.nightly
+def test_a_merge_killed_at_any_step_leaves_the_target_as_it_was_or_merged(tmp_path):
     put(tmp_path / "source", [ran("m", 1, version=2), ran("n", 1, task="u")], RNG)
     put(tmp_path / "target", [ran("m", 1), ran("o", 1)], RNG)
     command = [sys.executable, ROOT / "tests" / "support" / "killed_merges.py", tmp_path]

@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 from argparse import Namespace
 
 import pytest
@@ -94,17 +92,6 @@ def test_hostile_names_and_reasons_do_no_harm_to_a_terminal(tmp_path, form):
     shown, problems, _ = exported(tmp_path, form, rows=rows)
     lines = "".join([*shown, *problems])
     assert [c for c in lines if not c.isprintable() and c not in "\r\n"] == []
-
-
-def test_an_export_imports_nothing_heavy(tmp_path):
-    write(tmp_path, board(*ROWS))
-    words = ["leaderboard", "export", "--format", "eee", "--to", str(tmp_path / "eee")]
-    words += ["--output", str(tmp_path)]
-    heavy = {"torch", "sklearn", "scipy", "datasets", "transformers", "pandas", "huggingface_hub"}
-    code = f"import sys; from vlbench.cli import main; main({words!r})\n"
-    code += f"print(sorted({heavy!r} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_comparisons_that_are_older_than_the_board_are_said_and_not_used(tmp_path):

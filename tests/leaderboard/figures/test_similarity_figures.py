@@ -9,6 +9,7 @@ from sklearn.manifold import TSNE
 
 from vlbench.drawing.looks import looks
 from vlbench.leaderboard.figures import similarity_figures
+from vlbench.leaderboard.figures.figures import MOST_MODELS
 from vlbench.leaderboard.figures.similarity_figures import (
     correlation_figure,
     dendrogram_figure,
@@ -40,20 +41,24 @@ def test_the_correlations_are_told_in_two_digits():
     assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    ("most", "count"), [(6, 8), pytest.param(MOST_MODELS, 50, marks=pytest.mark.nightly)]
+)
 def test_of_many_models_those_most_like_the_others_are_drawn_and_the_titles_say_so(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, most, count
 ):
     monkeypatch.setattr(similarity_figures, "STARTS", 1)
-    rng = np.random.default_rng(0)
-    values = np.where(np.arange(50) < 10, 0.1, rng.uniform(0.6, 0.9, (50, 50)))
-    values = np.minimum(values, values.T)  # the first ten are like no other
+    monkeypatch.setattr(similarity_figures, "MOST_MODELS", most)
+    rng, apart = np.random.default_rng(0), count - most
+    values = np.where(np.arange(count) < apart, 0.1, rng.uniform(0.6, 0.9, (count, count)))
+    values = np.minimum(values, values.T)  # the first are like no other
     np.fill_diagonal(values, 1)
-    models = list(looks([f"model_{i:02}" for i in range(50)]).items())
+    models = list(looks([f"model_{i:02}" for i in range(count)]).items())
     for file in draw_similarities(tmp_path, "rsa", models, values)[::2]:
         text = file.read_text()
         figure = file.stem.removeprefix("rsa_")
-        assert f"rsa: {figure} of the 40 most typical of 50 models" in text
-        assert sorted(set(re.findall(r"model_\d\d", text))) == [name for name, _ in models[10:]]
+        assert f"rsa: {figure} of the {most} most typical of {count} models" in text
+        assert sorted(set(re.findall(r"model_\d\d", text))) == [name for name, _ in models[apart:]]
 
 
 def test_the_dendrogram_puts_the_nearest_models_beside_each_other():

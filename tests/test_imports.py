@@ -1,0 +1,173 @@
+"""What commands and imports leave unimported, so that they start at once."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from fresh_imports import commands, import_server
+
+import vlbench.commands
+from vlbench.cli import main
+from vlbench.commands.parser import commands_in
+
+ROOT = Path(__file__).resolve().parents[1]
+
+HEAVY = {"torch", "sklearn", "scipy", "datasets", "transformers", "open_clip", "torchvision"}
+HEAVY |= {"timm", "gensim", "matplotlib", "foolbox", "pandas", "accelerate", "huggingface_hub"}
+
+RUN = ["--model", "raw-pixels,tiny-word2vec", "--tasks", "few_shot_digits"]
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory):
+    """Run a program in a process that has imported nothing."""
+    with import_server(tmp_path_factory.mktemp("bare")) as ask:
+        yield ask
+
+
+@pytest.fixture(scope="module")
+def ask_with_torch(tmp_path_factory):
+    """Run a program in a process that has imported PyTorch alone, which takes two seconds."""
+    with import_server(tmp_path_factory.mktemp("torch"), "torch") as ask:
+        yield ask
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a run, with its boards and its cache."""
+    folder = tmp_path_factory.mktemp("finished")
+    words = ["--output", str(folder / "boards"), "--cache-dir", str(folder / "cache")]
+    assert main([*RUN, *words]) == 0
+    return folder
+
+
+@pytest.fixture
+def boards(finished, tmp_path):
+    """A copy of the boards of a run, in the folder where the command line looks for them."""
+    return shutil.copytree(finished / "boards", tmp_path / "boards")
+
+
+def heavy(ended, libraries=frozenset(HEAVY)):
+    """Return which of some libraries a program imported. Asserts that it ended well."""
+    assert ended.code == 0, ended.stderr
+    return ended.modules & libraries
+
+
+def test_an_import_of_a_heavy_library_is_seen(ask):
+    assert heavy(ask("pass")) == set()
+    assert heavy(ask("import huggingface_hub")) == {"huggingface_hub"}
+
+
+def test_a_command_that_fails_is_seen(ask):
+    ended = ask(commands(["ls", "nothing"]))
+    assert (ended.code, "AssertionError: (['ls', 'nothing'], 2)" in ended.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["--version"],
+        *(["ls", kind] for kind in ("tasks", "models", "probes", "data")),
+        ["show", "few_shot_digits"],
+        ["show", "tiny-clip"],
+    ],
+    ids=" ".join,
+)
+def test_help_and_listings_import_nothing_heavy(ask, words):
+    assert heavy(ask(commands(words))) == set()
+
+
+def test_the_help_of_every_command_imports_nothing_heavy(ask):
+    known = [*commands_in(Path(vlbench.commands.__file__).parent, vlbench.commands.__name__)]
+    words = [[one.word] for one in known]
+    words += [[one.word, inner.word] for one in known for inner in one.inner]
+    assert ["leaderboard", "build"] in words
+    assert heavy(ask(commands(*([*one, "--help"] for one in words)))) == set()
+
+
+def test_a_dry_run_of_all_embedded_tasks_draws_nothing_and_imports_little(ask_with_torch, tmp_path):
+    words = ["--model", "tiny-clip,tiny-bert", "--tasks", "embedded", "--dry-run", "--cache-dir"]
+    words += [str(tmp_path / "cache"), "--output", str(tmp_path / "boards")]
+    ended = ask_with_torch(commands(words, ["data", "few_shot_digits"]))
+    assert (heavy(ended), ended.stderr) == ({"torch"}, "")
+    assert " run " in ended.stdout
+    assert {file.name for file in (tmp_path / "cache").rglob("*")} <= {"digests.sqlite", "vlbench"}
+    assert not (tmp_path / "boards").exists()
+
+
+def test_a_run_whose_rows_are_all_there_imports_writes_and_draws_nothing(ask_with_torch, finished):
+    board = finished / "boards" / "few_shot_digits.json"
+    before = (board.read_bytes(), board.stat().st_mtime_ns)
+    steps = (finished / "cache" / "history.sqlite").read_bytes()
+    places = ["--output", str(board.parent), "--cache-dir", str(finished / "cache")]
+    ended = ask_with_torch(commands([*RUN, *places]))
+    assert (heavy(ended), ended.stderr) == ({"torch"}, "")
+    assert (ended.stdout.count("kept"), ended.stdout.count("skipped")) == (1, 2)
+    assert (board.read_bytes(), board.stat().st_mtime_ns) == before
+    assert (finished / "cache" / "history.sqlite").read_bytes() == steps
+
+
+def test_leaderboard_show_imports_nothing_heavy(ask, boards):
+    assert heavy(ask(commands(["leaderboard", "show", "--output", str(boards)]))) == set()
+
+
+def test_boards_without_matrices_are_built_without_torch(ask, boards):
+    ended = ask(commands(["leaderboard", "build", "--output", str(boards)]))
+    assert heavy(ended, {"torch", "sklearn"}) == set()
+    assert (boards / "comparisons" / "few_shot_digits.json").exists()
+
+
+def test_an_export_imports_nothing_heavy(ask, boards, tmp_path):
+    words = ["leaderboard", "export", "--format", "eee", "--to", str(tmp_path / "eee")]
+    ended = ask(commands([*words, "--output", str(boards)]))
+    libraries = {"torch", "sklearn", "scipy", "datasets", "transformers", "pandas"}
+    assert heavy(ended, libraries | {"huggingface_hub"}) == set()
+
+
+@pytest.mark.parametrize(
+    ("modules", "libraries"),
+    [
+        ("vlbench.cli, vlbench.leaderboard.building", {"torch"}),
+        ("vlbench.drawing.looks", {"matplotlib"}),
+        ("vlbench.hub", {"torch", "huggingface_hub"}),
+    ],
+)
+def test_a_module_is_imported_without_what_it_does_not_need(ask, modules, libraries):
+    assert heavy(ask(f"import {modules}"), libraries) == set()
+
+
+RIGHT_NAMES = """
+from vlbench.catalog.library_names import library_model
+names = ["timm:resnet18.a1_in1k", "open_clip:ViT-B-32/openai", "torchvision:vgg11/IMAGENET1K_V1"]
+assert all(library_model(name, {}) for name in names)
+"""
+
+
+def test_a_right_name_is_planned_without_importing_its_library(ask):
+    assert heavy(ask(RIGHT_NAMES), {"torch", "timm", "open_clip", "torchvision"}) == set()
+
+
+ADAPTERS = sorted((ROOT / "model_adapters").glob("*.py"))
+KIT = sorted((ROOT / "vlbench" / "adapter_kit").glob("[a-z]*.py"))
+LOAD = f"""
+import inspect
+from pathlib import Path
+from vlbench.plain import hints
+from vlbench.plugins import load_file
+for file in {[str(file) for file in (*KIT, *ADAPTERS)]}:
+    module = load_file(Path(file))
+    own = [c for _, c in inspect.getmembers(module, inspect.isclass)
+           if c.__module__ == module.__name__]
+    for c in own:
+        if "__init__" in vars(c) and "device" in hints(c):
+            print(c)
+"""
+
+
+def test_no_library_is_imported_before_a_model_is_made(ask_with_torch):
+    ended = ask_with_torch(LOAD)
+    libraries = "torchvision transformers huggingface_hub open_clip timm datasets scipy gensim"
+    assert heavy(ended, {*libraries.split(), "pyarrow"}) == set()
+    assert len(ended.stdout.splitlines()) > len(ADAPTERS)
+    assert "vlbench.adapter_kit.hugging_face" in ended.modules
