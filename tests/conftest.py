@@ -11,7 +11,20 @@ from together import pair_server
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 # One thread: tests fork, which threads of torch do not survive, and two workers share two cores.
-os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+TESTS = Path(__file__).parent
+
+# Folders and files of tests that compute in floats.
+NUMBERS = {
+    "metrics",
+    "probes",
+    "adapter_kit",
+    "model_adapters",
+    "test_passes.py",
+    "test_training.py",
+}
 
 
 def pytest_addoption(parser):
@@ -25,6 +38,9 @@ def pytest_collection_modifyitems(config, items):
         left_out = [item for item in items if item.get_closest_marker("nightly")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+    for item in items:
+        if NUMBERS & set(item.path.relative_to(TESTS).parts) and not item.get_closest_marker("gpu"):
+            item.add_marker("numbers")
     items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
 
 

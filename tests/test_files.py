@@ -134,7 +134,6 @@ def test_a_temporary_folder_goes_and_so_do_those_of_killed_processes(tmp_path, m
     assert {one.name for one in tmp_path.iterdir()} == names
 
 
-@pytest.mark.slow
 def test_a_killed_process_leaves_its_folder_and_the_next_one_removes_it(tmp_path):
     code = (
         "import os, signal\nfrom vlbench.files import IN_USE, temporary_folder\n"

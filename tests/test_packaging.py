@@ -67,7 +67,6 @@ for kind in sys.argv[1:]:
 """
 
 
-@pytest.mark.slow
 def test_a_wheel_lists_what_the_checkout_lists(installed):
     from vlbench.commands.ls import list_things
 

@@ -137,7 +137,6 @@ def killed_in(tmp_path, monkeypatch, colours):
     return kill
 
 
-@pytest.mark.slow
 def test_a_run_killed_in_features_loses_less_than_a_shard(
     tmp_path, colours, undisturbed, killed_in
 ):
@@ -147,7 +146,6 @@ def test_a_run_killed_in_features_loses_less_than_a_shard(
     assert 0 < passed(tmp_path) - passed(undisturbed) < SHARD
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "checkpoints"), [(30, 0), (0, 1)])
 def test_a_run_killed_in_a_training_goes_on_from_its_last_checkpoint(
     tmp_path, monkeypatch, colours, undisturbed, killed_in, seconds, checkpoints
@@ -160,7 +158,6 @@ def test_a_run_killed_in_a_training_goes_on_from_its_last_checkpoint(
     assert passed(tmp_path) == passed(undisturbed)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "writes", [7, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 3, 6, 10, 13))]
 )
@@ -187,7 +184,6 @@ def test_a_run_killed_at_twenty_random_moments_ends_as_an_undisturbed_one(tmp_pa
     assert 0 <= passed(tmp_path) - passed(tmp_path / "whole") <= 20 * SHARD
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("undisturbed")  # which the forks need not prepare again
 def test_two_runs_at_once_on_one_store_and_one_folder_complete_all_boards(tmp_path, colours):
     runs = [start(tmp_path, COLOURS, name=name, include_path=[colours]) for name in ("one", "two")]

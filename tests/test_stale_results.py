@@ -148,7 +148,6 @@ def copied(tmp_path):
     return tmp_path
 
 
-@pytest.mark.slow
 def test_a_plan_runs_exactly_the_rows_that_an_edit_affects(copied):
     edits = {name: EDITS[name] for name in ("metric", "kit", "comment")}
     report = report_edits(copied, edits, ["few_shot_colours"], False)
@@ -205,7 +204,6 @@ def accuracy(folder):
     return next(s["value"] for s in row["scores"] if s["metric"] == "accuracy")
 
 
-@pytest.mark.slow
 def test_an_edit_to_a_network_that_a_users_adapter_imports_is_seen(tmp_path, capsys):
     source = make_source(tmp_path / "ours")
     write(source / "model_adapters" / "own.py", OWN)

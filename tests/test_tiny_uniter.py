@@ -183,7 +183,6 @@ def test_what_is_not_asked_costs_nothing_and_teaches_nothing(tiny):
     assert found.grad.nonzero().tolist() == [[0, 1, 2]]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("scenes_drawn")
 @pytest.mark.filterwarnings("ignore:The number of unique classes")  # of a few drawings
 def test_the_same_seed_writes_the_same_weights(tiny, tmp_path):
@@ -196,7 +195,6 @@ def test_the_same_seed_writes_the_same_weights(tiny, tmp_path):
     assert card["held_out"]["caption_above_order_foil"]["test"]["n"] > 20
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("scenes_drawn")
 def test_no_word_of_a_true_caption_is_unseen_and_foils_differ_from_all_captions(tiny, foils):
     for facts in tiny("tiny.world").read("val", 120).scenes.facts:

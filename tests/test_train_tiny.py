@@ -411,7 +411,6 @@ def improved(card, measure):
     return test["value"] - 4 * test["stderr"] > test["chance"]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.usefixtures("scenes_drawn")
 def test_a_classifier_learns_in_seconds(train):
@@ -421,14 +420,12 @@ def test_a_classifier_learns_in_seconds(train):
     assert card["data"]["images"] == 84
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.usefixtures("scenes_drawn")
 def test_a_language_model_learns_in_seconds(train):
     assert improved(train("tiny-bert", "bert", 0.05), "masked_token_accuracy_of_questions")
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.usefixtures("scenes_drawn")
 def test_a_joint_models_loss_falls_in_seconds(train):
@@ -436,7 +433,6 @@ def test_a_joint_models_loss_falls_in_seconds(train):
     assert told["last_loss"] < told["first_loss"] - 1
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.usefixtures("scenes_drawn")
 def test_a_captioner_speaks_after_seconds(train, tmp_path):
@@ -447,7 +443,6 @@ def test_a_captioner_speaks_after_seconds(train, tmp_path):
     assert (tmp_path / "captioner" / "model.safetensors").is_file()
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.usefixtures("scenes_drawn")
 def test_static_vectors_are_the_same_at_every_training_and_put_kinds_together(train, tmp_path):

@@ -113,7 +113,6 @@ def rows(folder):
     return {row["model"]: row for row in board["rows"]}
 
 
-@pytest.mark.slow
 def test_two_processes_print_once_and_write_what_one_writes(folder, pair):
     words = [*words_of(folder, "first"), "--overwrite", "--processes"]
     ((code, out, errors),) = pair(run_command, [*words, "2"], size=1)
@@ -147,7 +146,6 @@ def test_the_second_process_ends_with_the_first_however_that_ends(folder, stop, 
     assert errors == (f"vlbench: {INTERRUPTED}\n" if interrupted else "")
 
 
-@pytest.mark.slow
 def test_a_process_that_is_killed_ends_the_run_which_says_so(folder, pair):
     words = [*words_of(folder, "first,dies"), "--processes", "2"]
     ((code, _, errors),) = pair(run_command, words, size=1)

@@ -6,7 +6,7 @@ from mutants import mutant
 from trials import failures, loaded, rng_of
 
 # Any number may be asked for, and each mutant has a limit of its own.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]
+pytestmark = pytest.mark.timeout(0)
 
 # A failure is tried again with the number that it begins with, for example `trial(17)`.
 

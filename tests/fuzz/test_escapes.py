@@ -12,7 +12,7 @@ from trials import failures, rng_of
 
 from vlbench.cli import main
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]
+pytestmark = pytest.mark.timeout(0)
 
 # A title for the window, red, and the rest from right to left.
 PAYLOADS = ("\x1b]0;x\x07", "\x9b31m", "\u202e", "\x00\r\x7f")

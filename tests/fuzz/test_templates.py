@@ -9,7 +9,7 @@ from trials import failures, loaded, rng_of
 
 from vlbench.adapter_kit.prompts import ChatTemplate
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]
+pytestmark = pytest.mark.timeout(0)
 
 # What takes long, takes much, or reaches out of the template, among the right statements.
 HOSTILE = (

@@ -16,20 +16,17 @@ attacks = load_object("gpu:attacks", FOLDER)
 MODELS = load_object("gpu:MODELS", FOLDER)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("architecture", MODELS)
 def test_extraction_is_nearly_as_fast_as_the_forward_pass(gpu, architecture):
     assert extraction(gpu, architecture, MODELS[architecture]).ratio >= 0.9
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_attacks_are_no_slower_than_foolbox_one_by_one(gpu):
     assert attacks(gpu, "resnet50") <= 1.1
 
 
-@pytest.mark.slow
 def test_the_measurements_themselves_run():
     measured = extraction(torch.device("cpu"), "ViT-S-32-alt", 8, batch_size=4)
     assert measured.engine > 0

@@ -63,7 +63,6 @@ def test_real_captions_score_as_in_the_notebook(real):
     assert sums[[0, 1, 2, 3, 8, 9]].tolist() == [5732, 2510, 1043, 423, 9893, 9855]
 
 
-@pytest.mark.slow
 def test_real_captions_have_the_meteor_of_the_notebook(real, meteor):
     assert values(meteor(*real)) == pytest.approx({"meteor": 0.195}, abs=5e-4)
 
@@ -87,7 +86,6 @@ def test_each_question_scores_as_in_qgevalcap(ported, name):
     assert found == pytest.approx(wanted, abs=5.1e-5)
 
 
-@pytest.mark.slow
 def test_questions_have_the_meteor_of_qgevalcap(ported, meteor):
     from vlbench.metrics.corpus import CORPORA
 
@@ -99,7 +97,6 @@ def test_questions_have_the_meteor_of_qgevalcap(ported, meteor):
     assert found.estimate.value == pytest.approx(scores["METEOR"]["corpus"], abs=5.1e-5)
 
 
-@pytest.mark.slow
 def test_nasty_captions_leave_the_meteor_of_others_alone(meteor):
     nasty = ["", "a\nb", "x ||| y", "a\u2028b", "\x00\ud800", "dog " * 1000, "||||| |||"]
     captions = {i: [text] for i, text in enumerate([*nasty, "two cats in a bed"])}
@@ -110,7 +107,6 @@ def test_nasty_captions_leave_the_meteor_of_others_alone(meteor):
     assert rows[0, 21] == 0
 
 
-@pytest.mark.slow
 def test_real_captions_have_the_spice_of_the_notebook(real):
     try:
         metrics = CaptionMetrics(["spice"], words=plain_words)

@@ -50,7 +50,6 @@ def test_its_captions_fit_their_images(card):
     assert card["held_out"]["noun_precision"]["test"]["value"] > 0.3
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("scenes_drawn")
 def test_a_slice_of_the_test_split_scores_what_the_card_says(card, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))

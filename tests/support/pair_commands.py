@@ -2,7 +2,6 @@
 
 import os
 import sys
-import warnings
 from tempfile import TemporaryFile
 
 import pandas as pd  # noqa: F401
@@ -18,8 +17,6 @@ def run_command(_, words):
 
     The process that runs it writes elsewhere from then on, and should end.
     """
-    # The launcher never closes the files of errors of those that it started.
-    warnings.simplefilter("ignore", ResourceWarning)
     with TemporaryFile("w+") as out, TemporaryFile("w+") as errors:
         for number, file in ((1, out), (2, errors)):
             os.dup2(file.fileno(), number)

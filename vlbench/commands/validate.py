@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,10 +56,13 @@ def validate(
 
     problems: dict[Path, str] = {}
     options = Options(include_path=include, trust=trust)
+    # Once for all files of a source: each of them is held against all others.
+    known_beside = cache(lambda source: read_catalog([*include, *_others(source)])[0])
     for path in paths:
         if not path.exists():
             raise UnknownNameError(f"no file or folder {path}")
-        problems |= {file: _problem(file.resolve(), options) for file in _files(path)}
+        for file in _files(path):
+            problems[file] = _problem(file.resolve(), known_beside, options)
     return problems
 
 
@@ -80,13 +84,13 @@ def _refuse(error: OSError) -> None:
     raise UnknownNameError(f"{error.filename}: cannot be read: {error.strerror}") from error
 
 
-def _problem(file: Path, options: Options) -> str:
+def _problem(file: Path, known_beside: Callable[[Path], Catalog], options: Options) -> str:
     if file.suffix == ".yml":
         return f"{file}: is read by nothing; rename it {file.stem}.yaml"
     source = _source(file)
     problems: list[str] = []
     try:
-        known, _ = read_catalog([*options.include_path, *_others(source)])
+        known = known_beside(source)
         if file.name == "models.yaml":
             models, renamed = split_renamed({one.name: one for one in load_models(file, source)})
             catalog = Catalog({}, {**known.models, **models}, renamed)
@@ -138,7 +142,6 @@ def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> N
             raise SpecError("\n".join(problems))
         if not task.group:
             resolve_task(catalog, task.name, named=True, options=options)
-            find_figures(task, options)
             find_figures(task, options)
 
 

@@ -132,6 +132,7 @@ def launched(size: int, words: Sequence[str], *, prints: bool = False) -> Iterat
         for other in others:
             other.wait()
             other.process.kill()
+            other.errors.close()
         torch.set_num_threads(threads)
         os.environ.clear()
         os.environ.update(before)

@@ -7,7 +7,7 @@ from vlbench.data.scenes import loaders
 
 __all__ = ["small_world"]
 
-WHOLE = [pytest.param(name, marks=pytest.mark.slow) for name in ("objects", "scenes")]
+WHOLE = ["objects", "scenes"]
 
 
 @pytest.fixture(scope="session")

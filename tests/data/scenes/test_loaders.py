@@ -17,13 +17,11 @@ PINNED = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["objects", "scenes"])
 def test_a_changed_generator_needs_a_new_version(world, name):
     assert world[name].digest() == PINNED[name]
 
 
-@pytest.mark.slow
 def test_the_splits_of_objects_hold_every_noun_as_often(world):
     counts = {name: Counter(labels(split)) for name, split in world["fine"].splits.items()}
     assert {name: set(c.values()) for name, c in counts.items()} == {
@@ -34,7 +32,6 @@ def test_the_splits_of_objects_hold_every_noun_as_often(world):
     assert {len(c) for c in counts.values()} == {40}
 
 
-@pytest.mark.slow
 def test_a_label_of_objects_is_the_only_thing_there(world):
     for name, nouns in (("objects", "categories"), ("fine", "nouns")):
         data = world[name]
@@ -42,7 +39,6 @@ def test_a_label_of_objects_is_the_only_thing_there(world):
         assert [[data.classes[label]] for label in test["label"]] == list(test[nouns])
 
 
-@pytest.mark.slow
 def test_enough_test_images_have_2_3_and_4_things_of_different_categories(world):
     test = world["scenes"].splits["test"]
     sizes = Counter(len(c) for c in test["categories"] if len(set(c)) == len(c))
@@ -54,7 +50,6 @@ def test_enough_test_images_have_2_3_and_4_things_of_different_categories(world)
     assert min(pairs.values()) >= 60
 
 
-@pytest.mark.slow
 def test_some_scenes_have_twins_and_all_splits_have_rows(world):
     splits = world["scenes"].splits
     assert {name: len(split) for name, split in splits.items()} == {

@@ -44,7 +44,6 @@ def test_show_writes_a_sheet_of_the_world_and_says_what_is_on_it(tmp_path, monke
     assert (shown["file"], shown["splits"]["train"]) == ("objects.png", 3)
 
 
-@pytest.mark.slow
 def test_the_images_of_a_sheet_are_those_of_the_world(tmp_path, world):
     for name in ("objects", "scenes"):
         few, whole = drawn_rows(name, "test", 3, tmp_path), world[name].splits["test"]

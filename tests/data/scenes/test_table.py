@@ -136,7 +136,6 @@ def test_what_may_differ_is_not_pinned(tmp_path, monkeypatch, changed):
     assert pinned_digests("objects", 0) is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["objects", "scenes"])
 def test_the_pinned_digests_are_those_of_the_drawings(world, scenes_cache, name):
     world[name].splits["test"]["caption"][0]  # drawn by the first read

@@ -368,7 +368,6 @@ def margin(fraction, n):
     return 2 * sqrt(fraction * (1 - fraction) / n)
 
 
-@pytest.mark.slow
 def test_a_robust_network_is_as_published_on_lossless_images(robust, lossless):
     clean, (same, small, left), towards = attacked(robust, lossless, [0, 1 / 255, RADIUS], None)
     # These images are easier than most, so the fraction left of the 148 that are right is compared.
@@ -378,14 +377,12 @@ def test_a_robust_network_is_as_published_on_lossless_images(robust, lossless):
     assert towards == sorted(towards)
 
 
-@pytest.mark.slow
 def test_a_robust_network_is_as_published_on_lossy_images(robust, lossy):
     clean, (left,), _ = attacked(robust, lossy, [RADIUS], Sample(400))
     assert clean == pytest.approx(CLEAN, abs=margin(CLEAN, 400))
     assert left == pytest.approx(ATTACKED, abs=margin(ATTACKED, 400))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("images", ["lossless", "lossy"])
 def test_a_plain_network_loses_nearly_every_image(real_data, images, request):
     plain = ResNet20(real_data / "weights/cifar10_resnet_akamaster/resnet20-12fca82f.th")

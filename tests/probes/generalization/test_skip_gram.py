@@ -154,7 +154,6 @@ def test_stored_vectors_are_not_trained_again_and_other_settings_are(tmp_path):
     assert len(progress.shown) == 9
 
 
-@pytest.mark.slow
 def test_on_the_embedded_corpus_trained_vectors_beat_random_ones_on_word_pairs():
     documents = column(Path(datapath("head500.noblanks.cor")))
     found = read(documents, visual=["dog"], size=2000)

@@ -183,7 +183,6 @@ def cifar():
     return ResNet20(weights), image_folder(root=images).limited(600)
 
 
-@pytest.mark.slow
 def test_a_probe_of_a_trained_network_is_about_as_good_as_its_own_head(cifar):
     model, data = cifar
     features = Engine.for_tests().features(model.encode_images, data.splits["test"]["image"])

@@ -320,7 +320,6 @@ def test_models_of_regions_are_skipped_where_a_detector_finds_them(capsys):
     assert "skipped" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("scenes_drawn")
 def test_the_best_head_of_tiny_visualbert_beats_every_choice_that_reads_no_word():
     kind = load_object("visualbert:VisualBert", [ADAPTERS])

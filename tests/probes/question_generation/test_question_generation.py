@@ -38,13 +38,11 @@ def planted():
         found.artifacts[artifact].unlink()
 
 
-@pytest.mark.slow
 def test_each_score_has_something_to_compare_with_or_says_why_not(planted):
     for score in planted.scores:
         assert score.chance is not None or score.floors or score.no_chance, score
 
 
-@pytest.mark.slow
 def test_one_linear_layer_sees_what_a_region_is(planted):
     nouns = of(planted, "noun_accuracy")
     assert nouns["2"].value == 1
@@ -58,7 +56,6 @@ def test_one_linear_layer_sees_what_a_region_is(planted):
     )
 
 
-@pytest.mark.slow
 def test_every_step_learns_the_toy_language_and_the_floors_do_not_know_the_image(planted):
     nouns = of(planted, "noun_accuracy")
     assert list(nouns) == STEPS
@@ -74,7 +71,6 @@ class Blind:
         return [torch.zeros(len(own), 3) for own in boxes]
 
 
-@pytest.mark.slow
 def test_with_an_encoder_of_regions_nothing_else_of_them_is_seen():
     world = toy_world()
     splits = {}
@@ -89,7 +85,6 @@ def test_with_an_encoder_of_regions_nothing_else_of_them_is_seen():
     assert nouns["1"].value >= 0.9
 
 
-@pytest.mark.slow
 def test_items_give_the_scores(planted):
     from vlbench.leaderboard.joins import items_of
 
@@ -98,7 +93,6 @@ def test_items_give_the_scores(planted):
         items_of("toy", planted.items, score)
 
 
-@pytest.mark.slow
 def test_artifacts_have_all_questions_and_what_was_looked_at(planted):
     rows = planted.artifacts["questions"].to_pylist()
     # Two floors of all, five steps, five of another's image or caption, and W untrained.
@@ -118,7 +112,6 @@ def test_artifacts_have_all_questions_and_what_was_looked_at(planted):
     ]
 
 
-@pytest.mark.slow
 def test_seeds_are_draws_whose_mean_is_the_score():
     once = QUICK._replace(epochs=1)
     found = probe(training=once, seeds=[0, 1], data=toy_world(20, 8), things=["names"])
@@ -191,7 +184,6 @@ def test_no_seed_and_no_question_are_refused():
             probe(**wrong)
 
 
-@pytest.mark.slow
 def test_a_question_that_is_too_long_is_cut_and_counted():
     long = " ".join(["what is the thing0"] * 3)
     found = probe(
@@ -202,7 +194,6 @@ def test_a_question_that_is_too_long_is_cut_and_counted():
     assert found.counts["train_questions"] == 120
 
 
-@pytest.mark.slow
 def test_a_constant_model_scores_the_floor():
     model = toy_model()
     torch.nn.init.zeros_(model.module.base_model.embeddings.word_embeddings.weight)
@@ -214,7 +205,6 @@ def test_a_constant_model_scores_the_floor():
         assert of(found, "distinct_questions")[step].value == pytest.approx(1 / 24)
 
 
-@pytest.mark.slow
 def test_real_questions_and_captions_are_asked_of_with_made_up_regions(real_data):
     from vlbench.data.vqg import vqg
 
