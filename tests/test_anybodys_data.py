@@ -144,7 +144,7 @@ def test_no_image_is_read_of_a_split_that_is_not_wanted(root, tmp_path):
     assert len({data.digest() for data in found}) == 1
 
 
-@pytest.mark.parametrize("per_shard", [6, 1000])
+@pytest.mark.parametrize("per_shard", [6, pytest.param(1000, marks=pytest.mark.nightly)])
 def test_the_same_images_are_the_same_data_and_features(tmp_path, per_shard):
     found = loaded(put(tmp_path / "all", per_shard), tmp_path / "cache")
     assert len({data.digest() for data in found.values()}) == 1

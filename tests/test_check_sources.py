@@ -13,6 +13,7 @@ def script(monkeypatch):
     return importlib.import_module("check_sources")
 
 
+@pytest.mark.nightly
 def test_what_loads_is_counted_and_what_does_not_is_named_with_the_reason(script, tmp_path, capsys):
     source = make_source(tmp_path / "ours")
     words = ["--only", "w[io]*", "--include-path", str(source)]

@@ -139,14 +139,14 @@ def beside_chance(task, result):
 def test_the_same_answer_for_everything_scores_chance_in_every_probe(rows):
     assert len(ONE_PER_PROBE) == len({CATALOG.tasks[task].probe for task in TASKS})
     several = [task for task in ONE_PER_PROBE if task not in ARGUMENTS]
-    found = rows("constant", several)
+    found = rows("constant", several, limit=400)
     for task in set(ONE_PER_PROBE) - set(several):
-        found |= rows("constant", [task])
+        found |= rows("constant", [task], limit=400)
     assert [line for task, one in found.items() for line in beside_chance(task, one)] == []
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("task", sorted(set(TASKS) - set(ONE_PER_PROBE)))
+@pytest.mark.parametrize("task", TASKS)
 def test_the_same_answer_for_everything_scores_chance(task, rows):
     assert beside_chance(task, rows("constant", [task])[task]) == []
 

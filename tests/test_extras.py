@@ -6,12 +6,16 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 # A module that is None cannot be imported.
 WITHOUT = """
 import sys
+
+import pytest
 sys.modules.update(dict.fromkeys({modules}))
 from vlbench.cli import main
 sys.argv = ["vlbench", *{words}]
@@ -29,6 +33,7 @@ def without(*words):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.nightly
 def test_a_run_needs_none_of_them(tmp_path):
     words = ["--tasks", "few_shot_digits,robustness_digits", "--limit", "400", "--no-cache"]
     done = without("--model", "raw-pixels", *words, "--output", str(tmp_path))

@@ -57,6 +57,7 @@ def test_every_score_has_something_to_compare_with_or_says_why_not():
     assert bare == set()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("scenes_drawn")
 def test_running_tasks_again_finds_the_scores_of_their_boards():
     for again in evaluate("tiny-rn", "few_shot_scenes,rsa_scenes"):

@@ -127,6 +127,7 @@ def evaluate(source, weights, task):
     return {(s.metric, s.at.get("shots")): s.value for s in result.scores}
 
 
+@pytest.mark.nightly
 def test_the_networks_own_accuracy_is_what_sources_says_of_this_lossy_copy(adapter, data):
     test = data.splits["test"]
     logits = features(adapter, test) @ adapter.net.linear.weight.detach().numpy().T
@@ -134,6 +135,7 @@ def test_the_networks_own_accuracy_is_what_sources_says_of_this_lossy_copy(adapt
     assert np.mean(guesses == np.array(list(test["label"]))) == pytest.approx(0.81, abs=0.03)
 
 
+@pytest.mark.nightly
 def test_few_shot_equals_numpy_on_the_same_features(source, weights, adapter, data):
     train, test = (features(adapter, data.splits[name]) for name in ("train", "test"))
     train, test = (f / np.linalg.norm(f, axis=1, keepdims=True) for f in (train, test))
@@ -149,6 +151,7 @@ def test_few_shot_equals_numpy_on_the_same_features(source, weights, adapter, da
     assert scores["accuracy", 5] == pytest.approx(np.mean(found[5]), abs=1e-12)
 
 
+@pytest.mark.nightly
 def test_clustering_equals_scikit_learn_on_the_same_features(source, weights, adapter, data):
     vectors = features(adapter, data.splits["test"])
     vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

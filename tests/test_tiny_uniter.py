@@ -183,6 +183,7 @@ def test_what_is_not_asked_costs_nothing_and_teaches_nothing(tiny):
     assert found.grad.nonzero().tolist() == [[0, 1, 2]]
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("scenes_drawn")
 @pytest.mark.filterwarnings("ignore:The number of unique classes")  # of a few drawings
 def test_the_same_seed_writes_the_same_weights(tiny, tmp_path):

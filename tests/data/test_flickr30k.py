@@ -234,6 +234,7 @@ class Unpacked(dict):
         return self[name]
 
 
+@pytest.mark.nightly
 def test_all_real_files_parse_to_the_official_numbers(real_data, monkeypatch):
     monkeypatch.setattr(module, "read_bytes", lambda content, _: content)
     source = real_data / "flickr30k_entities"

@@ -27,6 +27,7 @@ def test_attacks_are_no_slower_than_foolbox_one_by_one(gpu):
     assert attacks(gpu, "resnet50") <= 1.1
 
 
+@pytest.mark.nightly
 def test_the_measurements_themselves_run():
     measured = extraction(torch.device("cpu"), "ViT-S-32-alt", 8, batch_size=4)
     assert measured.engine > 0

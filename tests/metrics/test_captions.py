@@ -97,6 +97,7 @@ def test_questions_have_the_meteor_of_qgevalcap(ported, meteor):
     assert found.estimate.value == pytest.approx(scores["METEOR"]["corpus"], abs=5.1e-5)
 
 
+@pytest.mark.nightly
 def test_nasty_captions_leave_the_meteor_of_others_alone(meteor):
     nasty = ["", "a\nb", "x ||| y", "a\u2028b", "\x00\ud800", "dog " * 1000, "||||| |||"]
     captions = {i: [text] for i, text in enumerate([*nasty, "two cats in a bed"])}

@@ -58,6 +58,7 @@ def test_every_cost_is_one_that_the_benchmark_counts():
     assert COSTS.keys() == BUILT.keys()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", COSTS)
 def test_costs_are_what_the_library_builds(name):
     logging.disable(logging.WARNING)  # open_clip tells that it loads no weights

@@ -213,6 +213,7 @@ def test_no_task_uses_the_world_whose_questions_were_learnt():
     assert seed not in {data.get("seed", 0) for data in worlds}
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("scenes_drawn")
 @every_model
 @pytest.mark.filterwarnings("ignore:The number of unique classes")  # of a few drawings

@@ -128,6 +128,7 @@ def test_what_models_do_not_share_is_not_there_to_be_measured(source):
     assert shown == {"captions_alone": 0, "alignment_alone": 1}
 
 
+@pytest.mark.nightly
 def test_other_regions_of_a_companion_make_rows_that_are_not_comparable(source):
     before = comparables(source)
     put_regions(source / "wide", 5, value=2.0)

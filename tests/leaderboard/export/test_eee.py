@@ -77,6 +77,7 @@ def first_of_each(boards):
         yield replace(one, results=kept)
 
 
+@pytest.mark.nightly
 def test_a_row_of_every_shipped_board_and_model_is_a_valid_record(valid, shipped, shipped_boards):
     boards = [one for one in shipped_boards if (shipped / f"{one.task}.json").is_file()]
     chosen = list(first_of_each(boards))

@@ -233,6 +233,7 @@ for images, k in ((1_000, 150), (4_000, 4)):
 """
 
 
+@pytest.mark.nightly
 def test_the_memory_is_the_peak_of_a_process():
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     grown = subprocess.check_output([sys.executable, "-c", PEAK], env=env, text=True).split()

@@ -175,6 +175,7 @@ def test_scores_are_those_of_qgevalcap_to_the_last_printed_digit(ported):
     assert found == {ours: scores[t]["corpus"] for t, ours in THEIRS.items() if ours in PURE}
 
 
+@pytest.mark.nightly
 def test_all_scores_are_those_of_qgevalcap_and_of_coco_caption(ported):
     asked, references, scores = ported
     with QuestionMetrics() as metrics:

@@ -205,6 +205,7 @@ def test_a_constant_model_scores_the_floor():
         assert of(found, "distinct_questions")[step].value == pytest.approx(1 / 24)
 
 
+@pytest.mark.nightly
 def test_real_questions_and_captions_are_asked_of_with_made_up_regions(real_data):
     from vlbench.data.vqg import vqg
 

@@ -91,6 +91,7 @@ def outcome(real_questions):
     )
 
 
+@pytest.mark.nightly
 def test_every_step_is_scored_on_every_real_image(outcome):
     scores = {(s.metric, s.at["step"]): s for s in outcome.scores if s.metric in METRICS}
     steps = ["1", "2", "2 unfrozen", "3", "3 from scratch"]
@@ -101,6 +102,7 @@ def test_every_step_is_scored_on_every_real_image(outcome):
     assert max(compared[step] for step in steps) < compared["people"]
 
 
+@pytest.mark.nightly
 def test_the_references_are_the_images_real_questions(outcome, real_questions):
     rows = outcome.artifacts["questions"].to_pylist()
     by_id = {row["id"]: row["references"] for row in rows}
@@ -110,6 +112,7 @@ def test_the_references_are_the_images_real_questions(outcome, real_questions):
     assert {re.sub(r"\W", "", text).lower() for text in next(iter(by_id.values()))} == first
 
 
+@pytest.mark.nightly
 def test_people_can_judge_the_questions(outcome, tmp_path):
     saved = save_artifacts(tmp_path, "t", "m", {"questions": outcome.artifacts["questions"]})
     row = replace(result("m"), artifacts=saved)
