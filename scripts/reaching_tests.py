@@ -23,10 +23,14 @@ SUPPORT = ROOT / "tests" / "support"
 
 def main(names: Sequence[str]) -> None:
     """Print the test files."""
-    changed = {(ROOT / name).resolve() for name in names or _changed()}
-    for test in sorted((ROOT / "tests").rglob("test_*.py")):
-        if any(_reaches(test, changed)):
-            print(test.relative_to(ROOT))
+    for test in reaching_tests({(ROOT / name).resolve() for name in names or _changed()}):
+        print(test.relative_to(ROOT))
+
+
+def reaching_tests(changed: set[Path]) -> list[Path]:
+    """Return the test files that reach one of the files."""
+    tests = sorted((ROOT / "tests").rglob("test_*.py"))
+    return [test for test in tests if any(_reaches(test, changed))]
 
 
 def _changed() -> list[str]:
