@@ -192,3 +192,12 @@ def test_one_training_is_repeated_with_a_second_seed(tmp_path, capsys, moved, co
 
 def test_a_list_of_seeds_has_one_more():
     assert command._next_seed([3, 1]) == [3, 1, 4]
+
+
+def test_only_scores_of_the_board_have_to_be_there_again(boards, source, tmp_path, capsys):
+    changed(boards, tmp_path, lambda row: row.update(scores=row["scores"][:1]))
+    assert rerun(tmp_path, source, "ours", "--as-model", "mean-colour") == 0
+    assert "1 of 1 scores are equal, 2 not on the board" in capsys.readouterr().out
+    changed(boards, tmp_path, lambda row: row["scores"][1].update(metric="precision"))
+    assert rerun(tmp_path, source, "ours", "--as-model", "mean-colour") == 1
+    assert "absent now" in capsys.readouterr().out

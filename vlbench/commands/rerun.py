@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +33,11 @@ RELATIVE, ABSOLUTE = 1e-6, 1e-9
 # A score moves by items at a boundary: by this many of n, or by this fraction where n is large.
 ITEMS, LEAST = 3, 1e-4
 
-EQUAL, WITHIN, DIFFERENT, ABSENT = "equal", "within what is promised", "different", "absent"
+EQUAL, WITHIN, DIFFERENT, ABSENT = "equal", "within what is promised", "different", "absent now"
+
+# What a board leaves out of a row, such as all but the primary score of a control, is compared with
+# nothing.
+NEW = "not on the board"
 
 # What the same row has the same, and what may move it by rounding.
 SAME = ("weights", "data", "adapter", "companions")
@@ -135,14 +140,14 @@ class ScoreChange(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """How far the score has moved; nothing where one of the two is absent."""
+        """How far the score has moved; 0 where one of the two is absent."""
         return self.now.value - self.board.value if self.board and self.now else 0.0
 
     @property
     def answer(self) -> str:
-        """Equal, within what is promised, different or absent."""
+        """Equal, within what is promised, different, or that one of the two is absent."""
         if self.board is None or self.now is None:
-            return ABSENT
+            return ABSENT if self.board else NEW
         if math.isclose(self.board.value, self.now.value, rel_tol=RELATIVE, abs_tol=ABSOLUTE):
             return EQUAL
         within = abs(self.difference) <= self.allowed * (1 + RELATIVE)
@@ -217,16 +222,16 @@ def show(row: Result, again: Result, changes: Sequence[ScoreChange]) -> Answer:
         [change.name, _value(change.board), _value(change.now), _difference(change), change.answer]
         for change in changes
     ]
-    counts = {name: sum(one.answer == name for one in changes) for name in (EQUAL, WITHIN)}
-    parts = [f"{counts[EQUAL]} of {len(changes)} scores are equal"]
-    parts += [f"{counts[WITHIN]} {WITHIN}"] if counts[WITHIN] else []
+    answers = Counter(change.answer for change in changes)
+    parts = [f"{answers[EQUAL]} of {len(row.scores)} scores are equal"]
+    parts += [f"{answers[name]} {name}" for name in (WITHIN, NEW) if answers[name]]
     title = printed(f"{row.model} on {row.task}: {', '.join(parts)}")
     furthest = max(changes, key=lambda one: abs(one.difference), default=None)
     if furthest and furthest.difference:
         title += f"; largest difference {furthest.difference:+.3g}, {printed(furthest.name)}"
     table = plain_table(["score", "board", "now", "difference", "answer"], cells)
     problems = [f"differs: {line}" for line in _other_making(row, again)]
-    return Answer([title, table], problems, FAILED if sum(counts.values()) < len(changes) else 0)
+    return Answer([title, table], problems, FAILED if answers[DIFFERENT] + answers[ABSENT] else 0)
 
 
 def _read_fact(row: Result, part: str, name: str, kind: Any) -> Any:
@@ -255,7 +260,7 @@ def _value(score: Score | None) -> str:
 
 
 def _difference(change: ScoreChange) -> str:
-    return "-" if change.answer in {EQUAL, ABSENT} else f"{change.difference:+.3g}"
+    return "-" if change.answer in {EQUAL, ABSENT, NEW} else f"{change.difference:+.3g}"
 
 
 def _other_making(row: Result, again: Result) -> Iterator[str]:
