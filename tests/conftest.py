@@ -31,6 +31,12 @@ def pytest_addoption(parser):
     parser.addoption("--nightly", action="store_true", help="also run the tests marked nightly")
 
 
+def pytest_itemcollected(item):
+    """Mark what computes in floats."""
+    if NUMBERS & set(item.path.relative_to(TESTS).parts) and not item.get_closest_marker("gpu"):
+        item.add_marker("numbers")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     """Leave out nightly tests, and start what takes minutes first, so that nothing waits for it."""
@@ -38,9 +44,6 @@ def pytest_collection_modifyitems(config, items):
         left_out = [item for item in items if item.get_closest_marker("nightly")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
-    for item in items:
-        if NUMBERS & set(item.path.relative_to(TESTS).parts) and not item.get_closest_marker("gpu"):
-            item.add_marker("numbers")
     items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
 
 

@@ -86,6 +86,7 @@ def test_each_question_scores_as_in_qgevalcap(ported, name):
     assert found == pytest.approx(wanted, abs=5.1e-5)
 
 
+@pytest.mark.nightly
 def test_questions_have_the_meteor_of_qgevalcap(ported, meteor):
     from vlbench.metrics.corpus import CORPORA
 

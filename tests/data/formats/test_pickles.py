@@ -31,7 +31,14 @@ def test_plain_content_is_read(tmp_path, protocol):
     assert read_pickle(put(tmp_path, pickle.dumps(plain, protocol))) == plain
 
 
-@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        pytest.param(bomb, marks=pytest.mark.nightly if name == "parts" else ())
+        for name, bomb in BOMBS.items()
+    ],
+    ids=BOMBS,
+)
 def test_what_announces_more_than_it_holds_is_refused_in_little_memory(
     tmp_path, bomb, little_memory
 ):
