@@ -1,3 +1,4 @@
+import argparse
 import sys
 from pathlib import Path
 
@@ -5,6 +6,7 @@ import pytest
 
 from vlbench import commands
 from vlbench.cli import main
+from vlbench.commands import parser
 from vlbench.commands.parser import commands_in, data_dirs, parser_of, spelled
 from vlbench.commands.run import insert_config
 
@@ -146,3 +148,9 @@ def test_a_module_is_imported_when_its_word_is_typed(greet):
     assert "vlbench.commands.greet" not in sys.modules
     assert parser.parse_args(["greet", "you"]).name == "you"
     assert "vlbench.commands.greet" in sys.modules
+
+
+def test_whole_numbers_begin_at_0_and_positive_ones_at_1():
+    assert (parser.whole_number("0"), parser.positive("1")) == (0, 1)
+    with pytest.raises(argparse.ArgumentTypeError, match="whole number from 1, not '0'"):
+        parser.positive("0")
