@@ -225,3 +225,9 @@ def test_an_old_name_that_leads_nowhere_is_told_with_its_line(source):
     assert "models.yaml:2: no model is named" in problem
     file.write_text("new: {adapter: 'colours:MeanColour'}\nold: {renamed: new}\n")
     assert list(validate([file]).values()) == [""]
+
+
+def test_functions_of_strangers_are_refused_unless_trusted(source):
+    file = write(source / "tasks" / "few_shot_colours.yaml", TASK.replace("few_shot", "json:loads"))
+    assert "'json:loads' is not trusted" in validate([file])[file]
+    assert "is not trusted" not in validate([file], trust=True)[file]

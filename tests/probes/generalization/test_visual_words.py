@@ -5,6 +5,7 @@ from torch.nn.functional import normalize
 
 from vlbench.errors import CannotDo, TooFewRows
 from vlbench.probes.generalization.visual_words import (
+    _components,
     nearest_words,
     nearest_words_of_shuffled_labels,
     visual_words,
@@ -108,3 +109,10 @@ def test_more_dimensions_than_there_can_be_are_refused(width, n, params, error, 
 def test_one_visual_word_is_refused():
     with pytest.raises(TooFewRows, match="the images have 1 visual words; 2 or more are wanted"):
         visual_words(randoms(4, 3), torch.arange(4) % 2, ["", "cat"] * 2, size=2)
+
+
+def test_as_many_points_as_dimensions_are_enough_for_a_pca():
+    points = torch.eye(3, 4)
+    assert _components(points, 3, "means").directions.shape == (4, 3)
+    with pytest.raises(TooFewRows, match="PCA to 3 dimensions is to be fitted on 2 means"):
+        _components(points[:2], 3, "means")
