@@ -228,6 +228,9 @@ def test_an_old_name_that_leads_nowhere_is_told_with_its_line(source):
 
 
 def test_functions_of_strangers_are_refused_unless_trusted(source):
-    file = write(source / "tasks" / "few_shot_colours.yaml", TASK.replace("few_shot", "json:loads"))
-    assert "'json:loads' is not trusted" in validate([file])[file]
+    file = write(
+        source / "tasks" / "few_shot_colours.yaml",
+        TASK.replace("few_shot", "xml.dom:getDOMImplementation"),
+    )
+    assert "'xml.dom:getDOMImplementation' is not trusted" in validate([file])[file]
     assert "is not trusted" not in validate([file], trust=True)[file]
