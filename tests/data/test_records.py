@@ -133,6 +133,12 @@ def test_the_same_seed_draws_the_same_rows_and_another_seed_others():
     assert draws[0] == draws[1] != draws[2]
 
 
+def test_rows_are_drawn_with_seed_0_unless_another_is_given():
+    data = Data(splits={"test": numbered(50, 50)})
+    drawn, other = data.limited(20, seed=0), data.limited(20, seed=1)
+    assert data.limited(20).digest() == drawn.digest() != other.digest()
+
+
 def test_a_draw_is_ascending_and_draws_no_row_twice():
     rows = numbers(Data(splits={"test": numbered(30, 10, 5)}).limited(17).splits["test"])
     assert rows == sorted(set(rows))

@@ -261,3 +261,7 @@ def test_no_image_gets_itself_as_the_other(count):
     rows = other_rows(count)
     assert sorted(rows) == list(range(count))
     assert all(i != row for i, row in enumerate(rows))
+
+
+def test_other_images_are_drawn_with_seed_0_unless_another_is_given():
+    assert other_rows(50) == other_rows(50, seed=0) != other_rows(50, seed=1)
