@@ -14,8 +14,6 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["option
 # A module that is None cannot be imported.
 WITHOUT = """
 import sys
-
-import pytest
 sys.modules.update(dict.fromkeys({modules}))
 from vlbench.cli import main
 sys.argv = ["vlbench", *{words}]

@@ -24,12 +24,11 @@ MOVED = {
 
 
 def current(name: str) -> str:
-    """Return the name that `module:name` has now, with a FutureWarning if it has moved."""
-    if name in MOVED:
-        old, new = name.replace(":", "."), MOVED[name].replace(":", ".")
-        message = f"{old} is now {new}; the old name goes with the next release"
-        warnings.warn(message, FutureWarning, stacklevel=3)
-    return MOVED.get(name, name)
+    """Return the name that a moved `module:name` has now, with a FutureWarning."""
+    old, new = name.replace(":", "."), MOVED[name].replace(":", ".")
+    message = f"{old} is now {new}; the old name goes with the next release"
+    warnings.warn(message, FutureWarning, stacklevel=3)
+    return MOVED[name]
 
 
 def modules(module: str) -> list[str]:

@@ -36,7 +36,10 @@ def child(asked):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+"""
 
+# Runs `child` in a fork for each line of the standard input, and prints its exit code.
+FORK_PER_LINE = """
 for line in sys.stdin:
     process = os.fork()
     if not process:
@@ -50,7 +53,9 @@ def command_server(folder):
     """Give a function that runs a line `vlbench ...` in a folder and returns how it ended."""
     names = {name: str(folder / name) for name in ("stdout", "stderr")}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", SERVER], text=True, **pipes) as server:
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER + FORK_PER_LINE], text=True, **pipes
+    ) as server:
 
         def run(line, cwd, environment):
             words = shlex.split(line)[1:]

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from forks import FORK_PER_LINE
+
 SERVER = """
 import json, os, sys, traceback
 for name in sys.argv[1:]:
@@ -35,12 +37,6 @@ def child(asked):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-
-for line in sys.stdin:
-    process = os.fork()
-    if not process:
-        child(json.loads(line))
-    print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
 """
 
 COMMANDS = """
@@ -73,7 +69,7 @@ def import_server(folder: Path, *modules: str) -> Iterator[Callable[[str], Ended
     """Yield a function that runs a program in a fork of a process that imported only `modules`."""
     files = {name: folder / name for name in ("stdout", "stderr", "modules")}
     paths = {name: str(file) for name, file in files.items()}
-    command = [sys.executable, "-c", SERVER, *modules]
+    command = [sys.executable, "-c", SERVER + FORK_PER_LINE, *modules]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **pipes) as server:
 
