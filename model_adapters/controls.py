@@ -41,6 +41,9 @@ class Control:
     weights.
     """
 
+    # Outputs that mean nothing are of any classes, in any order.
+    class_order = "any"
+
     def __init__(
         self,
         *,

@@ -12,6 +12,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from vlbench.adapter_kit.class_names import class_order_of, read_class_names
 from vlbench.adapter_kit.images import Interpolation, resizing
 from vlbench.adapter_kit.library_models import require_timm
 from vlbench.adapter_kit.weights import (
@@ -59,6 +60,9 @@ class TimmCnn:
 
     `resize` is the length of the shorter side, or of both sides with `squash`; `interpolation` says
     how. `crop` is the side of the square cut from the centre; None means as large as `resize`.
+
+    `classes` says what the outputs of a file are: "imagenet", for the 1,000 classes in their usual
+    order, or a file with a name per line.
     """
 
     def __init__(  # noqa: PLR0913 - models.yaml and tasks fill them by name
@@ -73,6 +77,7 @@ class TimmCnn:
         crop: int | None = None,
         squash: bool = False,
         interpolation: Interpolation = "bicubic",
+        classes: str = "",
         init_seed: int = 0,
     ) -> None:
         self._steps = resizing(resize, crop, squash=squash, interpolation=interpolation)
@@ -88,7 +93,10 @@ class TimmCnn:
         self._mean = torch.tensor(published["mean"], device=device).view(3, 1, 1)
         self._std = torch.tensor(published["std"], device=device).view(3, 1, 1)
         self._dtype = dtype
-        self._labels = recipe.labels
+        self._labels, self._named = recipe.labels, classes
+        known = not recipe.options and weights in {"pretrained", "random"}
+        self.class_order = class_order_of(classes, self.model.num_classes, published=known)
+        self._subset = _timm().data.infer_imagenet_subset(self.model) if known else ""
 
     @staticmethod
     def require_weights(architecture: str, weights: str, revision: str) -> None:
@@ -131,19 +139,18 @@ class TimmCnn:
         return scores.float()
 
     def class_names(self) -> list[str]:
-        """Return the names of the classes, from the folder or from timm's subsets of ImageNet.
+        """Return the names of the classes, from `classes`, the folder, or timm for its own weights.
 
-        Raises CannotDo for classes that neither of them names.
+        Raises CannotDo for classes that none of them names, WeightsError for a file of other names.
         """
         self._require_head()
-        if len(self._labels) == self.model.num_classes:
+        count = self.model.num_classes
+        if len(self._labels) == count and not self._named:
             return list(self._labels)
-        data = _timm().data
-        subset = data.infer_imagenet_subset(self.model)
-        if not subset:
-            count = self.model.num_classes
-            raise CannotDo(f"the names of this checkpoint's {count} classes are not known")
-        return list(data.ImageNetInfo(subset).label_descriptions())
+        subset = "imagenet-1k" if self.class_order else self._subset
+        if not subset or (self._named and not self.class_order):
+            return read_class_names(self._named, count)
+        return list(_timm().data.ImageNetInfo(subset).label_descriptions())
 
     def _normalise(self, pixels: Tensor) -> Tensor:
         return ((pixels.float() - self._mean) / self._std).to(self._dtype)

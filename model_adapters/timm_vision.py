@@ -29,6 +29,7 @@ class TimmVision:
         architecture: str,
         weights: str = "pretrained",
         revision: str = "main",
+        classes: str = "",
         init_seed: int = 0,
     ) -> None:
         self._net = TimmCnn(
@@ -37,8 +38,10 @@ class TimmVision:
             architecture=architecture,
             weights=weights,
             revision=revision,
+            classes=classes,
             init_seed=init_seed,
         )
+        self.class_order = self._net.class_order
         self.model = self._net.model
         self._steps = _steps(self.model)
 

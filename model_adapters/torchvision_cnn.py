@@ -16,6 +16,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor, nn
 
+from vlbench.adapter_kit.class_names import class_order_of, read_class_names
 from vlbench.adapter_kit.images import Interpolation, resizing
 from vlbench.adapter_kit.library_models import (
     RENORMALISED,
@@ -56,6 +57,9 @@ class TorchvisionCnn:
     how. `crop` is the side of the square cut from the centre, by default as large as `resize`.
     Without `resize` and without `interpolation` they are those that the weights of the tag were
     published with, or without a tag 256 x 256 and bicubic; mean and deviation are the tag's, too.
+
+    `classes` says what the outputs of a file without a tag are: "imagenet", for the 1,000 classes
+    in their usual order, or a file with a name per line.
     """
 
     def __init__(  # noqa: PLR0913 - models.yaml and tasks fill them by name
@@ -72,6 +76,7 @@ class TorchvisionCnn:
         squash: bool = False,
         interpolation: Interpolation | None = None,
         layer: str = "",
+        classes: str = "",
         init_seed: int = 0,
     ) -> None:
         tags = require_torchvision(architecture, tag)
@@ -91,6 +96,9 @@ class TorchvisionCnn:
         normaliser = _load(file, model, head, usual) if file else usual
         self.model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
         self._head, self._layer = head, _known(layer, model)
+        known = bool(trained) or weights == "random"
+        self._named, count = classes, _width(model, head)
+        self.class_order = class_order_of(classes, count, published=known)
         self._mean, self._std = normaliser.view(2, 3, 1, 1).to(device)
         self._dtype = dtype
         self._categories: list[str] = tags.DEFAULT.meta["categories"]
@@ -141,14 +149,12 @@ class TorchvisionCnn:
         return scores.float()
 
     def class_names(self) -> list[str]:
-        """Return torchvision's names of the 1000 classes of ImageNet.
+        """Return torchvision's names of the 1,000 classes of ImageNet, or those of `classes`.
 
-        Raises CannotDo for a checkpoint with other classes.
+        Raises CannotDo for other classes without `classes`, WeightsError for a file of other names.
         """
         count = self._classes()
-        if count != len(self._categories):
-            raise CannotDo(f"the names of this checkpoint's {count} classes are not known")
-        return list(self._categories)
+        return self._categories if self.class_order else read_class_names(self._named, count)
 
     def _inner(self, pixels: Tensor) -> Tensor:
         """Return the features of the layer asked for. Raises CannotDo unless it gives some."""
@@ -178,14 +184,20 @@ class TorchvisionCnn:
 
     def _classes(self) -> int:
         """Return the number of classes. Raises CannotDo for a checkpoint without a head."""
-        head = self.model.get_submodule(self._head)
-        if isinstance(head, nn.Identity):
+        count = _width(self.model, self._head)
+        if not count:
             raise CannotDo("this checkpoint has no classification head")
-        return len(head.weight)
+        return count
 
 
 def _hint(origin: str) -> str:
     return f"where to get it: {origin}; give its path as weights=PATH"
+
+
+def _width(model: nn.Module, head: str) -> int:
+    """Return the number of classes; 0 for a checkpoint without a head."""
+    layer = model.get_submodule(head)
+    return 0 if isinstance(layer, nn.Identity) else len(layer.weight)
 
 
 def _head_name(model: nn.Module) -> str:

@@ -102,7 +102,12 @@ class DualEncoder(ImageEncoder, TextEncoder, SharedSpace, Protocol):
 
 @runtime_checkable
 class Classifier(Protocol):
-    """Names what an image shows, among classes of its own."""
+    """Names what an image shows, among classes of its own.
+
+    Outputs are paired with the classes of the data by their names. An adapter may say
+    `class_order`: "imagenet", "cifar10" or "cifar100", for outputs in the order that these data
+    sets have.
+    """
 
     def preprocess(self, image: Image) -> Tensor:
         """Return float32 [3, H, W] in [0, 1]: resized and cropped, nothing else."""

@@ -89,8 +89,11 @@ def read_bytes(file: Path, most: int) -> bytes:
 
 
 def read_text(file: Path, most: int) -> str:
-    """Return the text of a file in UTF-8. Raises as `read_bytes`, and UnicodeDecodeError."""
-    return read_bytes(file, most).decode().replace("\r\n", "\n").replace("\r", "\n")
+    """Return the text of a file in UTF-8, without a byte order mark.
+
+    Raises as `read_bytes`, and UnicodeDecodeError.
+    """
+    return read_bytes(file, most).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def write_whole(file: Path, content: bytes) -> None:

@@ -45,6 +45,13 @@ def test_the_text_format_is_read_as_gensim_writes_it(tmp_path):
     np.testing.assert_allclose(matrix, NUMBERS, rtol=1e-6)
 
 
+@pytest.mark.parametrize("header", [b"", b"1 2\n"])
+def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path, header):
+    (tmp_path / "w.txt").write_bytes(b"\xef\xbb\xbf" + header + b"cat 1 2\n")
+    words, matrix = read_vectors(tmp_path / "w.txt")
+    assert (words, matrix.tolist()) == (["cat"], [[1, 2]])
+
+
 @pytest.mark.parametrize("declared", [3, 5])
 def test_a_text_of_more_or_fewer_vectors_than_it_declares_is_refused(tmp_path, declared):
     file = word2vec(tmp_path / "w.txt", binary=False)

@@ -35,6 +35,11 @@ def test_a_corpus_is_a_document_a_line_packed_or_not(tmp_path, name, pack):
     assert [line.strip() for line in corpus] == found
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_document(tmp_path):
+    (tmp_path / "corpus.txt").write_bytes(b"\xef\xbb\xbfa cat\na dog\n")
+    assert list(Corpus(tmp_path / "corpus.txt")) == ["a cat\n", "a dog\n"]
+
+
 def test_a_line_without_end_is_named_before_memory_is_full(tmp_path, little_memory):
     (tmp_path / "corpus.gz").write_bytes(gzip.compress(b"a" + bytes(400 << 20), 1))
     with (

@@ -25,6 +25,14 @@ def test_a_folder_that_timm_saved_gives_its_logits_and_names(pixels, tmp_path):
     assert model.class_names() == ["owl", "eel", "oak"]
 
 
+def test_a_file_of_names_goes_before_the_folders(tmp_path):
+    save_folder(tmp_path, label_names=["owl", "eel", "oak"])
+    (tmp_path / "names.txt").write_text("Eule\nAal\nEiche\n")
+    classes = str(tmp_path / "names.txt")
+    model = TimmCnn(**SMALL, architecture=str(tmp_path), classes=classes)
+    assert model.class_names() == ["Eule", "Aal", "Eiche"]
+
+
 def test_a_folder_takes_another_file_of_weights(pixels, tmp_path):
     save_folder(tmp_path)
     other = tmp_path / "other.safetensors"

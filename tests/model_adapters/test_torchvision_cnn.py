@@ -44,6 +44,23 @@ def test_the_classes_are_imagenets():
     assert (names[0], names[207], names[999]) == ("tench", "golden retriever", "toilet tissue")
 
 
+def test_the_classes_of_a_file_are_imagenets_where_that_is_said(little, file):
+    torch.save(little, file)
+    unsaid = TorchvisionCnn(**LITTLE, weights=str(file))
+    said = TorchvisionCnn(**LITTLE, weights=str(file), classes="imagenet")
+    assert (unsaid.class_order, said.class_order) == ("", "imagenet")
+    assert said.class_names()[207] == "golden retriever"
+    with pytest.raises(CannotDo, match="1000 classes are not known"):
+        unsaid.class_names()
+
+
+def test_other_classes_have_the_names_of_a_file(little, file, tmp_path):
+    torch.save(little | {"fc.weight": torch.zeros(2, 512), "fc.bias": torch.zeros(2)}, file)
+    (tmp_path / "names.txt").write_text("cat\ndog\n")
+    model = TorchvisionCnn(**LITTLE, weights=str(file), classes=str(tmp_path / "names.txt"))
+    assert model.class_names() == ["cat", "dog"]
+
+
 def test_other_classes_have_logits_but_no_names(little, pixels, file):
     head = {"fc.weight": torch.zeros(7, 512), "fc.bias": torch.arange(7.0)}
     torch.save(little | head, file)

@@ -82,7 +82,8 @@ def _counts(line: bytes) -> tuple[int, int]:
 
 def _read_text(file: Path, member: str) -> Table:
     """Return the vectors of a text. Raises WeightsError that names the wrong line."""
-    with _open(file, member) as lines:
+    with _open(file, member) as stream:
+        lines = io.BufferedReader(_Utf8(stream))
         first, second = lines.readline(LONGEST_LINE).split(), lines.readline(LONGEST_LINE).split()
     header = len(first) == 2 and all(field.isdigit() for field in first)
     count, width = _counts(b" ".join(first)) if header else (0, len(first) - 1)
@@ -90,18 +91,20 @@ def _read_text(file: Path, member: str) -> Table:
         raise WeightsError(f"{file} begins with no word vector")
     if width > MOST_NUMBERS:
         raise WeightsError(f"{file}, line 1: a vector of {width} numbers; {MOST_NUMBERS} at most")
-    with _open(file, member) as lines:
+    with _open(file, member) as stream:
+        lines = io.BufferedReader(_Utf8(stream))
         if header:
             lines.readline()
-        text: IO[bytes] = io.BufferedReader(_Utf8(lines))
-        words, matrix = _parse(text, width, str(file), 1 + header)
+        words, matrix = _parse(lines, width, str(file), 1 + header)
     if header and len(words) != count:
         raise WeightsError(f"{file} has {len(words)} vectors; its first line declares {count}")
     return words, matrix
 
 
 class _Utf8(io.RawIOBase):
-    """The bytes of a stream. Reading raises UnicodeDecodeError where they are not UTF-8.
+    """The bytes of a stream, without a byte order mark.
+
+    Reading raises UnicodeDecodeError where they are not UTF-8.
 
     pyarrow cannot hand such a line to Python, and says so only on the standard error.
     """
@@ -109,6 +112,7 @@ class _Utf8(io.RawIOBase):
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._begun = False
 
     def readable(self) -> bool:
         """Return True, which tells BufferedReader that it can read."""
@@ -118,6 +122,8 @@ class _Utf8(io.RawIOBase):
         """Fill a buffer, and return how many bytes were read."""
         held = self._stream.read(len(buffer))
         self._decoder.decode(held, final=not held)
+        if not self._begun:
+            self._begun, held = True, held.removeprefix(codecs.BOM_UTF8)
         buffer[: len(held)] = held
         return len(held)
 

@@ -6,6 +6,7 @@ batches are pickles. Only harmless stand-ins are unpickled, so that a file canno
 
 import pickle
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ class _Layout(NamedTuple):
     files: Mapping[str, Sequence[str]]
     meta: str
     names_key: str
+    class_order: str
     labels_key: str
     expected: Mapping[str, int]
     hub: hub_sets.HubSet
@@ -41,6 +43,7 @@ CIFAR10 = _Layout(
     files={"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]},
     meta="batches.meta",
     names_key="label_names",
+    class_order="cifar10",
     labels_key="labels",
     expected={"train": 50_000, "test": 10_000},
     hub=hub_sets.CIFAR10,
@@ -51,6 +54,7 @@ CIFAR100 = _Layout(
     files={"train": ["train"], "test": ["test"]},
     meta="meta",
     names_key="fine_label_names",
+    class_order="cifar100",
     labels_key="fine_labels",
     expected={"train": 50_000, "test": 10_000},
     hub=hub_sets.CIFAR100,
@@ -86,7 +90,8 @@ def _load(root: Path, layout: _Layout, download: bool) -> Data:
         absent = DataAbsent(layout.what, home, where)
         if not download:
             raise absent
-        return hub_sets.from_hub(layout.hub, absent, expected=layout.expected)
+        found = hub_sets.from_hub(layout.hub, absent, expected=layout.expected)
+        return replace(found, class_order=layout.class_order)
     begin_reading()
     classes = _class_names(folder / layout.meta, layout.names_key)
     splits = {
@@ -95,7 +100,8 @@ def _load(root: Path, layout: _Layout, download: bool) -> Data:
         if paths
     }
     expected = {split: layout.expected[split] for split in splits}
-    return Data(splits=splits, classes=classes, expected=expected)
+    order = layout.class_order
+    return Data(splits=splits, classes=classes, expected=expected, class_order=order)
 
 
 def _class_names(meta: Path, key: str) -> list[str]:

@@ -55,7 +55,7 @@ class Corpus:
                 for number, line in enumerate(iter(partial(lines.readline, MOST_BYTES), b""), 1):
                     if len(line) == MOST_BYTES:
                         raise DataError(f"{self.path.name}, line {number}, is longer than 128 MiB")
-                    text = line.decode("utf-8")
+                    text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                     if text.strip():
                         yield text
         except UnicodeDecodeError as error:

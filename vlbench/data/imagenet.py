@@ -46,7 +46,8 @@ def imagenet(*, root: Path, train: bool = False) -> Data:
     synsets = _synsets(root / SYNSETS)
     splits = {split: _split(root, found, synsets) for split, found in names.items()}
     expected = {split: EXPECTED[split] for split in splits}
-    return Data(splits=splits, classes=list(synsets.values()), expected=expected)
+    classes = list(synsets.values())
+    return Data(splits=splits, classes=classes, expected=expected, class_order="imagenet")
 
 
 def _images(root: Path, folders: Sequence[str]) -> list[str]:

@@ -113,12 +113,15 @@ class Splits(dict[str, Split]):
 class Data:
     """A data set: its splits, the names of its classes, and the official number of rows per split.
 
-    A result on a split with fewer rows than `expected` is marked partial.
+    A result on a split with fewer rows than `expected` is marked partial. `class_order` names the
+    published order that the classes have, such as imagenet; a classifier that states the same is
+    paired with them by place.
     """
 
     splits: Mapping[str, Split]
     classes: Sequence[str] = ()
     expected: Mapping[str, int] = field(default_factory=dict)
+    class_order: str = ""
 
     def __post_init__(self) -> None:
         """Make `splits` raise DataAbsent for a missing split."""
@@ -146,7 +149,7 @@ class Data:
         if n < 0:
             raise ValueError(f"{n} rows requested per split; the number is 0 or more")
         splits = {name: split.select(_draw(split, n, seed)) for name, split in self.splits.items()}
-        return Data(splits=splits, classes=self.classes)
+        return Data(splits=splits, classes=self.classes, class_order=self.class_order)
 
 
 # How a probe's `data` name the splits that it reads in any case, or the parameters that name them

@@ -194,7 +194,7 @@ def _text(path: Path, own: Mapping[str, Member], suffix: str, where: str, most: 
     if suffix not in own:
         raise DataError(f"{where} has no .{suffix}")
     try:
-        return _content(path, own[suffix], named, most).decode("utf-8")
+        return _content(path, own[suffix], named, most).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{named} is no UTF-8: byte {error.start}") from error
 

@@ -123,7 +123,7 @@ def test_a_model_that_is_never_right_is_skipped_before_any_attack():
     (test,) = greys(0.1, 0.2).splits.values()
     wrong = Split({"image": test["image"], "label": value_column([1, 1])})
     with pytest.raises(CannotDo, match="classifies none of 2 images rightly: none to attack"):
-        probe(Brightness(), Data(splits={"test": wrong}, classes=["dark", "light"]))
+        probe(Brightness(), Data(splits={"test": wrong}, classes=["dark", "bright"]))
 
 
 def test_at_epsilon_0_success_is_one_minus_clean_accuracy_exactly():

@@ -13,7 +13,8 @@ from vlbench.engine import Engine
 from vlbench.metrics.intervals import wilson
 from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import choose, credit_among
-from vlbench.probes.generalization.categories import guess_score, of_classes, refuse_other_classes
+from vlbench.probes.generalization.categories import guess_score, of_classes
+from vlbench.probes.generalization.class_pairs import pair_classes
 from vlbench.results import Outcome, Score
 
 # The number of guesses that `accuracy_top5` allows.
@@ -24,19 +25,26 @@ MOST_CLASSES = 100
 
 
 def classification(
-    model: Classifier, data: TestRows, engine: Engine, *, categories: list[str] | None = None
+    model: Classifier,
+    data: TestRows,
+    engine: Engine,
+    *,
+    categories: list[str] | None = None,
+    class_numbers_are_outputs: bool = False,
 ) -> Outcome:
     """Return how often the class with the highest logit is the right one.
 
     `accuracy_top5` is how often the right class is among the five highest, where there are more
     classes than five; `class_accuracy` that of the images of one class. Tied classes share the
-    credit. `categories` are the classes whose images are classified, in the order of the model's
-    outputs; None takes all. Raises CannotDo where the model's classes are not the data's.
+    credit. `categories` are the classes whose images are classified; None takes all. Outputs and
+    classes are paired as in `pair_classes`. Raises CannotDo where the model's classes are not the
+    data's; ValueError for logits that are not [N, C].
     """
     data = data if categories is None else of_classes(data, categories)
     test, names = data.splits["test"], data.classes
     logits = engine.features(model.logits, test["image"])
-    refuse_other_classes(model, logits, names)
+    pairs = pair_classes(model, data, logits, class_numbers_are_outputs=class_numbers_are_outputs)
+    logits = pairs.of_classes(logits)
     right = torch.from_numpy(labels(test))
     first = choose(logits, right)
     examples, answers = test["image"].examples(), Answers(names, first.chosen, right)
@@ -48,7 +56,8 @@ def classification(
         measured.append(Measured(score, examples, credit))
     if len(names) <= MOST_CLASSES:
         measured += map(Measured, _each_class(first.credit, right, names))
-    return outcome_of(measured, {"n": len(right), "ties": int(first.tied.sum())})
+    counts = {"n": len(right), "ties": int(first.tied.sum())}
+    return outcome_of(measured, counts, [pairs.note] if pairs.note else [])
 
 
 def _each_class(credit: Tensor, right: Tensor, names: Sequence[str]) -> list[Score]:

@@ -79,6 +79,7 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     attack: Descent = PAPER_DESCENT,
     seed: int = 0,
     categories: list[str] | None = None,
+    class_numbers_are_outputs: bool = False,
 ) -> Outcome:
     """Return the success of attacks on test images, for each norm, goal and epsilon.
 
@@ -86,8 +87,9 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     both, and nothing else is attacked. `sample` test images are drawn as in the
     paper's code; None takes all. The target of class y is (y + target_offset) mod K. `seed` draws
     the random starts, and trains a head. `categories` are the classes whose images alone are
-    attacked, and learned from, in the order of a classifier's outputs; None takes all. Raises
-    ValueError for settings that cannot attack, TooFewRows for fewer test images than the sample.
+    attacked, and learned from; None takes all. Outputs and classes are paired as in
+    `pair_classes`. Raises ValueError for settings that cannot attack, TooFewRows for fewer test
+    images than the sample.
     """
     data = data if categories is None else of_classes(data, categories)
     classes = len(data.classes)
@@ -98,7 +100,8 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     test = _drawn(data.splits["test"], sample)
     batches = _batches(test, target_offset, classes, attack.batch_size)
     first = pixels_of(model, batches[0], engine)
-    victim = find_victim(model, data, engine, first, seed=seed)
+    pairing = {"class_numbers_are_outputs": class_numbers_are_outputs}
+    victim = find_victim(model, data, engine, first, seed=seed, **pairing)
     has_gradient = gradient(victim.logits, first, batches[0].right.to(engine.device)).any()
     run = AttackRun(model, victim, batches, engine)
     attacks = list(_attacks(epsilons, goals, attack, seed))
@@ -110,7 +113,7 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     measured = [_clean_accuracy(clean, tested)]
     for one in attacks:
         measured += _successes(one, predictions[one if one.epsilon else None], clean, tested)
-    notes = [victim.note]
+    notes = victim.notes
     notes += [] if has_gradient else [BLIND_NOTE.format(len(first))]
     tied = [one.tied for one in predictions.values()]
     counts = {

@@ -20,7 +20,7 @@ from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo
 from vlbench.metrics.ranking import Choice, all_equal, choose
-from vlbench.probes.generalization.categories import refuse_other_classes
+from vlbench.probes.generalization.class_pairs import Pairs, pair_classes
 from vlbench.probes.generalization.linear import (
     PAPER_TRAINING,
     LinearProbe,
@@ -40,11 +40,15 @@ HEAD_NOTE = (
 
 @dataclass(frozen=True, eq=False)
 class Victim:
-    """A differentiable classifier: `encode` returns logits, or features [N, D] for the `head`."""
+    """A differentiable classifier: `encode` returns logits, or features [N, D] for the `head`.
+
+    `outputs` are the numbers of the outputs of each class, where a model's own stand otherwise.
+    """
 
     encode: Callable[[Tensor], Tensor]
     head: LinearProbe | None
-    note: str
+    notes: list[str]
+    outputs: list[int] | None = None
 
     def logits(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, K] for pixels [N, 3, H, W]."""
@@ -61,7 +65,13 @@ class Victim:
 
 
 def find_victim(
-    model: Classifier | ImageEncoder, data: Data, engine: Engine, sample: Tensor, *, seed: int
+    model: Classifier | ImageEncoder,
+    data: Data,
+    engine: Engine,
+    sample: Tensor,
+    *,
+    seed: int,
+    class_numbers_are_outputs: bool = False,
 ) -> Victim:
     """Return the model's own classifier, or a trained head where it has none.
 
@@ -77,14 +87,21 @@ def find_victim(
         except CannotDo as error:
             reason = str(error)
         else:
-            refuse_other_classes(model, logits, data.classes)
-            return Victim(model.logits, None, OWN_NOTE)
+            pairs = pair_classes(
+                model, data, logits, class_numbers_are_outputs=class_numbers_are_outputs
+            )
+            return _own(model, pairs)
     if not isinstance(model, ImageEncoder):
         raise CannotDo(reason or "the model has neither a classifier nor image features")
     if "train" not in data.splits:
         why = reason or "the model has no classifier"
         raise CannotDo(f"{why}, and the data have no train images to learn one from")
     return _trained(model, data, engine, seed)
+
+
+def _own(model: Classifier, pairs: Pairs) -> Victim:
+    notes = [OWN_NOTE, pairs.note] if pairs.note else [OWN_NOTE]
+    return Victim(lambda pixels: pairs.of_classes(model.logits(pixels)), None, notes, pairs.outputs)
 
 
 def _trained(model: ImageEncoder, data: Data, engine: Engine, seed: int) -> Victim:
@@ -101,7 +118,7 @@ def _trained(model: ImageEncoder, data: Data, engine: Engine, seed: int) -> Vict
     epochs, batch_size, learning_rate, weight_decay = training[:4]
     note = HEAD_NOTE.format(len(label), epochs, learning_rate, weight_decay, batch_size)
     on_device = {name: value.to(engine.device) for name, value in head.items()}
-    return Victim(model.encode_images, on_device, note)
+    return Victim(model.encode_images, on_device, [note])
 
 
 class Batch(NamedTuple):
@@ -147,6 +164,7 @@ class AttackRun:
             "what": "attack",
             "model": self.model,
             "head": self.victim.head,
+            "outputs": self.victim.outputs,
             "attack": attack and attack._asdict(),
             "device": self.engine.device.type,
         }

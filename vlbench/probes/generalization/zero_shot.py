@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vlbench.capabilities import DualEncoder, ImageTextScorer, Picture, count_truncated
-from vlbench.data.records import Split, TestRows, labels, value_column
+from vlbench.data.records import Data, Split, TestRows, labels, value_column
 from vlbench.engine import Engine
 from vlbench.engine.passes import SMALLEST
 from vlbench.errors import unknown
@@ -61,7 +61,7 @@ def zero_shot(
     the set openai_imagenet. Where all images have the same vector, within 1e-6, all classes are
     tied; so are classes whose texts have the same vector.
     """
-    test, names = data.splits["test"], _class_names(class_names, data.classes)
+    test, names = data.splits["test"], _class_names(class_names, data)
     templates = _prompts(prompts)
     texts = [prompt.replace("{}", name) for name in names for prompt in templates]
     if not isinstance(model, DualEncoder):
@@ -188,13 +188,17 @@ def _prompts(given: list[str] | str) -> list[str]:
     return prompts
 
 
-def _class_names(given: list[str] | str | None, classes: Sequence[str]) -> list[str]:
+def _class_names(given: list[str] | str | None, data: Data) -> list[str]:
     if isinstance(given, str) and given not in NAME_SETS:
         raise unknown("set of class names", given, NAME_SETS)
+    if isinstance(given, str) and data.class_order != "imagenet":
+        raise ValueError(f"{given} names ImageNet's classes in their order, which the data lack")
     names = _from_open_clip(NAME_SETS[given]) if isinstance(given, str) else given
-    names = list(classes) if names is None else names
-    if len(names) != len(classes):
-        raise ValueError(f"{len(names)} class names for the {len(classes)} classes of the data")
+    names = list(data.classes) if names is None else names
+    if len(names) != len(data.classes):
+        raise ValueError(
+            f"{len(names)} class names for the {len(data.classes)} classes of the data"
+        )
     return names
 
 

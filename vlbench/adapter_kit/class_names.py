@@ -1,0 +1,42 @@
+"""The names of a classifier's outputs, as `classes` says them: a file, or the order of ImageNet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vlbench.errors import CannotDo, WeightsError
+from vlbench.files import MOST_CONFIG, read_text
+
+# The 1,000 classes in the order of their sorted wnids, as nearly all classifiers of them have it.
+IMAGENET = "imagenet"
+
+
+def class_order_of(classes: str, count: int, *, published: bool) -> str:
+    """Return "imagenet" where `classes`, or the library of published weights, says so; else "".
+
+    Raises WeightsError where `classes` says so of another number of outputs than 1,000.
+    """
+    if classes == IMAGENET and count not in {0, 1000}:
+        raise WeightsError(
+            f"classes={IMAGENET} means 1,000 classes, but the weights have {count:,}"
+        )
+    said = classes == IMAGENET or (published and not classes)
+    return IMAGENET if said and count == 1000 else ""
+
+
+def read_class_names(classes: str, count: int) -> list[str]:
+    """Return the names of a file, one per line, in the order of the outputs.
+
+    Raises WeightsError unless they are as many as the outputs, and CannotDo without a file.
+    """
+    if not classes:
+        raise CannotDo(f"the names of this checkpoint's {count} classes are not known")
+    file = Path(classes).expanduser()
+    try:
+        lines = read_text(file, MOST_CONFIG).splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise WeightsError(f"classes: {file} cannot be read ({error})") from error
+    names = [line.strip() for line in lines if line.strip()]
+    if len(names) != count:
+        raise WeightsError(f"{file} names {len(names):,} classes, but the weights have {count:,}")
+    return names

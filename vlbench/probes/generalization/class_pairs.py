@@ -1,0 +1,164 @@
+"""Which output of a classifier is which class of the data: by name, by number or by a known order.
+
+Never by place alone: outputs and classes may be as many, and still stand in another order.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from vlbench.capabilities import Classifier
+from vlbench.data.records import Data
+from vlbench.errors import CannotDo
+
+# What transformers calls the classes of a checkpoint that names none.
+GENERIC = re.compile(r"label[ _-]?\d+", re.IGNORECASE)
+
+# Of a model whose outputs mean nothing, such as a control: they are of any classes, in any order.
+ANY_ORDER = "any"
+
+# Of the names that have no partner, in a message.
+SHOWN = 3
+
+WAYS_OUT = (
+    "give the outputs' names with --model-args classes=FILE, one per line; or, where the data's "
+    "classes are numbers of outputs, say class_numbers_are_outputs: true in the task's params"
+)
+
+
+class Pairs(NamedTuple):
+    """The number of the output of each class of the data, and how they were paired.
+
+    `outputs` is None where they are those of the classes already.
+    """
+
+    outputs: list[int] | None
+    note: str
+
+    def of_classes(self, logits: Tensor) -> Tensor:
+        """Return logits [N, C] in the order of the data's classes."""
+        return logits if self.outputs is None else logits[:, self.outputs]
+
+
+def pair_classes(
+    model: Classifier, data: Data, logits: Tensor, *, class_numbers_are_outputs: bool = False
+) -> Pairs:
+    """Return which output of a model, whose logits are [N, C], is which class of the data.
+
+    A model with the data's own order of classes, or with any, is paired by place. Where YAML says
+    `class_numbers_are_outputs`, a class is the output whose number it has. Else, numbers on both
+    sides are paired by value; names on both sides by name, or by the only synonym that they share,
+    before or after a comma. Raises CannotDo for anything else, with what has no partner; ValueError
+    for logits of another shape.
+    """
+    if logits.ndim != 2:
+        raise ValueError(f"logits have shape {list(logits.shape)}; wanted [N, C]")
+    classes, count = list(data.classes), logits.shape[1]
+    if count != len(classes):
+        raise CannotDo(f"the model's own classifier has {count} classes, the data {len(classes)}")
+    order = getattr(model, "class_order", "")
+    if order == ANY_ORDER:
+        return Pairs(None, "")
+    if order and order == data.class_order:
+        return Pairs(None, f"outputs and classes are paired by place: both have {order}'s order")
+    by_value = _numbers(classes)
+    if by_value and class_numbers_are_outputs:
+        outputs = _pairs([[str(i)] for i in range(count)], [[str(i)] for i in by_value])
+        return _all_paired(outputs, list(map(str, range(count))), classes, "by numbers of outputs")
+    names = _names(model, count)
+    if by_value and (numbers := _numbers(names)):
+        outputs = _pairs([[str(i)] for i in numbers], [[str(i)] for i in by_value])
+        return _all_paired(outputs, names, classes, "by value")
+    # Numbers and names say nothing of each other.
+    comparable = bool(by_value) == bool(_numbers(names))
+    outputs = pair_names(names, classes) if comparable else {}
+    return _all_paired(outputs, names, classes, "by name")
+
+
+def pair_names(names: Sequence[str], classes: Sequence[str]) -> dict[int, int]:
+    """Return the place in `names` of each of the classes that has one partner, by its own place.
+
+    First by whole names, then, of those left, by synonyms. A form that two of one side have pairs
+    nothing; nor do two forms that disagree.
+    """
+    whole = _pairs(*([[_normal(name)] for name in side] for side in (names, classes)))
+    synonyms = [
+        [_synonyms(name) if i not in done else [] for i, name in enumerate(side)]
+        for side, done in ((names, set(whole.values())), (classes, set(whole)))
+    ]
+    return whole | _pairs(*synonyms)
+
+
+def _pairs(outputs: Sequence[Sequence[str]], classes: Sequence[Sequence[str]]) -> dict[int, int]:
+    """Return the output of each class that shares forms with one output alone, and it with it."""
+    of_output, of_class = _owners(outputs), _owners(classes)
+    edges = {(of_class[form], of_output[form]) for form in of_class.keys() & of_output.keys()}
+    seen = [Counter(edge[side] for edge in edges) for side in (0, 1)]
+    return {one: other for one, other in edges if seen[0][one] == 1 and seen[1][other] == 1}
+
+
+def _owners(side: Sequence[Sequence[str]]) -> Mapping[str, int]:
+    """Return the place of each form that one place alone has."""
+    counts = Counter(form for forms in side for form in set(forms))
+    owners = {form: i for i, forms in enumerate(side) for form in forms}
+    return {form: i for form, i in owners.items() if form and counts[form] == 1}
+
+
+def _names(model: Classifier, count: int) -> list[str]:
+    """Return the names of the outputs. Raises CannotDo where there are none, and for generic ones.
+
+    Raises ValueError for another number of names than of outputs.
+    """
+    try:
+        names = list(model.class_names())
+    except CannotDo as error:
+        raise CannotDo(f"{error}; {WAYS_OUT}") from error
+    if len(names) != count:
+        raise ValueError(f"{len(names)} class names for {count} logits")
+    if all(map(GENERIC.fullmatch, names)):
+        raise CannotDo(f"the model's outputs have no names but '{names[0]}' and so on; {WAYS_OUT}")
+    return names
+
+
+def _all_paired(
+    outputs: Mapping[int, int], names: Sequence[str], classes: Sequence[str], how: str
+) -> Pairs:
+    """Return the pairs. Raises CannotDo, with the first names of both sides that have none."""
+    lonely = [name for i, name in enumerate(classes) if i not in outputs]
+    if lonely:
+        used = set(outputs.values())
+        left = [name for i, name in enumerate(names) if i not in used]
+        both = f"of the model {_shown(left)}; of the data {_shown(lonely)}"
+        why = f"{len(lonely)} of {len(classes)} have no partner or several: {both}"
+        raise CannotDo(f"the model's classes are not the data's: {why}; {WAYS_OUT}")
+    order = [outputs[i] for i in range(len(classes))]
+    if order == list(range(len(order))):
+        return Pairs(None, "" if how == "by name" else f"outputs and classes are paired {how}")
+    return Pairs(order, f"outputs and classes are paired {how}, not by place")
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(f"'{name}'" for name in names[:SHOWN]) + more
+
+
+def _normal(name: str) -> str:
+    """Return a name in lower case, its words of letters and digits alone, one blank between."""
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    return " ".join(re.findall(r"[^\W_]+", folded))
+
+
+def _synonyms(name: str) -> list[str]:
+    return list(map(_normal, name.split(",")))
+
+
+def _numbers(names: Sequence[str]) -> list[int]:
+    """Return the values of names that are all whole numbers; empty where one is none."""
+    digits = [name.strip() for name in names]
+    return [int(one) for one in digits] if all(map(str.isdecimal, digits)) else []
