@@ -39,6 +39,13 @@ def test_duplicates_and_what_two_splits_share_are_counted_by_content(source, cap
     assert splits["train"]["per_class"] == {"blue": 3, "green": 3, "red": 4}
 
 
+def test_what_is_left_out_is_said(source, capsys):
+    (source / "images/train/red/0.heic").touch()
+    assert run(source, "few_shot_colours") == 0
+    said = "left out: 1 files (.heic) that are no images of a class"
+    assert said in capsys.readouterr().out.splitlines()
+
+
 def test_absent_data_say_what_to_fetch_with_exit_code_2(source, capsys):
     shutil.rmtree(source / "images")
     assert run(source, "few_shot_colours") == 2

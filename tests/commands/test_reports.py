@@ -27,7 +27,9 @@ def printed(report, *values):
 def test_the_plan_tells_absent_data_once_with_all_tasks_that_lack_them(source):
     for name in ("b", "c"):
         write(source / "tasks" / f"{name}.yaml", TASK.replace("../images", "../nowhere"))
+    (source / "images/test/red/0.heic").touch()
     text = printed(print_plan, planned(["mean-colour", "words"], ["ours"], include_path=[source]))
+    assert "left out of the data of few_shot_colours: 1 files (.heic) that are no images" in text
     assert text.count("nowhere") == 1
     assert "unavailable: b, c:" in text
     assert "words" in text

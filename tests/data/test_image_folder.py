@@ -87,12 +87,17 @@ def test_class_folders_may_lie_in_the_root_itself(tmp_path):
     )
 
 
-def test_what_is_hidden_or_no_image_is_passed_over(tmp_path):
+def test_what_is_hidden_is_passed_over_and_what_is_no_image_counted(tmp_path):
     put(tmp_path, "test/cat/a.png", "test/cat/deep/b.png", "test/cat/._a.png", "test/.trash/c.png")
     (tmp_path / "test/cat/Thumbs.db").touch()
-    (tmp_path / "test/list.txt").touch()
+    for name in ("list.txt", "outside.jpg", "cat/b.HEIC", "cat/deep/c.heic", "cat/LICENSE"):
+        (tmp_path / "test" / name).touch()
     data = image_folder(root=tmp_path)
     assert (data.classes, len(data.splits["test"])) == (["cat"], 2)
+    kinds = {".heic": 2, "no suffix": 1, ".db": 1, ".txt": 1, ".jpg": 1}
+    assert data.dropped == {
+        f"files ({k}) that are no images of a class": n for k, n in kinds.items()
+    }
 
 
 def test_linked_folders_are_followed(tmp_path):

@@ -90,6 +90,13 @@ def test_what_is_no_example_is_named_by_shard_and_key(tmp_path, changed, message
         load(root, caption="txt")
 
 
+def test_keys_without_an_example_are_counted(tmp_path):
+    first, second = shards()
+    data = load(put_split(tmp_path, [[*first, ("README", b"")], [*second, ("x.json", b"{}")]]))
+    (count,) = data.dropped.values()
+    assert (len(data.splits["test"]), count) == (4, 2)
+
+
 def test_a_key_in_two_shards_is_named_with_both(tmp_path):
     root = put_split(tmp_path, [example(0), example(1), example(0)])
     message = r"^test/2\.tar: the key s0000000 is in test/0\.tar, too"
@@ -134,13 +141,13 @@ def test_a_blank_class_is_named(tmp_path):
 
 def test_a_shard_is_read_once_until_it_changes(tmp_path, monkeypatch):
     root, read = put_split(tmp_path / "shards", shards()), []
-    original = webdataset.packed_examples
+    original = webdataset.read_shard
 
     def counted(path, *rest):
         read.append(path.name)
         return original(path, *rest)
 
-    monkeypatch.setattr(webdataset, "packed_examples", counted)
+    monkeypatch.setattr(webdataset, "read_shard", counted)
     monkeypatch.setattr("vlbench.digests.SETTLED_NS", -1)
     with remembered_in(tmp_path / "digests.sqlite"):
         first = load(root).digest()
@@ -193,10 +200,10 @@ def test_positions_are_those_of_tarfile_in_every_format(tmp_path, form):
     assert content(tmp_path / "0.tar", two) == b"y" * 90 + b".cls"
 
 
-def test_folders_hidden_files_and_names_without_a_suffix_are_no_members(tmp_path):
+def test_folders_and_hidden_files_are_no_members(tmp_path):
     folder = info("sub", type=tarfile.DIRTYPE)
     file = pack(tmp_path / "0.tar", [folder, ("._a.jpg", b"x"), ("README", b"x"), ("./a.jpg", b"")])
-    assert [(one.key, one.suffix) for one in found(file)] == [("a", "jpg")]
+    assert [(m.key, m.suffix) for m in found(file)] == [("README", ""), ("a", "jpg")]
 
 
 def test_two_dots_before_a_suffix_are_one(tmp_path):

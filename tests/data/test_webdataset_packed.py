@@ -6,7 +6,7 @@ from PIL import Image
 from tar_shards import info, pack
 
 from vlbench.data import webdataset
-from vlbench.data.webdataset import Wanted, packed_examples, read_part
+from vlbench.data.webdataset import Wanted, read_part, read_shard
 from vlbench.errors import DataError
 
 WANTED = Wanted("cls", "txt")
@@ -19,7 +19,7 @@ def image(form="PNG", level=0):
 
 
 def read(tmp_path, members, wanted=WANTED):
-    return packed_examples(pack(tmp_path / "3.tar", members), "test/3.tar", wanted)
+    return read_shard(pack(tmp_path / "3.tar", members), "test/3.tar", wanted).examples
 
 
 def test_members_of_one_key_are_one_example_wherever_they_stand(tmp_path):
@@ -37,6 +37,23 @@ def test_what_is_not_wanted_is_not_read(tmp_path):
     members = [("a.jpg", image("JPEG")), ("a.cls", b"\xff"), ("note.md", b"")]
     ((key, _, _, _, label, caption),) = read(tmp_path, members, Wanted("", ""))
     assert (key, label, caption) == ("a", None, None)
+
+
+def test_keys_without_an_example_are_counted(tmp_path):
+    members = [("a.jpg", image("JPEG")), ("note.md", b""), ("README", b""), ("._a.jpg", b"")]
+    shard = read_shard(pack(tmp_path / "3.tar", members), "test/3.tar", Wanted("", ""))
+    assert ([one.key for one in shard.examples], shard.left_out) == (["a"], 2)
+
+
+def test_an_image_with_a_dot_in_its_name_is_refused_as_its_key_would_be_anothers(tmp_path):
+    members = [(f"img.000{i}.{end}", b"") for i in (1, 2) for end in ("png", "cls")]
+    with pytest.raises(DataError, match=r"3\.tar: img\.0001\.png: a key ends at the first dot"):
+        read(tmp_path, members)
+
+
+def test_parts_of_an_example_may_have_longer_suffixes(tmp_path):
+    members = [("a.jpg", image("JPEG")), ("a.seg.png", image())]
+    assert [one.key for one in read(tmp_path, members, Wanted("", ""))] == ["a"]
 
 
 FINE = [("fine.jpg", image("JPEG")), ("fine.cls", b"0"), ("fine.txt", b"fine")]

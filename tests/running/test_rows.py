@@ -113,6 +113,17 @@ def test_rows_that_two_splits_share_are_counted(source):
     assert list(result.notes) == ["data: 1 of 9 rows of train are in test, too"]
 
 
+def test_what_the_data_leave_out_is_counted(source):
+    for name in ("a.heic", "b.heic", "notes.txt"):
+        (source / "images/test/red" / name).touch()
+    (result,) = evaluate(source)
+    assert result.counts["dropped"] == 3
+    assert list(result.notes) == [
+        "left out: 2 files (.heic) that are no images of a class",
+        "left out: 1 files (.txt) that are no images of a class",
+    ]
+
+
 def test_a_row_shows_the_file_name_of_a_path(tmp_path):
     (tmp_path / "a.pt").touch()
     shown = shown_arguments({"weights": str(tmp_path / "a.pt"), "other": tmp_path / "b", "size": 8})

@@ -141,7 +141,8 @@ def describe(data: Data) -> dict[str, Any]:
             "columns": sorted(split.columns),
             "examples": [_example(data, split, i) for i in range(min(EXAMPLES, len(split)))],
         }
-    return {"data": data.digest(), "classes": len(data.classes), "splits": splits}
+    facts = {"data": data.digest(), "classes": len(data.classes), "dropped": dict(data.dropped)}
+    return facts | {"splits": splits}
 
 
 def _per_class(data: Data, split: Split) -> dict[str, int]:
@@ -188,6 +189,7 @@ def _lines(task: str, facts: Mapping[str, Any]) -> list[Any]:
         for name, one in splits.items()
     ]
     lines: list[Any] = [f"{task}: {facts['classes']} classes", plain_table(columns, cells)]
+    lines += [printed(f"left out: {count:,} {what}") for what, count in facts["dropped"].items()]
     for name, one in splits.items():
         lines += [
             f"{counted(count, 'row')} of {name} also in {other}"

@@ -150,8 +150,20 @@ def print_plan(console: Console, planned: Plan) -> None:
         console.print(fitted(table, console.width))
     for line in missing_weights(planned.jobs):
         say(console, f"no weights: {line}")
+    for line in _left_out(planned):
+        say(console, line)
     absent = [job for job in planned.jobs if job.status == "unavailable"]
     _print_absent(console, {job.task.spec.name: job.reason for job in absent})
+
+
+def _left_out(planned: Plan) -> list[str]:
+    """Return once what the data of a task leave out."""
+    of_tasks = {job.task.spec.name: job.data.dropped for job in planned.jobs if job.data}
+    return [
+        f"left out of the data of {task}: {n:,} {what}"
+        for task, dropped in of_tasks.items()
+        for what, n in dropped.items()
+    ]
 
 
 def print_report(console: Console, planned: Plan, report: Report) -> None:

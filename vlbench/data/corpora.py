@@ -9,7 +9,7 @@ import bz2
 import gzip
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -115,7 +115,7 @@ def with_corpus(data: Data, words: Sequence[str], texts: WordTests) -> Data:
         "analogies": Split({"file": _files([texts.analogies])}),
         "word_pairs": Split({"file": _files(texts.word_pairs)}),
     }
-    return Data(splits=splits, classes=data.classes, expected=data.expected)
+    return replace(data, splits=splits)
 
 
 def with_class_words(data: Data, texts: WordTests | None) -> Data:

@@ -1,8 +1,9 @@
 """A user's own images, one folder per class: `root/train/<class>/*` and `root/test/<class>/*`."""
 
 import os
-from collections.abc import Sequence
-from pathlib import Path
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePath
 
 from vlbench.data.images import SUFFIXES, file_images, labelled
 from vlbench.data.presence import begin_reading
@@ -16,9 +17,10 @@ def image_folder(
     """Return images labelled by the folder they lie in, ordered by class and name.
 
     Without a folder `train` there is only a test split. Classes are the sorted names of the
-    folders of train, or of test where train is absent; test may lack some. Hidden files and files
-    without an image suffix are ignored; folders inside a class folder belong to the class, and
-    linked ones are followed. Of `wanted_splits` alone, if there are some, files are read.
+    folders of train, or of test where train is absent; test may lack some. Hidden files are no part
+    of it; other files without a suffix of images that Pillow opens, or outside the folders of
+    classes, are left out and counted. Folders inside a class folder belong to the class, and linked
+    ones are followed. Of `wanted_splits` alone, if there are some, files are read.
     """
     if not root.is_dir():
         raise DataAbsent("image folder", "your own images", f"{root / test}/<class>/<image>")
@@ -28,12 +30,14 @@ def image_folder(
     folders = {"train": train, "test": test} if (root / train).is_dir() else {"test": test}
     classes = _folders(root / next(iter(folders.values())))
     read = wanted(folders, wanted_splits)
-    splits = {name: _split(root, folder, classes) for name, folder in read.items()}
-    return Data(splits=splits, classes=classes)
+    others: Counter[str] = Counter()
+    splits = {name: _split(root, folder, classes, others) for name, folder in read.items()}
+    dropped = {f"files ({kind}) that are no images of a class": n for kind, n in others.items()}
+    return Data(splits=splits, classes=classes, dropped=dropped)
 
 
-def _split(root: Path, folder: str, classes: Sequence[str]) -> Split:
-    """Return the images of a folder of class folders.
+def _split(root: Path, folder: str, classes: Sequence[str], others: Counter[str]) -> Split:
+    """Return the images of a folder of class folders; count the other files by suffix.
 
     Raises DataError for a folder without classes, an unknown class and a class without images.
     """
@@ -43,7 +47,9 @@ def _split(root: Path, folder: str, classes: Sequence[str]) -> Split:
     unknown = [name for name in own if name not in classes]
     if unknown:
         raise DataError(f"'{folder}' has the class '{unknown[0]}', which the train folder lacks")
-    files = [(name, _images(root, f"{folder}/{name}")) for name in own]
+    files = [(name, _images(root, f"{folder}/{name}", others)) for name in own]
+    beside = [one.name for one in (root / folder).iterdir() if one.is_file()]
+    _count(others, [name for name in beside if name[0] != "."])
     empty = [name for name, images in files if not images]
     if empty:
         raise DataError(f"'{folder}/{empty[0]}' holds no image; add some or remove the folder")
@@ -56,15 +62,27 @@ def _folders(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
-def _images(root: Path, folder: str) -> list[str]:
-    """Return the images under a folder and under folders linked there, relative to the root."""
+def _count(others: Counter[str], names: Iterable[str]) -> None:
+    """Count files by their suffix, which is empty for a name without one."""
+    others.update(PurePath(name).suffix.lower() or "no suffix" for name in names)
+
+
+def _images(root: Path, folder: str, others: Counter[str]) -> list[str]:
+    """Return the images under a folder and under folders linked there, relative to the root.
+
+    Other files that are not hidden are counted by suffix.
+    """
     files = []
     top = str(root / folder)
     for parent, folders, names in os.walk(top, onerror=_refuse, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(".")]
         inside = folder + parent[len(top) :].replace(os.sep, "/")
         # As texts: a Path of each of a million files takes longer than the rest of the plan.
-        files += [f"{inside}/{n}" for n in names if n[0] != "." and n.lower().endswith(SUFFIXES)]
+        seen = [name for name in names if name[0] != "."]
+        images = [name for name in seen if name.lower().endswith(SUFFIXES)]
+        files += [f"{inside}/{name}" for name in images]
+        if len(images) < len(seen):
+            _count(others, set(seen).difference(images))
         _refuse_loops(Path(parent), folders, inside)
     return sorted(files)
 

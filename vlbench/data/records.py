@@ -115,13 +115,15 @@ class Data:
 
     A result on a split with fewer rows than `expected` is marked partial. `class_order` names the
     published order that the classes have, such as imagenet; a classifier that states the same is
-    paired with them by place.
+    paired with them by place. `dropped` says of what the source has how much was left out, such as
+    `{"files (.heic) that are no images of a class": 3}`; a run says so, and its rows count it.
     """
 
     splits: Mapping[str, Split]
     classes: Sequence[str] = ()
     expected: Mapping[str, int] = field(default_factory=dict)
     class_order: str = ""
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Make `splits` raise DataAbsent for a missing split."""
@@ -149,7 +151,7 @@ class Data:
         if n < 0:
             raise ValueError(f"{n} rows requested per split; the number is 0 or more")
         splits = {name: split.select(_draw(split, n, seed)) for name, split in self.splits.items()}
-        return Data(splits=splits, classes=self.classes, class_order=self.class_order)
+        return replace(self, splits=splits, expected={})
 
 
 # How a probe's `data` name the splits that it reads in any case, or the parameters that name them

@@ -38,7 +38,10 @@ MOST_HEADER = 1 << 20
 
 
 class Member(NamedTuple):
-    """A file in a tar: its path up to the first dot of its name, what follows, and its bytes."""
+    """A file in a tar: its path up to the first dot of its name, what follows, and its bytes.
+
+    `suffix` is empty for a name without a dot.
+    """
 
     key: str
     suffix: str
@@ -60,7 +63,7 @@ class _Headers:
 
 
 def members(path: Path, named: str) -> Iterator[Member]:
-    """Yield the files in a tar, in order, but hidden files and those without a suffix.
+    """Yield the files in a tar, in order, but hidden files.
 
     Raises DataError, with the tar's name in errors and the member's, for what is no file (a link,
     say), has no plain relative path, or ends outside the tar; and for a tar that is damaged.
@@ -85,7 +88,7 @@ def members(path: Path, named: str) -> Iterator[Member]:
 
 
 def _member(info: tarfile.TarInfo, size: int, named: str) -> Iterator[Member]:
-    """Yield a member that is a file with a suffix. Raises DataError."""
+    """Yield a member that is a file and not hidden. Raises DataError."""
     where, path = f"{named}: {info.name!r:.200}", PurePosixPath(info.name)
     if not info.isreg() or info.issparse():
         raise DataError(f"{where} is no plain file; pack files, not links to them")
@@ -96,7 +99,7 @@ def _member(info: tarfile.TarInfo, size: int, named: str) -> Iterator[Member]:
     stem, _, suffix = path.name.partition(".")
     # CLIP_benchmark writes two dots before the suffix of a file that it copies.
     suffix = suffix.lower().lstrip(".")
-    if stem and suffix:
+    if stem:
         key = (path.parent / stem).as_posix()
         yield Member(key, suffix, info.offset_data, info.size)
 
@@ -139,11 +142,19 @@ class Packed(NamedTuple):
     caption: str | None
 
 
-def packed_examples(path: Path, shard: str, wanted: Wanted) -> list[Packed]:
-    """Return the examples of a shard, in the order of their first members.
+class Shard(NamedTuple):
+    """The examples of a shard, in the order of their first members, and how many keys are none."""
 
-    Keys that have nothing of an example are left out. Raises DataError, naming `shard` and key, for
-    a key without exactly one image, without what is wanted, or with a member that cannot be read.
+    examples: Sequence[Packed]
+    left_out: int
+
+
+def read_shard(path: Path, shard: str, wanted: Wanted) -> Shard:
+    """Return what a shard holds. Keys that have nothing of an example are left out, and counted.
+
+    Raises DataError, naming `shard` and key, for a key without exactly one image, without what is
+    wanted, or with a member that cannot be read; and for an image with another dot in its name,
+    since a key ends at the first.
     """
     keys: dict[str, dict[str, Member]] = {}
     for member in members(path, shard):
@@ -151,8 +162,14 @@ def packed_examples(path: Path, shard: str, wanted: Wanted) -> list[Packed]:
         if member.suffix in own:
             raise DataError(f"{shard}: {member.key}.{member.suffix} stands twice")
         own[member.suffix] = member
-    parts = {*IMAGES, *wanted}
-    return [_pack(path, shard, own, wanted) for own in keys.values() if parts & own.keys()]
+    parts = {*IMAGES, *filter(None, wanted)}
+    left_out = [own for own in keys.values() if not parts & own.keys()]
+    for one in (member for own in left_out for member in own.values()):
+        if one.suffix.rpartition(".")[2] in IMAGES:
+            why = f"a key ends at the first dot, so that '{one.suffix}' is the suffix of this one"
+            raise DataError(f"{shard}: {one.key}.{one.suffix}: {why}; pack it without other dots")
+    examples = [_pack(path, shard, own, wanted) for own in keys.values() if parts & own.keys()]
+    return Shard(examples, len(left_out))
 
 
 def read_part(path: Path, start: int, size: int, where: str) -> bytes:
@@ -207,8 +224,11 @@ def _content(path: Path, member: Member, where: str, most: int) -> bytes:
 
 CLASSES, COUNT = "classnames.txt", "nshards.txt"
 
-# What is remembered of a shard; another number for another `packed_examples`.
-HOW = "examples of a tar shard, 1"
+# What keys are called that are left out.
+NO_EXAMPLE = "keys of shards without an image or anything else that is wanted"
+
+# What is remembered of a shard; another number for another `read_shard`.
+HOW = "examples of a tar shard, 2"
 
 
 def images(
@@ -239,11 +259,13 @@ def images(
     begin_reading()
     classes = _class_names(root) if label else []
     suffixes = Wanted(label, caption)
-    found = {}
+    found, left_out = {}, 0
     for name, folder in wanted(splits, wanted_splits).items():
-        rows = _rows(root, folder, suffixes, len(classes))
+        rows, others = _rows(root, folder, suffixes, len(classes))
+        left_out += others
         found[name] = split_from_rows(rows, classes=len(classes), where=folder, regions=regions)
-    return with_class_words(Data(splits=found, classes=classes), texts)
+    dropped = {NO_EXAMPLE: left_out} if left_out else {}
+    return with_class_words(Data(splits=found, classes=classes, dropped=dropped), texts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,14 +289,17 @@ class _Images(Sequence[Any]):
         return read_part(self.root / self.shards[shard], start, size, where), where
 
 
-def _rows(root: Path, folder: str, wanted: Wanted, classes: int) -> Rows:
-    """Return what the shards of a split have for its images."""
+def _rows(root: Path, folder: str, wanted: Wanted, classes: int) -> tuple[Rows, int]:
+    """Return what the shards of a split have for its images, and how many keys are left out."""
     shards = _shards(root, folder)
     rows: dict[str, int] = {}
     places, digests = array("q"), list[str]()
     labels, captions = list[int](), list[list[str]]()
+    left_out = 0
     for number, shard in enumerate(shards):
-        for one in _examples(root, shard, wanted):
+        held = _remembered(root, shard, wanted)
+        left_out += held.left_out
+        for one in held.examples:
             if one.key in rows:
                 other = shards[places[3 * rows[one.key]]]
                 raise DataError(f"{shard}: the key {one.key} is in {other}, too")
@@ -287,7 +312,7 @@ def _rows(root: Path, folder: str, wanted: Wanted, classes: int) -> Rows:
             digests.append(one.digest)
     keys = list(rows)
     stored = _Images(root, shards, keys, np.array(places, np.int64).reshape(-1, 3))
-    return Rows(
+    found = Rows(
         streamed_images(stored, digests),
         labels if wanted.label else None,
         keys,
@@ -296,6 +321,7 @@ def _rows(root: Path, folder: str, wanted: Wanted, classes: int) -> Rows:
             lambda row: f"{shards[places[3 * row]]}: {keys[row]}",
         ),
     )
+    return found, left_out
 
 
 def _check_size(label: int, classes: int, where: str) -> int:
@@ -335,11 +361,12 @@ def _class_names(root: Path) -> list[str]:
     return names
 
 
-def _examples(root: Path, shard: str, wanted: Wanted) -> Iterator[Packed]:
-    """Yield the examples of a shard, which are remembered until it changes."""
+def _remembered(root: Path, shard: str, wanted: Wanted) -> Shard:
+    """Return what a shard holds, which is remembered until it changes."""
 
     def found(path: Path) -> str:
-        return json.dumps(packed_examples(path, shard, wanted))
+        return json.dumps(read_shard(path, shard, wanted))
 
     (known,) = file_digests([root / shard], json.dumps([HOW, *wanted]), found)
-    return (Packed(*values) for values in json.loads(known))
+    examples, left_out = json.loads(known)
+    return Shard([Packed(*values) for values in examples], left_out)

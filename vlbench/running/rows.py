@@ -167,7 +167,9 @@ def finish_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) 
         f"partial: {split} lacks {n} of {job.data.expected[split]} rows"
         for split, n in missing.items()
     ]
+    notes += [f"left out: {n} {what}" for what, n in job.data.dropped.items()]
     counts = counts_of(outcome, row.primary, sum(missing.values()))
+    counts |= {"dropped": sum(job.data.dropped.values())} if job.data.dropped else {}
     scores = [score.within_limits() for score in outcome.scores]
     scored = replace(row, scores=scores, counts=counts, run=run)
     return replace(

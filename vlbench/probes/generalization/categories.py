@@ -72,7 +72,7 @@ def of_classes(data: Data, names: Sequence[str]) -> Data:
     for split, rows in splits.items():
         if not len(rows):
             raise TooFewRows(f"the {split} split has no image of {', '.join(names)}")
-    return Data(splits=splits, classes=list(names))
+    return replace(data, splits=splits, classes=list(names), expected={}, class_order="")
 
 
 def _of_labels(split: Split, places: Mapping[int, int]) -> Split:
