@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint
 from vlbench.adapter_kit.images import pixels_of, preparation_of
-from vlbench.adapter_kit.text import TextReader, token_vectors
+from vlbench.adapter_kit.text import TextReader, position_limit, token_vectors
 from vlbench.capabilities import Picture, TokenVectors
 from vlbench.errors import CannotDo
 
@@ -50,7 +50,7 @@ class HfDual:
         self._mean, self._std = prepared.mean.to(device), prepared.std.to(device)
         self._reader = TextReader(
             checkpoint.load("AutoTokenizer"),
-            opened.config.text_config.max_position_embeddings,
+            position_limit(self.model, opened.config.text_config),
             device,
             # SigLIP was trained on padded texts and attends to the padding.
             pad_to_limit=opened.config.model_type.startswith("siglip"),

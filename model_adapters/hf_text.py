@@ -9,12 +9,15 @@ import torch
 from torch import Tensor
 
 from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint, transformers_object
-from vlbench.adapter_kit.text import Spans, TextReader, text_vectors, token_vectors
+from vlbench.adapter_kit.text import (
+    Spans,
+    TextReader,
+    position_limit,
+    text_vectors,
+    token_vectors,
+)
 from vlbench.capabilities import TokenVectors
 from vlbench.errors import CannotDo, SpecError
-
-# The limit of a model without one.
-UNLIMITED = 2**20
 
 
 class HfText:
@@ -50,15 +53,15 @@ class HfText:
             raise SpecError(
                 f"layer {layer} is outside {-layers - 1}..{layers} of {checkpoint.name}"
             )
-        limit = getattr(config, "max_position_embeddings", UNLIMITED)
-        self._reader = TextReader(checkpoint.tokenizer(), limit, device)
-        self.context_length: int = self._reader.limit
-        self.count_tokens = self._reader.count
         masked = type(config) in transformers_object("MODEL_FOR_MASKED_LM_MAPPING")
         kind = "AutoModelForMaskedLM" if masked else "AutoModel"
         opened = checkpoint.open(kind, device, dtype, optional_heads=masked)
         self._has_head = masked and opened.has()
         self.model = opened.model if self._has_head else opened.model.base_model
+        limit = position_limit(self.model, config)
+        self._reader = TextReader(checkpoint.tokenizer(), limit, device)
+        self.context_length: int = self._reader.limit
+        self.count_tokens = self._reader.count
         self._layer = layer
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:

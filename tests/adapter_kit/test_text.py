@@ -7,8 +7,10 @@ from tiny_joint import CPU, TINY, WORDS, write_words
 from tokenizers import ByteLevelBPETokenizer
 
 from vlbench.adapter_kit.text import (
+    UNLIMITED,
     TextReader,
     cleaned,
+    position_limit,
     text_vectors,
     token_span,
     token_vectors,
@@ -163,3 +165,30 @@ def test_characters_beyond_those_compared_have_no_place():
 
 def test_what_cleaning_adds_stands_for_the_character_before_it():
     assert cleaned("ab", lambda text: f"{text}!").characters == [(0, 1), (1, 2), (1, 2)]
+
+
+SMALL = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+SMALL |= {"intermediate_size": 8, "vocab_size": 20, "max_position_embeddings": 12}
+ROBERTAS = ("Roberta", "XLMRoberta", "Camembert", "MPNet", "Longformer", "Data2VecText", "IBert")
+
+
+def network(kind, **options):
+    config = getattr(transformers, f"{kind}Config")(**SMALL | options)
+    return getattr(transformers, f"{kind}Model")(config).eval()
+
+
+@pytest.mark.parametrize("kind", [*ROBERTAS, "Bert", "Electra", "MobileBert"])
+def test_a_text_of_the_limit_is_read_and_none_longer(kind):
+    options = {"attention_window": 4} if kind == "Longformer" else {}
+    model = network(kind, **options)
+    limit = position_limit(model, model.config)
+    assert limit == (10 if kind in ROBERTAS else 12)
+    model(input_ids=torch.full((1, limit), 5))
+    with pytest.raises((IndexError, RuntimeError)):
+        model(input_ids=torch.full((1, 14), 5))
+
+
+def test_xlnet_and_t5_have_no_limit():
+    xlnet = transformers.XLNetConfig(vocab_size=20, d_model=8, n_layer=1, n_head=2, d_inner=8)
+    for config in (xlnet, transformers.T5Config()):
+        assert position_limit(torch.nn.Identity(), config) == UNLIMITED

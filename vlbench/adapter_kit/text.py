@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vlbench.capabilities import TokenVectors
 from vlbench.errors import CannotDo
@@ -23,6 +23,25 @@ PIECE = re.compile(r"&(?:amp;)*#?\w+;|\s+|[^\s&]+|&")
 
 # Of texts whose pieces cannot be cleaned apart, so many characters are compared.
 MOST_COMPARED = 500
+
+
+# The limit of a model without one.
+UNLIMITED = 2**20
+
+
+def position_limit(model: nn.Module, config: Any) -> int:
+    """Return how many tokens a text may have for a model of transformers: UNLIMITED for any.
+
+    Networks of RoBERTa's kind count positions from the number of their padding token on, so that
+    fewer are left than the configuration says.
+    """
+    limit: int = getattr(config, "max_position_embeddings", UNLIMITED)
+    for name, module in model.named_modules():
+        padding = getattr(module, "padding_idx", None)
+        if name.endswith("position_embeddings") and padding is not None:
+            rows: int = len(module.weight)
+            return rows - padding - 1
+    return limit if limit > 0 else UNLIMITED  # XLNet says -1
 
 
 class TextReader:
