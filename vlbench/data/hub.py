@@ -211,4 +211,4 @@ def _rows(opened: Opened, name: str, wanted: Mapping[str, Sequence[str]]) -> Row
     columns = {kind: [table[one][:] for one in names] for kind, names in others.items()}
     labels, items = (next(iter(columns.get(kind, ())), None) for kind in ("label", "item"))
     images = cell_images(table, image, where)
-    return Rows(images, labels, [str(one) for one in items or ()], said_in(columns, where))
+    return Rows(images, labels, items or (), said_in(columns, where))

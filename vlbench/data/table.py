@@ -113,7 +113,7 @@ class _Table(NamedTuple):
 def _rows(root: Path, table: _Table, numbers: Mapping[str, int]) -> Rows:
     images = file_images(root, _paths(table), listed=table.name)
     labels = _labels(table, numbers) if "label" in table.columns else None
-    items = [str(value) for value in chain(*table.columns.get("item", ()))]
+    items = list(chain(*table.columns.get("item", ())))
     return Rows(images, labels, items, said_in(table.columns, table.where))
 
 
