@@ -190,6 +190,7 @@ def test_splits_whose_classes_are_in_another_order_are_refused(file, table, tmp_
     ("files", "message"),
     [
         (["data/{}-00001-of-00003"], r"shard 0 of the 3 .* absent beside data/validation-00001-o"),
+        (["{}-00000-of-00001", "{}-00001-of-00001"], "00001-of-.* is one more than the 1 that it"),
         (["data/{}-00000-of-00001-a", "data/{}-00000-of-00001-b"], "twice, as data/v.*-a.*-b.par"),
         (["data/{}-00000-of-00001", "data/{}-00000-of-00002"], "validation stands there twice"),
         (["small/{}-00000-of-00001", "large/{}-00000-of-00001"], "twice, as large/.*, small/"),

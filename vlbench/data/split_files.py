@@ -77,7 +77,7 @@ def _find_as_datasets(files: Sequence[PurePath], split: str) -> list[PurePath]:
 
 
 def _require_one_set(files: Sequence[PurePath], split: str) -> None:
-    """Raise DataError for files that are more than one set of shards, or a part of one."""
+    """Raise DataError for files that are no whole set of shards, or several."""
     shards: dict[int, PurePath] = {}
     for place, file in enumerate(files):
         shard = SHARD.fullmatch(file.stem)
@@ -91,6 +91,8 @@ def _require_one_set(files: Sequence[PurePath], split: str) -> None:
     if absent is not None:
         why = f"shard {absent} of the {count} of the split {split} is absent"
         raise DataError(f"{why} beside {_names(files)} (the first is shard 0); fetch it")
+    if count and (last := max(shards)) >= count:
+        raise DataError(f"{_names([shards[last]])} is one more than the {count} that it says")
 
 
 def _set_of(file: PurePath) -> tuple[PurePath, str, int]:
