@@ -65,6 +65,11 @@ def test_an_item_that_stands_twice_and_a_label_of_no_class_are_named(pictures):
         split(pictures, labels=[0, 2])
 
 
+def test_an_item_that_is_absent_is_named_with_its_row(pictures):
+    with pytest.raises(DataError, match=r"^test\.csv, row 2: there is no item"):
+        split(pictures, items=[7, None])
+
+
 def where(row):
     return f"test.csv, row {row + 1}"
 

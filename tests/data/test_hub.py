@@ -134,7 +134,7 @@ def broken(table, encoded):
 )
 @pytest.mark.parametrize(
     ("written", "file"),
-    [(parquet, r"^validation-00001-of-00002\.parquet"), (on_disk, "^validation/data-00001-of-0")],
+    [(parquet, r"^data/validation-00001-of-00002\.par"), (on_disk, "^validation/data-00001-of-0")],
 )
 def test_a_broken_image_is_named_by_file_and_row(written, file, encoded, message, table, tmp_path):
     root = written(broken(table, encoded), tmp_path / "pets")
@@ -163,9 +163,72 @@ def test_a_list_that_save_to_disk_did_not_write_is_named(content, table, tmp_pat
 def test_files_of_other_columns_are_named(table, tmp_path):
     root = parquet(table, tmp_path / "pets")
     other = table.cast_column("label", datasets.Value("string"))
-    other.to_parquet(root / "data/validation-00002-of-00003.parquet")
-    with pytest.raises(DataError, match=r"00002-of-00003\.parquet do not have the same columns"):
+    other.to_parquet(root / "data/validation-00001-of-00002.parquet")
+    with pytest.raises(DataError, match=r"00001-of-00002\.parquet do not have the same columns"):
         load(root, tmp_path)
+
+
+def test_a_column_that_one_file_lacks_is_named(table, tmp_path):
+    root = parquet(table, tmp_path / "pets")
+    table.remove_columns("text").to_parquet(root / "data/validation-00001-of-00002.parquet")
+    with pytest.raises(DataError, match="validation: no column is named 'text'; there are"):
+        load(root, tmp_path, caption="text", item="text")
+
+
+@pytest.mark.parametrize("file", ["data/{}-00000-of-00001.parquet", "{}/0000.parquet"])
+def test_splits_whose_classes_are_in_another_order_are_refused(file, table, tmp_path):
+    root = tmp_path / "pets"
+    turned = table.cast_column("label", datasets.ClassLabel(names=NAMES[::-1]))
+    for name, rows in {"train": table, "test": turned}.items():
+        (root / file.format(name)).parent.mkdir(parents=True, exist_ok=True)
+        rows.to_parquet(root / file.format(name))
+    with pytest.raises(DataError, match="train, test: the column label is not of one ClassLabel"):
+        load(root, tmp_path, splits={"train": "train", "test": "test"})
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (["data/{}-00001-of-00003"], r"shard 0 of the 3 .* absent beside data/validation-00001-o"),
+        (["{}-00000-of-00001", "{}-00001-of-00001"], "00001-of-.* is one more than the 1 that it"),
+        (["data/{}-00000-of-00001-a", "data/{}-00000-of-00001-b"], "twice, as data/v.*-a.*-b.par"),
+        (["data/{}-00000-of-00001", "data/{}-00000-of-00002"], "validation stands there twice"),
+        (["small/{}-00000-of-00001", "large/{}-00000-of-00001"], "twice, as large/.*, small/"),
+        (["{}", "{}-00000-of-00001"], "the split validation stands there twice"),
+        (["{}", "validation-more"], r"validation-more.parquet may belong to the split validation"),
+        (["train-00000-of-00001"], r"^no split is named 'validation'; there are train"),
+    ],
+)
+def test_a_split_of_other_files_than_its_own_is_refused(files, message, table, tmp_path):
+    for name in files:
+        file = tmp_path / "pets" / f"{name.format('validation')}.parquet"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        table.to_parquet(file)
+    with pytest.raises(DataError, match=message):
+        load(tmp_path / "pets", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["data/{}-00000-of-00001", "data/validation_b-00000-of-00001"],
+        ["data/{}-00000-of-00002-a1", "data/{}-00001-of-00002-b2", "data/train-00000-of-00002"],
+        ["{}/0000", "{}/0001", "train/0000"],
+        ["default/{}/0000", "default/train/0000"],
+        ["pets_{}_0", "pets_{}_1", "pets_train"],
+        ["plain/{}-00000-of-00001", ".ipynb_checkpoints/{}-00000-of-00001", "__old/{}"],
+        ["{}", ".cache/huggingface/download/{}-00000-of-00001"],
+    ],
+)
+def test_a_split_has_the_rows_that_datasets_reads(files, table, tmp_path):
+    root = tmp_path / "pets"
+    for place, name in enumerate(files):
+        file = root / f"{name.format('validation')}.parquet"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        table.select([place % 3]).to_parquet(file)
+    theirs = datasets.load_dataset(str(root), cache_dir=str(tmp_path / "theirs"))["validation"]
+    ours = load(root, tmp_path, item="", caption="text").splits["test"]
+    assert list(ours["caption"]) == theirs["text"][:]
 
 
 @pytest.mark.parametrize("written", [parquet, on_disk])

@@ -71,6 +71,35 @@ def test_classes_are_those_of_the_first_table(root):
         images(root=root, train="train.csv", test="test.csv")
 
 
+def test_a_number_is_no_class_where_the_table_names_them(root):
+    write(root / "train.csv", changed(label="01"))
+    write(root / "test.csv", changed(label="1"))
+    with pytest.raises(DataError, match=r"^test\.csv, row 1: no class is named '1'"):
+        images(root=root, train="train.csv", test="test.csv")
+
+
+def test_a_number_is_a_class_by_its_name_alone_where_one_has_a_number_for_a_name(root):
+    rows = [{**row, "label": label} for row, label in zip(ROWS, ["1", "2", "0"], strict=True)]
+    write(root / "test.csv", rows)
+    data = images(root=root, test="test.csv", classes=["2", "1", "0"])
+    assert labels(data.splits["test"]).tolist() == [1, 0, 2]
+    with pytest.raises(DataError, match="row 3: no class is named '0'; there are"):
+        images(root=root, test="test.csv", classes=["2", "1", "three"])
+
+
+@pytest.mark.parametrize("classes", [["cat", "dog", "cat"], []])
+def test_two_classes_of_one_name_are_named(root, classes):
+    write(root / "test.csv", changed(label="cat "))
+    with pytest.raises(DataError, match="two classes are named 'cat', but for spaces around it"):
+        images(root=root, test="test.csv", classes=classes)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_name(root):
+    file = root / "test.csv"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert images(root=root, test="test.csv").classes == ["cat", "dog"]
+
+
 @pytest.mark.parametrize("label", ["1", "fish"])
 def test_labels_are_names_or_numbers_of_the_classes_that_are_listed(root, label):
     write(root / "test.csv", changed(label=label))
@@ -119,9 +148,25 @@ def test_an_absent_column_gets_the_nearest_name(root, name):
     [
         ("test.csv", b"image,label\n", r"^test\.csv has no rows"),
         ("test.csv", b"", "no column is named 'image'; there are none"),
-        ("test.csv", b"image,label\na.png\n", "row 1: the label is None, no text"),
-        ("test.csv", b"image,label\n\xff,a\n", "cannot be read as CSV"),
-        ("test.csv", b'image,label\n"a.png,a\n', "cannot be read as CSV"),
+        (
+            "test.csv",
+            b"image,label\na.png\n",
+            "line 2, .*it has not one cell for each of image, label",
+        ),
+        (
+            "test.csv",
+            b"image,label\n\na,b\na,b,c\n",
+            r"^test\.csv, line 4, cannot .*quote a value wi",
+        ),
+        (
+            "test.csv",
+            b"image,label\na,b\n\xff,a\n",
+            "line 3, cannot be read as CSV: it is not UTF-8",
+        ),
+        ("test.csv", b'image,label\n"a.png,a\n', "line 2, cannot be read as CSV"),
+        ("test.csv", b'image,label\na,"b\nc,d\n', "line 2, cannot be read as CSV: unexpected end"),
+        ("test.csv", b'image,label\n"a"b,c\n', "line 2, cannot be read as CSV: ',' expected after"),
+        ("test.csv", b"image,label,label\na,b,c\n", r"^test\.csv: two columns are named 'label'"),
         ("test.parquet", b"PAR1", "cannot be read as parquet"),
         ("test.txt", b"a", r"is no table; wanted is a file that ends in \.csv or \.parquet"),
     ],

@@ -35,6 +35,17 @@ def test_visual_words_are_lower_case(tmp_path):
     assert read_visual_words(path) == {"n01440764": "tench", "n02012849": "crane"}
 
 
+def test_a_byte_order_mark_is_no_part_of_a_word(tmp_path):
+    path = put(tmp_path, "\ufefftiger\tcat\t7.35\n")
+    assert read_pairs(path) == [("tiger", "cat")]
+
+
+def test_quotes_in_a_csv_of_pairs_are_named(tmp_path):
+    (tmp_path / "pairs.csv").write_text('tiger,cat,7.35\n"tiger","cat",7.35\n')
+    with pytest.raises(DataError, match=r"^pairs\.csv, line 2: wanted word, comma"):
+        read_pairs(tmp_path / "pairs.csv")
+
+
 @pytest.mark.parametrize(
     ("read", "text", "message"),
     [
@@ -46,6 +57,7 @@ def test_visual_words_are_lower_case(tmp_path):
         ),
         (read_pairs, "a\tb\t1\na b 1\n", r"words.txt, line 2: wanted word, tab, .* not 'a b 1'"),
         (read_pairs, "a\tb\thigh\n", r"words.txt, line 1: wanted word, tab"),
+        (read_visual_words, "n1\tcrane\nn1\theron\n", "line 2: n1 is 'heron', and 'crane' above"),
         (read_visual_words, "n01440764 tench", r"words.txt, line 1: wanted a wnid, a tab, a word"),
     ],
 )

@@ -57,10 +57,13 @@ MOST_DIGITS = 9
 
 
 def read_text(path: Path, name: str = "") -> str:
-    """Return the text of a file in UTF-8. Raises DataError with `name`, by default the file's."""
+    """Return the text of a file in UTF-8, without a byte order mark at its start.
+
+    Raises DataError with `name`, by default the file's.
+    """
     named = name or path.name
     try:
-        return files.read_text(path, files.MOST_TEXT)
+        return files.read_text(path, files.MOST_TEXT).removeprefix("\ufeff")
     except OSError as error:
         raise DataError(f"{named} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:

@@ -27,12 +27,13 @@ Named = str | Sequence[str]
 class Rows(NamedTuple):
     """What a source has for the images of a split; labels are None where it has none.
 
-    `texts` are the texts of each image, by what they are: `caption`, `question`.
+    `items` are texts or numbers; `texts` are the texts of each image, by what they are: `caption`,
+    `question`.
     """
 
     images: Column
     labels: Sequence[int] | None = None
-    items: Sequence[str] = ()
+    items: Sequence[Any] = ()
     texts: Mapping[str, Sequence[Sequence[str]]] = {}
 
 
@@ -73,14 +74,17 @@ def split_from_rows(rows: Rows, *, classes: int, where: str, regions: Path | Non
     """Return the columns of a split, among them `picture` where images have texts or regions.
 
     Regions are those of the images' items, or of their names. Raises DataError, naming `where`, for
-    labels that fit neither images nor classes, for an item that stands twice, and for an image
-    without regions.
+    labels that fit neither images nor classes, for an item that is absent or stands twice, and for
+    an image without regions.
     """
     images = rows.images
     if rows.items:
-        if (twice := first_repeated(rows.items)) is not None:
+        if None in rows.items:
+            raise DataError(f"{where}, row {rows.items.index(None) + 1}: there is no item")
+        names = [str(item) for item in rows.items]
+        if (twice := first_repeated(names)) is not None:
             raise DataError(f"{where}: two rows have the item {twice!r}")
-        images = replace(images, names=rows.items)
+        images = replace(images, names=names)
     columns = {"image": images}
     if rows.labels is not None:
         columns |= labelled(images, rows.labels, classes=classes, where=where).columns

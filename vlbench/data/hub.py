@@ -1,13 +1,12 @@
 """Anybody's images on the Hugging Face hub, at a pinned revision, or in a folder of the same files.
 
-A folder holds parquet files in the hub's layout (`data/train-00000-of-00001.parquet`), or what the
-library datasets wrote with `save_to_disk`.
+A folder holds parquet files in the hub's layout (`data/train-00000-of-00001.parquet`; see
+`vlbench.data.split_files`), or what the library datasets wrote with `save_to_disk`.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -21,6 +20,7 @@ from vlbench.data.from_rows import Named, Rows, columns_of, said_in, split_from_
 from vlbench.data.hub_sets import HubSet, cell_images, open_tables, row_name
 from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, wanted
+from vlbench.data.split_files import files_of_split, parquet_files, split_of
 from vlbench.errors import DataAbsent, DataError, unknown
 from vlbench.files import is_file_name
 
@@ -86,7 +86,7 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     said = {"caption": caption, "question": question}
     columns = columns_of({"image": image, "label": label, "item": item, **said})
     opened = {name: _join_parts(tables, known, columns) for name, known in splits.items()}
-    labelled = {tables[splits[name]][0].name: one.rows for name, one in opened.items()}
+    labelled = {known: opened[name].rows for name, known in splits.items()}
     classes = _classes(labelled, label) if label else []
     parts = {}
     for name, known in wanted(splits, wanted_splits).items():
@@ -105,12 +105,13 @@ def _local(root: Path, splits: Mapping[str, str], cache_dir: Path | None) -> dic
         return {
             name: _find_saved_parts(root, name) if name in splits.values() else [] for name in names
         }
-    files = sorted(root.rglob("*.parquet"))
-    own = {name: [file for file in files if _split_of(file) == name] for name in splits.values()}
+    files = parquet_files(root)
     if not files:
         raise DataError(f"{root.name} holds neither parquet files nor what save_to_disk writes")
-    return {
-        name: [Part(file.name, _map_parquet(file, cache_dir)) for file in parts]
+    own = {name: files_of_split(files, name) for name in splits.values()}
+    others: dict[str, list[Part]] = {split_of(one): [] for one in files if split_of(one) not in own}
+    return others | {
+        name: [Part(file.as_posix(), _map_parquet(root / file, cache_dir)) for file in parts]
         for name, parts in own.items()
         if parts
     }
@@ -152,11 +153,6 @@ def _find_saved_parts(root: Path, split: str) -> list[Part]:
     return parts
 
 
-def _split_of(file: Path) -> str:
-    """Return the split of a parquet file: `train` of `train-00000-of-00002.parquet`."""
-    return re.sub(r"-\d+-of-\d+.*$", "", file.stem)
-
-
 def _map_parquet(file: Path, cache_dir: Path | None) -> Any:
     """Return a parquet file as a table of datasets, with the types that it was written with."""
     import datasets  # noqa: PLC0415 - see above
@@ -186,9 +182,11 @@ def _join_parts(
     except ValueError as error:
         files = ", ".join(part.name for part in parts)
         raise DataError(f"{files} do not have the same columns: {error}") from error
+    # Those that each file has: where one lacks a column, datasets has no value for its rows.
+    known = set.intersection(*(set(part.rows.column_names) for part in parts))
     for column in chain(*wanted.values()):
-        if column not in rows.column_names:
-            raise DataError(f"{name}: {unknown('column', column, rows.column_names)}")
+        if column not in known:
+            raise DataError(f"{name}: {unknown('column', column, known)}")
     return Opened(rows, partial(row_name, [(part.name, len(part.rows)) for part in parts]))
 
 
@@ -213,4 +211,4 @@ def _rows(opened: Opened, name: str, wanted: Mapping[str, Sequence[str]]) -> Row
     columns = {kind: [table[one][:] for one in names] for kind, names in others.items()}
     labels, items = (next(iter(columns.get(kind, ())), None) for kind in ("label", "item"))
     images = cell_images(table, image, where)
-    return Rows(images, labels, [str(one) for one in items or ()], said_in(columns, where))
+    return Rows(images, labels, items or (), said_in(columns, where))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TextIO
 
-from vlbench.data.coco_files import is_number
+from vlbench.data.coco_files import first_repeated
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.from_rows import Named, Rows, columns_of, said_in, split_from_rows
 from vlbench.data.images import file_images
@@ -19,6 +20,12 @@ from vlbench.files import MOST_ANNOTATIONS, require_at_most
 
 # Characters of a line: more than the longest row of any table that is known has.
 MOST_LINE = 1 << 20
+
+# The name of a class that a number in the table could mean, too.
+NUMBER = re.compile(r"[+-]?\d[\d.,]*")
+
+# How Python spells bytes that are no UTF-8.
+NO_TEXT = re.compile("[\ud800-\udfff]")
 
 
 def images(  # noqa: PLR0913 - YAML fills them by name
@@ -44,7 +51,7 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     names, texts, and what identifies an example. An empty name leaves a column out; several columns
     of captions or questions, or lists in one of parquet, are several texts of an image. Classes are
     the sorted names of the first table given, unless `classes` lists them; then a label may also be
-    a class number.
+    a class number, if none of the names is a number.
 
     `regions` are region features of the images (see `vlbench.data.regions`), by their items or else
     by the names of their files. `texts` are a corpus and word tests: then only the test images are
@@ -64,11 +71,18 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     said = {"caption": caption, "question": question}
     columns = columns_of({"image": image, "label": label, "item": item, **said})
     tables = {split: _read(root, name, columns) for split, name in names.items()}
+    has_numbers = any(NUMBER.fullmatch(name) for name in classes)
+    numbers = {} if has_numbers else {str(i): i for i in range(len(classes))}
     if label and not classes:
         classes = sorted(set(next(iter(tables.values())).texts("label")))
+    if (twice := first_repeated(name.strip() for name in classes)) is not None:
+        raise DataError(
+            f"two classes are named {twice!r}, but for spaces around it; tell them apart"
+        )
+    numbers |= {name: i for i, name in enumerate(classes)}
     splits = {}
     for split, table in wanted(tables, wanted_splits).items():
-        rows = _rows(root, table, classes)
+        rows = _rows(root, table, numbers)
         splits[split] = split_from_rows(
             rows, classes=len(classes), where=table.name, regions=regions
         )
@@ -96,10 +110,10 @@ class _Table(NamedTuple):
         return list(values)
 
 
-def _rows(root: Path, table: _Table, classes: Sequence[str]) -> Rows:
+def _rows(root: Path, table: _Table, numbers: Mapping[str, int]) -> Rows:
     images = file_images(root, _paths(table), listed=table.name)
-    labels = _numbers(table, classes) if "label" in table.columns else None
-    items = [str(value) for value in chain(*table.columns.get("item", ()))]
+    labels = _labels(table, numbers) if "label" in table.columns else None
+    items = list(chain(*table.columns.get("item", ())))
     return Rows(images, labels, items, said_in(table.columns, table.where))
 
 
@@ -112,19 +126,12 @@ def _paths(table: _Table) -> list[str]:
     return paths
 
 
-def _numbers(table: _Table, classes: Sequence[str]) -> list[int]:
+def _labels(table: _Table, numbers: Mapping[str, int]) -> list[int]:
     """Return the number of each row's class. Raises DataError for a label that is no class."""
-    numbers = {name: number for number, name in enumerate(classes)}
-    rows = []
     for i, value in enumerate(table.columns["label"][0]):
-        number = numbers.get(value) if isinstance(value, str) else value
-        if number is None and isinstance(value, str) and is_number(value):
-            number = int(value)
-        if type(number) is not int or not 0 <= number < len(classes):
-            named = unknown("class", str(value), classes)
-            raise DataError(f"{table.where(i)}: {named}")
-        rows.append(number)
-    return rows
+        if value is None or str(value) not in numbers:
+            raise DataError(f"{table.where(i)}: {unknown('class', str(value), numbers)}")
+    return [numbers[str(value)] for value in table.columns["label"][0]]
 
 
 def _read(root: Path, name: str, columns: Mapping[str, Sequence[str]]) -> _Table:
@@ -140,26 +147,41 @@ def _read(root: Path, name: str, columns: Mapping[str, Sequence[str]]) -> _Table
 
 
 def _read_csv(path: Path, name: str, columns: Sequence[str]) -> dict[str, list[Any]]:
+    rows, line = [], 1
     try:
         require_at_most(path, MOST_ANNOTATIONS)
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        # Not pyarrow.csv, which reads a file that ends within quotes as if they were closed.
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             reader = csv.DictReader(_lines(file), strict=True)
             _require(name, columns, reader.fieldnames or [])
-            cells: dict[str, list[Any]] = {column: [] for column in columns}
+            line = reader.line_num + 1
             for row in reader:
-                for column, values in cells.items():
-                    values.append(row[column])
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+                rows.append(_cells(row, columns))
+                line = reader.line_num + 1
+    except (OSError, csv.Error) as error:
         why = getattr(error, "strerror", error)
-        raise DataError(f"{name} cannot be read as CSV: {why}") from error
-    return cells
+        raise DataError(f"{name}, line {line}, cannot be read as CSV: {why}") from error
+    return {column: [row[i] for row in rows] for i, column in enumerate(columns)}
+
+
+def _cells(row: Mapping[Any, Any], columns: Sequence[str]) -> list[Any]:
+    """Return these cells of a row. Raises csv.Error for one with more cells, or fewer, than names.
+
+    DictReader gives what is too much the name None, and what is too little the value None.
+    """
+    if None in row or None in row.values():
+        names = ", ".join(name for name in row if name is not None)
+        raise csv.Error(f"it has not one cell for each of {names} (quote a value with a comma)")
+    return [row[column] for column in columns]
 
 
 def _lines(file: TextIO) -> Iterator[str]:
-    """Yield the lines of a file one at a time. Raises csv.Error for one that is too long."""
+    """Yield the lines of a file one at a time. Raises csv.Error for a long one, or bytes in it."""
     while line := file.readline(MOST_LINE + 1):
         if len(line) > MOST_LINE:
             raise csv.Error(f"a line has over {MOST_LINE} characters")
+        if NO_TEXT.search(line):
+            raise csv.Error("it is not UTF-8")
         yield line
 
 
@@ -177,7 +199,9 @@ def _read_parquet(path: Path, name: str, columns: Sequence[str]) -> dict[str, li
 
 
 def _require(name: str, columns: Sequence[str], known: Sequence[str]) -> None:
-    """Raise DataError for a column that a table lacks."""
+    """Raise DataError for a column that a table lacks, or for two of one name."""
+    if (twice := first_repeated(known)) is not None:
+        raise DataError(f"{name}: two columns are named {twice!r}")
     for column in columns:
         if column not in known:
             raise DataError(f"{name}: {unknown('column', column, known)}")

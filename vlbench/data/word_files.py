@@ -19,12 +19,14 @@ class Question(NamedTuple):
 
 def read_visual_words(path: Path) -> dict[str, str]:
     """Return the lower-case word of each class by its wnid. Raises DataError."""
-    words = {}
+    words: dict[str, str] = {}
     for number, line in enumerate(_lines(path), 1):
         wnid, tab, word = line.partition("\t")
         if not tab or not word.strip():
             raise DataError(f"{path.name}, line {number}: wanted a wnid, a tab, a word: {line!r}")
-        words[wnid.strip()] = word.strip().lower()
+        word = word.strip().lower()
+        if (first := words.setdefault(wnid.strip(), word)) != word:
+            raise DataError(f"{path.name}, line {number}: {wnid} is {word!r}, and {first!r} above")
     return words
 
 
@@ -57,7 +59,7 @@ def read_pairs(path: Path) -> list[tuple[str, str]]:
     between = "comma" if delimiter == "," else "tab"
     for number, line in enumerate(_lines(path), 1):
         parts = line.split(delimiter)
-        is_pair = len(parts) == 3 and _is_number(parts[2])
+        is_pair = len(parts) == 3 and _is_number(parts[2]) and '"' not in line
         if line.startswith("#") or (number == 1 and delimiter == "," and not is_pair):
             continue
         if not is_pair:

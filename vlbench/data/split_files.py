@@ -1,0 +1,105 @@
+"""Which parquet files of a folder are a split: those that the library datasets finds, or a refusal.
+
+Its rules are tried in turn (https://huggingface.co/docs/hub/datasets-file-names-and-splits): shards
+`data/SPLIT-00000-of-00001.parquet`, folders with a word for the split, files with one, all files.
+Unlike it, we refuse shards of which some are absent, and a split that stands there twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePath
+
+from vlbench.errors import DataError, listed
+
+# A file's split, its number and the number of all; what follows may differ for each shard.
+SHARD = re.compile(r"(.+)-(\d+)-of-(\d+).*")
+IN_DATA = re.compile(r"data/([^/]+)-\d{5}-of-\d{5}[^/]*")
+
+# The words for a split, which stand between the ends of a name, signs and digits.
+WORDS = {
+    "train": "train|training",
+    "validation": "validation|valid|dev|val",
+    "test": "test|testing|eval|evaluation",
+}
+FINDS = {
+    split: re.compile(rf"(?:^|[-._ 0-9])(?:{words})(?:[-._ 0-9]|$)")
+    for split, words in WORDS.items()
+}
+
+
+def parquet_files(root: Path) -> list[PurePath]:
+    """Return the parquet files below a folder, relative to it, without hidden ones."""
+    files = sorted(file for file in root.rglob("*.parquet") if file.is_file())
+    return [file for file in (file.relative_to(root) for file in files) if not _is_hidden(file)]
+
+
+def split_of(file: PurePath) -> str:
+    """Return the split that a name begins with: `train` of `train-00000-of-00002.parquet`."""
+    shard = SHARD.fullmatch(file.stem)
+    return shard[1] if shard else file.stem
+
+
+def files_of_split(files: Sequence[PurePath], split: str) -> list[PurePath]:
+    """Return the files of a split, none where there is no such split.
+
+    Raises DataError, naming files, where shards are absent, where two sets of files could be the
+    split, and where its name alone and the rules of datasets do not give the same files.
+    """
+    found = _find_as_datasets(files, split)
+    own = [file for file in files if split_of(file) == split] or found
+    _require_one_set(own, split)
+    if found and (doubtful := {*own} ^ {*found}):
+        why = f"{_names(doubtful)} may belong to the split {split} ({_names(own)}) or not"
+        raise DataError(f"{why}: the library datasets reads {_names(found)}; rename or remove it")
+    return own
+
+
+def _is_hidden(file: PurePath) -> bool:
+    hidden = any(part.startswith(".") for part in file.parts)
+    return hidden or any(part.startswith("__") for part in file.parent.parts)
+
+
+def _find_as_datasets(files: Sequence[PurePath], split: str) -> list[PurePath]:
+    """Return the files that datasets would read for a split."""
+    shards = [(file, IN_DATA.fullmatch(file.as_posix())) for file in files]
+    if any(shard for _, shard in shards):
+        return [file for file, shard in shards if shard and shard[1] == split]
+    for part in (slice(-1), slice(-1, None)):  # the folders, then the name
+        found = {
+            name: [file for file in files if any(map(word.search, file.parts[part]))]
+            for name, word in FINDS.items()
+        }
+        if any(found.values()):
+            return found.get(split, [])
+    return list(files) if split == "train" else []
+
+
+def _require_one_set(files: Sequence[PurePath], split: str) -> None:
+    """Raise DataError for files that are no whole set of shards, or several."""
+    shards: dict[int, PurePath] = {}
+    for place, file in enumerate(files):
+        shard = SHARD.fullmatch(file.stem)
+        other = shards.setdefault(int(shard[2]) if shard else place, file)
+        twice = other if other != file else files[0]
+        if other != file or _set_of(file) != _set_of(files[0]):
+            why = f"the split {split} stands there twice, as {_names([twice, file])}"
+            raise DataError(f"{why}; leave one, or give the folder of one as `root`")
+    count = _set_of(files[0])[-1] if files else 0
+    absent = next((number for number in range(count) if number not in shards), None)
+    if absent is not None:
+        why = f"shard {absent} of the {count} of the split {split} is absent"
+        raise DataError(f"{why} beside {_names(files)} (the first is shard 0); fetch it")
+    if count and (last := max(shards)) >= count:
+        raise DataError(f"{_names([shards[last]])} is one more than the {count} that it says")
+
+
+def _set_of(file: PurePath) -> tuple[PurePath, str, int]:
+    """Return the folder, the split and the number of shards that a file's name has; 0: none."""
+    shard = SHARD.fullmatch(file.stem)
+    return (file.parent, shard[1], int(shard[3])) if shard else (file.parent, "", 0)
+
+
+def _names(files: Iterable[PurePath]) -> str:
+    return listed(file.as_posix() for file in files)
