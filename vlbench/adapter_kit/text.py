@@ -39,8 +39,8 @@ def position_limit(model: nn.Module, config: Any) -> int:
     for name, module in model.named_modules():
         padding = getattr(module, "padding_idx", None)
         if name.endswith("position_embeddings") and padding is not None:
-            rows: int = len(module.weight)
-            return rows - padding - 1
+            first: int = padding + 1
+            return len(module.weight) - first
     return limit if limit > 0 else UNLIMITED  # XLNet says -1
 
 

@@ -63,7 +63,7 @@ def read_text(path: Path, name: str = "") -> str:
     """
     named = name or path.name
     try:
-        return files.read_text(path, files.MOST_TEXT).removeprefix("\ufeff")
+        return files.read_text(path, files.MOST_TEXT)
     except OSError as error:
         raise DataError(f"{named} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
