@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from planted_boards import result, with_items
+from planted_boards import result, score, with_items
 
 from vlbench.boards import save_artifacts
 from vlbench.data import parquet_files
@@ -110,3 +110,10 @@ def test_a_small_file_of_very_many_rows_is_refused_before_it_is_read(tmp_path, m
     row = result("m", artifacts=save_artifacts(tmp_path, "t", "m", {"t": equal}))
     with pytest.raises(DataError, match=r"t\.parquet is no table: its \d+ bytes unpack to over"):
         read_table(tmp_path, row, "t", ["a"])
+
+
+def test_more_items_than_the_rows_n_allows_are_refused_before_they_are_read(tmp_path):
+    table = item_table(Examples(["a", "b"], ["x", "y"]), "accuracy", {}, [1, 0])
+    row = with_items(tmp_path, result("m", score(n=1), counts={"n": 1}), table)
+    with pytest.raises(DataError, match="it has 2 rows, and its row's n allows 1; run the task"):
+        read_items(tmp_path, row)

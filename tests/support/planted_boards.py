@@ -36,7 +36,7 @@ def measured(folder, model, credit, **rest):
     table = item_table(given.pop("examples"), "accuracy", {"shots": 5}, values)
     value = float(np.nanmean(np.atleast_2d(values), 1).mean())
     better = given.pop("higher_is_better", True)
-    row = result(model, score(value, higher_is_better=better), **given)
+    row = result(model, score(value, n=values.size, higher_is_better=better), **given)
     return with_items(folder, row, table)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load
@@ -45,9 +46,10 @@ def read_items(output: Path, row: Result) -> pa.Table:
     """Return the items that a board's row keeps, in the types of `vlbench.metrics.items.SCHEMA`.
 
     Those of a corpus score have also `statistics`, a list of float64. Raises DataError as
-    `read_table` does, and for other types and credit that is not finite.
+    `read_table` does, for more items than the row's `n` and draws allow, for other types, and for
+    credit that is not finite.
     """
-    table, _ = _table(output, row, ITEMS, ITEM_COLUMNS)
+    table, _ = _table(output, row, ITEMS, ITEM_COLUMNS, most=_most_items(row))
     file = row.artifacts[ITEMS]["file"]
     wanted = [*SCHEMA, *([STATISTICS] if STATISTICS.name in table.column_names else [])]
     try:
@@ -68,22 +70,31 @@ def read_tensor(output: Path, row: Result, name: str) -> NDArray[Any]:
         raise DataError(f"{row.artifacts[name]['file']} is no tensor; {AGAIN}") from error
 
 
+def _most_items(row: Result) -> int:
+    """Return how many items a row may have: per draw of a score, the most that it counts."""
+    each = max([*row.counts.values(), *(score.n for score in row.scores)], default=0)
+    return each * sum(max(1, len(score.draws)) for score in row.scores)
+
+
 def _table(
-    output: Path, row: Result, name: str, columns: Sequence[str]
+    output: Path, row: Result, name: str, columns: Sequence[str], most: int = 0
 ) -> tuple[pa.Table, BytesIO]:
-    """Return a table that a board's row keeps, and its file."""
+    """Return a table that a board's row keeps, of at most so many rows (0: any), and its file."""
     content = BytesIO(read_bytes(output, row, name))
     try:
-        table = read_parquet(content)
+        rows = pq.read_metadata(content).num_rows
+        table = read_parquet(content) if not most or rows <= most else None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _no_table(row, name, error) from error
+    if table is None:
+        raise _no_table(row, name, f"it has {rows:,} rows, and its row's n allows {most:,}")
     absent = set(columns) - set(table.column_names)
     if absent:
         raise DataError(f"{row.artifacts[name]['file']} has no column {', '.join(sorted(absent))}")
     return table, content
 
 
-def _no_table(row: Result, name: str, error: Exception) -> DataError:
+def _no_table(row: Result, name: str, error: object) -> DataError:
     return DataError(f"{row.artifacts[name]['file']} is no table: {error}; {AGAIN}")
 
 
