@@ -12,7 +12,7 @@ import pyarrow as pa
 from vlbench.data.images import file_images
 from vlbench.data.pictures import pictures
 from vlbench.data.records import Column, Split
-from vlbench.data.regions import image_id, region_features
+from vlbench.data.regions import image_number, region_features
 from vlbench.data.tables import column_from, in_memory
 from vlbench.errors import DataAbsent, DataError
 
@@ -70,9 +70,10 @@ def asked_split(rows: Iterable[AskedImage], sources: Sources) -> Split:
         columns["captions"] = column(["captions"], list)
         columns["caption"] = column(["captions"], _first, "text")
     images = _images(sources, ids)
-    features = region_features(sources.features) if sources.features else None
-    shown = pictures(images, ids, features) if images or features is not None else {}
-    return Split(columns | shown)
+    features = region_features(sources.features, numbered=True) if sources.features else None
+    if images or features is not None:
+        columns |= pictures(images, ids, features, numbers=ids)
+    return Split(columns)
 
 
 def captions_of(
@@ -106,7 +107,7 @@ def _images(sources: Sources, ids: Sequence[str]) -> Column | None:
             raise DataAbsent("COCO's images", COCO_HOME, str(folders[0]))
         return None
     there = {
-        image_id(file.name): f"{folder.name}/{file.name}"
+        image_number(file.name): f"{folder.name}/{file.name}"
         for folder in folders
         if folder.is_dir()
         for file in sorted(folder.iterdir())
