@@ -36,10 +36,10 @@ def test_an_image_has_no_regions_of_one_whose_name_ends_in_the_same_digits(tmp_p
     assert "dog_1" not in features
 
 
-def test_objects_have_words_where_the_vocabulary_lies_beside(tmp_path):
-    (tmp_path / "objects_vocab.txt").write_text("tree\ndog,puppy\n")
+def test_objects_have_the_first_of_their_words_where_the_vocabulary_lies_beside(tmp_path):
+    (tmp_path / "objects_vocab.txt").write_text("tree\nDog, puppy\n")
     file = put_tsv(tmp_path, lxmert("7"), lxmert("8", objects=(2, 0)))
-    assert region_features(file)["7"].labels == ["dog,puppy", "tree"]
+    assert region_features(file)["7"].labels == ["dog", "tree"]
     with pytest.raises(DataError, match=r"line 2: an object that objects_vocab\.txt lacks"):
         region_features(file)["8"]
 

@@ -28,6 +28,9 @@ KINDS: Mapping[str, Callable[[Path], dict[str, Reader]]] = {
 }
 VOCABULARY = "objects_vocab.txt"
 
+# How labels are read; another number for another `_read_words`.
+LABELS = "the first of several names, 1"
+
 # Pixels by which a box may leave its image: files round boxes, fractions and sizes.
 ROUNDING = 1
 
@@ -91,7 +94,7 @@ def region_features(
             f"{path.name} has another format; region features are read from {', '.join(KINDS)}"
         )
     vocabulary = files[0].parent / VOCABULARY
-    words = read_text(vocabulary).splitlines() if vocabulary.is_file() else []
+    words = _read_words(vocabulary) if vocabulary.is_file() else []
     key_of = image_number if numbered else image_name
     readers: dict[str, Reader] = {}
     names: dict[str, str] = {}
@@ -106,9 +109,17 @@ def region_features(
             readers[key] = partial(_with_labels, reader, words) if words else reader
     used = [vocabulary] if words else []
     parts = [part for file in files for part in (file, *_partner(file))]
-    contents = file_digests([*parts, *used], "bytes")
+    contents = [*file_digests([*parts, *used], "bytes"), *([LABELS] if words else [])]
     known = {key_of(name): size for name, size in (sizes or {}).items()}
     return RegionFeatures(path.name, digest([*contents, sorted(readers)]), readers, known)
+
+
+def _read_words(vocabulary: Path) -> list[str]:
+    """Return the first name of each class: a line may be `stop sign,stopsign`.
+
+    As its authors read it (lib/datasets/vg.py of bottom-up attention): in lower case.
+    """
+    return [line.split(",")[0].strip().lower() for line in read_text(vocabulary).splitlines()]
 
 
 def _partner(file: Path) -> list[Path]:
