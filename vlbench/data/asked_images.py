@@ -106,13 +106,15 @@ def _images(sources: Sources, ids: Sequence[str]) -> Column | None:
         if sources.features is None:
             raise DataAbsent("COCO's images", COCO_HOME, str(folders[0]))
         return None
-    there = {
-        image_number(file.name): f"{folder.name}/{file.name}"
-        for folder in folders
-        if folder.is_dir()
-        for file in sorted(folder.iterdir())
-    }
-    names = [there.get(name, f"{sources.parts[0]}/{name}") for name in ids]
+    there: dict[str, list[str]] = {}
+    for folder in filter(Path.is_dir, folders):
+        for file in sorted(folder.iterdir()):
+            there.setdefault(image_number(file.name), []).append(f"{folder.name}/{file.name}")
+    own = [there.get(name, [f"{sources.parts[0]}/{name}"]) for name in ids]
+    for name, (first, *others) in zip(ids, own, strict=True):
+        if others:
+            raise DataError(f"image {name} has two files, {first} and {others[0]}; keep COCO's")
+    names = [first for first, *_ in own]
     return file_images(sources.coco, names, listed="the questions")
 
 

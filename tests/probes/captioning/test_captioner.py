@@ -233,7 +233,7 @@ def test_images_without_numbers_have_no_features_of_the_same_digits(tmp_path):
     ("names", "message"),
     [
         ([], "the images have no names by which their features"),
-        (["a/1.jpg", "b/1.jpg"], r"a/1\.jpg and b/1\.jpg would both have the features of 1;"),
+        (["a/1.jpg", "b/1.jpg"], r"the images a/1\.jpg and b/1\.jpg share the name 1; give"),
     ],
 )
 def test_features_are_of_one_image_by_its_name(tmp_path, names, message):

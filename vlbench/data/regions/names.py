@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from vlbench.data.images import SUFFIXES
+from vlbench.errors import DataError
 
 _ENDING = re.compile(rf"({'|'.join(map(re.escape, (*SUFFIXES, '.npz')))})+$", re.IGNORECASE)
 
@@ -18,6 +20,18 @@ def image_name(name: str) -> str:
     `dogs/dog_1.jpg`, `dog_1.jpg.npz` and `dog_1` are `dog_1`, and `cat_1` is another image.
     """
     return _ENDING.sub("", name.rsplit("/", 1)[-1])
+
+
+def image_names(names: Sequence[str]) -> list[str]:
+    """Return the whole name of each image. Raises DataError for two images that share one."""
+    owners: dict[str, str] = {}
+    for name in names:
+        if (other := owners.setdefault(image_name(name), name)) != name:
+            raise DataError(
+                f"the images {other} and {name} share the name {image_name(name)}; give each image "
+                "a name of its own, such as an `item`"
+            )
+    return [image_name(name) for name in names]
 
 
 def image_number(name: str) -> str:

@@ -18,7 +18,7 @@ from torch import Tensor
 from vlbench.capabilities import ImageTextScorer, RegionEncoder, Regions
 from vlbench.data.formats.archives import DAMAGED, read_npy
 from vlbench.data.records import Data, Split
-from vlbench.data.regions import image_name, image_number, region_features
+from vlbench.data.regions import image_name, image_names, image_number, region_features
 from vlbench.data.regions.features import KINDS
 from vlbench.engine import Engine
 from vlbench.errors import DataAbsent, DataError, SpecError, WeightsError
@@ -167,14 +167,7 @@ def _image_names(split: Split) -> tuple[list[str], list[str]]:
     names = [picture.names[row] for row in picture.rows]
     if "id" in split.columns:
         return names, [image_number(str(number)) for number in split["id"]]
-    owners: dict[str, str] = {}
-    for name in names:
-        if (other := owners.setdefault(image_name(name), name)) != name:
-            raise DataError(
-                f"the images {other} and {name} would both have the features of "
-                f"{image_name(name)}; give each image a name of its own"
-            )
-    return names, [image_name(name) for name in names]
+    return names, image_names(names)
 
 
 def _read_array(folder: Path, name: str, key: str) -> Tensor:
