@@ -30,6 +30,27 @@ def test_images_without_ids_have_the_numbers_of_their_rows(tmp_path):
     assert result_captions(file, Split({"picture": stored})) == ["two", "one"]
 
 
+def test_images_that_have_names_go_by_them_and_not_by_their_rows(tmp_path):
+    stored = Column("k", "picture", ["x", "y"], [1, 0, 1], names=["a/1.jpg", "0.jpg"])
+    file = put(tmp_path, [entry(0, "named 0"), entry("1.jpg", "named 1")])
+    said = ["named 0", "named 1", "named 0"]
+    assert result_captions(file, Split({"picture": stored})) == said
+
+
+def test_two_images_of_one_name_have_no_captions_by_it(tmp_path):
+    stored = Column("k", "picture", ["x", "y"], [0, 1], names=["a/1.jpg", "b/1.jpg"])
+    with pytest.raises(DataError, match=r"the images a/1\.jpg and b/1\.jpg share the name 1; give"):
+        result_captions(put(tmp_path, [entry(1)]), Split({"picture": stored}))
+
+
+@pytest.mark.parametrize("again", ["1", "a/1.jpg"])
+def test_two_captions_of_one_named_image_are_an_error(tmp_path, again):
+    stored = Column("k", "picture", ["x"], [0], names=["a/1.jpg"])
+    file = put(tmp_path, [entry(1, "one"), entry(again, "two")])
+    with pytest.raises(DataError, match="has two captions of image 1; wanted one"):
+        result_captions(file, Split({"picture": stored}))
+
+
 def test_images_that_a_limit_leaves_out_may_have_captions(tmp_path):
     file = put(tmp_path, [entry(7, "seven"), entry(139)])
     assert result_captions(file, ROWS.select([1])) == ["seven"]

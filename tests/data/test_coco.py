@@ -96,7 +96,7 @@ def test_regions_are_found_by_the_number_of_their_image(tmp_path):
     put(tmp_path)
     shutil.rmtree(tmp_path / "val2017")
     (tmp_path / "features").mkdir()
-    for name, width in (("COCO_val2014_000000000139", 40), ("COCO_val2014_000000000007", 20)):
+    for name, width in (("COCO_val2014_000000000139", 40), ("7", 20), ("dog_7", 9)):
         boxes = np.array([[0, 0, 5, 5]], np.float32)
         kept = {"x": np.full((1, 3), width), "boxes": boxes, "image_w": width, "image_h": 30}
         np.savez(tmp_path / f"features/{name}.jpg.npz", **kept)

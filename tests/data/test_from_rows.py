@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -35,7 +37,7 @@ def test_texts_bring_the_picture_that_scorers_of_pairs_see(pictures):
     assert found["picture"].examples().ids == ["one", "two"]
 
 
-@pytest.mark.parametrize("items", [[], ["COCO_0000.jpg", "COCO_0001.jpg"]])
+@pytest.mark.parametrize("items", [[], ["0.jpg", "1.jpg"]])
 def test_regions_are_those_of_the_items_or_else_of_the_files(pictures, region_files, items):
     found = split(pictures, region_files, items=items)
     assert torch.equal(found["regions"][1].vectors, torch.full((2, 3), 1.0))
@@ -56,6 +58,20 @@ def region_files(tmp_path):
 def test_an_image_without_regions_is_named(pictures, region_files):
     with pytest.raises(DataError, match=r"has no regions of image 7 \(missing for 1 of 2 images"):
         split(pictures, region_files, items=["0", "7"])
+
+
+@pytest.mark.usefixtures("pictures")
+def test_a_file_that_stands_in_two_rows_has_its_own_regions_in_both(tmp_path, region_files):
+    images = file_images(tmp_path, ["1.png", "1.png"])
+    vectors = [one.vectors[0, 0] for one in split(images, region_files)["regions"]]
+    assert vectors == [1, 1]
+
+
+def test_regions_are_not_found_by_the_numbers_of_rows(pictures, region_files):
+    nameless = replace(pictures, names=())
+    message = r"^test\.csv: the images have no names by which their regions .* as `item`$"
+    with pytest.raises(DataError, match=message):
+        split(nameless, region_files)
 
 
 def test_an_item_that_stands_twice_and_a_label_of_no_class_are_named(pictures):

@@ -72,6 +72,20 @@ def test_a_folder_of_the_hubs_files_is_the_same_data_as_its_images(
     assert labels(data.splits["test"]).tolist() == [0, 0, 1]
 
 
+def test_regions_are_found_by_item_and_fit_its_image(table, tmp_path):
+    (tmp_path / "regions").mkdir()
+    for name, width in (("one", 5), ("two", 5), ("three", 40)):
+        arrays = {"x": np.ones((1, 3)), "boxes": [[0, 0, 2, 2]], "image_w": width, "image_h": 6}
+        np.savez(tmp_path / f"regions/{name}.npz", **arrays)
+    root = parquet(table, tmp_path / "pets")
+    rows = load(root, tmp_path, regions=tmp_path / "regions", item="id").splits["test"]
+    assert rows["picture"][1].regions.size == (5, 6)
+    with pytest.raises(DataError, match=r"three\.npz is of an image of \(40, 6\), .* \(5, 6\)"):
+        rows["picture"][2]
+    with pytest.raises(DataError, match=r"^validation: the images have no names"):
+        load(root, tmp_path, regions=tmp_path / "regions")
+
+
 def test_a_download_is_the_same_data(table, folder, tmp_path, monkeypatch):
     asked = []
 

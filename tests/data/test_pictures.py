@@ -3,13 +3,18 @@ import pytest
 import torch
 
 from vlbench.data.images import array_images
-from vlbench.data.pictures import apart_from_regions, only_in_pictures, pictures
+from vlbench.data.pictures import (
+    apart_from_regions,
+    only_in_pictures,
+    pictures,
+    require_own_regions,
+)
 from vlbench.data.records import Data, Split, value_column
 from vlbench.data.regions import region_features
 from vlbench.errors import DataError
 
 IMAGES = array_images(np.zeros((2, 30, 40, 3), np.uint8))
-NAMES = ["000042.jpg", "7.jpg"]
+NAMES = ["42.jpg", "7.jpg"]
 
 
 @pytest.fixture
@@ -46,6 +51,44 @@ def test_a_picture_is_known_by_its_image_and_its_regions(features):
 def test_images_without_regions_are_counted(features):
     with pytest.raises(DataError, match=r"has no regions of image 8 \(missing for 1 of 2 images\)"):
         pictures(IMAGES, ["42", "8"], features)
+
+
+def test_two_images_of_one_name_are_refused_and_both_are_named(features):
+    others = array_images(np.stack([np.full((30, 40, 3), i, np.uint8) for i in range(2)]))
+    message = r"the images a/7\.jpg and 7\.png would both have the regions of 7; give each"
+    with pytest.raises(DataError, match=message):
+        pictures(others, ["a/7.jpg", "7.png"], features)
+    with pytest.raises(DataError, match=message):
+        pictures(None, ["a/7.jpg", "7.png"], features)
+
+
+def test_rows_of_one_image_share_its_regions(features):
+    regions = pictures(IMAGES, ["a/7.jpg", "a/7.jpg"], features)["regions"]
+    assert [one.vectors[0, 0].item() for one in regions] == [2, 2]
+
+
+def test_images_of_two_splits_share_a_name_only_where_they_are_one(features):
+    def split(pixel):
+        images = array_images(np.full((2, 30, 40, 3), pixel, np.uint8))
+        return Split(pictures(images, NAMES, features))
+
+    require_own_regions({"train": split(0), "test": split(0), "bare": Split({"image": IMAGES})})
+    message = r"the images 42\.jpg of train and 42\.jpg of test would both have the regions of 42"
+    with pytest.raises(DataError, match=message):
+        require_own_regions({"train": split(0), "test": split(1)})
+
+
+def test_regions_are_of_an_image_of_their_size(features):
+    small = array_images(np.zeros((2, 12, 16, 3), np.uint8))
+    columns = pictures(small, NAMES, features)
+    for name in ("regions", "picture"):
+        with pytest.raises(DataError, match=r"is of an image of \(40, 30\), .* is \(16, 12\)"):
+            columns[name][0]
+
+
+def test_an_image_that_has_a_number_goes_by_it_and_not_by_its_name(features):
+    columns = pictures(IMAGES, ["a.jpg", "b.jpg"], features, numbers=[7, 42])
+    assert [one.vectors[0, 0].item() for one in columns["regions"]] == [2, 1]
 
 
 def data(features, images=IMAGES, names=NAMES):

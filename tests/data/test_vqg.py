@@ -94,6 +94,17 @@ def test_an_image_without_captions_is_named(coco):
         vqg(root=coco, coco=coco, splits=["test"])
 
 
+def test_two_files_of_one_image_are_named(coco):
+    put(coco, ["7", "u", "Who?"])
+    for part in ("train2014", "val2014"):
+        (coco / part).mkdir()
+        (coco / part / f"COCO_{part}_000000000007.jpg").touch()
+        (coco / part / "notes_7.txt").touch()
+    message = r"^image 7 has two files, train2014/COCO_train.*7\.jpg and val2014/COCO_val.*; keep"
+    with pytest.raises(DataError, match=message):
+        vqg(root=coco, coco=coco, splits=["test"])
+
+
 def test_an_image_without_regions_is_named(coco):
     put(coco, ["7", "u", "Who?"], ["8", "u", "Who?"])
     with pytest.raises(DataError, match=r"no regions of image 8 \(missing for 1 of 2 images\)"):

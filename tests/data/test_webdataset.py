@@ -57,6 +57,32 @@ def test_shards_are_the_same_data_as_their_files(tmp_path):
     assert data.splits["test"]["image"].examples().ids[2] == "s0000002"
 
 
+@pytest.fixture
+def region_files(tmp_path):
+    """The regions of two images of 6 x 5, or of another width."""
+    (tmp_path / "regions").mkdir()
+    for i, width in enumerate((6, 60)):
+        arrays = {"x": np.full((1, 3), i), "boxes": [[0, 0, 2, 2]], "image_w": width, "image_h": 5}
+        np.savez(tmp_path / f"regions/s{i:07}.npz", **arrays)
+    return tmp_path / "regions"
+
+
+def test_two_splits_of_the_same_keys_have_no_regions(tmp_path, region_files):
+    put_split(tmp_path, [example(0)], split="train")
+    other = [(name.replace("2", "0"), content) for name, content in example(2)]
+    put_split(tmp_path, [other])
+    message = "the images s0000000 of train and s0000000 of test would both have the regions of s00"
+    with pytest.raises(DataError, match=message):
+        load(tmp_path, splits={"train": "train", "test": "test"}, regions=region_files)
+
+
+def test_regions_that_do_not_fit_a_packed_image_are_refused(tmp_path, region_files):
+    rows = load(put_split(tmp_path, [example(0) + example(1)]), regions=region_files).splits["test"]
+    assert rows["picture"][0].regions.size == (6, 5)
+    with pytest.raises(DataError, match=r"1\.npz is of an image of \(60, 5\), .* is \(6, 5\)"):
+        rows["picture"][1]
+
+
 def test_captions_are_lines(tmp_path):
     (split,) = load(put_split(tmp_path, shards()), label="", caption="txt").splits.values()
     assert list(split["captions"])[2] == ["a dog", "number 2"]

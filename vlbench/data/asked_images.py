@@ -12,7 +12,7 @@ import pyarrow as pa
 from vlbench.data.images import file_images
 from vlbench.data.pictures import pictures
 from vlbench.data.records import Column, Split
-from vlbench.data.regions import image_id, region_features
+from vlbench.data.regions import image_number, region_features
 from vlbench.data.tables import column_from, in_memory
 from vlbench.errors import DataAbsent, DataError
 
@@ -70,9 +70,10 @@ def asked_split(rows: Iterable[AskedImage], sources: Sources) -> Split:
         columns["captions"] = column(["captions"], list)
         columns["caption"] = column(["captions"], _first, "text")
     images = _images(sources, ids)
-    features = region_features(sources.features) if sources.features else None
-    shown = pictures(images, ids, features) if images or features is not None else {}
-    return Split(columns | shown)
+    features = region_features(sources.features, numbered=True) if sources.features else None
+    if images or features is not None:
+        columns |= pictures(images, ids, features, numbers=ids)
+    return Split(columns)
 
 
 def captions_of(
@@ -105,13 +106,15 @@ def _images(sources: Sources, ids: Sequence[str]) -> Column | None:
         if sources.features is None:
             raise DataAbsent("COCO's images", COCO_HOME, str(folders[0]))
         return None
-    there = {
-        image_id(file.name): f"{folder.name}/{file.name}"
-        for folder in folders
-        if folder.is_dir()
-        for file in sorted(folder.iterdir())
-    }
-    names = [there.get(name, f"{sources.parts[0]}/{name}") for name in ids]
+    there: dict[str, list[str]] = {}
+    for folder in filter(Path.is_dir, folders):
+        for file in sorted(folder.iterdir()):
+            there.setdefault(image_number(file.name), []).append(f"{folder.name}/{file.name}")
+    own = [there.get(name, [f"{sources.parts[0]}/{name}"]) for name in ids]
+    for name, (first, *others) in zip(ids, own, strict=True):
+        if others:
+            raise DataError(f"image {name} has two files, {first} and {others[0]}; keep COCO's")
+    names = [first for first, *_ in own]
     return file_images(sources.coco, names, listed="the questions")
 
 

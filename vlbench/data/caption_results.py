@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from vlbench.data.coco_files import MISFITS, first_repeated, read_text, sound_text
 from vlbench.data.records import Split
+from vlbench.data.regions import image_name, image_names
 from vlbench.errors import DataAbsent, DataError
 
 WANTED = '{"image_id": a number or a text, "caption": a text}'
@@ -16,15 +18,16 @@ WANTED = '{"image_id": a number or a text, "caption": a text}'
 def result_captions(file: Path, rows: Split) -> list[str]:
     """Return the caption of each row of a split, with each run of white space as one blank.
 
-    The image ids are those of the column `id`; where there is none, the numbers under which the
-    rows are stored. Raises DataAbsent without the file, and DataError where it is no list of
-    results, has two captions of an image or one of an unknown image, or lacks an image.
+    The image ids are those of the column `id`; where there is none, the whole names of the images
+    (see `image_name`), and of images without names the numbers of their rows. Raises DataAbsent
+    without the file, and DataError where it is no list of results, has two captions of an image or
+    one of an unknown image, or lacks an image.
     """
     if not file.is_file():
         what = f"the file of captions {file.name} (COCO's result format)"
         raise DataAbsent(what, "the captioner that wrote them", str(file))
-    captions = _read(file)
-    wanted, known = _image_ids(rows)
+    wanted, known, key_of = _image_ids(rows)
+    captions = _read(file, key_of)
     unknown = next((image for image in captions if image not in known), None)
     if unknown is not None:
         raise DataError(f"{file.name} has a caption of image {unknown}, which the data set lacks")
@@ -35,24 +38,28 @@ def result_captions(file: Path, rows: Split) -> list[str]:
     return [" ".join(captions[image].split()) for image in wanted]
 
 
-def _image_ids(rows: Split) -> tuple[list[str], set[str]]:
-    """Return the ids of the rows, and those of all that is stored, as texts."""
+def _image_ids(rows: Split) -> tuple[list[str], set[str], Callable[[str], str]]:
+    """Return the ids of the rows, those of all that is stored, and how a file's ids become such."""
     if "id" in rows.columns:
         column = rows["id"]
-        return [str(one) for one in column], {str(one) for one in column.stored}
-    numbers = rows["picture"]
-    return [str(row) for row in numbers.rows], {str(i) for i in range(len(numbers.stored))}
+        return [str(one) for one in column], {str(one) for one in column.stored}, str
+    stored = rows["picture"]
+    if stored.names:
+        names = image_names(stored.names)
+        return [names[row] for row in stored.rows], set(names), image_name
+    return [str(row) for row in stored.rows], {str(i) for i in range(len(stored.stored))}, str
 
 
-def _read(file: Path) -> dict[str, str]:
-    """Return the captions by image id."""
+def _read(file: Path, key_of: Callable[[str], str]) -> dict[str, str]:
+    """Return the captions by image id, which `key_of` makes of the file's."""
     try:
         content = json.loads(read_text(file))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{file.name} is no JSON ({error!s:.100})") from error
     if not isinstance(content, list):
         raise DataError(f"{file.name} is no list; wanted [{WANTED}, ...]")
-    pairs = [_pair(file, i, entry) for i, entry in enumerate(content)]
+    entries = [_pair(file, i, entry) for i, entry in enumerate(content)]
+    pairs = [(key_of(image), caption) for image, caption in entries]
     repeated = first_repeated(image for image, _ in pairs)
     if repeated is not None:
         raise DataError(f"{file.name} has two captions of image {repeated}; wanted one")

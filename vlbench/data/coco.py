@@ -68,8 +68,8 @@ def coco(
     classes (of several, the first): `a man, a woman and a child` names three. `named` has one
     `Named` per category in `caption`, for the first word that names it, in the caption's order.
     `class_names` is the list of fine-grained classes, by default coco_class_name.txt in `root`.
-    `regions` are region features (see `vlbench.data.regions`); with
-    them, the images may be absent.
+    `regions` are region features (see `vlbench.data.regions`), found by image id; with them, the
+    images may be absent.
     """
     if unknown := [name for name in splits if name not in SPLITS]:
         raise ValueError(f"no split '{unknown[0]}'; there are {', '.join(SPLITS)}")
@@ -120,11 +120,12 @@ def _split(rows: Iterator[Row], folder: Path, regions: Path | None) -> Split:
     table = in_memory(rows, SCHEMA)
     column, files = partial(column_from, table), table.values("file")
     images = _images(folder, table, f"instances_{folder.name}.json") if folder.is_dir() else None
-    sizes = {name: (w, h) for name, (w, h) in zip(files, table.values("size"), strict=True)}
-    features = region_features(regions, sizes) if regions else None
+    ids = table.values("id")
+    sizes = {str(i): (w, h) for i, (w, h) in zip(ids, table.values("size"), strict=True)}
+    features = region_features(regions, sizes, numbered=True) if regions else None
     return Split(
         {
-            **pictures(images, files, features),
+            **pictures(images, files, features, numbers=ids),
             "id": column(["id"], int),
             "boxes": column(["boxes"], _boxes),
             "categories": column(["categories"], list),

@@ -275,10 +275,10 @@ def _split(rows: Iterator[Row], folder: Path | None, regions: Path | None, liste
     names, column = table.values("id"), partial(column_from, table)
     images = None if folder is None else _images(folder, table, listed)
     sizes = {name: (w, h) for name, (w, h) in zip(names, table.values("size"), strict=True)}
-    features = region_features(regions, sizes) if regions else None
+    features = region_features(regions, sizes, numbered=True) if regions else None
     return Split(
         {
-            **pictures(images, names, features),
+            **pictures(images, names, features, numbers=names),
             "id": column(["id"], str),
             "boxes": column(["boxes"], _boxes),
             "captions": column(["words"], _captions),

@@ -73,9 +73,10 @@ def _texts(values: Sequence[Any], where: str, what: str) -> list[str]:
 def split_from_rows(rows: Rows, *, classes: int, where: str, regions: Path | None = None) -> Split:
     """Return the columns of a split, among them `picture` where images have texts or regions.
 
-    Regions are those of the images' items, or of their names. Raises DataError, naming `where`, for
-    labels that fit neither images nor classes, for an item that is absent or stands twice, and for
-    an image without regions.
+    Regions are those of the images' items, or of their names (see `vlbench.data.pictures`), never
+    of the numbers of rows. Raises DataError, naming `where`, for labels that fit neither images nor
+    classes, for an item that is absent or stands twice, and for an image without a name or without
+    regions.
     """
     images = rows.images
     if rows.items:
@@ -91,7 +92,12 @@ def split_from_rows(rows: Rows, *, classes: int, where: str, regions: Path | Non
     for kind, texts in rows.texts.items():
         columns[kind] = value_column([first for first, *_ in texts], "text")
         columns[SAID[kind]] = value_column([[*several] for several in texts])
+    if regions and not images.names:
+        raise DataError(
+            f"{where}: the images have no names by which their regions could be found; name the "
+            "column that has them as `item`"
+        )
     if rows.texts or regions:
         features = region_features(regions) if regions else None
-        columns |= pictures(images, images.examples().ids, features)
+        columns |= pictures(images, images.names or images.examples().ids, features)
     return Split(columns)

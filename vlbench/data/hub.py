@@ -18,6 +18,7 @@ from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.formats.archives import DAMAGED
 from vlbench.data.from_rows import Named, Rows, columns_of, said_in, split_from_rows
 from vlbench.data.hub_sets import HubSet, cell_images, open_tables, row_name
+from vlbench.data.pictures import require_own_regions
 from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, wanted
 from vlbench.data.split_files import files_of_split, parquet_files, split_of
@@ -92,6 +93,7 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     for name, known in wanted(splits, wanted_splits).items():
         rows = _rows(opened[name], known, columns)
         parts[name] = split_from_rows(rows, classes=len(classes), where=known, regions=regions)
+    require_own_regions(parts)
     return with_class_words(Data(splits=parts, classes=classes), texts)
 
 

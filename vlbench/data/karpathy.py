@@ -72,7 +72,7 @@ def karpathy(
         raise DataAbsent("Karpathy's split of COCO", HOME, str(file))
     begin_reading()
     rows = _read(file)
-    features = region_features(regions) if regions else None
+    features = region_features(regions, numbered=True) if regions else None
     described = [name for name in pictured if features is not None and name in with_regions]
     splits = {
         name: _split(
@@ -102,7 +102,8 @@ def _split(
     if absent and features is None:
         raise DataAbsent("COCO 2014", IMAGES_HOME, str(root / absent[0]))
     images = None if absent else file_images(root, files, listed=FILE)
-    return Split({**pictures(images, files, features), **columns})
+    shown = pictures(images, files, features, numbers=table.values("id"))
+    return Split({**shown, **columns})
 
 
 def _first(captions: Sequence[str]) -> str:

@@ -6,33 +6,66 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vlbench.capabilities import Picture, Regions
+from vlbench.capabilities import Picture
+from vlbench.data.images import DecodedImages
 from vlbench.data.records import Column, Data, Split
-from vlbench.data.regions import RegionFeatures, image_id
+from vlbench.data.regions import RegionFeatures, image_name, image_number
 from vlbench.digests import digest
 from vlbench.errors import DataError
 
 
 def pictures(
-    images: Column | None, names: Sequence[str], features: RegionFeatures | None
+    images: Column | None,
+    names: Sequence[str],
+    features: RegionFeatures | None,
+    *,
+    numbers: Sequence[object] = (),
 ) -> dict[str, Column]:
     """Return the column `picture`, and `image` and `regions` where they are given.
 
-    `names` identify the images in `features`. Raises DataError for an image without regions.
+    `names` identify the images in `features`, whole (see `image_name`). Where the data set numbers
+    its images, as COCO does, `numbers` identify them in features that are `numbered`. Raises
+    DataError for an image without regions, for two images that share a name, and, when regions are
+    read, for those of an image of another size.
     """
     columns = {} if images is None else {"image": images}
     if features is not None:
-        lacking = [name for name in names if image_id(name) not in features]
+        keys = [*map(image_number, map(str, numbers))] or [*map(image_name, names)]
+        lacking = [name for name, key in zip(names, keys, strict=True) if key not in features]
         if lacking:
             missing = f"missing for {len(lacking)} of {len(names)} images"
             raise DataError(f"{features.name} has no regions of image {lacking[0]} ({missing})")
-        stored = _RegionsOfImages(features, names)
+        stored = _RegionsOfImages(features, names, keys, images)
+        _require_one_image_each([("", stored)])
         key = digest(["regions", features.key, list(names)])
         columns["regions"] = Column(key, "value", stored, range(len(names)))
     picture = _PicturesOfImages(columns.get("image"), columns.get("regions"))
     key = digest(["picture", *((name, column.key) for name, column in columns.items())])
     whole = Column(key, "picture", picture, range(len(names)), names=list(names))
     return {**columns, "picture": whole}
+
+
+def require_own_regions(splits: Mapping[str, Split]) -> None:
+    """Raise DataError for images of two splits that share the name by which regions are found."""
+    stored = [
+        (name, rows["regions"].stored) for name, rows in splits.items() if "regions" in rows.columns
+    ]
+    own = [(f" of {name}", one) for name, one in stored if isinstance(one, _RegionsOfImages)]
+    _require_one_image_each(own)
+
+
+def _require_one_image_each(parts: Sequence[tuple[str, _RegionsOfImages]]) -> None:
+    """Raise DataError, naming both, for two images of one name; rows of one image may share it."""
+    seen: dict[str, tuple[str, str]] = {}
+    for part, stored in parts:
+        for name, key, content in zip(stored.names, stored.keys, stored.contents(), strict=True):
+            named = f"{name}{part}"
+            other, known = seen.setdefault(key, (named, content))
+            if known != content:
+                raise DataError(
+                    f"{stored.features.name}: the images {other} and {named} would both have the "
+                    f"regions of {key}; give each image a name of its own, such as an `item`"
+                )
 
 
 def only_in_pictures(data: Data) -> Data:
@@ -65,16 +98,31 @@ def _map_columns(data: Data, change: Callable[[Column], Column | None]) -> Data:
 
 @dataclass(frozen=True, eq=False)
 class _RegionsOfImages(Sequence[Any]):
-    """The regions of each image in this order, read on each access."""
+    """The regions of each image in this order, by their keys, read on each access."""
 
-    features: Mapping[str, Regions]
+    features: RegionFeatures
     names: Sequence[str]
+    keys: Sequence[str]
+    images: Column | None
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __getitem__(self, i: Any) -> Any:
-        return self.features[image_id(self.names[i])]
+        return self.features.of(self.keys[i], self._size(i))
+
+    def _size(self, i: int) -> tuple[int, int] | None:
+        """Return the (W, H) of image i, of which the header alone is read where it has one."""
+        if self.images is None:
+            return None
+        stored, row = self.images.stored, self.images.rows[i]
+        return stored.size(row) if isinstance(stored, DecodedImages) else stored[row].size
+
+    def contents(self) -> Sequence[str]:
+        """Return what tells images apart: their digests, or without them their names."""
+        if self.images is None or not self.images.digests:
+            return self.names
+        return [self.images.digests[row] for row in self.images.rows]
 
 
 @dataclass(frozen=True, eq=False)

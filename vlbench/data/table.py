@@ -13,6 +13,7 @@ from vlbench.data.coco_files import first_repeated
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.from_rows import Named, Rows, columns_of, said_in, split_from_rows
 from vlbench.data.images import file_images
+from vlbench.data.pictures import require_own_regions
 from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, wanted
 from vlbench.errors import DataAbsent, DataError, unknown
@@ -54,9 +55,10 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     a class number, if none of the names is a number.
 
     `regions` are region features of the images (see `vlbench.data.regions`), by their items or else
-    by the names of their files. `texts` are a corpus and word tests: then only the test images are
-    read, and the first name of each class is their visual word (see `vlbench.data.corpora`). Of
-    `wanted_splits` alone, if there are some, images are read.
+    by the names of their files: whole names, without folders and suffixes of images. `texts` are a
+    corpus and word tests: then only the test images are read, and the first name of each class is
+    their visual word (see `vlbench.data.corpora`). Of `wanted_splits` alone, if there are some,
+    images are read.
 
     Raises DataAbsent for a file that is not there, and DataError, naming table and row, for a
     column or a value that is not what it should be.
@@ -86,6 +88,7 @@ def images(  # noqa: PLR0913 - YAML fills them by name
         splits[split] = split_from_rows(
             rows, classes=len(classes), where=table.name, regions=regions
         )
+    require_own_regions(splits)
     return with_class_words(Data(splits=splits, classes=list(classes)), texts)
 
 

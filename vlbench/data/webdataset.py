@@ -28,6 +28,7 @@ from vlbench.data.formats.archives import CHUNK, DAMAGED
 from vlbench.data.from_rows import Rows, said_in, split_from_rows
 from vlbench.data.hub_sets import encoded_digest, streamed_images
 from vlbench.data.images import MOST_PIXELS
+from vlbench.data.pictures import require_own_regions
 from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, wanted
 from vlbench.digests import file_digests
@@ -264,6 +265,7 @@ def images(
         rows, others = _rows(root, folder, suffixes, len(classes))
         left_out += others
         found[name] = split_from_rows(rows, classes=len(classes), where=folder, regions=regions)
+    require_own_regions(found)
     dropped = {NO_EXAMPLE: left_out} if left_out else {}
     return with_class_words(Data(splits=found, classes=classes, dropped=dropped), texts)
 

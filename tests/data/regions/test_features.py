@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from region_files import BOXES, VECTORS, butd, lxmert, put_tsv
 
-from vlbench.data.regions import image_id, region_features
+from vlbench.data.regions import image_name, image_number, region_features
 from vlbench.errors import DataError
 
 
@@ -10,20 +10,36 @@ from vlbench.errors import DataError
     ("name", "number"),
     [
         ("COCO_val2014_000000058350.jpg.npz", "58350"),
+        ("coco_train2014_000000058350.npz", "58350"),
+        ("flickr30k_000001000092795.npz", "1000092795"),
         ("1000092795", "1000092795"),
         ("flickr30k_images/000123.jpeg", "123"),
         ("000", "0"),
-        ("a-b.png", "a-b"),
+        ("dog_1.png", "dog_1"),
+        ("val2014_58350", "val2014_58350"),
     ],
 )
-def test_an_image_is_known_by_the_number_that_ends_its_name(name, number):
-    assert image_id(name) == number
+def test_data_sets_that_number_their_images_know_them_by_that_number(name, number):
+    assert image_number(name) == number
 
 
-def test_objects_have_words_where_the_vocabulary_lies_beside(tmp_path):
-    (tmp_path / "objects_vocab.txt").write_text("tree\ndog,puppy\n")
+@pytest.mark.parametrize("name", ["dog_1", "dog_1.jpg.npz", "dogs/dog_1.JPG", "a/dog_1.webp.npz"])
+def test_anybodys_image_is_known_by_the_whole_name_of_its_file(name):
+    assert image_name(name) == "dog_1"
+    assert image_name(f"a{name.rsplit('/', 1)[-1]}") == "adog_1"
+    assert image_name("001.jpg") != image_name("1.jpg")
+
+
+def test_an_image_has_no_regions_of_one_whose_name_ends_in_the_same_digits(tmp_path):
+    features = region_features(put_tsv(tmp_path, butd("cat_1"), butd("1")))
+    assert list(features) == ["cat_1", "1"]
+    assert "dog_1" not in features
+
+
+def test_objects_have_the_first_of_their_words_where_the_vocabulary_lies_beside(tmp_path):
+    (tmp_path / "objects_vocab.txt").write_text("tree\nDog, puppy\n")
     file = put_tsv(tmp_path, lxmert("7"), lxmert("8", objects=(2, 0)))
-    assert region_features(file)["7"].labels == ["dog,puppy", "tree"]
+    assert region_features(file)["7"].labels == ["dog", "tree"]
     with pytest.raises(DataError, match=r"line 2: an object that objects_vocab\.txt lacks"):
         region_features(file)["8"]
 
@@ -48,10 +64,32 @@ def test_features_are_known_by_what_they_hold(tmp_path):
     assert region_features(put_tsv(tmp_path / "c", butd("8"))).key != one.key
 
 
-def test_two_rows_of_one_image_are_refused_whatever_its_name(tmp_path):
-    file = put_tsv(tmp_path, butd("1"), butd("01"))
-    with pytest.raises(DataError, match=r"^features\.tsv repeats the regions of image 01"):
-        region_features(file)
+@pytest.mark.parametrize(("other", "numbered"), [("a/1.jpg", False), ("01", True)])
+def test_two_rows_of_one_image_are_refused_and_both_are_named(tmp_path, other, numbered):
+    file = put_tsv(tmp_path, butd("1"), butd(other))
+    message = rf"^features\.tsv repeats the regions of image 1: 1 and {other}$"
+    with pytest.raises(DataError, match=message):
+        region_features(file, numbered=numbered)
+
+
+@pytest.mark.parametrize("size", [{}, {"image_w": 40, "image_h": 30}])
+def test_a_box_that_leaves_its_image_is_named_with_both_sizes(tmp_path, size):
+    np.savez(tmp_path / "42.npz", x=VECTORS, boxes=BOXES + np.array([0, 0, 11.5, 0]), **size)
+    message = r"^42\.npz: region 1, box .*41\.5.* leaves the image of \(40, 30\)"
+    with pytest.raises(DataError, match=message):
+        region_features(tmp_path, {"42": (40, 30)})["42"]
+
+
+def test_a_box_may_be_rounded_beyond_its_image(tmp_path):
+    np.savez(tmp_path / "42.npz", x=VECTORS, boxes=BOXES + np.array([-0.5, 0, 10.5, 0]))
+    assert region_features(tmp_path).of("42", (40, 30)).boxes[1, 2] == 40.5
+
+
+def test_regions_of_an_image_of_another_size_are_named_with_both(tmp_path):
+    features = region_features(put_tsv(tmp_path, butd()))
+    message = r"^features\.tsv, line 1 is of an image of \(40, 30\), the data set's is \(16, 12\)"
+    with pytest.raises(DataError, match=message):
+        features.of("42", (16, 12))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +101,7 @@ def test_two_rows_of_one_image_are_refused_whatever_its_name(tmp_path):
     ],
 )
 def test_a_region_that_is_no_box_or_no_vector_is_named_with_its_image(tmp_path, odd):
-    features = region_features(put_tsv(tmp_path, lxmert(**odd)))
+    features = region_features(put_tsv(tmp_path, lxmert("42", **odd)))
     with pytest.raises(DataError, match=r"features\.tsv, line 1: region 1, box .*finite numbers"):
         features["42"]
 

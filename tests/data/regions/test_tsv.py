@@ -8,7 +8,7 @@ from vlbench.errors import DataError
 
 
 def test_a_row_of_ten_columns_has_scores(tmp_path):
-    regions = region_features(put_tsv(tmp_path, lxmert("7"), lxmert()))["42"]
+    regions = region_features(put_tsv(tmp_path, lxmert("7"), lxmert("42")))["42"]
     assert is_whole(regions)
     assert regions.scores.tolist() == [0.5, 0.25]
     assert regions.size == (40, 30)
@@ -58,7 +58,7 @@ def test_the_real_tsv_has_36_regions_with_scores_and_words(real_data, tmp_path):
     words = folder / "genome/1600-400-20/objects_vocab.txt"
     (tmp_path / "features.tsv").symlink_to(folder / "train2014_obj36.tsv")
     (tmp_path / "objects_vocab.txt").symlink_to(words)
-    features = region_features(tmp_path / "features.tsv")
+    features = region_features(tmp_path / "features.tsv", numbered=True)
     assert len(features) == 10
     for regions in features.values():
         assert regions.vectors.shape == (36, 2048)
@@ -66,3 +66,10 @@ def test_the_real_tsv_has_36_regions_with_scores_and_words(real_data, tmp_path):
         assert (regions.boxes[:, 2:].max(0).values <= torch.tensor(regions.size)).all()
     first = features["132417"]
     assert (first.labels[0], first.boxes[0, 1].item()) == ("sky", 0)
+
+
+def test_no_label_of_the_real_vocabulary_has_a_synonym(real_data, tmp_path):
+    words = real_data / "bottom_up_features/lxmert_tsv/genome/1600-400-20/objects_vocab.txt"
+    (tmp_path / "objects_vocab.txt").symlink_to(words)
+    file = put_tsv(tmp_path, lxmert("7", objects=(16, 43)))
+    assert region_features(file)["7"].labels == ["stop sign", "television"]

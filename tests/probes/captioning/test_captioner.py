@@ -2,6 +2,7 @@ import json
 import multiprocessing
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -97,7 +98,7 @@ def test_a_captioner_of_other_features_is_refused(folder, tmp_path):
     with pytest.raises(WeightsError, match=r"trained with regions: sum.*gives it regions: mean"):
         first_captions(world(), ENGINE, settings._replace(regions="mean"))
     (folder / "captioner.json").unlink()
-    wide = settings._replace(features=arrays(tmp_path, np.ones((len(PAIRS), 12))))
+    wide = settings._replace(features=arrays(tmp_path, np.ones((len(PAIRS), 12)), "{:04d}.npy"))
     with pytest.raises(WeightsError, match=r"trained with features: 6; .*widths: \[12\]"):
         first_captions(world(), ENGINE, wide)
 
@@ -183,7 +184,7 @@ def test_one_process_and_two_find_the_same_captions_to_the_last_byte(pair):
 
 @pytest.fixture
 def split():
-    return world().splits["test"]
+    return world(id=list(range(len(PAIRS)))).splits["test"]
 
 
 def arrays(folder, values, name="{}.npy"):
@@ -215,11 +216,31 @@ def test_ready_features_are_read_by_the_number_of_the_image(split, tmp_path):
 
 def test_ready_features_may_have_the_whole_name_of_the_image(split, tmp_path):
     values = np.arange(len(PAIRS), dtype=np.float64)[:, None]
-    for number, value in enumerate(values):
-        np.save(tmp_path / f"{number:04d}.npy", value)
+    arrays(tmp_path, values, "{:04d}.npy")
     found = features_of(split, features=tmp_path)
     assert found.flatten().tolist() == list(range(len(PAIRS)))
     assert found.dtype == torch.float32
+
+
+def test_images_without_numbers_have_no_features_of_the_same_digits(tmp_path):
+    unnumbered = world().splits["test"]
+    arrays(tmp_path, np.zeros((len(PAIRS), 1)))
+    with pytest.raises(DataError, match=r"no features of image 0000\.jpg \(0000\.npy\)"):
+        features_of(unnumbered, features=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ([], "the images have no names by which their features"),
+        (["a/1.jpg", "b/1.jpg"], r"the images a/1\.jpg and b/1\.jpg share the name 1; give"),
+    ],
+)
+def test_features_are_of_one_image_by_its_name(tmp_path, names, message):
+    (tmp_path / "1.npy").touch()
+    images = replace(world().splits["test"].select([0, 1])["picture"], names=names)
+    with pytest.raises(DataError, match=message):
+        features_of(Split({"picture": images}), features=tmp_path)
 
 
 def test_ready_region_features_are_averaged(split, tmp_path):

@@ -6,7 +6,6 @@ Bottom-up attention (Anderson et al. 2018, arXiv:1707.07998) in its own TSV form
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from vlbench.capabilities import Regions
 from vlbench.data.coco_files import read_text
 from vlbench.data.presence import begin_reading
 from vlbench.data.regions import hdf5, npz, tsv
+from vlbench.data.regions.names import image_name, image_number
 from vlbench.data.regions.records import Reader, StoredRegions
 from vlbench.digests import digest, file_digests
 from vlbench.errors import DataAbsent, DataError
@@ -28,11 +28,20 @@ KINDS: Mapping[str, Callable[[Path], dict[str, Reader]]] = {
 }
 VOCABULARY = "objects_vocab.txt"
 
+# How labels are read; another number for another `_read_words`.
+LABELS = "the first of several names, 1"
+
+# Pixels by which a box may leave its image: files round boxes, fractions and sizes.
+ROUNDING = 1
+
 Size = tuple[int, int]
 
 
 class RegionFeatures(Mapping[str, Regions]):
-    """Regions by the number of their image (see `image_id`), read from files on each access."""
+    """Regions by the name of their image, read from files on each access.
+
+    The names are those of `image_name`, or of `image_number` where images are numbered.
+    """
 
     def __init__(
         self, name: str, key: str, readers: Mapping[str, Reader], sizes: Mapping[str, Size]
@@ -44,8 +53,14 @@ class RegionFeatures(Mapping[str, Regions]):
 
     def __getitem__(self, image: str) -> Regions:
         """Return the regions of an image; KeyError if it has none, DataError if unreadable."""
-        stored = self._readers[image]()
-        return _check(stored, stored.size or self._sizes.get(image), self._sizes.get(image))
+        return self.of(image)
+
+    def of(self, image: str, size: Size | None = None) -> Regions:
+        """Return the regions of an image of (W, H), where that is known.
+
+        Raises KeyError if it has none, and DataError for those of an image of another size.
+        """
+        return _check(self._readers[image](), size or self._sizes.get(image))
 
     def __contains__(self, image: object) -> bool:
         """Return whether an image has regions, without reading them."""
@@ -56,16 +71,19 @@ class RegionFeatures(Mapping[str, Regions]):
         return len(self._readers)
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the images' numbers."""
+        """Yield the images' names."""
         return iter(self._readers)
 
 
-def region_features(path: Path, sizes: Mapping[str, Size] | None = None) -> RegionFeatures:
+def region_features(
+    path: Path, sizes: Mapping[str, Size] | None = None, *, numbered: bool = False
+) -> RegionFeatures:
     """Return the features in a file, or in all files of a folder; none are kept in memory.
 
-    `sizes` are (W, H) by image, for files without sizes; files with sizes must agree. Where the
-    file has class numbers and objects_vocab.txt lies beside it, labels are its words. Raises
-    DataAbsent or DataError.
+    Images are known by their whole names (see `image_name`), or where the data set numbers them,
+    as COCO does, by their numbers (`image_number`). `sizes` are (W, H) by image, for files without
+    sizes; files with sizes must agree. Where the file has class numbers and objects_vocab.txt lies
+    beside it, labels are its words. Raises DataAbsent, and DataError for two of one image.
     """
     files = sorted(p for p in path.iterdir() if p.suffix in KINDS) if path.is_dir() else [path]
     if not files or not files[0].is_file():
@@ -76,29 +94,32 @@ def region_features(path: Path, sizes: Mapping[str, Size] | None = None) -> Regi
             f"{path.name} has another format; region features are read from {', '.join(KINDS)}"
         )
     vocabulary = files[0].parent / VOCABULARY
-    words = read_text(vocabulary).splitlines() if vocabulary.is_file() else []
+    words = _read_words(vocabulary) if vocabulary.is_file() else []
+    key_of = image_number if numbered else image_name
     readers: dict[str, Reader] = {}
+    names: dict[str, str] = {}
     for file in files:
         for name, reader in KINDS[file.suffix](file).items():
-            number = image_id(name)
-            if number in readers:
-                raise DataError(f"{file.name} repeats the regions of image {name}")
-            readers[number] = partial(_with_labels, reader, words) if words else reader
+            key = key_of(name)
+            if key in readers:
+                raise DataError(
+                    f"{file.name} repeats the regions of image {key}: {names[key]} and {name}"
+                )
+            names[key] = name
+            readers[key] = partial(_with_labels, reader, words) if words else reader
     used = [vocabulary] if words else []
     parts = [part for file in files for part in (file, *_partner(file))]
-    contents = file_digests([*parts, *used], "bytes")
-    known = {image_id(name): size for name, size in (sizes or {}).items()}
+    contents = [*file_digests([*parts, *used], "bytes"), *([LABELS] if words else [])]
+    known = {key_of(name): size for name, size in (sizes or {}).items()}
     return RegionFeatures(path.name, digest([*contents, sorted(readers)]), readers, known)
 
 
-def image_id(name: str) -> str:
-    """Return the number at the end of an image's name without leading zeros; else its stem.
+def _read_words(vocabulary: Path) -> list[str]:
+    """Return the first name of each class: a line may be `stop sign,stopsign`.
 
-    `COCO_val2014_000000058350.jpg` is 58350: data sets and region features name images differently.
+    As its authors read it (lib/datasets/vg.py of bottom-up attention): in lower case.
     """
-    stem = re.sub(r"(\.(jpe?g|png|npz))+$", "", name.rsplit("/", 1)[-1])
-    number = re.search(r"\d+$", stem)
-    return number[0].lstrip("0") or "0" if number else stem
+    return [line.split(",")[0].strip().lower() for line in read_text(vocabulary).splitlines()]
 
 
 def _partner(file: Path) -> list[Path]:
@@ -114,12 +135,16 @@ def _with_labels(reader: Reader, words: list[str]) -> StoredRegions:
     return stored._replace(labels=[words[number] for number in stored.objects])
 
 
-def _check(stored: StoredRegions, size: Size | None, known: Size | None) -> Regions:
-    """Return regions with boxes in pixels of an image of `size`, which must equal a `known` one."""
+def _check(stored: StoredRegions, known: Size | None) -> Regions:
+    """Return regions with boxes in pixels of their image, whose (W, H) is `known` or stored."""
+    size = stored.size or known
     if size is None:
         raise DataError(f"{stored.where} has no image size, nor has the data set")
     if known not in {None, size}:
-        raise DataError(f"{stored.where} is of an image of {size}, the data set's is {known}")
+        raise DataError(
+            f"{stored.where} is of an image of {size}, the data set's is {known}; make the regions "
+            "of the data set's own images"
+        )
     _require_shapes(stored)
     boxes = stored.boxes
     ordered = (boxes[:, :2] <= boxes[:, 2:]).all(1)
@@ -130,8 +155,16 @@ def _check(stored: StoredRegions, size: Size | None, known: Size | None) -> Regi
             f"{stored.where}: region {region}, box {boxes[region].tolist()}: wanted x1 <= x2, "
             "y1 <= y2 and finite numbers"
         )
+    sides = boxes.new_tensor([*size, *size])
     if stored.is_relative:
-        boxes = boxes * boxes.new_tensor([*size, *size])
+        boxes = boxes * sides
+    outside = ((boxes < -ROUNDING) | (boxes > sides + ROUNDING)).any(1)
+    if outside.any():
+        region = int(outside.nonzero()[0])
+        raise DataError(
+            f"{stored.where}: region {region}, box {boxes[region].tolist()} leaves the image of "
+            f"{size}; make the regions of the data set's own images"
+        )
     return Regions(boxes, stored.vectors, stored.scores, stored.labels, size)
 
 

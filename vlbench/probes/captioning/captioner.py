@@ -18,7 +18,7 @@ from torch import Tensor
 from vlbench.capabilities import ImageTextScorer, RegionEncoder, Regions
 from vlbench.data.formats.archives import DAMAGED, read_npy
 from vlbench.data.records import Data, Split
-from vlbench.data.regions import image_id, region_features
+from vlbench.data.regions import image_name, image_names, image_number, region_features
 from vlbench.data.regions.features import KINDS
 from vlbench.engine import Engine
 from vlbench.errors import DataAbsent, DataError, SpecError, WeightsError
@@ -142,23 +142,37 @@ def _vectors(regions: Regions) -> Tensor:
 
 def _read_features(split: Split, files: Path, pool: Pool) -> Tensor:
     """Return the features of each image in a folder of .npy files or in region features."""
-    names = split["picture"].examples().ids
+    names, keys = _image_names(split)
     if not files.exists():
         raise DataAbsent("features of images", "whoever made them", str(files))
     if files.is_dir() and not any(file.suffix in KINDS for file in files.iterdir()):
-        return _stack([_read_array(files, name) for name in names])
-    stored = region_features(files)
-    lacking = [name for name in names if image_id(name) not in stored]
+        return _stack([_read_array(files, *pair) for pair in zip(names, keys, strict=True)])
+    stored = region_features(files, numbered="id" in split.columns)
+    lacking = [name for name, key in zip(names, keys, strict=True) if key not in stored]
     if lacking:
         raise DataError(f"{files.name} has no regions of image {lacking[0]}")
-    regions = [stored[image_id(name)] for name in names]
+    regions = [stored[key] for key in keys]
     return _stack(_sums(regions) if pool == "sum" else _means(regions))
 
 
-def _read_array(folder: Path, name: str) -> Tensor:
+def _image_names(split: Split) -> tuple[list[str], list[str]]:
+    """Return the names of images, and by what their features are found.
+
+    That is their number where the data set has numbers, in the column `id`; else the whole name.
+    Raises DataError for images without names, and for two names that become one.
+    """
+    picture = split["picture"]
+    if not picture.names:
+        raise DataError("the images have no names by which their features could be found")
+    names = [picture.names[row] for row in picture.rows]
+    if "id" in split.columns:
+        return names, [image_number(str(number)) for number in split["id"]]
+    return names, image_names(names)
+
+
+def _read_array(folder: Path, name: str, key: str) -> Tensor:
     """Return the features in NAME.npy or NUMBER.npy, as ImageCaptioning.pytorch names them."""
-    stem = name.rsplit("/", 1)[-1]
-    files = [folder / f"{one}.npy" for one in (stem, Path(stem).stem, image_id(name))]
+    files = [folder / f"{one}.npy" for one in (name.rsplit("/", 1)[-1], image_name(name), key)]
     file = next((file for file in files if file.is_file()), None)
     if file is None:
         raise DataError(f"{folder.name} has no features of image {name} ({files[-1].name})")
