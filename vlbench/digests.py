@@ -44,19 +44,20 @@ def digest(value: Any) -> str:
 def file_digests(
     paths: Sequence[Path | str], how: str, compute: Callable[[Path], str] | None = None
 ) -> list[str]:
-    """Return the digest of each file, remembered under device, inode, size and mtime.
+    """Return the digest of each file, remembered under device, inode, size, mtime and ctime.
 
-    `how` names what `compute` digests (default: the bytes), since one file may have two digests.
+    A file that is rewritten with its size and date, as by `rsync -t`, has another ctime. `how` names
+    what `compute` digests (default: the bytes), since one file may have two digests.
     """
     now = time.time_ns()
     stats = [os.stat(path) for path in paths]  # noqa: PTH116 - of a million paths, in half the time
     keys = [
-        f"({stat.st_dev}, {stat.st_ino}, {stat.st_size}, {stat.st_mtime_ns}, {how!r})"
-        for stat in stats
+        f"({s.st_dev}, {s.st_ino}, {s.st_size}, {s.st_mtime_ns}, {s.st_ctime_ns}, {how!r})"
+        for s in stats
     ]
     known = _recall(keys)
     fresh = {
-        key: (path, stat.st_mtime_ns)
+        key: (path, max(stat.st_mtime_ns, stat.st_ctime_ns))
         for key, path, stat in zip(keys, paths, stats, strict=True)
         if key not in known
     }

@@ -117,7 +117,8 @@ def _walk(starts: Sequence[tuple[Path, Path]], libraries: set[str]) -> Reached:
         if file in files or file in IGNORED:
             continue
         stat = file.stat()
-        files[file], found, others = _read(file, folder, stat.st_size, stat.st_mtime_ns)
+        state = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+        files[file], found, others = _read(file, folder, *state)
         waiting += [(target, folder) for target in found]
         libraries |= others
     return files, libraries
@@ -125,7 +126,7 @@ def _walk(starts: Sequence[tuple[Path, Path]], libraries: set[str]) -> Reached:
 
 @functools.cache
 def _read(file: Path, folder: Path, *_: int) -> tuple[str, set[Path], set[str]]:
-    """Return the digest of a file's code, and what it imports; size and time are of the key."""
+    """Return the digest of a file's code, and what it imports; size and times are of the key."""
     (text,) = file_digests([file], HOW, _parse)
     code, imports = json.loads(text)
     resolved = [_resolve((level, name), file, folder) for level, name in imports]

@@ -85,7 +85,7 @@ def load_yaml(file: Path) -> Document:
         raise SpecError(f"{file}: cannot be read: {error.strerror}") from error
     if time.time_ns() - stat.st_mtime_ns < SETTLED:
         return _parse(file)
-    return _parse_once(file, stat.st_size, stat.st_mtime_ns)
+    return _parse_once(file, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
 @cache

@@ -146,7 +146,7 @@ def _states(output: Path, board: Board) -> Iterator[list[Any]]:
     for file in (row.artifacts[ITEMS]["file"] for row in board.results if ITEMS in row.artifacts):
         try:
             stat = (output / file).stat()
-            yield [file, stat.st_ino, stat.st_size, stat.st_mtime_ns]
+            yield [file, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
         except OSError:
             yield [file]
 
