@@ -46,8 +46,8 @@ def file_digests(
 ) -> list[str]:
     """Return the digest of each file, remembered under device, inode, size, mtime and ctime.
 
-    A file that is rewritten with its size and date, as by `rsync -t`, has another ctime. `how` names
-    what `compute` digests (default: the bytes), since one file may have two digests.
+    A file that is rewritten with its size and date, as by `rsync -t`, has another ctime. `how`
+    names what `compute` digests (default: the bytes), since one file may have two digests.
     """
     now = time.time_ns()
     stats = [os.stat(path) for path in paths]  # noqa: PTH116 - of a million paths, in half the time

@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -37,6 +38,21 @@ def test_duplicates_and_what_two_splits_share_are_counted_by_content(source, cap
     assert splits["train"]["overlap"] == {"test": 1}
     assert splits["test"]["overlap"] == {"train": 1}
     assert splits["train"]["per_class"] == {"blue": 3, "green": 3, "red": 4}
+
+
+def test_each_column_that_a_probe_sees_has_an_example(source, capsys):
+    rows = "image,first,second,label\n"
+    for file in sorted((source / "images").rglob("*.png")):
+        rows += f"{file.relative_to(source / 'images')},a cat,its second caption,x\n"
+    (source / "images" / "all.csv").write_text(rows)
+    table = '{loader: "vlbench.data.table:images", root: ../images, test: all.csv, label: label,'
+    spec = (source / "tasks/few_shot_colours.yaml").read_text()
+    spec = re.sub(r"data: .*", f"data: {table} caption: [first, second]}}", spec)
+    (source / "tasks/captioned.yaml").write_text(spec)
+    assert run(source, "captioned") == 0
+    told = capsys.readouterr().out
+    assert "  caption: 'a cat'\n  captions: ['a cat', 'its second caption']\n" in told
+    assert "  image: an image of 8x8\n  label: 0\n" in told
 
 
 def test_what_is_left_out_is_said(source, capsys):

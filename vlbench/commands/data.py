@@ -28,6 +28,9 @@ if TYPE_CHECKING:  # these import torch
 # Examples that are shown of each split, and images whose sizes are read, evenly spread.
 EXAMPLES, SIZED = 5, 1000
 
+# Characters of the first value of a column.
+BRIEF = 100
+
 # Columns that say in a few words what an example is.
 SUMMARIES = ("caption", "question", "text", "words")
 
@@ -123,7 +126,7 @@ def _line(row: Mapping[str, Any], options: Options) -> str:
 
 
 def describe(data: Data) -> dict[str, Any]:
-    """Return the rows, classes, sizes, examples, missing and duplicate rows of each split.
+    """Return the rows, classes, sizes, columns, examples, and rows missing or twice of each split.
 
     `overlap` counts the rows of a split whose content another split has, too.
     """
@@ -138,7 +141,7 @@ def describe(data: Data) -> dict[str, Any]:
             "overlap": {other: count for (one, other), count in shared.items() if one == name},
             "per_class": _per_class(data, split),
             "sizes": _sizes(split),
-            "columns": sorted(split.columns),
+            "columns": {one: _shown(split[one]) for one in sorted(split.columns)},
             "examples": [_example(data, split, i) for i in range(min(EXAMPLES, len(split)))],
         }
     facts = {"data": data.digest(), "classes": len(data.classes), "dropped": dict(data.dropped)}
@@ -163,6 +166,17 @@ def _sizes(split: Split) -> dict[str, int]:
     else:
         sizes = [column.stored[row].size for row in rows]
     return dict(Counter(f"{width}x{height}" for width, height in sizes).most_common())
+
+
+def _shown(column: Column) -> str:
+    """Return the first value of a column in a few words."""
+    if not len(column):
+        return "no row"
+    value = column[0]
+    if column.kind == "image":
+        return f"an image of {value.width}x{value.height}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= BRIEF else f"{text[: BRIEF - 3]}..."
 
 
 def _example(data: Data, split: Split, i: int) -> str:
@@ -197,6 +211,8 @@ def _lines(task: str, facts: Mapping[str, Any]) -> list[Any]:
             if count
         ]
         lines += [printed(f"{name}: {example}") for example in one["examples"]]
+        lines.append(f"{name}, the columns that a probe sees, and their first values:")
+        lines += [printed(f"  {column}: {value}") for column, value in one["columns"].items()]
     return lines
 
 
