@@ -176,7 +176,10 @@ def _read(architecture: str) -> Recipe:
     try:
         config = json.loads(read_text(file, MOST_CONFIG))
         options = {k: config[k] for k in ("num_classes", "pretrained_cfg")}
-        recipe = Recipe(config["architecture"], config.get("model_args", {}) | options, [])
+        name = config["architecture"]
+        if not isinstance(name, str):
+            raise TypeError(f"architecture is {name!r}, no name")  # noqa: TRY301
+        recipe = Recipe(name, config.get("model_args", {}) | options, [])
         labels = list(config.get("label_names", []))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise WeightsError(f"{file} cannot be read as timm's: {error!r}") from error

@@ -88,6 +88,14 @@ def test_an_error_of_vlbench_is_its_message_and_one_never_raised_has_no_line():
     assert described(KeyError("a")) == "KeyError: 'a'"
 
 
+def test_an_error_that_cannot_say_anything_is_described_all_the_same():
+    class MuteError(RuntimeError):
+        def __str__(self):
+            raise ValueError
+
+    assert described(MuteError()) == "MuteError: (its message cannot be shown: ValueError)"
+
+
 def test_a_function_is_named_by_the_line_that_it_begins_at():
     line = inspect.getsourcelines(raised)[1]
     assert defined_at(partial(raised, print)) == f"test_errors.py:{line}"

@@ -176,7 +176,15 @@ def described(error: BaseException) -> str:
     if isinstance(error, VlbenchError):
         return str(error)
     place = place_of(error)
-    return f"{type(error).__name__}: {error}{f' ({place})' if place else ''}"
+    return f"{type(error).__name__}: {message_of(error)}{f' ({place})' if place else ''}"
+
+
+def message_of(error: BaseException) -> str:
+    """Return what an error says, also where its class cannot say it."""
+    try:
+        return str(error)
+    except Exception as other:  # noqa: BLE001 - somebody's own class of errors
+        return f"(its message cannot be shown: {type(other).__name__})"
 
 
 @contextmanager

@@ -22,13 +22,14 @@ class Flat:
         return pixels.flatten(1)
 
 
-def test_some_of_the_first_batch_are_passed_again_and_of_no_other():
+def test_some_of_the_first_batch_are_passed_again_also_with_batch_2_4_8_and_so_on():
     model = Flat()
     encode = Repeating(model.encode_images)
     assert torch.equal(encode(PIXELS), PIXELS.flatten(1))
     assert model.passed == 32 + REPEATED
-    encode(PIXELS)
-    assert model.passed == 64 + REPEATED
+    for _ in range(8):
+        encode(PIXELS)
+    assert model.passed == 9 * 32 + REPEATED + 3 * 2 * REPEATED
 
 
 @pytest.mark.parametrize(("count", "again"), [(0, 0), (1, 1), (2, 3), (4, 5), (5, 4)])
@@ -43,7 +44,41 @@ def test_after_a_batch_of_one_a_larger_one_is_passed_again_too():
     encode = Repeating(model.encode_images)
     for count in (1, 1, 32, 32):
         encode(PIXELS[:count])
-    assert model.passed == 66 + 1 + REPEATED
+    assert model.passed == 66 + 1 + 1 + REPEATED + 2 * REPEATED
+
+
+def test_a_method_that_changes_later_is_found_by_its_first_examples():
+    class Drifts(Flat):
+        def encode_images(self, pixels: Tensor) -> Tensor:
+            return super().encode_images(pixels) + (self.passed > 10 * 32)
+
+    encode = Repeating(Drifts().encode_images)
+    for _ in range(15):
+        encode(PIXELS)
+    with pytest.raises(SpecError, match="for examples of its first batch after 16 batches"):
+        encode(PIXELS)
+
+
+def test_texts_whose_vectors_depend_on_the_longest_beside_them_are_found():
+    class Padded:
+        def encode_texts(self, texts):
+            longest = max(map(len, texts))
+            return torch.tensor([[float(len(text)), longest] for text in texts])
+
+    encode = Repeating(Padded().encode_texts)
+    encode(["aa", "bb", "cc", "dd", "ee"])
+    with pytest.raises(
+        SpecError, match=r"Padded\.encode_texts gives other outputs for examples of"
+    ):
+        encode(["eee", "fff", "ggg", "hhh", "iii"])
+
+
+def test_batches_that_cannot_be_one_are_passed_apart():
+    model = Flat()
+    encode = Repeating(model.encode_images)
+    encode(PIXELS)
+    encode(PIXELS[:, :, :2])
+    assert model.passed == 64 + 2 * REPEATED
 
 
 def test_a_method_in_training_mode_names_itself_the_difference_and_the_way_out():

@@ -61,6 +61,16 @@ def test_a_row_that_is_not_there_is_an_error_with_the_nearest(boards, source, ca
     assert "no model with scores is named 'our'; did you mean ours?" in capsys.readouterr().err
 
 
+def test_a_row_that_was_skipped_is_an_error_that_says_why(boards, source, tmp_path, capsys):
+    def skip(row):
+        row.update(status="skipped", scores=[], counts={}, artifacts={}, reason="no Classifier")
+
+    folder = changed(boards, tmp_path, skip)
+    assert rerun(folder, source, "ours") == 2
+    said = "ours has no scores on few_shot_colours: skipped (no Classifier)"
+    assert said in capsys.readouterr().err
+
+
 def changed(boards, folder, change):
     """Put a board into a folder whose rows are changed."""
     board = json.loads((boards / "few_shot_colours.json").read_text())

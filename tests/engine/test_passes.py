@@ -1,9 +1,12 @@
 import inspect
 import threading
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from fakes import ConstantModel, labelled_images
+from PIL import Image
 from torchvision.transforms.functional import to_tensor
 
 from vlbench.data.records import value_column
@@ -79,6 +82,23 @@ class Locked(ConstantModel):
 
 class UnsendableError(Exception):
     """What no process can send to another."""
+
+
+class Flips(ConstantModel):
+    """Augments what it should only resize."""
+
+    def preprocess(self, image):
+        self.turn = not getattr(self, "turn", False)
+        return super().preprocess(image).flip(2) if self.turn else super().preprocess(image)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_pixels_that_differ_from_one_look_to_the_next_are_refused(workers):
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8))
+    column = replace(IMAGES, stored=[noise] * 3)
+    encode = Encode(Flips().encode_images, column, CPU._replace(workers=workers))
+    with pytest.raises(SpecError, match="preprocess gave other pixels of one image; draw nothing"):
+        list(encode([[0, 1]]))
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,9 @@ from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.processes import Ended, EndedElsewhere, Processes
 from vlbench.errors import ProcessLost
 
+# Images that two processes pass again, at most: eight at a time, with batch 1, 2, 4 and so on.
+AGAIN = 2 * 8 * 2 * REPEATED
+
 BREAKS = """
 
 class BreaksOnTheSecond(MeanColour):
@@ -154,7 +157,7 @@ def test_each_of_several_models_is_spread_over_all_processes(source, tmp_path):
     for name in ("first", "second"):
         parts = [tmp_path / f"{name}.{rank}" for rank in (0, 1)]
         passed = [sum(map(int, part.read_text().split())) for part in parts]
-        assert sum(passed) == 899 + 2 * REPEATED  # the test images, and those of each process
+        assert 899 < sum(passed) < 899 + AGAIN
         assert min(passed) > 0.4 * 899
 
 
@@ -227,7 +230,7 @@ def test_two_processes_pass_half_of_the_images_each_and_write_the_board_of_one(
     assert both[1][1:] == ("", "")
     passed = [(tmp_path / f"passed.{rank}").read_text().split() for rank in (0, 1)]
     counts = [sum(map(int, some)) for some in passed]
-    assert sum(counts) == 899 + 2 * REPEATED  # the test images, and those of each process
+    assert 899 < sum(counts) < 899 + AGAIN
     assert min(counts) > 0.4 * 899
     assert main([*words, str(tmp_path / "one")]) == 0
     one, two = (row(tmp_path / name, "clustering_digits") for name in ("one", "two"))

@@ -55,6 +55,11 @@ def test_a_folder_that_timm_did_not_save_is_refused(tmp_path):
     (tmp_path / "config.json").write_text("[" * 200_000)
     with pytest.raises(WeightsError, match=r"cannot be read as timm's: RecursionError"):
         TimmCnn(**SMALL, architecture=str(tmp_path))
+    for wrong in ("7", "null", '["resnet18"]'):
+        config = f'{{"architecture": {wrong}, "num_classes": 3, "pretrained_cfg": {{}}}}'
+        (tmp_path / "config.json").write_text(config)
+        with pytest.raises(WeightsError, match=r"timm's: .*architecture is .*no name"):
+            TimmCnn(**SMALL, architecture=str(tmp_path))
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(WeightsError, match=r"cannot be read as timm's: KeyError\('num_classes'\)"):
         TimmCnn(**SMALL, architecture=str(tmp_path))

@@ -50,7 +50,7 @@ def pair_server(folder):
             return [pickle.loads((own / str(rank)).read_bytes()) for rank in range(size)]  # noqa: S301
 
         yield run
-        server.stdin.close()
+        server.kill()  # it may wait for what a test has left
 
 
 def _why(folder, rank, code):

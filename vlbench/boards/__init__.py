@@ -72,6 +72,19 @@ def read_board(file: Path) -> Board | None:
         raise SpecError("\n".join(error.lines(lambda *_: str(file)))) from error
 
 
+def board_digest(file: Path) -> str:
+    """Return the sha256 of a board's file, or of one made of it; "" where there is none.
+
+    Raises SpecError for one that is too large to be read.
+    """
+    try:
+        return hashlib.sha256(files.read_bytes(file, files.MOST_BOARD)).hexdigest()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        raise SpecError(f"{file}: cannot be read: {error.strerror}") from error
+
+
 def folder_boards(output: Path) -> dict[str, Board]:
     """Return the boards of a folder, without its summaries, by the names of their files."""
     boards = {file.stem: read_board(file) for file in sorted(output.glob("*.json"))}

@@ -1,6 +1,6 @@
 """What holds in every pass: pixels are in range and unchanged, outputs independent of the batch.
 
-`check` tests it on samples, and each run on the first batch that it computes.
+`check` tests it on samples, and each run on the first batch that it computes, and later again.
 """
 
 from __future__ import annotations
@@ -65,6 +65,15 @@ def pixels_of(preprocess: Callable[[Image], Tensor], image: Image) -> Tensor:
     return pixels
 
 
+def require_steady(preprocess: Callable[[Image], Tensor], images: Sequence[Image]) -> None:
+    """Raise SpecError, with its line, where `preprocess` makes other pixels of an image again."""
+    for image in images:
+        first, second = pixels_of(preprocess, image), pixels_of(preprocess, image)
+        if not torch.equal(first, second):
+            where = defined_at(preprocess)
+            raise SpecError(f"{where}: preprocess gave other pixels of one image; draw nothing")
+
+
 def tensors(method: str, outputs: Sequence[Any]) -> list[Tensor]:
     """Return the tensor of each output of an adapter's method that is compared."""
     part = PARTS.get(method)
@@ -98,23 +107,28 @@ class Repeating:
     """An adapter's method that passes four examples of its first batch again, in reverse.
 
     A batch of up to four is passed again whole, and its first example alone. After a batch of one,
-    which shows little, the first larger one is tried as well. Raises SpecError if an output differs
-    then, or if the method changes its pixels.
+    which shows little, the first larger one is tried as well. With batch 2, 4, 8, 16 and so on,
+    those examples are passed once more, beside some of that batch where they are texts or pixels of
+    one size: the lengths of texts differ most from one batch to another. Raises SpecError if an
+    output differs then, or if the method changes its pixels.
     """
 
     def __init__(self, method: Callable[..., Any], dtype: torch.dtype = torch.float32) -> None:
         self.__self__ = getattr(method, "__self__", method)
         self.__name__: str = getattr(method, "__name__", "features")
         self._method, self._tolerance = method, tolerance(dtype)
-        self._tried = 0
+        self._tried = self._batches = 0
+        self._first: tuple[list[Any], list[Tensor]] | None = None
 
     def __call__(self, *values: Any) -> Any:
         """Return what the method returns."""
         count = len(values[0])
+        self._batches += 1
         if self._tried > 1 or count <= self._tried:
-            return self._method(*values)
+            is_power = self._batches & (self._batches - 1) == 0
+            return self._look_again(values) if self._first and is_power else self._method(*values)
         self._tried = count
-        places = sorted({count * i // REPEATED for i in range(REPEATED)})
+        places = _places(count)
         alone = [(0,)] if count <= REPEATED else []
         # Before the batch itself, whose outputs an adapter may write over in the next one.
         batches = dict.fromkeys([tuple(reversed(places)), *alone])
@@ -124,13 +138,37 @@ class Repeating:
         if _count(outputs) == count and (whole := self._copy([outputs[i] for i in places])):
             together = dict(zip(places, whole, strict=True))
             for batch, repeated in repeats.items():
-                self._compare(count, batch, [together[place] for place in batch], repeated)
+                how = "in reverse" if len(batch) > 1 else "alone"
+                among = f"in a batch of {count} than for {len(batch)} of its examples {how}"
+                self._compare(among, [together[place] for place in batch], repeated)
+            self._first = [_select(one, places) for one in values], whole
+        return outputs
+
+    def _look_again(self, values: Sequence[Any]) -> Any:
+        """Return the outputs of a later batch, after the first examples were passed beside some."""
+        assert self._first
+        known, expected = self._first
+        # Both together are no larger than the batch, which may be as large as memory allows.
+        room = max(0, len(values[0]) - len(expected))
+        places = _places(len(values[0]))[:room]
+        some = [_select(one, places) for one in values]
+        pairs = list(zip(known, some, strict=True))
+        is_mixed = all(_are_alike(*pair) for pair in pairs)
+        repeated = self._pass([_join(*pair) for pair in pairs] if is_mixed else known)
+        outputs = self._method(*values)
+        beside = self._copy([outputs[i] for i in places]) if is_mixed and _count(outputs) else []
+        if len(beside) == len(places) or not is_mixed:
+            among = f"for examples of its first batch after {self._batches} batches, beside others"
+            self._compare(among, [*expected, *beside], repeated)
         return outputs
 
     @torch.no_grad()
+    def _pass(self, values: Sequence[Any]) -> list[Tensor]:
+        return self._copy(self._method(*values))
+
     def _repeat(self, batch: Sequence[int], values: Sequence[Any]) -> list[Tensor]:
         again = [_select(one, batch) for one in values]
-        outputs = self._copy(self._method(*again))
+        outputs = self._pass(again)
         before = values[0]
         if isinstance(before, Tensor) and not torch.equal(again[0], before[list(batch)]):
             raise SpecError(f"{self._name} {CHANGES_PIXELS}")
@@ -144,19 +182,13 @@ class Repeating:
         copies = [one.cpu().detach().to(torch.float32, copy=True) for one in originals]
         return copies if all(one.isfinite().all() for one in copies) else []
 
-    def _compare(
-        self, count: int, batch: Sequence[int], whole: Sequence[Tensor], repeated: Sequence[Tensor]
-    ) -> None:
-        if len(repeated) == len(batch):
+    def _compare(self, among: str, whole: Sequence[Tensor], repeated: Sequence[Tensor]) -> None:
+        if len(repeated) == len(whole):
             why = difference(list(zip(whole, repeated, strict=True)), self._tolerance)
         else:
-            why = f"{len(repeated)} finite outputs for {len(batch)}"
+            why = f"{len(repeated)} finite outputs for {len(whole)}"
         if why:
-            how = "in reverse" if len(batch) > 1 else "alone"
-            raise SpecError(
-                f"{self._name} gives other outputs in a batch of {count} than for {len(batch)} of "
-                f"its examples {how}: {why}; {WAY_OUT}"
-            )
+            raise SpecError(f"{self._name} gives other outputs {among}: {why}; {WAY_OUT}")
 
     @property
     def _name(self) -> str:
@@ -169,6 +201,22 @@ def _count(outputs: Any) -> int:
     if isinstance(outputs, Tensor):
         return len(outputs) if outputs.ndim else 0
     return len(outputs) if isinstance(outputs, Sequence) else 0
+
+
+def _places(count: int) -> list[int]:
+    """Return which examples of a batch are passed again, spread over it."""
+    return sorted({count * i // REPEATED for i in range(REPEATED)})
+
+
+def _are_alike(known: Any, others: Any) -> bool:
+    """Return whether two batches can be one: of texts, or of tensors of one shape."""
+    if isinstance(known, Tensor) and isinstance(others, Tensor):
+        return known.shape[1:] == others.shape[1:] and len(others) > 0
+    return bool(others) and all(isinstance(one, str) for one in [*known, *others])
+
+
+def _join(known: Any, others: Any) -> Any:
+    return torch.cat([known, others]) if isinstance(known, Tensor) else [*known, *others]
 
 
 def _select(values: Any, places: Sequence[int]) -> Any:

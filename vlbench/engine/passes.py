@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from vlbench.check.passes import pixels_of
+from vlbench.check.passes import REPEATED, pixels_of, require_steady
 from vlbench.data.records import Column
 from vlbench.engine.devices import ComputeSettings
 from vlbench.errors import SpecError, VlbenchError, defined_at, described, exits_as_errors
@@ -172,6 +172,7 @@ class _Preprocessed(Dataset[Any]):
     def __init__(self, column: Column, prepare: Callable[[Any], Tensor] | None) -> None:
         self._column = column
         self._prepare = prepare
+        self._is_first = True
 
     def __getitem__(self, rows: list[int]) -> Any:
         try:
@@ -180,6 +181,10 @@ class _Preprocessed(Dataset[Any]):
             with exits_as_errors():
                 if not prepare:
                     return [*values]
+                if self._is_first:
+                    some = [self._column.stored[row] for row in rows[:REPEATED]]
+                    require_steady(prepare, some)
+                    self._is_first = False
                 # One image at a time: a batch of photographs takes gigabytes before it is cropped.
                 return stack([pixels_of(prepare, value) for value in values])
         except Exception as error:  # noqa: BLE001 - somebody's adapter; its line is known only here

@@ -12,11 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlbench.boards import Board
+from vlbench.boards import Board, board_digest
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.claims import Claim, ClaimsSpec
 from vlbench.catalog.listed_capabilities import needs_of
-from vlbench.digests import bytes_digest
 from vlbench.errors import SpecError
 from vlbench.files import MOST_BOARD, read_text
 from vlbench.leaderboard.claims import (
@@ -191,7 +190,7 @@ def _parts(claim: Claim, evidence: Evidence) -> list[Any]:
     for name in boards_of(claim, evidence.catalog):
         spec = evidence.catalog.tasks[name]
         file = task_file(evidence.output, spec)
-        state = bytes_digest(file) if file.is_file() else ""
+        state = board_digest(file)
         parts.append([name, spec.version, [*spec.group], needs_of(spec) or "", state])
     return parts
 

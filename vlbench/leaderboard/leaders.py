@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlbench.boards import SCHEMA, Board, board_file, folder_boards
-from vlbench.digests import bytes_digest
+from vlbench.boards import SCHEMA, Board, board_digest, board_file, folder_boards
 from vlbench.errors import DataError, SpecError
 from vlbench.files import MOST_BOARD, file_name, read_text, write_whole
 from vlbench.leaderboard.artifacts import read_items
@@ -120,7 +119,7 @@ def build_leaders(output: Path, boards: Mapping[str, Board] | None = None) -> li
     """
     written = []
     for name, board in (folder_boards(output) if boards is None else boards).items():
-        state = bytes_digest(output / f"{name}.json")
+        state = board_digest(output / f"{name}.json")
         make = partial(_content, output, board, state)
         content = kept(["comparisons", state, *_states(output, board)], make)
         if content:
@@ -171,7 +170,7 @@ def read_comparisons(output: Path, task: str) -> Comparisons:
     found = _read(output, task)
     if not found:
         return Comparisons({}, is_outdated=False)
-    if found.board != bytes_digest(board_file(output, task)):
+    if found.board != board_digest(board_file(output, task)):
         return Comparisons({}, is_outdated=True)
     leaders = {
         one.comparable: Leaders(

@@ -118,6 +118,9 @@ def named_row(output: Path, task: str, model: str) -> Result:
     if board is None:
         raise UnknownNameError(f"no board {task} in {output}")
     rows = [row for row in board.results if row.status == "ok" and row.model == model]
+    if not rows and (others := [row for row in board.results if row.model == model]):
+        why = others[0].reason or "no reason given"
+        raise UnknownNameError(f"{model} has no scores on {task}: {others[0].status} ({why})")
     if not rows:
         raise unknown("model with scores", model, {row.model for row in board.results})
     if len(rows) > 1:

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from vlbench.boards import Board, read_board
+from vlbench.boards import Board, board_digest, read_board
 from vlbench.catalog.specs import TaskSpec
-from vlbench.digests import bytes_digest
 from vlbench.errors import spaced
 from vlbench.leaderboard.kept import kept
 from vlbench.leaderboard.leaders import Leaders, comparisons_file, read_comparisons
@@ -99,7 +98,7 @@ def brief(output: Path, file: Path, spec: TaskSpec | None, board: Board | None =
     was published.
     """
     compared = comparisons_file(output, file.stem)
-    states = [bytes_digest(one) if one.is_file() else "" for one in (file, compared)]
+    states = [board_digest(one) for one in (file, compared)]
 
     def make() -> bytes:
         current = board or read_board(file)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from vlbench.engine.processes import Ended, EndedElsewhere, Processes, verdict
-from vlbench.errors import IdentityClash, OutputError, ProcessLost, exits_as_errors
+from vlbench.errors import IdentityClash, OutputError, ProcessLost, exits_as_errors, message_of
 from vlbench.files import PART
 from vlbench.plain import parameters
 from vlbench.planning.jobs import Job
@@ -165,7 +165,8 @@ def _is_of_memory(error: BaseException | None) -> bool:
     """Return whether memory did not suffice, which PyTorch tells by words alone on a CPU."""
     if error is None or isinstance(error, MemoryError | torch.OutOfMemoryError):
         return error is not None
-    of_cpu = isinstance(error, RuntimeError) and any(words in str(error) for words in NO_MEMORY)
+    says = message_of(error) if isinstance(error, RuntimeError) else ""
+    of_cpu = any(words in says for words in NO_MEMORY)
     return of_cpu or _is_of_memory(error.__cause__)
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from captions_data import SETTINGS, Likes, SeesPairs, length, world
 from captions_world import PAIRS, VOCABULARY, features, network, taught
+from one_thread import forks
 
 from vlbench.data.records import Split
 from vlbench.engine import Engine, training
@@ -160,6 +161,7 @@ def child(*arguments):
     return run.exitcode
 
 
+@forks
 def test_a_run_killed_in_both_stages_ends_as_one_that_was_not(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()

@@ -101,12 +101,12 @@ def test_a_part_scores_as_data_of_its_classes_alone(probe):
 
 
 @every_probe
-def test_each_image_passes_through_the_model_at_most_once(probe):
+def test_the_parts_share_the_features_of_each_image(probe):
     model = CountsImages()
     run(probe, model, categories=PARTS)
-    seen = model.seen[REPEATED:]
-    assert len(seen) == len(set(seen)) > 0
-    assert set(range(50, 100)) <= set(seen)
+    # A few are passed again, to see that outputs depend on their own image alone.
+    assert len(model.seen) < len(set(model.seen)) + 8 * REPEATED
+    assert set(range(50, 100)) <= set(model.seen)
 
 
 @pytest.mark.parametrize(("part", "n", "chance"), [("seen", 26, 1 / 3), ("held_out", 9, 1 / 2)])

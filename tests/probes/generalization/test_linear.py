@@ -6,6 +6,7 @@ from itertools import repeat
 import numpy as np
 import pytest
 import torch
+from one_thread import forks
 from scipy.special import softmax
 from sklearn.datasets import make_blobs
 from torch import nn
@@ -123,6 +124,7 @@ def trained(folder):
     return train_linear_probe_once(engine, features, label, (3, 6), LinearTraining(3, 25))
 
 
+@forks
 def test_a_killed_training_goes_on_at_its_checkpoint_to_the_same_bits(tmp_path, monkeypatch):
     whole = trained(tmp_path / "whole")
     monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)

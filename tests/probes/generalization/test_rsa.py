@@ -171,7 +171,7 @@ def test_a_name_is_its_first_two_synonyms_in_lower_case():
         "a photo of a great white shark, white shark.",
         "a photo of a ray.",
     ]
-    assert seen[4] == "tench, tinca tinca"
+    assert "tench, tinca tinca" in seen[4:]
 
 
 def test_a_names_vector_is_that_of_its_first_token():

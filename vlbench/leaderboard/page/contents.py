@@ -13,12 +13,11 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from vlbench.boards import Board, read_board
+from vlbench.boards import Board, board_digest, read_board
 from vlbench.boards.privacy import cleaned, shown
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.claims import ClaimsSpec
 from vlbench.catalog.specs import TaskSpec
-from vlbench.digests import bytes_digest
 from vlbench.errors import SpecError
 from vlbench.files import read_bytes
 from vlbench.leaderboard import findings
@@ -148,7 +147,7 @@ def read_part(output: Path, file: Path, catalog: Catalog, board: Board | None = 
     """
     spec = catalog.tasks.get(file.stem)
     sources = (file, comparisons_file(output, file.stem), _figure_file(output, file.stem))
-    states = [bytes_digest(one) if one.is_file() else "" for one in sources]
+    states = [board_digest(one) for one in sources]
     is_summary = file.parent != output
 
     def make() -> bytes:
