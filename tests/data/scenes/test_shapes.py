@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from vlbench.data.scenes.shapes import (
-    SHAPES,
     arc,
     box,
     dome,
@@ -10,6 +9,7 @@ from vlbench.data.scenes.shapes import (
     oval,
     petals,
     poly,
+    shapes,
     stem,
     wave,
     wheels,
@@ -18,9 +18,9 @@ from vlbench.data.scenes.world import NOUNS
 
 
 def test_every_noun_has_a_shape_that_begins_with_its_body():
-    assert set(SHAPES) == set(NOUNS)
-    assert {parts[0].tone for parts in SHAPES.values()} == {"body"}
-    assert max(np.abs(part.points).max() for parts in SHAPES.values() for part in parts) <= 1.2
+    assert set(shapes()) == set(NOUNS)
+    assert {parts[0].tone for parts in shapes().values()} == {"body"}
+    assert max(np.abs(part.points).max() for parts in shapes().values() for part in parts) <= 1.2
 
 
 def bounds(part):

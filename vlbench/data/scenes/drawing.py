@@ -10,7 +10,7 @@ from PIL import ImageChops, ImageDraw
 from PIL.Image import Image, Resampling
 
 from vlbench.data.scenes.layout import Backdrop, Colour, Scene, Thing
-from vlbench.data.scenes.shapes import SHAPES
+from vlbench.data.scenes.shapes import shapes
 from vlbench.data.scenes.world import SIDE
 
 # The factor by which a drawing is larger than its image: smooth edges, boxes to half a pixel.
@@ -89,7 +89,7 @@ def _paint(canvas: Image, thing: Thing) -> Masks:
     pen, whole = ImageDraw.Draw(canvas), PIL.Image.new("L", LARGE)
     mask, placement = ImageDraw.Draw(whole), _placement(thing)
     outline, textured = _shade(thing.paint, 0.55), thing.texture == "plain"
-    for tone, points in SHAPES[thing.noun]:
+    for tone, points in shapes()[thing.noun]:
         if tone != "body" and not textured:
             _texture(canvas, whole, thing)
             textured = True
