@@ -7,17 +7,9 @@ from coco_words import ANNOTATED, HELD_OUT
 
 from vlbench.catalog.specs import load_task
 from vlbench.data.category_words import (
-    ANIMALS,
-    ARTICLED,
-    COLOURS,
-    COMPOUNDS,
-    FRUIT,
-    HEADS,
-    KINDS_OF,
-    OPEN,
-    PLACES,
     read_class_names,
     singulars,
+    word_lists,
 )
 from vlbench.data.coco_files import Named
 from vlbench.errors import DataError
@@ -222,11 +214,12 @@ def test_a_tasks_description_states_how_well_words_are_found(file):
     assert "175/177 and 175/175 on the 130" in spec.description
 
 
-SETS = [ANIMALS, ARTICLED, COLOURS, FRUIT, HEADS, OPEN, PLACES, *KINDS_OF.values()]
+LISTS = word_lists()
+SETS = [one for one in LISTS if isinstance(one, frozenset)] + [*LISTS.kinds_of.values()]
 
 
 def test_compounds_are_two_lower_case_words():
-    assert all(len(pair.split()) == 2 and pair == pair.lower() for pair in COMPOUNDS)
+    assert all(len(pair.split()) == 2 and pair == pair.lower() for pair in LISTS.compounds)
 
 
 def test_all_other_exceptions_are_single_lower_case_words():
@@ -234,5 +227,5 @@ def test_all_other_exceptions_are_single_lower_case_words():
 
 
 def test_a_noun_that_is_also_a_verb_is_modified_only_in_the_singular():
-    assert {"stop", "stations", "station"} <= HEADS
-    assert "stops" not in HEADS
+    assert {"stop", "stations", "station"} <= LISTS.heads
+    assert "stops" not in LISTS.heads

@@ -10,120 +10,53 @@ not the image has a box of it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vlbench.data.coco_files import Named, read_text
 from vlbench.errors import DataError
 
-# Two words that name another category than either word alone; "": no category.
-COMPOUNDS = {
-    "bean bag": "",
-    "box car": "",
-    "bull frog": "",
-    "cable car": "",
-    "computer mouse": "mouse",
-    "donald duck": "",
-    "flower bed": "",
-    "home plate": "",
-    "hot plate": "",
-    "jet ski": "",
-    "license plate": "",
-    "mickey mouse": "",
-    "minnie mouse": "",
-    "name plate": "",
-    "pick up": "",
-    "rail car": "",
-    "rubber duck": "",
-    "shipping container": "",
-    "soccer ball": "sports ball",
-    "street car": "",
-    "stuffed bear": "",
-    "toilet bowl": "toilet",
-    "toilet seat": "toilet",
-    "train car": "train",
-    "truck bed": "truck",
-    "trolley car": "",
-}
-
-# Nouns that a name before them only modifies: `bus station` is not a bus.
-_HEADS = (
-    *("booth", "cap", "case", "club", "collar", "court", "dealership", "depot", "desk", "diamond"),
-    *("dish", "dock", "driver", "enclosure", "equipment", "exhibit", "feeder", "field", "game"),
-    *("hangar", "hat", "house", "hut", "jersey", "lane", "lodge", "lot", "outfit", "pie"),
-    *("platform", "player", "resort", "room", "shelf", "shop", "slope", "station", "store", "suit"),
-    *("team", "terminal", "tournament", "track", "uniform", "yard"),
-)
-# The last row has words that are also verbs; only their singular is listed: `a bus stops` is a bus.
-HEADS = frozenset(
-    (
-        *_HEADS,
-        *(f"{head}s" for head in _HEADS),
-        *("food", "gear", "juice", "paper", "tennis", "practice"),
-        *("lift", "match", "park", "race", "show", "stop"),
-    )
-)
-
-ANIMALS = frozenset(
-    (
-        *("animal", "bear", "bird", "calf", "cat", "cow", "cub", "deer", "dog", "duck", "elephant"),
-        *("giraffe", "goat", "horse", "lamb", "lion", "panda", "sheep", "zebra"),
-    )
-)
-PLACES = frozenset(("area", "beach", "field", "island", "location", "place", "road"))
-
-# Nouns, beside HEADS, that a given word only modifies when it stands before them.
-KINDS_OF = {
-    **dict.fromkeys(("adult", "baby", "father", "female", "male", "mother"), ANIMALS),
-    "baby": ANIMALS | {"carriage", "stroller"},
-    "passenger": frozenset(("boat", "bus", "car", "ferry", "jet", "plane", "train", "vehicle")),
-    "pitcher": frozenset(("of",)),
-    "remote": PLACES,
-    "turkey": frozenset(("burger", "sandwich", "sub")),
-}
-
-# Words that name a thing only after an article and before no noun: a colour, and sports.
-ARTICLED = frozenset(
-    ("baseball", "basketball", "football", "orange", "racquetball", "soccer", "softball")
-) | {"volleyball"}
-ARTICLES = frozenset(("a", "an", "another", "her", "his", "one", "the", "their", "this"))
-
-COLOURS = frozenset(
-    ("black", "blue", "brown", "gold", "gray", "green", "grey", "pink", "purple", "red", "silver")
-) | {"tan", "white", "yellow"}
-
-# Nouns before which `orange` means the fruit.
-FRUIT = frozenset(("half", "halves", "peel", "peels", "segments", "slice", "slices", "wedges"))
-
-# Words that follow a noun phrase but do not belong to it.
-OPEN = frozenset(
-    (
-        *("about", "across", "after", "and", "are", "around", "as", "at", "before", "behind"),
-        *("being", "beside", "between", "by", "during", "flying", "for", "from", "hanging", "has"),
-        *("in", "inside", "into", "is", "laying", "lies", "lying", "near", "next", "of", "off"),
-        *("on", "onto", "or", "out", "over", "resting", "sits", "sitting", "that", "through", "to"),
-        *("toward", "towards", "under", "up", "was", "were", "which", "while", "with"),
-    )
-)
-
-
-IRREGULAR = {
-    "children": "child",
-    "geese": "goose",
-    "men": "man",
-    "mice": "mouse",
-    "oxen": "ox",
-    "people": "person",
-    "women": "woman",
-}
 # Endings of plurals and of singulars. A plural has several candidates (`knif` and `knife` for
 # `knives`), of which only those in the list of names match.
 ENDINGS = (("ves", "f"), ("ves", "fe"), ("ies", "y"), ("es", ""), ("s", ""))
 LETTERS = re.compile(r"[A-Za-z]+")
+
+
+class WordLists(NamedTuple):
+    """The words of category_words.json, lower-case.
+
+    `compounds` are two words that name another category than either alone; "": no category.
+    `heads` are nouns that a name before them only modifies: `bus station` is not a bus. Of those
+    that are verbs, too, only the singular is listed: `a bus stops` is a bus. `kinds_of` has further
+    ones, by the word that stands before them. Words of `articled`, a colour and sports, name a
+    thing only after one of `articles` and before no noun; before `fruit`, `orange` is one. Words of
+    `open` follow a noun phrase but do not belong to it.
+    """
+
+    compounds: Mapping[str, str]
+    heads: frozenset[str]
+    kinds_of: Mapping[str, frozenset[str]]
+    articled: frozenset[str]
+    articles: frozenset[str]
+    colours: frozenset[str]
+    fruit: frozenset[str]
+    open: frozenset[str]
+    irregular: Mapping[str, str]
+
+
+@cache
+def word_lists() -> WordLists:
+    """Return the lists, which are read once."""
+    lists: Any = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
+    lists["kinds_of"] = {word: frozenset(nouns) for word, nouns in lists["kinds_of"].items()}
+    fields: Any = {k: frozenset(v) if type(v) is list else v for k, v in lists.items()}
+    return WordLists(**fields)
 
 
 class Token(NamedTuple):
@@ -179,7 +112,8 @@ class ClassNames:
         Empty for a compound that names nothing (`stuffed bear`). `air plane` also matches
         `airplane` in the list, and `soccer ball` is the category `sports ball`.
         """
-        blocked = next((COMPOUNDS[s] for s in singulars(pair) if s in COMPOUNDS), None)
+        compounds = word_lists().compounds
+        blocked = next((compounds[s] for s in singulars(pair) if s in compounds), None)
         known = self._name(pair)
         return known or (self._name(pair.replace(" ", "")) if blocked is None else blocked)
 
@@ -211,28 +145,30 @@ def read_class_names(file: Path, categories: Sequence[str]) -> ClassNames:
 def singulars(word: str) -> list[str]:
     """Return candidate singulars of a word, or of the last of two; the word itself comes first."""
     before, blank, last = word.rpartition(" ")
-    words = [last, *([IRREGULAR[last]] if last in IRREGULAR else [])]
+    irregular = word_lists().irregular.get(last)
+    words = [last, irregular] if irregular else [last]
     words += [last.removesuffix(s) + ending for s, ending in ENDINGS if last.endswith(s)]
     return [before + blank + singular for singular in words]
 
 
 def _modifies_next_word(tokens: Sequence[Token], i: int, category: str) -> bool:
     """Return whether a word only describes what follows: its kind, or its colour."""
-    word = tokens[i].word
+    lists, word = word_lists(), tokens[i].word
     following = tokens[i + 1].word if i + 1 < len(tokens) else ""
-    if word in ARTICLED:
+    if word in lists.articled:
         return not _stands_alone(tokens, i, following)
     if category == "person":  # `people park` and `men show`: more often a verb
-        return bool(KINDS_OF.get(word, frozenset()) & set(singulars(following)))
-    return following in HEADS | KINDS_OF.get(word, frozenset())
+        return bool(lists.kinds_of.get(word, frozenset()) & set(singulars(following)))
+    return following in lists.heads | lists.kinds_of.get(word, frozenset())
 
 
 def _stands_alone(tokens: Sequence[Token], i: int, following: str) -> bool:
     """Return whether a word follows an article (and at most one adjective) and precedes no noun."""
+    lists = word_lists()
     if tokens[i].word == "orange":
-        if following in FRUIT:
+        if following in lists.fruit:
             return True
-        if following == "and" and tokens[i + 2 : i + 3] and tokens[i + 2].word in COLOURS:
+        if following == "and" and tokens[i + 2 : i + 3] and tokens[i + 2].word in lists.colours:
             return False
     before = {token.word for token in tokens[max(0, i - 2) : i]}
-    return bool(before & ARTICLES) and (not following or following in OPEN)
+    return bool(before & lists.articles) and (not following or following in lists.open)
