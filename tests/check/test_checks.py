@@ -5,6 +5,7 @@ import torch
 from honest import Honest, Reads, Words, broken, failures
 
 from vlbench.capabilities import JointAttention, Regions, TokenVectors
+from vlbench.errors import CannotDo
 
 
 def test_normalised_pixels_are_out_of_range():
@@ -141,3 +142,10 @@ MASK = "logits for every word"
 )
 def test_a_promise_of_one_capability_that_is_broken_says_how(adapter, promise, complaint):
     assert complaint in failures(adapter)[promise]
+
+
+def test_names_that_nobody_knows_are_no_broken_promise():
+    def unknown(_):
+        raise CannotDo("nobody knows")
+
+    assert failures(broken(class_names=unknown)) == {}

@@ -332,7 +332,7 @@ TINY_MODELS = {
     ),
     "timm_cnn": Tiny(
         "timm_cnn:TimmCnn",
-        as_file(draw_timm, "test_resnet.r160_in1k", resize=32),
+        as_file(draw_timm, "test_resnet.r160_in1k", resize=32, classes="imagenet"),
         edit_safetensors,
         lost="layer1.0.conv1.weight",
         head="fc.",
@@ -341,7 +341,7 @@ TINY_MODELS = {
     ),
     "timm_vision": Tiny(
         "timm_vision:TimmVision",
-        as_file(draw_timm, "test_vit.r160_in1k"),
+        as_file(draw_timm, "test_vit.r160_in1k", classes="imagenet"),
         edit_safetensors,
         lost="blocks.0.attn.qkv.weight",
         head="head.",
@@ -349,7 +349,7 @@ TINY_MODELS = {
     ),
     "torchvision_cnn": Tiny(
         "torchvision_cnn:TorchvisionCnn",
-        as_file(draw_state, "shufflenet_v2_x0_5", resize=32),
+        as_file(draw_state, "shufflenet_v2_x0_5", resize=32, classes="imagenet"),
         edit_safetensors,
         lost="conv5.1.running_var",
         head="fc.",
