@@ -26,6 +26,13 @@ def test_rows_are_ordered_by_class_and_name(tmp_path):
     assert labels(data.splits["test"]).tolist() == [1]
 
 
+def test_folders_may_be_numbers_of_outputs(tmp_path):
+    put(tmp_path, "test/0/a.png", "test/10/b.png", "test/2/c.png")
+    data = image_folder(root=tmp_path, class_numbers_are_outputs=True)
+    assert (data.classes, data.class_order) == (["0", "10", "2"], "output numbers")
+    assert image_folder(root=tmp_path).class_order == ""
+
+
 def test_without_a_train_folder_there_is_only_a_test_split(tmp_path):
     put(tmp_path, "val/dog/a.png", "val/cat/b.png")
     data = image_folder(root=tmp_path, test="val")

@@ -7,12 +7,17 @@ from pathlib import Path, PurePath
 
 from vlbench.data.images import SUFFIXES, file_images, labelled
 from vlbench.data.presence import begin_reading
-from vlbench.data.records import Data, Split, wanted
+from vlbench.data.records import OUTPUT_NUMBERS, Data, Split, wanted
 from vlbench.errors import DataAbsent, DataError
 
 
 def image_folder(
-    *, root: Path, train: str = "train", test: str = "test", wanted_splits: Sequence[str] = ()
+    *,
+    root: Path,
+    train: str = "train",
+    test: str = "test",
+    class_numbers_are_outputs: bool = False,
+    wanted_splits: Sequence[str] = (),
 ) -> Data:
     """Return images labelled by the folder they lie in, ordered by class and name.
 
@@ -20,7 +25,9 @@ def image_folder(
     folders of train, or of test where train is absent; test may lack some. Hidden files are no part
     of it; other files without a suffix of images that Pillow opens, or outside the folders of
     classes, are left out and counted. Folders inside a class folder belong to the class, and linked
-    ones are followed. Of `wanted_splits` alone, if there are some, files are read.
+    ones are followed. Where `class_numbers_are_outputs`, the folders are named by the numbers of a
+    classifier's outputs, as ImageNetV2's are. Of `wanted_splits` alone, if there are some,
+    files are read.
     """
     if not root.is_dir():
         raise DataAbsent("image folder", "your own images", f"{root / test}/<class>/<image>")
@@ -33,7 +40,8 @@ def image_folder(
     others: Counter[str] = Counter()
     splits = {name: _split(root, folder, classes, others) for name, folder in read.items()}
     dropped = {f"files ({kind}) that are no images of a class": n for kind, n in others.items()}
-    return Data(splits=splits, classes=classes, dropped=dropped)
+    order = OUTPUT_NUMBERS if class_numbers_are_outputs else ""
+    return Data(splits=splits, classes=classes, class_order=order, dropped=dropped)
 
 
 def _split(root: Path, folder: str, classes: Sequence[str], others: Counter[str]) -> Split:

@@ -109,6 +109,10 @@ class Splits(dict[str, Split]):
         )
 
 
+# The order of classes that are the numbers of a classifier's outputs.
+OUTPUT_NUMBERS = "output numbers"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Data:
     """A data set: its splits, the names of its classes, and the official number of rows per split.

@@ -92,7 +92,7 @@ def test_a_model_and_data_of_one_published_order_are_paired_by_place(accuracy):
 @pytest.mark.parametrize("names", [None, [f"name {i}" for i in range(12)], ["LABEL_0"] * 12])
 def test_classes_are_numbers_of_outputs_where_the_task_says_so(accuracy, names):
     model = AlwaysRight(names, list(map(int, AS_TEXT)))
-    value, notes = accuracy(model, data_of(AS_TEXT), class_numbers_are_outputs=True)
+    value, notes = accuracy(model, data_of(AS_TEXT, "output numbers"))
     assert value == 1
     assert "outputs and classes are paired by numbers of outputs, not by place" in notes
 

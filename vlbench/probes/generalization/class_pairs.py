@@ -14,7 +14,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from vlbench.capabilities import Classifier
-from vlbench.data.records import Data
+from vlbench.data.records import OUTPUT_NUMBERS, Data
 from vlbench.errors import CannotDo
 
 # What transformers calls the classes of a checkpoint that names none.
@@ -28,7 +28,7 @@ SHOWN = 3
 
 WAYS_OUT = (
     "give the outputs' names with --model-args classes=FILE, one per line; or, where the data's "
-    "classes are numbers of outputs, say class_numbers_are_outputs: true in the task's params"
+    "folders are numbers of outputs, say class_numbers_are_outputs: true in the task's data"
 )
 
 
@@ -46,13 +46,11 @@ class Pairs(NamedTuple):
         return logits if self.outputs is None else logits[:, self.outputs]
 
 
-def pair_classes(
-    model: Classifier, data: Data, logits: Tensor, *, class_numbers_are_outputs: bool = False
-) -> Pairs:
+def pair_classes(model: Classifier, data: Data, logits: Tensor) -> Pairs:
     """Return which output of a model, whose logits are [N, C], is which class of the data.
 
-    A model with the data's own order of classes, or with any, is paired by place. Where YAML says
-    `class_numbers_are_outputs`, a class is the output whose number it has. Else, numbers on both
+    A model with the data's own order of classes, or with any, is paired by place. Where the data
+    say so (`OUTPUT_NUMBERS`), a class is the output whose number it has. Else, numbers on both
     sides are paired by value; names on both sides by name, or by the only synonym that they share,
     before or after a comma. Raises CannotDo for anything else, with what has no partner; ValueError
     for logits of another shape.
@@ -68,7 +66,7 @@ def pair_classes(
     if order and order == data.class_order:
         return Pairs(None, f"outputs and classes are paired by place: both have {order}'s order")
     by_value = _numbers(classes)
-    if by_value and class_numbers_are_outputs:
+    if by_value and data.class_order == OUTPUT_NUMBERS:
         outputs = _pairs([[str(i)] for i in range(count)], [[str(i)] for i in by_value])
         return _all_paired(outputs, list(map(str, range(count))), classes, "by numbers of outputs")
     names = _names(model, count)

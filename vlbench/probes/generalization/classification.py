@@ -30,7 +30,6 @@ def classification(
     engine: Engine,
     *,
     categories: list[str] | None = None,
-    class_numbers_are_outputs: bool = False,
 ) -> Outcome:
     """Return how often the class with the highest logit is the right one.
 
@@ -43,7 +42,7 @@ def classification(
     data = data if categories is None else of_classes(data, categories)
     test, names = data.splits["test"], data.classes
     logits = engine.features(model.logits, test["image"])
-    pairs = pair_classes(model, data, logits, class_numbers_are_outputs=class_numbers_are_outputs)
+    pairs = pair_classes(model, data, logits)
     logits = pairs.of_classes(logits)
     right = torch.from_numpy(labels(test))
     first = choose(logits, right)

@@ -79,7 +79,6 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     attack: Descent = PAPER_DESCENT,
     seed: int = 0,
     categories: list[str] | None = None,
-    class_numbers_are_outputs: bool = False,
 ) -> Outcome:
     """Return the success of attacks on test images, for each norm, goal and epsilon.
 
@@ -100,8 +99,7 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     test = _drawn(data.splits["test"], sample)
     batches = _batches(test, target_offset, classes, attack.batch_size)
     first = pixels_of(model, batches[0], engine)
-    pairing = {"class_numbers_are_outputs": class_numbers_are_outputs}
-    victim = find_victim(model, data, engine, first, seed=seed, **pairing)
+    victim = find_victim(model, data, engine, first, seed=seed)
     has_gradient = gradient(victim.logits, first, batches[0].right.to(engine.device)).any()
     run = AttackRun(model, victim, batches, engine)
     attacks = list(_attacks(epsilons, goals, attack, seed))

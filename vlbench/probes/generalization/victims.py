@@ -71,7 +71,6 @@ def find_victim(
     sample: Tensor,
     *,
     seed: int,
-    class_numbers_are_outputs: bool = False,
 ) -> Victim:
     """Return the model's own classifier, or a trained head where it has none.
 
@@ -87,10 +86,7 @@ def find_victim(
         except CannotDo as error:
             reason = str(error)
         else:
-            pairs = pair_classes(
-                model, data, logits, class_numbers_are_outputs=class_numbers_are_outputs
-            )
-            return _own(model, pairs)
+            return _own(model, pair_classes(model, data, logits))
     if not isinstance(model, ImageEncoder):
         raise CannotDo(reason or "the model has neither a classifier nor image features")
     if "train" not in data.splits:
