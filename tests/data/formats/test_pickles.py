@@ -74,8 +74,3 @@ def test_tuples_may_nest_a_hundred_times_and_no_more(protocol):
     require_bounded(io.BytesIO(pickle.dumps(nested, protocol)))
     with pytest.raises(pickle.UnpicklingError, match="it nests more than 100 tuples"):
         require_bounded(io.BytesIO(pickle.dumps({(nested,): 1}, protocol)))
-
-
-def test_more_tuples_than_a_reader_wants_are_refused():
-    with pytest.raises(pickle.UnpicklingError, match="it has too many parts"):
-        require_bounded(io.BytesIO(pickle.dumps([(i,) for i in range(9)])), most_tuples=8)

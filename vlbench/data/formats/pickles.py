@@ -19,9 +19,6 @@ from vlbench.files import MOST_ANNOTATIONS, read_bytes
 # More than the largest shared files have: the 50,000 images of CIFAR-100 take 300,000.
 MOST_OPCODES = 4_000_000
 
-# Images and labels need none; more than any shared file has.
-MOST_TUPLES = 1_000
-
 # Python's hash of a tuple that is nested deeply ends the process; a checkpoint nests a few.
 MOST_NESTED = 100
 
@@ -70,7 +67,7 @@ def read_pickle(path: Path, allowed: Allowed | None = None, *, encoding: str = "
     `encoding` decodes texts of Python 2. Raises one of UNREADABLE, or DataError, for another file.
     """
     stream = io.BytesIO(read_bytes(path, MOST_ANNOTATIONS))
-    require_bounded(stream, most_tuples=MOST_TUPLES)
+    require_bounded(stream)
     stream.seek(0)
     return _Restricted(stream, allowed or {}, encoding).load()
 
@@ -81,19 +78,18 @@ def unreadable(name: str, what: str, error: Exception) -> DataError:
     return DataError(f"{name} is not {what} ({why:.200}); fetch it again")
 
 
-def require_bounded(stream: IO[bytes], *, most_tuples: int = MOST_OPCODES) -> None:
+def require_bounded(stream: IO[bytes]) -> None:
     """Check the pickle that a stream stands at, which stands behind it afterwards.
 
     Raises UnpicklingError for opcodes that take more memory than the file does, for too many parts
     and for tuples that nest too deeply; ValueError for what is no pickle.
     """
-    tuples, nesting = 0, _Nesting()
+    nesting = _Nesting()
     for count, (opcode, value, _) in enumerate(pickletools.genops(stream)):
         place = int(value or 0) if opcode.name.endswith("PUT") else 0
         if opcode.name in REFUSED or place > count:
             raise pickle.UnpicklingError(f"opcode {count}, {opcode.name} {value}, is not allowed")
-        tuples += opcode.name.startswith("TUPLE")
-        if count >= MOST_OPCODES or tuples > most_tuples:
+        if count >= MOST_OPCODES:
             raise pickle.UnpicklingError("it has too many parts")
         if nesting.after(opcode, value) > MOST_NESTED:
             raise pickle.UnpicklingError(f"it nests more than {MOST_NESTED} tuples")
