@@ -21,7 +21,7 @@ from vlbench.adapter_kit.bert_ports import (
 from vlbench.adapter_kit.image_tokens import one_stream_attention
 from vlbench.adapter_kit.regions import RegionBatch, box_geometry, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans, TextReader
-from vlbench.adapter_kit.weights import read_past_pickles
+from vlbench.adapter_kit.weights import read_weights
 from vlbench.capabilities import JointAttention, Picture
 from vlbench.errors import CannotDo
 
@@ -182,7 +182,7 @@ def _given(text: str, spans: Spans) -> Spans:
 
 def _read(file: Path) -> dict[str, Any]:
     """Return the weights of a file, which has a state dict for each part of the network."""
-    content = read_past_pickles(file)
+    content = read_weights(file, past_pickles=True)
     state = {}
     for part in PARTS:
         held = content.get(part)

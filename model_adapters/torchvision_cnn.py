@@ -27,7 +27,7 @@ from vlbench.adapter_kit.library_models import (
     seen_by,
     torchvision_models,
 )
-from vlbench.adapter_kit.weights import load_weights, read_past_pickles, weights_file
+from vlbench.adapter_kit.weights import load_weights, read_weights, weights_file
 from vlbench.errors import CannotDo, WeightsError, unknown
 
 # The modules of torchvision's networks whose outputs are pooled; each network has one of them.
@@ -278,7 +278,7 @@ def _prefix(stored: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
 
 def _open(file: Path) -> dict[str, Tensor]:
     """Return the state dict in a file, also from under one of the keys in ENVELOPES."""
-    content = read_past_pickles(file)
+    content = read_weights(file, past_pickles=True)
     inner = [content[e] for e in ENVELOPES if isinstance(content.get(e), Mapping)]
     state = inner[0] if inner else content
     return {str(key): value for key, value in state.items() if isinstance(value, Tensor)}

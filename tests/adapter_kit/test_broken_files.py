@@ -1,9 +1,12 @@
 """Files of weights with seeded faults: whatever is wrong with a file, the error names it."""
 
+import datetime as dt
 import gzip
+import hashlib
 import random
 import warnings
 import zipfile
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from vlbench.adapter_kit.vector_files import read_vectors
-from vlbench.adapter_kit.weights import load_weights, read_past_pickles, read_state_dict
+from vlbench.adapter_kit.weights import load_weights, read_state_dict, read_weights
 from vlbench.errors import WeightsError
 
 MUTANTS = 100
@@ -44,12 +47,15 @@ def load_state(file):
     load_weights(module(), read_state_dict(file), file)
 
 
+read_past_pickles = partial(read_weights, past_pickles=True)
+
 TEXT = "\n".join(LINES).encode()
 WRITTEN = {
     "w.safetensors": lambda file: save_file(STATE, file),
     "w.pt": lambda file: torch.save({"state_dict": STATE}, file),
     "w.bin": lambda file: torch.save(STATE, file),
     "w.pth": lambda file: torch.save(STATE, file, _use_new_zipfile_serialization=False),
+    "beside.pt": lambda file: torch.save({"model": STATE, "when": dt.date(2021, 1, 1)}, file),
     "script.pt": torchscript,
     "glove.txt": lambda file: file.write_bytes(TEXT),
     "counted.txt": lambda file: file.write_bytes(b"60 8\n" + TEXT),
@@ -59,6 +65,7 @@ WRITTEN = {
     "vectors.bin.gz": lambda file: file.write_bytes(gzip.compress(binary())),
 }
 READ = {
+    "beside.pt": read_past_pickles,
     **dict.fromkeys([name for name in WRITTEN if name.startswith(("w.", "script"))], load_state),
     **dict.fromkeys(
         [n for n in WRITTEN if n.startswith(("glove", "counted", "vec"))], read_vectors
@@ -123,7 +130,9 @@ def verdict(read, file):
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_a_broken_file_is_named(whole, tmp_path, name):
+def test_a_broken_file_is_named(whole, tmp_path, name, monkeypatch):
+    published = {hashlib.sha256(whole["script.pt"]).hexdigest()}
+    monkeypatch.setattr("vlbench.data.formats.torch_files.OPENAI_ARCHIVES", published)
     file = tmp_path / name
     file.write_bytes(whole[name])
     assert verdict(READ[name], file) == "read"
@@ -135,7 +144,7 @@ def test_a_broken_file_is_named(whole, tmp_path, name):
     assert len(found) > 5
 
 
-@pytest.mark.parametrize("name", ["w.safetensors", "w.pt", "w.pth", "script.pt"])
+@pytest.mark.parametrize("name", ["w.safetensors", "w.pt", "w.pth", "beside.pt", "script.pt"])
 def test_a_broken_file_is_named_where_pickles_are_passed_over(whole, tmp_path, name):
     file = tmp_path / name
     for content in broken(whole, name):

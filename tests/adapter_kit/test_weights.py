@@ -10,7 +10,6 @@ from vlbench.adapter_kit.weights import (
     hub_obstacle,
     load_weights,
     not_downloaded,
-    read_past_pickles,
     read_state_dict,
     read_weights,
     seeded,
@@ -56,6 +55,18 @@ def test_what_is_no_tensor_does_not_fit(tmp_path):
     state = {"weight": torch.ones(2, 1), "bias": 3.0}
     with pytest.raises(WeightsError, match=r"does not fit Linear; 1 of another shape: bias"):
         load_weights(nn.Linear(1, 2), state, tmp_path / "w.pt")
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [torch.empty(2, 1, device="meta"), torch.eye(2, 1).to_sparse()],
+    ids=["meta", "sparse"],
+)
+def test_a_tensor_that_cannot_be_copied_does_not_fit(tmp_path, tensor):
+    torch.save({"weight": tensor}, tmp_path / "w.pt")
+    state = read_state_dict(tmp_path / "w.pt")
+    with pytest.raises(WeightsError, match=r"(?s)w\.pt does not fit Linear: .*weight"):
+        load_weights(nn.Linear(1, 2, bias=False), state, tmp_path / "w.pt")
 
 
 def test_of_many_misfits_the_first_ten_are_listed(tmp_path):
@@ -118,7 +129,7 @@ def test_seeded_draws_leave_the_global_generator_alone():
 def test_pickled_objects_beside_weights_are_passed_over_without_running(zipped, tmp_path):
     content = {"model": {"a": torch.ones(2)}, "extra": [Bomb(tmp_path / "gone off")]}
     torch.save(content, tmp_path / "w.pt", _use_new_zipfile_serialization=zipped)
-    found = read_past_pickles(tmp_path / "w.pt")
+    found = read_weights(tmp_path / "w.pt", past_pickles=True)
     assert found["model"]["a"].tolist() == [1, 1]
     assert found["extra"] == [Inert]
     assert not (tmp_path / "gone off").exists()

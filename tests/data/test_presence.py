@@ -38,7 +38,6 @@ LOADERS = {
     "mnist": (mnist.mnist, IDX, {}),
     "fashion_mnist": (mnist.fashion_mnist, IDX, {}),
     "svhn": (svhn.svhn, ["train_32x32.mat"], {}),
-    "svhn_numbers": (svhn.svhn_numbers, ["train/digitStruct.mat"], {}),
     "cub": (cub.cub, cub.LISTS, {}),
     "coco": (coco.coco, ["coco_class_name.txt", "val2017/1.jpg", *COCO], {"splits": ["val"]}),
     "karpathy": (karpathy.karpathy, [karpathy.FILE], {}),

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import datasets
-import h5py
 import numpy as np
 import pyarrow as pa
 from PIL import Image
@@ -40,7 +39,7 @@ from vlbench.data.records import Split, value_column
 from vlbench.data.regions import region_features
 from vlbench.data.scenes.rows import row
 from vlbench.data.scenes.storage import open_rows, read_digests, write_once
-from vlbench.data.svhn import svhn, svhn_numbers
+from vlbench.data.svhn import svhn
 from vlbench.data.vqa import vqa
 from vlbench.data.vqg import vqg
 from vlbench.data.word_files import read_pairs, read_questions, read_visual_words
@@ -120,17 +119,6 @@ def _mnist(folder: Path, suffix: str = "") -> None:
 def _svhn(folder: Path, *, packed: bool = False) -> None:
     content = {"X": PIXELS.transpose(1, 2, 3, 0), "y": np.array([[10], [1], [2], [3]], np.uint8)}
     savemat(folder / "test_32x32.mat", content, do_compression=packed)
-
-
-def _numbers(folder: Path) -> None:
-    _picture(folder / "test/1.png")
-    with h5py.File(folder / "test/digitStruct.mat", "w") as file:
-        for key in ("height", "label", "left", "top", "width"):
-            parts = [file.create_dataset(f"{key}{i}", data=[[3.0]]) for i in range(2)]
-            file[f"box/{key}"] = np.array([[part.ref] for part in parts], h5py.ref_dtype)
-        name = file.create_dataset("name1", data=np.array([[ord(c)] for c in "1.png"], "u2"))
-        file["digitStruct/name"] = np.array([[name.ref]], h5py.ref_dtype)
-        file["digitStruct/bbox"] = np.array([[file["box"].ref]], h5py.ref_dtype)
 
 
 def _cub(folder: Path) -> None:
@@ -362,7 +350,6 @@ MADE: Mapping[str, Format] = {
     "mat, packed": Format(
         lambda folder: _svhn(folder, packed=True), ["test_32x32.mat"], _whole(svhn)
     ),
-    "digitStruct": Format(_numbers, ["test/digitStruct.mat"], _whole(svhn_numbers)),
     "cub": Format(_cub, LISTS, _whole(cub)),
     "imagenet": Format(
         _imagenet, ["LOC_synset_mapping.txt", "LOC_val_solution.csv"], _whole(imagenet)
@@ -454,7 +441,9 @@ REAL: Mapping[str, Format] = {
         ["test.txt", "Sentences/7162685234.txt", "Annotations/7162685234.xml"],
         _whole(flickr30k, splits=["test"]),
     ),
-    "svhn": Format(_copies("svhn/format1/test"), ["test/digitStruct.mat"], _whole(svhn_numbers)),
+    "svhn": Format(
+        _copies("svhn/derived_format2/test_32x32.mat"), ["test_32x32.mat"], _whole(svhn)
+    ),
     "npz": Format(
         _copies("bottom_up_features/rosita_npz/features/COCO_val2014_000000058350.jpg.npz"),
         ["COCO_val2014_000000058350.jpg.npz"],

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from vlbench import hub
-from vlbench.data.formats.torch_files import FindOther, Inert, read_torch_file, refuse
+from vlbench.data.formats.torch_files import read_torch_file
 from vlbench.errors import WeightsError
 
 # What readers raise for a file that is cut short, of another format, or made to look like one.
@@ -143,14 +143,16 @@ def unreadable(file: Path, error: BaseException, kind: str = "weights") -> Weigh
     return WeightsError(f"{file} cannot be read as {kind}: {why}")
 
 
-def read_weights(file: Path, other: FindOther = refuse) -> Mapping[Any, Any]:
-    """Return what a .safetensors file, a torch file or a TorchScript archive holds, by its keys.
+def read_weights(file: Path, *, past_pickles: bool = False) -> Mapping[Any, Any]:
+    """Return what a file of weights holds, by its keys: .safetensors, or a format of torch.
 
-    `other` gives what takes the place of pickled objects, which are never run. Raises WeightsError.
+    Only OpenAI's TorchScript archives are read; nothing of another file runs. `past_pickles` puts
+    `Inert` in the place of pickled objects: MadryLab's checkpoints have objects of the training
+    program beside the weights. Raises WeightsError.
     """
     try:
         is_safe = file.suffix == ".safetensors"
-        content = load_file(file) if is_safe else read_torch_file(file, other)
+        content = load_file(file) if is_safe else read_torch_file(file, past_pickles=past_pickles)
     except UNREADABLE as error:
         raise unreadable(file, error) from error
     if not isinstance(content, Mapping):
@@ -158,17 +160,8 @@ def read_weights(file: Path, other: FindOther = refuse) -> Mapping[Any, Any]:
     return content
 
 
-def read_past_pickles(file: Path) -> Mapping[Any, Any]:
-    """Return what a file of weights holds, with `Inert` in place of pickled objects.
-
-    The checkpoints of MadryLab have objects of the training program beside the weights. Raises
-    WeightsError.
-    """
-    return read_weights(file, lambda *_: Inert)
-
-
 def read_state_dict(file: Path) -> dict[str, Any]:
-    """Return the state dict in a .safetensors file, a torch file or a TorchScript archive.
+    """Return the state dict in a file of weights.
 
     A dict under the key `state_dict` is taken out. The prefix `module.` is dropped where all keys
     have it. Raises WeightsError, also for pickled objects.
@@ -202,4 +195,7 @@ def load_weights(module: torch.nn.Module, state: Mapping[str, Any], file: Path) 
     listed = [f"{len(keys)} {how}: {', '.join(keys[:10])}" for how, keys in misfits.items() if keys]
     if listed:
         raise WeightsError(f"{file} does not fit {type(module).__name__}; {'; '.join(listed)}")
-    module.load_state_dict(state)
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:  # a tensor that is sparse, quantised, or has no values
+        raise WeightsError(f"{file} does not fit {type(module).__name__}: {error}") from error

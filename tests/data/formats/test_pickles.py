@@ -65,7 +65,7 @@ def test_the_error_names_the_file_and_what_it_should_be():
 def test_tuples_side_by_side_do_not_count_as_nested(protocol):
     stream = io.BytesIO(pickle.dumps({i: ((i, "a"), (i + 0.5,)) for i in range(300)}, protocol))
     require_bounded(stream)
-    assert stream.tell() == 0
+    assert stream.read() == b""
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -74,8 +74,3 @@ def test_tuples_may_nest_a_hundred_times_and_no_more(protocol):
     require_bounded(io.BytesIO(pickle.dumps(nested, protocol)))
     with pytest.raises(pickle.UnpicklingError, match="it nests more than 100 tuples"):
         require_bounded(io.BytesIO(pickle.dumps({(nested,): 1}, protocol)))
-
-
-def test_more_tuples_than_a_reader_wants_are_refused():
-    with pytest.raises(pickle.UnpicklingError, match="it has too many parts"):
-        require_bounded(io.BytesIO(pickle.dumps([(i,) for i in range(9)])), most_tuples=8)

@@ -19,9 +19,6 @@ from vlbench.files import MOST_ANNOTATIONS, read_bytes
 # More than the largest shared files have: the 50,000 images of CIFAR-100 take 300,000.
 MOST_OPCODES = 4_000_000
 
-# Images and labels need none; more than any shared file has.
-MOST_TUPLES = 1_000
-
 # Python's hash of a tuple that is nested deeply ends the process; a checkpoint nests a few.
 MOST_NESTED = 100
 
@@ -50,37 +47,18 @@ MARK = -1
 Allowed = Mapping[tuple[str, str], Callable[..., Any]]
 
 
-def no_part(described: Any) -> Any:
-    """Refuse what a pickle says is kept elsewhere. Raises UnpicklingError."""
-    raise pickle.UnpicklingError(f"the storage {described!r} has no place here")
+class _Restricted(pickle.Unpickler):
+    """Python's unpickler, which finds what is allowed and nothing else."""
 
-
-class Restricted(pickle.Unpickler):
-    """Python's unpickler, with `find` and `part` in place of everything that runs code.
-
-    `find` gives what takes the place of a class or function, by module and name; `part` what is
-    kept outside of the pickle, by the pickle's own description of it.
-    """
-
-    def __init__(
-        self,
-        stream: IO[bytes],
-        find: Callable[[str, str], Any],
-        part: Callable[[Any], Any] = no_part,
-        *,
-        encoding: str = "utf-8",
-    ) -> None:
+    def __init__(self, stream: IO[bytes], allowed: Allowed, encoding: str) -> None:
         super().__init__(stream, encoding=encoding)
-        self._find = find
-        self._part = part
+        self._allowed = allowed
 
     def find_class(self, module: str, name: str) -> Any:
         """Return what takes the place of a class or function."""
-        return self._find(module, name)
-
-    def persistent_load(self, described: Any) -> Any:
-        """Return what is kept outside of the pickle."""
-        return self._part(described)
+        if (module, name) not in self._allowed:
+            raise pickle.UnpicklingError(f"it asks for {f'{module}.{name}'!r}")
+        return self._allowed[module, name]
 
 
 def read_pickle(path: Path, allowed: Allowed | None = None, *, encoding: str = "bytes") -> Any:
@@ -88,16 +66,10 @@ def read_pickle(path: Path, allowed: Allowed | None = None, *, encoding: str = "
 
     `encoding` decodes texts of Python 2. Raises one of UNREADABLE, or DataError, for another file.
     """
-    known = allowed or {}
-
-    def find(module: str, name: str) -> Any:
-        if (module, name) not in known:
-            raise pickle.UnpicklingError(f"it asks for {f'{module}.{name}'!r}")
-        return known[module, name]
-
     stream = io.BytesIO(read_bytes(path, MOST_ANNOTATIONS))
-    require_bounded(stream, most_tuples=MOST_TUPLES)
-    return Restricted(stream, find, encoding=encoding).load()
+    require_bounded(stream)
+    stream.seek(0)
+    return _Restricted(stream, allowed or {}, encoding).load()
 
 
 def unreadable(name: str, what: str, error: Exception) -> DataError:
@@ -106,23 +78,21 @@ def unreadable(name: str, what: str, error: Exception) -> DataError:
     return DataError(f"{name} is not {what} ({why:.200}); fetch it again")
 
 
-def require_bounded(stream: IO[bytes], *, most_tuples: int = MOST_OPCODES) -> None:
-    """Check the pickle that a stream stands at, which stands there afterwards.
+def require_bounded(stream: IO[bytes]) -> None:
+    """Check the pickle that a stream stands at, which stands behind it afterwards.
 
     Raises UnpicklingError for opcodes that take more memory than the file does, for too many parts
     and for tuples that nest too deeply; ValueError for what is no pickle.
     """
-    start, tuples, nesting = stream.tell(), 0, _Nesting()
+    nesting = _Nesting()
     for count, (opcode, value, _) in enumerate(pickletools.genops(stream)):
         place = int(value or 0) if opcode.name.endswith("PUT") else 0
         if opcode.name in REFUSED or place > count:
             raise pickle.UnpicklingError(f"opcode {count}, {opcode.name} {value}, is not allowed")
-        tuples += opcode.name.startswith("TUPLE")
-        if count >= MOST_OPCODES or tuples > most_tuples:
+        if count >= MOST_OPCODES:
             raise pickle.UnpicklingError("it has too many parts")
         if nesting.after(opcode, value) > MOST_NESTED:
             raise pickle.UnpicklingError(f"it nests more than {MOST_NESTED} tuples")
-    stream.seek(start)
 
 
 class _Nesting:

@@ -1,73 +1,41 @@
-"""Files of torch, read without torch.load, which trusts the sizes that a file states.
+"""Files of torch, read by torch without running what they hold.
 
-Three formats: the zip archive of torch.save, the TorchScript archive, and the stream of pickles
-and storages that torch.save wrote before version 1.6. Nothing of a file runs.
+Three formats: the zip archive of torch.save, the stream of pickles and storages that torch.save
+wrote before version 1.6, and TorchScript archives, of which those alone that OpenAI published.
 """
 
 from __future__ import annotations
 
-import ast
+import hashlib
 import io
 import pickle
 import re
+import warnings
 import zipfile
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from types import SimpleNamespace
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from vlbench.data.formats.archives import open_zip
-from vlbench.data.formats.pickles import Restricted, no_part, require_bounded
+from vlbench.data.formats.pickles import require_bounded
 
-# Gives the flat tensor of a storage, by the pickle's own description of it.
-FindStorage = Callable[[Sequence[Any]], Tensor]
-
-# Gives what takes the place of a class or function that is no part of a tensor.
-FindOther = Callable[[str, str], Any]
-
-# The library's names of storages.
-STORAGES = {
-    "BFloat16Storage": torch.bfloat16,
-    "BoolStorage": torch.bool,
-    "ByteStorage": torch.uint8,
-    "CharStorage": torch.int8,
-    "ComplexDoubleStorage": torch.complex128,
-    "ComplexFloatStorage": torch.complex64,
-    "DoubleStorage": torch.float64,
-    "FloatStorage": torch.float32,
-    "HalfStorage": torch.float16,
-    "IntStorage": torch.int32,
-    "LongStorage": torch.int64,
-    "ShortStorage": torch.int16,
-}
-
-
-def refuse(module: str, name: str) -> Any:
-    """Refuse a class or function. Raises UnpicklingError."""
-    raise pickle.UnpicklingError(f"it holds {module}.{name}, which is no part of a state dict")
-
-
-def read_pickle(
-    stream: IO[bytes], storage: FindStorage = no_part, other: FindOther = refuse
-) -> Any:
-    """Read the pickle at a stream's position, to its end.
-
-    Raises UnpicklingError and ValueError for a broken pickle, and what the finders raise.
-    """
-
-    def find(module: str, name: str) -> Any:
-        if module == "torch" and name in STORAGES:
-            return STORAGES[name]
-        if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
-            return getattr(torch, name)
-        return REBUILT.get((module, name)) or other(module, name)
-
-    require_bounded(stream)
-    return Restricted(stream, find, storage).load()
+# The sha256 of OpenAI's archives, each in the address that it is published at: torch.jit.load runs
+# the code of an archive.
+OPENAI_ARCHIVES = frozenset(
+    {
+        "afeb0e10f9e5a86da6080e35cf09123aca3b358a0c3e3b6c78a7b63bc04b6762",  # RN50
+        "8fa8567bab74a42d41c5915025a8e4538c3bdbe8804a470a72f30b0d94fab599",  # RN101
+        "7e526bd135e493cef0776de27d5f42653e6b4c8bf9e0f653bb11773263205fdd",  # RN50x4
+        "52378b407f34354e150460fe41077663dd5b39c54cd0bfd2b27167a4a06ec9aa",  # RN50x16
+        "be1cfb55d75a9666199fb2206c106743da0f6468c9d327f3e0d0a543a9919d9c",  # RN50x64
+        "40d365715913c9da98579312b702a82c18be219cc2a73407c4526f58eba950af",  # ViT-B-32
+        "5806e77cd80f8b59890b7e101eabd078d9fb84e6937f9e85e4ecb61988df416f",  # ViT-B-16
+        "b8cca3fd41ae0c99ba7e8951adf17d267cdb84cd88be6f7c2e0eca1737a03836",  # ViT-L-14
+        "3035c92b350959924f9f00213499208652fc7ea050643e8b385c2dac08641f02",  # ViT-L-14-336px
+    }
+)
 
 
 class _AnyAttribute(type):
@@ -91,55 +59,34 @@ class Inert(metaclass=_AnyAttribute):
         return cls
 
 
-class Part:
-    """Takes the place of a module of TorchScript: its attributes, without its code.
-
-    `kind` is the name of the module's class. A state that the class would read by its own code is
-    passed over.
-    """
-
-    kind = ""
-
-    def __init__(self) -> None:
-        self.attributes: dict[str, Any] = {}
-
-    def __setstate__(self, state: object) -> None:
-        """Keep a state of attributes by name."""
-        self.attributes = state if isinstance(state, dict) else {}
-
-
-def _rebuild_tensor(storage: Tensor, offset: int, size: Any, stride: Any, *_: object) -> Tensor:
-    """Return a view of a storage; torch refuses one that leaves it."""
-    view = storage.as_strided(size, stride, offset)
-    if view.numel() > storage.numel():
-        raise pickle.UnpicklingError(f"a tensor of {view.numel()} numbers repeats its storage")
-    return view
-
-
-def _rebuild_parameter(tensor: Tensor, *_: object) -> Tensor:
-    return tensor
-
-
-# The classes and functions of a state dict, and what is called in their place.
-REBUILT: dict[tuple[str, str], Any] = {
-    ("collections", "OrderedDict"): OrderedDict,
-    ("torch", "Size"): torch.Size,
-    ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
-    ("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
-    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
+# The parts of a tensor; torch finds storages itself.
+TENSORS = {
+    ("collections", "OrderedDict"),
+    ("torch", "Size"),
+    ("torch._utils", "_rebuild_parameter"),
+    ("torch._utils", "_rebuild_tensor"),
+    ("torch._utils", "_rebuild_tensor_v2"),
 }
 
 
-# The first two pickles of a file older than the zip archives.
-OLD_HEAD = [0x1950A86A20F9469CFC6C, 1001]
+class _PastPickles(pickle.Unpickler):
+    """Python's unpickler, which finds the parts of tensors, and `Inert` for all else."""
 
-# More attributes, and longer names, than any model has: the parts of a made-up archive may contain
-# each other.
-MOST_ATTRIBUTES = 100_000
-LONGEST_NAME = 10_000
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what takes the place of a class or function."""
+        if (module, name) in TENSORS:
+            # Of a function itself, a pickle could set attributes.
+            return super().find_class(module, name).__call__
+        is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
+        return getattr(torch, name) if is_dtype else Inert
 
-# Where a class of TorchScript names its parameters and its buffers.
-NAMED = re.compile(r"^  __(?:parameters|buffers)__ = (\[.*\])$", re.MULTILINE)
+
+# What torch asks of a module that unpickles.
+PAST_PICKLES = SimpleNamespace(
+    __name__="past_pickles",
+    Unpickler=_PastPickles,
+    load=lambda stream, **options: _PastPickles(stream, **options).load(),
+)
 
 
 def is_torchscript(file: Path) -> bool:
@@ -150,151 +97,56 @@ def is_torchscript(file: Path) -> bool:
         return any(Path(name).name == "constants.pkl" for name in archive.namelist())
 
 
-def read_torch_file(file: Path, other: FindOther) -> Any:
-    """Return the content of a file of torch, on the CPU.
+def read_torch_file(file: Path, *, past_pickles: bool = False) -> Any:
+    """Return the content of a file of torch, on the CPU; of a TorchScript archive, its state dict.
 
-    Of a TorchScript archive this is the state dict. In other files `other` gives what takes the
-    place of a class that is no part of a tensor. Raises what the broken parts of a file raise.
+    `past_pickles` puts `Inert` in the place of what is no part of a tensor. Raises what the broken
+    parts of a file raise.
     """
-    if not zipfile.is_zipfile(file):
-        with file.open("rb") as stream:
-            if stream.peek(2)[:2] == b"PK":
-                raise ValueError("it is an archive that is cut short or broken")
-            return _read_old(stream, file.stat().st_size, other)
-    # Torch compresses nothing but code.
-    with open_zip(file, times=10) as archive:
-        top = _top(archive)
-        content = io.BytesIO(archive.read(f"{top}/data.pkl"))
-        storage = _Storages(partial(_member, archive, top)).find
-        if f"{top}/constants.pkl" not in archive.namelist():
-            return read_pickle(content, storage, other)
-        root = read_pickle(content, storage, _part)
-        return _state_dict(root, _Code(archive, top))
+    with warnings.catch_warnings(action="ignore"):  # of formats that are old, or broken
+        if is_torchscript(file):
+            return _read_torchscript(file)
+        is_zip = zipfile.is_zipfile(file)
+        (_check_zip if is_zip else _check_old)(file)
+        load = partial(torch.load, file, map_location="cpu", mmap=is_zip)
+        try:
+            return load(weights_only=True)
+        except pickle.UnpicklingError as error:
+            if past_pickles:  # what came so far is neither TorchScript nor tar, as torch sees it
+                return load(weights_only=False, pickle_module=PAST_PICKLES)
+            # Torch's own message tells how to run what the file holds.
+            named = re.search(r"GLOBAL (\S+)", str(error))
+            what = f"{named[1]}, which" if named else "damaged parts, or what"
+            message = f"it holds {what} is no part of a state dict"
+            raise pickle.UnpicklingError(message) from error
 
 
-def _top(archive: zipfile.ZipFile) -> str:
-    """Return the folder of everything in an archive of torch. Raises ValueError."""
-    names = archive.namelist()
-    folders = [name.partition("/")[0] for name in names if re.fullmatch(r"[^/]+/data\.pkl", name)]
-    if len(folders) != 1:
-        raise ValueError("it is an archive without the data.pkl of torch")
-    order = f"{folders[0]}/byteorder"
-    if order in names and archive.read(order) != b"little":
-        raise ValueError("it was written on a machine of another byte order")
-    return folders[0]
+def _check_zip(file: Path) -> None:
+    """Raise ValueError for a damaged archive, and for one whose pickle could end the process."""
+    with zipfile.ZipFile(file) as archive:
+        if damaged := archive.testzip():  # torch does not compare checksums
+            raise ValueError(f"{damaged} in it is damaged")
+        for name in archive.namelist():
+            if name.endswith("/data.pkl"):
+                require_bounded(io.BytesIO(archive.read(name)))
 
 
-def _member(archive: zipfile.ZipFile, top: str, key: str, _: int) -> Tensor:
-    """Return the bytes of a storage in an archive, uint8 [n]."""
-    held = bytearray(archive.read(f"{top}/data/{key}"))
-    return torch.frombuffer(held, dtype=torch.uint8) if held else torch.empty(0, dtype=torch.uint8)
+def _check_old(file: Path) -> None:
+    """Raise ValueError for an archive that is cut short, and for pickles as in `_check_zip`."""
+    with file.open("rb") as stream:
+        if stream.peek(2)[:2] == b"PK":
+            raise ValueError("it is an archive that is cut short or broken")
+        for _ in range(5):  # two numbers, the machine's, the content, the keys of its storages
+            require_bounded(stream)
 
 
-class _Storages:
-    """Storages by their keys, each read once; `read` returns the bytes of one, uint8 [n]."""
-
-    def __init__(self, read: Callable[[str, int], Tensor]) -> None:
-        self.read = read
-        self.known: dict[str, Tensor] = {}
-
-    def find(self, described: Sequence[Any]) -> Tensor:
-        """Return a storage as a flat tensor, or the piece that an old file asks for."""
-        what, dtype, key, _, count, *piece = described
-        if what != "storage" or not isinstance(dtype, torch.dtype):
-            raise ValueError(f"{described!r} describes no storage")
-        if key not in self.known:
-            self.known[key] = self.read(key, count * dtype.itemsize)
-        flat = self.known[key].view(dtype)
-        if flat.numel() != count:
-            raise ValueError(f"storage {key} has {flat.numel()} numbers, {count} are expected")
-        return flat.narrow(0, *piece[0][1:]) if piece and piece[0] else flat
-
-
-def _read_old(stream: IO[bytes], size: int, other: FindOther) -> Any:
-    """Return the content of a torch file that is no archive; its storages follow the pickle."""
-    head = [read_pickle(stream) for _ in range(3)]
-    if head[:2] != OLD_HEAD or head[2].get("little_endian") is not True:
-        raise ValueError("it is no file of torch")
-    left = size
-
-    def reserve(_: str, count: int) -> Tensor:
-        nonlocal left
-        if not 0 <= count <= left:
-            raise ValueError(f"its storages need more than its {size} bytes")
-        left -= count
-        return torch.empty(count, dtype=torch.uint8)
-
-    storages = _Storages(reserve)
-    content = read_pickle(stream, storages.find, other)
-    keys = read_pickle(stream)
-    if sorted(keys) != sorted(storages.known):
-        raise ValueError("the storages at its end are not those of its tensors")
-    for key in keys:
-        _fill(storages.known[key], stream)
-    return content
-
-
-def _fill(storage: Tensor, stream: IO[bytes]) -> None:
-    """Fill a storage, uint8 [n], from a stream: a count of numbers, then the numbers."""
-    count = int.from_bytes(stream.read(8), "little")
-    if len(storage) % (count or 1) or bool(count) != bool(len(storage)):
-        raise ValueError(f"a storage of {len(storage)} bytes has {count} numbers")
-    held = stream.read(len(storage))
-    if len(held) < len(storage):
-        raise EOFError("it ends inside a storage")
-    if held:
-        storage.copy_(torch.frombuffer(bytearray(held), dtype=torch.uint8))
-
-
-def _part(module: str, name: str) -> Any:
-    """Return the stand-in for a class of a TorchScript archive."""
-    if module.partition(".")[0] != "__torch__":
-        return Inert
-    return type(name, (Part,), {"kind": f"{module}.{name}"})
-
-
-class _Code:
-    """The code of a TorchScript archive as text: it names the weights of each class."""
-
-    def __init__(self, archive: zipfile.ZipFile, top: str) -> None:
-        self._archive = archive
-        self._folder = f"{top}/code/"
-        self._known: dict[str, set[str] | None] = {}
-
-    def weights(self, kind: str) -> set[str] | None:
-        """Return the names of a class's parameters and buffers; None if it has no such list."""
-        if kind not in self._known:
-            self._known[kind] = self._read(kind)
-        return self._known[kind]
-
-    def _read(self, kind: str) -> set[str] | None:
-        module, _, name = kind.rpartition(".")
-        file = f"{self._folder}{module.replace('.', '/')}.py"
-        if file not in self._archive.namelist():
-            return None
-        text = self._archive.read(file).decode()
-        body = re.search(rf"^class {re.escape(name)}\(Module\):\n((?:  .*\n)*)", text, re.MULTILINE)
-        listed = NAMED.findall(body[1]) if body else []
-        if len(listed) != 2:
-            return None
-        return {one for names in listed for one in ast.literal_eval(names)}
-
-
-def _state_dict(root: Any, code: _Code) -> dict[str, Tensor]:
-    """Return the parameters and buffers of a module and its parts."""
-    if not isinstance(root, Part):
-        raise pickle.UnpicklingError("it is a TorchScript archive without a module")
-    tensors: dict[str, Tensor] = {}
-    waiting, seen = [("", root)], 0
-    while waiting:
-        prefix, part = waiting.pop()
-        weights = code.weights(part.kind)
-        seen += 1 + len(part.attributes)
-        if seen > MOST_ATTRIBUTES or len(prefix) > LONGEST_NAME:
-            raise ValueError("its modules have too many attributes, or contain each other")
-        for name, value in part.attributes.items():
-            if isinstance(value, Tensor) and (weights is None or name in weights):
-                tensors[f"{prefix}{name}"] = value
-            elif isinstance(value, Part):
-                waiting.append((f"{prefix}{name}.", value))
-    return tensors
+def _read_torchscript(file: Path) -> dict[str, torch.Tensor]:
+    with file.open("rb") as stream:
+        if hashlib.file_digest(stream, "sha256").hexdigest() not in OPENAI_ARCHIVES:
+            raise ValueError(
+                "it is a TorchScript archive, whose code would run, and not one of OpenAI's; save "
+                "its state_dict() with torch.save or as .safetensors"
+            )
+        stream.seek(0)
+        script = torch.jit.load(stream, map_location="cpu")  # type: ignore[no-untyped-call]
+        return dict(script.state_dict())
