@@ -144,6 +144,22 @@ def test_nan_is_counted():
     assert why["ImageEncoder", "gradients reach pixels"] == "gradients are missing, NaN or infinite"
 
 
+@pytest.mark.parametrize("scale", [1e38, 1e-20])
+def test_numbers_whose_squares_do_not_fit_are_refused_as_in_a_run(scale):
+    found = failures(broken(encode_images=lambda _, pixels: (pixels.flatten(1) + 0.1) * scale))
+    assert "whose squares float32 does not hold" in found["ImageEncoder", "finite"]
+
+
+def test_memory_may_be_used_again():
+    buffer = torch.empty(8, 12)
+
+    def reuses(_, pixels):
+        return buffer[: len(pixels)].copy_(pixels.detach().flatten(1))
+
+    found = failures(broken(encode_images=reuses))
+    assert {what for _, what in found} == {"gradients reach pixels"}
+
+
 def test_a_gradient_that_is_cut_off_names_the_way_out():
     cut = {"encode_images": lambda _, pixels: pixels.detach().flatten(1)}
     why = failures(broken(**cut))

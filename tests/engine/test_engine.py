@@ -395,7 +395,7 @@ def test_features_whose_squares_float32_does_not_hold_are_refused_by_name(value,
     planted = torch.ones(8, 2)
     planted[5] = torch.tensor([0, value])
     column = labelled_images(2, 2).splits["test"]["image"]
-    wrong = rf"^encode_images gave values of up to {size} for row 1, .* into 1e-15 to 1e\+15$"
+    wrong = rf"^encode_images gave row 1 values of up to {size}, .* into 1e-15 to 1e\+15$"
     with pytest.raises(ValueError, match=wrong):
         Engine.for_tests().features(PlantedFeatures(planted).encode_images, column)
 

@@ -25,7 +25,7 @@ from vlbench.capabilities import (
 )
 from vlbench.check import checks
 from vlbench.check.checks import Check
-from vlbench.check.passes import difference, tensors, tolerance
+from vlbench.check.passes import difference, first_outside, tensors, tolerance
 from vlbench.check.samples import ODD_IMAGES, ODD_PAIRS, ODD_TEXTS, Samples, draw_samples
 from vlbench.errors import SpecError, described, exits_as_errors, place_of
 
@@ -111,7 +111,8 @@ def _require_tensors(outputs: Outputs) -> Outputs:
         other = next((type(one).__name__ for one in given if not isinstance(one, Tensor)), "")
         if other:
             raise SpecError(f"an output is of type {other}, not a float32 Tensor")
-        return given
+        # Copies: an adapter may use its memory again for the next batch.
+        return [one.detach().clone() for one in given]
 
     return checked
 
@@ -146,6 +147,9 @@ def _finite(tried: Pass, places: Sequence[int], adapter: Any, samples: Samples) 
     if len(outputs) != len(places):
         return f"a batch of {len(places)} gave {len(outputs)} outputs"
     bad = sum(int((~output.isfinite()).sum()) for output in outputs)
+    if not bad and all(output.ndim == 1 and output.numel() for output in outputs):
+        found = [one for output in outputs if (one := first_outside(output[None].float()))]
+        return found[0][1] if found else ""
     return f"{bad} of {sum(o.numel() for o in outputs)} values are NaN or infinite" if bad else ""
 
 

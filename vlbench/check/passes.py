@@ -21,6 +21,10 @@ TOLERANCE, ROUNDINGS = 1e-4, 16
 # So many examples of a larger batch are passed again.
 REPEATED = 4
 
+# The largest |x| of a row lies between this and its inverse, unless all are 0: sums of squares of
+# such rows, and of products of two, are numbers of float32, so that no probe must think of others.
+SMALLEST = 1e-15
+
 CHANGES_PIXELS = (
     "changes the pixels that it is given; copy them before, for example pixels = pixels - mean "
     "instead of pixels -= mean"
@@ -72,6 +76,17 @@ def require_steady(preprocess: Callable[[Image], Tensor], images: Sequence[Image
         if not torch.equal(first, second):
             where = defined_at(preprocess)
             raise SpecError(f"{where}: preprocess gave other pixels of one image; draw nothing")
+
+
+def first_outside(rows: Tensor) -> tuple[int, str] | None:
+    """Return the first of rows [N, D] of numbers too small or too large, and what is wrong."""
+    largest = rows.abs().amax(1)
+    outside = (largest > 0) & ((largest < SMALLEST) | (largest > 1 / SMALLEST))
+    if not outside.any():
+        return None
+    i = int(outside.nonzero()[0])
+    said = f"values of up to {float(largest[i]):.3g}, whose squares float32 does not hold"
+    return i, f"{said}; scale them into {SMALLEST:g} to {1 / SMALLEST:g}"
 
 
 def tensors(method: str, outputs: Sequence[Any]) -> list[Tensor]:

@@ -11,17 +11,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from vlbench.check.passes import REPEATED, pixels_of, require_steady
+from vlbench.check.passes import REPEATED, first_outside, pixels_of, require_steady
 from vlbench.data.records import Column
 from vlbench.engine.devices import ComputeSettings
 from vlbench.errors import SpecError, VlbenchError, defined_at, described, exits_as_errors
 
 # Kinds of columns whose values are decoded images, which workers load.
 DECODED = frozenset({"image", "picture"})
-
-# The largest |x| of a row lies between this and its inverse, unless all are 0: sums of squares of
-# such rows, and of products of two, are numbers of float32, so that no probe must think of others.
-SMALLEST = 1e-15
 
 
 class Batches(Protocol):
@@ -99,15 +95,9 @@ class Encode:
         if bad.any():
             row = rows[int(bad.nonzero()[0])]
             raise ValueError(f"{self.name} gave NaN or infinite values for row {row}")
-        largest = values.abs().amax(1)
-        outside = (largest > 0) & ((largest < SMALLEST) | (largest > 1 / SMALLEST))
-        if outside.any():
-            i = int(outside.nonzero()[0])
-            values_text = f"values of up to {float(largest[i]):.3g} for row {rows[i]}"
-            wanted = f"scale them into {SMALLEST:g} to {1 / SMALLEST:g}"
-            raise ValueError(
-                f"{self.name} gave {values_text}, whose squares float32 does not hold; {wanted}"
-            )
+        if found := first_outside(values):
+            i, why = found
+            raise ValueError(f"{self.name} gave row {rows[i]} {why}")
         return values
 
 
