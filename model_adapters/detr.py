@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from PIL.Image import Image, Resampling
+from PIL.Image import Image
 from torch import Tensor
 
 from vlbench.adapter_kit.hugging_face import Checkpoint, transformers_object
-from vlbench.adapter_kit.images import IMAGENET, images_of, normalise, to_pixels
+from vlbench.adapter_kit.images import images_of
 from vlbench.capabilities import Picture, Regions
 
 # The categories of COCO by their ids, 0 to 90; a dash marks an unused id.
@@ -26,6 +27,9 @@ cell_phone microwave oven toaster sink refrigerator - book clock vase scissors t
 hair_drier toothbrush
 """
 COCO = [name.replace("_", " ") for name in COCO_NAMES.split()]
+
+# The shorter side of an image in pixels, and the most that the longer one may have.
+SIDES = {"shortest_edge": 800, "longest_edge": 1333}
 
 # Patterns of the original code's names, and the names in the library's published checkpoints.
 RENAMED = (
@@ -61,8 +65,9 @@ class Detr:
     code. A file and random weights get the configuration of DETR-R50 unless `architecture` is a
     folder.
 
-    Images keep their aspect ratio: the shorter side becomes `short_side` pixels, or less where the
-    longer side would pass `long_side`. Each picture goes through the model alone, because the
+    Pixels are made by the image processor of the checkpoint, or by DETR's where it has none: the
+    shorter side becomes 800 pixels, or less where the longer side would pass 1333. `short_side` and
+    `long_side` replace these numbers. Each picture goes through the model alone, because the
     padding of a batch changes what the backbone computes at the edges of a picture.
     """
 
@@ -75,18 +80,24 @@ class Detr:
         weights: str = "pretrained",
         revision: str = "main",
         threshold: float = 0.7,
-        short_side: int = 800,
-        long_side: int = 1333,
+        short_side: int | None = None,
+        long_side: int | None = None,
         init_seed: int = 0,
     ) -> None:
         checkpoint = Checkpoint(architecture, weights, revision, init_seed, rename=_rename)
-        own_weights = checkpoint.file or checkpoint.seed is not None
-        config = _resnet50() if own_weights and not checkpoint.is_local else checkpoint.config
+        own_weights = bool(checkpoint.file) or checkpoint.seed is not None
+        is_r50 = own_weights and not checkpoint.is_local
+        config = _resnet50() if is_r50 else checkpoint.config
         opened = checkpoint.open("DetrForObjectDetection", device, dtype, config=config)
         self.model = opened.model
         self._names: list[str] = [config.id2label[i] for i in range(config.num_labels)]
         self._threshold = threshold
-        self._sides = (short_side, long_side)
+        processor = _processor(None if is_r50 else checkpoint)
+        given = {"shortest_edge": short_side, "longest_edge": long_side}
+        own = SIDES | dict(processor.size)
+        size = {name: own[name] if side is None else side for name, side in given.items()}
+        asked = {"size": size, "do_resize": True} if any(given.values()) else {}
+        self._pixels = partial(processor, do_pad=False, return_tensors="pt", **asked)
         self._device = device
         self._dtype = dtype
 
@@ -118,8 +129,7 @@ class Detr:
         return vectors
 
     def _queries(self, image: Image) -> Queries:
-        resized = image.resize(self._size(*image.size), Resampling.BILINEAR)
-        pixels = normalise(to_pixels(resized), *IMAGENET)[None].to(self._device, self._dtype)
+        pixels = self._pixels(image)["pixel_values"].to(self._device, self._dtype)
         output = self.model(pixel_values=pixels)
         scale = torch.tensor([*image.size, *image.size], device=self._device)
         operations = _box_operations()
@@ -128,16 +138,6 @@ class Detr:
         # The last class means that there is no object.
         probabilities = output.logits[0].float().softmax(-1)[:, :-1]
         return Queries(output.last_hidden_state[0].float(), inside, probabilities)
-
-    def _size(self, width: int, height: int) -> tuple[int, int]:
-        """Return the width and height that an image is resized to."""
-        short, long = min(width, height), max(width, height)
-        side = min(self._sides[0], self._sides[1] * short / long)
-        wide, high = (
-            max(round(side) if edge == short else int(side * edge / short), 1)
-            for edge in (width, height)
-        )
-        return wide, high
 
     def _best(self, queries: Queries, size: tuple[int, int]) -> Regions:
         scores, labels = queries.probabilities.max(-1)
@@ -154,6 +154,13 @@ def _box_operations() -> Any:
     from torchvision import ops  # noqa: PLC0415 - takes seconds
 
     return ops
+
+
+def _processor(checkpoint: Checkpoint | None) -> Any:
+    """Return the image processor of a checkpoint, or DETR's where there is none."""
+    if checkpoint is None or checkpoint.lacks("preprocessor_config.json"):
+        return transformers_object("DetrImageProcessor")()
+    return checkpoint.load("AutoImageProcessor")
 
 
 def _resnet50() -> Any:

@@ -66,8 +66,10 @@ class OpenClip:
     `weights` is a pretrained tag of the architecture (for a folder, the default "openai" means its
     own file), a file of weights (a state dict, or OpenAI's TorchScript archive), or "random". `tag`
     is the tag of which a file is a copy: the file gets its normalisation, resizing and activation.
-    OpenAI's weights always get the QuickGELU that they were trained with. Random weights are drawn
-    with `init_seed`, those of BatchNorms so that a ResNet keeps the scale of its activations.
+    OpenAI's weights always get the QuickGELU that they were trained with. `quick_gelu` says it of
+    any other file; it must, or a tag, where open_clip has the architecture with GELU and with
+    QuickGELU. Random weights are drawn with `init_seed`, those of BatchNorms so that a ResNet keeps
+    the scale of its activations.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class OpenClip:
         weights: str = "openai",
         tag: str = "",
         revision: str = "main",
+        quick_gelu: bool | None = None,
         init_seed: int = 0,
     ) -> None:
         if architecture.startswith(HUB):
@@ -92,6 +95,10 @@ class OpenClip:
         state = read_state_dict(file) if file else {}
         if OPENAI_MARKS & state.keys() or (file and is_torchscript(file)):
             recipe = {**recipe, "quick_gelu": True}
+        elif quick_gelu is not None:
+            recipe = {**recipe, "quick_gelu": quick_gelu}
+        elif file and not recipe:
+            _require_one_activation(name, file)
         model, self._tokenizer = _build(name, recipe, init_seed, file)
         if file:
             _load(model, state, file)
@@ -293,6 +300,17 @@ def _find(name: str, weights: str) -> Path:
     return weights_file(weights)
 
 
+def _require_one_activation(name: str, file: Path) -> None:
+    """Raise WeightsError where an architecture exists with GELU and with QuickGELU."""
+    twin = f"{name}-quickgelu"
+    if twin in _library().list_models():
+        raise WeightsError(
+            f"{file} does not say whether it was trained with the GELU of {name} or with OpenAI's "
+            f"QuickGELU; give architecture={twin}, as for all that began with OpenAI's weights, or "
+            "quick_gelu=false, or tag=TAG of which it is a copy"
+        )
+
+
 def _own_file(folder: Path) -> Path:
     files = [folder / file for file in WEIGHTS]
     return weights_file(str(next(filter(Path.is_file, files), files[0])))
@@ -333,6 +351,8 @@ def _build(name: str, recipe: Mapping[str, Any], seed: int, file: Path | None) -
     try:
         config = _config(name)
         require_sizes(name.removeprefix(FOLDER), config, largest=LARGEST_SIZE)
+        if recipe.get("quick_gelu") is False and config.get("quick_gelu"):
+            raise ValueError("its configuration says QuickGELU, quick_gelu=false says GELU")
         # Whatever the configuration says of code of its own.
         own = {"trust_remote_code": False} if config["text_cfg"].get("hf_tokenizer_name") else {}
         build = partial(

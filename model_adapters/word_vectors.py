@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vlbench.adapter_kit.vector_files import read_vectors
+from vlbench.adapter_kit.vector_files import UnicodeErrors, read_vectors
 from vlbench.capabilities import TokenVectors
 from vlbench.errors import WeightsError
 
@@ -26,9 +26,10 @@ class WordVectors:
 
     `weights` is a file in the text format of GloVe, with or without a first line of two counts,
     plain, .gz or .zip (`member` names the file in an archive of several), or in the binary format
-    of word2vec (.bin or .bin.gz). `source` says where the file can be downloaded. A word is looked
-    up as written, then in lower case, then by its parts between hyphens. A word without a vector
-    has no span.
+    of word2vec (.bin or .bin.gz), for which `unicode_errors` (strict, ignore, replace) says what
+    becomes of words that are not UTF-8. `source` says where the file can be downloaded. A word is
+    looked up as written, then in lower case, then by its parts between hyphens. A word without a
+    vector has no span.
     """
 
     def __init__(
@@ -39,8 +40,10 @@ class WordVectors:
         weights: str = "glove.6B.zip",
         member: str = "",
         source: str = "",
+        unicode_errors: UnicodeErrors = "strict",
     ) -> None:
-        words, matrix = read_vectors(_find(weights, source), member)
+        file = _find(weights, source)
+        words, matrix = read_vectors(file, member, unicode_errors=unicode_errors)
         self._rows: Mapping[str, int] = {word: i for i, word in reversed([*enumerate(words)])}
         self._matrix = torch.from_numpy(matrix).to(device, dtype)
 

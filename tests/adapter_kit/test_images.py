@@ -244,6 +244,13 @@ def test_a_processor_that_does_more_is_refused(name, tmp_path):
         preparation_of(saved(name, tmp_path), "a model")
 
 
+@pytest.mark.parametrize("side", [64, 560])
+def test_a_processor_that_shrinks_without_smoothing_is_refused(side, tmp_path):
+    processor = saved("RfDetr", tmp_path, size=dict.fromkeys(SQUARE, side))
+    with pytest.raises(WeightsError, match=r"its RfDetrImageProcessor does more than resize"):
+        preparation_of(processor, "a model")
+
+
 def test_a_processor_that_says_no_size_is_named(tmp_path):
     with pytest.raises(WeightsError, match=r"a model: its Swin2SRImageProcessor has no 'size'"):
         preparation_of(saved("Swin2SR", tmp_path), "a model")

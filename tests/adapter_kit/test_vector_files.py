@@ -31,6 +31,24 @@ def test_the_binary_format_is_read_as_gensim_writes_it(tmp_path, monkeypatch, na
     np.testing.assert_array_equal(matrix, NUMBERS)
 
 
+@pytest.mark.parametrize("errors", ["ignore", "replace"])
+def test_words_that_are_not_utf8_are_read_as_gensim_reads_them(tmp_path, errors):
+    file = word2vec(tmp_path / "w.bin", binary=True)
+    file.write_bytes(file.read_bytes().replace("é".encode(), b"\xc3"))
+    words, matrix = read_vectors(file, unicode_errors=errors)
+    expected = KeyedVectors.load_word2vec_format(str(file), binary=True, unicode_errors=errors)
+    assert words == expected.index_to_key
+    np.testing.assert_array_equal(matrix, expected.vectors)
+
+
+def test_a_word_that_is_not_utf8_is_named_with_the_way_out(tmp_path):
+    file = word2vec(tmp_path / "w.bin", binary=True)
+    file.write_bytes(file.read_bytes().replace("é".encode(), b"\xc3"))
+    message = r"w\.bin cannot be read .* the word b'caf\\xc3' is no UTF-8; unicode_errors=replace"
+    with pytest.raises(WeightsError, match=message):
+        read_vectors(file)
+
+
 def test_vectors_may_end_with_a_new_line_each(tmp_path):
     parts = [f"{w} ".encode() + v.tobytes() for w, v in zip(WORDS, NUMBERS, strict=True)]
     (tmp_path / "w.bin").write_bytes(b"4 5\n" + b"\n".join([*parts, b""]))
@@ -43,6 +61,24 @@ def test_the_text_format_is_read_as_gensim_writes_it(tmp_path):
     words, matrix = read_vectors(word2vec(tmp_path / "w.txt", binary=False))
     assert words == WORDS
     np.testing.assert_allclose(matrix, NUMBERS, rtol=1e-6)
+
+
+@pytest.mark.parametrize("end", [" \n", " \r\n", "\n"])
+@pytest.mark.parametrize("last", ["", "cut"])
+def test_a_blank_at_the_end_of_each_line_is_read_as_gensim_reads_it(tmp_path, end, last):
+    lines = [f"w{i} {i} {'5' * (i % 7 + 1)}{end}" for i in range(20_000)]
+    text = f"{len(lines)} 2\n{''.join(lines)}"
+    (tmp_path / "w.vec").write_text(text.rstrip("\r\n") if last else text, newline="")
+    words, matrix = read_vectors(tmp_path / "w.vec")
+    expected = KeyedVectors.load_word2vec_format(str(tmp_path / "w.vec"))
+    assert words == expected.index_to_key
+    np.testing.assert_array_equal(matrix, expected.vectors)
+
+
+def test_a_line_that_ends_early_with_a_blank_is_refused(tmp_path):
+    (tmp_path / "w.vec").write_text("2 3\ncat 1 2 3 \ndog 1 2 \n")
+    with pytest.raises(WeightsError, match=r"w\.vec, line 3: "):
+        read_vectors(tmp_path / "w.vec")
 
 
 @pytest.mark.parametrize("header", [b"", b"1 2\n"])

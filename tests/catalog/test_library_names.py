@@ -214,10 +214,18 @@ def test_the_configuration_says_which_adapter_reads_a_model(kind, saved_by, adap
         ),
         (
             {"architecture": "resnet18", "pretrained_cfg": {"tag": "a1_in1k"}},
-            r"is a model of timm; write timm:resnet18\.a1_in1k$",
+            r"is a model of timm; write timm:\./FOLDER for .*; timm:resnet18\.a1_in1k is what",
         ),
     ],
 )
 def test_a_configuration_that_no_adapter_reads_is_refused(config, message):
     with pytest.raises(UnknownNameError, match=f"^hf:org/name {message}"):
         reader_of(config, "org/name")
+
+
+def test_a_model_of_timm_is_sent_to_its_own_folder_or_published_name(tmp_path):
+    config = {"architecture": "resnet18", "pretrained_cfg": {"tag": "a1_in1k"}}
+    with pytest.raises(UnknownNameError, match=rf" write timm:{tmp_path}$"):
+        reader_of(config, str(tmp_path))
+    with pytest.raises(UnknownNameError, match=r" write timm:resnet18\.a1_in1k$"):
+        reader_of(config, "timm/resnet18.a1_in1k")

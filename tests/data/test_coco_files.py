@@ -55,6 +55,27 @@ def test_crowds_and_boxes_without_area_are_left_out(tmp_path):
     assert image.things == []
 
 
+def test_annotations_without_iscrowd_and_with_the_text_0_are_single_things(tmp_path):
+    absent = {key: value for key, value in DOG.items() if key != "iscrowd"}
+    crowd = CAT | {"id": 3, "iscrowd": "1"}
+    (image,) = read(tmp_path, things=[CAT | {"iscrowd": "0"}, absent, crowd])
+    assert [thing.category for thing in image.things] == ["dog", "cat"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"iscrowd": "no"}, "iscrowd is 'no', not 0 or 1"),
+        ({"iscrowd": None}, "iscrowd is None, not 0 or 1"),
+        ({"category_id": 17.5}, "17.5 is no id"),
+        ({"category_id": 3}, "KeyError: 3"),
+    ],
+)
+def test_what_an_annotation_cannot_mean_names_it(tmp_path, wrong, why):
+    with pytest.raises(DataError, match=rf"^instances\.json .*annotation 2: .*{why}\)$"):
+        read(tmp_path, things=[CAT | wrong])
+
+
 def test_outlines_are_not_kept(tmp_path):
     instances = read_instances(put(tmp_path)[0])
     assert [set(thing) for thing in instances.things[139]] == [set(CAT) - {"segmentation"}] * 2
@@ -62,10 +83,10 @@ def test_outlines_are_not_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "box", [[1, 2, float("nan"), 4], [1, 2, float("inf"), 4], [1, 2, -3, 4], [5, 5, 3, -0.5]]
+    "box", [[1, 2, float("nan"), 4], [1, 2, float("inf"), 4], [1, 2, -3, 4], [5, 5, 3, -0.5], []]
 )
 def test_a_box_that_is_not_finite_or_has_a_negative_side_is_named(tmp_path, box):
-    message = r"^instances\.json is not COCO's, .*the box .* of annotation 2 is no box\)$"
+    message = r"^instances\.json is not COCO's, .*annotation 2: ValueError: the box .* is no box\)$"
     with pytest.raises(DataError, match=message):
         read(tmp_path, things=[CAT | {"bbox": box}])
 
@@ -112,8 +133,6 @@ def test_a_file_that_is_not_whole_and_an_image_without_captions_are_named(tmp_pa
         read(tmp_path, captions=[])
     with pytest.raises(DataError, match=r"^captions\.json is not COCO's, or not whole \(KeyError"):
         read(tmp_path, captions=[{"id": 1}])
-    with pytest.raises(DataError, match=r"^instances\.json is not COCO's, or not whole \(KeyError"):
-        read(tmp_path, things=[CAT | {"category_id": 3}])
 
 
 def test_annotations_are_plain_tuples_that_storage_can_name():

@@ -167,10 +167,19 @@ EVERY_GREY = np.arange(2**16, dtype=np.uint16).reshape(256, 256)
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF"])
 @pytest.mark.parametrize("order", ["<u2", ">u2"])
-def test_sixteen_bits_of_grey_are_those_of_torchvision(kind, order):
+def test_sixteen_bits_of_grey_are_the_nearest_levels_to_torchvisions_floats(kind, order):
     red, *_ = decode_image(encoded(EVERY_GREY.astype(order), kind), "a").split()
-    expected = to_dtype(torch.from_numpy(EVERY_GREY), torch.uint8, scale=True)
-    assert np.array_equal(red, expected)
+    exact = to_dtype(torch.from_numpy(EVERY_GREY), torch.float64, scale=True).numpy()
+    assert np.abs(np.asarray(red) / 255 - exact).max() <= 0.5 / 255
+
+
+def test_eight_bits_kept_in_sixteen_are_refused_and_black_is_black():
+    grey = GREY[0].astype(np.uint16)
+    message = rf"^a\.png has 16 bits of grey, but no value above {grey.max()}: .*8-bit image$"
+    with pytest.raises(DataError, match=message):
+        decode_image(encoded(grey, "PNG"), "a.png")
+    assert decode_image(encoded(grey * 0, "PNG"), "a.png").getextrema() == ((0, 0),) * 3
+    assert np.array_equal(decode_image(encoded(grey * 257, "PNG"), "a.png").split()[0], GREY[0])
 
 
 def tiff(pixels, meaning, stored):
@@ -194,9 +203,11 @@ def test_sixteen_bits_that_pillow_misreads_are_refused():
         decode_image(tiff(np.zeros((3, 2, 2)), 2, 2), "a.tif")
 
 
-def test_whole_numbers_of_32_bits_are_refused_not_clipped():
-    with pytest.raises(DataError, match=r"a\.tif has pixels of mode I; save it with 8 bits"):
-        decode_image(encoded(COLOUR[0, :, :, 0].astype(np.int32) * 256, "TIFF"), "a.tif")
+@pytest.mark.parametrize(("kind", "mode"), [(np.int32, "I"), (np.float32, "F")])
+@pytest.mark.parametrize("scale", [1, 256])
+def test_numbers_of_32_bits_are_refused_not_clipped(kind, mode, scale):
+    with pytest.raises(DataError, match=rf"a\.tif has pixels of mode {mode}; save it with 8 bits"):
+        decode_image(encoded(GREY[0].astype(kind) * scale, "TIFF"), "a.tif")
 
 
 def test_a_transparent_palette_keeps_its_colours():

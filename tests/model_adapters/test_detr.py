@@ -1,4 +1,5 @@
 import re
+import shutil
 
 import pytest
 import torch
@@ -85,21 +86,56 @@ def test_a_detector_that_finds_nothing_returns_no_regions(folder, pictures):
     assert (found.boxes.shape, found.vectors.shape, found.labels) == ((0, 4), (0, 16), [])
 
 
-@pytest.mark.parametrize("size", [(640, 480), (500, 333), (333, 500), (400, 400), (900, 300)])
-def test_images_get_the_librarys_size(folder, size, monkeypatch):
-    model = Detr(device=CPU, architecture=folder)
+def seen_by(model, picture, monkeypatch):
+    """Return the pixels of a picture that the network is given."""
     seen = []
 
     def fake(pixel_values):
         seen.append(pixel_values)
 
     monkeypatch.setattr(model.model, "forward", fake)
-    picture = drawn(*size)
     with pytest.raises(AttributeError):
         model.detect([picture])
+    return seen[0]
+
+
+PHOTOS = [(640, 480), (500, 333), (333, 500), (400, 400), (900, 300)]
+
+
+@pytest.mark.parametrize("size", PHOTOS)
+def test_images_get_the_librarys_size(folder, size, monkeypatch):
+    model, picture = Detr(device=CPU, architecture=folder), drawn(*size)
     expected = transformers.DetrImageProcessor()(picture.image, return_tensors="pt")
-    assert seen[0].shape == expected["pixel_values"].shape
-    assert (seen[0] - expected["pixel_values"]).abs().mean() < 0.01
+    assert torch.equal(seen_by(model, picture, monkeypatch), expected["pixel_values"])
+
+
+OWN = {"shortest_edge": 64, "longest_edge": 100}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"size": OWN},
+        {"size": {"height": 64, "width": 48}},
+        {"image_mean": [0.5] * 3, "image_std": [0.25] * 3, "size": OWN},
+        {"do_resize": False, "do_normalize": False},
+        {"size": OWN, "resample": 0},
+    ],
+)
+def test_pixels_are_those_of_the_checkpoints_own_processor(folder, tmp_path, options, monkeypatch):
+    own, picture = shutil.copytree(folder, tmp_path / "own"), drawn(90, 70)
+    transformers.DetrImageProcessor(**options).save_pretrained(own)
+    seen = seen_by(Detr(device=CPU, architecture=str(own)), picture, monkeypatch)
+    processor = transformers.AutoImageProcessor.from_pretrained(own)
+    assert torch.equal(seen, processor(picture.image, return_tensors="pt")["pixel_values"])
+
+
+@pytest.mark.parametrize("own", [OWN, {"height": 64, "width": 48}])
+def test_sides_that_are_given_replace_the_processors(folder, tmp_path, own, monkeypatch):
+    place, picture = shutil.copytree(folder, tmp_path / "own"), drawn(90, 60)
+    transformers.DetrImageProcessor(size=own, do_resize=False).save_pretrained(place)
+    model = Detr(device=CPU, architecture=str(place), short_side=40)
+    assert seen_by(model, picture, monkeypatch).shape == (1, 3, 40, 60)
 
 
 def original_name(key):

@@ -95,10 +95,33 @@ def test_weights_that_openai_marked_get_its_activation_too(state, tmp_path):
 
 
 @pytest.mark.usefixtures("tiny_rn50")
-def test_a_file_gets_the_activation_of_its_architecture(state, tmp_path):
+def test_a_file_that_does_not_say_its_activation_is_refused_with_both_named(state, tmp_path):
     torch.save(state, tmp_path / "own.pt")
-    model = OpenClip(device=CPU, architecture="RN50", weights=str(tmp_path / "own.pt"))
-    assert activations(model) == {"GELU"}
+    message = r"own\.pt does not say .* GELU of RN50 or .* architecture=RN50-quickgelu.*=false, or"
+    with pytest.raises(WeightsError, match=message):
+        OpenClip(device=CPU, architecture="RN50", weights=str(tmp_path / "own.pt"))
+
+
+@pytest.mark.usefixtures("tiny_rn50")
+@pytest.mark.parametrize(
+    ("said", "activation"),
+    [
+        ({"architecture": "RN50", "quick_gelu": False}, "GELU"),
+        ({"architecture": "RN50", "quick_gelu": True}, "QuickGELU"),
+        ({"architecture": "RN50", "tag": "openai"}, "QuickGELU"),
+        ({"architecture": "RN50-quickgelu"}, "QuickGELU"),
+    ],
+)
+def test_a_file_gets_the_activation_that_is_said(state, tmp_path, said, activation):
+    torch.save(state, tmp_path / "own.pt")
+    model = OpenClip(device=CPU, weights=str(tmp_path / "own.pt"), **said)
+    assert activations(model) == {activation}
+
+
+@pytest.mark.usefixtures("tiny_rn50")
+def test_an_activation_that_the_architecture_contradicts_is_refused():
+    with pytest.raises(WeightsError, match=r"RN50-quickgelu cannot be built: .* QuickGELU, quick_"):
+        OpenClip(device=CPU, weights="random", quick_gelu=False)
 
 
 def test_a_file_is_treated_as_the_tag_that_it_copies(monkeypatch, state, tmp_path):

@@ -121,6 +121,10 @@ class Checkpoint:
         if not all(cached_file(self._place, names, self._revision) for names in wanted):
             require_hub(self._what, "the hub", self._instead)
 
+    def lacks(self, file: str) -> bool:
+        """Return whether the checkpoint is a folder here without such a file."""
+        return self.is_local and not (self._folder / file).is_file()
+
     def load(self, kind: str, **options: Any) -> Any:
         """Return what a class of transformers, such as "AutoTokenizer", loads from here.
 

@@ -171,7 +171,8 @@ def image_features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
 TOLERANCE = 0.005
 
 # Width and height of the pictures that are compared: of other proportions than the view, and with
-# edges that leave odd numbers of pixels beside the central square.
+# edges that leave odd numbers of pixels beside the central square. One more is larger than the
+# view: enlarged pixels do not show whether a processor smooths what it shrinks.
 COMPARED = ((160, 90), (90, 161), (227, 227), (231, 310), (333, 250), (64, 65))
 
 
@@ -250,7 +251,8 @@ def preparation_of(processor: Any, name: str) -> Preparation:
         raise WeightsError(f"{name}: its {kind} has no {error}") from error
     prepared = Preparation(view, mean, std, bool(recipe.get("do_flip_channel_order")))
     noise = np.random.default_rng(0)
-    for width, height in COMPARED:
+    side = view.edges if isinstance(view.edges, int) else max(view.edges)
+    for width, height in (*COMPARED, (2 * side + 3, side + side // 2)):
         picture = PilImage.fromarray(noise.integers(0, 256, (height, width, 3), np.uint8))
         if why := _difference(processor, prepared, picture):
             raise WeightsError(

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 
@@ -28,17 +28,28 @@ LONGEST_LINE = 1 << 20
 BLOCK = 1 << 24
 
 
-def read_vectors(file: Path, member: str = "") -> Table:
+# What gensim's option of this name takes: which words that are not UTF-8 do.
+UnicodeErrors = Literal["strict", "ignore", "replace"]
+
+
+def read_vectors(
+    file: Path, member: str = "", *, unicode_errors: UnicodeErrors = "strict"
+) -> Table:
     """Return the words and vectors of a file, of the format that its name says.
 
     A name with .bin has the binary format of word2vec, any other the text format of GloVe, with or
     without word2vec's first line of two counts; .gz and .zip are unpacked, `member` being the name
-    of the file in an archive of several. Raises WeightsError, with the line where it is known.
+    of the file in an archive of several. `unicode_errors` is gensim's, of the binary format: it
+    says what becomes of bytes that are not UTF-8. Raises WeightsError, with the line where it is
+    known.
     """
     is_binary = ".bin" in file.suffixes
     kind = "word2vec's binary format" if is_binary else "word vectors"
     try:
-        words, matrix = _read_binary(file) if is_binary else _read_text(file, member)
+        if is_binary:
+            words, matrix = _read_binary(file, unicode_errors)
+        else:
+            words, matrix = _read_text(file, member)
     except UNREADABLE as error:
         raise unreadable(file, error, kind) from error
     if len(bad := np.flatnonzero(~np.isfinite([matrix.min(1), matrix.max(1)]).all(0))):
@@ -46,7 +57,7 @@ def read_vectors(file: Path, member: str = "") -> Table:
     return words, matrix
 
 
-def _read_binary(file: Path) -> Table:
+def _read_binary(file: Path, unicode_errors: UnicodeErrors) -> Table:
     """Read a word2vec binary file, whose header states the number of vectors."""
     stream = open_gzip(file) if file.suffix == ".gz" else file.open("rb")
     with stream:
@@ -64,12 +75,22 @@ def _read_binary(file: Path) -> Table:
                     raise EOFError(f"it ends after {len(words)} of {count} vectors")
                 held, at = held[at:] + more, 0
                 end = held.find(b" ") + 1
-            words.append(held[at : end - 1].decode().lstrip("\n"))
+            words.append(_word(held[at : end - 1].lstrip(b"\n"), unicode_errors))
             row[:] = np.frombuffer(held, "<f4", width, end)
             at = end + size
         if (held[at:] + stream.read(BLOCK)).strip():
             raise ValueError(f"it goes on after the {count} vectors that it declares")
     return words, matrix
+
+
+def _word(encoded: bytes, unicode_errors: UnicodeErrors) -> str:
+    try:
+        return encoded.decode(errors=unicode_errors)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"the word {encoded!r:.60} is no UTF-8; unicode_errors=replace or =ignore reads it, as "
+            "in gensim"
+        ) from error
 
 
 def _counts(line: bytes) -> tuple[int, int]:
@@ -102,17 +123,19 @@ def _read_text(file: Path, member: str) -> Table:
 
 
 class _Utf8(io.RawIOBase):
-    """The bytes of a stream, without a byte order mark.
+    """The bytes of a stream, without a byte order mark and without a blank at the end of a line.
 
-    Reading raises UnicodeDecodeError where they are not UTF-8.
+    word2vec.c and the first versions of fastText end each line with one.
 
-    pyarrow cannot hand such a line to Python, and says so only on the standard error.
+    Reading raises UnicodeDecodeError where they are not UTF-8: pyarrow cannot hand such a
+    line to Python, and says so only on the standard error.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._begun = False
+        self._held = b""
 
     def readable(self) -> bool:
         """Return True, which tells BufferedReader that it can read."""
@@ -120,12 +143,19 @@ class _Utf8(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer, and return how many bytes were read."""
-        held = self._stream.read(len(buffer))
-        self._decoder.decode(held, final=not held)
-        if not self._begun:
-            self._begun, held = True, held.removeprefix(codecs.BOM_UTF8)
-        buffer[: len(held)] = held
-        return len(held)
+        text, more = b"", b"..."
+        while more and not text:
+            more = self._stream.read(len(buffer) - len(self._held))
+            self._decoder.decode(more, final=not more)
+            if not self._begun:
+                self._begun, more = True, more.removeprefix(codecs.BOM_UTF8)
+            text = self._held + more
+            # What may be followed by the end of the line, or of the file, waits.
+            waits = next((len(end) for end in (b" ", b" \r") if text.endswith(end)), 0)
+            text, self._held = text[: len(text) - waits], text[len(text) - waits :]
+        text = text.replace(b" \n", b"\n").replace(b" \r\n", b"\r\n")
+        buffer[: len(text)] = text
+        return len(text)
 
 
 @contextmanager

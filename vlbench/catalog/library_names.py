@@ -54,7 +54,7 @@ def reader_of(config: Mapping[str, Any], name: str) -> str:
     fitting = [reader for reader, known in classes.items() if known]
     exact = [reader for reader in fitting if saved_by & classes[reader]]
     if not fitting:
-        raise UnknownNameError(f"hf:{name} {_why_unread(config, kind)}")
+        raise UnknownNameError(f"hf:{name} {_why_unread(config, kind, name)}")
     return (exact or fitting)[0]
 
 
@@ -70,11 +70,16 @@ def _classes(kind: str, mappings: tuple[str, ...]) -> set[str]:
     return {name for names in several for name in names}
 
 
-def _why_unread(config: Mapping[str, Any], kind: str) -> str:
+def _why_unread(config: Mapping[str, Any], kind: str, name: str) -> str:
     published = config.get("pretrained_cfg")
     if isinstance(published, dict) and "architecture" in config:
+        if _folder(name):
+            return f"is a model of timm; write timm:{name}"
         tag = published.get("tag", "")
-        return f"is a model of timm; write timm:{config['architecture']}{tag and f'.{tag}'}"
+        listed = f"timm:{config['architecture']}{tag and f'.{tag}'}"
+        # Another's repository has weights of its own, and the tag of those that it began with.
+        own = f"timm:./FOLDER for a copy of it here; {listed} is what it may be trained from"
+        return f"is a model of timm; write {listed if name.startswith('timm/') else own}"
     why = f"is of type '{kind}'" if kind else "has a configuration without a model_type"
     return f"{why}, which no adapter is known to read; name one in a models.yaml of your own"
 

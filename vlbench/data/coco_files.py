@@ -248,15 +248,35 @@ def _texts_by_image(records: Sequence[Record], name: str) -> Mapping[int, list[s
 
 
 def _thing(record: Record, size: Sequence[int], instances: Instances) -> Thing | None:
-    """Return a thing with its box cut to the image; None for a crowd or a box without area."""
-    x, y, width, height = (float(side) for side in record["bbox"])
-    if not all(map(math.isfinite, (x, y, width, height))) or min(width, height) < 0:
-        raise ValueError(f"the box {record['bbox']} of annotation {record['id']} is no box")
-    corners = zip((x, y, x + width, y + height), (*size, *size), strict=True)
-    box = [min(max(value, 0.0), float(limit)) for value, limit in corners]
-    category = instances.categories[int(record["category_id"])]
-    is_one = not record["iscrowd"] and box[0] < box[2] and box[1] < box[3]
+    """Return a thing with its box cut to the image; None for a crowd or a box without area.
+
+    An error names the annotation.
+    """
+    try:
+        box = _box(record["bbox"], size)
+        category = instances.categories[_number(record["category_id"])]
+        is_one = not _is_crowd(record.get("iscrowd", 0)) and box[0] < box[2] and box[1] < box[3]
+    except MISFITS as error:
+        why = f"{type(error).__name__}: {error}"
+        raise ValueError(f"annotation {record['id']}: {why}") from error
     return Thing(box, category) if is_one else None
+
+
+def _box(sides: Sequence[Any], size: Sequence[int]) -> list[float]:
+    """Return a box of x, y, width and height as xyxy pixels, cut to the image."""
+    numbers = [float(side) for side in sides]
+    if len(numbers) != 4 or not all(map(math.isfinite, numbers)) or min(numbers[2:]) < 0:
+        raise ValueError(f"the box {sides} is no box")
+    x, y, width, height = numbers
+    corners = zip((x, y, x + width, y + height), (*size, *size), strict=True)
+    return [min(max(value, 0.0), float(limit)) for value, limit in corners]
+
+
+def _is_crowd(value: Any) -> bool:
+    """Return whether `iscrowd` says 1, as a number or as a text; COCO-ReM and LVIS leave it out."""
+    if value not in (0, 1, "0", "1"):
+        raise ValueError(f"iscrowd is {value!r:.40}, not 0 or 1")
+    return int(value) == 1
 
 
 def _number(value: Any) -> int:

@@ -200,8 +200,7 @@ def _rgb(image: Image, name: str) -> Image:
             f"{name} has {bits} bits in separate channels; save it with 8 bits a channel"
         )
     if image.mode.startswith("I;16"):
-        # The upper eight bits, as Pillow itself reads 16 bits of colour, and as torchvision does.
-        grey = (np.asarray(image) >> (bits - 8)).astype(np.uint8)
+        grey = _eight_bits(np.asarray(image), bits, name)
         return _from_array(~grey if tags.get(MEANING) == WHITE_IS_ZERO else grey)
     if image.mode.startswith(("I", "F")):
         # Pillow would clip these to 0..255 without an error.
@@ -209,6 +208,20 @@ def _rgb(image: Image, name: str) -> Image:
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     return image.convert("RGB")
+
+
+def _eight_bits(grey: np.ndarray[Any, Any], bits: int, name: str) -> Pixels:
+    """Return the nearest of 256 levels of grey of `bits` bits: of 16, a 257th.
+
+    Raises DataError where all would be black: 8 bits are often kept in 16 without being scaled.
+    """
+    if 0 < (largest := int(grey.max())) < 1 << (bits - 8):
+        raise DataError(
+            f"{name} has {bits} bits of grey, but no value above {largest}: too dark to see, or "
+            "of fewer bits than it says; save it as an 8-bit image"
+        )
+    most = (1 << bits) - 1
+    return ((grey.astype(np.uint32) * 255 + most // 2) // most).astype(np.uint8)
 
 
 def image_column(stored: DecodedImages, digests: Sequence[str]) -> Column:

@@ -22,6 +22,14 @@ def test_a_row_of_six_columns_has_no_scores(tmp_path):
     assert regions.size == (40, 30)
 
 
+@pytest.mark.parametrize("line", [butd(), lxmert("42")])
+def test_base64_that_python_wrote_as_bytes_is_read(tmp_path, line):
+    name, *columns = line.rstrip("\n").split("\t")
+    quoted = [cell if cell.isdigit() else str(cell.encode()) for cell in columns]
+    row = "\t".join([name, *quoted]) + "\n"
+    assert is_whole(region_features(put_tsv(tmp_path, row))["42"])
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

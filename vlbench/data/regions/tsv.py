@@ -52,9 +52,17 @@ def _columns(line: bytes, where: str) -> Row:
     if len(values) not in COLUMNS:
         raise DataError(f"{where}: {len(values)} columns, not 6 or 10: the row is cut short")
     row = dict(zip(COLUMNS[len(values)], values, strict=True))
+    arrays = [name for name in row if name not in {"img_id", *INTEGERS}]
+    row |= {name: _bare(row[name]) for name in arrays}
     if wrong := [name for name in INTEGERS if not row[name].isdigit() or len(row[name]) > 9]:
         raise DataError(f"{where}: {wrong[0]} is not a number")
     return row
+
+
+def _bare(encoded: bytes) -> bytes:
+    """Return base64 without the b'...' that Python 3 writes around it as a text."""
+    quoted = encoded.startswith(b"b'") and encoded.endswith(b"'")
+    return encoded[2:-1] if quoted else encoded
 
 
 def _name(row: Row, where: str) -> str:
