@@ -88,11 +88,11 @@ def test_attention_of_a_model_or_detector_without_an_identity_is_not_stored(tmp_
     pictures, queries = scenes()
     model = Planted()
     known = {id(model): "a fake" if detector else "", id(detector): ""}
-    engine = Engine(ComputeSettings(torch.device("cpu")), store=Store(tmp_path), identities=known)
-    reader = AttentionReader(model, 1, detector)
-    before = head_sums(reader, pictures, queries, engine)
+    options = {"store": Store(tmp_path), "identities": known}
+    place, reader = ComputeSettings(torch.device("cpu")), AttentionReader(model, 1, detector)
+    before = head_sums(reader, pictures, queries, Engine(place, **options))
     model.plans = {(0, 0): model.plans[1, 2]}
-    after = head_sums(reader, pictures, queries, engine)
+    after = head_sums(reader, pictures, queries, Engine(place, **options))
     assert (before.heads != after.heads).any()
 
 

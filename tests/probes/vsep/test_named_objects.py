@@ -207,9 +207,9 @@ def test_words_in_captions_are_those_between_their_characters():
 @pytest.mark.parametrize(("identity", "stored"), [("a fake", True), ("", False)])
 def test_vectors_of_a_known_model_alone_are_stored(tmp_path, identity, stored):
     words = StaticWords({"dog": torch.ones(2)})
-    place, store = ComputeSettings(torch.device("cpu")), Store(tmp_path)
-    engine = Engine(place, store=store, identities={id(words): identity})
-    name_vectors(words, ["dog"], engine)
+    place = ComputeSettings(torch.device("cpu"))
+    options = {"store": Store(tmp_path), "identities": {id(words): identity}}
+    name_vectors(words, ["dog"], Engine(place, **options))
     words.look_up = lambda *_: torch.zeros(2)
-    again = name_vectors(words, ["dog"], engine).alone["dog"]
+    again = name_vectors(words, ["dog"], Engine(place, **options)).alone["dog"]
     assert again.tolist() == [1.0 * stored] * 2
