@@ -79,7 +79,7 @@ def board_digest(file: Path) -> str:
     """
     try:
         return hashlib.sha256(files.read_bytes(file, files.MOST_BOARD)).hexdigest()
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return ""
     except OSError as error:
         raise SpecError(f"{file}: cannot be read: {error.strerror}") from error
