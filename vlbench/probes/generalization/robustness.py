@@ -111,8 +111,8 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     measured = [_clean_accuracy(clean, tested)]
     for one in attacks:
         measured += _successes(one, predictions[one if one.epsilon else None], clean, tested)
-    notes = victim.notes
-    notes += [] if has_gradient else [BLIND_NOTE.format(len(first))]
+    blind = [] if has_gradient else [BLIND_NOTE.format(len(first))]
+    notes = [*victim.notes, *blind]
     tied = [one.tied for one in predictions.values()]
     counts = {
         "n": len(test),
