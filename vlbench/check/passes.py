@@ -74,8 +74,8 @@ def require_steady(preprocess: Callable[[Image], Tensor], images: Sequence[Image
     for image in images:
         first, second = pixels_of(preprocess, image), pixels_of(preprocess, image)
         if not torch.equal(first, second):
-            where = defined_at(preprocess)
-            raise SpecError(f"{where}: preprocess gave other pixels of one image; draw nothing")
+            why = "preprocess gave other pixels of one image; draw nothing at random"
+            raise SpecError(f"{defined_at(preprocess)}: {why}")
 
 
 def first_outside(rows: Tensor) -> tuple[int, str] | None:
