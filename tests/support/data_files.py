@@ -24,6 +24,7 @@ from region_files import BOXES, VECTORS, butd, lxmert, put_ban, put_tsv
 from scipy.io import savemat
 from tar_shards import put_split
 
+from vlbench.capabilities import Regions
 from vlbench.data import hub, table, webdataset
 from vlbench.data.caption_results import result_captions
 from vlbench.data.cifar import cifar10, cifar100
@@ -35,7 +36,7 @@ from vlbench.data.image_folder import image_folder
 from vlbench.data.imagenet import imagenet
 from vlbench.data.karpathy import karpathy
 from vlbench.data.mnist import mnist
-from vlbench.data.records import Split, value_column
+from vlbench.data.records import Data, Split, value_column
 from vlbench.data.regions import region_features
 from vlbench.data.scenes.rows import row
 from vlbench.data.scenes.storage import open_rows, read_digests, write_once
@@ -80,17 +81,17 @@ def _rezipped(content: bytes, change: Callable[[bytes], bytes]) -> bytes:
     return packed.getvalue()
 
 
-def _read_all(data) -> None:
+def _read_all(data: Data) -> Data:
     for split in data.splits.values():
         for column in split.columns.values():
             for _ in column:
                 pass
+    return data
 
 
-def _read_regions(file: Path) -> None:
+def _read_regions(file: Path) -> dict[str, Regions]:
     features = region_features(file, {"42": (40, 30)})
-    for name in features:
-        features[name]
+    return {name: features[name] for name in features}
 
 
 def _picture(file: Path, size=(40, 30)) -> None:
@@ -166,10 +167,10 @@ def _parquet(folder: Path) -> None:
     _rows().to_parquet(folder / "test-00000-of-00001.parquet")
 
 
-def _read_hub(folder: Path) -> None:
+def _read_hub(folder: Path) -> Data:
     named = {"repository": "a/b", "revision": "c", "splits": {"test": "test"}}
     with tempfile.TemporaryDirectory() as cache:
-        _read_all(hub.images(root=folder, caption="text", cache_dir=Path(cache), **named))
+        return _read_all(hub.images(root=folder, caption="text", cache_dir=Path(cache), **named))
 
 
 def _table_parquet(folder: Path) -> None:
@@ -234,7 +235,7 @@ def _vqa(folder: Path, suffix: str = "", pack=bytes) -> None:
         _picture(folder / f"test2015/COCO_test2015_{number:012d}.jpg")
 
 
-def _read_vqa(suffix: str = "") -> Callable[[Path], None]:
+def _read_vqa(suffix: str = "") -> Callable[[Path], Data]:
     options = {"parts": {"test": "test2015"}, "files": {"test": f"asked.json{suffix}"}}
     return lambda folder: _read_all(vqa(root=folder, coco=folder, **options))
 
@@ -257,8 +258,8 @@ def _results(folder: Path) -> None:
     (folder / "captions.json").write_text(json.dumps(entries))
 
 
-def _read_results(folder: Path) -> None:
-    result_captions(folder / "captions.json", Split({"id": value_column([0, 1, 2])}))
+def _read_results(folder: Path) -> list[str]:
+    return result_captions(folder / "captions.json", Split({"id": value_column([0, 1, 2])}))
 
 
 def _flickr(folder: Path) -> None:
@@ -291,9 +292,9 @@ def _scenes(folder: Path) -> None:
     write_once(folder / "scenes" / "rows", lambda: (row("objects", 0, i) for i in range(3)))
 
 
-def _read_scenes(folder: Path) -> None:
-    read_digests(folder / "scenes/rows")
-    open_rows(folder / "scenes/rows").to_pylist()
+def _read_scenes(folder: Path) -> tuple[list[str], list[dict]]:
+    rows = folder / "scenes/rows"
+    return read_digests(rows), open_rows(rows).to_pylist()
 
 
 def _image(suffix: str) -> Format:
@@ -310,12 +311,12 @@ def _items(folder: Path) -> None:
     (folder / "items.parquet").write_bytes(artifact_bytes(table)[1])
 
 
-def _read_kept(folder: Path) -> None:
+def _read_kept(folder: Path) -> pa.Table:
     checksum = hashlib.sha256((folder / "items.parquet").read_bytes()).hexdigest()
     saved = {"file": "items.parquet", "sha256": f"sha256:{checksum}"}
     row = result("m", artifacts={"items": saved})
     read_items(folder, row)
-    read_table(folder, row, "items", [])
+    return read_table(folder, row, "items", [])
 
 
 def _text(name: str, text: str, read: Callable[[Path], object], pack=bytes) -> Format:
@@ -326,7 +327,7 @@ def _text(name: str, text: str, read: Callable[[Path], object], pack=bytes) -> F
     )
 
 
-def _whole(load: Callable[..., object], **options) -> Callable[[Path], None]:
+def _whole(load: Callable[..., Data], **options) -> Callable[[Path], Data]:
     return lambda folder: _read_all(load(root=folder, **options))
 
 
