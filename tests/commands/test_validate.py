@@ -2,6 +2,7 @@ import pytest
 from sources import MODELS, TASK, make_source, write
 
 from vlbench.catalog.sources import shipped_source
+from vlbench.cli import main
 from vlbench.commands.validate import validate
 from vlbench.errors import UnknownNameError
 
@@ -234,3 +235,15 @@ def test_functions_of_strangers_are_refused_unless_trusted(source):
     )
     assert "'xml.dom:getDOMImplementation' is not trusted" in validate([file])[file]
     assert "is not trusted" not in validate([file], trust=True)[file]
+
+
+@pytest.mark.parametrize(("metric", "near"), [("acuracy", "'accuracy'"), ("brand_new", "")])
+def test_a_metric_that_no_other_task_has_but_for_a_letter_is_asked_about(
+    source, capsys, metric, near
+):
+    file = write(source / "tasks" / "a.yaml", TASK.replace("accuracy", metric))
+    assert main(["validate", str(file)]) == 0
+    question = (
+        f", but no other task has the metric '{metric}'; did you mean {near}?" if near else ""
+    )
+    assert capsys.readouterr().out == f"{file}: ok{question}\n"

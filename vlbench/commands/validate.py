@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,9 @@ from vlbench.commands import USAGE, Answer
 from vlbench.commands.parser import add_trust
 from vlbench.errors import SpecError, UnknownNameError, unknown
 
+# How alike the metrics of two tasks are, by difflib's ratio, for one to be a slip of the other.
+ALIKE = 0.9
+
 if TYPE_CHECKING:  # imports torch
     from vlbench.planning.options import Options
 
@@ -38,7 +42,11 @@ def add_options(validate: argparse.ArgumentParser) -> None:
 def answer(arguments: argparse.Namespace) -> Answer:
     """Return the files that are right, and what is wrong with the others."""
     problems = validate(arguments.paths, arguments.include_path, trust=arguments.trust)
-    right = [f"{file}: ok" for file, problem in problems.items() if not problem]
+    right = [
+        f"{file}: ok{_doubt(file, arguments.include_path)}"
+        for file, problem in problems.items()
+        if not problem
+    ]
     wrong = [problem for problem in problems.values() if problem]
     return Answer(right, wrong, USAGE if wrong else 0)
 
@@ -143,6 +151,25 @@ def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> N
         if not task.group:
             resolve_task(catalog, task.name, named=True, options=options)
             find_figures(task, options)
+
+
+def _doubt(file: Path, include: Sequence[Path]) -> str:
+    """Return what may be a slip: a metric that no other task names, but for a letter or two.
+
+    What a probe measures is known once it has run, so that this is no error.
+    """
+    if file.name == "models.yaml" or is_claims(file):
+        return ""
+    file = file.resolve()
+    source = _source(file)
+    tasks = read_catalog([*include, *_others(source)])[0].tasks.values()
+    known = {task.primary["metric"] for task in tasks if task.file != file}
+    slips = [
+        f"'{metric}'; did you mean '{near[0]}'?"
+        for metric in {task.primary["metric"] for task in load_task(file, source)} - known
+        if (near := get_close_matches(metric, known, 1, ALIKE))
+    ]
+    return f", but no other task has the metric {slips[0]}" if slips else ""
 
 
 def _reference_problems(task: TaskSpec, catalog: Catalog) -> list[str]:
