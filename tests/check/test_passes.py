@@ -59,12 +59,24 @@ def test_a_method_that_changes_later_is_found_by_its_first_examples():
         encode(PIXELS)
 
 
-def test_texts_whose_vectors_depend_on_the_longest_beside_them_are_found():
-    class Padded:
-        def encode_texts(self, texts):
-            longest = max(map(len, texts))
-            return torch.tensor([[float(len(text)), longest] for text in texts])
+class Padded:
+    """Lets the longest text of a batch into the vector of each."""
 
+    def encode_texts(self, texts):
+        longest = max(map(len, texts))
+        return torch.tensor([[float(len(text)), longest] for text in texts])
+
+
+def test_the_shortest_text_of_the_first_batch_is_passed_alone():
+    texts = ["aa", "bbb", "ccc", "ddd", "e"]
+    with pytest.raises(SpecError, match="1 of its examples alone: .*runs with --batch-size 1"):
+        Repeating(Padded().encode_texts)(texts)
+    encode = Repeating(Padded().encode_texts)
+    for text in texts:
+        encode([text])
+
+
+def test_texts_whose_vectors_depend_on_the_longest_beside_them_are_found():
     encode = Repeating(Padded().encode_texts)
     encode(["aa", "bb", "cc", "dd", "ee"])
     with pytest.raises(

@@ -35,7 +35,8 @@ PARTS = {"encode_tokens": "vectors", "detect": "boxes", "attend": "weights"}
 
 WAY_OUT = (
     "an output depends on its own example alone: call model.eval(), keep the order of the batch, "
-    "and draw nothing at random (a model that computes in half precision says so with --dtype)"
+    "and draw nothing at random (a model that computes in half precision says so with --dtype; one "
+    "whose own library lets padding count runs with --batch-size 1)"
 )
 
 
@@ -121,7 +122,8 @@ def _apart(x: Tensor, y: Tensor, tolerance: float) -> str:
 class Repeating:
     """An adapter's method that passes four examples of its first batch again, in reverse.
 
-    A batch of up to four is passed again whole, and its first example alone. After a batch of one,
+    A batch of up to four is passed again whole, and its first example alone; of a larger batch of
+    texts the shortest is passed alone, since it is the one that is padded most. After a batch of one,
     which shows little, the first larger one is tried as well. With batch 2, 4, 8, 16 and so on,
     those examples are passed once more, beside some of that batch where they are texts or pixels of
     one size: the lengths of texts differ most from one batch to another. Raises SpecError if an
@@ -143,8 +145,9 @@ class Repeating:
             is_power = self._batches & (self._batches - 1) == 0
             return self._look_again(values) if self._first and is_power else self._method(*values)
         self._tried = count
-        places = _places(count)
-        alone = [(0,)] if count <= REPEATED else []
+        shortest = _shortest(values[0])
+        places = sorted({*_places(count), *shortest})
+        alone = [(0,)] if count <= REPEATED else [shortest] if shortest else []
         # Before the batch itself, whose outputs an adapter may write over in the next one.
         batches = dict.fromkeys([tuple(reversed(places)), *alone])
         repeats = {batch: self._repeat(batch, values) for batch in batches}
@@ -221,6 +224,13 @@ def _count(outputs: Any) -> int:
 def _places(count: int) -> list[int]:
     """Return which examples of a batch are passed again, spread over it."""
     return sorted({count * i // REPEATED for i in range(REPEATED)})
+
+
+def _shortest(values: Sequence[Any]) -> tuple[int, ...]:
+    """Return the place of the shortest text of a batch; empty where the batch is no texts."""
+    if not all(isinstance(one, str) for one in values):
+        return ()
+    return (min(range(len(values)), key=lambda i: len(values[i])),)
 
 
 def _are_alike(known: Any, others: Any) -> bool:
