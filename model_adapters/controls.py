@@ -41,6 +41,8 @@ class Control:
     weights.
     """
 
+    is_control = True
+
     # Outputs that mean nothing are of any classes, in any order.
     class_order = "any"
 

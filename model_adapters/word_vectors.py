@@ -80,6 +80,8 @@ class RandomVectors:
     `width` is the number of dimensions, and `init_seed` the seed of the vectors.
     """
 
+    is_control = True
+
     def __init__(
         self,
         *,

@@ -211,6 +211,11 @@ class Result:
         return self.counts.get("expected", 0) > self.counts.get("n", 0)
 
     @property
+    def is_control(self) -> bool:
+        """Whether the adapter says that it knows nothing (`is_control`): no evidence, no rival."""
+        return bool(self.provenance.get("control"))
+
+    @property
     def is_mostly_tied(self) -> bool:
         """Whether more than half of the choices were tied: of the n, unless `choices` counts them.
 

@@ -162,6 +162,18 @@ def test_a_row_says_what_an_adapter_settled_itself(source):
     assert row.provenance["params"] == {"weights": "1.0", "shift": 0.0, "resize": 232}
 
 
+def test_a_row_of_what_knows_nothing_says_so(source):
+    adapter = source / "model_adapters" / "colours.py"
+    before = adapter.read_text()
+    adapter.write_text(
+        before.replace("    def __init__", "    is_control = True\n\n    def __init__", 1)
+    )
+    (control,) = evaluate(source)
+    adapter.write_text(before)
+    (model,) = evaluate(source)
+    assert (control.is_control, model.is_control) == (True, False)
+
+
 def test_a_changed_image_makes_rows_that_are_not_comparable(source, tmp_path):
     output = tmp_path / "boards"
     evaluate(source, output=output)

@@ -38,9 +38,10 @@ def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
     """Return the `provenance` of a row, which is the same on every rerun."""
     assert job.data
     live = models.get(job.model)
+    own = models.get(replace(job.model, wrapper=None)).adapter
     # `settled` are the arguments that an adapter took from its weights.
     arguments = _with_defaults(job.model.adapter, job.model.arguments)
-    arguments |= getattr(models.get(replace(job.model, wrapper=None)).adapter, "settled", {})
+    arguments |= getattr(own, "settled", {})
     arguments |= {ENCODE_BY: job.model.encode_by} if job.model.wrapper else {}
     companions = {
         one.name: models.get(one).weights
@@ -56,6 +57,7 @@ def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
         "companions": companions,
         "dtype": str(models.dtype).removeprefix("torch."),
         "libraries": library_versions([job.task.probe, job.model.adapter, type(live.adapter)]),
+        **({"control": True} if getattr(own, "is_control", False) else {}),
     }
 
 
