@@ -163,13 +163,10 @@ def test_a_row_says_what_an_adapter_settled_itself(source):
 
 
 def test_a_row_of_what_knows_nothing_says_so(source):
-    adapter = source / "model_adapters" / "colours.py"
-    before = adapter.read_text()
-    adapter.write_text(
-        before.replace("    def __init__", "    is_control = True\n\n    def __init__", 1)
-    )
-    (control,) = evaluate(source)
-    adapter.write_text(before)
+    class Control(ConstantModel):
+        is_control = True
+
+    (control,) = evaluate(source, model=Control(), name="control")
     (model,) = evaluate(source)
     assert (control.is_control, model.is_control) == (True, False)
 
