@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from chromium import Chromium
 
-from vlbench.catalog.catalog import load_all_claims, load_catalog
+from vlbench.catalog.catalog import load_all_findings, load_catalog
 from vlbench.leaderboard.building import build
 from vlbench.leaderboard.page.contents import read_page, render
 
@@ -50,7 +50,7 @@ def write_page(tmp_path_factory):
     def write(boards):
         file = tmp_path_factory.mktemp("page") / "index.html"
         catalog = load_catalog()
-        file.write_bytes(render(read_page(boards, catalog, load_all_claims(catalog, []))))
+        file.write_bytes(render(read_page(boards, catalog, load_all_findings(catalog, []))))
         return file.as_uri()
 
     return write

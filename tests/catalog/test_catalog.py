@@ -4,7 +4,7 @@ import sys
 import pytest
 from sources import write
 
-from vlbench.catalog.catalog import load_all_claims, load_catalog
+from vlbench.catalog.catalog import load_all_findings, load_catalog
 from vlbench.catalog.sources import find_sources, shipped_source
 from vlbench.errors import SpecError, UnknownNameError
 
@@ -212,31 +212,33 @@ def test_listing_tasks_imports_nothing_that_they_name(source):
 
 
 CLAIMS = """\
-claims:
-  - {claim: It works., task: zz_one, model: m, metric: accuracy, within: [0.5, 1]}
+findings:
+  - {finding: It works., task: zz_one, model: m, metric: accuracy, within: [0.5, 1]}
 """
 
 
-def test_an_included_source_adds_its_claims(source):
-    write(source / "tasks" / "claims" / "zz_ours.yaml", CLAIMS)
+def test_an_included_source_adds_its_findings(source):
+    write(source / "tasks" / "findings" / "zz_ours.yaml", CLAIMS)
     catalog = load_catalog([source])
-    found = load_all_claims(catalog, [source])
-    assert [claim.text for claim in found["zz_ours"].claims] == ["It works."]
+    found = load_all_findings(catalog, [source])
+    assert [finding.text for finding in found["zz_ours"].findings] == ["It works."]
     assert {"vsep", "zz_ours"} <= set(found)
     assert "zz_ours" not in catalog.tasks
 
 
-def test_a_claim_of_a_task_that_no_source_has_is_told_with_its_line(source):
-    write(source / "tasks" / "claims" / "zz_ours.yaml", CLAIMS.replace("zz_one", "zz_on"))
+def test_a_finding_of_a_task_that_no_source_has_is_told_with_its_line(source):
+    write(source / "tasks" / "findings" / "zz_ours.yaml", CLAIMS.replace("zz_one", "zz_on"))
     with pytest.raises(SpecError, match=r"zz_ours.yaml:2: no task is named 'zz_on'; did you mean"):
-        load_all_claims(load_catalog([source]), [source])
+        load_all_findings(load_catalog([source]), [source])
 
 
-def test_claims_of_one_name_in_two_places_are_told(source):
+def test_findings_of_one_name_in_two_places_are_told(source):
     for folder in ("a", "b"):
-        write(source / "tasks" / folder / "claims" / "zz_ours.yaml", CLAIMS)
-    with pytest.raises(SpecError, match=r"claims 'zz_ours' is in .*a/claims.* and .*b/claims"):
-        load_all_claims(load_catalog([source]), [source])
+        write(source / "tasks" / folder / "findings" / "zz_ours.yaml", CLAIMS)
+    with pytest.raises(
+        SpecError, match=r"findings 'zz_ours' is in .*a/findings.* and .*b/findings"
+    ):
+        load_all_findings(load_catalog([source]), [source])
 
 
 RENAMED = "new: {adapter: 'x:Y', params: {k: 1}}\nold: {renamed: new}\n"

@@ -291,11 +291,11 @@ def test_a_task_has_a_name_that_a_board_can_have(tmp_path, name):
         load_task(file, tmp_path)
 
 
-def test_claims_among_tasks_are_sent_to_their_folder(task):
+def test_findings_among_tasks_are_sent_to_their_folder(task):
     with pytest.raises(
-        SpecError, match=r"few_shot_x.yaml:1: claims stand in a folder named claims"
+        SpecError, match=r"few_shot_x.yaml:1: findings stand in a folder named findings"
     ):
-        task("claims: []\n")
+        task("findings: []\n")
 
 
 BASE = """\

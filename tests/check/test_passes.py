@@ -69,7 +69,7 @@ class Padded:
 
 def test_the_shortest_text_of_the_first_batch_is_passed_alone():
     texts = ["aa", "bbb", "ccc", "ddd", "e"]
-    with pytest.raises(SpecError, match="1 of its examples alone: .*runs with --batch-size 1"):
+    with pytest.raises(SpecError, match=r"1 of its examples alone: .*runs with --batch-size 1"):
         Repeating(Padded().encode_texts)(texts)
     encode = Repeating(Padded().encode_texts)
     for text in texts:

@@ -199,24 +199,24 @@ def test_what_names_no_function_is_told_with_its_line(source, old, new):
 
 
 CLAIMS = (
-    "claims: [{claim: a, model: m, task: few_shot_colours, metric: accuracy, within: [0, 1]}]\n"
+    "findings: [{finding: a, model: m, task: few_shot_colours, metric: accuracy, within: [0, 1]}]\n"
 )
 
 
-def test_claims_are_looked_at_too(source):
-    file = write(source / "tasks" / "claims" / "ours.yaml", CLAIMS)
+def test_findings_are_looked_at_too(source):
+    file = write(source / "tasks" / "findings" / "ours.yaml", CLAIMS)
     assert validate([file]) == {file: ""}
 
 
-def test_a_claim_of_an_unknown_task_is_told_with_its_line(source):
+def test_a_finding_of_an_unknown_task_is_told_with_its_line(source):
     text = CLAIMS.replace("few_shot_colours", "few_shot_colors")
-    file = write(source / "tasks" / "claims" / "ours.yaml", text)
+    file = write(source / "tasks" / "findings" / "ours.yaml", text)
     assert "ours.yaml:1: no task is named 'few_shot_colors'; did you mean" in validate([file])[file]
 
 
-def test_claims_named_like_shipped_ones_are_told(source):
-    file = write(source / "tasks" / "claims" / "vsep.yaml", CLAIMS)
-    assert f"claims 'vsep' is in {shipped_source()}" in validate([file])[file]
+def test_findings_named_like_shipped_ones_are_told(source):
+    file = write(source / "tasks" / "findings" / "vsep.yaml", CLAIMS)
+    assert f"findings 'vsep' is in {shipped_source()}" in validate([file])[file]
 
 
 def test_an_old_name_that_leads_nowhere_is_told_with_its_line(source):

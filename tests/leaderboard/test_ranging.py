@@ -3,11 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from planted_boards import board, measured, result, score
-from planted_claims import catalog, claim, model, task
+from planted_findings import catalog, finding, model, task
 from scipy import stats
 
 from vlbench.catalog.strict_yaml import Document
-from vlbench.leaderboard.claims import Evidence
+from vlbench.leaderboard.judging import Evidence
 from vlbench.leaderboard.ranging import detectable, heterogeneity, judge_range, models_in
 from vlbench.metrics.intervals import Z95
 
@@ -29,7 +29,7 @@ def judged(folder, values, stderr=0.01, named=None, **rest):
         for name, value in zip(names, values, strict=True)
     ]
     known = Evidence({"t": board(*rows)}, catalog(task(**rest)), folder)
-    return judge_range(claim(folder, ranged + ABOVE_CHANCE), known)
+    return judge_range(finding(folder, ranged + ABOVE_CHANCE), known)
 
 
 def verdicts(judgement):
@@ -108,17 +108,17 @@ def test_models_that_differ_are_heterogeneous(tmp_path):
     assert judged(tmp_path, [0.6, 0.6, 0.6]).heterogeneity.i2 == 0
 
 
-def test_a_claim_of_several_comparisons_has_no_heterogeneity(tmp_path):
+def test_a_finding_of_several_comparisons_has_no_heterogeneity(tmp_path):
     rows = [result(m, wald(0.6, 0.01, chance=0.5), wald(0.7, 0.01, at={})) for m in "ab"]
     entry = LISTED % "a, b" + "ordered: [{at: {shots: 5}}, {floor: chance}, {floor: chance}]"
     known = Evidence({"t": board(*rows)}, catalog(task()), tmp_path)
-    assert judge_range(claim(tmp_path, entry), known).heterogeneity is None
+    assert judge_range(finding(tmp_path, entry), known).heterogeneity is None
 
 
 def test_scores_of_different_units_are_judged_and_not_put_together(tmp_path):
     rows = [result(m, wald(0.6, 0.01, chance=0.5, unit=u)) for m, u in {"a": "x", "b": "y"}.items()]
     known = Evidence({"t": board(*rows)}, catalog(task()), tmp_path)
-    found = judge_range(claim(tmp_path, LISTED % "a, b" + ABOVE_CHANCE), known)
+    found = judge_range(finding(tmp_path, LISTED % "a, b" + ABOVE_CHANCE), known)
     assert verdicts(found) == ["supported", "supported"]
     assert (found.heterogeneity, found.detectable) == (None, None)
 
@@ -128,9 +128,9 @@ def test_a_control_that_a_side_names_is_compared_over_items_and_not_ranged_over(
     rows = [measured(tmp_path, name, values) for name, values in credit.items()]
     entry = LISTED % "a, b, control" + "greater: [{}, {model: control}]"
     known = Evidence({"t": board(*rows)}, catalog(task()), tmp_path)
-    found = judge_range(claim(tmp_path, entry), known)
+    found = judge_range(finding(tmp_path, entry), known)
     assert list(found.by_model) == ["a", "b"]
-    assert [one.findings[0].how for one in found.by_model.values()] == ["paired", "paired"]
+    assert [one.compared[0].how for one in found.by_model.values()] == ["paired", "paired"]
     assert verdicts(found) == ["supported", "supported"]
 
 
@@ -141,14 +141,25 @@ class Attends:
 """
 
 
-def test_a_range_holds_the_listed_models_that_can_and_those_on_the_board(tmp_path):
+def test_a_range_holds_those_on_the_board_that_can_and_no_control(tmp_path):
     (tmp_path / "eyes.py").write_text(ADAPTER)
     here = Document(tmp_path / "models.yaml", {}, {})
-    adapters = {"sees": "eyes:Attends", "blind": "eyes:Nobody", "gone": "eyes:Attends"}
+    adapters = {"sees": "eyes:Attends", "blind": "eyes:Nobody", "without_row": "eyes:Attends"}
     listed = [replace(model(k, adapter=v), document=here) for k, v in adapters.items()]
-    listed[-1] = replace(listed[-1], unavailable="no weights")
-    entry = "for_each: {capability: ImageEncoder}, " + ABOVE_CHANCE
     known = catalog(task(probe="few_shot"), models=listed)
     rows = [result(name, score()) for name in ("blind", "sees[weights=w]", "timm:resnet")]
+    rows.append(result("sees", score(), provenance={"control": True}))
     evidence = Evidence({"t": board(*rows)}, known, tmp_path)
-    assert models_in(claim(tmp_path, entry), evidence) == ["sees", "sees[weights=w]", "timm:resnet"]
+    entry = "for_each: {capability: ImageEncoder}, " + ABOVE_CHANCE
+    assert models_in(finding(tmp_path, entry), evidence) == ["sees[weights=w]", "timm:resnet"]
+    entry = "for_each: {model: [blind, sees]}, " + ABOVE_CHANCE
+    assert models_in(finding(tmp_path, entry), evidence) == ["blind"]
+
+
+def test_controls_do_not_count_in_the_correction(tmp_path):
+    # 2.1 standard errors suffice for one model, and not for two.
+    row = result("m", wald(0.521, 0.01, chance=0.5))
+    control = result("c", wald(0.5, 0.01, chance=0.5), provenance={"control": True})
+    known = Evidence({"t": board(row, control)}, catalog(task()), tmp_path)
+    entry = LISTED % "m, c" + ABOVE_CHANCE
+    assert verdicts(judge_range(finding(tmp_path, entry), known)) == ["supported"]

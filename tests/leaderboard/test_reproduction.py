@@ -1,19 +1,17 @@
-import io
 from pathlib import Path
 
 import pytest
-from planted_boards import board, result, score
-from planted_claims import catalog, claim, claims, model, task
-from rich.console import Console
+from planted_boards import board, result, score, write
+from planted_findings import catalog, findings, model, task
 
 from vlbench.errors import UnknownNameError
-from vlbench.leaderboard.claims import Evidence, Lack, judge
-from vlbench.leaderboard.ranging import judge_range
+from vlbench.leaderboard.judging import Lack
 from vlbench.leaderboard.reproduction import (
-    claims_table,
-    find_paper,
-    reference_tables,
-    references_of,
+    COLUMNS,
+    find_papers,
+    grids,
+    lines,
+    reproduce,
     summary,
     tasks_of_paper,
     to_fetch,
@@ -24,9 +22,9 @@ CITED = [{"model": m, "metric": "accuracy", "at": {"shots": 5}, "value": 0.5, "w
 TEXT = """\
 paper: "arXiv:1"
 title: A Paper
-claims:
-  - {claim: It sings., where: Table 1, needs: a microphone}
-  - {claim: It is so., task: u, model: a, metric: accuracy, within: [0, 1]}
+findings:
+  - {finding: It sings., where: Table 1, needs: a microphone}
+  - {finding: It is so., task: u, model: a, metric: accuracy, within: [0, 1]}
 """
 TASKS = [
     task(paper="arXiv:1, section 2", reference=CITED),
@@ -38,133 +36,137 @@ TASKS = [
 KNOWN = catalog(*TASKS)
 
 
-def rendered(*tables, width=200):
-    console = Console(record=True, width=width, file=io.StringIO())
-    for table in tables:
-        console.print(table)
-    return console.export_text()
-
-
 @pytest.fixture
 def paper(tmp_path):
-    return claims(tmp_path, TEXT, "ours")
+    return findings(tmp_path, TEXT, "ours")
 
 
-@pytest.mark.parametrize("name", ["ours", "arXiv:1"])
-def test_a_paper_is_found_by_its_name_and_by_its_id(paper, name):
-    assert find_paper({"ours": paper}, name) is paper
+@pytest.mark.parametrize("name", ["ours", "arXiv:1", ""])
+def test_a_paper_is_found_by_its_name_and_by_its_id_and_all_without_one(paper, name):
+    assert find_papers({"ours": paper}, name) == [paper]
 
 
 def test_an_unknown_paper_is_told_with_the_nearest(paper):
     with pytest.raises(UnknownNameError, match="no paper is named 'our'; did you mean ours"):
-        find_paper({"ours": paper}, "our")
+        find_papers({"ours": paper}, "our")
 
 
-def test_the_tasks_of_a_paper_are_those_it_is_cited_for_and_those_it_claims_about(paper):
+def test_the_tasks_of_a_paper_are_those_that_cite_it_and_those_of_its_findings(paper):
     assert [one.name for one in tasks_of_paper(paper, KNOWN)] == ["t", "u"]
 
 
-def test_claims_without_a_paper_have_no_published_values(tmp_path):
-    paper = claims(tmp_path, "claims: [{claim: It sings., needs: a microphone}]\n", "mine")
-    assert references_of(paper, TASKS, {"t": None, "u": None, "v": None, "w": None}) == []
+def test_findings_without_a_paper_have_no_published_values(tmp_path):
+    own = findings(tmp_path, "findings: [{finding: It sings., needs: a microphone}]\n", "mine")
+    found = reproduce(own, KNOWN, tmp_path)
+    assert (found.references, summary(found)) == ([], ["mine", "not measured: 1 finding"])
 
 
-def test_published_values_stand_beside_ours_or_are_missing(paper):
-    boards = {"t": board(result("a", score(0.45, stderr=0.025))), "u": None}
-    references = references_of(paper, tasks_of_paper(paper, KNOWN), boards)
-    ours, missing = rendered(*reference_tables(references)).splitlines()[4:6]
-    for text in ("a ", "accuracy (shots 5)", "Table 1", "50.0 %", "45.0 %", "-5.0 points (-2.0 st"):
-        assert text in ours
-    assert missing.split() == [
-        "b",
-        "accuracy",
-        "(shots",
-        "5)",
-        "Table",
-        "1",
-        "50.0",
-        "%",
-        "missing",
-    ]
-
-
-def test_a_score_that_a_row_lacks_is_missing(paper):
-    boards = {"t": board(result("a", score(at={"shots": 1}))), "u": None}
-    first, _ = references_of(paper, tasks_of_paper(paper, KNOWN), boards)
-    assert first.ours.why == "no score accuracy (shots 5)"
-
-
-def test_the_summary_counts_values_and_verdicts(paper):
-    boards = {"t": board(result("a", score(0.45))), "u": None}
-    references = references_of(paper, tasks_of_paper(paper, KNOWN), boards)
-    judgements = [judge(one, Evidence(boards, KNOWN, Path())) for one in paper.claims]
-    assert summary(paper, references, judgements) == [
+def test_published_values_stand_beside_ours_and_one_line_counts_what_is_not_measured(
+    paper, tmp_path
+):
+    write(tmp_path, board(result("a", score(0.45, stderr=0.025))))
+    found = reproduce(paper, KNOWN, tmp_path)
+    (numbers,) = grids(found)
+    (row,) = numbers.rows
+    assert row[:6] == ["t", "a", "accuracy (shots 5)", "Table 1", "50.0 %", "45.0 %"]
+    assert row[6] == "-5.0 points (-2.0 standard errors)"
+    assert summary(found) == [
         "A Paper (arXiv:1)",
-        "published values: 2, 1 of them measured",
-        "claims about its models: 2, 2 missing",
+        "measured: 1 published value and 0 findings",
+        "not measured: 1 published value and 2 findings",
     ]
 
 
-def test_claims_of_no_paper_are_called_by_their_name(tmp_path):
-    paper = claims(tmp_path, "claims: [{claim: It sings., needs: a microphone}]\n", "mine")
-    judgements = [judge(one, Evidence({}, catalog(), Path())) for one in paper.claims]
-    assert summary(paper, [], judgements) == ["mine", "claims about its models: 1, 1 missing"]
+def test_a_score_that_a_row_lacks_is_not_measured(paper, tmp_path):
+    write(tmp_path, board(result("a", score(at={"shots": 1}))))
+    first, *_ = lines(reproduce(paper, KNOWN, tmp_path))
+    assert first["why_not_measured"] == "no score accuracy (shots 5)"
 
 
-def shown(folder, entry, *rows, width=200):
-    judged = judge(claim(folder, entry), Evidence({"t": board(*rows)}, catalog(task()), folder))
-    return rendered(claims_table([judged]), width=width)
+def judged(folder, entry, *rows, **about):
+    """Return what a finding about accuracy at five shots, of planted rows, is told as."""
+    base = "finding: It is so., task: t, metric: accuracy, at: {shots: 5}"
+    spec = findings(folder / "own", f"findings: [{{{base}, {entry}}}]\n")
+    write(folder, board(*rows))
+    return reproduce(spec, catalog(task(**about)), folder)
 
 
-def test_a_claim_shows_its_verdict_its_numbers_and_how_they_were_compared(tmp_path):
+def rows_of(folder, entry, *rows, **about):
+    (grid,) = grids(judged(folder, entry, *rows, **about))
+    return grid.rows
+
+
+def test_a_finding_shows_its_verdict_its_numbers_and_how_they_were_compared(tmp_path):
     rows = [result(m, score(v, ci95=(v - 0.01, v + 0.01))) for m, v in [("a", 0.6), ("b", 0.5)]]
-    text = shown(tmp_path, "where: Table 9, greater: [{model: a}, {model: b}]", *rows)
-    assert "supported  It is so. [Table 9]" in text
+    (row,) = rows_of(tmp_path, "where: Table 9, greater: [{model: a}, {model: b}]", *rows)
+    assert row[:3] == ["It is so. [Table 9, t]", "", "supported"]
     interval = "95 % +8.6 to +11.4 points, unpaired"
-    assert f"a 60.0 %, b 50.0 %; difference +10.0 points, {interval}" in text
+    assert row[3] == f"a 60.0 %, b 50.0 %; difference +10.0 points, {interval}"
 
 
 def test_a_range_shows_the_interval_of_the_score(tmp_path):
-    text = shown(tmp_path, "model: a, within: [0, 1]", result("a", score(0.5, ci95=(0.4, 0.6))))
-    assert "a 50.0 %, 95 % 40.0 to 60.0 %" in text
-    assert "unpaired" not in text
+    (row,) = rows_of(tmp_path, "model: a, within: [0, 1]", result("a", score(0.5, ci95=(0.4, 0.6))))
+    assert row[3] == "a 50.0 %, 95 % 40.0 to 60.0 %"
 
 
 def test_a_score_without_an_interval_is_told(tmp_path):
-    text = shown(tmp_path, "model: a, within: [0, 1]", result("a", score(0.5)))
-    assert "a 50.0 %; a score has no interval" in text
+    (row,) = rows_of(tmp_path, "model: a, within: [0, 1]", result("a", score(0.5)))
+    assert row[2:] == ["undecided", "a 50.0 %; a score has no interval"]
 
 
-def test_what_speaks_against_a_claim_comes_first_and_the_rest_is_counted(tmp_path):
-    rows = [
-        result(m, score(v, ci95=(v, v))) for m, v in zip("abcdef", (5, 4, 3, 2, 1, 9), strict=True)
-    ]
-    text = shown(tmp_path, "each: {model: [b, c, d, e, f]}, greater: [{model: a}, {}]", *rows)
-    first, *_, last = [line.strip() for line in text.splitlines()[4:] if line.strip()]
-    assert first.startswith("contradicted: f: a 500.0 %, f 900.0 %; difference -400.0 points")
-    assert last == "and 2 more"
+def test_of_several_comparisons_the_weakest_is_shown(tmp_path):
+    values = zip("abcdef", (0.5, 0.4, 0.3, 0.2, 0.1, 0.9), strict=True)
+    rows = [result(m, score(v, ci95=(v - 0.01, v + 0.01))) for m, v in values]
+    entry = "each: {model: [b, c, d, e, f]}, greater: [{model: a}, {}]"
+    (row,) = rows_of(tmp_path, entry, *rows)
+    assert row[2] == "contradicted"
+    assert row[3].startswith("weakest of 5: f: a 50.0 %, f 90.0 %; difference -40.0 points")
 
 
-def test_missing_rows_are_told_together(tmp_path):
-    text = shown(tmp_path, "model: [a, b, c, d, e], within: [0, 1]")
-    assert "a, b, c and 2 more on t: no row" in text
+RANGED = "where: Table 9, for_each: {model: [a, b, c]}, greater: [{}, {floor: chance}]"
 
 
-def test_what_vlbench_lacks_is_told(paper):
-    judged = judge(paper.claims[0], Evidence({}, catalog(), Path()))
-    assert "needs a microphone" in rendered(claims_table([judged]))
+def ranging(*models, **about):
+    return [result(m, score(v, ci95=(v - 0.01, v + 0.01), chance=0.5), **about) for m, v in models]
 
 
-def test_texts_of_others_stay_texts(tmp_path):
-    rows = [result("[red]a", status="failed", reason="\x1b[31m")]
-    assert "[red]a on t: failed: \\x1b[31m" in shown(
-        tmp_path, "model: '[red]a', within: [0, 1]", *rows
-    )
+def test_a_finding_that_ranges_over_models_has_a_row_for_each(tmp_path):
+    first, second = rows_of(tmp_path, RANGED, *ranging(("a", 0.6), ("b", 0.4)))
+    sentence, *adds_up = first[0].split("; ")
+    assert sentence == "It is so. [Table 9, t]"
+    assert adds_up[0] == "1 supported, 1 contradicted"
+    assert first[1:3] == ["a", "supported"]
+    assert second[:3] == ["", "b", "contradicted"]
 
 
-def test_claims_fit_a_narrow_terminal(tmp_path):
-    text = shown(tmp_path, "model: [a, b, c, d, e], within: [0, 1]", width=40)
-    assert max(map(len, text.splitlines())) <= 40
+def test_a_line_of_csv_has_the_numbers_of_a_verdict_or_why_there_is_none(tmp_path):
+    found = {one["model"]: one for one in lines(judged(tmp_path, RANGED, *ranging(("a", 0.6))))}
+    assert {key for one in found.values() for key in one} <= set(COLUMNS)
+    a = found["a"]
+    assert (a["verdict"], a["unit"]) == ("supported", "fraction")
+    assert (a["value"], a["ci95_low"], a["ci95_high"]) == pytest.approx((0.1, 0.09, 0.11))
+    assert found["c"]["why_not_measured"] == "c on t: no row"
+
+
+def test_drawings_are_no_evidence(tmp_path):
+    drawn = {"data": {"loader": "vlbench.data.scenes:objects"}}
+    found = judged(tmp_path, RANGED, *ranging(("a", 0.6)), **drawn)
+    assert grids(found) == []
+    assert next(lines(found))["why_not_measured"].startswith("a on t: drawings prove nothing")
+
+
+def test_a_group_with_drawings_in_it_is_no_evidence_either(tmp_path):
+    spec = findings(tmp_path / "own", "findings: [{finding: x, task: g, model: a, "
+                    "metric: rdm_correlation, within: [0, 1]}]\n")  # fmt: skip
+    drawn = task(data={"loader": "vlbench.data.scenes:objects"})
+    found = reproduce(spec, catalog(drawn, task("u"), task("g", group=["u", "t"])), tmp_path)
+    assert "drawings prove nothing" in next(lines(found))["why_not_measured"]
+
+
+def test_a_collapsed_captioner_is_no_evidence(tmp_path):
+    counts = {"n": 1, "expected": 1, "collapsed_runs": 1}
+    found = judged(tmp_path, RANGED, *ranging(("a", 0.6), counts=counts))
+    assert "collapsed" in next(lines(found))["why_not_measured"]
 
 
 TASK = task(data={"root": "$VLBENCH_DATA/coco/x", "loader": "a:b"}, params={"regions": "eyes"})
@@ -226,25 +228,3 @@ def test_a_summary_is_built_from_its_tasks(fetched):
 def test_without_a_model_that_can_be_had_there_is_no_command(fetched):
     weights, data = fetched(("lost", "t"))
     assert (len(cells(weights)), len(cells(data))) == (2, 1)
-
-
-def test_a_claim_that_ranges_over_models_shows_each_of_them(tmp_path):
-    rows = [
-        result(m, score(v, ci95=(v - 0.01, v + 0.01), chance=0.5))
-        for m, v in {"a": 0.6, "b": 0.4}.items()
-    ]
-    entry = "where: Table 9, for_each: {model: [a, b, c]}, greater: [{}, {floor: chance}]"
-    known = Evidence({"t": board(*rows)}, catalog(task()), tmp_path)
-    judged = judge_range(claim(tmp_path, entry), known)
-    text = rendered(claims_table([judged]))
-    for part in (
-        "by model",
-        "It is so. [Table 9, t]",
-        "1 supported, 1 contradicted, 1 not run",
-        "a: supported, +10.0 points (+9.0 to +11.0)",
-        "b: contradicted, -10.0 points (-11.0 to -9.0)",
-    ):
-        assert part in text
-    assert summary(claims(tmp_path, TEXT, "ours"), [], [judged])[1:] == [
-        "claims that range over models: 1, 1 of them judged",
-    ]

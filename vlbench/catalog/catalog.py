@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from vlbench.catalog.claims import FOLDER, ClaimsSpec, load_claims, task_problems
+from vlbench.catalog.findings import FOLDERS, FindingsSpec, load_findings, task_problems
 from vlbench.catalog.library_names import FORMS
 from vlbench.catalog.sources import find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec, load_models, load_task
@@ -85,7 +85,7 @@ def read_catalog(include: Sequence[Path] = ()) -> tuple[Catalog, list[str]]:
     lines: dict[str, ModelSpec] = {}
     for source in find_sources(include):
         for file in sorted((source / "tasks").rglob("*.yaml")):
-            if not is_claims(file):
+            if not is_findings(file):
                 _add(tasks, _tolerant(problems, load_task, file, source), problems, "task")
         listing = source / "model_adapters" / "models.yaml"
         for model in _tolerant(problems, load_models, listing, source) or []:
@@ -113,27 +113,29 @@ def renamed_problems(catalog: Catalog) -> list[str]:
     ]
 
 
-def load_all_claims(catalog: Catalog, include: Sequence[Path] = ()) -> dict[str, ClaimsSpec]:
-    """Return the claims of all sources by name; only who asks for them waits for them.
+def load_all_findings(catalog: Catalog, include: Sequence[Path] = ()) -> dict[str, FindingsSpec]:
+    """Return the findings of all sources by name; only who asks for them waits for them.
 
     Raises SpecError with every problem of every file, such as a task that the catalog lacks.
     """
     problems: list[str] = []
-    claims: dict[str, ClaimsSpec] = {}
+    findings: dict[str, FindingsSpec] = {}
     for source in find_sources(include):
         for file in sorted((source / "tasks").rglob("*.yaml")):
-            if is_claims(file):
-                _add(claims, _tolerant(problems, load_claims, file, source), problems, "claims")
-    for spec in claims.values():
+            if is_findings(file):
+                _add(
+                    findings, _tolerant(problems, load_findings, file, source), problems, "findings"
+                )
+    for spec in findings.values():
         problems += task_problems(spec, catalog.tasks)
     if problems:
         raise SpecError("\n".join(problems))
-    return claims
+    return findings
 
 
-def is_claims(file: Path) -> bool:
-    """Return whether a YAML file holds claims, by its folder, and no task."""
-    return file.parent.name == FOLDER
+def is_findings(file: Path) -> bool:
+    """Return whether a YAML file holds findings, by its folder, and no task."""
+    return file.parent.name in FOLDERS
 
 
 def group_problems(task: TaskSpec, tasks: Mapping[str, TaskSpec]) -> list[str]:

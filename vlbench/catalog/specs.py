@@ -194,13 +194,13 @@ def _task_files(source: Path, name: str = "*") -> list[Path]:
 
 
 def _version_problems(document: Document) -> list[str]:
-    """Return what is wrong with a task's version and tags, and claims that stand among its keys."""
+    """Return what is wrong with a task's version and tags, and findings among its keys."""
     version, tags = map(document.values.get, ("version", "tags"))
     problems = []
     if type(version) is int and version < 1:
         problems.append(f"{document.where('version')}: 'version' must be 1 or more, not {version}")
-    if "claims" in document.values:
-        problems.append(f"{document.where('claims')}: claims stand in a folder named claims/")
+    if "findings" in document.values:
+        problems.append(f"{document.where('findings')}: findings stand in a folder named findings/")
     if isinstance(tags, list) and EVERY in tags:
         problems.append(f"{document.where('tags')}: '{EVERY}' selects every task; it is no tag")
     return problems

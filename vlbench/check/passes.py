@@ -123,11 +123,11 @@ class Repeating:
     """An adapter's method that passes four examples of its first batch again, in reverse.
 
     A batch of up to four is passed again whole, and its first example alone; of a larger batch of
-    texts the shortest is passed alone, since it is the one that is padded most. After a batch of one,
-    which shows little, the first larger one is tried as well. With batch 2, 4, 8, 16 and so on,
-    those examples are passed once more, beside some of that batch where they are texts or pixels of
-    one size: the lengths of texts differ most from one batch to another. Raises SpecError if an
-    output differs then, or if the method changes its pixels.
+    texts the shortest is passed alone, since it is padded most. After a batch of one, which shows
+    little, the first larger one is tried as well. With batch 2, 4, 8, 16 and so on, those examples
+    are passed once more, beside some of that batch where they are texts or pixels of one size: the
+    lengths of texts differ most from one batch to another. Raises SpecError if an output differs
+    then, or if the method changes its pixels.
     """
 
     def __init__(self, method: Callable[..., Any], dtype: torch.dtype = torch.float32) -> None:

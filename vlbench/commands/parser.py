@@ -33,7 +33,10 @@ ENVIRONMENT = """environment:
 """
 
 # Old spellings of commands, which go with the next release, and the new ones.
-RENAMED: dict[tuple[str, ...], Sequence[str]] = {("leaderboard", "judge"): ("leaderboard", "rate")}
+RENAMED: dict[tuple[str, ...], Sequence[str]] = {
+    ("leaderboard", "judge"): ("leaderboard", "rate"),
+    ("leaderboard", "findings"): ("leaderboard", "reproduce"),
+}
 
 # The first line of a command's module.
 FIRST_LINE = re.compile(r'"""`vlbench [\w ]+`: (.+?)\.(?:""")?\n')

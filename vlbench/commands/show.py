@@ -22,7 +22,7 @@ from vlbench.catalog.specs import TaskSpec
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_json, add_output
 from vlbench.errors import printed, unknown
-from vlbench.leaderboard.claims import counted_row, read_boards
+from vlbench.leaderboard.judging import counted_row, read_boards
 from vlbench.leaderboard.rows import published
 from vlbench.results import Result, matching
 

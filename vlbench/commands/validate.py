@@ -1,4 +1,4 @@
-"""`vlbench validate`: check files of tasks and claims, and models.yaml."""
+"""`vlbench validate`: check files of tasks and findings, and models.yaml."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from vlbench.catalog.catalog import (
     Catalog,
     group_problems,
-    is_claims,
-    load_all_claims,
+    is_findings,
+    load_all_findings,
     read_catalog,
     renamed_problems,
     split_renamed,
 )
-from vlbench.catalog.claims import load_claims, task_problems
+from vlbench.catalog.findings import load_findings, task_problems
 from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import TaskSpec, load_models, load_task
 from vlbench.commands import USAGE, Answer
@@ -104,8 +104,8 @@ def _problem(file: Path, known_beside: Callable[[Path], Catalog], options: Optio
             catalog = Catalog({}, {**known.models, **models}, renamed)
             problems += renamed_problems(catalog)
             _check_models(catalog, list(models), options, problems)
-        elif is_claims(file):
-            _check_claims(file, source, known, options)
+        elif is_findings(file):
+            _check_findings(file, source, known, options)
         else:
             _check_task(file, source, known, options)
     except (SpecError, UnknownNameError) as error:
@@ -126,14 +126,14 @@ def _check_models(
             problems.append(str(error))
 
 
-def _check_claims(file: Path, source: Path, known: Catalog, options: Options) -> None:
-    for spec in load_claims(file, source):
+def _check_findings(file: Path, source: Path, known: Catalog, options: Options) -> None:
+    for spec in load_findings(file, source):
         problems = task_problems(spec, known.tasks)
         if problems:
             raise SpecError("\n".join(problems))
-        namesake = load_all_claims(known, options.include_path).get(spec.name)
+        namesake = load_all_findings(known, options.include_path).get(spec.name)
         if namesake and namesake.file != file:
-            raise SpecError(f"claims '{spec.name}' is in {namesake.file} and {file}")
+            raise SpecError(f"findings '{spec.name}' is in {namesake.file} and {file}")
 
 
 def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> None:
@@ -158,7 +158,7 @@ def _doubt(file: Path, include: Sequence[Path]) -> str:
 
     What a probe measures is known once it has run, so that this is no error.
     """
-    if file.name == "models.yaml" or is_claims(file):
+    if file.name == "models.yaml" or is_findings(file):
         return ""
     file = file.resolve()
     source = _source(file)

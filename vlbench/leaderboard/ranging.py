@@ -1,9 +1,9 @@
-"""Claims that range over models: a verdict for each model, and what the verdicts add up to.
+"""Findings that range over models: a verdict for each model, and what the verdicts add up to.
 
 Of k models that are tested, the p-values for and those against are each corrected by Holm's rule
 over the models, at 2.5 %: the probability of calling any model wrongly, in either direction, is at
 most 5 %. Intervals stand as they are. Heterogeneity is Cochran's Q over the models' differences,
-with I^2 (Higgins & Thompson 2002, doi:10.1002/sim.1186), where a claim is one comparison. Q takes
+with I^2 (Higgins & Thompson 2002, doi:10.1002/sim.1186), where a finding is one comparison. Q takes
 the differences to be independent. Models share items, and their control where they have one, which
 makes their differences alike and Q small: a small p shows that models differ, a large one nothing.
 """
@@ -14,16 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
-from vlbench.catalog.claims import Claim
+from vlbench.catalog.findings import Finding
 from vlbench.catalog.listed_capabilities import needs_of
-from vlbench.leaderboard.claims import (
+from vlbench.leaderboard.judging import (
     CONTRADICTED,
     LEVEL,
     MISSING,
     SUPPORTED,
     UNDECIDED,
+    Compared,
     Evidence,
-    Finding,
     Judgement,
     judge,
     tasks_of,
@@ -53,14 +53,14 @@ class RangeJudgement(NamedTuple):
     the scores have different units, such as cosines and probabilities.
     """
 
-    claim: Claim
+    finding: Finding
     by_model: Mapping[str, Judgement]
     heterogeneity: Heterogeneity | None = None
     detectable: tuple[float, float] | None = None
 
     @property
     def tested(self) -> dict[str, Judgement]:
-        """The models that have what it takes to judge the claim."""
+        """The models that have what it takes to judge the finding."""
         return {m: one for m, one in self.by_model.items() if one.verdict != MISSING}
 
     @property
@@ -70,9 +70,9 @@ class RangeJudgement(NamedTuple):
         return {v: verdicts.count(v) for v in (SUPPORTED, CONTRADICTED, UNDECIDED, MISSING)}
 
 
-def judge_range(claim: Claim, evidence: Evidence) -> RangeJudgement:
-    """Return the verdict on each model that a claim ranges over, corrected over those tested."""
-    found = {model: judge(claim.of(model), evidence) for model in models_in(claim, evidence)}
+def judge_range(finding: Finding, evidence: Evidence) -> RangeJudgement:
+    """Return the verdict on each model that a finding ranges over, corrected over those tested."""
+    found = {model: judge(finding.of(model), evidence) for model in models_in(finding, evidence)}
     tested = {model: one for model, one in found.items() if one.verdict != MISSING}
     p_for, p_against = (
         holm([getattr(one, key) for one in tested.values()]) for key in ("p_for", "p_against")
@@ -81,54 +81,53 @@ def judge_range(claim: Claim, evidence: Evidence) -> RangeJudgement:
         corrected = one._replace(verdict=verdict(mine, theirs), p_for=mine, p_against=theirs)
         found[model] = corrected
     deciding = [weakest(one) for one in tested.values()]
-    if len({finding.unit for finding in deciding}) != 1:
-        return RangeJudgement(claim, found)
+    if len({one.unit for one in deciding}) != 1:
+        return RangeJudgement(finding, found)
     errors = [standard_error(one) for one in deciding]
     sizes = [detectable(error, len(tested)) for error in errors if error]
-    effects, single = [estimate(one) for one in deciding], len(claim.comparisons) == 1
+    effects, single = [estimate(one) for one in deciding], len(finding.comparisons) == 1
     return RangeJudgement(
-        claim=claim,
+        finding=finding,
         by_model=found,
         heterogeneity=heterogeneity(effects, errors) if single else None,
         detectable=(min(sizes), max(sizes)) if sizes else None,
     )
 
 
-def models_in(claim: Claim, evidence: Evidence) -> list[str]:
-    """Return the models that a claim ranges over, by name, without those that its sides name.
+def models_in(finding: Finding, evidence: Evidence) -> list[str]:
+    """Return the models that a finding ranges over, by name, without those that its sides name.
 
-    They are those of the catalog that can be had, and those with a row on a board of the claim. Of
-    a model that no models.yaml lists, its capabilities are those that the tasks of its rows need.
+    They are those of its list, or those with a row on one of its boards that have the capabilities;
+    no controls. What no models.yaml lists has the capabilities that the tasks of its rows need.
     """
-    assert claim.range
-    named = {model for side in claim.sides for model in side.models}
-    if claim.range.models:
-        return [model for model in dict.fromkeys(claim.range.models) if model not in named]
-    abilities, models = evidence.abilities, evidence.catalog.models
-    wanted = set(claim.range.capabilities)
-    can = {name for name, own in abilities.items() if wanted <= own}
-    for task in {task for side in claim.sides for task in tasks_of(side, evidence.catalog)}:
+    assert finding.range
+    named = {model for side in finding.sides for model in side.models}
+    can, controls = dict.fromkeys(finding.range.models), set[str]()
+    wanted = set(finding.range.capabilities)
+    for task in {task for side in finding.sides for task in tasks_of(side, evidence.catalog)}:
         board, needs = evidence.boards[task], needs_of(evidence.catalog.tasks[task]) or ""
-        for name in {row.model for row in board.results} if board else ():
-            listed = name.partition("[")[0]
-            own = abilities.get(listed, set()) if listed in models else {*needs.split(" | ")}
-            can |= {name} if wanted <= own else set()
-    return sorted(can - named)
+        for row in board.results if board else ():
+            listed = row.model.partition("[")[0]
+            known = listed in evidence.catalog.models
+            own = evidence.abilities.get(listed, set()) if known else {*needs.split(" | ")}
+            controls |= {row.model} if row.is_control else set()
+            can |= {row.model: None} if wanted and wanted <= own else {}
+    return [model for model in sorted(can) if model not in named | controls]
 
 
-def weakest(judgement: Judgement) -> Finding:
-    """Return the comparison of a claim that its support depends on."""
-    return max(judgement.findings, key=lambda finding: finding.p_for)
+def weakest(judgement: Judgement) -> Compared:
+    """Return the comparison of a finding that its support depends on."""
+    return max(judgement.compared, key=lambda compared: compared.p_for)
 
 
-def estimate(finding: Finding) -> float:
+def estimate(compared: Compared) -> float:
     """Return a difference of two sides, or the score of one."""
-    return finding.values[0] - (finding.values[1] if len(finding.values) > 1 else 0.0)
+    return compared.values[0] - (compared.values[1] if len(compared.values) > 1 else 0.0)
 
 
-def standard_error(finding: Finding) -> float:
+def standard_error(compared: Compared) -> float:
     """Return the standard error that a 95 % interval stands for; 0 without one."""
-    low, high = finding.interval or (0.0, 0.0)
+    low, high = compared.interval or (0.0, 0.0)
     return (high - low) / (2 * Z95)
 
 

@@ -9,16 +9,16 @@ from sources import make_source
 from sources import write as write_text
 
 from vlbench.boards import read_board
-from vlbench.catalog.catalog import load_all_claims, load_catalog
+from vlbench.catalog.catalog import load_all_findings, load_catalog
 from vlbench.commands.leaderboard.reproduce import answer
-from vlbench.errors import SpecError, UnknownNameError
+from vlbench.errors import SpecError, UnknownNameError, counted
 
 SHIPPED = Path(__file__).parents[3] / "leaderboards"
-PAPERS = {name: one for name, one in load_all_claims(load_catalog()).items() if one.paper}
+PAPERS = {name: one for name, one in load_all_findings(load_catalog()).items() if one.paper}
 
-CLAIMS = """\
-claims:
-  - claim: Robust training costs accuracy.
+FINDINGS = """\
+findings:
+  - finding: Robust training costs accuracy.
     task: few_shot_digits
     metric: accuracy
     at: {shots: 5}
@@ -26,8 +26,9 @@ claims:
 """
 
 
-def told(paper, output, include=(), width=120):
-    shown = answer(Namespace(paper=paper, output=output, include_path=list(include))).shown
+def told(paper, output, include=(), width=120, style=None):
+    options = {"paper": paper, "output": output, "include_path": list(include), "format": style}
+    shown = answer(Namespace(**options)).shown
     console = Console(record=True, width=width, file=io.StringIO())
     for part in shown:
         console.print(part, markup=False, highlight=False, soft_wrap=isinstance(part, str))
@@ -37,10 +38,13 @@ def told(paper, output, include=(), width=120):
 @pytest.mark.parametrize("paper", PAPERS)
 def test_what_the_shipped_boards_lack_of_a_paper_is_told_with_what_to_fetch(paper):
     text = told(paper, SHIPPED)
-    count = sum(claim.range is None for claim in PAPERS[paper].claims)
-    assert f"claims about its models: {count}, {count} missing" in text
+    assert f"{counted(len(PAPERS[paper].findings), 'finding')}\n" in text
     assert "weights of" in text
-    assert f"claims that range over models: {len(PAPERS[paper].claims) - count}, " in text
+    assert "measured: " not in text.replace("not measured: ", "")
+
+
+def test_without_a_name_each_paper_has_a_line_of_what_was_not_measured():
+    assert told("", SHIPPED).count("\nnot measured: ") == len(PAPERS)
 
 
 def test_weights_data_and_command_of_a_paper_are_told():
@@ -58,7 +62,7 @@ def test_an_unavailable_model_is_told_as_such():
 
 def test_ones_own_hypothesis_is_judged_on_the_shipped_boards(tmp_path):
     source = make_source(tmp_path / "ours")
-    write_text(source / "tasks" / "claims" / "mine.yaml", CLAIMS)
+    write_text(source / "tasks" / "findings" / "mine.yaml", FINDINGS)
     text = told("mine", SHIPPED, [source], width=200)
     rows = {row.model: row for row in read_board(SHIPPED / "few_shot_digits.json").results}
     values = [rows[m].scores[3].value for m in ("tiny-rn", "tiny-rn-robust")]
@@ -74,7 +78,23 @@ def test_planted_rows_support_a_paper_and_are_held_against_its_numbers(tmp_path)
     write(tmp_path, board(row, task=name, version=version, primary=primary))
     text = told("vsep", tmp_path, width=250)
     assert "+0.2 points (+1.5 standard errors)" in text
-    assert "supported  BERT's words find their own region among others" in text
+    assert "BERT's words find their own region among others" in text
+    assert "supported" in text
+
+
+@pytest.mark.parametrize(
+    ("style", "parts"),
+    [
+        ("md", ["| finding | model | verdict | by |", "Robust training costs accuracy."]),
+        ("tex", [r"\begin{tabular}{llll}", "tiny-rn-robust"]),
+        ("csv", ["paper,finding,where", "Robust training costs accuracy."]),
+    ],
+)
+def test_the_same_table_comes_in_other_formats(tmp_path, style, parts):
+    source = make_source(tmp_path / "ours")
+    write_text(source / "tasks" / "findings" / "mine.yaml", FINDINGS)
+    text = told("mine", SHIPPED, [source], style=style)
+    assert all(part in text for part in parts)
 
 
 def test_a_board_with_a_number_that_is_none_is_refused(tmp_path):

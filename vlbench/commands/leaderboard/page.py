@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vlbench.catalog.catalog import load_all_claims, load_catalog
+from vlbench.catalog.catalog import load_all_findings, load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import UnknownNameError, counted
@@ -34,14 +34,14 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if not any(arguments.output.glob("*.json")):
         raise UnknownNameError(f"no board at all in {arguments.output}")
     catalog, built = load_catalog(arguments.include_path), []
-    claims = load_all_claims(catalog, arguments.include_path)
+    findings = load_all_findings(catalog, arguments.include_path)
     if not any(arguments.output.glob("comparisons/*.json")):
         # It takes as long again to import what draws.
         from vlbench.leaderboard.building import build
 
         built = build(arguments.output, catalog)
     with _without_gc():
-        page = read_page(arguments.output, catalog, claims)
+        page = read_page(arguments.output, catalog, findings)
         content = render(page)
     file = arguments.folder / "index.html"
     write_whole(file, content)

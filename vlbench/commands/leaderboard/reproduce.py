@@ -1,49 +1,86 @@
-"""`vlbench leaderboard reproduce`: put a paper's numbers and findings beside what boards hold."""
+"""`vlbench leaderboard reproduce`: put papers' numbers and findings beside what boards hold."""
 
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
+from typing import Any
 
 from rich.table import Table
 
-from vlbench.catalog.catalog import load_all_claims, load_catalog
+from vlbench.catalog.catalog import load_all_findings, load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
-from vlbench.leaderboard.claims import Evidence, Judgement, Lack, judge, read_boards
-from vlbench.leaderboard.ranging import judge_range
+from vlbench.leaderboard.export import csv
 from vlbench.leaderboard.reproduction import (
-    claims_table,
-    find_paper,
-    reference_tables,
-    references_of,
+    COLUMNS,
+    Reproduction,
+    find_papers,
+    grids,
+    lines,
+    reproduce,
     summary,
-    tasks_of_paper,
     to_fetch,
+)
+from vlbench.leaderboard.texts import plain_table
+
+# Stands below the tables.
+NOTE = (
+    "A verdict is that of the weakest comparison, by its 95 % interval; over the models of a "
+    "finding, by Holm's rule. Drawings and controls are no evidence. Detectable: found in each of "
+    "these models with a power of 80 %."
 )
 
 
-def add_options(reproduce: argparse.ArgumentParser) -> None:
-    """Add the paper."""
-    reproduce.add_argument(
-        "paper", metavar="PAPER", help="the name of a file in tasks/**/claims/, or a paper's id"
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the paper, and the format."""
+    parser.add_argument(
+        "paper",
+        nargs="?",
+        default="",
+        metavar="PAPER",
+        help="the name of a file in tasks/**/findings/, or a paper's id; default: all",
     )
-    add_output(reproduce)
+    parser.add_argument(
+        "--format",
+        choices=("csv", "md", "tex"),
+        help="default: for a terminal; csv also has what was not measured, and why",
+    )
+    add_output(parser)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Return published values, claims with their verdicts, and what to fetch for the rest."""
+    """Return published values and findings beside boards; of one paper, what the rest needs."""
     catalog = load_catalog(arguments.include_path)
-    paper = find_paper(load_all_claims(catalog, arguments.include_path), arguments.paper)
-    specs = tasks_of_paper(paper, catalog)
-    boards = read_boards(arguments.output, specs)
-    references = references_of(paper, specs, boards)
-    evidence = Evidence(boards, catalog, arguments.output)
-    judgements = [
-        (judge_range if claim.range else judge)(claim, evidence) for claim in paper.claims
+    papers = find_papers(load_all_findings(catalog, arguments.include_path), arguments.paper)
+    found = [reproduce(paper, catalog, arguments.output) for paper in papers]
+    if arguments.format == "csv":
+        rows = [line for one in found for line in lines(one)]
+        return Answer([csv.lines(COLUMNS, rows).removesuffix("\r\n")])
+    shown: list[str | Table] = []
+    for one in found:
+        shown += _formatted(one, arguments.format) if arguments.format else _shown(one)
+    if not arguments.format and any(grids(one) for one in found):
+        shown.append(NOTE)
+    if arguments.paper and not arguments.format:
+        shown += to_fetch(found[0].lacks, catalog, arguments.output)
+    return Answer(shown)
+
+
+def _shown(found: Reproduction) -> list[str | Table]:
+    tables = [plain_table(grid.head, grid.rows) for grid in grids(found)]
+    return ["\n".join(summary(found)), *tables]
+
+
+def _formatted(found: Reproduction, name: str) -> list[str | Table]:
+    """Return the tables in one of the formats that boards are exported in."""
+    form: Any = import_module(f"vlbench.leaderboard.export.{name}")
+    return [
+        form.grid(
+            grid.title,
+            "l" * len(grid.head),
+            [[form.escaped(cell) for cell in row] for row in (grid.head, *grid.rows)],
+            NOTE,
+        ).removesuffix("\n")
+        for grid in grids(found)
     ]
-    lacks = [one.ours for one in references if isinstance(one.ours, Lack)]
-    # Of the models that a claim ranges over, nobody need run all.
-    lacks += [lack for one in judgements if isinstance(one, Judgement) for lack in one.lacks]
-    shown: list[str | Table] = [*summary(paper, references, judgements)]
-    shown += [*reference_tables(references), claims_table(judgements)]
-    return Answer([*shown, *to_fetch(lacks, catalog, arguments.output)])

@@ -16,12 +16,10 @@ from markupsafe import Markup, escape
 from vlbench.boards import Board, board_digest, read_board
 from vlbench.boards.privacy import cleaned, shown
 from vlbench.catalog.catalog import Catalog
-from vlbench.catalog.claims import ClaimsSpec
+from vlbench.catalog.findings import FindingsSpec
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import SpecError
 from vlbench.files import read_bytes
-from vlbench.leaderboard import findings
-from vlbench.leaderboard.findings import read_findings
 from vlbench.leaderboard.kept import kept
 from vlbench.leaderboard.leaders import Comparisons, comparisons_file, read_comparisons
 from vlbench.leaderboard.page.models import model_rows, models_of
@@ -35,9 +33,6 @@ from vlbench.leaderboard.page.tables import (
 )
 from vlbench.leaderboard.page.values import (
     Figure,
-    Finding,
-    FindingCell,
-    Findings,
     ModelRow,
     ModelScore,
     Other,
@@ -49,9 +44,9 @@ from vlbench.leaderboard.page.values import (
     Task,
     WrongItem,
     arxiv_link,
-    row_id,
     task_id,
 )
+from vlbench.leaderboard.reproduction import grids, reproduce
 from vlbench.leaderboard.rows import comparable_sets
 
 # With more scores than this, the pages of models list the primary ones alone, and the other ones
@@ -80,9 +75,9 @@ class Part(NamedTuple):
 
 
 def read_page(
-    output: Path, catalog: Catalog, claims: Mapping[str, ClaimsSpec] | None = None
+    output: Path, catalog: Catalog, findings: Mapping[str, FindingsSpec] | None = None
 ) -> Page:
-    """Return the content of the page of a folder of boards, and of what they say of claims.
+    """Return the content of the page of a folder of boards, and of what they say of findings.
 
     Raises SpecError for malformed boards.
     """
@@ -108,35 +103,12 @@ def read_page(
         capabilities={model.name: model.capabilities for model in models if model.capabilities},
         is_brief=is_brief,
         outdated=[part.task.name for part in boards if part.is_outdated],
-        findings=_findings(read_findings(output, catalog, claims or {}), everything),
+        findings=[
+            grid
+            for paper in (findings or {}).values()
+            for grid in grids(reproduce(paper, catalog, output))
+        ],
     )
-
-
-def _findings(rows: Sequence[findings.Row], parts: Sequence[Part]) -> Findings | None:
-    """Return the table of findings, each cell with the address of its row; None without any."""
-    judged = [row for row in rows if row.is_judged]
-    tables = (table for part in parts for table in part.task.tables)
-    ids = {row.id for table in tables for row in table.rows}
-    models = findings.columns(judged)
-
-    def cell(model: str, given: findings.Cell | None) -> FindingCell:
-        if given is None:
-            return FindingCell("", "", "")
-        task, comparable = given.place
-        own = (row_id(task, model), row_id(task, model, comparable))
-        return FindingCell(given.verdict, given.text, next((one for one in own if one in ids), ""))
-
-    shown = [
-        Finding(
-            text=row.name,
-            paper=row.source.title or row.source.name,
-            tally=row.tally or [f"{row.cells[''].verdict} {row.cells[''].text}"],
-            cells=[cell(model, row.cells.get(model)) for model in models],
-        )
-        for row in judged
-    ]
-    left = len(rows) - len(judged)
-    return Findings(models, shown, left, findings.NOTE) if shown else None
 
 
 def read_part(output: Path, file: Path, catalog: Catalog, board: Board | None = None) -> Part:
@@ -264,7 +236,7 @@ def _figure_file(output: Path, name: str) -> Path:
 
 
 # What of a task's file stands elsewhere on the page.
-ELSEWHERE = ("description", "paper", "tags", "version", "reference", "primary", "claims")
+ELSEWHERE = ("description", "paper", "tags", "version", "reference", "primary", "findings")
 
 
 def departures_of(spec: TaskSpec | None) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from vlbench.errors import printed
 from vlbench.files import safe_name
+from vlbench.leaderboard.reproduction import Grid
 from vlbench.leaderboard.texts import condition, number, score_name
 
 NO_SCORE = "-"
@@ -216,35 +217,6 @@ class Model(NamedTuple):
     reasons: Sequence[Reason]
 
 
-class FindingCell(NamedTuple):
-    """The verdict on a model, with its numbers or why there are none, and the address of its row.
-
-    All are empty where the finding says nothing of the model.
-    """
-
-    verdict: str
-    text: str
-    href: str
-
-
-class Finding(NamedTuple):
-    """A claim, what its models add up to, and a cell for each model of the table."""
-
-    text: str
-    paper: str
-    tally: Sequence[str]
-    cells: Sequence[FindingCell]
-
-
-class Findings(NamedTuple):
-    """The findings that were judged, by models; `unjudged` counts the others."""
-
-    models: Sequence[str]
-    rows: Sequence[Finding]
-    unjudged: int
-    note: str
-
-
 class Page(NamedTuple):
     """Everything on the page. `capabilities` are those of each model that the catalog knows.
 
@@ -258,7 +230,7 @@ class Page(NamedTuple):
     capabilities: Mapping[str, Sequence[str]]
     is_brief: bool
     outdated: Sequence[str] = ()
-    findings: Findings | None = None
+    findings: Sequence[Grid] = ()
 
     @property
     def size(self) -> int:

@@ -1,12 +1,12 @@
-"""Claims: a paper's findings, or anybody's hypotheses, as comparisons of scores.
+"""Findings: a paper's findings, or anybody's hypotheses, as comparisons of scores.
 
-They stand in `tasks/**/claims/<name>.yaml` of any source:
+They stand in `tasks/**/findings/<name>.yaml` of any source:
 
     paper: "arXiv:2107.12021"   # may be left out; `reference:` values of its tasks are shown, too
     title: What the paper is called                       # may be left out
     models: {static: [glove-6b-300d, random-vectors]}     # may be left out: names of lists
-    claims:
-      - claim: Static vectors name more regions than BERT's.
+    findings:
+      - finding: Static vectors name more regions than BERT's.
         where: Table 2                                    # may be left out
         task: object_label_alignment_coco
         metric: accuracy
@@ -14,30 +14,33 @@ They stand in `tasks/**/claims/<name>.yaml` of any source:
         greater: [{model: static}, {model: bert-base-uncased}]
 
 A side of a comparison is a score, by `model`, `task`, `metric` and `at`. What a side leaves out
-stands beside the claim; both their `at` are joined. A list (or its name, or a group of tasks) is
-the mean over what it lists. `floor: NAME` in a side takes that floor of the score in its place, and
-`floor: chance` its chance. Each claim has one of
+stands beside the finding; both their `at` are joined. A list (or its name, or a group of tasks) is
+the mean over what it lists. `floor: NAME` in a side takes that floor of the score in its place.
+`floor: chance` takes its chance; where a score must exceed that, it must exceed its hardest floor,
+since floors know nothing of what is asked either. Of two models, both must exceed theirs. Each
+finding has one of
 - `greater: [A, B]`: A exceeds B, by more than `by` where that is given (it may be negative),
 - `ordered: [A, B, C]`: each exceeds the next, the largest first,
 - `within: [LOW, HIGH]`: the score lies there,
 - `needs: TEXT`: nothing in vlbench can show it, for lack of this.
-`each` lists values: what is claimed must hold for every one of them, and every combination.
+`each` lists values: it must hold for every one of them, and every combination.
 
-A claim may range over models, each of which is judged by itself:
+A finding may range over models, each of which is judged by itself:
 
-      - claim: Wrong nouns lower a caption's matching score by more than other wrong words do.
+      - finding: Wrong nouns lower a caption's matching score by more than other wrong words do.
         for_each: {capability: ImageTextScorer, task: [noun_replacement_coco, my_task]}
         metric: score_drop
         greater: [{at: {replaced: nouns}}, {at: {replaced: others}}]
 
 `for_each` has either `capability` (one that models must have, or a list of such) or `model` (a
-list, or its name), and may have `task`: the claim is then a finding of its own on each task. The
-claim names no `model`: a side that names none is of the model in turn, and models that sides name,
-such as a control, are not ranged over.
+list, or its name), and may have `task`: it is then a finding of its own on each task. It names no
+`model`: a side that names none is of the model in turn, and models that sides name are not ranged
+over. Nor are controls, whose rows say that they know nothing.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,7 +59,7 @@ Conditions: TypeAlias = At | list[At]
 
 
 class SideValues(TypedDict, total=False):
-    """What a file says of a side, or of all sides of a claim."""
+    """What a file says of a side, or of all sides of a finding."""
 
     model: str | list[str]
     task: str | list[str]
@@ -66,7 +69,7 @@ class SideValues(TypedDict, total=False):
 
 
 class EachValues(TypedDict, total=False):
-    """The values that a claim must hold for."""
+    """The values that a finding must hold for."""
 
     model: str | list[str]
     task: list[str]
@@ -74,7 +77,7 @@ class EachValues(TypedDict, total=False):
 
 
 class RangeValues(TypedDict, total=False):
-    """The models that a claim ranges over, and the tasks on which it is a finding of its own."""
+    """The models that a finding ranges over, and the tasks on which it is a finding of its own."""
 
     capability: str | list[str]
     model: str | list[str]
@@ -82,11 +85,11 @@ class RangeValues(TypedDict, total=False):
 
 
 class _Said(TypedDict):
-    claim: str
+    finding: str
 
 
-class ClaimValues(_Said, total=False):
-    """What a file says of a claim."""
+class FindingValues(_Said, total=False):
+    """What a file says of a finding."""
 
     where: str
     model: str | list[str]
@@ -108,10 +111,10 @@ class FileValues(TypedDict, total=False):
     paper: str
     title: str
     models: Mapping[str, list[str]]
-    claims: list[ClaimValues]
+    findings: list[FindingValues]
 
 
-# Gives file and line of a key of a claim.
+# Gives file and line of a key of a finding.
 Where: TypeAlias = Callable[..., str]
 
 # Names for lists of models.
@@ -143,13 +146,13 @@ class Comparison:
     high: float = math.inf
 
 
-# Stands for the model in turn in the sides of a claim that ranges over models: no model's name.
+# Stands for the model in turn in the sides of a finding that ranges over models: no model's name.
 IN_TURN = "each model"
 
 
 @dataclass(frozen=True)
 class Range:
-    """The models that a claim ranges over: those with all these capabilities, or a list."""
+    """The models that a finding ranges over: those with all these capabilities, or a list."""
 
     capabilities: Sequence[str] = ()
     models: Sequence[str] = ()
@@ -169,7 +172,7 @@ def cases_of(where: Where, each: Mapping[str, Any], lists: Lists) -> list[dict[s
 def comparisons_of(
     where: Where, relation: str, values: Mapping[str, Any], case: Mapping[str, Any], lists: Lists
 ) -> list[Comparison]:
-    """Return the comparisons of one case of a claim. Raises SpecError with `where` of a key."""
+    """Return the comparisons of one case of a finding. Raises SpecError with `where` of a key."""
     label = _label(case)
     base = _joined({key: values.get(key) for key in SHARED if key in values}, case)
     if relation == "within":
@@ -188,7 +191,7 @@ def comparisons_of(
 def _side(where: str, base: Mapping[str, Any], own: Mapping[str, Any], lists: Lists) -> Side:
     whole = _joined(base, own)
     problems = [
-        f"{where}: '{key}' is missing, here and beside the claim"
+        f"{where}: '{key}' is missing, here and beside the finding"
         for key in ("model", "task", "metric")
         if not whole.get(key)
     ]
@@ -225,17 +228,22 @@ def _label(own: Mapping[str, Any]) -> str:
     return f"{words[0]} to {words[-1]}" if len(words) > 4 else ", ".join(words)
 
 
-# The folder that tells claims from tasks.
-FOLDER = "claims"
+# The folders that tell findings from tasks; the second is of before.
+FOLDERS = ("findings", "claims")
+
+# What keys were called before; they work for one more release.
+NEW_KEYS = {"claims": "findings", "claim": "finding"}
+
+LOGGER = logging.getLogger(__name__)
 
 RELATIONS = ("greater", "ordered", "within", "needs")
 
-# What a claim says of all its sides.
+# What a finding says of all its sides.
 SHARED = ("model", "task", "metric", "at")
 
 
 @dataclass(frozen=True)
-class Claim:
+class Finding:
     """One finding, and the comparisons that would show it; or what vlbench lacks to show it."""
 
     text: str
@@ -255,8 +263,8 @@ class Claim:
         """The tasks that it names, each once."""
         return list(dict.fromkeys(name for side in self.sides for name in side.tasks))
 
-    def of(self, model: str) -> Claim:
-        """Return what a claim that ranges over models says of one of them."""
+    def of(self, model: str) -> Finding:
+        """Return what a finding that ranges over models says of one of them."""
         comparisons = [
             replace(one, sides=[_in_turn(side, model) for side in one.sides])
             for one in self.comparisons
@@ -270,15 +278,15 @@ def _in_turn(side: Side, model: str) -> Side:
 
 
 @dataclass(frozen=True)
-class ClaimsSpec:
-    """The claims of one paper, or of one user."""
+class FindingsSpec:
+    """The findings of one paper, or of one user."""
 
     name: str
     source: Path
     document: Document
     paper: str = ""
     title: str = ""
-    claims: Sequence[Claim] = ()
+    findings: Sequence[Finding] = ()
 
     @property
     def file(self) -> Path:
@@ -286,31 +294,49 @@ class ClaimsSpec:
         return self.document.file
 
 
-def load_claims(file: Path, source: Path) -> list[ClaimsSpec]:
-    """Return the claims of a YAML file. Raises SpecError with what is wrong with each."""
-    document = load_yaml(file)
+def load_findings(file: Path, source: Path) -> list[FindingsSpec]:
+    """Return the findings of a YAML file. Raises SpecError with what is wrong with each."""
+    document = _with_new_keys(load_yaml(file))
     values, problems = read_values(FileValues, document, _without_x(document.values))
-    lists, listed = values.pop("models", {}), values.pop("claims", [])
+    lists, listed = values.pop("models", {}), values.pop("findings", [])
     if not listed:
-        problems.append(f"{file}: 'claims' is missing or empty; list them")
-    claims: list[Claim] = []
+        problems.append(f"{file}: 'findings' is missing or empty; list them")
+    findings: list[Finding] = []
     if not problems:
         problems += _list_problems(document, lists)
         for i, entry in enumerate(listed):
-            where = partial(document.where, "claims", i)
+            where = partial(document.where, "findings", i)
             try:
-                claims += _claims(where, entry, lists)
+                findings += _findings(where, entry, lists)
                 problems += _capability_problems(where, entry, source)
             except SpecError as error:
                 problems.append(str(error))
     if problems:
         raise SpecError("\n".join(problems))
-    return [ClaimsSpec(file.stem, source, document, claims=claims, **values)]
+    return [FindingsSpec(file.stem, source, document, findings=findings, **values)]
 
 
-def task_problems(spec: ClaimsSpec, tasks: Mapping[str, TaskSpec]) -> list[str]:
-    """Return each task of a claim that no source has."""
-    named = {(claim.place, name): None for claim in spec.claims for name in claim.tasks}
+def _with_new_keys(document: Document) -> Document:
+    """Return a document with the keys of today, with a warning where it has others."""
+    old = document.values.get("claims")
+    if not isinstance(old, list):
+        return document
+    LOGGER.warning("%s: claims and claim are now findings and finding", document.file)
+    entries = [
+        {NEW_KEYS.get(k, k): v for k, v in entry.items()} if isinstance(entry, dict) else entry
+        for entry in old
+    ]
+    others = {key: value for key, value in document.values.items() if key != "claims"}
+    lines = {
+        tuple(NEW_KEYS.get(part, part) for part in path): line
+        for path, line in document.lines.items()
+    }
+    return document._replace(values=others | {"findings": entries}, lines=lines)
+
+
+def task_problems(spec: FindingsSpec, tasks: Mapping[str, TaskSpec]) -> list[str]:
+    """Return each task of a finding that no source has."""
+    named = {(finding.place, name): None for finding in spec.findings for name in finding.tasks}
     return [f"{place}: {unknown('task', t, tasks)}" for place, t in named if t not in tasks]
 
 
@@ -328,42 +354,42 @@ def _without_x(value: Any) -> Any:
     return [_without_x(v) for v in value] if isinstance(value, list) else value
 
 
-def _claims(where: Where, values: ClaimValues, lists: Lists) -> list[Claim]:
-    """Return the claim of an entry; one for each task that it ranges over."""
+def _findings(where: Where, values: FindingValues, lists: Lists) -> list[Finding]:
+    """Return the finding of an entry; one for each task that it ranges over."""
     problems = []
     found = [name for name in RELATIONS if name in values]
     if len(found) != 1:
         wanted = f"{', '.join(RELATIONS[:-1])} and {RELATIONS[-1]}"
-        problems.append(f"{where()}: a claim has one of {wanted}; this one has {len(found)}")
+        problems.append(f"{where()}: a finding has one of {wanted}; this one has {len(found)}")
     if "by" in values and "greater" not in values:
         problems.append(f"{where('by')}: 'by' belongs to 'greater'")
     given = values.get("for_each", {})
     problems += _range_problems(where, values) if "for_each" in values else []
     if problems:
         raise SpecError("\n".join(problems))
-    about = (values["claim"], values.get("where", ""), where())
+    about = (values["finding"], values.get("where", ""), where())
     if "needs" in values:
-        return [Claim(*about, needs=values["needs"])]
+        return [Finding(*about, needs=values["needs"])]
     ranged = _range(given, lists) if given else None
     own: dict[str, Any] = {**values, **({"model": IN_TURN} if ranged else {})}
-    claims = []
+    findings = []
     for more in [{"task": task} for task in given["task"]] if "task" in given else [{}]:
         comparisons = [
             comparison
             for case in cases_of(where, values.get("each", {}), lists)
             for comparison in comparisons_of(where, found[0], own | more, case, lists)
         ]
-        claims.append(Claim(*about, comparisons, range=ranged))
-    if ranged and not any(IN_TURN in side.models for side in claims[0].sides):
+        findings.append(Finding(*about, comparisons, range=ranged))
+    if ranged and not any(IN_TURN in side.models for side in findings[0].sides):
         raise SpecError(f"{where('for_each')}: every side names a model; leave one out")
-    return claims
+    return findings
 
 
 def _range(given: RangeValues, lists: Lists) -> Range:
     return Range(_list(given.get("capability", [])), _models(given.get("model", []), lists))
 
 
-def _capability_problems(where: Where, values: ClaimValues, source: Path) -> list[str]:
+def _capability_problems(where: Where, values: FindingValues, source: Path) -> list[str]:
     """Return each capability that neither vlbench nor a source has."""
     files = [*capability_files(shipped_source()).values(), *capability_files(source).values()]
     known = [name for own in files for name in own]
@@ -372,7 +398,7 @@ def _capability_problems(where: Where, values: ClaimValues, source: Path) -> lis
     return [f"{place}: {unknown('capability', one, known)}" for one in wanted if one not in known]
 
 
-def _range_problems(where: Where, values: ClaimValues) -> Iterator[str]:
+def _range_problems(where: Where, values: FindingValues) -> Iterator[str]:
     given = values["for_each"]
     if ("capability" in given) == ("model" in given):
         yield f"{where('for_each')}: 'for_each' has one of capability and model"

@@ -4,11 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from planted_boards import board, counts, measured, result, score, write
-from planted_claims import catalog, claim, claims, task
+from planted_findings import catalog, finding, findings, task
 from scipy import stats
 
-from vlbench.catalog.claims import Claim
-from vlbench.leaderboard.claims import (
+from vlbench.catalog.findings import Finding
+from vlbench.leaderboard.judging import (
     Evidence,
     Lack,
     Pairing,
@@ -33,7 +33,7 @@ def wald(value, stderr, **rest):
 
 def found(folder, entry, *rows, tasks=(), **boards):
     known = catalog(task(), *tasks)
-    return judge(claim(folder, entry), Evidence({"t": board(*rows), **boards}, known, folder))
+    return judge(finding(folder, entry), Evidence({"t": board(*rows), **boards}, known, folder))
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_a_lead_is_judged_by_where_its_interval_lies(tmp_path, a, b, verdict):
 
 def test_the_interval_of_symmetric_scores_is_that_of_independent_means(tmp_path):
     rows = result("a", wald(0.6, 0.03)), result("b", wald(0.5, 0.04))
-    (finding,) = found(tmp_path, A_OVER_B, *rows).findings
-    assert finding.values == [0.6, 0.5]
-    assert finding.interval == pytest.approx((0.1 - 1.96 * 0.05, 0.1 + 1.96 * 0.05))
+    (compared,) = found(tmp_path, A_OVER_B, *rows).compared
+    assert compared.values == [0.6, 0.5]
+    assert compared.interval == pytest.approx((0.1 - 1.96 * 0.05, 0.1 + 1.96 * 0.05))
 
 
 def test_the_interval_of_two_fractions_is_newcombes():
@@ -80,13 +80,13 @@ def test_a_score_on_both_sides_is_counted_once():
 
 def test_a_score_without_an_interval_has_that_of_its_standard_error(tmp_path):
     rows = result("a", score(0.6, stderr=0.03)), result("b", score(0.5, stderr=0.04))
-    (finding,) = found(tmp_path, A_OVER_B, *rows).findings
-    assert finding.interval == pytest.approx((0.1 - 0.098, 0.1 + 0.098), abs=1e-5)
+    (compared,) = found(tmp_path, A_OVER_B, *rows).compared
+    assert compared.interval == pytest.approx((0.1 - 0.098, 0.1 + 0.098), abs=1e-5)
 
 
-def test_a_score_with_neither_leaves_a_claim_undecided(tmp_path):
+def test_a_score_with_neither_leaves_a_finding_undecided(tmp_path):
     judged = found(tmp_path, A_OVER_B, result("a", score(0.9)), result("b", wald(0.1, 0.01)))
-    assert (judged.verdict, judged.findings[0].interval) == ("undecided", None)
+    assert (judged.verdict, judged.compared[0].interval) == ("undecided", None)
 
 
 def test_a_tie_of_certain_scores_is_undecided(tmp_path):
@@ -154,7 +154,7 @@ def test_what_must_all_hold_is_supported_by_plain_intervals(tmp_path):
     error = math.hypot(0.01, 0.01)
     judged = ordered(tmp_path, 0.5 + 4.2 * error, 0.5 + 2.1 * error, 0.5)
     assert judged.verdict == "supported"
-    low, high = judged.findings[0].interval
+    low, high = judged.compared[0].interval
     assert (low, high) == pytest.approx((0.14 * error, 4.06 * error), abs=1e-4)
 
 
@@ -166,13 +166,13 @@ def test_what_one_of_many_contradicts_is_corrected_for_their_number(tmp_path):
 
 
 def planted_differences(effects, draws, seed=0):
-    """Return the lower and upper p-values of claims that effects exceed 0, [draws, effects]."""
+    """Return the lower and upper p-values of findings that effects exceed 0, [draws, effects]."""
     drawn = np.random.default_rng(seed).normal(effects, 1.0, (draws, len(effects)))
     below = np.array([[tail(x, (x - Z95, x + Z95), 0.0) for x in row] for row in drawn])
     return below, 1 - below
 
 
-def test_a_claim_of_equal_models_is_hardly_ever_supported_and_seldom_contradicted():
+def test_a_finding_of_equal_models_is_hardly_ever_supported_and_seldom_contradicted():
     # Five comparisons, one of which fails by nothing at all: the worst case of each verdict.
     p_for, _ = planted_differences([0.0, 9.0, 9.0, 9.0, 9.0], 4000)
     _, p_against = planted_differences([0.0] * 5, 4000)
@@ -196,14 +196,36 @@ def test_the_p_of_an_interval_is_that_of_its_own_half():
 def test_an_interval_that_only_touches_the_limit_leaves_a_lead_undecided(tmp_path):
     rows = result("a", score(0.6, ci95=(0.5, 0.7))), result("b", score(0.5, ci95=(0.5, 0.5)))
     judged = found(tmp_path, A_OVER_B, *rows)
-    assert (judged.findings[0].interval[0], judged.verdict) == (0.0, "undecided")
+    assert (judged.compared[0].interval[0], judged.verdict) == (0.0, "undecided")
 
 
 def test_a_score_may_be_held_against_its_chance_or_a_floor(tmp_path):
-    row = result("a", wald(0.5, 0.01, chance=0.25, floors={"shuffled": 0.6}))
+    row = result("a", wald(0.5, 0.01, chance=0.25, floors={"shuffled": 0.4}))
     entry = "model: a, greater: [{}, {floor: %s}]"
-    assert found(tmp_path, entry % "chance", row).verdict == "supported"
-    assert found(tmp_path, entry % "shuffled", row).verdict == "contradicted"
+    assert found(tmp_path, entry % "chance", row).compared[0].values == [0.5, 0.4]
+    assert found(tmp_path, entry % "shuffled", row).verdict == "supported"
+    below = "model: a, greater: [{floor: chance}, {}]"
+    assert found(tmp_path, below, row).compared[0].values == [0.25, 0.5]
+
+
+def test_a_score_must_exceed_its_hardest_floor_and_not_chance_alone(tmp_path):
+    entry = "model: a, greater: [{}, {floor: chance}]"
+    blind = result("a", wald(0.5, 0.01, chance=0.25, floors={"text_only": 1.0, "other": 0.3}))
+    assert found(tmp_path, entry, blind).verdict == "contradicted"
+    lower = result("a", wald(0.5, 0.01, chance=0.25, floors={"b": 1.0}, higher_is_better=False))
+    assert found(tmp_path, entry, lower).verdict == "supported"
+
+
+@pytest.mark.parametrize(
+    ("floor", "verdict"), [(0.3, "supported"), (0.5, "undecided"), (0.8, "undecided")]
+)
+def test_of_two_models_both_must_exceed_their_floor(tmp_path, floor, verdict):
+    rows = [
+        result(m, wald(v, 0.01, floors={"text_only": floor})) for m, v in (("a", 0.6), ("b", 0.5))
+    ]
+    assert found(tmp_path, "greater: [{model: a}, {model: b}]", *rows).verdict == verdict
+    swapped = {"supported": "contradicted"}.get(verdict, verdict)
+    assert found(tmp_path, "greater: [{model: b}, {model: a}]", *rows).verdict == swapped
 
 
 def test_a_group_of_tasks_is_the_mean_of_its_tasks(tmp_path):
@@ -213,30 +235,32 @@ def test_a_group_of_tasks_is_the_mean_of_its_tasks(tmp_path):
     }
     tasks = [task(group=["t0", "t1"]), task("t0"), task("t1")]
     judged = judge(
-        claim(tmp_path, "model: a, within: [0, 1]"), Evidence(boards, catalog(*tasks), tmp_path)
+        finding(tmp_path, "model: a, within: [0, 1]"), Evidence(boards, catalog(*tasks), tmp_path)
     )
-    assert judged.findings[0].values == [pytest.approx(0.5)]
-    assert judged.findings[0].interval == pytest.approx((0.5 - 0.01386, 0.5 + 0.01386), abs=1e-5)
+    assert judged.compared[0].values == [pytest.approx(0.5)]
+    assert judged.compared[0].interval == pytest.approx((0.5 - 0.01386, 0.5 + 0.01386), abs=1e-5)
 
 
 def test_scores_of_pairs_are_those_of_the_groups_summary(tmp_path):
-    text = "claims: [{claim: a, task: g, model: a, metric: rdm_correlation, within: [0.8, 1]}]\n"
-    (only,) = claims(tmp_path, text).claims
+    text = (
+        "findings: [{finding: a, task: g, model: a, metric: rdm_correlation, within: [0.8, 1]}]\n"
+    )
+    (only,) = findings(tmp_path, text).findings
     boards = {"g": board(result("a", wald(0.9, 0.01, metric="rdm_correlation", at={})), task="g")}
     known = catalog(task("g", group=["t"]), task())
     assert judge(only, Evidence(boards, known, tmp_path)).verdict == "supported"
 
 
-def test_a_claim_that_vlbench_cannot_show_is_missing():
+def test_a_finding_that_vlbench_cannot_show_is_missing():
     judged = judge(
-        Claim("It sings.", "", "", needs="a microphone"), Evidence({}, catalog(), Path())
+        Finding("It sings.", "", "", needs="a microphone"), Evidence({}, catalog(), Path())
     )
-    assert (judged.verdict, judged.findings, judged.lacks) == ("missing", (), [])
+    assert (judged.verdict, judged.compared, judged.lacks) == ("missing", (), [])
 
 
-def test_a_model_without_a_row_makes_a_claim_missing(tmp_path):
+def test_a_model_without_a_row_makes_a_finding_missing(tmp_path):
     judged = found(tmp_path, A_OVER_B, result("a", wald(0.9, 0.01)))
-    assert (judged.verdict, judged.findings) == ("missing", ())
+    assert (judged.verdict, judged.compared) == ("missing", ())
     assert judged.lacks == [Lack("b", "t", "no row")]
 
 
@@ -251,13 +275,13 @@ def test_a_model_without_a_row_makes_a_claim_missing(tmp_path):
         ("model: a, greater: [{}, {floor: shuffled}]", "no shuffled beside its accuracy"),
     ],
 )
-def test_a_score_or_floor_that_a_row_lacks_makes_a_claim_missing(tmp_path, entry, why):
+def test_a_score_or_floor_that_a_row_lacks_makes_a_finding_missing(tmp_path, entry, why):
     judged = found(tmp_path, entry, result("a", wald(0.9, 0.01)))
     assert judged.verdict == "missing"
     assert judged.lacks == [Lack("a", "t", why)]
 
 
-def test_rows_that_may_not_be_compared_make_a_claim_missing(tmp_path):
+def test_rows_that_may_not_be_compared_make_a_finding_missing(tmp_path):
     rows = [result(m, wald(0.9, 0.01), comparable=m) for m in "ab"]
     judged = found(tmp_path, A_OVER_B, *rows)
     assert judged.verdict == "missing"
@@ -265,7 +289,7 @@ def test_rows_that_may_not_be_compared_make_a_claim_missing(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["value", "stderr"])
-def test_what_is_no_number_never_reaches_a_claim(key):
+def test_what_is_no_number_never_reaches_a_finding(key):
     with pytest.raises(ValueError, match=r"accuracy at .* is not finite"):
         score(**{key: math.nan})
 
@@ -276,14 +300,14 @@ def test_items_tell_apart_what_scores_alone_do_not(tmp_path):
     paired = found(tmp_path, A_OVER_B, *(measured(tmp_path, m, c) for m, c in credit.items()))
     bare = [result(m, wald(sum(c) / 100, 0.05)) for m, c in credit.items()]
     unpaired = found(tmp_path, A_OVER_B, *bare)
-    assert (paired.verdict, paired.findings[0].how) == ("supported", "paired")
-    assert (unpaired.verdict, unpaired.findings[0].how) == ("undecided", "unpaired")
+    assert (paired.verdict, paired.compared[0].how) == ("supported", "paired")
+    assert (unpaired.verdict, unpaired.compared[0].how) == ("undecided", "unpaired")
 
 
 def test_items_that_cannot_be_joined_are_told_and_scores_compared(tmp_path):
     rows = [measured(tmp_path, m, [1, 0] * n) for m, n in (("a", 20), ("b", 10))]
-    (finding,) = found(tmp_path, A_OVER_B, *rows).findings
-    assert finding.how == "unpaired (only a has the item '20.png', not b)"
+    (compared,) = found(tmp_path, A_OVER_B, *rows).compared
+    assert compared.how == "unpaired (only a has the item '20.png', not b)"
 
 
 RANDOM = {"provenance": {"weights": "random:1", "adapter": "sha256:2"}}
@@ -344,7 +368,7 @@ def rows(tmp_path):
 
 
 def paired(folder, entry, rows):
-    (comparison,) = claim(folder, entry).comparisons
+    (comparison,) = finding(folder, entry).comparisons
     return pair(comparison, rows, Evidence({}, catalog(), folder))
 
 

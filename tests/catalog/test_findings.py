@@ -7,8 +7,8 @@ import pytest
 from sources import write
 
 from vlbench.boards import read_board
-from vlbench.catalog.catalog import load_all_claims, load_catalog
-from vlbench.catalog.claims import IN_TURN, load_claims, task_problems
+from vlbench.catalog.catalog import is_findings, load_all_findings, load_catalog
+from vlbench.catalog.findings import IN_TURN, load_findings, task_problems
 from vlbench.errors import SpecError
 from vlbench.leaderboard.similarities import joined, similarities, similarity_rows
 
@@ -17,32 +17,32 @@ TEXT = """\
 paper: "arXiv:0000.00000"
 title: A Paper
 models: {two: [a, b]}
-claims:
-  - {claim: It is so., where: Table 1, task: t, model: two, metric: accuracy, within: [0, 1]}
-  - {claim: It sings., needs: a microphone}
+findings:
+  - {finding: It is so., where: Table 1, task: t, model: two, metric: accuracy, within: [0, 1]}
+  - {finding: It sings., needs: a microphone}
 """
 
 
 @pytest.fixture
-def claims(tmp_path):
+def findings(tmp_path):
     def load(text):
-        (spec,) = load_claims(write(tmp_path / "ours.yaml", text), tmp_path)
+        (spec,) = load_findings(write(tmp_path / "ours.yaml", text), tmp_path)
         return spec
 
     return load
 
 
-def test_claims_are_named_by_their_file_and_say_what_it_says(claims):
-    spec = claims(TEXT)
+def test_findings_are_named_by_their_file_and_say_what_it_says(findings):
+    spec = findings(TEXT)
     assert (spec.name, spec.paper, spec.title) == ("ours", "arXiv:0000.00000", "A Paper")
-    first, second = spec.claims
+    first, second = spec.findings
     assert (first.text, first.where, first.place) == ("It is so.", "Table 1", f"{spec.file}:5")
     assert (second.needs, second.comparisons) == ("a microphone", ())
 
 
-def test_a_user_needs_no_paper(claims):
-    spec = claims("claims: [{claim: It sings., needs: a microphone}]\n")
-    assert (spec.paper, spec.title, spec.claims[0].where) == ("", "", "")
+def test_a_user_needs_no_paper(findings):
+    spec = findings("findings: [{finding: It sings., needs: a microphone}]\n")
+    assert (spec.paper, spec.title, spec.findings[0].where) == ("", "", "")
 
 
 @pytest.mark.parametrize(
@@ -52,68 +52,67 @@ def test_a_user_needs_no_paper(claims):
         ("[a, b]", "[]", 3, "'two' is empty; list its models"),
         ("[a, b]", "a", 3, "'models.two' must be a list of texts, not 'a'"),
         ("{two: [a, b]}", "[a]", 3, "'models' must be a mapping, not"),
-        ("where:", "were:", 5, r"'claims\[0\].were' is unknown; did you mean 'where'"),
-        ("{claim: It sings.,", "{", 6, r"'claims\[1\].claim' is missing"),
-        (", needs: a microphone", "", 6, "a claim has one of .*; this one has 0"),
-        ("within: [0, 1]", "within: [0, 1], needs: x", 5, "a claim has one of .* has 2"),
+        ("where:", "were:", 5, r"'findings\[0\].were' is unknown; did you mean 'where'"),
+        ("{finding: It sings.,", "{", 6, r"'findings\[1\].finding' is missing"),
+        (", needs: a microphone", "", 6, "a finding has one of .*; this one has 0"),
+        ("within: [0, 1]", "within: [0, 1], needs: x", 5, "a finding has one of .* has 2"),
         ("within: [0, 1]", "within: [0, 1], by: 1", 5, "'by' belongs to 'greater'"),
     ],
 )
-def test_a_problem_is_told_with_file_and_line(claims, old, new, line, message):
+def test_a_problem_is_told_with_file_and_line(findings, old, new, line, message):
     with pytest.raises(SpecError, match=rf"ours.yaml:{line}: {message}"):
-        claims(TEXT.replace(old, new))
+        findings(TEXT.replace(old, new))
 
 
-@pytest.mark.parametrize("text", ["title: A Paper\n", "claims: []\n"])
-def test_a_file_without_claims_is_refused(claims, text):
-    with pytest.raises(SpecError, match=r"ours.yaml: 'claims' is missing or empty; list them"):
-        claims(text)
+@pytest.mark.parametrize("text", ["title: A Paper\n", "findings: []\n"])
+def test_a_file_without_findings_is_refused(findings, text):
+    with pytest.raises(SpecError, match=r"ours.yaml: 'findings' is missing or empty; list them"):
+        findings(text)
 
 
-def test_the_problems_of_all_claims_stand_in_one_message(claims):
+def test_the_problems_of_all_findings_stand_in_one_message(findings):
     with pytest.raises(SpecError, match=r"(?s)ours.yaml:5: .*ours.yaml:6: "):
-        claims(TEXT.replace("within", "inside").replace("needs", "wants"))
+        findings(TEXT.replace("within", "inside").replace("needs", "wants"))
 
 
-def test_a_task_that_no_source_has_is_told_once_with_its_line(claims):
+def test_a_task_that_no_source_has_is_told_once_with_its_line(findings):
     text = TEXT.replace("within: [0, 1]", "each: {at: [{n: 1}, {n: 2}]}, within: [0, 1]")
-    (problem,) = task_problems(claims(text), {})
+    (problem,) = task_problems(findings(text), {})
     assert "ours.yaml:5: no task is named 't'" in problem
 
 
 def shipped():
-    """Yield every shipped claim."""
-    for spec in load_all_claims(load_catalog()).values():
-        yield from spec.claims
+    """Yield every shipped finding."""
+    for spec in load_all_findings(load_catalog()).values():
+        yield from spec.findings
 
 
 def sides():
-    """Yield every side of every shipped claim."""
-    for claim in shipped():
-        yield from claim.sides
+    """Yield every side of every shipped finding."""
+    for finding in shipped():
+        yield from finding.sides
 
 
-def test_each_of_the_five_papers_has_its_claims_and_the_small_models_have_theirs():
-    papers = {spec.name: spec.paper for spec in load_all_claims(load_catalog()).values()}
+def test_each_of_the_five_papers_has_its_findings():
+    papers = {spec.name: spec.paper for spec in load_all_findings(load_catalog()).values()}
     assert papers == {
         "bert_gen": "arXiv:2002.10832",
         "captions": "arXiv:2210.09550",
         "generalization": "arXiv:2104.08313",
-        "small_models": "",
         "visualbert": "ACL 2020, 2020.acl-main.469",
         "vsep": "arXiv:2107.12021",
     }
 
 
-def test_shipped_claims_are_of_listed_models():
+def test_shipped_findings_are_of_listed_models():
     models = load_catalog().models
     # A summary holds the text tower of a model under a name of its own.
     named = {model.removesuffix(" (text)") for side in sides() for model in side.models}
-    named |= {model for claim in shipped() if claim.range for model in claim.range.models}
+    named |= {model for finding in shipped() if finding.range for model in finding.range.models}
     assert named - set(models) == {IN_TURN}
 
 
-def test_no_shipped_claim_judges_a_head_that_its_own_images_chose():
+def test_no_shipped_finding_judges_a_head_that_its_own_images_chose():
     assert [one for one in sides() if one.metric.startswith("best_")] == []
 
 
@@ -130,7 +129,7 @@ WORD_SPACE = {
 } | {"visual_word_accuracy", "majority_answer", "majority_word", "shuffled_labels", "", "chance"}
 
 
-def test_shipped_claims_are_of_scores_and_floors_that_their_probes_give():
+def test_shipped_findings_are_of_scores_and_floors_that_their_probes_give():
     tasks, given = load_catalog().tasks, defaultdict(set, word_space=WORD_SPACE)
     boards = [read_board(file) for file in BOARDS.glob("*.json")]
     for board in boards:
@@ -152,15 +151,15 @@ def test_shipped_claims_are_of_scores_and_floors_that_their_probes_give():
 
 
 LISTS = "models: {two: [a, b]}\n"
-BASE = "{claim: It is so., task: t, metric: accuracy, "
+BASE = "{finding: It is so., task: t, metric: accuracy, "
 
 
 @pytest.fixture
 def compared(tmp_path):
     def load(entry):
-        file = write(tmp_path / "ours.yaml", f"{LISTS}claims:\n  - {BASE}{entry}}}\n")
-        (spec,) = load_claims(file, tmp_path)
-        return list(spec.claims[0].comparisons)
+        file = write(tmp_path / "ours.yaml", f"{LISTS}findings:\n  - {BASE}{entry}}}\n")
+        (spec,) = load_findings(file, tmp_path)
+        return list(spec.findings[0].comparisons)
 
     return load
 
@@ -186,7 +185,7 @@ def test_a_range_is_of_one_side(compared):
     assert (found.low, found.high, len(found.sides)) == (0.25, 1, 1)
 
 
-def test_a_side_says_what_sets_it_apart_and_takes_the_rest_from_the_claim(compared):
+def test_a_side_says_what_sets_it_apart_and_takes_the_rest_from_the_finding(compared):
     (found,) = compared(
         "model: a, at: {n: 2}, greater: [{at: {k: 1}}, {metric: other, at: {n: 3}}]"
     )
@@ -227,39 +226,42 @@ def test_what_a_side_names_comes_before_each(compared):
         ("greater: [{model: a}]", "'greater' has two sides, not 1"),
         ("greater: [{model: a}, {model: b}, {model: c}]", "'greater' has two sides, not 3"),
         ("ordered: [{model: a}]", "'ordered' has two sides or more, not 1"),
-        ("model: a, within: [1]", r"'claims\[0\].within' must be a list of 2 numbers, not a list"),
-        ("model: a, within: [x, 1]", r"'claims\[0\].within\[0\]' must be a number, not 'x'"),
+        (
+            "model: a, within: [1]",
+            r"'findings\[0\].within' must be a list of 2 numbers, not a list",
+        ),
+        ("model: a, within: [x, 1]", r"'findings\[0\].within\[0\]' must be a number, not 'x'"),
         ("model: a, within: [0.9, 0.1]", r"'within' is \[low, high\]; 0.9 is above 0.1"),
-        ("within: [0, 1]", "'model' is missing, here and beside the claim"),
+        ("within: [0, 1]", "'model' is missing, here and beside the finding"),
         (
             "greater: [a, b]",
-            r"'claims\[0\].greater\[0\]' must be a mapping of model, task, metric, at, floor, ",
+            r"'findings\[0\].greater\[0\]' must be a mapping of model, task, metric, at, floor, ",
         ),
         (
             "greater: [{modle: a}, {model: b}]",
-            r"'claims\[0\].greater\[0\].modle' is unknown; did you mean 'model'",
+            r"'findings\[0\].greater\[0\].modle' is unknown; did you mean 'model'",
         ),
         (
             "greater: [{model: [1]}, {model: b}]",
-            r"'claims\[0\].greater\[0\].model\[0\]' must be a text, not 1",
+            r"'findings\[0\].greater\[0\].model\[0\]' must be a text, not 1",
         ),
         (
             "greater: [{model: a, at: [3]}, {model: b}]",
-            r"'claims\[0\].greater\[0\].at\[0\]' must be a mapping, not 3",
+            r"'findings\[0\].greater\[0\].at\[0\]' must be a mapping, not 3",
         ),
         ("greater: [{model: a, at: []}, {model: b}]", "'at' lists no conditions"),
         ("each: {at: []}, model: a, within: [0, 1]", "'at' is empty"),
         (
             "each: {model: [3]}, within: [0, 1]",
-            r"'claims\[0\].each.model\[0\]' must be a text, not 3",
+            r"'findings\[0\].each.model\[0\]' must be a text, not 3",
         ),
         (
             "each: {task: [3]}, model: a, within: [0, 1]",
-            r"'claims\[0\].each.task\[0\]' must be a text, not 3",
+            r"'findings\[0\].each.task\[0\]' must be a text, not 3",
         ),
         (
             "each: {metric: [x]}, model: a, within: [0, 1]",
-            r"'claims\[0\].each.metric' is unknown; there are model, task",
+            r"'findings\[0\].each.metric' is unknown; there are model, task",
         ),
     ],
 )
@@ -274,33 +276,35 @@ TWO = "greater: [{floor: chance}, {}]"
 @pytest.fixture
 def ranging(tmp_path):
     def load(entry):
-        text = f"{LISTS}claims:\n  - {{claim: It is so., metric: accuracy, {entry}}}\n"
-        (spec,) = load_claims(write(tmp_path / "ours.yaml", text), tmp_path)
-        return list(spec.claims)
+        text = f"{LISTS}findings:\n  - {{finding: It is so., metric: accuracy, {entry}}}\n"
+        (spec,) = load_findings(write(tmp_path / "ours.yaml", text), tmp_path)
+        return list(spec.findings)
 
     return load
 
 
-def test_a_claim_may_range_over_the_models_with_a_capability(ranging):
-    (claim,) = ranging("task: t, for_each: {capability: JointAttender}, greater: [{}, {model: a}]")
-    assert (claim.range.capabilities, claim.range.models) == (["JointAttender"], [])
-    assert [side.models for side in claim.sides] == [[IN_TURN], ["a"]]
+def test_a_finding_may_range_over_the_models_with_a_capability(ranging):
+    (finding,) = ranging(
+        "task: t, for_each: {capability: JointAttender}, greater: [{}, {model: a}]"
+    )
+    assert (finding.range.capabilities, finding.range.models) == (["JointAttender"], [])
+    assert [side.models for side in finding.sides] == [[IN_TURN], ["a"]]
 
 
-def test_of_each_model_a_ranging_claim_says_what_a_claim_about_it_would(ranging):
-    (claim,) = ranging("task: t, for_each: {model: [b]}, greater: [{}, {model: a}]")
+def test_of_each_model_a_ranging_finding_says_what_a_finding_about_it_would(ranging):
+    (finding,) = ranging("task: t, for_each: {model: [b]}, greater: [{}, {model: a}]")
     (plain,) = ranging("task: t, greater: [{model: b}, {model: a}]")
-    assert claim.of("b") == replace(plain, place=claim.place)
+    assert finding.of("b") == replace(plain, place=finding.place)
 
 
-def test_a_claim_may_range_over_a_list_by_its_name(ranging):
-    (claim,) = ranging(f"task: t, for_each: {{model: two}}, {TWO}")
-    assert claim.range.models == ["a", "b"]
+def test_a_finding_may_range_over_a_list_by_its_name(ranging):
+    (finding,) = ranging(f"task: t, for_each: {{model: two}}, {TWO}")
+    assert finding.range.models == ["a", "b"]
 
 
-def test_a_claim_is_a_finding_of_its_own_on_each_task_that_it_ranges_over(ranging):
-    claims = ranging(f"for_each: {{model: two, task: [t, u]}}, {TWO}")
-    assert [claim.tasks for claim in claims] == [["t"], ["u"]]
+def test_a_finding_is_a_finding_of_its_own_on_each_task_that_it_ranges_over(ranging):
+    findings = ranging(f"for_each: {{model: two, task: [t, u]}}, {TWO}")
+    assert [finding.tasks for finding in findings] == [["t"], ["u"]]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +318,7 @@ def test_a_claim_is_a_finding_of_its_own_on_each_task_that_it_ranges_over(rangin
         ("for_each: {capability: JointAtender}", "no capability is named 'JointAtender'; did you"),
         (
             "for_each: {models: a}",
-            r"'claims\[0\].for_each.models' is unknown; did you mean 'model'",
+            r"'findings\[0\].for_each.models' is unknown; did you mean 'model'",
         ),
         ("for_each: {model: two}, each: {model: [a]}", "every side names a model; leave one out"),
     ],
@@ -327,3 +331,13 @@ def test_a_range_that_cannot_be_is_told_with_its_line(ranging, entry, message):
 def test_what_vlbench_cannot_show_ranges_over_nothing(ranging):
     with pytest.raises(SpecError, match="'for_each' belongs to a comparison"):
         ranging("for_each: {model: a}, needs: a microphone")
+
+
+def test_old_folders_and_keys_work_for_one_more_release_with_a_warning(tmp_path, caplog):
+    file = write(
+        tmp_path / "claims" / "a.yaml", "claims: [{claim: It sings., needs: a microphone}]"
+    )
+    assert is_findings(file)
+    (spec,) = load_findings(file, tmp_path)
+    assert (spec.findings[0].text, spec.findings[0].place) == ("It sings.", f"{file}:1")
+    assert "claims and claim are now findings and finding" in caplog.text

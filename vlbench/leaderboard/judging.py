@@ -1,4 +1,4 @@
-"""Whether boards support claims, by 95 % intervals.
+"""Whether boards support findings, by 95 % intervals.
 
 Two scores of one task are compared over their items where their rows keep them (paired). Any other
 difference of means of scores has the interval of Zou & Donner 2008 (doi:10.1002/sim.3095): made of
@@ -6,10 +6,10 @@ each score's own interval, and the usual one where these are symmetric. It takes
 independent (unpaired), and floors and chance to be exact.
 
 Each comparison is two one-sided tests at 2.5 %: its p-values are those at which the 95 % interval,
-stretched by normal quantiles on each side, would just reach the limit. A claim of m comparisons is
-supported where every one of them is, without a correction, since all must hold (intersection-union,
-Berger 1982); it is contradicted where the least p against is at most 2.5 % / m (Bonferroni, which
-is the first step of Holm).
+stretched by normal quantiles on each side, would just reach the limit. A finding of m comparisons
+is supported where every one of them is, without a correction, since all must hold
+(intersection-union, Berger 1982); it is contradicted where the least p against is at most 2.5 % / m
+(Bonferroni, which is the first step of Holm).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from vlbench.boards import Board, board_file, read_board
 from vlbench.catalog.catalog import Catalog
-from vlbench.catalog.claims import Claim, Comparison, Side
+from vlbench.catalog.findings import Comparison, Finding, Side
 from vlbench.catalog.listed_capabilities import capabilities_of
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import DataError
@@ -37,6 +37,12 @@ from vlbench.leaderboard.rows import publishable
 from vlbench.metrics.intervals import Z95
 from vlbench.metrics.items import at_text
 from vlbench.results import ITEMS, Range, Result, Score, matching
+
+# The loaders of vlbench's own drawings.
+DRAWINGS = "vlbench.data.scenes"
+
+# The count of runs in a row whose captioner says the same few sentences of all images.
+COLLAPSED = "collapsed_runs"
 
 Boards = Mapping[str, Board | None]
 
@@ -61,9 +67,9 @@ def task_file(output: Path, spec: TaskSpec) -> Path:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What claims are judged by: the boards of a folder, and the tasks and models that it knows.
+    """What findings are judged by: the boards of a folder, and the tasks and models that it knows.
 
-    What has been looked up is kept in the other fields, for claims share their boards.
+    What has been looked up is kept in the other fields, for findings share their boards.
     """
 
     boards: Boards
@@ -76,16 +82,27 @@ class Evidence:
     def row(self, task: str, model: str) -> Result | Lack:
         """Return a model's row of a task, as `counted_row` does."""
         board, spec = self.boards[task], self.catalog.tasks[task]
+        if is_drawn(spec, self.catalog):
+            return Lack(model, task, "drawings prove nothing; findings are judged on real data")
         if task not in self.publishable:
             counts = board and (spec.group or board.version == spec.version)
             self.publishable[task] = publishable(board.results) if board and counts else {}
-        return self.publishable[task].get(model) or counted_row(board, spec, model)
+        row = self.publishable[task].get(model) or counted_row(board, spec, model)
+        if isinstance(row, Result) and row.counts.get(COLLAPSED):
+            return Lack(model, task, "its captioner collapsed to few sentences")
+        return row
 
     @cached_property
     def abilities(self) -> dict[str, set[str]]:
         """The capabilities of each model of the catalog that can be had."""
         models = self.catalog.models.values()
         return {m.name: set(capabilities_of(m) or ()) for m in models if not m.unavailable}
+
+
+def is_drawn(spec: TaskSpec, catalog: Catalog) -> bool:
+    """Return whether the data of a task, or of one of a group's, are vlbench's own drawings."""
+    members = [catalog.tasks[name] for name in spec.group] or [spec]
+    return any(str(one.data.get("loader", "")).startswith(DRAWINGS) for one in members)
 
 
 def counted_row(board: Board | None, spec: TaskSpec, model: str) -> Result | Lack:
@@ -125,7 +142,7 @@ class Pairing(NamedTuple):
 def pair(comparison: Comparison, rows: Rows, evidence: Evidence) -> Pairing:
     """Compare two scores of one task under the same conditions, where both rows keep items.
 
-    `rows` are those of a claim, by task and model.
+    `rows` are those of a finding, by task and model.
     """
     sides = [_single(side, rows) for side in comparison.sides]
     if len(sides) < 2 or not all(sides):
@@ -186,20 +203,24 @@ OF_PAIRS = ("mean_rdm_correlation", "rdm_correlation", "rdm_spearman")
 
 
 class Term(NamedTuple):
-    """A score, or a floor of it, in a sum; None is the interval of a score that has none."""
+    """A score, or a floor of it, in a sum; None is the interval of a score that has none.
+
+    `floor` is the hardest floor of a score, None where it has none but chance.
+    """
 
     key: tuple[str, ...]
     value: float
     ci95: tuple[float, float] | None
     unit: str
     limits: Range = (None, None)
+    floor: float | None = None
 
 
-class Finding(NamedTuple):
+class Compared(NamedTuple):
     """A comparison, the values of its sides, and the interval of the one or of the difference.
 
     `how` says of a difference whether it is over paired items, and why not where rows keep them.
-    `p_for` and `p_against` are one-sided: that what is claimed does not hold, and that it does.
+    `p_for` and `p_against` are one-sided: that what a finding says does not hold, and that it does.
     """
 
     comparison: Comparison
@@ -213,37 +234,37 @@ class Finding(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """A claim's verdict and what it rests on; or the rows that are missing."""
+    """A finding's verdict and what it rests on; or the rows that are missing."""
 
-    claim: Claim
+    finding: Finding
     verdict: str
-    findings: Sequence[Finding] = ()
+    compared: Sequence[Compared] = ()
     lacks: Sequence[Lack] = ()
     p_for: float = 1.0
     p_against: float = 1.0
 
 
-def judge(claim: Claim, evidence: Evidence) -> Judgement:
-    """Return whether boards support a claim, contradict it, or leave it undecided or missing.
+def judge(finding: Finding, evidence: Evidence) -> Judgement:
+    """Return whether boards support a finding, contradict it, or leave it undecided or missing.
 
-    A claim of several comparisons is supported by all of them and contradicted by any.
+    A finding of several comparisons is supported by all of them and contradicted by any.
     """
-    rows, lacks = _rows(claim, evidence)
+    rows, lacks = _rows(finding, evidence)
     found = [
-        [_terms(side, rows, evidence.catalog) for side in comparison.sides]
-        for comparison in claim.comparisons
+        [_terms(side, i, rows, evidence.catalog) for i, side in enumerate(comparison.sides)]
+        for comparison in finding.comparisons
     ]
     terms = [term for sides in found for side in sides for term in side]
     lacks += [term for term in terms if isinstance(term, Lack)]
-    if claim.needs or lacks:
-        return Judgement(claim, MISSING, lacks=list(dict.fromkeys(lacks)))
-    findings = [
-        _finding(comparison, _scored(sides), len(found), pair(comparison, rows, evidence))
-        for comparison, sides in zip(claim.comparisons, found, strict=True)
+    if finding.needs or lacks:
+        return Judgement(finding, MISSING, lacks=list(dict.fromkeys(lacks)))
+    compared = [
+        _compared(comparison, _scored(sides), len(found), pair(comparison, rows, evidence))
+        for comparison, sides in zip(finding.comparisons, found, strict=True)
     ]
-    p_for = max(finding.p_for for finding in findings)
-    p_against = min(1.0, len(found) * min(finding.p_against for finding in findings))
-    return Judgement(claim, verdict(p_for, p_against), findings, p_for=p_for, p_against=p_against)
+    p_for = max(one.p_for for one in compared)
+    p_against = min(1.0, len(found) * min(one.p_against for one in compared))
+    return Judgement(finding, verdict(p_for, p_against), compared, p_for=p_for, p_against=p_against)
 
 
 # The level of each of the two one-sided tests.
@@ -251,7 +272,7 @@ LEVEL = 0.025
 
 
 def verdict(p_for: float, p_against: float) -> str:
-    """Return what follows from the p-values of a claim or a comparison."""
+    """Return what follows from the p-values of a finding or a comparison."""
     if p_for <= LEVEL:
         return SUPPORTED
     return CONTRADICTED if p_against <= LEVEL else UNDECIDED
@@ -267,13 +288,13 @@ def tasks_of(side: Side, catalog: Catalog) -> list[str]:
     ]
 
 
-def _rows(claim: Claim, evidence: Evidence) -> tuple[dict[tuple[str, str], Result], list[Lack]]:
-    """Return the rows by task and model that a claim compares, and those it lacks.
+def _rows(finding: Finding, evidence: Evidence) -> tuple[dict[tuple[str, str], Result], list[Lack]]:
+    """Return the rows by task and model that a finding compares, and those it lacks.
 
     On each task, rows must be comparable with the first.
     """
     catalog = evidence.catalog
-    pairs = [p for side in claim.sides for p in product(tasks_of(side, catalog), side.models)]
+    pairs = [p for side in finding.sides for p in product(tasks_of(side, catalog), side.models)]
     terms = {pair: evidence.row(*pair) for pair in dict.fromkeys(pairs)}
     rows = {pair: row for pair, row in terms.items() if isinstance(row, Result)}
     lacks = [row for row in terms.values() if isinstance(row, Lack)]
@@ -285,18 +306,21 @@ def _rows(claim: Claim, evidence: Evidence) -> tuple[dict[tuple[str, str], Resul
 
 
 def _terms(
-    side: Side, rows: Mapping[tuple[str, str], Result], catalog: Catalog
+    side: Side, place: int, rows: Mapping[tuple[str, str], Result], catalog: Catalog
 ) -> list[Term | Lack]:
-    """Return the scores that a side is the mean of; a Lack for a score that its row has not."""
+    """Return the scores that a side is the mean of; a Lack for a score that its row has not.
+
+    `place` is 0 for the side that is said to be the greater, 1 for the other.
+    """
     pairs = [pair for pair in product(tasks_of(side, catalog), side.models) if pair in rows]
-    return [_term(side, rows[pair], at, pair[0]) for pair in pairs for at in side.at]
+    return [_term(side, place, rows[pair], at, pair[0]) for pair in pairs for at in side.at]
 
 
 def _scored(sides: Sequence[Sequence[Term | Lack]]) -> list[list[Term]]:
     return [[term for term in side if isinstance(term, Term)] for side in sides]
 
 
-def _term(side: Side, row: Result, at: Mapping[str, Any], task: str) -> Term | Lack:
+def _term(side: Side, place: int, row: Result, at: Mapping[str, Any], task: str) -> Term | Lack:
     match = matching(row.scores, {"metric": side.metric, "at": at})
     spelled = ", ".join(f"{name} {value}" for name, value in at.items())
     if not match:
@@ -304,12 +328,24 @@ def _term(side: Side, row: Result, at: Mapping[str, Any], task: str) -> Term | L
         return Lack(row.model, task, why)
     score = match[0]
     key = (task, row.model, side.metric, spelled, side.floor)
+    hardest = _hardest_floor(score)
     if not side.floor:
-        return Term(key, score.value, _interval(score), score.unit, score.limits)
-    floor = score.chance if side.floor == "chance" else score.floors.get(side.floor)
+        floor = hardest if score.floors else None
+        return Term(key, score.value, _interval(score), score.unit, score.limits, floor)
+    floors = {**score.floors, "chance": hardest if place else score.chance}
+    floor = floors.get(side.floor)
     if floor is None:
         return Lack(row.model, task, f"no {side.floor} beside its {side.metric}")
     return Term(key, floor, (floor, floor), score.unit)
+
+
+def _hardest_floor(score: Score) -> float | None:
+    """Return what a score must exceed to say anything: the greatest of chance and its floors.
+
+    Of a score that is better the lower it is, its chance.
+    """
+    known = [score.chance, *(score.floors.values() if score.higher_is_better else ())]
+    return max((value for value in known if value is not None), default=None)
 
 
 def _interval(score: Score) -> tuple[float, float] | None:
@@ -318,9 +354,9 @@ def _interval(score: Score) -> tuple[float, float] | None:
     return score.value - Z95 * score.stderr, score.value + Z95 * score.stderr
 
 
-def _finding(
+def _compared(
     comparison: Comparison, sides: Sequence[Sequence[Term]], comparisons: int, paired: Pairing
-) -> Finding:
+) -> Compared:
     """Return one of so many comparisons with its own verdict, and the p-values of either."""
     values = [fmean(term.value for term in side) for side in sides]
     interval = paired.ci95 or difference_interval(sides)
@@ -336,8 +372,22 @@ def _finding(
         )
         above = tail(value, interval, low + _touch(low)) if len(sides) > 1 else outside[0]
         p_for, p_against = max(above, 1 - outside[1]), min(1 - outside[0], outside[1])
+        if _of_two_models(comparison):
+            blind = max(_p_of_floor(term) for side in sides for term in side)
+            p_for, p_against = max(p_for, blind), max(p_against, blind)
     said = verdict(p_for, min(1.0, comparisons * p_against))
-    return Finding(comparison, said, values, interval, sides[0][0].unit, how, p_for, p_against)
+    return Compared(comparison, said, values, interval, sides[0][0].unit, how, p_for, p_against)
+
+
+def _of_two_models(comparison: Comparison) -> bool:
+    return len({tuple(s.models) for s in comparison.sides if not s.floor}) > 1
+
+
+def _p_of_floor(term: Term) -> float:
+    """Return the one-sided p that a score does not exceed its hardest floor; 0 without floors."""
+    if term.floor is None:
+        return 0.0
+    return tail(term.value, term.ci95, term.floor) if term.ci95 else 1.0
 
 
 def _limits(comparison: Comparison, sides: Sequence[Sequence[Term]]) -> tuple[float, float]:
