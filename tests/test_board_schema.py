@@ -66,11 +66,11 @@ def test_a_board_is_what_its_file_says():
 
 
 def test_a_summary_is_a_board_whose_rows_lack_what_a_mean_has_not(tmp_path):
-    shutil.copy(LEADERBOARDS / "few_shot_digits.json", tmp_path)
+    shutil.copy(LEADERBOARDS / "few_shot_scenes.json", tmp_path)
     boards = folder_boards(tmp_path)
-    (file,) = build_summaries(tmp_path, boards, {"alone": ["few_shot_digits"]}, {})
+    (file,) = build_summaries(tmp_path, boards, {"alone": ["few_shot_scenes"]}, {})
     board = read_board(file)
-    expected = ("alone", boards["few_shot_digits"].version, "")
+    expected = ("alone", boards["few_shot_scenes"].version, "")
     assert (board.task, board.version, board.paper) == expected
     assert {(row.request, len(row.provenance)) for row in board.results} == {("", 0)}
 

@@ -17,7 +17,7 @@ CATALOG = load_catalog()
 TASKS = sorted(
     name
     for name, spec in CATALOG.tasks.items()
-    if "embedded" in spec.tags and "long" not in spec.tags and not spec.group
+    if "embedded" in spec.tags and "slow" not in spec.tags and not spec.group
 )
 GOLD = [name for name in TASKS if "_regions_" in name]
 

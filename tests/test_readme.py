@@ -79,13 +79,6 @@ def test_every_command_of_the_readme_is_one():
         assert parser_of().parse_args(spelled(words)).answer
 
 
-def test_git_has_the_pictures_that_it_shows():
-    shown = re.findall(r"!\[[^]]*\]\((leaderboards/[^)]+)\)", README)
-    tracked = subprocess.check_output(["git", "ls-files", *shown], cwd=ROOT, text=True)
-    assert sorted(tracked.split()) == sorted(shown)
-    assert shown
-
-
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_every_command_of_the_readme_ends_well_and_python_prints_a_score(results):
@@ -93,7 +86,7 @@ def test_every_command_of_the_readme_ends_well_and_python_prints_a_score(results
     assert failed == {}
     assert len(results) >= 12
     (python,) = [done for line, done in results.items() if "import vlbench" in line]
-    assert python.stdout.startswith("few_shot_digits ok 0.")
+    assert python.stdout.startswith("few_shot_scenes ok 0.")
 
 
 @pytest.mark.nightly

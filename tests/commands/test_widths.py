@@ -23,9 +23,9 @@ NARROW = {"more", "column", "columns", "in", "a", "wider", "terminal", "or", "fi
 LISTINGS = [["ls", kind] for kind in ("tasks", "models", "probes", "data")]
 BOARD_WORDS = [
     ["leaderboard", "show", *BOARDS],
-    ["leaderboard", "compare", "tiny-clip", "tiny-vlm", "--tasks", "few_shot_digits", *BOARDS],
+    ["leaderboard", "compare", "tiny-clip", "tiny-vlm", "--tasks", "few_shot_scenes", *BOARDS],
     ["leaderboard", "reproduce", "arXiv:2104.08313", *BOARDS],
-    ["items", "classification_scenes", "tiny-rn", "--wrong", *BOARDS],
+    ["items", "zero_shot_scenes", "tiny-clip", "--wrong", *BOARDS],
 ]
 HELPS = [
     [*words, "--help"]

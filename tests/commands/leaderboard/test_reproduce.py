@@ -8,7 +8,6 @@ from rich.console import Console
 from sources import make_source
 from sources import write as write_text
 
-from vlbench.boards import read_board
 from vlbench.catalog.catalog import load_all_findings, load_catalog
 from vlbench.commands.leaderboard.reproduce import answer
 from vlbench.errors import SpecError, UnknownNameError, counted
@@ -60,13 +59,25 @@ def test_an_unavailable_model_is_told_as_such():
     assert "Then run this" not in text
 
 
-def test_ones_own_hypothesis_is_judged_on_the_shipped_boards(tmp_path):
+@pytest.fixture
+def mine(tmp_path):
+    """A source with a hypothesis of one's own, and a board of digits to judge it by."""
     source = make_source(tmp_path / "ours")
     write_text(source / "tasks" / "findings" / "mine.yaml", FINDINGS)
-    text = told("mine", SHIPPED, [source], width=200)
-    rows = {row.model: row for row in read_board(SHIPPED / "few_shot_digits.json").results}
-    values = [rows[m].scores[3].value for m in ("tiny-rn", "tiny-rn-robust")]
-    assert f"tiny-rn {100 * values[0]:.1f} %, tiny-rn-robust {100 * values[1]:.1f} %" in text
+    about = {"task": "few_shot_digits", "version": load_catalog().tasks["few_shot_digits"].version}
+    rows = [
+        result(name, score(value, ci95=(value - 0.01, value + 0.01)), **about)
+        for name, value in (("tiny-rn", 0.9), ("tiny-rn-robust", 0.8))
+    ]
+    write(tmp_path / "boards", board(*rows, **about))
+    return source, tmp_path / "boards"
+
+
+def test_ones_own_hypothesis_is_judged(mine):
+    source, boards = mine
+    text = told("mine", boards, [source], width=200)
+    assert "supported" in text
+    assert "tiny-rn 90.0 %, tiny-rn-robust 80.0 %" in text
 
 
 def test_planted_rows_support_a_paper_and_are_held_against_its_numbers(tmp_path):
@@ -90,10 +101,9 @@ def test_planted_rows_support_a_paper_and_are_held_against_its_numbers(tmp_path)
         ("csv", ["paper,finding,where", "Robust training costs accuracy."]),
     ],
 )
-def test_the_same_table_comes_in_other_formats(tmp_path, style, parts):
-    source = make_source(tmp_path / "ours")
-    write_text(source / "tasks" / "findings" / "mine.yaml", FINDINGS)
-    text = told("mine", SHIPPED, [source], style=style)
+def test_the_same_table_comes_in_other_formats(mine, style, parts):
+    source, boards = mine
+    text = told("mine", boards, [source], style=style)
     assert all(part in text for part in parts)
 
 
