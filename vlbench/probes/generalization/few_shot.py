@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
-from vlbench.data.records import TrainAndTestRows, fewest_rows, labels
+from vlbench.data.records import Data, TrainAndTestRows, fewest_rows, labels
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.intervals import mean_of_trials
 from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import Choice, choose, join_choices
+from vlbench.probes.generalization.blind import blind_features, with_floors
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.results import Outcome, Score
 
@@ -47,6 +48,7 @@ def few_shot(
     trials: int = 10,
     seed: int = 0,
     categories: dict[str, list[str]] | None = None,
+    floors: dict[str, str] | None = None,
 ) -> Outcome:
     """Return the test accuracy of the means of N train images per class, for each N of `shots`.
 
@@ -54,20 +56,38 @@ def few_shot(
     examples of few shots are among those of more. Raises TooFewRows, with the class, where a class
     has fewer train images than the largest of `shots`. Train images that no trial draws do not pass
     through the model. `categories` names parts of the classes, each a problem of its own, whose
-    examples are drawn from its own train images with the same seed.
+    examples are drawn from its own train images with the same seed. `floors` names floors, and the
+    column that each of them is the same accuracy by.
     """
     if min(shots, default=0) < 1 or trials < 1:
         raise ValueError(f"shots {shots} and trials {trials}: all must be 1 or more")
     if categories is not None:
-        options: dict[str, Any] = {"shots": shots, "trials": trials, "seed": seed}
+        options: dict[str, Any] = {"shots": shots, "trials": trials, "seed": seed, "floors": floors}
         return in_parts(data, categories, lambda part: few_shot(model, part, engine, **options))
-    train, test = data.splits["train"], data.splits["test"]
-    drawn = _draw(labels(train), data.classes, max(shots), trials, seed)
+    drawn = _draw(labels(data.splits["train"]), data.classes, max(shots), trials, seed)
     used, places = np.unique(drawn, return_inverse=True)
     examples = torch.from_numpy(places.reshape(drawn.shape))
-    images = train["image"].select(used.tolist())
-    support = _normalise(engine.features(model.encode_images, images))
-    queries = _normalise(engine.features(model.encode_images, test["image"]))
+    splits = {"train": data.splits["train"].select(used.tolist()), "test": data.splits["test"]}
+    features = {
+        k: engine.features(model.encode_images, rows["image"]) for k, rows in splits.items()
+    }
+    outcome = _outcome(features, examples, shots, data)
+    blind = {
+        name: _outcome(blind_features(splits, column), examples, shots, data)
+        for name, column in (floors or {}).items()
+    }
+    return with_floors(outcome, blind)
+
+
+def _outcome(
+    features: dict[str, Tensor], examples: Tensor, shots: Sequence[int], data: Data
+) -> Outcome:
+    """Return the accuracy by features of the test images and of the examples' train images.
+
+    `examples` int64 [trials, C, shots] are places among the latter.
+    """
+    test, trials = data.splits["test"], len(examples)
+    support, queries = (_normalise(features[split]) for split in ("train", "test"))
     lengths = queries.norm(dim=1)
     right = torch.from_numpy(labels(test))
     measured, ties = [], 0

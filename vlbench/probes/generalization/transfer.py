@@ -31,6 +31,7 @@ from vlbench.engine.training import ONE_TRAINING, each_seed
 from vlbench.metrics.intervals import mean_of_seeds
 from vlbench.metrics.items import Answers, Measured, outcome_of, trials
 from vlbench.metrics.ranking import Choice, all_equal
+from vlbench.probes.generalization.blind import blind_features
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.probes.generalization.linear import (
     PAPER_TRAINING,
@@ -46,6 +47,9 @@ from vlbench.results import Outcome, Score
 
 # Pixels that the shorter side is resized to beyond the size of the crop.
 MARGIN = 20
+
+# The learning rate of a floor, whose few features the paper's would leave half learned.
+BLIND_RATE = 0.03
 
 # How both are interpolated; torchvision's own default is bilinear.
 INTERPOLATION = "bicubic"
@@ -118,16 +122,18 @@ def transfer(
     training: LinearTraining = PAPER_TRAINING,
     augment: bool = False,
     categories: dict[str, list[str]] | None = None,
+    floors: dict[str, str] | None = None,
 ) -> Outcome:
     """Return the test accuracy of a linear probe trained on the train images' features.
 
     Where all test images have the same features, within 1e-6, all classes are tied: a trained probe
     would only know which class is common. Raises TooFewRows for a class without train images.
-    `categories` names parts of the classes, each with a probe of its own.
+    `categories` names parts of the classes, each with a probe of its own. `floors` names floors,
+    and the column that each of them is the same accuracy by, without augmentation.
     """
     _refuse_training(training)
     if categories is not None:
-        options: dict[str, Any] = {"training": training, "augment": augment}
+        options: dict[str, Any] = {"training": training, "augment": augment, "floors": floors}
         return in_parts(data, categories, lambda part: transfer(model, part, engine, **options))
     train_label, test_label = (torch.from_numpy(labels(data.splits[s])) for s in ("train", "test"))
     require_train_images(train_label, test_label, data.classes)
@@ -149,21 +155,41 @@ def transfer(
     probes = [fit(one, train_label) for one in seeds]
     choices = [classify(probe, test, test_label) for probe in probes]
     measured = [_measured("accuracy_augmented" if augment else "accuracy", choices, data, "test")]
+    blind = {
+        name: _blind_accuracy(column, data, engine, seeds)
+        for name, column in (floors or {}).items()
+    }
+    score = measured[0].score
+    measured[0] = measured[0]._replace(score=replace(score, floors={**score.floors, **blind}))
     if train is not None:
         fitted = [classify(probe, train, train_label) for probe in probes]
         own = _measured("train_accuracy", fitted, data, "train")
         # A probe remembers: chance is no measure of what it was trained on.
         shuffled = [_shuffled(train_label, one.seed) for one in seeds]
-        blind = [
+        remembered = [
             classify(fit(one, label), train, label).credit.mean()
             for one, label in zip(seeds, shuffled, strict=True)
         ]
-        floors = {**own.score.floors, "shuffled_labels": float(torch.stack(blind).mean())}
-        measured.append(own._replace(score=replace(own.score, chance=None, floors=floors)))
+        known = {**own.score.floors, "shuffled_labels": float(torch.stack(remembered).mean())}
+        measured.append(own._replace(score=replace(own.score, chance=None, floors=known)))
     notes = [(EQUAL_FEATURES_NOTE, equal), (ONE_TRAINING, not equal and training.seeds == 1)]
     ties = sum(int(choice.tied.sum()) for choice in choices)
     counts = {"n": len(test_label), "choices": len(choices) * len(test_label), "ties": ties}
     return outcome_of(measured, counts, [note for note, holds in notes if holds])
+
+
+def _blind_accuracy(
+    column: str, data: Data, engine: Engine, seeds: Sequence[LinearTraining]
+) -> float:
+    """Return the mean accuracy of the probes of these seeds on what a column alone tells."""
+    splits = {name: data.splits[name] for name in ("train", "test")}
+    features, label = blind_features(splits, column), {k: labels(v) for k, v in splits.items()}
+    train, test = (torch.from_numpy(label[name]) for name in splits)
+    size = (len(data.classes), features["train"].shape[1])
+    hard = (one._replace(learning_rate=BLIND_RATE) for one in seeds)
+    probes = (train_linear_probe_once(engine, features["train"], train, size, one) for one in hard)
+    credit = [classify(probe, features["test"], test).credit.mean() for probe in probes]
+    return float(torch.stack(credit).mean())
 
 
 def _shuffled(label: Tensor, seed: int) -> Tensor:

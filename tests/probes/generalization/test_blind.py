@@ -1,0 +1,97 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from fakes import ConstantModel, PlantedFeatures, labelled_images
+from PIL import Image
+
+from vlbench.data.records import Column, Split, labels, value_column
+from vlbench.engine import Engine
+from vlbench.probes.generalization.blind import blind_features
+from vlbench.probes.generalization.few_shot import few_shot
+from vlbench.probes.generalization.linear import LinearTraining
+from vlbench.probes.generalization.transfer import transfer
+
+COLOURS = ("red", "green", "blue")
+
+
+def coloured(*counts):
+    """Return images whose column `colours` tells the class of the first two, and not of others."""
+    data = labelled_images(*counts)
+    splits = {
+        name: Split(
+            {**rows.columns, "colours": value_column([[COLOURS[min(i, 1)]] for i in labels(rows)])}
+        )
+        for name, rows in data.splits.items()
+    }
+    return replace(data, splits=splits)
+
+
+def test_words_are_told_apart_as_in_all_splits():
+    splits = {
+        "train": Split({"seen": value_column([["a", "b"], "c"])}),
+        "test": Split({"seen": value_column(["d"])}),
+    }
+    found = blind_features(splits, "seen")
+    assert found["train"].tolist() == [[1, 1, 0, 0], [0, 0, 1, 0]]
+    assert found["test"].tolist() == [[0, 0, 0, 1]]
+
+
+def test_a_histogram_is_numpys_of_each_colour_standardised():
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (5, 6, 7, 3), np.uint8)
+    images = [Image.fromarray(one) for one in pixels]
+    rows = Split({"image": Column("a", "image", images, range(5))})
+    found = blind_features({"train": rows.select([0, 1]), "test": rows.select([2, 3, 4])}, "image")
+    edges = [0, 64, 128, 192, 256]
+    counts = [np.histogramdd(one.reshape(-1, 3), [edges] * 3)[0].ravel() / 42 for one in pixels]
+    spread = np.std(counts, 0, ddof=1)
+    expected = (counts - np.mean(counts, 0)) / np.where(spread > 0, spread, 1)
+    assert torch.cat([found["train"], found["test"]]).numpy() == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("shots", [1, 3])
+def test_the_floor_of_few_shot_is_that_of_a_model_with_these_features(shots):
+    data = coloured(4, 5, 6)
+    floors = {"colour": "colours"}
+    ours = few_shot(ConstantModel(), data, Engine.for_tests(), shots=[shots], floors=floors)
+    found = blind_features(data.splits, "colours")
+    model = PlantedFeatures(found["train"], found["test"])
+    theirs = few_shot(model, data, Engine.for_tests(), shots=[shots])
+    assert [s.floors["colour"] for s in ours.scores] == [s.value for s in theirs.scores]
+    # The colour tells the first class, and leaves a choice of two to the others.
+    assert ours.scores[0].floors["colour"] == pytest.approx((4 + 11 / 2) / 15)
+
+
+def test_the_floor_of_a_part_is_of_its_own_classes():
+    parts = {"ab": ["class 0", "class 1"], "cd": ["class 2", "class 3"]}
+    more = {"floors": {"colour": "colours"}, "categories": parts}
+    outcome = few_shot(ConstantModel(), coloured(4, 4, 4, 4), Engine.for_tests(), shots=[1], **more)
+    found = {s.at["categories"]: s.floors["colour"] for s in outcome.scores}
+    assert found == {"ab": 1.0, "cd": 0.5}
+
+
+def test_the_floor_of_transfer_is_what_a_probe_learns_of_the_column():
+    training = LinearTraining(epochs=40, batch_size=8, seeds=2)
+    outcome = transfer(
+        ConstantModel(),
+        coloured(40, 40),
+        Engine.for_tests(),
+        training=training,
+        floors={"colour": "colours"},
+    )
+    accuracy, remembered = outcome.scores
+    assert accuracy.floors["colour"] == 1.0
+    assert "colour" not in remembered.floors
+
+
+def test_data_without_the_column_say_so():
+    with pytest.raises(KeyError, match="no column 'colours'"):
+        few_shot(
+            ConstantModel(),
+            labelled_images(2, 2),
+            Engine.for_tests(),
+            shots=[1],
+            floors={"colour": "colours"},
+        )

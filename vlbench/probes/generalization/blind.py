@@ -1,0 +1,74 @@
+"""What one column of the data tells of a class without any model: floors of a probe's accuracy.
+
+Where things have typical colours, a model that knows a colour seems to know the thing. The floor is
+the same probe on these features in place of the model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vlbench.data.records import Column, Split
+from vlbench.results import Outcome, matching
+
+# Each of red, green and blue is one of so many levels in a histogram.
+LEVELS = 4
+
+
+def blind_features(splits: Mapping[str, Split], column: str) -> dict[str, Tensor]:
+    """Return float32 [N, D] for each split: of images their histogram, of words which there are.
+
+    A histogram has the fraction of pixels of each of 64 colours, standardised over all rows. Words
+    are a text or several.
+    """
+    columns = {name: rows[column] for name, rows in splits.items()}
+    if all(one.kind == "image" for one in columns.values()):
+        found = torch.cat([_histograms(one) for one in columns.values()])
+        spread = found.std(0)
+        whole = (found - found.mean(0)) / torch.where(spread > 0, spread, 1.0)
+        parts = torch.split(whole, [len(one) for one in columns.values()])
+        return dict(zip(columns, parts, strict=True))
+    words = {name: [_words(value) for value in one] for name, one in columns.items()}
+    known = sorted({word for rows in words.values() for row in rows for word in row})
+    place = {word: i for i, word in enumerate(known)}
+    told = {name: torch.zeros(len(rows), len(known)) for name, rows in words.items()}
+    for name, rows in words.items():
+        for i, row in enumerate(rows):
+            told[name][i, [place[word] for word in row]] = 1.0
+    return told
+
+
+def _words(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def _histograms(images: Column) -> Tensor:
+    rows = []
+    for image in images:
+        levels = np.asarray(image.convert("RGB"), np.int64) * LEVELS // 256
+        codes = levels @ [LEVELS**2, LEVELS, 1]
+        rows.append(np.bincount(codes.ravel(), minlength=LEVELS**3) / codes.size)
+    return torch.from_numpy(np.array(rows, np.float32))
+
+
+def with_floors(outcome: Outcome, blind: Mapping[str, Outcome]) -> Outcome:
+    """Return an outcome with the same scores of the same probe without a model as floors, by name.
+
+    A score that one of them lacks, or that is one of training, has none of it.
+    """
+    scores = []
+    for score in outcome.scores:
+        same = {"metric": score.metric, "at": score.at}
+        floors = {
+            name: found[0].value
+            for name, other in blind.items()
+            if (found := matching(other.scores, same))
+        }
+        scores.append(replace(score, floors={**score.floors, **floors}))
+    return replace(outcome, scores=scores)
