@@ -5,10 +5,12 @@ import pytest
 import torch
 from fakes import ConstantModel, PlantedFeatures, labelled_images
 from PIL import Image
+from sklearn.model_selection import LeaveOneOut, cross_val_score
+from sklearn.neighbors import NearestCentroid
 
 from vlbench.data.records import Column, Split, labels, value_column
 from vlbench.engine import Engine
-from vlbench.probes.generalization.blind import blind_features
+from vlbench.probes.generalization.blind import blind_features, nearest_mean_accuracy
 from vlbench.probes.generalization.few_shot import few_shot
 from vlbench.probes.generalization.linear import LinearTraining
 from vlbench.probes.generalization.transfer import transfer
@@ -95,3 +97,28 @@ def test_data_without_the_column_say_so():
             shots=[1],
             floors={"colour": "colours"},
         )
+
+
+def test_the_nearest_mean_of_others_is_scikit_learns_left_out_one_by_one():
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, 3, 30)
+    pixels = rng.integers(0, 192, (30, 8, 8, 3)) + 6 * label[:, None, None, None]
+    images = [Image.fromarray(one) for one in pixels.astype(np.uint8)]
+    rows = Split(
+        {
+            "image": Column("a", "image", images, range(30)),
+            "label": value_column(label.tolist()),
+        }
+    )
+    features = blind_features({"test": rows}, "image")["test"].numpy()
+    # The library does not take features that are all the same.
+    features = features[:, features.std(0) > 0]
+    theirs = cross_val_score(NearestCentroid(), features, label, cv=LeaveOneOut()).mean()
+    assert nearest_mean_accuracy(rows, "image") == pytest.approx(theirs)
+    assert 0.34 < theirs < 1
+
+
+def test_a_class_of_one_image_is_never_the_nearest():
+    rows = Split({"label": value_column([0, 0, 1, 1, 2]), "of": value_column([*"aabba"])})
+    # The first two share with the class of the last one, which has no image of its own beside it.
+    assert nearest_mean_accuracy(rows, "of") == pytest.approx((1 / 2 + 1 / 2 + 1 + 1 + 0) / 5)

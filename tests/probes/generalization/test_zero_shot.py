@@ -368,3 +368,12 @@ def test_tiny_text_vectors_are_normalised_too():
     vectors = torch.randn(3, 2, 5, generator=torch.Generator().manual_seed(0))
     found, tiny = (vectors_by_rule(scale * vectors) for scale in (1, 2.0**-45))
     assert all(torch.equal(found[rule], tiny[rule]) for rule in found)
+
+
+def test_a_floor_is_of_accuracy_alone():
+    data = animals(3, 3)
+    found = {
+        s.metric: set(s.floors) for s in probe(reading(data), data, floors={"x": "image"}).scores
+    }
+    assert found.pop("accuracy") == {"majority_class", "x"}
+    assert all("x" not in names for names in found.values())

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vlbench.data.records import Column, Split
+from vlbench.data.records import Column, Split, labels
+from vlbench.metrics.ranking import choose
 from vlbench.results import Outcome, matching
 
 # Each of red, green and blue is one of so many levels in a histogram.
@@ -55,6 +56,26 @@ def _histograms(images: Column) -> Tensor:
         codes = levels @ [LEVELS**2, LEVELS, 1]
         rows.append(np.bincount(codes.ravel(), minlength=LEVELS**3) / codes.size)
     return torch.from_numpy(np.array(rows, np.float32))
+
+
+def nearest_mean_accuracy(rows: Split, column: str) -> float:
+    """Return how often an image is nearest, by a column, to the mean of its class's others.
+
+    A class of one image has no others, and is never the nearest. Ties share the credit.
+    """
+    features = blind_features({"test": rows}, column)["test"].double()
+    right = torch.from_numpy(labels(rows))
+    member = torch.nn.functional.one_hot(right).double()
+    sums, counts = member.T @ features, member.sum(0)
+    near = []
+    for x, y in zip(features, right.tolist(), strict=True):
+        others = counts.clone()
+        others[y] -= 1
+        means = sums.clone()
+        means[y] -= x
+        distance = (means / others.clamp(min=1)[:, None] - x).square().sum(1)
+        near.append(-torch.where(others > 0, distance, distance.max() + 1))
+    return float(choose(torch.stack(near).float(), right).credit.mean())
 
 
 def with_floors(outcome: Outcome, blind: Mapping[str, Outcome]) -> Outcome:

@@ -14,6 +14,7 @@ matching score. Its `accuracy` is also named `accuracy_scored`, which no other m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -27,6 +28,7 @@ from vlbench.engine import Engine
 from vlbench.errors import unknown
 from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, credit_among, join_choices
+from vlbench.probes.generalization.blind import nearest_mean_accuracy
 from vlbench.probes.generalization.categories import guess_score
 from vlbench.results import Outcome
 
@@ -53,14 +55,36 @@ def zero_shot(
     *,
     prompts: list[str] | str = "a photo of a {}.",
     class_names: list[str] | str | None = None,
+    floors: dict[str, str] | None = None,
 ) -> Outcome:
     """Return the accuracy of choosing the class whose name, in the prompts, fits an image best.
 
     `prompts` is one prompt with {} for the name, a list of them, or a set of open_clip:
     openai_imagenet or simple_imagenet. `class_names` defaults to the names of the data, and may be
     the set openai_imagenet. Where all images have the same vector, within 1e-6, all classes are
-    tied; so are classes whose texts have the same vector.
+    tied; so are classes whose texts have the same vector. `floors` names floors of `accuracy`, and
+    the column that each is that of: an image has the class whose other images are nearest to it by
+    that column, on average.
     """
+    outcome = _zero_shot(model, data, engine, prompts, class_names)
+    blind = {
+        name: nearest_mean_accuracy(data.splits["test"], column)
+        for name, column in (floors or {}).items()
+    }
+    scores = [
+        replace(one, floors={**one.floors, **(blind if one.metric == "accuracy" else {})})
+        for one in outcome.scores
+    ]
+    return replace(outcome, scores=scores)
+
+
+def _zero_shot(
+    model: DualEncoder | ImageTextScorer,
+    data: TestRows,
+    engine: Engine,
+    prompts: list[str] | str,
+    class_names: list[str] | str | None,
+) -> Outcome:
     test, names = data.splits["test"], _class_names(class_names, data)
     templates = _prompts(prompts)
     texts = [prompt.replace("{}", name) for name in names for prompt in templates]
