@@ -102,11 +102,12 @@ def test_clusters_are_flipped_whole():
 
 
 def test_a_hand_worked_interval_of_clusters():
-    # Two clusters: of 3 items, all won, and of 1 item, lost: 1.5 more and less than half of their
-    # items. The variance is 2 (1.5^2 + 1.5^2) / 4^2, and Student's quantile of 1 degree 12.7062.
+    # Two clusters: of 3 items, all won, and of 1 item, lost. Without the first the difference is
+    # -1, without the second 1: a variance of (1^2 + 1^2) / 2. Student's quantile of 1 degree is
+    # 12.7062.
     found = compare_items([1, 1, 1, 0], [0, 0, 0, 1], np.array([7, 7, 7, 9]))
     assert found.difference == 0.5
-    assert found.ci95 == pytest.approx((0.5 - 9.52965, 0.5 + 9.52965), abs=1e-4)
+    assert found.ci95 == pytest.approx((0.5 - 12.7062, 0.5 + 12.7062), abs=1e-4)
     assert found.notes == ("2 clusters, fewer than 20: interval and p are rough",)
 
 

@@ -97,23 +97,44 @@ def student_quantile(freedom: float) -> float:
     return float(stdtrit(freedom, 0.975))
 
 
+def unseen(n: int) -> float:
+    """Return the largest fraction of items that differ, at 95 %, where n items are all equal.
+
+    It is 1 - .05^(1/n), about 3 / n (Hanley and Lippman-Hand 1983).
+    """
+    return 1 - float(0.05 ** (1 / n))
+
+
 def clustered_fractions(totals: NDArray[Any], sizes: NDArray[Any]) -> list[Estimate]:
     """Return K means over items in clusters, such as images: [C, K] totals / [C] sizes, summed.
 
-    The variance is the linearised one of a ratio, with C - 1 degrees of freedom; the interval that
-    of `fraction`, and where no cluster differs, Wilson's with n = C. Clusters of size 0 are left
-    out. Raises ValueError where no cluster has an item.
+    Variance and degrees of freedom are those of `variance_of_ratios`; the interval that of
+    `fraction`, and where no cluster differs, Wilson's with n = C. Clusters of size 0 are left out.
+    Raises ValueError where no cluster has an item.
     """
     filled = sizes > 0
     totals, sizes = totals[filled].astype(np.float64), sizes[filled].astype(np.float64)
     n = len(sizes)
     if n == 0:
         raise ValueError("no cluster has an item")
-    values = totals.sum(0) / sizes.sum()
-    squares = ((totals - values * sizes[:, None]) ** 2).sum(0) / sizes.sum() ** 2
-    variances = squares * n / max(n - 1, 1)
+    values, (variances, freedom) = totals.sum(0) / sizes.sum(), variance_of_ratios(totals, sizes)
     pairs = zip(values.tolist(), variances.tolist(), strict=True)
-    return [fraction(value, variance, n - 1, n) for value, variance in pairs]
+    return [fraction(value, variance, freedom, n) for value, variance in pairs]
+
+
+def variance_of_ratios(totals: Floats, sizes: NDArray[Any]) -> tuple[Floats, float]:
+    """Return the variances [K] of sums [C, K] by the sum of sizes [C] > 0, and their freedom.
+
+    Each cluster is left out once; of a single one the variance is 0. The degrees of freedom are
+    those of the effective number of clusters (Carter, Schnepel and Steigerwald 2017, for a mean;
+    Kish 1965): sum(sizes)^2 / sum(sizes^2) - 1, and at least 1. Of C equal ones they are C - 1.
+    """
+    n, sizes = len(sizes), sizes.astype(np.float64)
+    if n == 1:
+        return np.zeros(totals.shape[1]), 1.0
+    less = (totals.sum(0) - totals) / (sizes.sum() - sizes)[:, None]
+    variances: Floats = (n - 1) * less.var(0)
+    return variances, max(float(sizes.sum() ** 2 / (sizes**2).sum()) - 1, 1.0)
 
 
 def clustered_fraction(hits: NDArray[Any], counts: NDArray[Any]) -> Estimate:

@@ -21,6 +21,7 @@ from vlbench.metrics.intervals import (
     jackknife_variance,
     plain_ends,
     student_quantile,
+    variance_of_ratios,
     variance_over_pairs,
 )
 
@@ -75,13 +76,13 @@ def compare_items(
     """Compare the mean credit of two models over N items, [N] or [T, N] for the mean of T trials.
 
     `clusters` [N] says which items belong together. The interval is of Student's t, with the
-    linearised variance over clusters. p is McNemar's mid-p where credits are 0 or 1 and no two
-    items share a cluster, else that of random sign flips by cluster. Several trials have interval
-    and p of Student's t, with the variance of `crossed_variance`; so have items of two clusters
-    each, [N, 2], with that of `variance_over_pairs`, and scores whose items depend on each other,
-    such as those of a clustering, with that of the differences on random `halves` of the items. NaN
-    in both models is an item that a trial leaves out. Raises ValueError for other shapes, for no
-    items, and for other numbers that are not finite.
+    variance over clusters of `variance_of_ratios`. p is McNemar's mid-p where credits are 0 or 1
+    and no two items share a cluster, else that of random sign flips by cluster. Several trials have
+    interval and p of Student's t, with the variance of `crossed_variance`; so have items of two
+    clusters each, [N, 2], with that of `variance_over_pairs`, and scores whose items depend on each
+    other, such as those of a clustering, with that of the differences on random `halves` of the
+    items. NaN in both models is an item that a trial leaves out. Raises ValueError for other
+    shapes, for no items, and for other numbers that are not finite.
     """
     first, second = (np.atleast_2d(np.asarray(one, np.float64)) for one in (a, b))
     difference = first - second
@@ -102,8 +103,8 @@ def compare_items(
         interval, p, detectable = estimate
     else:
         sums, sizes = np.nansum(_cluster_sums(_weigh(difference).T, codes), 1), np.bincount(codes)
-        squared, freedom = float(((sums - value * sizes) ** 2).sum()), max(len(sums) - 1, 1)
-        error = math.sqrt(squared * len(sums) / freedom) / len(codes)
+        (variance,), freedom = variance_of_ratios(sums[:, None], sizes)
+        error = math.sqrt(variance)
         interval = plain_ends(value, error, student_quantile(freedom))
         detectable = _detectable(error, freedom)
         alone = len(difference) == 1 and len(sums) == len(codes)
