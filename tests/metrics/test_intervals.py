@@ -3,7 +3,7 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, bootstrap, sem, ttest_1samp, ttest_ind
+from scipy.stats import binomtest, bootstrap, norm, sem, ttest_1samp, ttest_ind
 from scipy.stats import t as student
 
 from vlbench.metrics.intervals import (
@@ -15,6 +15,7 @@ from vlbench.metrics.intervals import (
     log_ends,
     mean_of_trials,
     mean_over_pairs,
+    unseen,
     variance_of_ratios,
     wilson,
 )
@@ -34,6 +35,18 @@ def test_wilsons_ends_of_none_and_all_are_exact():
 
 def test_the_standard_error_of_a_share_is_the_binomial_one():
     assert wilson(20, 100).stderr == pytest.approx(0.04)
+
+
+@pytest.mark.parametrize("n", [1, 10, 600])
+def test_the_error_of_a_fraction_that_does_not_vary_is_that_of_its_interval(n):
+    for found in (wilson(0, n), wilson(n, n)):
+        assert found.stderr == pytest.approx(np.ptp(found.ci95) / 2 / norm.ppf(0.975))
+
+
+@pytest.mark.parametrize("n", [1, 3, 600])
+def test_what_is_unseen_is_the_upper_limit_of_clopper_and_pearson(n):
+    theirs = binomtest(0, n, alternative="less").proportion_ci(0.95, method="exact")
+    assert unseen(n) == pytest.approx(theirs.high)
 
 
 def test_half_a_success_lies_between_none_and_one():

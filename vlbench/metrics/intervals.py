@@ -40,13 +40,16 @@ class Estimate(NamedTuple):
 def wilson(successes: float, n: int) -> Estimate:
     """Return successes / n of independent items with Wilson's score interval (1927).
 
-    Successes need not be whole, unlike SciPy's: an item tied among k candidates counts 1 / k.
-    Raises ValueError where there are no items or more successes than items.
+    Successes need not be whole, unlike SciPy's: an item tied among k candidates counts 1 / k. Where
+    all items are right, or none is, the standard error is that of the interval's width. Raises
+    ValueError where there are no items or more successes than items.
     """
     if n < 1 or not -ROUNDING <= successes <= n * (1 + ROUNDING):
         raise ValueError(f"{successes} successes of {n} items; wanted 0 <= successes <= n, n >= 1")
     value = min(max(successes / n, 0.0), 1.0)
-    return Estimate(value, math.sqrt(value * (1 - value) / n), _wilson_ends(value, n, Z95))
+    low, high = _wilson_ends(value, n, Z95)
+    stderr = math.sqrt(value * (1 - value) / n) or (high - low) / (2 * Z95)
+    return Estimate(value, stderr, (low, high))
 
 
 def _wilson_ends(value: float, n: float, quantile: float) -> tuple[float, float]:
@@ -103,6 +106,17 @@ def unseen(n: int) -> float:
     It is 1 - .05^(1/n), about 3 / n (Hanley and Lippman-Hand 1983).
     """
     return 1 - float(0.05 ** (1 / n))
+
+
+def unvaried(value: float, n: int, least: float, greatest: float) -> Estimate:
+    """Return the mean of n items that are all equal, within a range.
+
+    As many of all items as are `unseen` may lie at either end of it. The standard error is that of
+    the interval's width.
+    """
+    part = unseen(n)
+    ends = (value - part * (value - least), value + part * (greatest - value))
+    return Estimate(value, part * (greatest - least) / (2 * Z95), ends)
 
 
 def clustered_fractions(totals: NDArray[Any], sizes: NDArray[Any]) -> list[Estimate]:
@@ -260,9 +274,10 @@ def estimate_of_sums(
 
     The variance is the jackknife's, each cluster left out once, and, for a mean of several seeds,
     that of the scores by seed, ddof 1, by their number. The interval is of Student's t with the
-    degrees of freedom of Welch (1947) and Satterthwaite (1946). Clusters whose statistics are all 0
-    are left out. Raises TooFewRows for fewer than two clusters, and ValueError for statistics that
-    are not finite.
+    degrees of freedom of Welch (1947) and Satterthwaite (1946). It has no width where nothing
+    varies; `Score.within_limits` gives it one. Clusters whose statistics are all 0 are left out.
+    Raises TooFewRows for fewer than two clusters, and ValueError for statistics that are not
+    finite.
     """
     if len(statistics) < 2:
         raise TooFewRows(f"an interval needs 2 images or more, not {len(statistics)}")

@@ -17,7 +17,6 @@ from vlbench.data.records import Data, overlaps
 from vlbench.digests import digest
 from vlbench.engine.fingerprints import as_path, each_value
 from vlbench.identity import library_versions
-from vlbench.metrics.intervals import ROUNDING
 from vlbench.plain import parameters
 from vlbench.planning.jobs import Job
 from vlbench.planning.models import ENCODE_BY, MANNERS, Model
@@ -197,18 +196,10 @@ def _ties(row: Result) -> list[str]:
 
 
 def _useless_intervals(row: Result) -> list[str]:
-    """Return notes that name scores whose interval is a point, or all that a score can be."""
-    points, whole = [], []
-    for score in row.scores:
-        if score.ci95 and score.ci95[1] - score.ci95[0] < ROUNDING:
-            points.append(score.metric)
-        elif score.ci95 and score.ci95 == score.limits:
-            whole.append(score.metric)
-    reasons = {
-        "an interval without width: neither items nor seeds vary": points,
-        "an interval of the whole range: too few items or seeds to say more": whole,
-    }
-    return [f"{', '.join(dict.fromkeys(m))}: {why}" for why, m in reasons.items() if m]
+    """Return a note that names scores whose interval is all that a score can be."""
+    whole = [score.metric for score in row.scores if score.ci95 and score.ci95 == score.limits]
+    why = "an interval of the whole range: too few items or seeds to say more"
+    return [f"{', '.join(dict.fromkeys(whole))}: {why}"] if whole else []
 
 
 def _dropped_arguments(job: Job) -> list[str]:

@@ -197,7 +197,7 @@ def _reliability(
         floors={"class_permutations": float(of_whole(permuted(tables[0], seed=seed)[0, 1]))},
         draws=values if len(values) > 1 else (),
         unit="correlation",
-        **jackknife(np.mean(values), np.mean(less, axis=0))._asdict(),
+        **jackknife(np.array(np.mean(values)), np.mean(less, axis=0))._asdict(),
     )
 
 
