@@ -264,6 +264,25 @@ def pearson(rng: Random) -> intervals.Estimate:
     return fisher(float(np.corrcoef(first, first + math.sqrt(3) * noise)[0, 1]), 100)
 
 
+def reaches(estimate: intervals.Estimate, floor: float) -> float:
+    """Return 1 if an interval holds a floor, else 0, as a p-value below every level."""
+    return float(estimate.ci95[0] <= floor <= estimate.ci95[1])
+
+
+def planted_floors() -> Iterator[Planted]:
+    """Yield judgements by an interval against a floor, of models that guess as the floor does."""
+
+    def phrases(rng: Random) -> float:
+        sizes = rng.integers(1, 18, 300)
+        return reaches(intervals.clustered_fraction(rng.binomial(sizes, 0.379), sizes), 0.379)
+
+    def chosen(rng: Random) -> float:
+        return reaches(intervals.wilson(rng.binomial(600, 0.5), 600), 0.5)
+
+    yield Planted("interval without the floor: 300 images of 1 to 17 guessed phrases", phrases)
+    yield Planted("interval without chance: 600 guessed captions", chosen)
+
+
 def planted_tests() -> Iterator[Planted]:
     """Yield every test of two models."""
 
@@ -291,6 +310,7 @@ def planted_tests() -> Iterator[Planted]:
         a, b = captions(rng, 100, models=2)
         return compare_corpora(a, b, np.arange(100), CORPORA["bleu_4"].formula, flips=999).p
 
+    yield from planted_floors()
     yield Planted("McNemar, mid-p: 100 items", lambda rng: mcnemar(rng, 100))
     yield Planted("McNemar, mid-p: 1,000 items", lambda rng: mcnemar(rng, 1000))
     yield Planted("sign flips: 60 clusters of 1 to 11 items", lambda rng: flips(rng, clustered))
