@@ -198,26 +198,6 @@ def test_an_interval_is_cut_to_what_the_score_can_be(given, unit, cut):
     assert Score("m", 0.5, 4, ci95=given, unit=unit).within_limits().ci95 == cut
 
 
-@pytest.mark.parametrize(
-    ("value", "limits", "low", "high"),
-    # (1 - .00498)^600 = .05
-    [
-        (0.0, (-1.0, 1.0), -0.00498, 0.00498),
-        (1.0, (0.0, 1.0), 1 - 0.00498, 1.0),
-        (0.0, (-10.0, 10.0), -0.0498, 0.0498),
-    ],
-)
-def test_of_600_equal_answers_about_3_in_600_may_be_others(value, limits, low, high):
-    found = Score("m", value, 600, stderr=0.0, ci95=(value, value), range=limits).within_limits()
-    assert found.ci95 == pytest.approx((low, high), abs=1e-5)
-    assert found.stderr == pytest.approx((high - low) / 2 / 1.96, abs=1e-4)
-
-
-def test_equal_answers_without_a_range_have_no_interval():
-    found = Score("m", 3.0, 600, stderr=0.0, ci95=(3.0, 3.0), unit="words").within_limits()
-    assert (found.stderr, found.ci95) == (None, None)
-
-
 def test_the_interval_of_an_impossible_value_is_left_to_be_seen():
     assert Score("m", 1.5, 4, ci95=(1.4, 1.6)).within_limits().ci95 == (1.4, 1.6)
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from vlbench.errors import NEW_NAMES, SpecError, listed
-from vlbench.metrics.intervals import ROUNDING, unvaried
 
 if TYPE_CHECKING:  # reading a board must not cost the import of torch
     import pyarrow as pa
@@ -104,20 +103,11 @@ class Score:
         return self.range or RANGES.get(self.unit, (None, None))
 
     def within_limits(self) -> Score:
-        """Return the score with an interval that is cut to its range, and has a width.
-
-        Where nothing varies, they are those of `unvaried`; without a range, there is neither
-        interval nor standard error.
-        """
+        """Return the score with an interval that is cut to its range."""
         if self.ci95 is None or not self.is_possible:
             return self
         least, greatest = self.limits
         low, high = self.ci95
-        if high - low < ROUNDING:
-            if least is None or greatest is None:
-                return replace(self, stderr=None, ci95=None)
-            _, stderr, ci95 = unvaried(self.value, self.n, least, greatest)
-            return replace(self, stderr=stderr, ci95=ci95)
         low = low if least is None else max(low, least)
         return replace(self, ci95=(low, high if greatest is None else min(high, greatest)))
 

@@ -275,7 +275,7 @@ def estimate_of_sums(
     The variance is the jackknife's, each cluster left out once, and, for a mean of several seeds,
     that of the scores by seed, ddof 1, by their number. The interval is of Student's t with the
     degrees of freedom of Welch (1947) and Satterthwaite (1946). It has no width where nothing
-    varies; `Score.within_limits` gives it one. Clusters whose statistics are all 0 are left out.
+    varies; a row gives it one. Clusters whose statistics are all 0 are left out.
     Raises TooFewRows for fewer than two clusters, and ValueError for statistics that are not
     finite.
     """
