@@ -119,7 +119,8 @@ def score(metric: str, at: dict[str, int], rng: np.random.Generator) -> Score:
 def matrix_board(output: Path, models: int, rng: np.random.Generator) -> Board:
     """Return a board whose rows keep a matrix of 1,000 classes each."""
     primary = {"metric": "reliability", "at": {}}
-    classes = pa.table({"name": [f"class {i}" for i in range(CLASSES)]})
+    names_of_classes = [f"class {i}" for i in range(CLASSES)]
+    classes = pa.table({"name": names_of_classes, "category": names_of_classes})
     shared = rng.random(CLASSES * (CLASSES - 1) // 2, np.float32)
     rows = []
     for name in names(models):

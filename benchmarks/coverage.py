@@ -8,16 +8,19 @@ points, whose items differ in how hard they are: the fraction of boards that cal
 models behind (target: at most 6 %), and that find every other model behind the better one.
 
 Run: python benchmarks/coverage.py [--draws 2000] [--items 200] [--only clustering]
+It writes its tables into docs/statistics.md; with --only, the lines that are there already.
 """
 
 import argparse
 import math
 import warnings
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import ndtr, ndtri
 
 from vlbench.leaderboard.leaders import LEVEL
 from vlbench.metrics import intervals, rdm_correlation
@@ -30,6 +33,8 @@ from vlbench.metrics.paired import (
 )
 from vlbench.probes.generalization import clustering
 from vlbench.probes.generalization.word_evaluation import fisher
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "statistics.md"
 
 Random = np.random.Generator
 Array = np.ndarray
@@ -65,6 +70,17 @@ def clustered(rng: Random, mean: float, clusters: int, models: int = 1) -> tuple
     """Return hits [models, C] of 1 to 11 items in each cluster, correlated by .1, and the sizes."""
     sizes = rng.integers(1, 12, clusters)
     right = rng.beta(9 * mean, 9 * (1 - mean), (models, clusters))
+    return rng.binomial(sizes, right), sizes
+
+
+def uneven(rng: Random, mean: float, clusters: int, models: int = 1) -> tuple[Array, Array]:
+    """Return hits [models, C] in clusters of about 4 items, and their lognormal sizes, sd 1.
+
+    The items of a cluster are right together (an intraclass correlation of .5 on a probit scale).
+    """
+    sizes = np.maximum(1, np.round(rng.lognormal(math.log(4), 1, clusters))).astype(int)
+    ease = rng.normal(0, math.sqrt(0.5), (models, clusters))
+    right = ndtr((ndtri(mean) + ease) / math.sqrt(0.5))
     return rng.binomial(sizes, right), sizes
 
 
@@ -127,39 +143,42 @@ def clustering_test(rng: Random) -> float:
     return compare_items(value, 0 * value, np.zeros(1), halves=halves, flips=9).p
 
 
-def rdm_estimate(rng: Random) -> intervals.Estimate:
-    """Return the correlation of two models' matrices of 40 classes, whose vectors share a part."""
-    shared = rng.normal(size=(40, 10))
+# The groups of 40 classes: their own, or 12 categories as in `scenes`; and for about such a
+# correlation of two matrices, how large their noise is with either.
+GROUPS = {"40 classes": np.arange(40), "40 classes in 12 categories": np.arange(40) % 12}
+NOISE = {0.25: (0.97, 1.17), 0.5: (0.63, 0.7), 0.9: (0.23, 0.24), 0.99: (0.07, 0.07)}
+
+
+def rdm_estimate(rng: Random, groups: Array, noise: float) -> intervals.Estimate:
+    """Return the correlation of two models' matrices of 40 classes, whose vectors share a part.
+
+    Half of what differs between classes, and between models, is common to their category.
+    """
     pairs = np.triu_indices(40, 1)
-    matrices = []
+
+    def vectors() -> Array:
+        return rng.normal(size=(groups.max() + 1, 10))[groups] + rng.normal(size=(40, 10))
+
+    shared, matrices = vectors(), []
     for _ in range(2):
-        vectors = shared + rng.normal(size=(40, 10))
-        matrices.append(np.linalg.norm(vectors[:, None] - vectors, axis=-1)[pairs])
+        own = shared + noise * vectors()
+        matrices.append(np.linalg.norm(own[:, None] - own, axis=-1)[pairs])
     table = rdm_correlation.standardised(matrices, 2)
-    draws = rdm_correlation.class_draws(40, seed=0)
-    drawn = next(rdm_correlation.redrawn(table, draws))[:, 0, 1]
-    value = float(rdm_correlation.correlations(table)[0, 1])
-    return intervals.Estimate(value, *rdm_correlation.interval(drawn))
+    value = rdm_correlation.correlations(table)[0, 1]
+    less = next(rdm_correlation.left_out(table, groups))[:, 0, 1]
+    return intervals.Estimate(float(value), *rdm_correlation.jackknife(value, less))
 
 
 def planted_intervals() -> Iterator[Planted]:
     """Yield every kind of interval that boards use."""
-    wilson, fraction = intervals.wilson, intervals.clustered_fraction
+    wilson = intervals.wilson
     for mean, items in ((0.8, 100), (0.95, 400), (0.95, 50)):
         yield Planted(
             f"independent items, Wilson: {items}, {mean:.0%} right",
             lambda rng, m=mean, n=items: wilson(rng.binomial(n, m), n),
             mean,
         )
-    for mean, clusters in ((0.7, 60), (0.95, 100), (0.95, 20)):
-
-        def share(rng: Random, mean: float = mean, clusters: int = clusters) -> intervals.Estimate:
-            (hits,), sizes = clustered(rng, mean, clusters)
-            return fraction(hits, sizes)
-
-        yield Planted(
-            f"fraction over clusters: {clusters} of 1 to 11 items, {mean:.0%} right", share, mean
-        )
+    yield from planted_clusters()
     for trials, seeds in ((10, 0.0), (10, 0.5), (5, 0.0), (5, 0.2), (5, 0.5), (5, 1.0), (3, 0.5)):
         yield Planted(
             f"trials: {trials} of 100 items, about 70 % right, seeds vary by {seeds} logits",
@@ -177,7 +196,36 @@ def planted_intervals() -> Iterator[Planted]:
     yield Planted("clustering: 200 images of 4 classes", clustering_estimate, slower=SLOW)
     yield from planted_sums()
     yield Planted("correlation of judged pairs, Fisher: 100", pearson, 0.5)
-    yield Planted("correlation of matrices: 40 classes", rdm_estimate)
+    yield from planted_matrices()
+
+
+def planted_clusters() -> Iterator[Planted]:
+    """Yield the intervals of fractions over clusters of even and of very uneven sizes."""
+    even = [(clustered, "1 to 11 items", *one) for one in ((0.7, 60), (0.95, 100), (0.95, 20))]
+    skewed = ((0.72, 60), (0.72, 300), (0.97, 100), (0.95, 30))
+    for draw, sizes, mean, clusters in [
+        *even,
+        *((uneven, "very uneven sizes", *o) for o in skewed),
+    ]:
+
+        def share(
+            rng: Random, draw: Any = draw, mean: float = mean, clusters: int = clusters
+        ) -> intervals.Estimate:
+            (hits,), counts = draw(rng, mean, clusters)
+            return intervals.clustered_fraction(hits, counts)
+
+        name = f"fraction over clusters: {clusters} of {sizes}, {mean:.0%} right"
+        yield Planted(name, share, mean)
+
+
+def planted_matrices() -> Iterator[Planted]:
+    """Yield the intervals of correlations of matrices."""
+    for i, (kind, groups) in enumerate(GROUPS.items()):
+        for r, noise in NOISE.items():
+            yield Planted(
+                f"correlation of matrices, about {r}: {kind}",
+                lambda rng, g=groups, s=noise[i]: rdm_estimate(rng, g, s),
+            )
 
 
 def planted_sums() -> Iterator[Planted]:
@@ -216,6 +264,25 @@ def pearson(rng: Random) -> intervals.Estimate:
     return fisher(float(np.corrcoef(first, first + math.sqrt(3) * noise)[0, 1]), 100)
 
 
+def reaches(estimate: intervals.Estimate, floor: float) -> float:
+    """Return 1 if an interval holds a floor, else 0, as a p-value below every level."""
+    return float(estimate.ci95[0] <= floor <= estimate.ci95[1])
+
+
+def planted_floors() -> Iterator[Planted]:
+    """Yield judgements by an interval against a floor, of models that guess as the floor does."""
+
+    def phrases(rng: Random) -> float:
+        sizes = rng.integers(1, 18, 300)
+        return reaches(intervals.clustered_fraction(rng.binomial(sizes, 0.379), sizes), 0.379)
+
+    def chosen(rng: Random) -> float:
+        return reaches(intervals.wilson(rng.binomial(600, 0.5), 600), 0.5)
+
+    yield Planted("interval without the floor: 300 images of 1 to 17 guessed phrases", phrases)
+    yield Planted("interval without chance: 600 guessed captions", chosen)
+
+
 def planted_tests() -> Iterator[Planted]:
     """Yield every test of two models."""
 
@@ -224,8 +291,8 @@ def planted_tests() -> Iterator[Planted]:
         a, b = (rng.random((2, items)) < right).astype(float)
         return compare_items(a, b, np.arange(items)).p
 
-    def flips(rng: Random) -> float:
-        hits, sizes = clustered(rng, 0.7, 60, models=2)
+    def flips(rng: Random, draw: Any) -> float:
+        hits, sizes = draw(rng, 0.7, 60, models=2)
         places = np.repeat(np.arange(60), sizes)
         order = np.arange(len(places)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         a, b = ((order < np.repeat(own, sizes)).astype(float) for own in hits)
@@ -243,9 +310,11 @@ def planted_tests() -> Iterator[Planted]:
         a, b = captions(rng, 100, models=2)
         return compare_corpora(a, b, np.arange(100), CORPORA["bleu_4"].formula, flips=999).p
 
+    yield from planted_floors()
     yield Planted("McNemar, mid-p: 100 items", lambda rng: mcnemar(rng, 100))
     yield Planted("McNemar, mid-p: 1,000 items", lambda rng: mcnemar(rng, 1000))
-    yield Planted("sign flips: 60 clusters of 1 to 11 items", flips)
+    yield Planted("sign flips: 60 clusters of 1 to 11 items", lambda rng: flips(rng, clustered))
+    yield Planted("sign flips: 60 clusters of very uneven sizes", lambda rng: flips(rng, uneven))
     for count, seeds in ((10, 0.0), (5, 0.2), (5, 1.0), (3, 0.5)):
         name = f"trials, t: {count} of 100 items, seeds vary by {seeds} logits"
         yield Planted(name, lambda rng, t=count, s=seeds: trials(rng, t, s))
@@ -271,7 +340,7 @@ def false(planted: Planted, draws: int) -> float:
 
 
 def main() -> None:
-    """Print the three tables."""
+    """Measure and write the three tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=2000)
     parser.add_argument("--items", type=int, default=200)
@@ -283,27 +352,44 @@ def main() -> None:
         ("test of equal models", "wrong", planted_tests(), false),
     )
     for title, what, several, measure in tables:
-        print(f"| {title} | draws | {what} |\n|---|---|---|")
+        lines = [f"| {title} | draws | {what} |", "|---|---|---|"]
         for planted in (one for one in several if given.only in one.name):
             draws = given.draws // planted.slower
-            print(f"| {planted.name} | {draws:,} | {measure(planted, draws):.1%} |", flush=True)
-        print()
+            lines.append(f"| {planted.name} | {draws:,} | {measure(planted, draws):.1%} |")
+            print(lines[-1], flush=True)
+        write_table(lines, whole=not given.only)
     if not given.only:
-        print_standing(given.draws // 2, given.items)
+        write_table([*standing(given.draws // 2, given.items)])
 
 
-def print_standing(draws: int, items: int) -> None:
-    """Print a row for each number of models."""
+def write_table(lines: Sequence[str], *, whole: bool = True) -> None:
+    """Put a table in the place of that with the same first line in docs/statistics.md.
+
+    If not `whole`, lines replace those with the same first cell, and the others stay. Raises
+    ValueError if there is no such table.
+    """
+    head, found, rest = PAGE.read_text("utf-8").partition(f"\n{lines[0]}\n")
+    if not found:
+        raise ValueError(f"{PAGE} has no table that begins with {lines[0]}")
+    before, after = rest.split("\n\n", 1)
+    if not whole:
+        new = {line.split("|")[1]: line for line in lines}
+        lines = [lines[0], *(new.get(line.split("|")[1], line) for line in before.splitlines())]
+    PAGE.write_text("\n".join([head, *lines]) + "\n\n" + after, "utf-8")
+
+
+def standing(draws: int, items: int) -> Iterator[str]:
+    """Yield the lines of the third table, one for each number of models."""
     rng = np.random.default_rng(0)
-    print("| equal models | boards | call one behind | with Holm's rule | find the better one |")
-    print("|---|---|---|---|---|")
+    yield "| equal models | boards | call one behind | with Holm's rule | find the better one |"
+    yield "|---|---|---|---|---|"
     for models in (3, 5, 10, 15):
         equal = [_p_of_others(rng, models, items) for _ in range(draws)]
         before = np.mean([min(holm(p)) < LEVEL for p in equal])
         wrong = np.mean([_corrected(p, models).min() < LEVEL for p in equal])
         told = [_p_of_others(rng, models, items, 0.2) for _ in range(draws // 10)]
         found = np.mean([_corrected(p, models).max() < LEVEL for p in told])
-        print(f"| {models} | {draws:,} | {wrong:.1%} | {before:.1%} | {found:.0%} |", flush=True)
+        yield f"| {models} | {draws:,} | {wrong:.1%} | {before:.1%} | {found:.0%} |"
 
 
 def _corrected(p: list[float], models: int) -> np.ndarray:

@@ -228,3 +228,8 @@ def test_without_known_content_nothing_is_shared():
     plain = Split({"label": value_column([1, 2])})
     assert content(plain) is None
     assert set(overlaps(Data(splits={"train": plain, "test": plain})).values()) == {0}
+
+
+def test_each_class_has_one_category():
+    with pytest.raises(ValueError, match="2 categories of 1 classes"):
+        Data(splits={}, classes=["dog"], categories=["animal", "animal"])

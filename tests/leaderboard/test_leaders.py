@@ -145,6 +145,47 @@ def test_what_no_board_has_any_more_is_removed(output):
     assert list(output.glob("comparisons/*")) == []
 
 
+KNOWS_NOTHING = {"provenance": {"weights": "none", "adapter": "controls", "control": True}}
+
+
+def test_controls_and_rows_without_items_do_not_count_in_the_correction(tmp_path):
+    rows = [measured(tmp_path, m, one) for m, one in (("best", BEST), ("far", FAR), ("near", NEAR))]
+    controls = [measured(tmp_path, f"control-{i}", FAR, **KNOWS_NOTHING) for i in range(3)]
+    bare = result("bare", score(0.1))
+    build_leaders(write(tmp_path, board(*rows, *controls, bare)))
+    found = read_leaders(tmp_path, "t")["a"]
+    # McNemar's mid-p of 20 and of 2 losses; three models are tested, and have three pairs.
+    expected = {"far": 3 * 0.5**20, "near": 3 * 0.5**2}
+    expected |= {f"control-{i}": 3 * 0.5**20 for i in range(3)}
+    assert found.p == pytest.approx(expected)
+    assert standing("control-0", found) == "behind"
+
+
+def test_a_model_beside_controls_alone_is_corrected_for_no_pair(tmp_path):
+    rows = [measured(tmp_path, "best", BEST), measured(tmp_path, "noise", FAR, **KNOWS_NOTHING)]
+    build_leaders(write(tmp_path, board(*rows)))
+    found = read_leaders(tmp_path, "t")["a"]
+    assert found.p == pytest.approx({"noise": 0.5**20})
+    assert 0 < found.detectable["noise"] < 1
+
+
+def test_a_control_does_not_lead_and_is_not_called_behind_where_it_is_ahead(tmp_path):
+    rows = [measured(tmp_path, "noise", BEST, **KNOWS_NOTHING), measured(tmp_path, "far", FAR)]
+    build_leaders(write(tmp_path, board(*rows)))
+    found = read_leaders(tmp_path, "t")["a"]
+    assert (found.leader, found.tied) == ("far", ["noise"])
+    assert [standing(m, found) for m in ("far", "noise")] == ["leader", "tied"]
+
+
+def test_among_controls_alone_the_best_leads(tmp_path):
+    answers = {"constant": FAR, "noise": BEST, "random": FAR}
+    rows = [measured(tmp_path, m, one, **KNOWS_NOTHING) for m, one in answers.items()]
+    build_leaders(write(tmp_path, board(*rows)))
+    found = read_leaders(tmp_path, "t")["a"]
+    assert found.leader == "noise"
+    assert found.p == pytest.approx(dict.fromkeys(("constant", "random"), 3 * 0.5**20))
+
+
 def test_what_was_made_from_another_state_of_the_board_says_nothing(output):
     build_leaders(output)
     write(output, board(*read_board(output / "t.json").results[:2]))

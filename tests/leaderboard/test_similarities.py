@@ -5,6 +5,7 @@ import pytest
 import torch
 from planted_boards import board, counts, score
 from planted_matrices import CLASSES, matrix, row, two_boards
+from scipy.spatial.distance import squareform
 from scipy.stats import pearsonr, spearmanr
 
 from vlbench.leaderboard.similarities import (
@@ -116,6 +117,23 @@ def test_a_task_with_no_words_of_its_own_is_named_whole(tmp_path):
 def test_a_matrix_over_other_classes_is_left_out_by_name(tmp_path):
     odd = row(tmp_path, "rsa_x", "odd", matrix(5), classes=[*CLASSES[:-1], "other"])
     assert left_out(tmp_path, odd) == "its matrix is over other classes than that of clip"
+
+
+def test_classes_of_other_categories_are_left_out_by_name(tmp_path):
+    odd = row(tmp_path, "rsa_x", "odd", matrix(5), categories=["a", "b", "c"] * 3)
+    assert left_out(tmp_path, odd) == "its matrix is over other classes than that of clip"
+
+
+def test_intervals_are_over_the_categories_of_classes(tmp_path):
+    nested = {"categories": ["a", "b", "c"] * 3}
+    rows = [row(tmp_path, "rsa_x", name, matrix(i), **nested) for i, name in enumerate("pq")]
+    members, _ = joined(tmp_path, [board(*rows, task="rsa_x")])
+    pair = [squareform(member.read_matrix()) for member in members]
+    kept = [np.flatnonzero(np.arange(9) % 3 != g) for g in range(3)]
+    less = [pearsonr(*(squareform(m[np.ix_(k, k)]) for m in pair)).statistic for k in kept]
+    value = scores(similarity_rows(members, similarities(members)), "p")["rdm_correlation", "q"]
+    half = 2.776445 * (2 * np.var(np.arctanh(less))) ** 0.5  # Student's quantile, 4 degrees
+    assert value["ci95"][1] == pytest.approx(np.tanh(np.arctanh(value["value"]) + half), abs=1e-5)
 
 
 def test_a_matrix_of_other_data_is_left_out_by_name(tmp_path):

@@ -1,8 +1,10 @@
 import math
+from statistics import fmean
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, bootstrap, sem, ttest_1samp, ttest_ind
+from scipy.stats import binomtest, bootstrap, norm, sem, ttest_1samp, ttest_ind
+from scipy.stats import t as student
 
 from vlbench.metrics.intervals import (
     clustered_fraction,
@@ -13,6 +15,8 @@ from vlbench.metrics.intervals import (
     log_ends,
     mean_of_trials,
     mean_over_pairs,
+    unseen,
+    variance_of_ratios,
     wilson,
 )
 
@@ -31,6 +35,18 @@ def test_wilsons_ends_of_none_and_all_are_exact():
 
 def test_the_standard_error_of_a_share_is_the_binomial_one():
     assert wilson(20, 100).stderr == pytest.approx(0.04)
+
+
+@pytest.mark.parametrize("n", [1, 10, 600])
+def test_the_error_of_a_fraction_that_does_not_vary_is_that_of_its_interval(n):
+    for found in (wilson(0, n), wilson(n, n)):
+        assert found.stderr == pytest.approx(np.ptp(found.ci95) / 2 / norm.ppf(0.975))
+
+
+@pytest.mark.parametrize("n", [1, 3, 600])
+def test_what_is_unseen_is_the_upper_limit_of_clopper_and_pearson(n):
+    theirs = binomtest(0, n, alternative="less").proportion_ci(0.95, method="exact")
+    assert unseen(n) == pytest.approx(theirs.high)
 
 
 def test_half_a_success_lies_between_none_and_one():
@@ -151,21 +167,32 @@ def test_no_trials_or_no_items_are_refused(shape):
 def test_items_that_share_a_cluster_count_as_one():
     # Both items of a cluster are right or both are wrong: as sure as 100 items, not as 200.
     together = clustered_fraction(np.array([2, 0] * 50), np.full(100, 2))
-    assert together == mean_of_trials(np.array([[1, 0] * 50]))
+    alone = mean_of_trials(np.array([[1, 0] * 50]))
+    assert together.stderr == pytest.approx(alone.stderr)
+    assert together.ci95 == pytest.approx(alone.ci95)
 
 
-def test_the_error_over_clusters_is_that_of_a_ratio():
-    # Cochran (1977), eq. 6.13: var = sum (hits - p count)^2 / (n - 1) / n / mean(count)^2
-    hits, counts = np.array([3, 0, 1, 2]), np.array([4, 1, 1, 2])
-    squares = (3 - 3) ** 2 + 0.75**2 + 0.25**2 + 0.5**2
-    found = clustered_fraction(hits, counts)
+def test_the_error_over_clusters_by_hand():
+    # Without each cluster: 3 / 4, 6 / 7, 5 / 7 and 4 / 6. The effective number of clusters is
+    # 8^2 / (4^2 + 1 + 1 + 2^2).
+    less = [3 / 4, 6 / 7, 5 / 7, 4 / 6]
+    found = clustered_fraction(np.array([3, 0, 1, 2]), np.array([4, 1, 1, 2]))
     assert found.value == 0.75
-    assert found.stderr == pytest.approx(math.sqrt(squares / 3 / 4) / 2)
-    # As of 0.75 * 0.25 / stderr^2 = 10.286 independent items; t of 3 degrees is 3.182446.
-    t, n = 3.182446, 0.1875 / found.stderr**2
+    assert found.stderr == pytest.approx(
+        math.sqrt(3 / 4 * sum((x - fmean(less)) ** 2 for x in less))
+    )
+    # As of so many independent items, with Student's quantile of 64 / 22 - 1 degrees.
+    t, n = student.ppf(0.975, 64 / 22 - 1), 0.1875 / found.stderr**2
     centre, shrink = 0.75 + t**2 / (2 * n), 1 + t**2 / n
     half = t * math.sqrt(0.1875 / n + t**2 / (4 * n**2))
     assert found.ci95 == pytest.approx(((centre - half) / shrink, (centre + half) / shrink))
+
+
+def test_the_error_over_even_clusters_is_that_of_their_mean():
+    hits = np.random.default_rng(0).binomial(4, 0.7, 30)
+    variances, freedom = variance_of_ratios(hits[:, None].astype(float), np.full(30, 4))
+    assert variances[0] == pytest.approx(sem(hits / 4) ** 2)
+    assert freedom == pytest.approx(29)
 
 
 def test_the_error_over_clusters_is_near_that_of_scipys_bootstrap():

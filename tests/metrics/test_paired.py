@@ -102,11 +102,12 @@ def test_clusters_are_flipped_whole():
 
 
 def test_a_hand_worked_interval_of_clusters():
-    # Two clusters: of 3 items, all won, and of 1 item, lost: 1.5 more and less than half of their
-    # items. The variance is 2 (1.5^2 + 1.5^2) / 4^2, and Student's quantile of 1 degree 12.7062.
+    # Two clusters: of 3 items, all won, and of 1 item, lost. Without the first the difference is
+    # -1, without the second 1: a variance of (1^2 + 1^2) / 2. Student's quantile of 1 degree is
+    # 12.7062.
     found = compare_items([1, 1, 1, 0], [0, 0, 0, 1], np.array([7, 7, 7, 9]))
     assert found.difference == 0.5
-    assert found.ci95 == pytest.approx((0.5 - 9.52965, 0.5 + 9.52965), abs=1e-4)
+    assert found.ci95 == pytest.approx((0.5 - 12.7062, 0.5 + 12.7062), abs=1e-4)
     assert found.notes == ("2 clusters, fewer than 20: interval and p are rough",)
 
 
@@ -121,8 +122,21 @@ def test_items_that_share_a_cluster_count_as_one():
 
 def test_equal_models_are_not_told_apart():
     found = compare_items(np.ones(30), np.ones(30), alone(30))
-    assert (found.difference, found.ci95, found.p) == (0, (0, 0), 1)
-    assert found.notes == ("all clusters differ alike, so that the interval has no width",)
+    assert (found.difference, found.p, found.notes) == (0, 1, ())
+    # Of 30 that are tied, .095 may be decided either way: .905^30 = .05. What is detectable is
+    # (1.960 + .842) / 1.960 of that.
+    assert found.ci95 == pytest.approx((-0.0950, 0.0950), abs=1e-4)
+    assert found.detectable == pytest.approx(0.0950 * 2.8016 / 1.96, abs=1e-4)
+
+
+def test_a_model_that_is_better_everywhere_may_be_worse_where_nobody_looked():
+    found = compare_items(np.ones(30), np.zeros(30), alone(30))
+    assert found.ci95 == pytest.approx((1 - 2 * 0.0950, 1), abs=1e-4)
+
+
+def test_credits_beyond_1_may_differ_by_as_much():
+    found = compare_items(np.full(30, 4.0), np.full(30, 4.0), alone(30))
+    assert found.ci95 == pytest.approx((-4 * 0.0950, 4 * 0.0950), abs=1e-3)
 
 
 def test_a_planted_difference_is_found():
@@ -182,7 +196,9 @@ def test_items_of_two_clusters_have_the_t_test_of_their_jackknife():
 
 def test_items_of_two_clusters_that_differ_alike_are_flipped():
     found = compare_items([1, 1, 1], [1, 1, 1], np.array([[0, 1], [2, 0], [1, 2]]))
-    assert (found.difference, found.p, found.detectable) == (0, 1, 0)
+    assert (found.difference, found.p) == (0, 1)
+    assert found.ci95[0] < 0 < found.ci95[1]
+    assert found.detectable > 0
 
 
 def test_items_that_depend_on_each_other_have_the_t_test_of_halves_of_them():
@@ -208,7 +224,8 @@ def test_clusters_of_two_copies_change_no_comparison_of_trials():
 
 def test_trials_of_which_nothing_varies_are_flipped_by_item():
     found = compare_items(np.ones((3, 30)), np.zeros((3, 30)), alone(30))
-    assert (found.difference, found.ci95, found.p) == (1, (1, 1), 2 * math.exp(-15))
+    assert (found.difference, found.p) == (1, 2 * math.exp(-15))
+    assert found.ci95 == pytest.approx((1 - 2 * (1 - 0.05 ** (1 / 30)), 1))
 
 
 def test_p_is_uniform_for_lone_items_without_difference():
@@ -394,10 +411,6 @@ def test_what_is_detectable_of_clusters_is_at_the_error_of_scipys_bootstrap():
     )  # fmt: skip
     found = compare_items(difference, 0 * difference, clusters[kept]).detectable
     assert found == pytest.approx(2.802 * theirs.standard_error, rel=0.05)
-
-
-def test_where_nothing_varies_no_difference_is_said_to_be_detectable():
-    assert compare_items([1, 1, 0], [1, 1, 0], alone(3)).detectable == 0
 
 
 def test_far_in_the_tail_p_is_hoeffdings_bound():

@@ -5,13 +5,12 @@ from scipy.stats import pearsonr
 
 from vlbench.metrics import rdm_correlation as module
 from vlbench.metrics.rdm_correlation import (
-    class_draws,
     correlations,
     full_length,
-    interval,
+    jackknife,
+    left_out,
     noise_ceiling,
     permuted,
-    redrawn,
     standardised,
 )
 
@@ -28,20 +27,16 @@ def table(*found):
     return standardised(found, len(found))
 
 
-def in_draws(found, draws):
-    """Return the correlations in each draw, [draws, K, K]."""
-    return np.concatenate(list(redrawn(table(*found), draws)), axis=1)
+def without(found, groups):
+    """Return the correlations without each group, [G, K, K]."""
+    return np.concatenate(list(left_out(table(*found), np.asarray(groups))), axis=1)
 
 
-def by_pairs(pair, draws):
-    """Return SciPy's correlation in each draw; a class with itself is no pair."""
-    first, second = (squareform(one) for one in pair)
-    found = []
-    for draw in draws:
-        classes = np.repeat(np.arange(len(first)), draw.astype(int))
-        i, j = (classes[side] for side in np.triu_indices(len(classes), 1))
-        found.append(pearsonr(first[i, j][i != j], second[i, j][i != j]).statistic)
-    return np.array(found)
+def by_classes(pair, groups):
+    """Return SciPy's correlation without the classes of each group."""
+    kept = [np.flatnonzero(groups != g) for g in range(max(groups) + 1)]
+    squares = [squareform(one) for one in pair]
+    return [pearsonr(*(squareform(m[np.ix_(k, k)]) for m in squares)).statistic for k in kept]
 
 
 def test_a_matrix_correlates_with_itself_at_one():
@@ -63,46 +58,48 @@ def test_a_class_permuted_copy_correlates_at_about_zero():
 def test_a_constant_matrix_correlates_with_nothing():
     both = [matrices(1)[0], np.full(66, 0.3)]
     assert correlations(table(*both))[0, 1] == 0.0
-    assert not in_draws(both, class_draws(12, seed=0, draws=5))[:, 0, 1].any()
+    assert not without(both, np.arange(12))[:, 0, 1].any()
 
 
 def test_rounding_does_not_make_a_constant_matrix_vary():
     assert not table(np.array([0.3, 0.3 + 1e-9, 0.3])).any()
 
 
-def test_drawing_each_class_once_gives_the_correlation_itself():
-    found = in_draws(matrices(), np.ones((1, 12)))[0]
-    assert found == pytest.approx(correlations(table(*matrices())))
-
-
-def test_a_draw_is_the_correlation_over_its_pairs_of_different_classes(monkeypatch):
+@pytest.mark.parametrize("groups", [np.arange(12), np.arange(12) % 5])
+def test_without_a_group_the_correlation_is_over_the_other_classes(monkeypatch, groups):
     monkeypatch.setattr(module, "AT_ONCE", 1)  # a model at a time
-    both, draws = matrices(2), class_draws(12, seed=4, draws=3)
-    assert in_draws(both, draws)[:, 0, 1] == pytest.approx(by_pairs(both, draws))
+    monkeypatch.setattr(module, "ROWS", 7)
+    found = without(matrices(2), groups)[:, 0, 1]
+    assert found == pytest.approx(by_classes(matrices(2), groups))
 
 
-def test_draws_of_many_classes_are_spread_as_those_pair_by_pair():
-    both, draws = matrices(2, classes=120), class_draws(120, seed=4, draws=200)
-    found, exact = in_draws(both, draws)[:, 0, 1], by_pairs(both, draws)
-    assert found.std() == pytest.approx(exact.std(), rel=0.03)
-    assert found.mean() == pytest.approx(exact.mean(), abs=0.1 * exact.std())
-    assert np.corrcoef(found, exact)[0, 1] > 0.98
+def test_without_all_classes_but_one_there_is_no_correlation():
+    assert not without(matrices(2), [0] * 11 + [1])[0].any()
 
 
-def test_a_draw_of_one_class_alone_has_no_pairs_and_no_correlation():
-    draws = np.array([[12.0] + [0.0] * 11])
-    assert not in_draws(matrices(2), draws).any()
+def test_the_interval_is_the_jackknifes_on_fishers_scale():
+    # z of .2, .4 and .9 are .2027, .4236 and 1.4722, of variance (ddof 0) .30666, by G - 1 = 2: a
+    # standard error of .78315. Student's 97.5 % quantile of 4 degrees is 2.77645.
+    found = jackknife(np.array(0.5), np.array([0.2, 0.4, 0.9]))
+    ends = np.tanh(np.arctanh(0.5) + 2.77645 * 0.78315 * np.array([-1, 1]))
+    assert found.ci95 == pytest.approx(ends, abs=1e-4)
+    assert found.stderr == pytest.approx((ends[1] - ends[0]) / 2 / 2.77645, abs=1e-4)
 
 
-def test_draws_have_as_many_classes_as_there_are():
-    assert (class_draws(12, seed=0).sum(1) == 12).all()
-    assert (class_draws(12, seed=0) != class_draws(12, seed=1)).any()
+@pytest.mark.parametrize(("value", "low", "high"), [(1, 0.9, 1), (0, -0.05, 0.05), (-1, -1, -0.9)])
+def test_a_correlation_that_no_class_changes_has_a_width_all_the_same(value, low, high):
+    # Of 58.4 classes that agree, .05 may be otherwise: .95^58.4 = .05.
+    found = jackknife(np.array(float(value)), np.full(58, float(value)))
+    assert found.ci95 == pytest.approx((low, high), abs=1e-3)
+    assert found.stderr > 0
 
 
-def test_an_interval_is_where_the_middle_of_draws_lies():
-    found = interval(np.linspace(0, 1, 1001))
-    assert found.ci95 == pytest.approx((0.025, 0.975))
-    assert found.stderr == pytest.approx(12**-0.5, rel=1e-2)
+def test_several_correlations_have_each_its_own_interval():
+    less = np.random.default_rng(0).uniform(0.2, 0.4, (9, 2))
+    one, other = (jackknife(np.array(0.3), column) for column in less.T)
+    found = jackknife(np.full(2, 0.3), less)
+    assert found.stderr == pytest.approx([one.stderr, other.stderr])
+    assert found.ci95[1] == pytest.approx([one.ci95[1], other.ci95[1]])
 
 
 def test_related_matrices_beat_their_permutations_and_others_do_not():

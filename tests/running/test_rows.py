@@ -7,7 +7,8 @@ from runs import board, evaluate
 from sources import TASK, write
 
 from vlbench.errors import IdentityClash, OutputError
-from vlbench.running.rows import shown_arguments, shown_weights
+from vlbench.results import Score
+from vlbench.running.rows import shown_arguments, shown_weights, with_width
 
 
 def test_every_key_of_a_row_is_there(source, tmp_path):
@@ -48,9 +49,10 @@ def test_a_row_names_intervals_that_say_nothing(source):
     )
     write(source / "tasks" / "b.yaml", text.replace("params: {shots: [1], trials: 2}\n", ""))
     (row,) = evaluate(source, tasks="b")
-    assert [score.ci95 for score in row.scores] == [(0.5, 0.5), (0.0, 1.0), (0.2, 0.6)]
+    assert [score.ci95 for score in row.scores][1:] == [(0.0, 1.0), (0.2, 0.6)]
+    # Of 9 items that are all alike, .283 may be otherwise: .717^9 = .05.
+    assert row.scores[0].ci95 == pytest.approx((0.5 - 0.283 / 2, 0.5 + 0.283 / 2), abs=1e-3)
     assert list(row.notes) == [
-        "sure: an interval without width: neither items nor seeds vary",
         "anything: an interval of the whole range: too few items or seeds to say more",
     ]
 
@@ -223,3 +225,23 @@ def test_of_two_versions_started_together_the_second_is_refused(source, tmp_path
         evaluate(source, model=Rival(), name="mine", output=tmp_path / "boards")
     (row,) = board(tmp_path / "boards")["rows"]
     assert row["provenance"]["adapter"].startswith("MeanColour")
+
+
+@pytest.mark.parametrize(
+    ("value", "limits", "low", "high"),
+    # (1 - .00498)^600 = .05
+    [
+        (0.0, (-1.0, 1.0), -0.00498, 0.00498),
+        (1.0, (0.0, 1.0), 1 - 0.00498, 1.0),
+        (0.0, (-10.0, 10.0), -0.0498, 0.0498),
+    ],
+)
+def test_of_600_equal_answers_about_3_in_600_may_be_others(value, limits, low, high):
+    found = with_width(Score("m", value, 600, stderr=0.0, ci95=(value, value), range=limits))
+    assert found.ci95 == pytest.approx((low, high), abs=1e-5)
+    assert found.stderr == pytest.approx((high - low) / 2 / 1.96, abs=1e-4)
+
+
+def test_equal_answers_without_a_range_have_no_interval():
+    found = with_width(Score("m", 3.0, 600, stderr=0.0, ci95=(3.0, 3.0), unit="words"))
+    assert (found.stderr, found.ci95) == (None, None)

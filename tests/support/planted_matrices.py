@@ -18,8 +18,9 @@ def matrix(seed, shared=0):
     return torch.from_numpy(pdist(points + 0.3 * noise)).float()
 
 
-def row(output, task, model, distances, *, classes=CLASSES, **rest):
-    artifacts = {"rdm": distances, "classes": pa.table({"name": classes})}
+def row(output, task, model, distances, *, classes=CLASSES, categories=None, **rest):
+    table = pa.table({"name": classes, "category": categories or classes})
+    artifacts = {"rdm": distances, "classes": table}
     saved = save_artifacts(output, task, model, artifacts)
     return result(model, **{"task": task, "counts": counts(9, 9), "artifacts": saved} | rest)
 

@@ -119,7 +119,8 @@ class Data:
 
     A result on a split with fewer rows than `expected` is marked partial. `class_order` names the
     published order that the classes have, such as imagenet; a classifier that states the same is
-    paired with them by place. `dropped` says of what the source has how much was left out, such as
+    paired with them by place. `categories` has that of each class where classes are nested in
+    some, such as nouns. `dropped` says of what the source has how much was left out, such as
     `{"files (.heic) that are no images of a class": 3}`; a run says so, and its rows count it.
     """
 
@@ -127,10 +128,13 @@ class Data:
     classes: Sequence[str] = ()
     expected: Mapping[str, int] = field(default_factory=dict)
     class_order: str = ""
+    categories: Sequence[str] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Make `splits` raise DataAbsent for a missing split."""
+        """Make `splits` raise DataAbsent for a missing split; ValueError for other categories."""
+        if self.categories and len(self.categories) != len(self.classes):
+            raise ValueError(f"{len(self.categories)} categories of {len(self.classes)} classes")
         object.__setattr__(self, "splits", Splits(self.splits))
 
     def digest(self) -> str:

@@ -18,11 +18,11 @@ from vlbench.errors import DataError, SpecError
 from vlbench.files import MOST_BOARD, file_name, read_text, write_whole
 from vlbench.leaderboard.artifacts import read_items
 from vlbench.leaderboard.items import WrongItem, answered, worst_items
-from vlbench.leaderboard.joins import Items, compare, items_of
+from vlbench.leaderboard.joins import compare, items_of
 from vlbench.leaderboard.kept import kept
 from vlbench.leaderboard.rows import comparable_sets, cost, publishable
 from vlbench.leaderboard.texts import score_name
-from vlbench.metrics.paired import among_all_pairs, detectable_among_all_pairs
+from vlbench.metrics.paired import Comparison, among_all_pairs, detectable_among_all_pairs
 from vlbench.plain import read
 from vlbench.results import ITEMS, Result, matching
 
@@ -61,8 +61,9 @@ class Leaders(NamedTuple):
     """The leader of a set of comparable rows, and how the others stand to it.
 
     `tied` cannot be told apart from it; `p` is that of each model tested, corrected for all pairs
-    of the set; `untested` has the reasons. `worst` are the items that the models of the set get
-    wrong most often. `detectable` is the difference from the leader that would have been found.
+    of those models that are tested and no controls; `untested` has the reasons. `worst` are the
+    items that the models of the set get wrong most often. `detectable` is the difference from the
+    leader that would have been found.
     """
 
     leader: str
@@ -220,15 +221,21 @@ def _read(output: Path, task: str) -> _File | None:
 
 
 def _set(output: Path, board: Board, comparable: str, rows: Sequence[Result]) -> _Set | None:
-    """Compare the models of one set with its leader; None where no row can lead."""
+    """Compare the models of one set with its leader; None where no row can lead.
+
+    A control knows nothing, and leads only other controls. It is compared with the leader; where it
+    is ahead, the score is no evidence, and it counts as tied. The correction for all pairs is for
+    candidates for the lead: neither controls nor rows whose items cannot be joined with the
+    leader's.
+    """
     good = publishable(rows)
     scored = {m: one[0] for m, row in good.items() if (one := matching(row.scores, board.primary))}
     if not scored:
         return None
     untested = {row.model: _reason(row, board.primary) for row in rows if row.model not in scored}
-    leader = min(scored, key=lambda model: (cost(scored[model]), model))
-    higher = scored[leader].higher_is_better
-    first, pairs, models = None, [], []
+    leader = min(scored, key=lambda m: (good[m].is_control, cost(scored[m]), m))
+    higher, rivals = scored[leader].higher_is_better, 1
+    first, tested, models = None, {}, []
     for model in sorted(scored, key=lambda model: (model != leader, model)):
         try:
             items = items_of(model, read_items(output, good[model]), scored[model], first)
@@ -236,26 +243,30 @@ def _set(output: Path, board: Board, comparable: str, rows: Sequence[Result]) ->
             if model == leader:
                 first = items
             elif first:
-                pairs.append(_pair(first, items, len(scored), higher_is_better=higher))
+                tested[model] = compare(first, items, higher_is_better=higher)
+                rivals += good[model].is_control <= good[leader].is_control
         except DataError as error:
             untested[model] = str(error)
     if first is None:
         why = f"the leader cannot be compared: {untested.pop(leader)}"
         untested |= dict.fromkeys(set(scored) - {leader}, why)
-    tied = [pair.model for pair in pairs if pair.p_all_pairs >= LEVEL]
+    pairs = [
+        _pair(model, comparison, max(rivals, 2), higher_is_better=higher)
+        for model, comparison in tested.items()
+    ]
+    tied = [pair.model for pair in pairs if pair.p_all_pairs >= LEVEL or pair.difference < 0]
     worst = worst_items(models, lower=not higher)
     return _Set(comparable, leader, tied, pairs, dict(sorted(untested.items())), worst)
 
 
-def _pair(leader: Items, other: Items, models: int, *, higher_is_better: bool) -> _Pair:
-    """Return the comparison of a model with the leader of so many models."""
-    comparison = compare(leader, other, higher_is_better=higher_is_better)
+def _pair(model: str, comparison: Comparison, rivals: int, *, higher_is_better: bool) -> _Pair:
+    """Return a comparison of the leader with a model, corrected for all pairs of the rivals."""
     sign = 1 if higher_is_better else -1
     low, high = sorted(sign * one for one in comparison.ci95)
-    p = (comparison.p, among_all_pairs(comparison.p, models))
-    detectable = detectable_among_all_pairs(comparison.detectable, models)
+    p = (comparison.p, among_all_pairs(comparison.p, rivals))
+    detectable = detectable_among_all_pairs(comparison.detectable, rivals)
     numbers = (comparison.items, comparison.clusters)
-    return _Pair(other.model, sign * comparison.difference, (low, high), *p, *numbers, detectable)
+    return _Pair(model, sign * comparison.difference, (low, high), *p, *numbers, detectable)
 
 
 def _reason(row: Result, primary: Mapping[str, Any]) -> str:

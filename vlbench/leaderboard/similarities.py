@@ -24,19 +24,18 @@ from vlbench.leaderboard.artifacts import read_table, read_tensor
 from vlbench.leaderboard.rows import publishable
 from vlbench.metrics.rdm_correlation import (
     Interval,
-    class_draws,
     correlations,
-    interval,
+    jackknife,
+    left_out,
     noise_ceiling,
     permuted,
-    redrawn,
     standardised,
 )
 from vlbench.results import Result, Score, score_row
 
 
 class Member(NamedTuple):
-    """One model in a comparison, and the classes that its matrix is over.
+    """One model in a comparison, the classes that its matrix is over, and their categories.
 
     `name` is `model`, or longer where the model stands on two boards. The matrix is read where it
     is needed: hundreds of 1,000 classes are gigabytes. `reliability` is its row's primary score,
@@ -47,6 +46,7 @@ class Member(NamedTuple):
     model: str
     read_matrix: Callable[[], NDArray[np.float32]]
     classes: list[str]
+    categories: list[str]
     comparable: str
     reliability: float | None = None
 
@@ -69,11 +69,15 @@ def joined(output: Path, boards: Sequence[Board]) -> tuple[list[Member], dict[st
                 left_out[name] = member
             elif row.comparable != common[0][0]:
                 left_out[name] = f"not comparable with the most rows of {board.task}"
-            elif members and member.classes != members[0].classes:
+            elif members and _classes(member) != _classes(members[0]):
                 left_out[name] = f"its matrix is over other classes than that of {members[0].name}"
             else:
                 members.append(member)
     return members, left_out
+
+
+def _classes(member: Member) -> tuple[list[str], list[str]]:
+    return member.classes, member.categories
 
 
 def _name(model: str, task: str, taken: Sequence[str], first: str) -> str:
@@ -85,21 +89,22 @@ def _member(output: Path, name: str, row: Result) -> Member | str:
     """Return a row's matrix and classes, or why they cannot be read."""
     try:
         matrix = read_tensor(output, row, "rdm")
-        classes = [one["name"] for one in read_table(output, row, "classes", ["name"])]
+        table = read_table(output, row, "classes", ["name", "category"])
     except DataError as error:
         return str(error)
+    classes, categories = ([one[key] for one in table] for key in ("name", "category"))
     if matrix.shape != (len(classes) * (len(classes) - 1) // 2,):
         return f"its matrix of shape {list(matrix.shape)} is not that of {len(classes)} classes"
     score, read_matrix = row.primary_score, partial(read_tensor, output, row, "rdm")
     reliability = float(score.value) if score and score.unit == "correlation" else None
-    return Member(name, row.model, read_matrix, classes, row.comparable, reliability)
+    return Member(name, row.model, read_matrix, classes, categories, row.comparable, reliability)
 
 
 Floats = NDArray[np.float64]
 
 PRIMARY = {"metric": "mean_rdm_correlation", "at": {}}
 
-# Each build draws and permutes the classes in the same way.
+# Each build permutes the classes in the same way.
 SEED = 0
 
 
@@ -119,20 +124,22 @@ class Similarities(NamedTuple):
 def similarities(members: Sequence[Member]) -> Similarities:
     """Return the correlations of the matrices of two or more models.
 
-    Intervals are from the same 1,000 bootstrap draws of the classes. A floor is the 95th percentile
+    Intervals are of a jackknife over the categories of the classes. A floor is the 95th percentile
     under 100 permutations of the classes of one matrix, and 100 of the other. The rank correlation
     has neither, as in arXiv:2104.08313; Kendall's takes .1 s a pair, hours for hundreds of models.
     """
     count = len(members)
     table = standardised((member.read_matrix() for member in members), count, np.float32)
+    pearson, floors = correlations(table), permuted(table, seed=SEED)
+    groups = np.unique(members[0].categories, return_inverse=True)[1]
     intervals: list[Interval] = []
     of_means: list[Interval] = []
-    for found in redrawn(table, class_draws(len(members[0].classes), seed=SEED)):
-        for row in found.transpose(1, 0, 2):
-            own = row[:, len(intervals)]
-            of_means.append(interval((row.sum(1) - own) / (count - 1)))
-            intervals.append(interval(row))
-    pearson, floors = correlations(table), permuted(table, seed=SEED)
+    for found in left_out(table, groups):
+        for less in found.transpose(1, 0, 2):
+            i = len(intervals)
+            mean, mean_less = ((r.sum(-1) - r[..., i]) / (count - 1) for r in (pearson[i], less))
+            of_means.append(jackknife(mean, mean_less))
+            intervals.append(jackknife(pearson[i], less))
     del table  # of 500 matrices of 1,000 classes, 1 GB
     ranks = (rankdata(member.read_matrix()) for member in members)
     spearman = correlations(standardised(ranks, count, np.float32))

@@ -40,13 +40,16 @@ class Estimate(NamedTuple):
 def wilson(successes: float, n: int) -> Estimate:
     """Return successes / n of independent items with Wilson's score interval (1927).
 
-    Successes need not be whole, unlike SciPy's: an item tied among k candidates counts 1 / k.
-    Raises ValueError where there are no items or more successes than items.
+    Successes need not be whole, unlike SciPy's: an item tied among k candidates counts 1 / k. Where
+    all items are right, or none is, the standard error is that of the interval's width. Raises
+    ValueError where there are no items or more successes than items.
     """
     if n < 1 or not -ROUNDING <= successes <= n * (1 + ROUNDING):
         raise ValueError(f"{successes} successes of {n} items; wanted 0 <= successes <= n, n >= 1")
     value = min(max(successes / n, 0.0), 1.0)
-    return Estimate(value, math.sqrt(value * (1 - value) / n), _wilson_ends(value, n, Z95))
+    low, high = _wilson_ends(value, n, Z95)
+    stderr = math.sqrt(value * (1 - value) / n) or (high - low) / (2 * Z95)
+    return Estimate(value, stderr, (low, high))
 
 
 def _wilson_ends(value: float, n: float, quantile: float) -> tuple[float, float]:
@@ -97,23 +100,55 @@ def student_quantile(freedom: float) -> float:
     return float(stdtrit(freedom, 0.975))
 
 
+def unseen(n: int) -> float:
+    """Return the largest fraction of items that differ, at 95 %, where n items are all equal.
+
+    It is 1 - .05^(1/n), about 3 / n (Hanley and Lippman-Hand 1983).
+    """
+    return 1 - float(0.05 ** (1 / n))
+
+
+def unvaried(value: float, n: int, least: float, greatest: float) -> Estimate:
+    """Return the mean of n items that are all equal, within a range.
+
+    As many of all items as are `unseen` may lie at either end of it. The standard error is that of
+    the interval's width.
+    """
+    part = unseen(n)
+    ends = (value - part * (value - least), value + part * (greatest - value))
+    return Estimate(value, part * (greatest - least) / (2 * Z95), ends)
+
+
 def clustered_fractions(totals: NDArray[Any], sizes: NDArray[Any]) -> list[Estimate]:
     """Return K means over items in clusters, such as images: [C, K] totals / [C] sizes, summed.
 
-    The variance is the linearised one of a ratio, with C - 1 degrees of freedom; the interval that
-    of `fraction`, and where no cluster differs, Wilson's with n = C. Clusters of size 0 are left
-    out. Raises ValueError where no cluster has an item.
+    Variance and degrees of freedom are those of `variance_of_ratios`; the interval that of
+    `fraction`, and where no cluster differs, Wilson's with n = C. Clusters of size 0 are left out.
+    Raises ValueError where no cluster has an item.
     """
     filled = sizes > 0
     totals, sizes = totals[filled].astype(np.float64), sizes[filled].astype(np.float64)
     n = len(sizes)
     if n == 0:
         raise ValueError("no cluster has an item")
-    values = totals.sum(0) / sizes.sum()
-    squares = ((totals - values * sizes[:, None]) ** 2).sum(0) / sizes.sum() ** 2
-    variances = squares * n / max(n - 1, 1)
+    values, (variances, freedom) = totals.sum(0) / sizes.sum(), variance_of_ratios(totals, sizes)
     pairs = zip(values.tolist(), variances.tolist(), strict=True)
-    return [fraction(value, variance, n - 1, n) for value, variance in pairs]
+    return [fraction(value, variance, freedom, n) for value, variance in pairs]
+
+
+def variance_of_ratios(totals: Floats, sizes: NDArray[Any]) -> tuple[Floats, float]:
+    """Return the variances [K] of sums [C, K] by the sum of sizes [C] > 0, and their freedom.
+
+    Each cluster is left out once; of a single one the variance is 0. The degrees of freedom are
+    those of the effective number of clusters (Carter, Schnepel and Steigerwald 2017, for a mean;
+    Kish 1965): sum(sizes)^2 / sum(sizes^2) - 1, and at least 1. Of C equal ones they are C - 1.
+    """
+    n, sizes = len(sizes), sizes.astype(np.float64)
+    if n == 1:
+        return np.zeros(totals.shape[1]), 1.0
+    less = (totals.sum(0) - totals) / (sizes.sum() - sizes)[:, None]
+    variances: Floats = (n - 1) * less.var(0)
+    return variances, max(float(sizes.sum() ** 2 / (sizes**2).sum()) - 1, 1.0)
 
 
 def clustered_fraction(hits: NDArray[Any], counts: NDArray[Any]) -> Estimate:
@@ -239,9 +274,10 @@ def estimate_of_sums(
 
     The variance is the jackknife's, each cluster left out once, and, for a mean of several seeds,
     that of the scores by seed, ddof 1, by their number. The interval is of Student's t with the
-    degrees of freedom of Welch (1947) and Satterthwaite (1946). Clusters whose statistics are all 0
-    are left out. Raises TooFewRows for fewer than two clusters, and ValueError for statistics that
-    are not finite.
+    degrees of freedom of Welch (1947) and Satterthwaite (1946). It has no width where nothing
+    varies; a row gives it one. Clusters whose statistics are all 0 are left out.
+    Raises TooFewRows for fewer than two clusters, and ValueError for statistics that are not
+    finite.
     """
     if len(statistics) < 2:
         raise TooFewRows(f"an interval needs 2 images or more, not {len(statistics)}")

@@ -21,6 +21,8 @@ from vlbench.metrics.intervals import (
     jackknife_variance,
     plain_ends,
     student_quantile,
+    unvaried,
+    variance_of_ratios,
     variance_over_pairs,
 )
 
@@ -50,7 +52,7 @@ class Comparison(NamedTuple):
     """The first model less the second; `outcomes` is None for a corpus score, which no item has.
 
     `detectable` is the smallest difference that a two-sided test at 0.05 finds with a power of 0.8
-    (Bloom 1995), at the standard error of these items; 0 where nothing varies.
+    (Bloom 1995), at the standard error of these items.
     """
 
     difference: float
@@ -75,13 +77,13 @@ def compare_items(
     """Compare the mean credit of two models over N items, [N] or [T, N] for the mean of T trials.
 
     `clusters` [N] says which items belong together. The interval is of Student's t, with the
-    linearised variance over clusters. p is McNemar's mid-p where credits are 0 or 1 and no two
-    items share a cluster, else that of random sign flips by cluster. Several trials have interval
-    and p of Student's t, with the variance of `crossed_variance`; so have items of two clusters
-    each, [N, 2], with that of `variance_over_pairs`, and scores whose items depend on each other,
-    such as those of a clustering, with that of the differences on random `halves` of the items. NaN
-    in both models is an item that a trial leaves out. Raises ValueError for other shapes, for no
-    items, and for other numbers that are not finite.
+    variance over clusters of `variance_of_ratios`. p is McNemar's mid-p where credits are 0 or 1
+    and no two items share a cluster, else that of random sign flips by cluster. Several trials have
+    interval and p of Student's t, with the variance of `crossed_variance`; so have items of two
+    clusters each, [N, 2], with that of `variance_over_pairs`, and scores whose items depend on each
+    other, such as those of a clustering, with that of the differences on random `halves` of the
+    items. NaN in both models is an item that a trial leaves out. Raises ValueError for other
+    shapes, for no items, and for other numbers that are not finite.
     """
     first, second = (np.atleast_2d(np.asarray(one, np.float64)) for one in (a, b))
     difference = first - second
@@ -102,14 +104,13 @@ def compare_items(
         interval, p, detectable = estimate
     else:
         sums, sizes = np.nansum(_cluster_sums(_weigh(difference).T, codes), 1), np.bincount(codes)
-        squared, freedom = float(((sums - value * sizes) ** 2).sum()), max(len(sums) - 1, 1)
-        error = math.sqrt(squared * len(sums) / freedom) / len(codes)
-        interval = plain_ends(value, error, student_quantile(freedom))
-        detectable = _detectable(error, freedom)
+        (variance,), freedom = variance_of_ratios(sums[:, None], sizes)
+        most = max(1.0, np.nanmax([first, second])) - min(0.0, np.nanmin([first, second]))
+        interval, detectable = _around(value, math.sqrt(variance), freedom, n, float(most))
         alone = len(difference) == 1 and len(sums) == len(codes)
         exact = alone and _whole(first) and _whole(second)
         p = _mcnemar(outcomes) if exact else sign_flip_p(sums, flips=flips, seed=seed)
-    return Comparison(value, interval, p, detectable, len(codes), n, outcomes, _notes(n, interval))
+    return Comparison(value, interval, p, detectable, len(codes), n, outcomes, _notes(n))
 
 
 def compare_corpora(
@@ -137,10 +138,10 @@ def compare_corpora(
     swapped = formula(totals[:n] + moved) - formula(totals[n:] - moved)
     less, freedom = totals - sums, max(len(sums) - 1, 1)
     error = math.sqrt(jackknife_variance(formula(less[:, :n]) - formula(less[:, n:])))
-    interval = plain_ends(value, error, student_quantile(freedom))
+    most = max(1.0, *np.abs([formula(totals[:n]), formula(totals[n:])]))
+    interval, size = _around(value, error, freedom, len(sums), float(most))
     p = _p(swapped, value, ROUNDING, float((swapped**2).mean()))
-    size, notes = _detectable(error, freedom), _notes(len(sums), interval)
-    return Comparison(value, interval, p, size, len(codes), len(sums), None, notes)
+    return Comparison(value, interval, p, size, len(codes), len(sums), None, _notes(len(sums)))
 
 
 def sign_flip_p(by_cluster: Floats, *, flips: int = FLIPS, seed: int = 0) -> float:
@@ -234,12 +235,25 @@ def _student(value: float, variance: float, freedom: float) -> Student | None:
     return interval, p, _detectable(error, freedom)
 
 
+def _around(
+    value: float, error: float, freedom: float, clusters: int, most: float
+) -> tuple[tuple[float, float], float]:
+    """Return the interval of a difference of at most `most`, and what is detectable.
+
+    Where all clusters differ alike, they are those of `unvaried`.
+    """
+    if error >= ROUNDING:
+        ends = plain_ends(value, error, student_quantile(freedom))
+        return ends, _detectable(error, freedom)
+    _, error, ends = unvaried(value, clusters, -most, most)
+    return ends, _detectable(error, math.inf)
+
+
 def _detectable(error: float, freedom: float) -> float:
-    """Return the smallest difference found with a power of 0.8; 0 where there is no error."""
+    """Return the smallest difference found with a power of 0.8."""
     from scipy.special import stdtrit  # noqa: PLC0415 - as above
 
-    power = float(stdtrit(freedom, 0.8))
-    return (student_quantile(freedom) + power) * error * (error >= ROUNDING)
+    return (student_quantile(freedom) + float(stdtrit(freedom, 0.8))) * error
 
 
 def _whole(credit: Floats) -> bool:
@@ -288,7 +302,6 @@ def _p(drawn: Floats, value: float, rounding: float, variance: float) -> float:
     return p if further or not variance else min(p, 2 * math.exp(-(value**2) / variance / 2))
 
 
-def _notes(clusters: int, interval: tuple[float, float]) -> tuple[str, ...]:
+def _notes(clusters: int) -> tuple[str, ...]:
     few = f"{counted(clusters, 'cluster')}, fewer than {FEW}: interval and p are rough"
-    flat = "all clusters differ alike, so that the interval has no width"
-    return (few,) * (clusters < FEW) + (flat,) * (interval[1] - interval[0] < ROUNDING)
+    return (few,) * (clusters < FEW)

@@ -1,10 +1,10 @@
 """Pearson correlation of dissimilarity matrices over pairs of classes. arXiv:2104.08313, section 4.
 
 Pairs of classes are not independent. So the chance level comes from permuted classes, and the
-intervals from classes drawn with replacement. Permutations and draws are the same for all matrices,
-and matrix products take them to all pairs of matrices at once. Matrices are condensed, as SciPy
-has them, and the columns of a table [P, K]. A constant matrix has no correlation; it counts as 0,
-the score of unrelated matrices.
+intervals from a jackknife over classes, or over the categories that classes are nested in. Matrix
+products take both to all pairs of matrices at once. Matrices are condensed, as SciPy has them, and
+the columns of a table [P, K]. A constant matrix has no correlation; it counts as 0, the score of
+unrelated matrices.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vlbench.metrics.intervals import ROUNDING, student_quantile, unseen
+
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 
-DRAWS = 1_000
 PERMUTATIONS = 100
-
-# Of more classes than this, a draw is taken to first order: what pairs of classes add to the effect
-# of each of them is below 1 % of a standard error.
-MOST_EXACT = 100
 
 # A matrix whose spread is at most this fraction of its length is constant, but for rounding. Not
 # metrics.ranking's: that module takes PyTorch, 580 MB that comparing matrices does not need.
 CONSTANT = 1e-6
 
-# Rows of a table that are multiplied at a time, and numbers of a block of draws.
+# The nearest to 1 that a correlation is on Fisher's scale, where 1 is infinite.
+NEAREST = 1 - 1e-12
+
+# Rows of a table that are multiplied at a time, and numbers of a block of correlations.
 ROWS = 4_096
 AT_ONCE = 1 << 24
 
 
 class Interval(NamedTuple):
-    """A standard error, and the middle 95 % of the draws of classes."""
+    """Standard errors and 95 % intervals."""
 
     stderr: Any
     ci95: tuple[Any, Any]
@@ -84,49 +84,62 @@ def noise_ceiling(reliability: Any) -> tuple[Any, Any]:
     return positive, np.sqrt((1 + positive) / 2)
 
 
-def class_draws(classes: int, *, seed: int, draws: int = DRAWS) -> Floats:
-    """Return how often each class occurs in each draw with replacement, [draws, C]."""
-    rng = np.random.default_rng(seed)
-    return rng.multinomial(classes, np.full(classes, 1 / classes), size=draws).astype(np.float64)
+def left_out(table: NDArray[Any], groups: Places) -> Iterator[Floats]:
+    """Yield the correlations of some columns with all without each of G groups, [G, I, K].
 
-
-def redrawn(table: NDArray[Any], draws: Floats) -> Iterator[Floats]:
-    """Yield the correlations of some columns with all in each of [draws, C] draws, [draws, I, K].
-
-    A pair of classes counts as often as both of them occur in the draw; a class with itself is no
-    pair.
+    `groups` [C] has the number of each class's group, from 0; a group is left out with all pairs of
+    its classes.
     """
-    weights, pairs = _draw_weights(draws)
-    count = table.shape[1]
-    sums, squares = np.empty((2, len(pairs), count))
-    for unit, places in enumerate(pairs):
-        rows = table[places].astype(np.float64)
-        sums[unit], squares[unit] = rows.sum(0), np.einsum("pk,pk->k", rows, rows)
-    means, squares = weights @ sums, weights @ squares
+    i, j = (groups[side] for side in np.triu_indices(len(groups), 1))
+    places = [np.flatnonzero((i == g) | (j == g)) for g in range(int(groups.max()) + 1)]
+    kept = np.array([[max(len(table) - len(own), 1)] for own in places])
+    means, squares = np.empty((2, len(places), table.shape[1]))
+    for g, own in enumerate(places):
+        rows = table[own].astype(np.float64)
+        means[g], squares[g] = -rows.sum(0), -np.einsum("pk,pk->k", rows, rows)
+    for rows in _blocks(table):
+        means += rows.sum(0, np.float64)
+        squares += np.einsum("pk,pk->k", rows, rows, dtype=np.float64)
+    means, squares = means / kept, squares / kept
     spread = squares - means**2
     spread = np.sqrt(np.where(spread <= CONSTANT**2 * squares, 0.0, spread))
-    step = max(1, AT_ONCE // (count * max(weights.shape)))
-    for first in range(0, count, step):
-        own = slice(first, first + step)
-        products = np.empty((len(pairs), *table[:1, own].shape[1:], count))
-        for unit, places in enumerate(pairs):
-            rows = table[places].astype(np.float64)
-            products[unit] = rows[:, own].T @ rows
-        totals = (weights @ products.reshape(len(pairs), -1)).reshape(len(draws), -1, count)
-        del products
-        for i in range(totals.shape[1]):
-            covariance = totals[:, i]
-            covariance -= means[:, first + i, None] * means
-            scale = spread[:, first + i, None] * spread
-            np.divide(covariance, scale, out=covariance, where=scale > 0)
-            covariance[scale <= 0] = 0.0
-        yield np.clip(totals, -1.0, 1.0, out=totals)
+    step = max(1, AT_ONCE // means.size)
+    for first in range(0, table.shape[1], step):
+        columns = slice(first, first + step)
+        whole = sum(
+            rows[:, columns].T @ rows for rows in (b.astype(np.float64) for b in _blocks(table))
+        )
+        found = np.empty((len(places), *np.shape(whole)))
+        for g, own in enumerate(places):
+            rows = table[own].astype(np.float64)
+            found[g] = (whole - rows[:, columns].T @ rows) / kept[g]
+        found -= means[:, columns, None] * means[:, None]
+        scale = spread[:, columns, None] * spread[:, None]
+        np.divide(found, scale, out=found, where=scale > 0)
+        found[scale <= 0] = 0.0
+        yield np.clip(found, -1.0, 1.0, out=found)
 
 
-def interval(draws: Floats) -> Interval:
-    """Return the standard error and the 95 % interval of values in [draws, ...] draws."""
-    low, high = np.quantile(draws, (0.025, 0.975), axis=0).tolist()
-    return Interval(draws.std(axis=0, ddof=1).tolist(), (low, high))
+def jackknife(values: Floats, less: Floats) -> Interval:
+    """Return the errors and intervals of correlations from those without each of G groups [G, ...].
+
+    The variance is the jackknife's on Fisher's scale (1921). It is too large on average, since it
+    counts twice what pairs of groups add (Efron and Stein 1981), and varies more than that of
+    independent values: Student's quantile of G - 1 degrees covers too often and the normal one too
+    seldom. That of 2 (G - 1) is chosen by simulation, in benchmarks/coverage.py. Where no group
+    changes a correlation, as many as are `unseen` may make it -1 or 1. The standard error is that
+    of the interval's width.
+    """
+    freedom = 2 * (len(less) - 1)
+    centre, drawn = (np.arctanh(np.clip(one, -NEAREST, NEAREST)) for one in (values, less))
+    half = student_quantile(freedom) * np.sqrt(freedom / 2 * drawn.var(axis=0))
+    low = np.minimum(np.tanh(centre - half), values)
+    high = np.maximum(np.tanh(centre + half), values)
+    is_flat, part = high - low < ROUNDING, unseen(len(less))
+    low = np.where(is_flat, values - part * (1 + values), low)
+    high = np.where(is_flat, values + part * (1 - values), high)
+    stderr = (high - low) / 2 / student_quantile(freedom)
+    return Interval(stderr.tolist(), (low.tolist(), high.tolist()))
 
 
 def permuted(table: NDArray[Any], *, seed: int, count: int = PERMUTATIONS) -> Floats:
@@ -148,21 +161,6 @@ def permuted(table: NDArray[Any], *, seed: int, count: int = PERMUTATIONS) -> Fl
         one[:] = total
     both = (np.concatenate([sums[:, k], sums[:, :, k]]) for k in range(table.shape[1]))
     return np.array([np.quantile(one, 0.95, axis=0) for one in both])
-
-
-def _draw_weights(draws: Floats) -> tuple[Floats, Places]:
-    """Return the weights [draws, U] of parts of a sum over pairs, and the pairs of each, [U, M].
-
-    A part is one pair, or of many classes all pairs of a class: to first order in how often each
-    class is drawn, the mean over the pairs of a draw is a sum over classes.
-    """
-    classes = draws.shape[1]
-    if classes > MOST_EXACT:
-        pairs = _square(classes)[~np.eye(classes, dtype=bool)].reshape(classes, classes - 1)
-        return (2 * draws - 1) / (classes * (classes - 1)), pairs
-    i, j = np.triu_indices(classes, 1)
-    often = draws[:, i] * draws[:, j]
-    return often / np.maximum(often.sum(1, keepdims=True), 1.0), np.arange(len(i))[:, None]
 
 
 def _classes(table: NDArray[Any]) -> int:

@@ -17,12 +17,12 @@ from vlbench.data.records import Data, overlaps
 from vlbench.digests import digest
 from vlbench.engine.fingerprints import as_path, each_value
 from vlbench.identity import library_versions
-from vlbench.metrics.intervals import ROUNDING
+from vlbench.metrics.intervals import ROUNDING, unvaried
 from vlbench.plain import parameters
 from vlbench.planning.jobs import Job
 from vlbench.planning.models import ENCODE_BY, MANNERS, Model
 from vlbench.planning.options import Options
-from vlbench.results import Outcome, Result, counts_of
+from vlbench.results import Outcome, Result, Score, counts_of
 from vlbench.running.models import LiveModels
 
 
@@ -172,7 +172,7 @@ def finish_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) 
     notes += [f"left out: {n} {what}" for what, n in job.data.dropped.items()]
     counts = counts_of(outcome, row.primary, sum(missing.values()))
     counts |= {"dropped": sum(job.data.dropped.values())} if job.data.dropped else {}
-    scores = [score.within_limits() for score in outcome.scores]
+    scores = [with_width(score.within_limits()) for score in outcome.scores]
     scored = replace(row, scores=scores, counts=counts, run=run)
     return replace(
         scored,
@@ -189,6 +189,20 @@ def finish_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) 
     )
 
 
+def with_width(score: Score) -> Score:
+    """Return a score whose interval is that of `unvaried` where nothing varies.
+
+    Without a range, there is then neither interval nor standard error.
+    """
+    if score.ci95 is None or score.ci95[1] - score.ci95[0] >= ROUNDING:
+        return score
+    least, greatest = score.limits
+    if least is None or greatest is None:
+        return replace(score, stderr=None, ci95=None)
+    _, stderr, ci95 = unvaried(score.value, score.n, least, greatest)
+    return replace(score, stderr=stderr, ci95=ci95)
+
+
 def _ties(row: Result) -> list[str]:
     """Return a note with the number of tied choices, if most are tied."""
     ties, choices = row.counts["ties"], row.counts.get("choices", row.counts["n"])
@@ -197,18 +211,10 @@ def _ties(row: Result) -> list[str]:
 
 
 def _useless_intervals(row: Result) -> list[str]:
-    """Return notes that name scores whose interval is a point, or all that a score can be."""
-    points, whole = [], []
-    for score in row.scores:
-        if score.ci95 and score.ci95[1] - score.ci95[0] < ROUNDING:
-            points.append(score.metric)
-        elif score.ci95 and score.ci95 == score.limits:
-            whole.append(score.metric)
-    reasons = {
-        "an interval without width: neither items nor seeds vary": points,
-        "an interval of the whole range: too few items or seeds to say more": whole,
-    }
-    return [f"{', '.join(dict.fromkeys(m))}: {why}" for why, m in reasons.items() if m]
+    """Return a note that names scores whose interval is all that a score can be."""
+    whole = [score.metric for score in row.scores if score.ci95 and score.ci95 == score.limits]
+    why = "an interval of the whole range: too few items or seeds to say more"
+    return [f"{', '.join(dict.fromkeys(whole))}: {why}"] if whole else []
 
 
 def _dropped_arguments(job: Job) -> list[str]:

@@ -44,9 +44,9 @@ def test_how_large_a_difference_would_have_been_found_stands_below_the_table(out
     assert float(points) == pytest.approx(289.9 * (2 / 9 / 29) ** 0.5, abs=0.05)
 
 
-def test_of_equal_models_nothing_is_said_to_be_detectable(tmp_path):
+def test_of_equal_models_a_difference_is_detectable_all_the_same(tmp_path):
     rows = [measured(tmp_path, m, [1] * 30) for m in "ab"]
-    assert "detectable" not in rendered(asked(write(tmp_path, board(*rows)), "a", "b").shown)
+    assert "detectable with 80 %" in rendered(asked(write(tmp_path, board(*rows)), "a", "b").shown)
 
 
 def test_three_models_are_three_tables(output):

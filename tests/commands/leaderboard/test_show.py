@@ -35,8 +35,8 @@ def test_what_cannot_be_told_apart_from_the_leader_is_marked(tmp_path):
     build_leaders(tmp_path)
     (table,) = answer(Namespace(output=tmp_path, tasks=["t"], include_path=[])).shown
     column = next(one for one in table.columns if str(one.header) == "against the leader")
-    # One item of 30: (2.045 + 0.854) / 30 by Student's t, 1.155 times as much for 3 pairs.
-    told = ["leader", "tied, detectable 11.2 points", "untested"]
+    # One item of 30: (2.045 + 0.854) / 30 by Student's t, for the one pair that is tested.
+    told = ["leader", "tied, detectable 9.7 points", "untested"]
     assert [str(cell) for cell in column.cells] == told
 
 

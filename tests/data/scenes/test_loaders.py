@@ -70,6 +70,15 @@ def test_both_kinds_of_label_share_the_images_and_name_the_only_thing(tmp_path):
     keys = [data.splits["test"]["image"].key for data in (coarse, fine)]
     assert keys[0] == keys[1]
     assert coarse.digest() != fine.digest()
+    of_images = {
+        noun: category
+        for split in fine.splits.values()
+        for nouns, categories in zip(split["nouns"], split["categories"], strict=True)
+        for noun, category in zip(nouns, categories, strict=True)
+    }
+    of_classes = dict(zip(fine.classes, fine.categories, strict=True))
+    assert of_images.items() <= of_classes.items()
+    assert coarse.categories == ()
 
 
 @pytest.mark.usefixtures("small_world")

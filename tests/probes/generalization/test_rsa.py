@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -61,7 +63,8 @@ def test_images_without_noise_are_wholly_reliable():
     model, data = planted(0.0, classes=8, images=3)
     (score, *_) = probe(model, data).scores
     assert score.value == pytest.approx(1.0)
-    assert score.ci95 == pytest.approx((1.0, 1.0))
+    # Of 8 classes, of which none is otherwise, .312 may be: .688^8 = .05.
+    assert score.ci95 == pytest.approx((1 - 2 * 0.3123, 1.0), abs=1e-4)
     assert score.floors["class_permutations"] < 0.9
 
 
@@ -69,7 +72,7 @@ def test_images_without_noise_are_wholly_reliable():
 def test_a_constant_model_scores_chance_and_a_note_says_why(vector):
     outcome = probe(ConstantModel(vector), labelled_images(5, 4, 6))
     assert values(outcome) == {"reliability": 0.0, "zero_distances": 3, "n_classes": 3}
-    assert outcome.scores[0].ci95 == (0.0, 0.0)
+    assert outcome.scores[0].ci95 == pytest.approx((-0.6316, 0.6316), abs=1e-4)  # 1 - .05^(1/3)
     assert "all distances are the same" in outcome.notes[0]
 
 
@@ -94,6 +97,7 @@ def test_the_matrix_of_all_images_is_kept_with_the_classes_in_their_order(rule):
     matrix = rdm_of_classes(model.features, rows, data.classes, rule)
     assert torch.equal(outcome.artifacts["rdm"], matrix.float())
     assert outcome.artifacts["classes"]["name"].to_pylist() == data.classes
+    assert outcome.artifacts["classes"]["category"].to_pylist() == data.classes
 
 
 def test_another_seed_cuts_other_halves():
@@ -110,6 +114,22 @@ def test_halves_share_no_image_and_leave_none():
     assert [len(row) for row in first] == [2, 2]
     both = [torch.cat(pair).sort().values for pair in zip(first, second, strict=True)]
     assert all(torch.equal(*pair) for pair in zip(both, rows, strict=True))
+
+
+def test_classes_of_one_category_are_left_out_together():
+    model, data = planted(2.0, classes=9, images=4, width=6)
+    nested = replace(data, categories=[*"aaabbbccc"])
+    (own, *_), outcome = probe(model, data).scores, probe(model, nested)
+    assert outcome.scores[0].value == own.value
+    assert outcome.scores[0].ci95 != own.ci95
+    assert outcome.counts["clusters"] == 3
+    assert outcome.artifacts["classes"]["category"].to_pylist() == [*"aaabbbccc"]
+
+
+def test_two_categories_have_no_interval():
+    data = replace(labelled_images(4, 4, 4), categories=["cat", "dog", "dog"])
+    with pytest.raises(TooFewRows, match="classes of cat, dog alone; an interval needs 3 cat"):
+        probe(ReadsTheLabel(), data)
 
 
 def test_a_class_of_one_image_is_named():

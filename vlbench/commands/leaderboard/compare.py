@@ -62,9 +62,8 @@ def _detectable(compared: Sequence[Compared]) -> str:
     sizes = [
         f"{printed(one.task)} {_size(one.comparison.detectable, one.scores[0].unit)}"
         for one in compared
-        if one.comparison.detectable
     ]
-    return f"detectable with 80 % power at p < 0.05: {', '.join(sizes)}\n" if sizes else ""
+    return f"detectable with 80 % power at p < 0.05: {', '.join(sizes)}\n"
 
 
 def _cells(one: Compared) -> list[str]:

@@ -37,14 +37,16 @@ CROP_SIDE = 16
 def objects(*, seed: int = 0, fine: bool = False, cache_dir: Path | None = None) -> Data:
     """Return 3,000 images of one thing; the label is its category of 12, or its noun of 40.
 
-    `fine` asks for the nouns. The other columns, and `cache_dir`, are those of `scenes`.
+    `fine` asks for the nouns, and says the category of each. The other columns, and `cache_dir`,
+    are those of `scenes`.
     """
     table = world_table("objects", seed, cache_dir)
     nouns = [object_noun(i) for i in range(table.length)]
     labels = [NOUNS.index(noun) if fine else CATEGORIES.index(CATEGORY[noun]) for noun in nouns]
     key = table.digests["noun" if fine else "label"]
     label = Column(key, "value", labels, range(len(labels)))
-    return _data("objects", _columns(table) | {"label": label}, NOUNS if fine else CATEGORIES)
+    data = _data("objects", _columns(table) | {"label": label}, NOUNS if fine else CATEGORIES)
+    return replace(data, categories=[CATEGORY[noun] for noun in NOUNS] if fine else ())
 
 
 def scenes(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None = None) -> Data:

@@ -9,7 +9,8 @@ of Spearman and Brown to that of two matrices of all images; where noise is larg
 distances shrink faster than the formula assumes, and it is too low (.25 where two such matrices
 correlate at .31). `prompt_reliability` is the correlation between the matrices of two sentences.
 The paper divides the distances of one model by deviations per dimension, and those of the others by
-one number; here a task has one rule for all.
+one number; here a task has one rule for all. Where the data say of which category each class is,
+intervals are over categories.
 """
 
 from __future__ import annotations
@@ -27,14 +28,13 @@ from vlbench.capabilities import ImageEncoder, TextEncoder, TokenEncoder
 from vlbench.data.records import Data, TestRows, fewest_rows, labels, value_column
 from vlbench.data.words import tokens_at
 from vlbench.engine import Engine
-from vlbench.errors import CannotDo, TooFewRows, counted
+from vlbench.errors import CannotDo, TooFewRows, counted, listed
 from vlbench.metrics.rdm_correlation import (
-    class_draws,
     correlations,
     full_length,
-    interval,
+    jackknife,
+    left_out,
     permuted,
-    redrawn,
     standardised,
 )
 from vlbench.probes.generalization.class_vectors import encodes_whole_texts
@@ -46,6 +46,9 @@ VectorRule = Literal["euclidean", "cosine", "correlation"]
 
 # Two classes have one distance, which has no correlation.
 FEWEST_CLASSES = 3
+
+# One that is left out must leave two, between which there are distances.
+FEWEST_CATEGORIES = 3
 
 CONSTANT_NOTE = "all distances are the same: the matrix tells no classes apart, so chance"
 
@@ -68,7 +71,7 @@ def rsa(
     if trials < 1:
         raise ValueError(f"{trials} trials; wanted 1 or more")
     test, names = data.splits["test"], data.classes
-    _require_classes(names)
+    _require_classes(data)
     rows = _rows(labels(test), names, 4 if rdm == "per_dimension" else 2)
     features = engine.features(model.encode_images, test["image"])
     whole = rdm_of_classes(features, rows, names, rdm)
@@ -77,8 +80,8 @@ def rsa(
         [rdm_of_classes(features, half, names, rdm) for half in _halves(rows, rng)]
         for _ in range(trials)
     ]
-    score = _reliability("reliability", halves, len(names), seed, of_whole=full_length)
-    return _outcome(score, whole, names, {"n": len(test), "clusters": len(names)})
+    score = _reliability("reliability", halves, data, seed, of_whole=full_length)
+    return _outcome(score, whole, data, {"n": len(test), "clusters": len(set(_categories(data)))})
 
 
 def rsa_text(  # noqa: PLR0913 - the YAML fills all but three
@@ -100,17 +103,25 @@ def rsa_text(  # noqa: PLR0913 - the YAML fills all but three
     model that only encodes whole texts, or compares them with images as CLIP does, gives the vector
     of the sentence. Raises CannotDo, with the class, where no token of its name has a vector.
     """
-    _require_classes(data.classes)
+    _require_classes(data)
     names = [", ".join(name.split(", ")[:synonyms]).lower() for name in data.classes]
     vectors = [_name_vectors(model, engine, names, p, tokens) for p in (prompt, other_prompt)]
     pair = [rdm_of_vectors(v, data.classes, rdm) for v in vectors]
-    score = _reliability("prompt_reliability", [pair], len(names), seed)
-    return _outcome(score, pair[0], data.classes, {"n": len(names)})
+    score = _reliability("prompt_reliability", [pair], data, seed)
+    return _outcome(score, pair[0], data, {"n": len(names)})
 
 
-def _require_classes(names: Sequence[str]) -> None:
-    if len(names) < FEWEST_CLASSES:
-        raise TooFewRows(f"{len(names)} classes; a correlation needs {FEWEST_CLASSES}")
+def _require_classes(data: Data) -> None:
+    if len(data.classes) < FEWEST_CLASSES:
+        raise TooFewRows(f"{len(data.classes)} classes; a correlation needs {FEWEST_CLASSES}")
+    if len(set(_categories(data))) < FEWEST_CATEGORIES:
+        present = f"classes of {listed(set(_categories(data)))} alone"
+        raise TooFewRows(f"{present}; an interval needs {FEWEST_CATEGORIES} categories")
+
+
+def _categories(data: Data) -> Sequence[str]:
+    """Return the category of each class; its own where the data have none."""
+    return data.categories or data.classes
 
 
 def _rows(label: NDArray[np.int64], names: Sequence[str], least: int) -> list[Tensor]:
@@ -165,7 +176,7 @@ def _name_vectors(
 def _reliability(
     metric: str,
     pairs: Sequence[Sequence[Tensor]],
-    classes: int,
+    data: Data,
     seed: int,
     *,
     of_whole: Callable[[Any], Any] = np.asarray,
@@ -174,25 +185,26 @@ def _reliability(
 
     `of_whole` makes it of the correlation of a pair.
     """
-    draws = class_draws(classes, seed=seed)
+    groups = np.unique(_categories(data), return_inverse=True)[1]
     tables = [standardised((matrix.numpy() for matrix in pair), 2) for pair in pairs]
     values = [float(of_whole(correlations(table)[0, 1])) for table in tables]
-    drawn = [of_whole(next(redrawn(table, draws))[:, 0, 1]) for table in tables]
+    less = [of_whole(next(left_out(table, groups))[:, 0, 1]) for table in tables]
     return Score(
         metric=metric,
         value=float(np.mean(values)),
-        n=classes,
+        n=len(data.classes),
         chance=0.0,
         floors={"class_permutations": float(of_whole(permuted(tables[0], seed=seed)[0, 1]))},
         draws=values if len(values) > 1 else (),
         unit="correlation",
-        **interval(np.mean(drawn, axis=0))._asdict(),
+        **jackknife(np.array(np.mean(values)), np.mean(less, axis=0))._asdict(),
     )
 
 
-def _outcome(score: Score, matrix: Tensor, names: Sequence[str], counts: dict[str, int]) -> Outcome:
+def _outcome(score: Score, matrix: Tensor, data: Data, counts: dict[str, int]) -> Outcome:
     import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
 
+    names, categories = list(data.classes), list(_categories(data))
     zeros = int((matrix == 0).sum())
     others: list[Any] = [
         Score("zero_distances", zeros, len(matrix), unit="pairs", higher_is_better=False),
@@ -203,6 +215,9 @@ def _outcome(score: Score, matrix: Tensor, names: Sequence[str], counts: dict[st
     return Outcome(
         scores=[score, *others],
         counts=counts,
-        artifacts={"rdm": matrix.float(), "classes": pa.table({"name": list(names)})},
+        artifacts={
+            "rdm": matrix.float(),
+            "classes": pa.table({"name": names, "category": categories}),
+        },
         notes=[CONSTANT_NOTE] if constant else [],
     )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from vlbench.data.coco_files import read_text
 from vlbench.errors import DataAbsent, DataError, SpecError
-from vlbench.metrics.intervals import Estimate, clustered_ratio
+from vlbench.metrics.intervals import Estimate, Floats, clustered_ratio, unvaried
 from vlbench.plain import read
 from vlbench.probes.question_generation.rating.sheets import (
     ANSWER,
@@ -162,6 +162,11 @@ def _given(
     return given
 
 
+# The least and the greatest rating, and the most that two can differ by.
+RANGE = (float(ANSWERS[0]), float(ANSWERS[-1]))
+MOST = RANGE[1] - RANGE[0]
+
+
 class Rating(NamedTuple):
     """The mean rating of a system's questions on a sheet, and its difference from human ones.
 
@@ -184,9 +189,17 @@ def ratings_of(judgements: Judgements) -> list[Rating]:
         sums, each = answers.sum(0).astype(np.float64), np.full(images, float(raters))
         human = sums[:, systems.index(HUMAN)]
         for system, own in zip(systems, sums.T, strict=True):
-            less = None if system == HUMAN else clustered_ratio(own - human, each)
-            ratings.append(Rating(sheet, system, clustered_ratio(own, each), less))
+            less = None if system == HUMAN else _estimate(own - human, each, -MOST, MOST)
+            ratings.append(Rating(sheet, system, _estimate(own, each, *RANGE), less))
     return ratings
+
+
+def _estimate(sums: Floats, each: Floats, least: float, greatest: float) -> Estimate:
+    """Return a mean rating, or a difference of two, of sums over the raters of each image."""
+    found = clustered_ratio(sums, each)
+    if found.stderr:
+        return found
+    return unvaried(found.value, len(each), least, greatest)
 
 
 def agreement(answers: NDArray[np.int64]) -> float | None:
