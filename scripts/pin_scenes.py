@@ -1,4 +1,6 @@
-"""Draw `objects` and `scenes` and pin the digests of their columns: run it after raising VERSION.
+"""Draw every configuration of the drawn world and pin the digests of its columns.
+
+Run it after raising VERSION, which also draws `objects` and `scenes` without held-out things.
 
 Run: python scripts/pin_scenes.py [FILE]
 """
@@ -12,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from vlbench.data.scenes import table
-from vlbench.data.scenes.rows import CONFIGURATIONS
+from vlbench.data.scenes.rows import CONFIGURATIONS, SEEN
 from vlbench.data.scenes.storage import write_once
 from vlbench.data.scenes.world import VERSION
 
@@ -25,7 +27,7 @@ def main(file: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         digests = {
             name: write_once(Path(folder) / name, partial(table.draw_rows, name, SEED))
-            for name in CONFIGURATIONS
+            for name in (*CONFIGURATIONS, *(f"{whole}{SEEN}" for whole in CONFIGURATIONS))
         }
     content = {
         "version": VERSION,

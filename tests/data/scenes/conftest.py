@@ -23,12 +23,14 @@ def sample_rows(sample):
 
 @pytest.fixture(scope="session")
 def world(scenes_cache):
-    """Both configurations, drawn once for all tests: a minute."""
+    """All configurations; each is drawn once for all tests when it is read, in half a minute."""
     cache = scenes_cache / "vlbench"
     return {
         "objects": loaders.objects(cache_dir=cache),
         "scenes": loaders.scenes(cache_dir=cache),
         "fine": loaders.objects(fine=True, cache_dir=cache),
+        "objects-seen": loaders.objects(things="seen", cache_dir=cache),
+        "scenes-seen": loaders.scenes(things="seen", cache_dir=cache),
     }
 
 

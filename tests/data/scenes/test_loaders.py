@@ -6,9 +6,11 @@ import torch
 
 from vlbench.capabilities import Picture
 from vlbench.data.records import labels
-from vlbench.data.scenes import ORACLE, objects, scenes
+from vlbench.data.scenes import HELD_OUT, ORACLE, objects, scenes
 from vlbench.data.scenes.loaders import _columns
-from vlbench.data.scenes.world import plural
+from vlbench.data.scenes.world import NOUNS, SEEN_CATEGORIES, SEEN_NOUNS, plural
+from vlbench.engine import Engine
+from vlbench.probes.captioning.nouns import find_nouns
 
 # A change of the generator, or of Pillow's drawing, needs another VERSION.
 PINNED = {
@@ -107,6 +109,40 @@ def test_a_picture_is_the_image_with_its_proposals(sample_rows):
     assert (picture.image.mode, picture.image.size) == ("RGB", (64, 64))
     assert picture.regions.size == (64, 64)
     assert np.array_equal(picture.regions.vectors, sample_rows["regions"][3].vectors)
+
+
+@pytest.mark.usefixtures("small_world")
+def test_labels_of_seen_things_are_among_the_seen_classes(tmp_path):
+    coarse = objects(things="seen", cache_dir=tmp_path)
+    fine = objects(things="seen", fine=True, cache_dir=tmp_path)
+    assert (len(coarse.classes), len(fine.classes)) == (8, 28)
+    for data, nouns in ((coarse, "categories"), (fine, "nouns")):
+        for split in data.splits.values():
+            assert [[data.classes[label]] for label in split["label"]] == list(split[nouns])
+
+
+@pytest.mark.usefixtures("small_world")
+def test_scenes_of_seen_things_are_as_many_and_other_data(tmp_path):
+    whole, seen = scenes(cache_dir=tmp_path), scenes(things="seen", cache_dir=tmp_path)
+    assert [len(split) for split in seen.splits.values()] == [2, 1, 3]
+    assert seen.digest() != whole.digest()
+    assert not set(seen.classes) & set(HELD_OUT)
+
+
+def test_foils_of_seen_scenes_are_drawn_from_words_that_no_held_out_thing_has(world):
+    data = world["scenes-seen"]
+    nouns = find_nouns(data, Engine.for_tests())
+    drawn = {nouns.singular(noun) for noun in nouns.vocabulary}
+    assert drawn >= {*SEEN_NOUNS, *SEEN_CATEGORIES}
+    assert not drawn & {*HELD_OUT, *NOUNS} - {*SEEN_NOUNS}
+    named = {noun for split in data.splits.values() for some in split["nouns"] for noun in some}
+    assert named == {*SEEN_NOUNS}
+
+
+@pytest.mark.parametrize("load", [objects, scenes])
+def test_things_of_another_kind_are_refused(load):
+    with pytest.raises(ValueError, match=f"{load.__name__} show things: all or seen, not held_out"):
+        load(things="held_out")
 
 
 def test_columns_of_other_content_have_other_keys(sample):

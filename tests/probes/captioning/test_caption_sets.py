@@ -90,12 +90,24 @@ def captioner(monkeypatch):
 
 @pytest.mark.usefixtures("captioner")
 def test_a_captioner_tells_of_the_images_that_are_read_alone():
-    found = find_captions(THREE, ENGINE, Images(first=2), None, Captioner(), None)
+    found = find_captions(THREE, ENGINE, Images(first=2), "captioner", None, Captioner(), None)
     assert found == ["test 0", "test 1"]
 
 
 @pytest.mark.usefixtures("captioner")
 def test_the_captions_of_a_file_stand_in_for_a_captioner(tmp_path):
     file = results(tmp_path)
-    found = find_captions(THREE, ENGINE, Images(first=2), file, Captioner(), None)
+    found = find_captions(THREE, ENGINE, Images(first=2), "captioner", file, Captioner(), None)
     assert found == CAPTIONS
+
+
+def test_references_are_captions_without_any_captioner():
+    spaced = world([["a  dog\nhere", "a puppy"], ["a boat"], ["a cat"]])
+    given = "references", None, Captioner(), None
+    assert find_captions(spaced, ENGINE, Images(first=2), *given) == ["a dog here", "a boat"]
+
+
+def test_references_beside_a_file_of_captions_are_refused(tmp_path):
+    file = results(tmp_path, CAPTIONS)
+    with pytest.raises(ValueError, match=r"originals are references, but captions.json has others"):
+        find_captions(THREE, ENGINE, Images(), "references", file, Captioner(), None)

@@ -349,6 +349,14 @@ def test_the_seed_draws_the_words(tmp_path):
     assert found[0] != found[2]
 
 
+@pytest.mark.parametrize("probe", [caption_templates, noun_replacement])
+def test_the_originals_may_be_first_references(probe):
+    outcome = probe(Taste(right_nouns), world(), Engine.for_tests(), originals="references")
+    first = outcome.artifacts["texts"].to_pylist()[0]
+    assert first["text"] == REFERENCES[0][0]
+    assert first["score"] == 2
+
+
 def test_nouns_that_are_left_out_are_replaced_as_other_words(tmp_path):
     outcome = replaced(nothing, tmp_path, nouns=NounSource(leave_out=["cat", "cup"]))
     assert texts(outcome, "nouns")[0].endswith("a big cat.")

@@ -17,10 +17,19 @@ from vlbench.data.coco_files import Arc, Named, Phrase
 from vlbench.data.crops import crop_box
 from vlbench.data.images import decode_image
 from vlbench.data.records import Column, Data, Split
-from vlbench.data.scenes.rows import object_noun, row, sizes
+from vlbench.data.scenes.rows import SEEN, object_noun, row, sizes
 from vlbench.data.scenes.storage import open_rows, write_once
 from vlbench.data.scenes.table import world_table
-from vlbench.data.scenes.world import CATEGORIES, CATEGORY, CROPS, NOUNS, ORACLE, SIDE
+from vlbench.data.scenes.world import (
+    CATEGORIES,
+    CATEGORY,
+    CROPS,
+    NOUNS,
+    ORACLE,
+    SEEN_CATEGORIES,
+    SEEN_NOUNS,
+    SIDE,
+)
 from vlbench.data.tables import Table, column_from
 
 # The stored columns of proposals, by the region kind: the boxes, what their vectors are made of,
@@ -33,24 +42,43 @@ PROPOSALS = {
 # The side of a crop, in pixels.
 CROP_SIDE = 16
 
+# Which things images show: of all categories, or of those that are not held out.
+ALL = "all"
+THINGS = (ALL, "seen")
 
-def objects(*, seed: int = 0, fine: bool = False, cache_dir: Path | None = None) -> Data:
+
+def objects(
+    *, seed: int = 0, fine: bool = False, things: str = ALL, cache_dir: Path | None = None
+) -> Data:
     """Return 3,000 images of one thing; the label is its category of 12, or its noun of 40.
 
-    `fine` asks for the nouns, and says the category of each. The other columns, and `cache_dir`,
-    are those of `scenes`.
+    `fine` asks for the nouns, and says the category of each; of `things: seen` there are 8
+    categories and 28 nouns. The other columns, `things` and `cache_dir` are those of `scenes`.
     """
-    table = world_table("objects", seed, cache_dir)
-    nouns = [object_noun(i) for i in range(table.length)]
-    labels = [NOUNS.index(noun) if fine else CATEGORIES.index(CATEGORY[noun]) for noun in nouns]
+    configuration = _configuration("objects", things)
+    table = world_table(configuration, seed, cache_dir)
+    nouns = [object_noun(configuration, i) for i in range(table.length)]
+    every, seen = (NOUNS, SEEN_NOUNS) if fine else (CATEGORIES, SEEN_CATEGORIES)
+    classes = every if things == ALL else seen
+    labels = [classes.index(noun if fine else CATEGORY[noun]) for noun in nouns]
     key = table.digests["noun" if fine else "label"]
     label = Column(key, "value", labels, range(len(labels)))
-    data = _data("objects", _columns(table) | {"label": label}, NOUNS if fine else CATEGORIES)
-    return replace(data, categories=[CATEGORY[noun] for noun in NOUNS] if fine else ())
+    data = _data(configuration, _columns(table) | {"label": label}, classes)
+    return replace(data, categories=[CATEGORY[noun] for noun in classes] if fine else ())
 
 
-def scenes(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None = None) -> Data:
+def scenes(
+    *,
+    seed: int = 0,
+    regions: str | None = None,
+    things: str = ALL,
+    cache_dir: Path | None = None,
+) -> Data:
     """Return 6,000 images of 1 to 4 things.
+
+    With `things: seen` no image shows a thing of a held-out category, and no caption names one:
+    each image that does is replaced by another of as many things, so that splits are as large.
+    Questions may still ask whether such a thing is there, and labels of proposals may be wrong.
 
     The images are drawn when the first value is read, and stored in `cache_dir` (None: the default
     cache folder). `regions` is the kind of the proposals' vectors. Those of scenes-crops, or None,
@@ -68,7 +96,9 @@ def scenes(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None 
     kind = regions or CROPS
     if kind not in PROPOSALS:
         raise ValueError(f"scenes have regions of kind {', '.join(PROPOSALS)}, not {regions}")
-    return _data("scenes", _columns(world_table("scenes", seed, cache_dir), kind), CATEGORIES)
+    configuration = _configuration("scenes", things)
+    columns = _columns(world_table(configuration, seed, cache_dir), kind)
+    return _data(configuration, columns, CATEGORIES if things == ALL else SEEN_CATEGORIES)
 
 
 def drawn_rows(configuration: str, split: str, count: int, folder: Path) -> Split:
@@ -79,6 +109,12 @@ def drawn_rows(configuration: str, split: str, count: int, folder: Path) -> Spli
     place = folder / f"{configuration}-{split}"
     digests = write_once(place, lambda: (row(configuration, 0, i) for i in wanted))
     return Split(_columns(Table(partial(open_rows, place), len(wanted), digests)))
+
+
+def _configuration(name: str, things: str) -> str:
+    if things not in THINGS:
+        raise ValueError(f"{name} show things: {' or '.join(THINGS)}, not {things}")
+    return name if things == ALL else name + SEEN
 
 
 def _data(configuration: str, columns: Mapping[str, Column], classes: Sequence[str]) -> Data:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from io import BytesIO
 from typing import Any
@@ -16,7 +17,15 @@ from vlbench.data.scenes.facts import view
 from vlbench.data.scenes.layout import Scene, moved, several, single
 from vlbench.data.scenes.proposals import propose
 from vlbench.data.scenes.questions import questions
-from vlbench.data.scenes.world import CATEGORIES, DRAWN, NOUNS, SIDE
+from vlbench.data.scenes.world import (
+    CATEGORIES,
+    DRAWN,
+    HELD_OUT,
+    NOUNS,
+    SEEN_CATEGORIES,
+    SEEN_NOUNS,
+    SIDE,
+)
 
 # Images of one thing. Every split has equally many images of each of the 40 nouns.
 OBJECTS = {"train": 1600, "val": 400, "test": 1000}
@@ -35,18 +44,38 @@ VISIBLE = 0.5
 # A configuration's position is part of its seeds.
 CONFIGURATIONS = ("objects", "scenes")
 
+# The end of the name of a configuration without held-out things. It has the images of the other
+# that show none, and in place of each of the rest another image of as many things.
+SEEN = "-seen"
+
 Row = dict[str, Any]
 
 
 def sizes(configuration: str) -> dict[str, int]:
     """Return the number of rows of each split."""
     several_each = {split: sum(numbers) for split, numbers in SCENES.items()}
-    return OBJECTS if configuration == "objects" else several_each
+    return OBJECTS if configuration.removesuffix(SEEN) == "objects" else several_each
 
 
-def object_noun(i: int) -> str:
-    """Return the noun of image i of `objects`, which is known without drawing it."""
-    return NOUNS[i % len(NOUNS)]
+def object_noun(configuration: str, i: int) -> str:
+    """Return the noun of image i of `objects` or `objects-seen`, known without drawing it."""
+    noun = NOUNS[i % len(NOUNS)]
+    if configuration.endswith(SEEN) and noun not in SEEN_NOUNS:
+        return _instead(SEEN_NOUNS, i, len(NOUNS))
+    return noun
+
+
+def _first_category(configuration: str, i: int) -> str:
+    """Return a category that scene i shows in any case."""
+    category = CATEGORIES[i % len(CATEGORIES)]
+    if configuration.endswith(SEEN) and category in HELD_OUT:
+        return _instead(SEEN_CATEGORIES, i, len(CATEGORIES))
+    return category
+
+
+def _instead(seen: Sequence[str], i: int, turns: int) -> str:
+    """Return the seen name for row i; each name comes as often, since every turn shifts them."""
+    return seen[(i + i // turns) % len(seen)]
 
 
 def row(configuration: str, seed: int, i: int) -> tuple[Row, str]:
@@ -61,15 +90,19 @@ def row(configuration: str, seed: int, i: int) -> tuple[Row, str]:
 def drawing(configuration: str, seed: int, i: int) -> tuple[Scene, Drawn, Generator]:
     """Return scene i, its drawing, and the generator that then draws the annotations.
 
-    Its things are moved until enough of each is visible.
+    Its things are moved until enough of each is visible. In a configuration without held-out things
+    it is laid out until none of them is one.
     """
-    rng = np.random.default_rng([seed, DRAWN, CONFIGURATIONS.index(configuration), i])
-    if configuration == "objects":
-        scene = single(object_noun(i), rng)
+    name, only_seen = configuration.removesuffix(SEEN), configuration.endswith(SEEN)
+    rng = np.random.default_rng([seed, DRAWN, CONFIGURATIONS.index(name), i])
+    if name == "objects":
+        scene = single(object_noun(configuration, i), rng)
     else:
-        number, first = _numbers(seed)[i], CATEGORIES[i % len(CATEGORIES)]
+        number, first = _numbers(seed)[i], _first_category(configuration, i)
         twins = number > 1 and bool(rng.random() < TWINS)
         scene = several(number, first, twins=twins, rng=rng)
+        while only_seen and any(thing.category in HELD_OUT for thing in scene.things):
+            scene = several(number, first, twins=twins, rng=rng)
     drawn = draw(scene)
     while min(drawn.visible) < VISIBLE:
         scene = moved(scene, rng)

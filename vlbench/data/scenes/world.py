@@ -52,6 +52,8 @@ FAMILY = {category: name for name, family in HIERARCHY.items() for category in f
 
 # Categories of the split for unseen objects (VSEP, section 4.3), one per family: not in training.
 HELD_OUT = ("fish", "boat", "flower", "cup")
+SEEN_CATEGORIES = tuple(category for category in CATEGORIES if category not in HELD_OUT)
+SEEN_NOUNS = tuple(noun for noun in NOUNS if CATEGORY[noun] not in HELD_OUT)
 
 COLOURS: dict[str, tuple[int, int, int]] = {
     "red": (205, 40, 40),

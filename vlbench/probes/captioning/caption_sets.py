@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
@@ -61,21 +61,30 @@ NounRows = Annotated[Data, "nouns.split", "images.split", ...]
 # A captioner that is trained on the data, as in the paper.
 PAPER_CAPTIONER = Captioner()
 
+# Whose captions a probe changes: a captioner's, or people's, who name things rightly.
+Originals = Literal["captioner", "references"]
+
 
 def find_captions(
     data: Data,
     engine: Engine,
     images: Images,
+    originals: Originals,
     file: Path | None,
     captioner: Captioner,
     encoder: RegionEncoder | None,
 ) -> list[str]:
     """Return the caption of each image, with single blanks between words.
 
-    They come from a file in COCO's result format, or else from the captioner, which sees regions
-    through the encoder, before any model rewarded it. Raises what `result_captions`,
+    It is the first reference, or comes from a file in COCO's result format, or else from the
+    captioner, which sees regions through the encoder, before any model rewarded it. Raises
+    ValueError for a file beside references, and what `references_of`, `result_captions`,
     `with_regions` and `first_captions` raise.
     """
+    if originals == "references":
+        if file is not None:
+            raise ValueError(f"originals are references, but {file.name} has others; give one")
+        return [" ".join(texts[0].split()) for texts in references_of(images.of(data))]
     if file is not None:
         return result_captions(file, images.of(data))
     chosen = images.alone(data)

@@ -55,6 +55,7 @@ from vlbench.probes.captioning.caption_sets import (
     TEST_IMAGES,
     Images,
     NounRows,
+    Originals,
     find_captions,
 )
 from vlbench.probes.captioning.captioner import Captioner
@@ -107,6 +108,7 @@ def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
     *,
     encoder: RegionEncoder | None = None,
     captioner: Captioner = PAPER_CAPTIONER,
+    originals: Originals = "captioner",
     captions: Path | None = None,
     nouns: NounSource = TAGGED_CAPTIONS,
     images: Images = TEST_IMAGES,
@@ -115,11 +117,12 @@ def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
     """Return how often a caption outscores its own nouns in five templates.
 
     The `captioner` sees regions through the `encoder` (None: those of the data); `captions`, a
-    file in COCO's result format, stands in for both. The seed draws the other images. Raises
-    TooFewRows where fewer than two captions have a noun.
+    file in COCO's result format, stands in for both, as do first references where these are the
+    `originals`. The seed draws the other images. Raises TooFewRows where fewer than two captions
+    have a noun.
     """
     tagger, rows = find_nouns(data, engine, nouns), images.of(data)
-    texts = find_captions(data, engine, images, captions, captioner, encoder)
+    texts = find_captions(data, engine, images, originals, captions, captioner, encoder)
     listed = [list(dict.fromkeys(noun for _, noun in own)) for own in tagger.of_each(texts)]
     kept = [i for i, own in enumerate(listed) if own]
     if len(kept) < 2:
@@ -308,6 +311,7 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
     *,
     encoder: RegionEncoder | None = None,
     captioner: Captioner = PAPER_CAPTIONER,
+    originals: Originals = "captioner",
     captions: Path | None = None,
     nouns: NounSource = TAGGED_CAPTIONS,
     images: Images = TEST_IMAGES,
@@ -317,22 +321,22 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
     """Return how often captions outscore themselves with other nouns, or with other words.
 
     The `captioner` sees regions through the `encoder` (None: those of the data); `captions`, a
-    file in COCO's result format, stands in for both. Of so many `candidates`, one text with
-    wrong nouns is chosen. Raises TooFewRows where fewer than two captions have a noun and another
-    word.
+    file in COCO's result format, stands in for both, as do first references where these are the
+    `originals`. Of so many `candidates`, one text with wrong nouns is chosen. Raises TooFewRows
+    where fewer than two captions have a noun and another word.
     """
     tagger, rows = find_nouns(data, engine, nouns), images.of(data)
-    texts = find_captions(data, engine, images, captions, captioner, encoder)
+    texts = find_captions(data, engine, images, originals, captions, captioner, encoder)
     split = [Caption.of(*pair) for pair in zip(texts, tagger.of_each(texts), strict=True)]
     kept = [i for i, caption in enumerate(split) if caption.nouns and caption.others]
     if len(kept) < 2:
         raise TooFewRows(f"{len(kept)} of {len(texts)} captions have a noun and another word")
     drawn = [_draw(split[i], tagger, rows.select([i]), candidates, seed) for i in kept]
-    alone, originals = TextScorer(data.splits[nouns.split]), [texts[i] for i in kept]
-    wrong = match_foils(alone, originals, [nouns_of for nouns_of, _ in drawn])
+    alone, captioned = TextScorer(data.splits[nouns.split]), [texts[i] for i in kept]
+    wrong = match_foils(alone, captioned, [nouns_of for nouns_of, _ in drawn])
     asked = [
         {ORIGINAL: text, "nouns": foil, "others": others}
-        for text, foil, (_, others) in zip(originals, wrong, drawn, strict=True)
+        for text, foil, (_, others) in zip(captioned, wrong, drawn, strict=True)
     ]
     contest = compare_texts(PairScorer(model, rows, engine), alone, asked, kept, seed=seed)
     measured = [one for changed in CHANGED for one in _measure_change(contest, changed)]
