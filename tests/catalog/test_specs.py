@@ -197,6 +197,13 @@ def test_a_model_may_be_without_a_capability(models):
     assert model.without == ["Classifier"]
 
 
+def test_notes_on_a_model_are_of_a_capability_or_of_all(models):
+    (model,) = models("a: {adapter: 'x:Y', notes: {Classifier: it guesses, all: it is small}}\n")
+    assert model.notes == {"Classifier": "it guesses", "all": "it is small"}
+    with pytest.raises(SpecError, match="no capability is named 'Clasifier'"):
+        models("a: {adapter: 'x:Y', notes: {Clasifier: it guesses}}\n")
+
+
 def test_being_without_what_is_no_capability_is_refused(models):
     with pytest.raises(
         SpecError, match=r":1: no capability is named 'Clasifier'; did you mean Classifier\?"

@@ -245,3 +245,11 @@ def test_of_600_equal_answers_about_3_in_600_may_be_others(value, limits, low, h
 def test_equal_answers_without_a_range_have_no_interval():
     found = with_width(Score("m", 3.0, 600, stderr=0.0, ci95=(3.0, 3.0), unit="words"))
     assert (found.stderr, found.ci95) == (None, None)
+
+
+def test_a_row_says_what_the_models_line_says_of_tasks_like_it(source):
+    notes = "notes: {all: it is small, ImageEncoder: it sees colours, TextEncoder: it is mute}"
+    line = f'mean-colour: {{adapter: "colours:MeanColour", {notes}}}\n'
+    (source / "model_adapters" / "models.yaml").write_text(line)
+    (row,) = evaluate(source)
+    assert row.notes == ["it is small", "it sees colours"]

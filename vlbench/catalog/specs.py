@@ -111,7 +111,10 @@ class TaskSpec:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """One model: an adapter and its arguments; or an old name, `renamed` to that of a model."""
+    """One model: an adapter and its arguments; or an old name, `renamed` to that of a model.
+
+    `notes` are sentences that its rows say, of tasks that ask for a capability, or of `all`.
+    """
 
     name: str
     source: Path
@@ -124,6 +127,7 @@ class ModelSpec:
     cost: Cost | None = None
     regions: Mapping[str, Any] = field(default_factory=dict)
     without: Sequence[str] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
     unavailable: str = ""
     renamed: str = ""
 
@@ -240,9 +244,11 @@ def load_models(file: Path, source: Path) -> list[ModelSpec]:
             continue
         values, wrong = read_values(ModelSpec, document, entry, str(name))
         problems += _name_problems(document, str(name), entry) + wrong
-        if isinstance(entry.get("without"), list):
-            where = document.where(str(name), "without")
-            problems += _without_problems(where, source, entry["without"], names_in)
+        for key in ("without", "notes"):
+            if isinstance(entry.get(key), list | dict):
+                where = document.where(str(name), key)
+                named = [one for one in entry[key] if (key, one) != ("notes", EVERY)]
+                problems += _unknown_capabilities(where, source, named, names_in)
         if not wrong:
             found.append(ModelSpec(str(name), source, document, **values))
     if problems:
@@ -259,13 +265,13 @@ def _name_problems(document: Document, name: str, entry: Mapping[Any, Any]) -> l
     return bad
 
 
-def _without_problems(
-    where: str, source: Path, without: Sequence[Any], names_in: Callable[[Path], set[str]]
+def _unknown_capabilities(
+    where: str, source: Path, named: Sequence[Any], names_in: Callable[[Path], set[str]]
 ) -> list[str]:
-    """Return the names in `without` that no capability of vlbench or of the source has."""
+    """Return the names that no capability of vlbench or of the source has."""
     shipped = names_in(shipped_source())
-    known = shipped if set(map(str, without)) <= shipped else shipped | names_in(source)
-    return [f"{where}: {unknown('capability', str(c), known)}" for c in without if c not in known]
+    known = shipped if set(map(str, named)) <= shipped else shipped | names_in(source)
+    return [f"{where}: {unknown('capability', str(c), known)}" for c in named if c not in known]
 
 
 def _capability_names(source: Path) -> set[str]:

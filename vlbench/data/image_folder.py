@@ -39,7 +39,9 @@ def image_folder(
     read = wanted(folders, wanted_splits)
     others: Counter[str] = Counter()
     splits = {name: _split(root, folder, classes, others) for name, folder in read.items()}
-    dropped = {f"files ({kind}) that are no images of a class": n for kind, n in others.items()}
+    dropped = {
+        f"files ({kind}) that are no images of a class": n for kind, n in sorted(others.items())
+    }
     order = OUTPUT_NUMBERS if class_numbers_are_outputs else ""
     return Data(splits=splits, classes=classes, class_order=order, dropped=dropped)
 

@@ -11,7 +11,10 @@ from typing import Any, NamedTuple
 import vlbench
 from vlbench import boards
 from vlbench.boards.privacy import cleaned, secrets_in, shown
+from vlbench.capabilities import ImageEncoder, has
+from vlbench.catalog.listed_capabilities import needs_of
 from vlbench.catalog.sources import shipped_source
+from vlbench.catalog.specs import EVERY
 from vlbench.data.pictures import apart_from_regions
 from vlbench.data.records import Data, overlaps
 from vlbench.digests import digest
@@ -83,7 +86,8 @@ def comparable_parts(job: Job) -> ComparableParts:
     """
     assert job.data
     if not job.task.spec.compare_across_regions:
-        regions = job.model.spec.regions.get("kind") if job.task.regions else None
+        reads = bool(job.task.regions) or _sees_regions_alone(job)
+        regions = job.model.spec.regions.get("kind") if reads else None
         digests = {key: data.digest() for key, data in job.views.items()}
         return ComparableParts(job.data.digest(), regions, digests)
     read = {
@@ -183,6 +187,7 @@ def finish_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) 
             *_shared_rows(job.data),
             *_dropped_arguments(job),
             *_own_regions(job),
+            *_of_model(job),
             *_encoded_regions(job),
             *(_clean(job, note) for note in outcome.notes),
         ],
@@ -247,7 +252,23 @@ def _small_first(data: Data, pair: tuple[str, str]) -> tuple[str, str]:
 def _own_regions(job: Job) -> list[str]:
     """Return a note of the model's region kind, if rows of other kinds are on the same board."""
     kind = job.model.spec.regions.get("kind")
-    return [f"regions: {kind}"] if kind and job.task.spec.compare_across_regions else []
+    beside_others = job.task.spec.compare_across_regions or _sees_regions_alone(job)
+    return [f"regions: {kind}"] if kind and beside_others else []
+
+
+def _sees_regions_alone(job: Job) -> bool:
+    """Return whether a model that encodes no image reads the regions that come with the data."""
+    assert job.data
+    pictured = any("picture" in rows.columns for rows in job.data.splits.values())
+    return (
+        pictured and "kind" in job.model.spec.regions and not has(job.model.adapter, ImageEncoder)
+    )
+
+
+def _of_model(job: Job) -> list[str]:
+    """Return what the model's line says of itself on tasks that ask for what this one does."""
+    asked = {EVERY, *(needs_of(job.task.spec) or "").split(" | ")}
+    return [note for key, note in job.model.spec.notes.items() if key in asked]
 
 
 def _encoded_regions(job: Job) -> list[str]:
