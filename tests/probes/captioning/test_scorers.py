@@ -22,6 +22,7 @@ from vlbench.probes.captioning.scorers import (
     match_foils,
     other_images,
     perplexity_statistics,
+    seen_in_training,
     train_language_model,
 )
 
@@ -350,3 +351,8 @@ class ByNumber:
 )
 def test_foils_are_as_probable_as_their_texts_half_more_and_half_less(texts, candidates, chosen):
     assert match_foils(ByNumber(), texts, candidates) == chosen
+
+
+def test_texts_that_stand_in_training_are_counted_but_for_case_and_marks():
+    rows = Split({"captions": value_column([["A dog .", "Two dogs"], ["A cat"]])})
+    assert seen_in_training(rows, ["a dog", "A CAT .", "a hat", "two", "A dog."]) == 3

@@ -130,6 +130,21 @@ def test_both_ways_round_it_is_the_same_probe():
     ]
 
 
+def test_the_floor_is_the_accuracy_of_another_region_encoder():
+    data, directions = planted((60, 30, 20, 10))
+    words, engine, training = rotated(directions), Engine.for_tests(), VsepTraining(3, 16)
+    options = {"words": words, "training": training}
+    alone = object_label_alignment_regions(ReadsRegions(), data, engine, **options)
+    held = object_label_alignment_regions(
+        ReadsRegions(), data, engine, floor=ReadsRegions(), **options
+    )
+    right = {s.at["objects"]: s.value for s in alone.scores if s.metric == "accuracy"}
+    floors = {s.at["objects"]: s.floors for s in held.scores if s.metric == "accuracy"}
+    assert {n: [*own.values()][1:] for n, own in floors.items()} == {
+        n: [pytest.approx(value)] for n, value in right.items()
+    }
+
+
 def test_a_region_encoder_may_be_given_the_boxes_of_the_data():
     data, directions = planted((60, 30, 20, 10))
     outcome = probe(rotated(directions), data, regions=ReadsRegions(), source="detected", epochs=1)

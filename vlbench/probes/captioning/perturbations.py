@@ -67,7 +67,7 @@ from vlbench.probes.captioning.nouns import (
     words_of,
 )
 from vlbench.probes.captioning.pairwise import Contest, Share, compare_texts, report
-from vlbench.probes.captioning.scorers import PairScorer, TextScorer, match_foils
+from vlbench.probes.captioning.scorers import PairScorer, TextScorer, match_foils, seen_in_training
 from vlbench.results import Outcome
 
 
@@ -138,7 +138,12 @@ def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
         contest.match({"template": CAPTION}, CAPTION),
         *chain(*(_measure_template(contest, name) for name in TEMPLATES)),
     ]
-    counts = {"without_nouns": len(texts) - len(kept)}
+    counts = {
+        "without_nouns": len(texts) - len(kept),
+        "captions_seen_in_training": seen_in_training(
+            data.splits[nouns.split], [texts[i] for i in kept]
+        ),
+    }
     counts |= count_truncated(model, list(chain(*contest.texts)))
     return report(measured, "accuracy", counts, {"texts": contest.table()})
 
@@ -342,6 +347,7 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
     measured = [one for changed in CHANGED for one in _measure_change(contest, changed)]
     without = sum(not caption.nouns for caption in split)
     counts = {"without_nouns": without, "without_other_words": len(split) - without - len(kept)}
+    counts["captions_seen_in_training"] = seen_in_training(data.splits[nouns.split], captioned)
     counts |= count_truncated(model, list(chain(*contest.texts)))
     own = contest.match({"replaced": "none"}, ORIGINAL)
     return report([own, *measured], "prefers_original", counts, {"texts": contest.table()})

@@ -309,6 +309,15 @@ class TextScorer:
         return perplexity_statistics(self._model, [_words(text) for text in texts])
 
 
+def seen_in_training(rows: Split, texts: Sequence[str]) -> int:
+    """Return how many texts stand among the captions of these rows, but for case and marks."""
+    asked = [tuple(_words(text)) for text in texts]
+    wanted = set(asked)
+    read = (tuple(_words(text)) for captions in rows["captions"] for text in captions)
+    known = {words for words in read if words in wanted}
+    return sum(words in known for words in asked)
+
+
 def match_foils(
     scorer: TextScorer, texts: Sequence[str], candidates: Sequence[Sequence[str]]
 ) -> list[str]:

@@ -128,7 +128,7 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
         measures = Measures(opened, test, train)
         measured = [measures(system) for system in systems]
         people = measures.against_people(systems) if "cider" in metrics else []
-    counts = {"train_questions": len(material.pairs), **_counts(train, texts)}
+    counts = {"train_questions": len(material.pairs), **_counts(train, test, texts)}
     counts["images_without_question"] = _left_out(data, images, train, test)
     return outcome(Found(test, measured, people, alike, list(seeds)), counts, drawn)
 
@@ -137,9 +137,16 @@ def _first_rows(split: Split, images: int | None) -> Split:
     return split if images is None else split.select(range(min(images, len(split))))
 
 
-def _counts(train: Asked, texts: Texts) -> dict[str, int]:
-    every = [one for those in train.questions for one in those]
-    return {"train_images": len(train.captions), "truncated_texts": texts.cut(every)}
+def _counts(train: Asked, test: Asked, texts: Texts) -> dict[str, int]:
+    """Return how much there is, and how many test questions stand verbatim in training."""
+    every, asked = ([one for those in part.questions for one in those] for part in (train, test))
+    known = set(every)
+    return {
+        "train_images": len(train.captions),
+        "truncated_texts": texts.cut(every),
+        "test_questions": len(asked),
+        "test_questions_seen_in_training": sum(one in known for one in asked),
+    }
 
 
 def _left_out(data: Data, images: int | None, train: Asked, test: Asked) -> int:
