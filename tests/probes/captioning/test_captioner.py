@@ -90,7 +90,7 @@ def test_a_trained_captioner_is_read_from_its_folder(folder, monkeypatch):
 
 def test_a_ready_captioner_tells_of_the_first_images_what_it_tells_of_all(folder):
     settings = SETTINGS._replace(weights=folder)
-    found = find_captions(world(), ENGINE, Images(first=4), None, settings, None)
+    found = find_captions(world(), ENGINE, Images(first=4), "captioner", None, settings, None)
     assert found == first_captions(world(), ENGINE, settings)[:4]
 
 
