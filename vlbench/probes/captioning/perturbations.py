@@ -332,11 +332,11 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
     if len(kept) < 2:
         raise TooFewRows(f"{len(kept)} of {len(texts)} captions have a noun and another word")
     drawn = [_draw(split[i], tagger, rows.select([i]), candidates, seed) for i in kept]
-    alone, originals = TextScorer(data.splits[nouns.split]), [texts[i] for i in kept]
-    wrong = match_foils(alone, originals, [nouns_of for nouns_of, _ in drawn])
+    alone, unchanged = TextScorer(data.splits[nouns.split]), [texts[i] for i in kept]
+    wrong = match_foils(alone, unchanged, [nouns_of for nouns_of, _ in drawn])
     asked = [
         {ORIGINAL: text, "nouns": foil, "others": others}
-        for text, foil, (_, others) in zip(originals, wrong, drawn, strict=True)
+        for text, foil, (_, others) in zip(unchanged, wrong, drawn, strict=True)
     ]
     contest = compare_texts(PairScorer(model, rows, engine), alone, asked, kept, seed=seed)
     measured = [one for changed in CHANGED for one in _measure_change(contest, changed)]
