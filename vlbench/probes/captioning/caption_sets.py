@@ -62,7 +62,7 @@ NounRows = Annotated[Data, "nouns.split", "images.split", ...]
 PAPER_CAPTIONER = Captioner()
 
 
-# Where the captions come from that a probe changes: people, who name things rightly, or a captioner.
+# Where the captions that a probe changes come from: references name things rightly.
 Originals = Literal["captioner", "references"]
 
 
@@ -106,14 +106,16 @@ Kinds = Mapping[str, Sequence[Sequence[str]]]
 class Subjects(NamedTuple):
     """Test images: their references, and their captions before and after the reward.
 
-    `favourites` has the captions of each seed after the largest budget; `by_budget` after each
-    budget, where there are several, 0 being the captions before.
+    `favourites` has the captions of each seed after the largest budget, `before_last` those before
+    its last epochs; `by_budget` after each budget, where there are several, 0 being the captions
+    before.
     """
 
     rows: Split
     references: list[list[str]]
     before: list[str]
     favourites: list[list[str]]
+    before_last: list[list[str]]
     by_budget: Mapping[int, list[list[str]]] = {}
 
     @property
@@ -167,7 +169,9 @@ def collect(
     budgets = captioner.self_critical.budgets
     found = {b: [one.captions[b] for one in trained] if b else [before] for b in budgets}
     several = found if len(budgets) > 1 else {}
-    return Subjects(rows, references, before, found[max(budgets)], several), trained
+    before_last = [one.before_last for one in trained]
+    subjects = Subjects(rows, references, before, found[max(budgets)], before_last, several)
+    return subjects, trained
 
 
 def references_of(rows: Split) -> list[list[str]]:
