@@ -75,8 +75,11 @@ def constant(*_):
     return 0.5
 
 
-def plant(monkeypatch, before, *favourites):
-    """Give the captioner these captions of all images: before, and the favourites of each seed."""
+def plant(monkeypatch, before, *favourites, before_last=None):
+    """Give the captioner these captions of all images: before, and the favourites of each seed.
+
+    Those before the last epochs are the favourites, unless others are given.
+    """
     where = "vlbench.probes.captioning.caption_sets"
 
     def first_captions(data, *_):
@@ -85,7 +88,8 @@ def plant(monkeypatch, before, *favourites):
     def own(_model, data, *_, seed):
         told = favourites[seed % len(favourites)]
         captions = [told(i) for i in range(len(data.splits["test"]))]
-        return Favourites(dict.fromkeys((1, 3), captions), [], 0.5, 10)
+        earlier = [(before_last or told)(i) for i in range(len(captions))]
+        return Favourites(dict.fromkeys((1, 3), captions), earlier, [], 0.5, 10)
 
     monkeypatch.setattr(f"{where}.first_captions", first_captions)
     monkeypatch.setattr(f"{where}.favourites", own)

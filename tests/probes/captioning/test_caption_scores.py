@@ -143,7 +143,7 @@ def measured(*favourites, own=references, metrics=("bleu_1", "cider")):
     rows = captioned(own=own).splits["test"]
     before = [f"a {things(i)[0]}" for i in range(len(rows))]
     told = [[one(i) for i in range(len(rows))] for one in favourites]
-    subjects = Subjects(rows, references_of(rows), before, told)
+    subjects = Subjects(rows, references_of(rows), before, told, before_last=told)
     found = metrics_part(subjects, NOUNS, TEXT, metrics, Engine.for_tests())
     return found, {(s.metric, s.at.get("captions")): s for s in found.scores}
 

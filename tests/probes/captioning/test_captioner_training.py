@@ -314,6 +314,7 @@ def test_a_self_critical_training_restored_ends_as_one_that_was_never_stopped(ta
     resumed.restore(state)
     found = run(resumed, start=stop).result()
     assert equal(found.pop("weights")[1], whole.pop("weights")[1])
+    assert equal(found.pop("before_last"), whole.pop("before_last"))
     assert found == whole
 
 
@@ -327,6 +328,17 @@ def test_a_longer_training_passes_where_a_shorter_one_ended_also_when_restored(t
     assert list(found) == [1, 3]
     assert equal(found[1], short[1])
     assert mean(length, said(found[3])) > mean(length, said(found[1]))
+
+
+def test_the_weights_before_the_last_fifth_of_the_steps_are_kept(taught):
+    one = rewarded(taught, likes(length), FEW)
+    fifth = max(1, one.steps // 5)
+    for number in range(one.steps - fifth):
+        one.step(number)
+    before = one.weights()
+    found = run(one, start=one.steps - fifth).result()
+    assert same(found["before_last"], before)
+    assert not same(found["before_last"], found["weights"][1])
 
 
 @pytest.mark.parametrize("budgets", [[], [0], [3, 1], [1, 1], [-1, 1]])

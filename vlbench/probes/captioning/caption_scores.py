@@ -228,7 +228,7 @@ def with_other_references(sets: Sets) -> dict[str, list[Judged]]:
 def statistics_of(sets: Sets, nouns: Nouns, text: TextScorer) -> dict[str, dict[str, Floats]]:
     """Return the statistics of length, nouns and perplexity, [seeds, N, S] by kind."""
     return {
-        kind: _stack_seeds([caption_statistics(one, nouns, text) for one in judged])
+        kind: stack_seeds([caption_statistics(one, nouns, text) for one in judged])
         for kind, judged in sets.items()
     }
 
@@ -238,12 +238,13 @@ def metrics_of(sets: Sets, names: Sequence[str], engine: Engine) -> dict[str, di
     named = {f"{kind} {i}": one for kind, judged in sets.items() for i, one in enumerate(judged)}
     statistics = metric_statistics(named, names, engine)
     return {
-        kind: _stack_seeds([statistics[f"{kind} {i}"] for i in range(len(judged))])
+        kind: stack_seeds([statistics[f"{kind} {i}"] for i in range(len(judged))])
         for kind, judged in sets.items()
     }
 
 
-def _stack_seeds(of_seeds: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
+def stack_seeds(of_seeds: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
+    """Return the statistics of each seed as one table, [seeds, N, S] by name."""
     return {name: np.stack([found[name] for found in of_seeds]) for name in of_seeds[0]}
 
 

@@ -105,14 +105,16 @@ Kinds = Mapping[str, Sequence[Sequence[str]]]
 class Subjects(NamedTuple):
     """Test images: their references, and their captions before and after the reward.
 
-    `favourites` has the captions of each seed after the largest budget; `by_budget` after each
-    budget, where there are several, 0 being the captions before.
+    `favourites` has the captions of each seed after the largest budget, `before_last` those before
+    its last epochs; `by_budget` after each budget, where there are several, 0 being the captions
+    before.
     """
 
     rows: Split
     references: list[list[str]]
     before: list[str]
     favourites: list[list[str]]
+    before_last: list[list[str]]
     by_budget: Mapping[int, list[list[str]]] = {}
 
     @property
@@ -166,7 +168,9 @@ def collect(
     budgets = captioner.self_critical.budgets
     found = {b: [one.captions[b] for one in trained] if b else [before] for b in budgets}
     several = found if len(budgets) > 1 else {}
-    return Subjects(rows, references, before, found[max(budgets)], several), trained
+    before_last = [one.before_last for one in trained]
+    subjects = Subjects(rows, references, before, found[max(budgets)], before_last, several)
+    return subjects, trained
 
 
 def references_of(rows: Split) -> list[list[str]]:

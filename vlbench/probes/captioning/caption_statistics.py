@@ -211,11 +211,16 @@ def caption_statistics(judged: Judged, nouns: Nouns, text: TextScorer) -> dict[s
         "unique_nouns": [len(set(own)) for own in of_captions],
     }
     statistics = {name: counted(values) for name, values in numbers.items()}
-    statistics |= noun_statistics(
-        [_singular(nouns, some) for some in of_captions], _named_nouns(nouns, judged.references)
-    )
+    statistics |= noun_fractions(judged, nouns)
     statistics["perplexity"] = text.statistics(judged.captions)
     return statistics
+
+
+def noun_fractions(judged: Judged, nouns: Nouns) -> dict[str, Floats]:
+    """Return the statistics of precision and recall of the nouns of captions."""
+    of_captions = [[noun for _, noun in own] for own in nouns.of_each(judged.captions)]
+    named = _named_nouns(nouns, judged.references)
+    return noun_statistics([_singular(nouns, some) for some in of_captions], named)
 
 
 def noun_statistics(

@@ -198,12 +198,14 @@ def _stack(rows: Sequence[Tensor]) -> Tensor:
 class Favourites(NamedTuple):
     """A model's favourite captions, in row order, by budget, and how they were found.
 
+    Those `before_last` are of the network before the last epochs of the whole training.
     The history has, by `steps`, mean scores of sampled and of greedy captions since the entry
     before, and the share of samples with an advantage that is not zero; that of the whole training
     is `share_nonzero_advantage`. So many captions were `scored` in it.
     """
 
     captions: dict[int, list[str]]
+    before_last: list[str]
     history: list[dict[str, float]]
     share_nonzero_advantage: float
     scored: int
@@ -250,12 +252,13 @@ def favourites(
 
     result = engine.train(key, make, "captions that the model likes")
     seen = image_features(data.splits["test"], engine, settings)
-    captions = {
-        budget: _greedy(taught._replace(network=restore_captioner(one, sizes)), seen, engine)
-        for budget, one in result["weights"].items()
-    }
-    share = result["share_with_advantage"]
-    return Favourites(captions, result["history"], share, result["scored"])
+
+    def said(weights: Mapping[str, Tensor]) -> list[str]:
+        return _greedy(taught._replace(network=restore_captioner(weights, sizes)), seen, engine)
+
+    captions = {budget: said(one) for budget, one in result["weights"].items()}
+    share, before_last = result["share_with_advantage"], said(result["before_last"])
+    return Favourites(captions, before_last, result["history"], share, result["scored"])
 
 
 def read_or_train(data: Data, engine: Engine, settings: Captioner) -> StoredCaptioner:

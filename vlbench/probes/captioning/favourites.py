@@ -12,11 +12,15 @@ favourites of several seeds count, and beside the paper's patterns stand those f
 of other images. What is preferred depends on how long SCST went on: with several budgets, each has
 its scores, with how many of the favourites of a seed differ; all other scores are of the largest.
 
+A run of SCST has collapsed if its favourites are fewer different sentences than a tenth of the
+images; the row counts such runs (`collapsed_runs`). Whether SCST has converged, how much the score
+of test images rose over its last epochs alone says (`late_match_score_gain`).
+
 `caption_cross` (the square of table 2): the model's favourites are scored by every scorer, the
 model's row of the square. `win_rate_vs_cross_entropy` is the share of images whose favourite
-outscores the caption before the reward, which does not depend on the scale of scores;
-`win_rate_vs_cross_entropy_of_others` is its mean over the scorers other than the model. Scores that
-are no probabilities say so in their unit and enter no mean over scorers.
+outscores the caption before the reward, which does not depend on the scale of scores. Each scorer
+is a judge of its own, and no mean is taken over different judges. Beside the metrics of captions
+stand precision and recall of nouns: CIDEr rises for captions without one.
 """
 
 from __future__ import annotations
@@ -43,14 +47,14 @@ from vlbench.metrics.intervals import Floats, clustered_fraction
 from vlbench.metrics.items import Examples, Measured, outcome_of
 from vlbench.probes.captioning.caption_scores import (
     MATCH,
-    PROBABILITY,
     ByKind,
+    Sets,
     caption_scores,
     generated,
-    measured_share,
     metrics_of,
     metrics_part,
     score_kind,
+    stack_seeds,
     with_other_references,
 )
 from vlbench.probes.captioning.caption_sets import (
@@ -65,12 +69,18 @@ from vlbench.probes.captioning.caption_sets import (
     collect,
     match_scores,
 )
-from vlbench.probes.captioning.caption_statistics import available_metrics, counted, join_outcomes
+from vlbench.probes.captioning.caption_statistics import (
+    available_metrics,
+    counted,
+    join_outcomes,
+    noun_fractions,
+)
 from vlbench.probes.captioning.captioner import Captioner, Favourites
 from vlbench.probes.captioning.matching import (
     WIN_RATE,
     Preference,
-    convergence_notes,
+    collapse_part,
+    convergence,
     matching_part,
     measured_preference,
     preference,
@@ -79,6 +89,7 @@ from vlbench.probes.captioning.matching import (
 )
 from vlbench.probes.captioning.nouns import (
     TAGGED_CAPTIONS,
+    Nouns,
     NounSource,
     Tagged,
     find_nouns,
@@ -256,9 +267,6 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
     )
 
 
-OTHERS = "of_others"
-
-
 class Scored(NamedTuple):
     """What one scorer gives favourites and captions before, [seeds, N]; whether it is the model."""
 
@@ -294,6 +302,7 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     images: Images = TEST_IMAGES,
     seeds: int = 3,
     seed: int = 0,
+    nouns: NounSource = TAGGED_CAPTIONS,
     metrics: Sequence[str] = CAPTION_METRICS,
 ) -> Outcome:
     """Return what each scorer gives the model's favourites and the captions before.
@@ -305,25 +314,25 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     own = engine.name_of(model)
     if len(named) < 2:
         raise ValueError(f"scorers {list(named)}: wanted another one than the model")
-    names, notes = available_metrics(metrics)
+    words, (names, notes) = find_nouns(data, engine, nouns), available_metrics(metrics)
     plan = Plan(captioner, encoder, images, seeds, seed)
     subjects, _ = collect(model, data, engine, plan)
     scored = _score_all(named, own, data, subjects, engine, images)
     judged = generated(subjects)
     told, floors = (
-        metrics_of(one, names, engine) for one in (judged, with_other_references(judged))
+        _judge(one, words, names, engine) for one in (judged, with_other_references(judged))
     )
     examples = subjects.examples
     parts = [
-        _others(scored, examples),
         *(_part(one, examples) for one in scored),
+        _training(model, scored, data, subjects, engine, images),
+        collapse_part(subjects),
         outcome_of(caption_scores(told, {}, examples, floors=floors), notes=notes),
     ]
     for budget, captions in subjects.by_budget.items():
         after, at = subjects._replace(favourites=captions), {"budget": budget}
         found = _score_all(named, own, data, after, engine, images)
-        by_scorer = [one.measure(examples, at) for one in found]
-        parts.append(outcome_of([_share_of_others(found, examples, at), *by_scorer]))
+        parts.append(outcome_of([one.measure(examples, at) for one in found]))
     return join_outcomes(parts, {})
 
 
@@ -360,32 +369,32 @@ def _part(one: Scored, examples: Examples) -> Outcome:
         *caption_scores(means, {MATCH: one.unit}, examples, one.at),
     ]
     counts = preferred.counts if one.is_own else {}
-    notes = convergence_notes([measured[0].score]) if one.is_own else []
+    notes = [f"{WIN_RATE} {one.name}: the model's own score, which rewarded its favourites"]
+    notes = notes if one.is_own else []
     return outcome_of(measured, counts, notes + tie_notes(WIN_RATE, one.at, preferred))
 
 
-def _share_of_others(found: Sequence[Scored], examples: Examples, at: At) -> Measured:
-    """Return the mean share of favourites over the scorers other than the model."""
-    credit = np.mean([one.preferred.credit for one in found if not one.is_own], 0)
-    return measured_share(f"{WIN_RATE}_{OTHERS}", at, credit, examples, chance=0.5)
+def _training(
+    model: ImageTextScorer,
+    scored: Sequence[Scored],
+    data: Data,
+    subjects: Subjects,
+    engine: Engine,
+    images: Images,
+) -> Outcome:
+    """Return whether the model's own score still rose over the last epochs of its training."""
+    (own,) = [one for one in scored if one.is_own]
+    scorer = PairScorer(model, images.of(engine.read_by(model, data)), engine)
+    late, notes = convergence(scorer, subjects, own.scores[FAVOURITES], own.unit)
+    return outcome_of([late], notes=notes)
 
 
-def _others(found: Sequence[Scored], examples: Examples) -> Outcome:
-    """Return the means over the scorers other than the model."""
-    others = [one for one in found if not one.is_own]
-    measured = [_share_of_others(found, examples, {})]
-    metric = measured[0].score.metric
-    probable = [one for one in others if one.unit == PROBABILITY]
-    notes = [f"mean over {', '.join(one.name for one in others)}: {metric}"]
-    if probable:
-        metric = f"{MATCH}_{OTHERS}"
-        means: ByKind = {
-            kind: {metric: counted(np.mean([one.scores[kind] for one in probable], 0))}
-            for kind in (FAVOURITES, BEFORE)
-        }
-        measured += caption_scores(means, {metric: PROBABILITY}, examples)
-        notes.append(f"mean over {', '.join(one.name for one in probable)}: {metric}")
-    left = [f"{one.name} ({one.unit})" for one in others if one not in probable]
-    if left:
-        notes.append(f"scores that are no probabilities enter no mean: {', '.join(left)}")
-    return outcome_of(measured, notes=notes)
+def _judge(
+    sets: Sets, nouns: Nouns, metrics: Sequence[str], engine: Engine
+) -> dict[str, dict[str, Floats]]:
+    """Return the statistics of metrics, and of precision and recall of nouns."""
+    found = metrics_of(sets, metrics, engine)
+    return {
+        kind: found[kind] | stack_seeds([noun_fractions(one, nouns) for one in judged])
+        for kind, judged in sets.items()
+    }

@@ -32,7 +32,7 @@ from vlbench.probes.captioning.caption_sets import (
 from vlbench.probes.captioning.caption_statistics import counted, over_seeds
 from vlbench.probes.captioning.pairwise import TIED, gain_score
 from vlbench.probes.captioning.scorers import PairScorer, TextScorer, other_images
-from vlbench.results import At, Outcome, Score
+from vlbench.results import RANGES, At, Outcome, Score, gain_range
 
 
 class Preference(NamedTuple):
@@ -116,7 +116,8 @@ def matching_part(
         tied_share(PREFERS, {}, preferred, examples),
         *caption_scores(means, {MATCH: unit}, examples, floors=floors),
     ]
-    notes = convergence_notes([one.score for one in measured])
+    late, notes = convergence(scorer, subjects, scores[FAVOURITES], unit)
+    measured.append(late)
     for budget, captions in subjects.by_budget.items():
         after, at = subjects._replace(favourites=captions), {"budget": budget}
         by_kind = match_scores(scorer, after.kinds, rows)
@@ -124,7 +125,9 @@ def matching_part(
         found: ByKind = {kind: {MATCH: counted(values)} for kind, values in by_kind.items()}
         measured += [Measured(one) for one in gains(found, {MATCH: unit}, at)]
     notes += tie_notes(PREFERS, {}, preferred)
-    return outcome_of(measured, preferred.counts, notes), scores
+    collapsed = collapse_part(subjects)
+    notes += collapsed.notes
+    return outcome_of(measured, {**preferred.counts, **collapsed.counts}, notes), scores
 
 
 def _preferences(
@@ -164,15 +167,45 @@ def _count_distinct(favourites: Sequence[Sequence[str]], at: At) -> Score:
     )
 
 
-def convergence_notes(scores: Sequence[Score]) -> list[str]:
-    """Return a note where favourites do not outscore the captions that SCST started from."""
-    (won,) = [one for one in scores if one.metric == WIN_RATE and "budget" not in one.at]
-    assert won.ci95
+def convergence(
+    scorer: PairScorer, subjects: Subjects, last: Floats, unit: str
+) -> tuple[Measured, list[str]]:
+    """Return how much the reward of the test images rose over the last epochs of SCST.
+
+    With a note where the interval is above 0: it still rises. `last` are the scores [seeds, N] of
+    favourites; no other score says whether SCST has converged.
+    """
+    rows = range(len(subjects.before))
+    earlier = match_scores(scorer, {FAVOURITES: subjects.before_last}, rows)[FAVOURITES]
+    value = over_seeds(counted(last - earlier), ratio)
+    assert value
+    limits = gain_range(RANGES.get(unit, (None, None)))
+    name, n = f"late_{MATCH}_gain", len(rows)
+    score = Score(name, n=n, unit=unit, chance=0.0, range=limits, **value.score())
+    measured = Measured(score, subjects.examples, untried(last - earlier))
     note = (
-        f"SCST had not converged: {WIN_RATE} is {won.value:.1%}, and its interval is not above 1/2,"
-        " so that favourites are hardly more than the captions before"
+        f"SCST had not converged: over its last epochs the matching score of test images still "
+        f"rose by {score.value:.3g} ({name})"
     )
-    return [note] if won.ci95[0] <= 0.5 else []
+    return measured, [note] if score.ci95 and score.ci95[0] > 0 else []
+
+
+# A run has collapsed where fewer of its favourites differ than one for so many images.
+COLLAPSED = 10
+
+
+def collapse_part(subjects: Subjects) -> Outcome:
+    """Return how many seeds' favourites have collapsed to a few sentences, and a note of them."""
+    images = len(subjects.before)
+    different = [len(set(captions)) for captions in subjects.favourites]
+    collapsed = [number for number in different if number * COLLAPSED < images]
+    note = (
+        f"{len(collapsed)} of {len(different)} runs collapsed: their favourites of {images} images "
+        f"are {', '.join(map(str, collapsed))} different sentences, fewer than a tenth; they show "
+        "what the model likes, and no finding is judged on them"
+    )
+    counts = {"collapsed_runs": len(collapsed)}
+    return Outcome([], counts=counts, notes=[note] if collapsed else [])
 
 
 def measured_gain(
