@@ -132,7 +132,7 @@ UNSHIPPED = {
         "spice",
     }
     | {f"{metric}{gain}" for metric in TEXTS for gain in ("", "_gain")},
-    "caption_cross": {"match_score", "win_rate_vs_cross_entropy_of_others"},
+    "caption_cross": {"match_score", "win_rate_vs_cross_entropy"},
     "object_label_alignment": {"accuracy", "accuracy_no_layer_norm", "template_drop"},
     "patch_retrieval": {"recall"},
     "question_generation": {"cider", "cls_similarity"},
