@@ -2,17 +2,15 @@ import io
 from pathlib import Path
 
 import pytest
-from planted_boards import PRIMARY, counts, result, score, write
+from planted_boards import PRIMARY, counts, result, score
 from planted_boards import board as planted
 from rich.console import Console
 
-from vlbench.boards import read_board
 from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.strict_yaml import Document
-from vlbench.leaderboard import terminal
-from vlbench.leaderboard.leaders import Leaders, build_leaders
+from vlbench.leaderboard.leaders import Leaders
 from vlbench.leaderboard.table import table_of
-from vlbench.leaderboard.terminal import board_tables, brief, score_table
+from vlbench.leaderboard.terminal import board_tables, score_table
 from vlbench.leaderboard.texts import plain_table
 
 
@@ -196,37 +194,3 @@ def test_a_row_that_may_not_be_published_is_not_held_against_the_paper(rest):
 def test_a_board_without_a_published_value_has_no_column_for_it():
     assert "published" not in rendered(*shown(board(row("a", score(0.9))), cited()))
     assert "published" not in rendered(*shown(board(row("b", score(0.9)))))
-
-
-@pytest.fixture
-def briefly(tmp_path, monkeypatch):
-    """A function that returns the brief of the planted board, and how often the board was read."""
-    read = []
-    monkeypatch.setattr(terminal, "read_board", lambda file: read.append(file) or read_board(file))
-
-    def of(spec=None):
-        before = len(read)
-        return brief(tmp_path, tmp_path / "few_shot_x.json", spec), len(read) - before
-
-    return of
-
-
-def test_a_board_that_was_shown_before_is_not_read_again(tmp_path, briefly):
-    write(tmp_path, board(row("a", score())))
-    first, again = briefly(), briefly()
-    assert (first[1], again[1]) == (1, 0)
-    assert rendered(*again[0].tables) == rendered(*first[0].tables)
-
-
-def test_a_board_its_comparisons_or_published_values_that_changed_are_read_again(tmp_path, briefly):
-    write(tmp_path, board(row("b", score(0.9))))
-    briefly()
-    size = (tmp_path / "few_shot_x.json").stat().st_size
-    write(tmp_path, board(row("b", score(0.8))))
-    assert (tmp_path / "few_shot_x.json").stat().st_size == size
-    found, read = briefly()
-    assert ("80.0 %" in rendered(*found.tables), read) == (True, 1)
-    build_leaders(tmp_path)
-    assert briefly()[1] == 1
-    found, read = briefly(cited())
-    assert ("Table 1" in rendered(*found.tables), read) == (True, 1)

@@ -44,8 +44,8 @@ def counts(n=100, expected=100):
     return {"n": n, "expected": expected}
 
 
-def board(*results, task="t", version=1, primary=PRIMARY):
-    return Board(task=task, version=version, paper="", primary=primary, results=results)
+def board(*results, task="t", version=1, primary=PRIMARY, paper=""):
+    return Board(task=task, version=version, paper=paper, primary=primary, results=results)
 
 
 def write(folder, *boards):

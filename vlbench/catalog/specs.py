@@ -83,6 +83,7 @@ class TaskSpec:
     source: Path
     document: Document
     version: int = 1
+    title: str = ""
     probe: str = ""
     paper: str = ""
     description: str = ""

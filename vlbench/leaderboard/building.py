@@ -21,7 +21,6 @@ from vlbench.leaderboard.figures.task_figures import Figures, draw_task_figures
 from vlbench.leaderboard.leaders import build_leaders
 from vlbench.leaderboard.page.contents import read_part
 from vlbench.leaderboard.rows import keeps_matrices, named_files, publishable
-from vlbench.leaderboard.terminal import brief
 from vlbench.results import Result, Score, artifact_bytes, matching, score_row
 
 
@@ -216,9 +215,8 @@ def build(output: Path, catalog: Catalog, figures: Figures | None = None) -> lis
     written += [*draw_figures(output, boards, groups, seen, looks)]
     written += [*draw_task_figures(output, boards, figures or {}, looks)]
     for file in named_files(output, []) if boards else []:
-        # For the next `show` and `page`, while the boards are here.
+        # For the next `page`, while the boards are here.
         board = boards[file.stem] if file.parent == output else None
-        brief(output, file, catalog.tasks.get(file.stem), board)
         read_part(output, file, catalog, board)
     return written
 

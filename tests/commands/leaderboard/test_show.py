@@ -14,19 +14,18 @@ def test_a_board_that_is_not_there_is_named(tmp_path):
         answer(Namespace(output=tmp_path, tasks=["x"], include_path=[]))
 
 
-def test_without_names_every_board_is_shown(tmp_path):
-    write(tmp_path, board(result("a", score())), board(result("a", score()), task="u"))
-    assert len(answer(Namespace(output=tmp_path, tasks=[], include_path=[])).shown) == 2
-
-
-def test_of_many_rows_the_best_are_shown_unless_their_board_is_named(tmp_path):
-    rows = [result(f"m{i}", score(i / 100)) for i in range(30)]
-    write(tmp_path, board(*rows))
-    (some,) = answer(Namespace(output=tmp_path, tasks=[], include_path=[])).shown
-    (whole,) = answer(Namespace(output=tmp_path, tasks=["t"], include_path=[])).shown
-    assert (some.row_count, whole.row_count) == (20, 30)
-    assert str(some.columns[0]._cells[0]) == "m29"
-    assert "the best 20 of 30; name the board to see all" in str(some.title)
+def test_without_names_models_stand_by_tasks_in_a_table_for_each_paper(tmp_path):
+    rows = [
+        result("a", score(0.5, chance=0.25)),
+        result("c", score(0.2), provenance={"control": True}),
+    ]
+    write(tmp_path, board(*rows), board(result("b", score(0.75)), task="u", paper="X, section 1"))
+    one, other, note = answer(Namespace(output=tmp_path, tasks=[], include_path=[])).shown
+    assert [str(table.title) for table in (one, other)] == ["X", "Other tasks"]
+    assert [str(column.header) for column in other.columns] == ["model", "T"]
+    cells = [[str(cell) for cell in column.cells] for column in other.columns]
+    assert cells == [["a", "chance", "c (control)"], ["50.0 %", "25.0 %", "20.0 %"]]
+    assert note.startswith("* told apart")
 
 
 def test_what_cannot_be_told_apart_from_the_leader_is_marked(tmp_path):

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-from vlbench.catalog.catalog import load_catalog
+from vlbench.boards import Board
+from vlbench.catalog.catalog import Catalog, load_all_findings, load_catalog
 from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import OutputError, UnknownNameError, counted
 from vlbench.files import write_whole
 from vlbench.leaderboard import export as formats
-from vlbench.leaderboard.export import LeftOut, Selection, listed, select
+from vlbench.leaderboard.export import LeftOut, Selection, csv, listed, md, select, tex
 from vlbench.leaderboard.leaders import old_comparisons
+from vlbench.leaderboard.pivot import COLUMNS, NOTE, Pivot, grid, lines, pivots
 from vlbench.leaderboard.rows import named_boards
 
 
@@ -27,6 +31,11 @@ def add_options(export: argparse.ArgumentParser) -> None:
         required=True,
         choices=sorted(one.name for one in iter_modules(formats.__path__)),
         help="eee: records of Every Eval Ever; hf: .eval_results of the Hugging Face hub",
+    )
+    export.add_argument(
+        "--pivot",
+        action="store_true",
+        help="models x tasks, a table for each paper (md, tex, csv, json)",
     )
     export.add_argument(
         "--to",
@@ -48,6 +57,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
         raise UnknownNameError(f"--format {arguments.format} writes a folder; pass --to DIR")
     boards = named_boards(arguments.output, arguments.tasks)
     catalog = load_catalog(arguments.include_path)
+    if arguments.pivot:
+        return _pivot(arguments, boards, catalog)
     selection = select(arguments.output, boards, catalog, arguments.organization)
     if hasattr(form, "files"):
         return _folder(form, arguments.to, selection)
@@ -59,6 +70,39 @@ def answer(arguments: argparse.Namespace) -> Answer:
         return Answer([form.text(selection).removesuffix("\n").removesuffix("\r")], problems, code)
     write_whole(arguments.to, _content(form, arguments.to, selection))
     return Answer([f"wrote {arguments.to}"], problems, code)
+
+
+def _pivot(arguments: argparse.Namespace, boards: Sequence[Board], catalog: Catalog) -> Answer:
+    """Write or return models x tasks. Raises UnknownNameError for a format that has no tables."""
+    findings = load_all_findings(catalog, arguments.include_path)
+    found = pivots(arguments.output, boards, catalog, findings)
+    if arguments.format not in PIVOTS:
+        known = ", ".join(PIVOTS)
+        raise UnknownNameError(f"--pivot has the formats {known}, not {arguments.format}")
+    text = PIVOTS[arguments.format](found)
+    problems = old_comparisons(arguments.output, [board.task for board in boards])
+    code = 0 if any(one.models or one.controls for one in found) else FAILED
+    if arguments.to is None:
+        return Answer([text.removesuffix("\n").removesuffix("\r")], problems, code)
+    write_whole(arguments.to, text.encode())
+    return Answer([f"wrote {arguments.to}"], problems, code)
+
+
+def _grids(form: Any, found: Sequence[Pivot]) -> str:
+    """Return the tables of models x tasks in Markdown or LaTeX."""
+    tables = []
+    for one in found:
+        cells = [[form.escaped(cell) for cell in row] for row in grid(one)]
+        tables.append(form.grid(one.title, "l" + "r" * len(one.columns), cells, NOTE))
+    return "\n".join(tables)
+
+
+PIVOTS: Mapping[str, Callable[[Sequence[Pivot]], str]] = {
+    "md": lambda found: _grids(md, found),
+    "tex": lambda found: tex.HEAD + _grids(tex, found),
+    "csv": lambda found: csv.lines(COLUMNS, lines(found)),
+    "json": lambda found: json.dumps(list(lines(found)), indent=1, allow_nan=False) + "\n",
+}
 
 
 def _content(form: Any, file: Path, selection: Selection) -> bytes:
