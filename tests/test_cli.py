@@ -27,7 +27,7 @@ def test_the_flat_form_and_underscores_are_the_same_as_run(source, tmp_path):
     common = ["--tasks", "few_shot_colours", "--include_path", str(source)]
     assert main(["--model", "mean-colour", "--model_args", "shift=1", *common]) == 0
     assert main(["run", "--model=mean-colour", "--model-args=shift=1", *common]) == 0
-    rows = json.loads((tmp_path / "leaderboards" / "few_shot_colours.json").read_text())["rows"]
+    rows = json.loads((tmp_path / "results" / "few_shot_colours.json").read_text())["rows"]
     assert [row["model"] for row in rows] == ["mean-colour[shift=1]"]
 
 
@@ -52,7 +52,7 @@ def test_a_kept_row_is_printed_with_its_scores(source, capsys):
 def test_a_dry_run_loads_and_writes_nothing(source, tmp_path, capsys):
     assert run(source, "--dry-run", model="will-not-load") == 0
     assert "run" in capsys.readouterr().out
-    assert not (tmp_path / "leaderboards").exists()
+    assert not (tmp_path / "results").exists()
 
 
 def test_absent_data_of_a_named_task_exit_with_2(source, capsys):
@@ -194,7 +194,21 @@ def test_leaderboard_show_prints_boards(source, capsys):
     run(source)
     capsys.readouterr()
     assert main(["leaderboard", "show"]) == 0
+    assert "Few shot colours" in capsys.readouterr().out
+    assert main(["leaderboard", "show", "few_shot_colours"]) == 0
     assert "few_shot_colours (version 1)" in capsys.readouterr().out
+
+
+def test_of_two_folders_of_boards_results_are_read_and_it_is_said(source, tmp_path, capsys):
+    write_boards(tmp_path / "leaderboards", board(result("m", score())))
+    assert main(["leaderboard", "show", "t"]) == 0
+    assert "boards of" not in capsys.readouterr().err
+    run(source)
+    capsys.readouterr()
+    assert main(["leaderboard", "show", "few_shot_colours"]) == 0
+    assert "vlbench: boards of results, not of leaderboards\n" in capsys.readouterr().err
+    assert main(["leaderboard", "show", "t", "--output", "leaderboards"]) == 0
+    assert "boards of" not in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("source")
@@ -257,7 +271,7 @@ def test_leaderboard_build_writes_and_shows_the_mean_of_a_group(source, capsys):
     assert run(source, tasks="both") == 0
     assert main(["leaderboard", "build", "--include-path", str(source)]) == 0
     printed = capsys.readouterr().out
-    assert "wrote leaderboards/summaries/both.json" in printed
+    assert "wrote results/summaries/both.json" in printed
     assert "more: no model has all of few_shot_colours, few_shot_digits" in printed
     assert "few_shot_six" not in printed
     assert main(["leaderboard", "show", "both"]) == 0
@@ -325,7 +339,7 @@ def raises():
 
 @pytest.mark.parametrize("file", ["few_shot_colours.json", "archive/few_shot_colours.v0.json"])
 def test_a_malformed_board_ends_a_run_before_anything_is_computed(source, tmp_path, capsys, file):
-    write(tmp_path / "leaderboards" / file, '{"schema": 1, "task": 5}')
+    write(tmp_path / "results" / file, '{"schema": 1, "task": 5}')
     assert run(source, model="will-not-load") == 2
     assert f"{file}: 'version' is missing" in capsys.readouterr().err
 

@@ -93,7 +93,7 @@ def test_every_command_of_the_readme_ends_well_and_python_prints_a_score(results
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("results")
 def test_the_readme_adds_no_row_to_the_boards_of_a_clone(folder):
-    assert rows(folder / "leaderboards") <= rows(ROOT / "leaderboards")
+    assert not (folder / "leaderboards").exists()
     assert ("few_shot_scenes", "MeanColour") in rows(folder / "results")
 
 

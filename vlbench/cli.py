@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from vlbench.commands import FAILED, USAGE
-from vlbench.commands.parser import RENAMED, parser_of, spelled
+from vlbench.commands.parser import RENAMED, parser_of, spelled, which_boards
 from vlbench.commands.streams import drain, is_of_reader, news, open_console, settle_streams
 from vlbench.errors import (
     INTERRUPTED,
@@ -48,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             arguments = parser_of().parse_args(insert_config(arguments, words))
         arguments.typed = words
+        if told := which_boards(arguments, words):
+            print(f"vlbench: {told}", file=sys.stderr)
         with news(), exits_as_errors():
             code = _print(arguments.answer(arguments))
         sys.stdout.flush()

@@ -24,14 +24,14 @@ def output(tmp_path, monkeypatch):
     source = str(make_source(tmp_path / "ours"))
     model = ["--model", "mean-colour", "--include-path", source]
     assert main([*model, "--tasks", "few_shot_colours"]) == 0
-    return tmp_path / "leaderboards"
+    return tmp_path / "results"
 
 
 def test_building_draws_the_boards_of_a_run_and_says_what_it_wrote(output, capsys):
     capsys.readouterr()
     assert main(["leaderboard", "build"]) == 0
     printed = capsys.readouterr().out
-    assert "wrote leaderboards/figures/few_shot_colours.svg" in printed
+    assert "wrote results/figures/few_shot_colours.svg" in printed
     assert (output / "figures" / "few_shot_colours.png").stat().st_size > 1000
 
 

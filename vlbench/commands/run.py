@@ -57,7 +57,7 @@ def add_options(run: argparse.ArgumentParser) -> None:
     add_dtype(run)
     run.add_argument("--name", help="the name of the rows, in place of the model's")
     add_data(run, download=True)
-    add_output(run)
+    add_output(run, of_run=True)
     add_cache(run)
     run.add_argument(
         "--batch-size",
