@@ -141,20 +141,20 @@ def test_a_summary_is_a_board_whose_rows_lack_what_a_mean_has_not(tmp_path):
         ),
         (("rows", OK, "scores", 0, "draws"), [True], "draws[0]' must be a number, not true"),
         (("rows", OK, "provenance", "weights"), 5, "provenance.weights' must be a text, not 5"),
-        (("rows", OK, "artifacts", "heads"), {"file": "a"}, "artifacts.heads.sha256' is missing"),
+        (("rows", OK, "artifacts", "items"), {"file": "a"}, "artifacts.items.sha256' is missing"),
         (
-            ("rows", OK, "artifacts", "heads", "file"),
+            ("rows", OK, "artifacts", "items", "file"),
             "a/../../b",
             "must be a path below the board's",
         ),
         (
-            ("rows", OK, "artifacts", "heads", "file"),
+            ("rows", OK, "artifacts", "items", "file"),
             "/etc/passwd",
             "must be a path below the board",
         ),
-        (("rows", OK, "artifacts", "heads", "file"), "a\\..\\b", "must be a path below the board"),
-        (("rows", OK, "artifacts", "heads", "file"), "a\x00b", "must be a path below the board's"),
-        (("rows", OK, "artifacts", "heads", "file"), "", "must be a path below the board's folder"),
+        (("rows", OK, "artifacts", "items", "file"), "a\\..\\b", "must be a path below the board"),
+        (("rows", OK, "artifacts", "items", "file"), "a\x00b", "must be a path below the board's"),
+        (("rows", OK, "artifacts", "items", "file"), "", "must be a path below the board's folder"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_file_and_key(tmp_path, key, value, why):

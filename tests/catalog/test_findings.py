@@ -137,6 +137,7 @@ UNSHIPPED = {
     "patch_retrieval": {"recall"},
     "question_generation": {"cider", "cls_similarity"},
     "robustness": {"success"},
+    "syntactic_grounding": {"split_half_accuracy", "layer_accuracy", "most_confident_region"},
     "zero_shot_alignment": {"accuracy", "accuracy_unseen", "mutual_exclusivity"},
 }
 

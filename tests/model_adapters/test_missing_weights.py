@@ -13,7 +13,7 @@ from vlbench.planning.options import Options
 CATALOG = load_catalog(())
 LISTED = {n: spec for n, spec in CATALOG.models.items() if spec.adapter and not spec.unavailable}
 # Drawn, trained by vlbench itself, or made from another model.
-HERE = ("tiny-", "raw-pixels", "constant", "random-")
+HERE = ("tiny-", "raw-pixels", "colour-histogram", "constant", "random-")
 FETCHED = [name for name in LISTED if not name.startswith(HERE) and not name.endswith("-crops")]
 
 

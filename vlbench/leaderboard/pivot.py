@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,7 +73,9 @@ def pivots(
     for board in boards:
         papers.setdefault(_paper(board.paper, titles), []).append(board)
     order = sorted(papers, key=lambda title: (title == NO_PAPER, title))
-    return [_pivot(title, output, papers[title], catalog) for title in order]
+    # A row of a group's summary does not say it.
+    controls = {row.model for board in boards for row in board.results if row.is_control}
+    return [_pivot(title, output, papers[title], catalog, controls) for title in order]
 
 
 def _paper(place: str, titles: Mapping[str, str]) -> str:
@@ -82,30 +84,32 @@ def _paper(place: str, titles: Mapping[str, str]) -> str:
     return f"{titles[known]} ({known})" if known else place.partition(",")[0].strip() or NO_PAPER
 
 
-def _pivot(title: str, output: Path, boards: Sequence[Board], catalog: Catalog) -> Pivot:
+def _pivot(
+    title: str,
+    output: Path,
+    boards: Sequence[Board],
+    catalog: Catalog,
+    controls: Collection[str],
+) -> Pivot:
     columns, rows = [], dict[str, dict[str, Cell]]()
     for board in boards:
         leaders, spec = read_leaders(output, board.task), catalog.tasks.get(board.task)
-        tables = tables_of(board, leaders, spec)
-        # Of equally large sets the first.
-        main = max(tables, key=lambda table: len(table.entries), default=None)
+        # The largest set first, whose rows count for models with several.
+        tables = sorted(tables_of(board, leaders, spec), key=lambda table: -len(table.entries))
         for table in tables:
             for entry in table.entries:
                 if not unpublished(entry.row):
-                    cell = Cell(entry, is_apart=table is not main)
+                    cell = Cell(entry, is_apart=table is not tables[0])
                     rows.setdefault(entry.row.model, {}).setdefault(board.task, cell)
         heading = (spec.title if spec else "") or spaced(board.task).capitalize()
         score = score_name(board.primary["metric"], board.primary.get("at", {}))
         columns.append(Column(board.task, heading, score, _chance(tables)))
-    control = {
-        model: any(cell.entry.row.is_control for cell in own.values())
-        for model, own in rows.items()
-    }
+    known = {model: rows[model] for model in sorted(rows)}
     return Pivot(
         title,
         columns,
-        {model: rows[model] for model in sorted(rows) if not control[model]},
-        {model: rows[model] for model in sorted(rows) if control[model]},
+        {model: own for model, own in known.items() if model not in controls},
+        {model: own for model, own in known.items() if model in controls},
     )
 
 
