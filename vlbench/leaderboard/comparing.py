@@ -72,9 +72,14 @@ def compare_models(
         if not sets:
             refused.append(f"{board.task}: {_why(output, board, names)}")
         for label, rows in sets.items():
-            for name, row in rows.items():
-                if ITEMS not in row.artifacts:
-                    lacking.setdefault(name, []).append(board.task)
+            without = [name for name, row in rows.items() if ITEMS not in row.artifacts]
+            if without and not any(ITEMS in row.artifacts for row in board.results):
+                no_means.append(
+                    f"{board.task}: no row keeps items; its scores are no means of some"
+                )
+                continue
+            for name in without:
+                lacking.setdefault(name, []).append(board.task)
             kept = {name: row for name, row in rows.items() if ITEMS in row.artifacts}
             comparison = _compare(output, board, label, kept, all_scores=all_scores)
             compared += comparison.compared

@@ -1,4 +1,5 @@
 import io
+import json
 import re
 from argparse import Namespace
 
@@ -17,8 +18,9 @@ def rendered(tables, width=200):
     return console.export_text()
 
 
-def asked(output, *models, tasks=None):
-    return answer(Namespace(output=output, models=models, tasks=tasks, all_scores=False))
+def asked(output, *models, tasks=None, style=None):
+    given = {"models": models, "tasks": tasks, "all_scores": False, "format": style}
+    return answer(Namespace(output=output, **given))
 
 
 @pytest.fixture
@@ -49,6 +51,33 @@ def test_of_equal_models_a_difference_is_detectable_all_the_same(tmp_path):
     assert "detectable with 80 %" in rendered(asked(write(tmp_path, board(*rows)), "a", "b").shown)
 
 
+@pytest.mark.parametrize(
+    ("style", "part"),
+    [
+        ("md", "| t\\: accuracy (shots 5) | 100.0 % | 66.7 % | +33.3 |"),
+        ("tex", r"t: accuracy (shots 5) & 100.0 \% & 66.7 \% & +33.3 &"),
+        ("csv", 't,accuracy,"{""shots"": 5}",a,b,1.0,0.6666666666666666,0.33333'),
+    ],
+)
+def test_the_comparison_comes_in_other_formats(output, style, part):
+    (text,) = asked(output, "a", "b", style=style).shown
+    assert part in text
+
+
+def test_json_has_the_numbers(output):
+    (text,) = asked(output, "a", "b", style="json").shown
+    (line,) = json.loads(text)
+    assert (line["a"], line["b"], line["items"]) == ("a", "b", 30)
+    assert line["difference"] == pytest.approx(1 / 3)
+    assert line["ci95_low"] < 1 / 3 < line["ci95_high"]
+
+
+def test_where_no_row_keeps_items_nobody_is_sent_to_make_some(tmp_path):
+    write(tmp_path, board(result("a", score(0.5)), result("b", score(0.4))))
+    (problem,) = asked(tmp_path, "a", "b").problems
+    assert problem == "t: no row keeps items; scores are no means of some"
+
+
 def test_three_models_are_three_tables(output):
     rows = [
         measured(output, m, [1] * n + [0] * (30 - n)) for m, n in (("a", 9), ("b", 7), ("c", 2))
@@ -75,7 +104,8 @@ def test_where_the_board_says_otherwise_it_says_why(tmp_path):
 
 
 def test_a_model_without_items_is_told_how_to_get_them(tmp_path):
-    found = asked(write(tmp_path, board(result("a b", score()), result("c", score()))), "a b", "c")
+    rows = [result("a b", score()), result("c", score()), measured(tmp_path, "d", [1, 0])]
+    found = asked(write(tmp_path, board(*rows)), "a b", "c")
     assert found.problems[0].endswith("vlbench --model 'a b' --tasks t --overwrite")
     assert (found.problems[0].startswith("a b keeps no items on t: only means"), found.code) == (
         True,

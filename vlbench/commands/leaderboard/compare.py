@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -13,8 +16,10 @@ from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import printed, spaced
 from vlbench.leaderboard.comparing import Compared, Report, compare_models
+from vlbench.leaderboard.export import csv
 from vlbench.leaderboard.leaders import LEVEL
 from vlbench.leaderboard.texts import number, plain_table, score_name
+from vlbench.metrics.items import at_text
 
 
 def add_options(compare: argparse.ArgumentParser) -> None:
@@ -25,6 +30,9 @@ def add_options(compare: argparse.ArgumentParser) -> None:
     )
     compare.add_argument(
         "--all-scores", action="store_true", help="all scores, not only the primary one"
+    )
+    compare.add_argument(
+        "--format", choices=("csv", "json", "md", "tex"), help="default: for a terminal"
     )
     add_output(compare)
 
@@ -38,22 +46,91 @@ def answer(arguments: argparse.Namespace) -> Answer:
     report = compare_models(
         arguments.output, arguments.models, tasks, all_scores=arguments.all_scores
     )
-    pairs = dict.fromkeys(one.models for one in report.compared)
-    tables = [_table([one for one in report.compared if one.models == pair]) for pair in pairs]
     problems = [printed(one) for one in [*report.refused, *report.no_means, *_lacking(report)]]
     code = 2 if report.refused else 0 if report.compared else 1
+    if arguments.format in ("csv", "json"):
+        lines = [_line(one) for one in report.compared]
+        if arguments.format == "csv":
+            return Answer([csv.lines(COLUMNS, lines).removesuffix("\r\n")], problems, code)
+        return Answer([json.dumps(lines, indent=1, allow_nan=False)], problems, code)
+    pairs = dict.fromkeys(one.models for one in report.compared)
+    of_pairs = [[one for one in report.compared if one.models == pair] for pair in pairs]
     notes = [*_notes(report), *_boards_say(report)]
-    return Answer([*tables, *notes], problems, code)
+    if arguments.format:
+        return Answer([_formatted(arguments.format, of_pairs, notes)], problems, code)
+    return Answer([*map(_table, of_pairs), *notes], problems, code)
+
+
+HEAD = (
+    *("task", "A", "B", "A - B", "95 % interval", "p (Holm)", "A better, worse, same"),
+    "items in clusters",
+)
+
+
+def _formatted(name: str, of_pairs: Sequence[Sequence[Compared]], notes: Sequence[str]) -> str:
+    """Return a table for each two models in Markdown or LaTeX."""
+    form: Any = import_module(f"vlbench.leaderboard.export.{name}")
+    tables = []
+    for compared in of_pairs:
+        a, b = compared[0].models
+        rows = [[form.escaped(cell) for cell in row] for row in (HEAD, *map(_cells, compared))]
+        below = ". ".join([_detectable(compared), *notes]) + "."
+        columns = "l" + "r" * (len(HEAD) - 1)
+        tables.append(form.grid(f"A: {a}, B: {b}", columns, rows, below))
+    return "\n".join(tables).removesuffix("\n")
+
+
+COLUMNS = (
+    *(
+        "task",
+        "metric",
+        "at",
+        "a",
+        "b",
+        "value_a",
+        "value_b",
+        "difference",
+        "ci95_low",
+        "ci95_high",
+    ),
+    *("unit", "higher_is_better", "p", "p_holm", "detectable", "items", "clusters"),
+)
+
+
+def _line(one: Compared) -> dict[str, Any]:
+    (first, second), test = one.scores, one.comparison
+    low, high = test.ci95
+    return {
+        "task": one.task,
+        "metric": first.metric,
+        "at": at_text(first.at),
+        "a": one.models[0],
+        "b": one.models[1],
+        "value_a": first.value,
+        "value_b": second.value,
+        "difference": test.difference,
+        "ci95_low": low,
+        "ci95_high": high,
+        "unit": first.unit,
+        "higher_is_better": first.higher_is_better,
+        "p": test.p,
+        "p_holm": one.p_holm,
+        "detectable": test.detectable,
+        "items": test.items,
+        "clusters": test.clusters,
+    }
 
 
 def _table(compared: Sequence[Compared]) -> Table:
     """Return the comparisons of two models; a narrow terminal breaks long cells between words."""
     a, b = compared[0].models
-    columns = ["task", "A", "B", "A - B", "95 % interval", "p (Holm)", "A better, worse, same"]
     rows = [_cells(one) for one in compared]
-    table = plain_table([*columns, "items in clusters"], rows, f"A: {a}\nB: {b}")
+    table = plain_table(HEAD, rows, f"A: {a}\nB: {b}")
     table.columns[0].no_wrap, table.columns[0].min_width = False, 12
-    table.caption, table.caption_justify = Text(_detectable(compared), "table.caption"), "left"
+    table.caption, table.caption_justify = (
+        Text(f"{_detectable(compared)}\n", "table.caption"),
+        "left",
+    )
     return table
 
 
@@ -63,7 +140,7 @@ def _detectable(compared: Sequence[Compared]) -> str:
         f"{printed(one.task)} {_size(one.comparison.detectable, one.scores[0].unit)}"
         for one in compared
     ]
-    return f"detectable with 80 % power at p < 0.05: {', '.join(sizes)}\n"
+    return f"detectable with 80 % power at p < 0.05: {', '.join(sizes)}"
 
 
 def _cells(one: Compared) -> list[str]:
