@@ -74,9 +74,7 @@ def compare_models(
         for label, rows in sets.items():
             without = [name for name, row in rows.items() if ITEMS not in row.artifacts]
             if without and not any(ITEMS in row.artifacts for row in board.results):
-                no_means.append(
-                    f"{board.task}: no row keeps items; its scores are no means of some"
-                )
+                no_means.append(f"{board.task}: no row keeps items; scores are no means of some")
                 continue
             for name in without:
                 lacking.setdefault(name, []).append(board.task)
