@@ -31,6 +31,12 @@ def test_the_flat_form_and_underscores_are_the_same_as_run(source, tmp_path):
     assert [row["model"] for row in rows] == ["mean-colour[shift=1]"]
 
 
+def test_short_options_and_globs_say_the_same(source, capsys):
+    words = ["-m", "mean-*", "-t", "few_shot_colours", "--include-path", str(source), "--dry-run"]
+    assert main(words) == 0
+    assert "mean-colour  few_shot_colours  run" in capsys.readouterr().out
+
+
 def test_a_run_prints_plan_progress_and_scores_as_plain_lines_off_a_terminal(source, capsys):
     assert run(source) == 0
     printed = capsys.readouterr().out

@@ -269,3 +269,31 @@ def test_an_old_name_of_two_sources_is_an_error(source):
 @pytest.mark.parametrize("name", ["tiny-clip", "tiny-rn", "clip-rn50"])
 def test_the_models_of_crops_have_the_names_of_their_encoders(name):
     assert load_catalog().model(f"{name}-crops").name == name
+
+
+def test_a_glob_of_models_is_those_that_can_be_had(source):
+    line = "{adapter: 'x:Y'}"
+    models(source, f"zz-b: {line}\nzz-a: {line}\nzz-c: {{unavailable: lost}}\n")
+    catalog = load_catalog([source])
+    assert catalog.model_names(["zz-*", "hf:a/b*c", object]) == ["zz-a", "zz-b", "hf:a/b*c", object]
+    with pytest.raises(UnknownNameError, match=r"no model that can be had matches 'zz-\?c'"):
+        catalog.model_names(["zz-?c"])
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("resnet50", "timm:resnet50 or torchvision:resnet50"),
+        ("vit_base_patch16_224.augreg", "timm:vit_base_patch16_224.augreg"),
+        ("my-vit", "hf:./my-vit"),
+        ("./my-vit", "hf:./my-vit"),
+    ],
+)
+def test_a_name_of_a_library_or_a_folder_is_told_as_a_model_of_it(
+    tmp_path, monkeypatch, name, meant
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-vit").mkdir()
+    with pytest.raises(UnknownNameError) as told:
+        load_catalog().model(name)
+    assert str(told.value) == f"no models.yaml lists '{name}'; did you mean {meant}?"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vlbench.catalog.findings import FOLDERS, FindingsSpec, load_findings, task_problems
-from vlbench.catalog.library_names import FORMS
+from vlbench.catalog.library_names import FORMS, named_elsewhere
 from vlbench.catalog.sources import find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec, load_models, load_task
 from vlbench.errors import SpecError, UnknownNameError, unknown
@@ -66,8 +66,26 @@ class Catalog:
         if name not in self.models and name in FORMS:
             raise UnknownNameError(f"'{name}' is a library; a model of it is named {FORMS[name]}")
         if name not in self.models:
+            if elsewhere := named_elsewhere(name):
+                meant = " or ".join(elsewhere)
+                raise UnknownNameError(f"no models.yaml lists '{name}'; did you mean {meant}?")
             raise unknown("model", name, self.models)
         return self.models[name]
+
+    def model_names(self, given: Sequence[Any]) -> list[Any]:
+        """Return models as given, and in place of a glob the listed ones that it matches, by name.
+
+        Raises UnknownNameError for a glob that matches none that can be had.
+        """
+        names: list[Any] = []
+        for one in given:
+            is_glob = isinstance(one, str) and set(one) & set("*?") and ":" not in one
+            listed = [name for name, spec in self.models.items() if not spec.unavailable]
+            matched = [n for n in sorted(listed) if fnmatchcase(n, one)] if is_glob else [one]
+            if not matched:
+                raise UnknownNameError(f"no model that can be had matches '{one}'")
+            names += matched
+        return names
 
 
 def load_catalog(include: Sequence[Path] = ()) -> Catalog:

@@ -106,6 +106,24 @@ class Meant(NamedTuple):
     shown: str
 
 
+def named_elsewhere(name: str) -> list[str]:
+    """Return the names that a folder here, or a function of a library's models, has as a model.
+
+    The libraries are read and not imported, which would take seconds.
+    """
+    found = []
+    if Path(name).is_dir():
+        found.append(f"hf:{name}" if name.startswith(("/", ".", "~")) else f"hf:./{name}")
+    made = re.compile(rf"^def {re.escape(name.partition('.')[0])}\(", re.MULTILINE)
+    for library in ("timm", "torchvision"):
+        spec = importlib.util.find_spec(library)
+        folders = spec.submodule_search_locations if spec else ()
+        files = (file for folder in folders or () for file in Path(folder, "models").rglob("*.py"))
+        if name.isprintable() and any(made.search(file.read_text("utf-8")) for file in files):
+            found.append(f"{library}:{name}")
+    return found
+
+
 def library_model(name: str, given: Mapping[str, Any]) -> ModelSpec | None:
     """Return the line that `LIBRARY:NAME` stands for; None for any other name.
 

@@ -94,7 +94,7 @@ class HintingParser(argparse.ArgumentParser):
 
 
 def _hints(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
-    options = re.findall(r"--[a-z][a-z-]*", parser.format_usage())
+    options = re.findall(r"^ .*?(--[a-z][a-z-]*)", parser.format_help(), re.MULTILINE)
     hints = []
     for name in _names(words):
         near = get_close_matches(name, options, 1)

@@ -41,12 +41,13 @@ SPREADS = ("work", "models")
 def add_options(run: argparse.ArgumentParser) -> None:
     """Add the options of a run."""
     run.add_argument(
+        "-m",
         "--model",
         metavar="NAME[,...]",
-        help="names; hf:ORG/NAME, timm:NAME, open_clip:ARCHITECTURE/TAG, torchvision:NAME/WEIGHTS; "
-        "or path/to/file.py:Class",
+        help="names and globs; hf:ORG/NAME, timm:NAME, open_clip:ARCHITECTURE/TAG, "
+        "torchvision:NAME/WEIGHTS; or path/to/file.py:Class",
     )
-    run.add_argument("--tasks", metavar="all|NAME|TAG|GLOB[,...]", help="which tasks to run")
+    run.add_argument("-t", "--tasks", metavar="all|NAME|TAG|GLOB[,...]", help="which tasks to run")
     run.add_argument(
         "--config",
         type=Path,

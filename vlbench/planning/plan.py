@@ -45,7 +45,9 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
     problems = _Problems()
     resolved_tasks = _resolved_tasks(catalog, tasks, options, problems)
     resolved_models = [
-        model for name in models for model in problems.of(resolve_model, catalog, name, options)
+        model
+        for name in catalog.model_names(models)
+        for model in problems.of(resolve_model, catalog, name, options)
     ]
     pairs = [
         (problems.of(model.for_task, task.spec), task)
