@@ -5,7 +5,7 @@ import sys
 import pytest
 from fakes import Reader
 from runs import board, evaluate, planned, ran
-from sources import make_source
+from sources import TASK, make_source
 
 from vlbench import boards
 from vlbench.boards import write_result
@@ -32,7 +32,16 @@ def test_overwrite_runs_what_a_board_holds(source, tmp_path):
 def test_a_model_that_cannot_is_skipped_before_it_loads(source, tmp_path):
     (result,) = evaluate(source, model="words", output=tmp_path)
     assert (result.status, result.reason) == ("skipped", "the model has no ImageEncoder")
-    assert board(tmp_path)["rows"][0]["status"] == "skipped"
+    assert not [*tmp_path.glob("*.json")]
+
+
+def test_a_skipped_row_stands_beside_those_of_a_model_that_loaded(source, tmp_path):
+    zero = TASK.replace("few_shot\n", "zero_shot\n", 1)
+    zero = zero.replace("params: {shots: [1], trials: 2}\n", "").replace(", at: {shots: 1}", "")
+    (source / "tasks" / "zero.yaml").write_text(zero)
+    evaluate(source, tasks="ours", output=tmp_path)
+    assert board(tmp_path, "zero")["rows"][0]["status"] == "skipped"
+    assert board(tmp_path)["rows"][0]["status"] == "ok"
 
 
 def test_without_takes_a_capability_away(source):

@@ -67,13 +67,12 @@ def run_model(
 ) -> Iterator[Result]:
     """Yield the results of one model's jobs; kept results go to the report straight away.
 
-    The model is loaded once for each set of arguments that tasks ask for, freed before the next.
+    The model is loaded once for each set of arguments that tasks ask for, freed before the next. Of
+    a model that never loaded no row is written, not even what the plan skips.
     """
     report.results.extend(job.result for job in jobs if job.result)
     for job in jobs:
-        if job.status in {"skipped", "failed"}:
-            yield writer.write(rows.without_scores(job, job.status, job.reason))
-        elif job.status == "no weights":
+        if job.status == "no weights":
             report.not_loaded.update(job.missing)
             why = "; ".join(f"{name}: {reason}" for name, reason in job.missing.items())
             report.results.append(rows.without_scores(job, "failed", why))
@@ -83,6 +82,12 @@ def run_model(
             yield from _run_loaded(same, models, machine, writer, report)
         finally:
             models.free()
+    tried = any(job.status in {"run", "kept"} for job in jobs)
+    has_loaded = tried and jobs[0].model.name not in report.not_loaded
+    for job in jobs:
+        if job.status in {"skipped", "failed"}:
+            row = rows.without_scores(job, job.status, job.reason)
+            yield writer.write(row) if has_loaded else row
 
 
 def _run_loaded(
