@@ -40,9 +40,7 @@ def test_a_model_is_shown_as_its_line_says(source):
 
 def test_what_is_neither_suggests_the_nearest_of_both(source):
     catalog = load_catalog([source])
-    with pytest.raises(
-        UnknownNameError, match=r"no task or model is named 'mean-color'; .*mean-colour"
-    ):
+    with pytest.raises(UnknownNameError, match=r"named 'mean-color'; did you mean mean-colour"):
         show_thing(catalog, "mean-color", Path())
     with pytest.raises(UnknownNameError, match="did you mean few_shot_digits"):
         show_thing(catalog, "few_shot_digit", Path())
@@ -113,3 +111,25 @@ def test_an_old_name_shows_the_model_of_the_new_one(caplog):
     shown = show_thing(load_catalog(), "tiny-rn-crops", Path())
     assert (shown["name"], shown["adapter"]) == ("tiny-rn", "timm_cnn:TimmCnn")
     assert caplog.messages == ["model tiny-rn-crops is now tiny-rn; the old name will go"]
+
+
+@pytest.mark.parametrize("name", ["few_shot", "vlbench.probes.generalization.few_shot:few_shot"])
+def test_a_probe_is_shown_with_what_it_takes_and_its_docstring(name):
+    shown = show_thing(load_catalog(), name, Path())
+    assert shown["name"].endswith("few_shot:few_shot")
+    assert {key: shown["params"][key] for key in ("shots", "trials")} == {
+        "shots": "list[int]",
+        "trials": "int = 10",
+    }
+    assert shown["docstring"].startswith("Return the test accuracy")
+
+
+def test_loaders_that_end_alike_are_all_shown_without_what_a_run_fills_in():
+    shown = show_thing(load_catalog(), "images", Path())
+    assert {"vlbench.data.table:images", "vlbench.data.hub:images"} <= set(shown)
+    assert "cache_dir" not in shown["vlbench.data.hub:images"]["params"]
+
+
+def test_a_docstring_is_printed_as_it_stands(capsys):
+    assert main(["show", "image_folder"]) == 0
+    assert "docstring: |-\n  Return images labelled by" in capsys.readouterr().out

@@ -1,10 +1,10 @@
-"""`vlbench show`: show what a task or a model is, or draw a sheet of scenes or objects."""
+"""`vlbench show`: show what a task, model, probe or loader is, or draw a sheet of scenes."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from vlbench.catalog.listed_capabilities import (
 )
 from vlbench.catalog.specs import TaskSpec
 from vlbench.commands import Answer
+from vlbench.commands.ls import list_things
 from vlbench.commands.parser import add_json, add_output
 from vlbench.errors import printed, unknown
 from vlbench.leaderboard.judging import counted_row, read_boards
@@ -32,22 +33,39 @@ DRAWN = ("objects", "scenes")
 
 def add_options(show: argparse.ArgumentParser) -> None:
     """Add the name, and where boards with our values are."""
-    show.add_argument("name", metavar="TASK|MODEL|scenes|objects")
+    show.add_argument("name", metavar="TASK|MODEL|PROBE|LOADER|scenes|objects")
     add_output(show)
     add_json(show)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Return a task's file or a model's line as YAML or JSON; write a sheet to this folder."""
+    """Return what a thing is as YAML or JSON; write a sheet to this folder."""
     if arguments.name in DRAWN:
         return _draw(arguments)
-    shown = show_thing(load_catalog(arguments.include_path), arguments.name, arguments.output)
+    shown = show_thing(
+        load_catalog(arguments.include_path),
+        arguments.name,
+        arguments.output,
+        arguments.include_path,
+    )
     if arguments.json:
         return Answer([json.dumps(shown, indent=1)])
-    text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True)
+    text = yaml.dump(shown, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
     if text != printed(text):  # YAML has escapes of its own
-        text = yaml.safe_dump(shown, sort_keys=False)
+        text = yaml.dump(shown, Dumper=_Dumper, sort_keys=False)
     return Answer([text.rstrip("\n")])
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes a text of several lines as such."""
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        """Return a text, in a block where it has several lines."""
+        style = "|" if "\n" in data else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def _draw(arguments: argparse.Namespace) -> Answer:
@@ -57,11 +75,13 @@ def _draw(arguments: argparse.Namespace) -> Answer:
     return Answer([json.dumps(shown, indent=1) if arguments.json else sheet.describe(shown)])
 
 
-def show_thing(catalog: Catalog, name: str, output: Path) -> dict[str, Any]:
-    """Return the content of a task's file or a model's line. Raises UnknownNameError.
+def show_thing(
+    catalog: Catalog, name: str, output: Path, include: Sequence[Path] = ()
+) -> dict[str, Any]:
+    """Return the content of a task's file, a model's line, or what a probe or loader takes.
 
     A model of a library, such as `timm:NAME`, is shown as the line that it stands for. Beside a
-    published value stands ours, if a board in `output` has it.
+    published value stands ours, if a board in `output` has it. Raises UnknownNameError.
     """
     if name in catalog.tasks:
         task = catalog.tasks[name]
@@ -75,7 +95,7 @@ def show_thing(catalog: Catalog, name: str, output: Path) -> dict[str, Any]:
         model = catalog.model(name)
         name = model.name
     if model is None:
-        raise unknown("task or model", name, {*catalog.tasks, *catalog.models})
+        return _function(catalog, name, include)
     if name in catalog.models:
         values = {str(key): value for key, value in model.document.values.items()}[name]
     else:
@@ -83,6 +103,21 @@ def show_thing(catalog: Catalog, name: str, output: Path) -> dict[str, Any]:
     can, ways = capabilities_of(model), ways_to_encode_regions(model)
     encodes = {"encode_by": " or ".join(ways)} if ways else {}
     return {"name": name, "file": str(model.file), "capabilities": can, **encodes, **values}
+
+
+def _function(catalog: Catalog, name: str, include: Sequence[Path]) -> dict[str, Any]:
+    """Return the arguments of a probe or a loader, by its whole name or what stands last in it."""
+    rows = [*list_things("probes", include), *list_things("data", include)]
+    found = [row for row in rows if name in (row["name"], row["name"].rpartition(":")[2])]
+    if not found:
+        short = {row["name"].rpartition(":")[2] for row in rows}
+        raise unknown(
+            "task, model, probe or loader", name, {*catalog.tasks, *catalog.models, *short}
+        )
+    keys = ("file", "params", "docstring")
+    shown = {row["name"]: {key: row[key] for key in keys} for row in found}
+    # Several may end alike, such as the loaders `images` of tables, shards and the hub.
+    return shown if len(shown) > 1 else {"name": found[0]["name"], **shown[found[0]["name"]]}
 
 
 def _ours(task: TaskSpec, reference: Mapping[str, Any], board: Board | None) -> dict[str, Any]:
