@@ -31,6 +31,20 @@ def test_the_flat_form_and_underscores_are_the_same_as_run(source, tmp_path):
     assert [row["model"] for row in rows] == ["mean-colour[shift=1]"]
 
 
+def test_a_broken_task_that_was_not_named_is_told_and_the_others_run(source, capsys):
+    write(source / "tasks" / "b.yaml", TASK.replace("paper:", "papr:"))
+    write(source / "tasks" / "c.yaml", TASK.replace("few_shot\n", "fewshot\n"))
+    assert run(source, tasks="ours") == 1
+    printed = capsys.readouterr()
+    assert "100.0 %" in printed.out
+    assert "vlbench: 2 tasks left out, whose file is broken:\n" in printed.err
+    assert "b.yaml:3: 'papr' is unknown" in printed.err
+    assert "c.yaml:2: no module is named" in printed.err
+    for word in ("b", "c"):
+        assert run(source, tasks=f"few_shot_colours,{word}") == 2
+    assert run(source, tasks="few_shot_colours") == 0
+
+
 def test_short_options_and_globs_say_the_same(source, capsys):
     words = ["-m", "mean-*", "-t", "few_shot_colours", "--include-path", str(source), "--dry-run"]
     assert main(words) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -24,6 +25,8 @@ from vlbench.running.rows import RowWriter
 
 if TYPE_CHECKING:
     import pandas as pd
+
+LOGGER = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -90,14 +93,18 @@ def evaluate(
     features, and draws the world of `scenes`, anew. No processes are started, as the command line
     does on several GPUs: those that a launcher started share the work.
 
-    Raises VlbenchError where the command line would exit with 2. A model that does not load
+    Raises VlbenchError where the command line would exit with 2. A task whose file is broken and
+    that is not named is left out, with a warning. A model that does not load
     gives failed results, which no board holds.
     """
     several = model.split(",") if isinstance(model, str) else model
     models = list(dict.fromkeys(several)) if isinstance(several, list | tuple) else [several]
     words = tasks.split(",") if isinstance(tasks, str) else list(tasks)
     with set_up(Options.of(**options)) as (complete, processes):
-        return run(agree(plan(models, words, complete), processes), processes, progress).results
+        planned = plan(models, words, complete)
+        for problem in planned.broken:
+            LOGGER.warning("left out: %s", problem)
+        return run(agree(planned, processes), processes, progress).results
 
 
 def frame(results: Sequence[Result]) -> pd.DataFrame:

@@ -20,17 +20,24 @@ LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Catalog:
-    """Tasks and models by name, and the lines of models' old names."""
+    """Tasks and models by name, the lines of models' old names, and what is wrong with other tasks.
+
+    `broken` has the problems of each file of a task that cannot be read, by the task's name.
+    """
 
     tasks: Mapping[str, TaskSpec]
     models: Mapping[str, ModelSpec]
     renamed: Mapping[str, ModelSpec] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)
 
     def task_names(self, wanted: Sequence[str]) -> dict[str, bool]:
         """Return the tasks that names, tags, globs and `all` select; True: named by the user.
 
-        A group stands for its tasks. Raises UnknownNameError with the nearest names.
+        A group stands for its tasks. Raises SpecError for a name whose file is broken, and
+        UnknownNameError with the nearest names.
         """
+        if told := [self.broken[word] for word in wanted if word in self.broken]:
+            raise SpecError("\n".join(told))
         chosen: dict[str, bool] = {}
         unknown_words = []
         for word in wanted:
@@ -91,26 +98,34 @@ class Catalog:
 def load_catalog(include: Sequence[Path] = ()) -> Catalog:
     """Return all tasks and models. Raises SpecError with every problem of every file."""
     catalog, problems = read_catalog(include)
-    if problems:
-        raise SpecError("\n".join(problems))
+    if problems or catalog.broken:
+        raise SpecError("\n".join([*catalog.broken.values(), *problems]))
     return catalog
 
 
 def read_catalog(include: Sequence[Path] = ()) -> tuple[Catalog, list[str]]:
-    """Return the tasks and models that can be read, and every problem with the others."""
+    """Return the tasks and models that can be read, and every problem of models and of names.
+
+    Tasks that cannot be read are `broken`.
+    """
     problems: list[str] = []
     tasks: dict[str, TaskSpec] = {}
+    broken: dict[str, str] = {}
     lines: dict[str, ModelSpec] = {}
     for source in find_sources(include):
         for file in sorted((source / "tasks").rglob("*.yaml")):
             if not is_findings(file):
-                _add(tasks, _tolerant(problems, load_task, file, source), problems, "task")
+                wrong: list[str] = []
+                _add(tasks, _tolerant(wrong, load_task, file, source), problems, "task")
+                broken |= {file.stem: "\n".join(wrong)} if wrong else {}
         listing = source / "model_adapters" / "models.yaml"
         for model in _tolerant(problems, load_models, listing, source) or []:
             _add(lines, [model], problems, "model")
-    for task in tasks.values():
-        problems += group_problems(task, tasks)
-    catalog = Catalog(tasks, *split_renamed(lines))
+    for name, task in [*tasks.items()]:
+        if wrong := group_problems(task, tasks):
+            broken[name] = "\n".join(wrong)
+            del tasks[name]
+    catalog = Catalog(tasks, *split_renamed(lines), broken)
     return catalog, problems + renamed_problems(catalog)
 
 

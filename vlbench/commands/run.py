@@ -18,7 +18,7 @@ from vlbench.commands.parser import (
     parser_of,
     positive,
 )
-from vlbench.errors import SpecError, UnknownNameError, unknown
+from vlbench.errors import SpecError, UnknownNameError, counted, unknown
 
 if TYPE_CHECKING:  # these import torch or YAML
     from vlbench.catalog.strict_yaml import Document
@@ -115,7 +115,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
         if arguments.dry_run:
             device = planned.options.settings().device.type
             print_estimates(console, estimate_steps(planned, 1 if apart else size), device)
-            return Answer()
+            return Answer([], _broken(planned), FAILED if planned.broken else 0)
         busy = {job.model.name for job in planned.jobs if job.status == "run"}
         if processes.size == 1 and (apart or not busy):
             size = max(1, min(size, len(busy)))
@@ -126,7 +126,15 @@ def answer(arguments: argparse.Namespace) -> Answer:
             several.leave()
     print_report(console, planned, report)
     problems = [f"vlbench: {name} did not load: {why}" for name, why in report.not_loaded.items()]
+    problems += _broken(planned)
     return _ended(planned, report, problems, strict=arguments.strict)
+
+
+def _broken(planned: Plan) -> list[str]:
+    """Return what is wrong with tasks that might have been meant, after their number."""
+    count = len(planned.broken)
+    head = f"vlbench: {counted(count, 'task')} left out, whose file is broken:"
+    return [head, *planned.broken] if count else []
 
 
 def _ended(planned: Plan, report: Report, problems: list[str], *, strict: bool) -> Answer:
@@ -139,7 +147,8 @@ def _ended(planned: Plan, report: Report, problems: list[str], *, strict: bool) 
     if any(job.task.named and job.task.spec.name in report.absent for job in planned.jobs):
         return Answer(problems=problems, code=USAGE)
     refused = {"failed", *({"skipped", "unavailable"} if strict else ())}
-    return Answer(problems=problems, code=FAILED if statuses & refused else 0)
+    failed = bool(statuses & refused or planned.broken)
+    return Answer(problems=problems, code=FAILED if failed else 0)
 
 
 def insert_config(given: argparse.Namespace, words: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from vlbench.catalog.catalog import Catalog, load_catalog
+from vlbench.catalog.catalog import Catalog, read_catalog
 from vlbench.errors import (
     DataError,
     SpecError,
@@ -28,10 +28,14 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All jobs, models in the order given, with the options that they are planned for."""
+    """All jobs, models in the order given, with the options that they are planned for.
+
+    `broken` are the problems of tasks that a tag, a glob or `all` might have meant.
+    """
 
     jobs: Sequence[Job]
     options: Options
+    broken: Sequence[str] = ()
 
 
 def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
@@ -41,9 +45,13 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
     for a malformed board, and DataError where data of a task that the user named are absent, with
     the weights that cannot be had.
     """
-    catalog = load_catalog(options.include_path)
-    problems = _Problems()
-    resolved_tasks = _resolved_tasks(catalog, tasks, options, problems)
+    catalog, wrong = read_catalog(options.include_path)
+    if wrong:
+        raise SpecError("\n".join(wrong))
+    problems, broken = _Problems(), list[str]()
+    if set(tasks) - set(catalog.tasks):
+        broken += catalog.broken.values()
+    resolved_tasks = _resolved_tasks(catalog, tasks, options, problems, broken)
     resolved_models = [
         model
         for name in catalog.model_names(models)
@@ -69,7 +77,7 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
         lines = [f"{job.task.spec.name}: {job.reason}" for job in absent]
         lines += missing_weights(jobs)
         raise DataError("\n".join(dict.fromkeys(lines)))
-    return Plan(jobs=jobs, options=options)
+    return Plan(jobs=jobs, options=options, broken=broken)
 
 
 def missing_weights(jobs: Sequence[Job]) -> list[str]:
@@ -106,13 +114,23 @@ class _Problems:
 
 
 def _resolved_tasks(
-    catalog: Catalog, tasks: Sequence[str], options: Options, problems: _Problems
+    catalog: Catalog,
+    tasks: Sequence[str],
+    options: Options,
+    problems: _Problems,
+    broken: list[str],
 ) -> list[Task]:
-    return [
-        task
-        for name, named in catalog.task_names(tasks).items()
-        for task in problems.of(resolve_task, catalog, name, named, options)
-    ]
+    """Return the tasks that can be run; notes what is wrong with others, as far as it is named."""
+    found = []
+    for name, named in catalog.task_names(tasks).items():
+        if named:
+            found += problems.of(resolve_task, catalog, name, named, options)
+            continue
+        try:
+            found.append(resolve_task(catalog, name, named, options))
+        except SpecError as error:
+            broken.append(str(error))
+    return found
 
 
 def _refuse_names(models: Sequence[Model], tasks: Sequence[Task], options: Options) -> None:
