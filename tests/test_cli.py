@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from PIL import Image
 from planted_boards import board, result, score
 from planted_boards import write as write_boards
 from sources import TASK, make_images, make_source, write
@@ -43,6 +44,22 @@ def test_a_broken_task_that_was_not_named_is_told_and_the_others_run(source, cap
     for word in ("b", "c"):
         assert run(source, tasks=f"few_shot_colours,{word}") == 2
     assert run(source, tasks="few_shot_colours") == 0
+
+
+def test_images_of_ones_own_need_no_file_of_a_task(source, tmp_path, capsys):
+    for i in range(10):
+        for name, colour in (("red", (200, i, 0)), ("blue", (0, i, 200))):
+            file = tmp_path / "mine" / name / f"{i}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (8, 8), colour).save(file)
+    words = ["-m", "mean-colour", "--include-path", str(source), "--images"]
+    assert main([*words, str(tmp_path / "mine")]) == 0
+    assert "zero_shot_images: skipped: the model has no" in capsys.readouterr().out
+    row = json.loads((tmp_path / "results" / "few_shot_images.json").read_text())["rows"][0]
+    assert [one["value"] for one in row["scores"] if one["metric"] == "accuracy"] == [1.0, 1.0]
+    assert "data: of each class a half is train" in row["notes"][0]
+    assert main([*words, str(tmp_path / "gone")]) == 2
+    assert "--images: there is no folder" in capsys.readouterr().err
 
 
 def test_short_options_and_globs_say_the_same(source, capsys):

@@ -1,4 +1,5 @@
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -169,3 +170,53 @@ def test_the_real_cifar_folder_has_200_and_100_images_a_class(real_data):
     assert np.bincount(labels(data.splits["test"])).tolist() == [100] * 10
     first = Image.open(root / "train/automobile/0000.jpg").convert("RGB")
     assert data.splits["train"]["image"][200].tobytes() == first.tobytes()
+
+
+@pytest.fixture
+def flat(tmp_path):
+    """A folder of classes of 5, 4 and 2 images, and a file that is none."""
+    for name, count in {"a": 5, "b": 4, "c": 2}.items():
+        (tmp_path / name).mkdir()
+        for i in range(count):
+            Image.new("RGB", (4, 4), (i, 0, 0)).save(tmp_path / name / f"{i}.png")
+    (tmp_path / "notes.txt").touch()
+    return tmp_path
+
+
+def test_of_a_folder_of_classes_halves_are_drawn(flat):
+    data = image_folder(root=flat, halves=0)
+    assert data.classes == ["a", "b", "c"]
+    ids = {name: rows["image"].examples().ids for name, rows in data.splits.items()}
+    assert {name: np.bincount(labels(rows)).tolist() for name, rows in data.splits.items()} == {
+        "train": [3, 2, 1],
+        "test": [2, 2, 1],
+    }
+    assert len({*ids["train"], *ids["test"]}) == 11
+    for split, names in ids.items():
+        assert [name[0] for name in names] == ["abc"[i] for i in labels(data.splits[split])]
+    assert data.dropped == {"files (.txt) that are no images of a class": 1}
+    (note,) = data.notes
+    assert note == "data: of each class a half is train and a half is test, drawn with seed 0"
+
+
+def test_a_seed_draws_the_same_halves_and_another_others(flat):
+    assert image_folder(root=flat, halves=0).digest() == image_folder(root=flat, halves=0).digest()
+    drawn = {image_folder(root=flat, halves=seed).digest() for seed in range(5)}
+    assert len(drawn) > 1
+
+
+def test_classes_without_an_image_for_each_half_are_all_named(flat):
+    for name, i in (("c", 0), ("b", 0), ("b", 1), ("b", 2), ("b", 3)):
+        (flat / name / f"{i}.png").unlink()
+    with pytest.raises(DataError, match=r"too few images of b \(0\), c \(1\); train"):
+        image_folder(root=flat, halves=0)
+
+
+def test_where_there_are_splits_they_are_as_they_are(tmp_path, flat):
+    (tmp_path / "whole").mkdir()
+    for name in "abc":
+        for split in ("train", "test"):
+            shutil.copytree(flat / name, tmp_path / "whole" / split / name)
+    data = image_folder(root=tmp_path / "whole", halves=0)
+    assert {name: len(rows) for name, rows in data.splits.items()} == {"train": 11, "test": 11}
+    assert data.notes == ()

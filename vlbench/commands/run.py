@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vlbench.catalog.catalog import load_catalog
 from vlbench.commands import FAILED, USAGE, Answer
 from vlbench.commands.parser import (
     add_cache,
@@ -34,6 +35,9 @@ NAMES_CODE = frozenset({"model", "model_args"})
 # Of two options that exclude each other, the command line's holds.
 CACHE = ("cache_dir", "no_cache")
 
+# The tag of tasks on a user's own folder of images.
+IMAGES = "images"
+
 # What processes share out among them.
 SPREADS = ("work", "models")
 
@@ -48,6 +52,13 @@ def add_options(run: argparse.ArgumentParser) -> None:
         "torchvision:NAME/WEIGHTS; or path/to/file.py:Class",
     )
     run.add_argument("-t", "--tasks", metavar="all|NAME|TAG|GLOB[,...]", help="which tasks to run")
+    run.add_argument(
+        "--images",
+        type=Path,
+        metavar="DIR",
+        help="your own images, a folder for each class, or train/ and test/ with those: the tasks "
+        f"tagged {IMAGES} run on them",
+    )
     run.add_argument(
         "--config",
         type=Path,
@@ -96,6 +107,8 @@ def _batch_size(text: str) -> int | None:
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Print the plan, run it and print the scores; return the problems and the exit code."""
+    if arguments.images:
+        _take_images(arguments)
     if not (arguments.model and arguments.tasks):
         raise UnknownNameError("a run needs --model and --tasks, here or in a file for --config")
     from vlbench.bench import agree, estimate_steps, run, run_apart, set_up, started
@@ -135,6 +148,16 @@ def _broken(planned: Plan) -> list[str]:
     count = len(planned.broken)
     head = f"vlbench: {counted(count, 'task')} left out, whose file is broken:"
     return [head, *planned.broken] if count else []
+
+
+def _take_images(arguments: argparse.Namespace) -> None:
+    """Let the tasks on folders of images read the one that is named, and run them by default."""
+    if not arguments.images.is_dir():
+        raise UnknownNameError(f"--images: there is no folder {arguments.images}")
+    tasks = load_catalog(arguments.include_path).tasks
+    names = [name for name, task in tasks.items() if IMAGES in task.tags]
+    arguments.data_dir = [*arguments.data_dir, *(f"{name}={arguments.images}" for name in names)]
+    arguments.tasks = arguments.tasks or IMAGES
 
 
 def _ended(planned: Plan, report: Report, problems: list[str], *, strict: bool) -> Answer:

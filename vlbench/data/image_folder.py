@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 
+import numpy as np
+
 from vlbench.data.images import SUFFIXES, file_images, labelled
 from vlbench.data.presence import begin_reading
 from vlbench.data.records import OUTPUT_NUMBERS, Data, Split, wanted
@@ -17,6 +19,7 @@ def image_folder(
     train: str = "train",
     test: str = "test",
     class_numbers_are_outputs: bool = False,
+    halves: int | None = None,
     wanted_splits: Sequence[str] = (),
 ) -> Data:
     """Return images labelled by the folder they lie in, ordered by class and name.
@@ -28,10 +31,16 @@ def image_folder(
     ones are followed. Where `class_numbers_are_outputs`, the folders are named by the numbers of a
     classifier's outputs, as ImageNetV2's are. Of `wanted_splits` alone, if there are some,
     files are read.
+
+    With `halves`, a seed, a root that has neither folder may hold the folders of classes itself: of
+    each class a half that the seed draws is train, and the other, smaller by one image where their
+    number is odd, is test. Raises DataError with the classes that have fewer than two images.
     """
     if not root.is_dir():
         raise DataAbsent("image folder", "your own images", f"{root / test}/<class>/<image>")
     begin_reading()
+    if halves is not None and not (root / test).is_dir() and not (root / train).is_dir():
+        return _in_halves(root, halves)
     if not (root / test).is_dir():
         raise DataError(f"no folder '{test}' of test images; there are {_folders(root)}")
     folders = {"train": train, "test": test} if (root / train).is_dir() else {"test": test}
@@ -39,11 +48,38 @@ def image_folder(
     read = wanted(folders, wanted_splits)
     others: Counter[str] = Counter()
     splits = {name: _split(root, folder, classes, others) for name, folder in read.items()}
-    dropped = {
-        f"files ({kind}) that are no images of a class": n for kind, n in sorted(others.items())
-    }
     order = OUTPUT_NUMBERS if class_numbers_are_outputs else ""
-    return Data(splits=splits, classes=classes, class_order=order, dropped=dropped)
+    return Data(splits=splits, classes=classes, class_order=order, dropped=_dropped(others))
+
+
+def _dropped(others: Counter[str]) -> dict[str, int]:
+    kinds = sorted(others.items())
+    return {f"files ({kind}) that are no images of a class": n for kind, n in kinds}
+
+
+def _in_halves(root: Path, seed: int) -> Data:
+    """Return the images of folders of classes, a half of each class for train and one for test."""
+    classes, others = _folders(root), Counter[str]()
+    images = [_images(root, name, others) for name in classes]
+    _count(others, [one.name for one in root.iterdir() if one.is_file() and one.name[0] != "."])
+    few = [f"{c} ({len(own)})" for c, own in zip(classes, images, strict=True) if len(own) < 2]
+    if few or not classes:
+        told = f"too few images of {', '.join(few)}" if few else "no folders of classes"
+        raise DataError(f"{root.name} has {told}; train and test need one image of a class each")
+    rng, halves = np.random.default_rng(seed), []
+    for own in images:
+        first, second = np.array_split(rng.permutation(len(own)), 2)
+        halves.append({"train": sorted(first), "test": sorted(second)})
+    splits = {}
+    for split in ("train", "test"):
+        pairs = zip(images, halves, strict=True)
+        parts = [[own[i] for i in half[split]] for own, half in pairs]
+        names = [name for part in parts for name in part]
+        labels = [label for label, part in enumerate(parts) for _ in part]
+        files = file_images(root, names)
+        splits[split] = labelled(files, labels, classes=len(classes), where=split)
+    note = f"data: of each class a half is train and a half is test, drawn with seed {seed}"
+    return Data(splits=splits, classes=classes, dropped=_dropped(others), notes=[note])
 
 
 def _split(root: Path, folder: str, classes: Sequence[str], others: Counter[str]) -> Split:

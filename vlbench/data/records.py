@@ -122,6 +122,7 @@ class Data:
     paired with them by place. `categories` has that of each class where classes are nested in
     some, such as nouns. `dropped` says of what the source has how much was left out, such as
     `{"files (.heic) that are no images of a class": 3}`; a run says so, and its rows count it.
+    `notes` are what else rows say of the data, such as how splits were drawn.
     """
 
     splits: Mapping[str, Split]
@@ -130,6 +131,7 @@ class Data:
     class_order: str = ""
     categories: Sequence[str] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         """Make `splits` raise DataAbsent for a missing split; ValueError for other categories."""

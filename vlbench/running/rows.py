@@ -174,6 +174,7 @@ def finish_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) 
         for split, n in missing.items()
     ]
     notes += [f"left out: {n} {what}" for what, n in job.data.dropped.items()]
+    notes += job.data.notes
     counts = counts_of(outcome, row.primary, sum(missing.values()))
     counts |= {"dropped": sum(job.data.dropped.values())} if job.data.dropped else {}
     scores = [with_width(score.within_limits()) for score in outcome.scores]
