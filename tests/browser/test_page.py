@@ -190,7 +190,7 @@ def test_the_keyboard_alone_sorts_and_opens_a_popover(browser, page):
 def test_every_control_is_reached_with_the_tabulator(browser, page):
     tab = browser.open(page + "#?paper=arXiv:2103.00020")
     reached = set()
-    for _ in range(60):
+    for _ in range(120):
         tab.press("Tab")
         reached.add(tab.js("document.activeElement.outerHTML.slice(0, 24)"))
     kinds = ["<select", "<input", "<summary", '<button type="button"', "<button popovertarget"]

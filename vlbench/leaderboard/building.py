@@ -19,8 +19,7 @@ from vlbench.files import write_whole
 from vlbench.leaderboard.figures.figures import draw_figures
 from vlbench.leaderboard.figures.task_figures import Figures, draw_task_figures
 from vlbench.leaderboard.leaders import build_leaders
-from vlbench.leaderboard.page.contents import read_part
-from vlbench.leaderboard.rows import keeps_matrices, named_files, publishable
+from vlbench.leaderboard.rows import keeps_matrices, publishable
 from vlbench.results import Result, Score, artifact_bytes, matching, score_row
 
 
@@ -214,10 +213,6 @@ def build(output: Path, catalog: Catalog, figures: Figures | None = None) -> lis
     written = [*build_summaries(output, boards, groups, looks), *build_leaders(output, boards)]
     written += [*draw_figures(output, boards, groups, seen, looks)]
     written += [*draw_task_figures(output, boards, figures or {}, looks)]
-    for file in named_files(output, []) if boards else []:
-        # For the next `page`, while the boards are here.
-        board = boards[file.stem] if file.parent == output else None
-        read_part(output, file, catalog, board)
     return written
 
 

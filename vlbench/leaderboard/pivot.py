@@ -36,11 +36,19 @@ class Column(NamedTuple):
     chance: str = ""
 
 
+# How many steps there are from chance to the best of a column.
+SHADES = 5
+
+
 class Cell(NamedTuple):
-    """A model's entry on a board, and whether it is of another set of rows than most."""
+    """A model's entry on a board, and whether it is of another set of rows than most.
+
+    `shade` is how far its score lies from chance to the best of the column's models, in 0..SHADES.
+    """
 
     entry: Entry
     is_apart: bool = False
+    shade: int = 0
 
     @property
     def text(self) -> str:
@@ -105,12 +113,28 @@ def _pivot(
         score = score_name(board.primary["metric"], board.primary.get("at", {}))
         columns.append(Column(board.task, heading, score, _chance(tables)))
     known = {model: rows[model] for model in sorted(rows)}
+    for column in columns:
+        _shade([own for model, own in known.items() if model not in controls], column.task)
     return Pivot(
         title,
         columns,
         {model: own for model, own in known.items() if model not in controls},
         {model: own for model, own in known.items() if model in controls},
     )
+
+
+def _shade(models: Sequence[dict[str, Cell]], task: str) -> None:
+    """Shade the cells of a column whose scores have a chance, ties alike."""
+    cells = {i: own[task] for i, own in enumerate(models) if task in own}
+    gains = {
+        i: (score.value - score.chance) * (1 if score.higher_is_better else -1)
+        for i, cell in cells.items()
+        if (score := cell.entry.primary) and score.chance is not None
+    }
+    most = max(gains.values(), default=0.0)
+    for i, gain in gains.items():
+        shade = round(SHADES * max(0.0, gain) / most) if most > 0 else 0
+        models[i][task] = cells[i]._replace(shade=shade)
 
 
 def _chance(tables: Sequence[Table]) -> str:

@@ -122,12 +122,6 @@ def test_the_items_that_build_found_wrong_most_often_are_shown(tmp_path):
     assert read_page(tmp_path, CATALOG).papers[0].tasks[0].wrong == []
 
 
-def test_a_board_that_was_on_a_page_before_is_not_read_again(tmp_path, monkeypatch):
-    first = page(tmp_path, board(result("a", score(), status="ok"), result("b", status="failed")))
-    monkeypatch.setattr(contents, "read_board", None)
-    assert render(read_page(tmp_path, CATALOG)) == render(first)
-
-
 CURVE = [score(0.2, at={"shots": 1}), score(0.4)]
 
 
@@ -292,3 +286,17 @@ def test_a_page_whose_boards_no_finding_is_about_has_no_findings(tmp_path):
     write(tmp_path, board(result("a", score())))
     known = {"ours": findings(tmp_path / "findings", FINDINGS)}
     assert read_page(tmp_path, CATALOG, known).findings == []
+
+
+def test_models_by_tasks_come_first_with_controls_below(tmp_path):
+    control = result("c", score(0.5, chance=0.5), provenance={"control": True})
+    rows = [result("a", score(1.0, chance=0.5)), result("b", score(0.75, chance=0.5)), control]
+    write(tmp_path, board(*rows))
+    content = render(read_page(tmp_path, CATALOG))
+    found = Elements(content.decode())
+    ids = [given["id"] for _, given in found.tags if "id" in given]
+    assert ids.index("overview") < ids.index("paper-0")
+    cells = [given.get("class") for tag, given in found.tags if tag == "td" and "class" in given]
+    assert [one for one in cells if one in ("h0", "h2", "h5")] == ["h5", "h2"]
+    (pivot,) = read_page(tmp_path, CATALOG).overview
+    assert ([*pivot.models], [*pivot.controls]) == (["a", "b"], ["c"])

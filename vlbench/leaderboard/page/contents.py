@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,15 +13,14 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from vlbench.boards import Board, board_digest, read_board
+from vlbench.boards import Board, read_board
 from vlbench.boards.privacy import cleaned, shown
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.findings import FindingsSpec
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import SpecError
 from vlbench.files import read_bytes
-from vlbench.leaderboard.kept import kept
-from vlbench.leaderboard.leaders import Comparisons, comparisons_file, read_comparisons
+from vlbench.leaderboard.leaders import Comparisons, read_comparisons
 from vlbench.leaderboard.page.models import model_rows, models_of
 from vlbench.leaderboard.page.tables import (
     Shelf,
@@ -34,18 +33,15 @@ from vlbench.leaderboard.page.tables import (
 from vlbench.leaderboard.page.values import (
     Figure,
     ModelRow,
-    ModelScore,
-    Other,
     Page,
     Paper,
-    Reason,
-    Row,
-    Table,
     Task,
     WrongItem,
     arxiv_link,
+    model_id,
     task_id,
 )
+from vlbench.leaderboard.pivot import pivots
 from vlbench.leaderboard.reproduction import grids, reproduce
 from vlbench.leaderboard.rows import comparable_sets
 
@@ -81,9 +77,10 @@ def read_page(
 
     Raises SpecError for malformed boards.
     """
-    boards = [read_part(output, file, catalog) for file in sorted(output.glob("*.json"))]
-    files = sorted(output.glob("summaries/*.json"))
-    everything = [*boards, *(read_part(output, file, catalog) for file in files)]
+    files = [*sorted(output.glob("*.json")), *sorted(output.glob("summaries/*.json"))]
+    read = {file: board for file in files if (board := read_board(file))}
+    everything = [_part(output, *one, catalog) for one in read.items()]
+    boards = [part for part in everything if not part.task.is_summary]
     names = sorted({row.model for part in everything for row in part.rows})
     is_brief = sum(part.scores for part in everything) > MOST_SCORES
     papers: dict[str, list[Task]] = {}
@@ -103,6 +100,7 @@ def read_page(
         capabilities={model.name: model.capabilities for model in models if model.capabilities},
         is_brief=is_brief,
         outdated=[part.task.name for part in boards if part.is_outdated],
+        overview=pivots(output, [*read.values()], catalog, findings or {}),
         findings=[
             grid
             for paper in (findings or {}).values()
@@ -111,47 +109,14 @@ def read_page(
     )
 
 
-def read_part(output: Path, file: Path, catalog: Catalog, board: Board | None = None) -> Part:
-    """Return what the page has of a board's file; `board` is its board where that is read already.
-
-    It depends on the bytes of the board, of its comparisons and of its figure, and on what the
-    task's file says was published.
-    """
-    spec = catalog.tasks.get(file.stem)
-    sources = (file, comparisons_file(output, file.stem), _figure_file(output, file.stem))
-    states = [board_digest(one) for one in sources]
+def _part(output: Path, file: Path, board: Board, catalog: Catalog) -> Part:
+    """Return what the page has of a board or a summary."""
     is_summary = file.parent != output
-
-    def make() -> bytes:
-        current = board or read_board(file)
-        assert current
-        compared = NOTHING if is_summary else read_comparisons(output, file.stem)
-        shelf = Shelf(file.stem, current, compared.leaders, is_summary=is_summary)
-        scores = sum(len(row.scores) for row in current.results)
-        task = _task(output, shelf, spec)
-        return json.dumps(Part(task, model_rows(shelf), scores, compared.is_outdated)).encode()
-
-    reference = spec.reference if spec else []
-    return _rebuilt(kept(["page", file.stem, is_summary, *states, reference], make))
-
-
-def _rebuilt(content: bytes) -> Part:
-    """Return a part from its JSON, in which tuples are lists."""
-    part = Part(*json.loads(content))
-    task, rows = Task(*part.task), [ModelRow(*row) for row in part.rows]
-    tables = [Table(*one) for one in task.tables]
-    task = task._replace(
-        tables=[one._replace(rows=[Row(*row) for row in one.rows]) for one in tables],
-        reasons=[Reason(*one) for one in task.reasons],
-        figure=Figure(*task.figure) if task.figure else None,
-        wrong=[WrongItem(*one) for one in task.wrong],
-    )
-    scores = [ModelScore(*row.score) if row.score else None for row in rows]
-    scores = [
-        score and score._replace(others=[Other(*one) for one in score.others]) for score in scores
-    ]
-    rows = [row._replace(score=score) for row, score in zip(rows, scores, strict=True)]
-    return part._replace(task=task, rows=rows)
+    compared = NOTHING if is_summary else read_comparisons(output, file.stem)
+    shelf = Shelf(file.stem, board, compared.leaders, is_summary=is_summary)
+    scores = sum(len(row.scores) for row in board.results)
+    task = _task(output, shelf, catalog.tasks.get(file.stem))
+    return Part(task, model_rows(shelf), scores, compared.is_outdated)
 
 
 def _task(output: Path, shelf: Shelf, spec: TaskSpec | None) -> Task:
@@ -314,7 +279,8 @@ def render(page: Page) -> bytes:
         undefined=StrictUndefined,
         auto_reload=False,
     )
-    environment.filters["broken"] = _broken
+    environment.filters |= {"broken": _broken, "model_id": model_id}
+    environment.filters["task_id"] = partial(task_id, summary=False)
     template = environment.get_template("index.html")
     cards = {model.name: model.card for model in page.models}
     # Both are our own files, and end no element.

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from vlbench.errors import printed
 from vlbench.files import safe_name
+from vlbench.leaderboard.pivot import Pivot
 from vlbench.leaderboard.reproduction import Grid
 from vlbench.leaderboard.texts import condition, number, score_name
 
@@ -230,6 +231,7 @@ class Page(NamedTuple):
     capabilities: Mapping[str, Sequence[str]]
     is_brief: bool
     outdated: Sequence[str] = ()
+    overview: Sequence[Pivot] = ()
     findings: Sequence[Grid] = ()
 
     @property
