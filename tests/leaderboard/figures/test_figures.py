@@ -153,3 +153,24 @@ def test_of_many_models_the_best_by_the_primary_score_are_drawn_and_the_title_sa
     text = svg.read_text()
     assert "t: the best 40 of 50 models" in text
     assert [name for name in names if f">{name}<" in text] == names[10:]
+
+
+def test_controls_are_left_out():
+    control = result("c", score(0.4), provenance={"control": True})
+    (panel,) = board_panels(board(result("a", score(0.5)), control))
+    assert [*panel.models] == ["a"]
+
+
+def test_rows_that_may_not_be_compared_have_a_panel_for_each_set():
+    rows = [result("a", score(0.5)), result("b", score(0.6), comparable="other")]
+    panels = board_panels(board(*rows))
+    assert [(panel.title, [*panel.models]) for panel in panels] == [
+        ("set 1, shots 5", ["a"]),
+        ("set 2, shots 5", ["b"]),
+    ]
+
+
+def test_a_score_without_a_place_on_the_axis_is_left_out():
+    scores = [score(v, at=at) for v, at in ((0.5, {}), (0.4, {"budget": 1}), (0.5, {"budget": 3}))]
+    (panel,) = board_panels(board(result("a", *scores)))
+    assert [(point.x, point.y) for point in panel.models["a"]] == [(1, 0.4), (3, 0.5)]

@@ -15,7 +15,7 @@ from vlbench.boards import Board, read_board
 from vlbench.drawing.looks import Look
 from vlbench.errors import spaced
 from vlbench.leaderboard.figures.charts import Panel, Point, erase, save_chart, styled
-from vlbench.leaderboard.rows import keeps_matrices, publishable, ranked
+from vlbench.leaderboard.rows import comparable_sets, keeps_matrices, publishable, ranked
 from vlbench.leaderboard.texts import condition, hardest_floor
 from vlbench.results import Result, Score, matching
 
@@ -49,8 +49,18 @@ def draw_figures(
 
 
 def board_panels(board: Board, name: str = "") -> list[Panel]:
-    """Return the panels of a board's primary metric; none where no row is publishable."""
-    return _panels(publishable(board.results), board.primary["metric"], name)
+    """Return the panels of a board's primary metric, of each set of comparable rows its own.
+
+    None where no row is publishable. Controls, which know nothing of their inputs, are left out.
+    """
+    good = publishable([row for row in board.results if not row.is_control])
+    sets = [*comparable_sets([*good.values()]).values()]
+    panels = []
+    for i, rows in enumerate(sets, 1):
+        words = filter(None, (name, f"set {i}" if len(sets) > 1 else ""))
+        of_set = {row.model: row for row in rows}
+        panels += _panels(of_set, board.primary["metric"], ", ".join(words))
+    return panels
 
 
 def size_panels(summary: Board, training_images: Mapping[str, float]) -> list[Panel]:
@@ -123,11 +133,14 @@ def _draw(
 def _panels(rows: Mapping[str, Result], metric: str, name: str) -> list[Panel]:
     """Return the panels of the scores of one metric; `rows` are given by model.
 
-    Scores of another unit or direction have a panel of their own.
+    Scores of another unit or direction have a panel of their own. Where there is an axis, scores
+    without a place on it are left out.
     """
     scores = {model: [s for s in row.scores if s.metric == metric] for model, row in rows.items()}
+    axis = _axis([score for found in scores.values() for score in found])
+    if axis:
+        scores = {model: [s for s in found if axis in s.at] for model, found in scores.items()}
     everything = [score for found in scores.values() for score in found]
-    axis = _axis(everything)
     panels = []
     for words, unit, higher in dict.fromkeys(_kind(score, axis) for score in everything):
         kind = (words, unit, higher)
