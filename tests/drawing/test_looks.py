@@ -1,4 +1,4 @@
-from planted_boards import board, result, write
+from planted_boards import board, result, score, write
 
 from vlbench.boards import folder_boards
 from vlbench.drawing.looks import looks, looks_of
@@ -18,3 +18,9 @@ def test_all_models_of_all_boards_of_a_folder_have_a_look(tmp_path):
     failed = result("b", status="failed")
     write(tmp_path, board(result("c"), failed, task="x"), board(result("a"), task="y"))
     assert looks_of(folder_boards(tmp_path).values()) == looks("abc")
+
+
+def test_controls_come_after_the_models():
+    control = result("a", score(), provenance={"control": True})
+    found = looks_of([board(control, result("b", score()), result("c", score()))])
+    assert found == dict(zip(("b", "c", "a"), looks("xyz").values(), strict=True))

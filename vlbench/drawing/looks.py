@@ -42,8 +42,14 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
 
 
 def looks_of(boards: Iterable[Board]) -> dict[str, Look]:
-    """Return the looks of all models of a folder's boards, whatever their rows' status."""
-    return looks(row.model for board in boards for row in board.results)
+    """Return the looks of all models of a folder's boards, whatever their rows' status.
+
+    Controls come last, so that none takes the colour of a model where there are enough.
+    """
+    rows = [row for board in boards for row in board.results]
+    controls = {row.model for row in rows if row.is_control}
+    names = sorted({row.model for row in rows}, key=lambda name: (name in controls, name))
+    return {name: _look(i) for i, name in enumerate(names)}
 
 
 def style(look: Look) -> dict[str, Any]:
