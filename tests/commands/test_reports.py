@@ -1,6 +1,7 @@
 import logging
 import sys
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 
 import pytest
@@ -32,14 +33,23 @@ def test_the_plan_tells_absent_data_once_with_all_tasks_that_lack_them(source):
     assert "left out of the data of few_shot_colours: 1 files (.heic) that are no images" in text
     assert text.count("nowhere") == 1
     assert "unavailable: b, c:" in text
+    assert text.startswith("plan: 1 run, 2 want data, 3 skipped\n")
+    # What is skipped is counted here, and told as it comes.
+    assert "words" not in text
+
+
+def test_a_dry_run_lists_what_is_skipped(source):
+    plan = planned(["mean-colour", "words"], ["ours"], include_path=[source])
+    text = printed(partial(print_plan, skipped=True), plan)
     assert "words" in text
+    assert "skipped  the model has no ImageEncoder" in text
 
 
 def test_a_plan_of_absent_data_alone_has_no_table(source):
     tag = TASK.replace("../images", "../nowhere").replace("[ours]", "[gone]")
     write(source / "tasks" / "b.yaml", tag)
     text = printed(print_plan, planned(["mean-colour"], ["gone"], include_path=[source]))
-    assert text.startswith("unavailable: b:")
+    assert text.startswith("plan: 1 want data\nunavailable: b:")
 
 
 def test_the_report_has_a_table_for_each_task_that_scored(source):
@@ -110,6 +120,16 @@ def test_a_row_that_a_limit_leaves_out_says_how_many_rows_there_must_be():
     with Bar(Console(file=text, width=200)) as bar:
         bar.done(replace(DONE, status="skipped", reason="limit", notes=notes, run={}))
     assert text.getvalue() == f"a[b=c] · few_shot: skipped: limit: {notes[0]}\n"
+
+
+def test_tasks_that_a_model_skips_for_one_reason_stand_in_one_line():
+    text = StringIO()
+    with Bar(Console(file=text, width=200)) as bar:
+        for task, why in (("t", "no eyes"), ("u", "no ears"), ("v", "no eyes")):
+            bar.done(replace(DONE, task=task, status="skipped", reason=why, notes=[], run={}))
+        assert text.getvalue() == ""
+    lines = ["a[b=c] · t, v: skipped: no eyes", "a[b=c] · u: skipped: no ears"]
+    assert text.getvalue().splitlines() == lines
 
 
 @pytest.mark.parametrize("same_terminal", [True, False])

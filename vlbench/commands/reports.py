@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
 from typing import NamedTuple, Self
@@ -86,6 +87,7 @@ class Bar:
         self._cell = ""
         self._pass: Pass | None = None
         self._done = 0
+        self._skipped: dict[tuple[str, str], list[str]] = {}
 
     def __enter__(self) -> Self:
         """Start drawing bars on the last line of the terminal."""
@@ -94,10 +96,12 @@ class Bar:
 
     def __exit__(self, *_: object) -> None:
         """Stop drawing bars."""
+        self._say_skipped()
         self._bars.stop()
 
     def begin(self, model: str, task: str) -> None:
         """Show which model is loaded for which task."""
+        self._say_skipped()
         self._cell = f"{model} · {task}"
         self._show("loading", None)
 
@@ -116,13 +120,22 @@ class Bar:
             self._report(self._pass, monotonic())
 
     def done(self, result: Result) -> None:
-        """Print how a task ended."""
+        """Print how a task ended; tasks that a model skips for one reason stand in one line."""
+        if result.status == "skipped" and not result.notes:
+            key = (result.model, result.reason)
+            self._skipped.setdefault(key, []).append(result.task)
+            return
         seconds = f" in {result.run['seconds']:.1f} s" if result.run else ""
         # A row without scores has no place for its notes but this line.
         why = [result.reason, *([] if result.scores else result.notes)]
         reason = "".join(f": {one}" for one in why if one)
         line = f"{result.model} · {result.task}: {result.status}{seconds}{reason}"
         say(self._console, line)
+
+    def _say_skipped(self) -> None:
+        for (model, reason), tasks in self._skipped.items():
+            say(self._console, f"{model} · {', '.join(tasks)}: skipped: {reason}")
+        self._skipped = {}
 
     def _report(self, current: Pass, now: float) -> None:
         """Print how far a pass is, if `LINE_SECONDS` have passed since the last such line."""
@@ -141,10 +154,22 @@ class Bar:
         self._current = self._bars.add_task(printed(what), total=total)
 
 
-def print_plan(console: Console, planned: Plan) -> None:
-    """Print the plan, and once the weights and each data set that cannot be had, with its tasks."""
-    here = [job for job in planned.jobs if job.status not in {"unavailable", "no weights"}]
+# What the plan does not list: absent data and weights are told once for all, skips as they come.
+UNLISTED = {"unavailable": "want data", "no weights": "want weights", "skipped": "skipped"}
+
+
+def print_plan(console: Console, planned: Plan, *, skipped: bool = False) -> None:
+    """Print the plan, and once the weights and each data set that cannot be had, with its tasks.
+
+    Of the tasks that models skip, only the number is told, unless `skipped` asks for them.
+    """
+    shown = {*UNLISTED} - ({"skipped"} if skipped else set())
+    here = [job for job in planned.jobs if job.status not in shown]
     rows = [[job.model.name, job.task.spec.name, job.status, job.reason] for job in here]
+    counts = Counter(UNLISTED.get(job.status, job.status) for job in planned.jobs)
+    order = dict.fromkeys(["run", "kept", *UNLISTED.values(), *counts])
+    told = [f"{counts[status]} {status}" for status in order if counts[status]]
+    say(console, f"plan: {', '.join(told)}")
     if rows:
         table = plain_table(["model", "task", "plan", "why"], rows)
         console.print(fitted(table, console.width))

@@ -124,7 +124,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
         apart = arguments.spread == "models"
         planned = plan(models, arguments.tasks.split(","), options)
         console = open_console(quiet=not processes.is_main)
-        print_plan(console, planned)
+        print_plan(console, planned, skipped=arguments.dry_run)
         if arguments.dry_run:
             device = planned.options.settings().device.type
             print_estimates(console, estimate_steps(planned, 1 if apart else size), device)
