@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from vlbench.boards import Board, board_bytes, save_artifacts
+from vlbench.boards.board import Board, board_bytes, save_artifacts
 from vlbench.files import safe_name, write_whole
 from vlbench.metrics.items import Examples, item_table
 from vlbench.results import Result, Score

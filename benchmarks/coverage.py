@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from scipy.special import ndtr, ndtri
 
-from vlbench.leaderboard.leaders import LEVEL
 from vlbench.metrics import intervals, rdm_correlation
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.paired import (
@@ -33,6 +32,7 @@ from vlbench.metrics.paired import (
 )
 from vlbench.probes.generalization import clustering
 from vlbench.probes.generalization.word_evaluation import fisher
+from vlbench.report.leaders import LEVEL
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "statistics.md"
 

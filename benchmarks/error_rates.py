@@ -17,15 +17,15 @@ from typing import NamedTuple
 import numpy as np
 from coverage import clustered, credits_of_trials
 
-from vlbench.boards import Board
+from vlbench.boards.board import Board
+from vlbench.boards.joins import items_of
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.findings import Comparison, Finding, Side
 from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.strict_yaml import Document
-from vlbench.leaderboard.joins import items_of
-from vlbench.leaderboard.judging import SUPPORTED, UNDECIDED, Evidence, judge
 from vlbench.metrics.intervals import Estimate, clustered_fraction, mean_of_trials, wilson
 from vlbench.metrics.items import Examples, at_text, item_table
+from vlbench.report.judging import SUPPORTED, UNDECIDED, Evidence, judge
 from vlbench.results import ITEMS, Result, Score
 
 Random = np.random.Generator

@@ -12,9 +12,9 @@ from planted_boards import result as planted
 from planted_boards import score
 from safetensors.torch import load_file
 
-from vlbench.boards import read_board, save_artifacts, write_result
+from vlbench.boards.artifacts import read_items, read_tensor
+from vlbench.boards.board import read_board, save_artifacts, write_result
 from vlbench.errors import OutputError
-from vlbench.leaderboard.artifacts import read_items, read_tensor
 from vlbench.metrics.items import Answers, Examples, item_table, join_items
 
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from vlbench.boards import folder_boards, read_board, refuse_clash, write_result
+from vlbench.boards.board import folder_boards, read_board, refuse_clash, write_result
 from vlbench.errors import SpecError
-from vlbench.leaderboard.building import build_summaries, mean_rows
-from vlbench.leaderboard.figures.figures import board_panels
-from vlbench.leaderboard.similarities import joined
-from vlbench.leaderboard.terminal import board_tables
-from vlbench.leaderboard.texts import plain_table
+from vlbench.report.building import build_summaries, mean_rows
+from vlbench.report.figures.figures import board_panels
+from vlbench.report.similarities import joined
+from vlbench.report.terminal import board_tables
+from vlbench.report.texts import plain_table
 from vlbench.results import Result
 
 LEADERBOARDS = Path(__file__).resolve().parents[1] / "leaderboards"

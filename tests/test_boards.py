@@ -5,14 +5,20 @@ import sys
 import pytest
 import torch
 
-from vlbench.boards import read_board, refuse_clash, require_writable, save_artifacts, write_result
+from vlbench.boards.board import (
+    read_board,
+    refuse_clash,
+    require_writable,
+    save_artifacts,
+    write_result,
+)
 from vlbench.errors import IdentityClash, OutputError, SpecError
 from vlbench.results import Result, Score
 
 WRITER = """
 import sys
 from pathlib import Path
-from vlbench.boards import write_result
+from vlbench.boards.board import write_result
 from vlbench.results import Result, Score
 for i in range(20):
     score = Score(metric="accuracy", value=0.5, n=4)

@@ -9,10 +9,10 @@ import pytest
 from planted_boards import board, measured, score, write
 from scipy.stats import norm
 
-from vlbench.boards import read_board
-from vlbench.leaderboard.comparing import compare_models
-from vlbench.leaderboard.rows import comparable_sets, ranked
+from vlbench.boards.board import read_board
 from vlbench.metrics.paired import holm
+from vlbench.report.comparing import compare_models
+from vlbench.report.rows import comparable_sets, ranked
 
 LEADERBOARDS = Path(__file__).resolve().parents[1] / "leaderboards"
 BOARDS = {file.stem: read_board(file) for file in sorted(LEADERBOARDS.glob("*.json"))}

@@ -128,7 +128,7 @@ def test_an_export_imports_nothing_heavy(ask, boards, tmp_path):
 @pytest.mark.parametrize(
     ("modules", "libraries"),
     [
-        ("vlbench.cli, vlbench.leaderboard.building", {"torch"}),
+        ("vlbench.cli, vlbench.report.building", {"torch"}),
         ("vlbench.drawing.looks", {"matplotlib"}),
         ("vlbench.hub", {"torch", "huggingface_hub"}),
     ],

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vlbench import evaluate
-from vlbench.boards import read_board
+from vlbench.boards.board import read_board
 from vlbench.catalog.catalog import load_catalog
 
 LEADERBOARDS = Path(__file__).resolve().parents[1] / "leaderboards"

@@ -106,7 +106,7 @@ EDITS = {
     "kit": added("vlbench/adapter_kit/weights.py"),
     "adapter": added("model_adapters/raw_pixels.py"),
     "command line": added("vlbench/cli.py"),
-    "page": added("vlbench/leaderboard/texts.py"),
+    "page": added("vlbench/report/texts.py"),
     "planning": added("vlbench/planning/plan.py"),
     "comment": {"file": "vlbench/metrics/ranking.py", "old": IMPORT, "new": IMPORT + "# A word.\n"},
 }

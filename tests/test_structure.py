@@ -87,12 +87,12 @@ def metrics_of_families():
     return {metric: one for metric, (one, *more) in found.items() if not more}
 
 
-def test_the_leaderboard_names_no_metric_of_a_family():
+def test_the_report_names_no_metric_of_a_family():
     metrics = metrics_of_families()
     assert {"best_head_accuracy", "reliability"} <= set(metrics)
     named = [
         (label(file), node.lineno, node.value)
-        for file in (PACKAGE / "leaderboard").rglob("*.py")
+        for file in (PACKAGE / "report").rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text("utf-8")))
         if isinstance(node, ast.Constant) and node.value in metrics
     ]

@@ -79,7 +79,7 @@ def _fail(why: object, code: int = FAILED) -> int:
 
 def _print(answer: Answer) -> int:
     """Print an answer, and return its exit code."""
-    from vlbench.leaderboard.texts import fitted
+    from vlbench.report.texts import fitted
 
     console = open_console()
     for shown in answer.shown:

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from sources import write
 
-from vlbench.boards import read_board
+from vlbench.boards.board import read_board
 from vlbench.catalog.catalog import is_findings, load_all_findings, load_catalog
 from vlbench.catalog.findings import IN_TURN, load_findings, task_problems
 from vlbench.errors import SpecError
-from vlbench.leaderboard.similarities import joined, similarities, similarity_rows
+from vlbench.report.similarities import joined, similarities, similarity_rows
 
 BOARDS = Path(__file__).parents[2] / "leaderboards"
 TEXT = """\

@@ -9,7 +9,7 @@ from pyarrow import parquet
 from sources import TASK, make_source
 from trials import growth
 
-from vlbench.boards import read_board, save_artifacts
+from vlbench.boards.board import read_board, save_artifacts
 from vlbench.catalog.strict_yaml import load_yaml
 from vlbench.cli import main
 from vlbench.data.table import images

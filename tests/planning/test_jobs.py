@@ -7,8 +7,8 @@ from fakes import Reader
 from runs import board, evaluate, planned, ran
 from sources import TASK, make_source
 
-from vlbench import boards
-from vlbench.boards import write_result
+from vlbench.boards import board as boards_module
+from vlbench.boards.board import write_result
 from vlbench.errors import DataError, SpecError
 from vlbench.planning.jobs import existing_rows, kept_result
 from vlbench.results import Result
@@ -140,8 +140,8 @@ def test_no_row_answers_an_empty_request():
 def test_a_plan_reads_the_board_of_a_task_once_for_all_models(tmp_path, monkeypatch):
     where = {"include_path": [make_source(tmp_path / "ours")], "output": tmp_path / "boards"}
     ran(["mean-colour"], ["few_shot_colours"], **where)
-    read, files = boards.read_board, []
-    for module in ("vlbench.boards", "vlbench.planning.jobs"):
+    read, files = boards_module.read_board, []
+    for module in ("vlbench.boards.board", "vlbench.planning.jobs"):
         monkeypatch.setattr(f"{module}.read_board", lambda file: files.append(file) or read(file))
     jobs = planned(["mean-colour", "words", "fails"], ["few_shot_colours"], **where).jobs
     assert [job.status for job in jobs] == ["kept", "skipped", "run"]

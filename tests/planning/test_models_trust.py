@@ -146,7 +146,7 @@ def test_a_foreign_adapter_is_refused_with_its_line(source):
 
 
 def test_an_adapter_that_is_no_class_is_refused(source):
-    line = "theirs: {adapter: 'vlbench.leaderboard.figures.charts:erase'}\n"
+    line = "theirs: {adapter: 'vlbench.report.figures.charts:erase'}\n"
     write(source / "model_adapters" / "models.yaml", MODELS + line)
     with pytest.raises(SpecError, match=r"models\.yaml:6: an adapter is a class; '.*erase' is"):
         evaluate(source, model="theirs")

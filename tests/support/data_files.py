@@ -24,6 +24,7 @@ from region_files import BOXES, VECTORS, butd, lxmert, put_ban, put_tsv
 from scipy.io import savemat
 from tar_shards import put_split
 
+from vlbench.boards.artifacts import read_items, read_table
 from vlbench.capabilities import Regions
 from vlbench.data import hub, table, webdataset
 from vlbench.data.caption_results import result_captions
@@ -44,7 +45,6 @@ from vlbench.data.svhn import svhn
 from vlbench.data.vqa import vqa
 from vlbench.data.vqg import vqg
 from vlbench.data.word_files import read_pairs, read_questions, read_visual_words
-from vlbench.leaderboard.artifacts import read_items, read_table
 from vlbench.metrics.items import Examples, item_table
 from vlbench.results import artifact_bytes
 

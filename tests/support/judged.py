@@ -8,7 +8,7 @@ import pyarrow as pa
 from PIL import Image
 from planted_boards import result
 
-from vlbench.boards import save_artifacts
+from vlbench.boards.board import save_artifacts
 from vlbench.probes.question_generation.rating.sheets import sample_questions, write_sheets
 
 STEPS = ("1", "2", "3")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from planted_splits import snapshot
 
-from vlbench.leaderboard.merging import merge
+from vlbench.boards.merging import merge
 
 STEPS = ("open", "os.", "shutil.", "tempfile.", "ctypes.call_function", "ctypes.dlsym")
 

@@ -8,7 +8,7 @@ import pandas as pd  # noqa: F401
 import sklearn.metrics  # noqa: F401
 import torchvision.transforms.functional  # noqa: F401
 
-import vlbench.leaderboard.texts  # noqa: F401
+import vlbench.report.texts  # noqa: F401
 from vlbench.cli import main
 
 

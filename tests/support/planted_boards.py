@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from vlbench.boards import Board, save_artifacts
+from vlbench.boards.board import Board, save_artifacts
 from vlbench.metrics.items import Examples, item_table, join_items
 from vlbench.results import Result, Score
 

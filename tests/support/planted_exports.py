@@ -7,7 +7,7 @@ from planted_boards import PRIMARY, board, result, score, write
 
 from vlbench.catalog.catalog import Catalog
 from vlbench.digests import bytes_digest
-from vlbench.leaderboard.export import select
+from vlbench.report.export import select
 
 NOTHING = Catalog({}, {})
 

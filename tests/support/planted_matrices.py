@@ -6,7 +6,7 @@ import torch
 from planted_boards import board, counts, result
 from scipy.spatial.distance import pdist
 
-from vlbench.boards import save_artifacts
+from vlbench.boards.board import save_artifacts
 
 CLASSES = [f"class {i}" for i in range(9)]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from planted_boards import board, result, score
 
-from vlbench.boards import board_bytes, save_artifacts
-from vlbench.leaderboard.merging import Source, board_name, union
+from vlbench.boards.board import board_bytes, save_artifacts
+from vlbench.boards.merging import Source, board_name, union
 
 
 def universe():

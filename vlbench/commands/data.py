@@ -18,7 +18,7 @@ from vlbench.data.images import DecodedImages
 from vlbench.data.presence import absence
 from vlbench.data.records import Column, Data, Split, content, overlaps
 from vlbench.errors import UnknownNameError, counted, printed, unknown
-from vlbench.leaderboard.texts import plain_table
+from vlbench.report.texts import plain_table
 
 if TYPE_CHECKING:  # these import torch
     from vlbench.catalog.catalog import Catalog

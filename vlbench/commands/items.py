@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from PIL.Image import Image
 
+from vlbench.boards.artifacts import read_items
+from vlbench.boards.items import Item, score_items, worst
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_data, add_json, add_output, add_trust, set_up_for_data
 from vlbench.data.records import Data, Split
 from vlbench.errors import DataError, UnknownNameError, printed, unknown
 from vlbench.files import safe_name, write_whole
-from vlbench.leaderboard.artifacts import read_items
-from vlbench.leaderboard.items import Item, score_items, worst
-from vlbench.leaderboard.rows import named_row
-from vlbench.leaderboard.texts import plain_table, score_name
 from vlbench.metrics.items import DIGITS
+from vlbench.report.rows import named_row
+from vlbench.report.texts import plain_table, score_name
 from vlbench.results import Result, Score, matching
 
 if TYPE_CHECKING:  # imports torch

@@ -18,7 +18,7 @@ from vlbench.catalog.specs import Cost, ModelSpec, TaskSpec
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_json
 from vlbench.errors import SpecError, unknown
-from vlbench.leaderboard.texts import plain_table
+from vlbench.report.texts import plain_table
 
 # What each kind of thing is listed with, besides its name.
 COLUMNS = {

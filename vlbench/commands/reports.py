@@ -22,10 +22,10 @@ from rich.table import Column
 from rich.text import Text
 
 from vlbench.errors import printed
-from vlbench.leaderboard.table import table_of
-from vlbench.leaderboard.terminal import score_table
-from vlbench.leaderboard.texts import fitted, plain_table
 from vlbench.planning.plan import Plan, missing_weights
+from vlbench.report.table import table_of
+from vlbench.report.terminal import score_table
+from vlbench.report.texts import fitted, plain_table
 from vlbench.results import Result
 from vlbench.running.history import Step, total
 from vlbench.running.jobs import Report

@@ -19,9 +19,9 @@ from vlbench.catalog.library_names import pinned
 from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import add_cache, add_data, add_model, add_output, options_of
 from vlbench.errors import SpecError, printed
-from vlbench.leaderboard.rows import named_row
-from vlbench.leaderboard.texts import plain_table, score_name
 from vlbench.plain import Misfit, parameters, read
+from vlbench.report.rows import named_row
+from vlbench.report.texts import plain_table, score_name
 from vlbench.results import Result, Score
 
 if TYPE_CHECKING:

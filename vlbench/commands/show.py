@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from vlbench.boards import Board
+from vlbench.boards.board import Board
 from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.catalog.library_names import library_model
 from vlbench.catalog.listed_capabilities import (
@@ -23,8 +23,8 @@ from vlbench.commands import Answer
 from vlbench.commands.ls import list_things
 from vlbench.commands.parser import add_json, add_output
 from vlbench.errors import printed, unknown
-from vlbench.leaderboard.judging import counted_row, read_boards
-from vlbench.leaderboard.rows import published
+from vlbench.report.judging import counted_row, read_boards
+from vlbench.report.rows import published
 from vlbench.results import Result, matching
 
 # What a sheet is drawn of.

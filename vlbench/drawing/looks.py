@@ -6,10 +6,8 @@ boards give the same looks. A model that joins moves those of the models after i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
-
-from vlbench.boards import Board
 
 # Colours that colour-blind readers can tell apart: seven of Okabe and Ito (2008), whose yellow is
 # too light for lines, and a wine red. None is grey, as chance is.
@@ -33,23 +31,14 @@ class Look(NamedTuple):
     hollow: bool
 
 
-def looks(names: Iterable[str]) -> dict[str, Look]:
+def looks(names: Iterable[str], controls: Collection[str] = ()) -> dict[str, Look]:
     """Return the look of each model. The first 8 differ in colour, and the first 160 in some way.
 
-    The order of the names, and whether one is given twice, change nothing.
+    The order of the names, and whether one is given twice, change nothing. The `controls` among
+    them come last, so that none takes the colour of a model where there are enough.
     """
-    return {name: _look(i) for i, name in enumerate(sorted(set(names)))}
-
-
-def looks_of(boards: Iterable[Board]) -> dict[str, Look]:
-    """Return the looks of all models of a folder's boards, whatever their rows' status.
-
-    Controls come last, so that none takes the colour of a model where there are enough.
-    """
-    rows = [row for board in boards for row in board.results]
-    controls = {row.model for row in rows if row.is_control}
-    names = sorted({row.model for row in rows}, key=lambda name: (name in controls, name))
-    return {name: _look(i) for i, name in enumerate(names)}
+    ordered = sorted(set(names), key=lambda name: (name in controls, name))
+    return {name: _look(i) for i, name in enumerate(ordered)}
 
 
 def style(look: Look) -> dict[str, Any]:

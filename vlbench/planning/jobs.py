@@ -9,7 +9,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
-from vlbench.boards import board_file, read_board
+from vlbench.boards.board import board_file, read_board
 from vlbench.data.presence import absence
 from vlbench.data.records import Data
 from vlbench.digests import digest

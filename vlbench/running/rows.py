@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import vlbench
-from vlbench import boards
+from vlbench.boards import board
 from vlbench.boards.privacy import cleaned, secrets_in, shown
 from vlbench.capabilities import ImageEncoder, has
 from vlbench.catalog.listed_capabilities import needs_of
@@ -315,12 +315,12 @@ class RowWriter:
         self._output: Path | None = options.output if wanted else None
         self._overwrite = options.overwrite
         if self._output:
-            boards.require_writable(self._output)
+            board.require_writable(self._output)
 
     def refuse_clash(self, row: Result) -> None:
         """Raise IdentityClash if the board has this row's name with other weights or source."""
         if self._output and not self._overwrite:
-            boards.refuse_clash(self._output, row)
+            board.refuse_clash(self._output, row)
 
     def write(self, row: Result, outcome: Outcome | None = None) -> Result:
         """Put a row on its task's board, with the artifacts of its outcome, and return it.
@@ -330,4 +330,4 @@ class RowWriter:
         if not self._output:
             return row
         artifacts = outcome.saved() if outcome else {}
-        return boards.write_result(self._output, row, artifacts, overwrite=self._overwrite)
+        return board.write_result(self._output, row, artifacts, overwrite=self._overwrite)

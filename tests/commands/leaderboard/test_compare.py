@@ -9,7 +9,7 @@ from rich.console import Console
 
 from vlbench.cli import main
 from vlbench.commands.leaderboard.compare import answer
-from vlbench.leaderboard.leaders import build_leaders
+from vlbench.report.leaders import build_leaders
 
 
 def rendered(tables, width=200):

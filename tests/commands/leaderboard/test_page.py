@@ -6,8 +6,8 @@ from planted_boards import board, result, score, write
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.leaderboard.page import answer
 from vlbench.errors import UnknownNameError
-from vlbench.leaderboard.building import build
-from vlbench.leaderboard.leaders import build_leaders
+from vlbench.report.building import build
+from vlbench.report.leaders import build_leaders
 
 
 def test_the_page_is_one_file_whose_place_is_said(tmp_path):

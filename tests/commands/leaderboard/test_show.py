@@ -5,7 +5,7 @@ from planted_boards import board, measured, result, score, write
 
 from vlbench.commands.leaderboard.show import answer
 from vlbench.errors import UnknownNameError
-from vlbench.leaderboard.leaders import build_leaders
+from vlbench.report.leaders import build_leaders
 
 
 def test_a_board_that_is_not_there_is_named(tmp_path):

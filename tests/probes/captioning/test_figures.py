@@ -8,8 +8,7 @@ from canvases import beyond
 from matplotlib.colors import to_hex
 from planted_boards import board, counts, result, score, write
 
-from vlbench.boards import folder_boards, save_artifacts
-from vlbench.leaderboard.figures.task_figures import draw_task_figures
+from vlbench.boards.board import folder_boards, save_artifacts
 from vlbench.probes.captioning.figures import (
     OF_SPEECH,
     OTHER,
@@ -20,6 +19,7 @@ from vlbench.probes.captioning.figures import (
     word_figure,
     words,
 )
+from vlbench.report.figures.task_figures import draw_task_figures
 
 TEMPLATES = ("uniter", "rosita", "vilbert", "clip", "lxmert")
 

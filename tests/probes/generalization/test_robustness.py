@@ -9,6 +9,7 @@ from cifar_nets import ResNet2B, ResNet20
 from fakes import Reader, labelled_images
 from torch import nn
 
+from vlbench.boards.joins import compare, items_of
 from vlbench.data.cifar import cifar10
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import Data, Split, value_column
@@ -16,7 +17,6 @@ from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.errors import CannotDo, TooFewRows
-from vlbench.leaderboard.joins import compare, items_of
 from vlbench.metrics.intervals import wilson
 from vlbench.probes.generalization.robustness import Sample, robustness
 from vlbench.probes.generalization.rpgd import GOALS, Descent

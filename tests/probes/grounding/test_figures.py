@@ -6,11 +6,11 @@ from canvases import beyond
 from matplotlib.colors import to_hex
 from planted_boards import board, result, score, write
 
-from vlbench.boards import folder_boards, save_artifacts
+from vlbench.boards.board import folder_boards, save_artifacts
 from vlbench.drawing.looks import looks
-from vlbench.leaderboard.figures.task_figures import draw_task_figures
 from vlbench.probes.grounding import figures
 from vlbench.probes.grounding.figures import head_figure
+from vlbench.report.figures.task_figures import draw_task_figures
 
 LOOKS = looks(["m.1"])
 FLOORS = {"random_region": 0.25, "largest_region": 0.2, "most_confident_region": 0.3}

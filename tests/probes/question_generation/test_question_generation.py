@@ -86,7 +86,7 @@ def test_with_an_encoder_of_regions_nothing_else_of_them_is_seen():
 
 
 def test_items_give_the_scores(planted):
-    from vlbench.leaderboard.joins import items_of
+    from vlbench.boards.joins import items_of
 
     assert len(planted.scores) > 20
     for score in planted.scores:

@@ -15,10 +15,10 @@ import pytest
 from planted_boards import result
 from question_fakes import Speaks, masked_lm, tokenizer
 
-from vlbench.boards import save_artifacts
+from vlbench.boards.artifacts import read_table
+from vlbench.boards.board import save_artifacts
 from vlbench.data.vqg import vqg
 from vlbench.engine import Engine
-from vlbench.leaderboard.artifacts import read_table
 from vlbench.probes.question_generation.question_generation import question_generation
 from vlbench.probes.question_generation.rating.sheets import COLUMNS, QUESTIONS, sample_questions
 from vlbench.probes.question_generation.training import BertGenTraining

@@ -19,7 +19,7 @@ def add_options(build: argparse.ArgumentParser) -> None:
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write the files, and return their names and the groups that no model has all tasks of."""
-    from vlbench.leaderboard.building import begins, build
+    from vlbench.report.building import begins, build
 
     if not any(arguments.output.glob("*.json")):
         raise UnknownNameError(f"no board at all in {arguments.output}")

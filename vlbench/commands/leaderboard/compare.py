@@ -15,11 +15,11 @@ from rich.text import Text
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import printed, spaced
-from vlbench.leaderboard.comparing import Compared, Report, compare_models
-from vlbench.leaderboard.export import csv
-from vlbench.leaderboard.leaders import LEVEL
-from vlbench.leaderboard.texts import number, plain_table, score_name
 from vlbench.metrics.items import at_text
+from vlbench.report.comparing import Compared, Report, compare_models
+from vlbench.report.export import csv
+from vlbench.report.leaders import LEVEL
+from vlbench.report.texts import number, plain_table, score_name
 
 
 def add_options(compare: argparse.ArgumentParser) -> None:
@@ -69,7 +69,7 @@ HEAD = (
 
 def _formatted(name: str, of_pairs: Sequence[Sequence[Compared]], notes: Sequence[str]) -> str:
     """Return a table for each two models in Markdown or LaTeX."""
-    form: Any = import_module(f"vlbench.leaderboard.export.{name}")
+    form: Any = import_module(f"vlbench.report.export.{name}")
     tables = []
     for compared in of_pairs:
         a, b = compared[0].models

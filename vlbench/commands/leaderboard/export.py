@@ -10,17 +10,17 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-from vlbench.boards import Board
+from vlbench.boards.board import Board
 from vlbench.catalog.catalog import Catalog, load_all_findings, load_catalog
 from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import OutputError, UnknownNameError, counted
 from vlbench.files import write_whole
-from vlbench.leaderboard import export as formats
-from vlbench.leaderboard.export import LeftOut, Selection, csv, listed, md, select, tex
-from vlbench.leaderboard.leaders import old_comparisons
-from vlbench.leaderboard.pivot import COLUMNS, NOTE, Pivot, grid, lines, pivots
-from vlbench.leaderboard.rows import named_boards
+from vlbench.report import export as formats
+from vlbench.report.export import LeftOut, Selection, csv, listed, md, select, tex
+from vlbench.report.leaders import old_comparisons
+from vlbench.report.pivot import COLUMNS, NOTE, Pivot, grid, lines, pivots
+from vlbench.report.rows import named_boards
 
 
 def add_options(export: argparse.ArgumentParser) -> None:
@@ -52,7 +52,7 @@ def add_options(export: argparse.ArgumentParser) -> None:
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write or return the export; the problems are the rows that it leaves out, and why."""
-    form: Any = import_module(f"vlbench.leaderboard.export.{arguments.format}")
+    form: Any = import_module(f"vlbench.report.export.{arguments.format}")
     if hasattr(form, "files") and arguments.to is None:
         raise UnknownNameError(f"--format {arguments.format} writes a folder; pass --to DIR")
     boards = named_boards(arguments.output, arguments.tasks)

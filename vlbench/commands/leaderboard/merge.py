@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from vlbench.boards.merging import merge
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import counted
-from vlbench.leaderboard.merged_changes import changes
-from vlbench.leaderboard.merging import merge
+from vlbench.report.merged_changes import changes
 
 
 def add_options(merge: argparse.ArgumentParser) -> None:

@@ -29,7 +29,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
     Where boards were never built, as in a clone, what the page shows of them is built first.
     """
-    from vlbench.leaderboard.page.contents import read_page, render
+    from vlbench.report.page.contents import read_page, render
 
     if not any(arguments.output.glob("*.json")):
         raise UnknownNameError(f"no board at all in {arguments.output}")
@@ -37,7 +37,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     findings = load_all_findings(catalog, arguments.include_path)
     if not any(arguments.output.glob("comparisons/*.json")):
         # It takes as long again to import what draws.
-        from vlbench.leaderboard.building import build
+        from vlbench.report.building import build
 
         built = build(arguments.output, catalog)
     with _without_gc():

@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+from vlbench.boards.artifacts import read_table
 from vlbench.commands import Answer
 from vlbench.commands.items import images_of
 from vlbench.commands.parser import (
@@ -18,9 +19,6 @@ from vlbench.commands.parser import (
 )
 from vlbench.errors import printed
 from vlbench.files import write_whole
-from vlbench.leaderboard.artifacts import read_table
-from vlbench.leaderboard.rows import named_row
-from vlbench.leaderboard.texts import plain_table
 from vlbench.metrics.intervals import Estimate
 from vlbench.probes.question_generation.rating.scores import (
     FILLED,
@@ -39,6 +37,8 @@ from vlbench.probes.question_generation.rating.sheets import (
     sample_questions,
     write_sheets,
 )
+from vlbench.report.rows import named_row
+from vlbench.report.texts import plain_table
 
 # The statistics of filled sheets, written beside the key.
 SAID = "judgements.json"

@@ -11,8 +11,8 @@ from rich.table import Table
 from vlbench.catalog.catalog import load_all_findings, load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
-from vlbench.leaderboard.export import csv
-from vlbench.leaderboard.reproduction import (
+from vlbench.report.export import csv
+from vlbench.report.reproduction import (
     COLUMNS,
     Reproduction,
     find_papers,
@@ -22,7 +22,7 @@ from vlbench.leaderboard.reproduction import (
     summary,
     to_fetch,
 )
-from vlbench.leaderboard.texts import plain_table
+from vlbench.report.texts import plain_table
 
 # Stands below the tables.
 NOTE = (
@@ -74,7 +74,7 @@ def _shown(found: Reproduction) -> list[str | Table]:
 
 def _formatted(found: Reproduction, name: str) -> list[str | Table]:
     """Return the tables in one of the formats that boards are exported in."""
-    form: Any = import_module(f"vlbench.leaderboard.export.{name}")
+    form: Any = import_module(f"vlbench.report.export.{name}")
     return [
         form.grid(
             grid.title,

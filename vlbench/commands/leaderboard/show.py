@@ -7,11 +7,11 @@ import argparse
 from vlbench.catalog.catalog import load_all_findings, load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
-from vlbench.leaderboard.leaders import old_comparisons, read_leaders
-from vlbench.leaderboard.pivot import NOTE, grid, pivots
-from vlbench.leaderboard.rows import named_boards
-from vlbench.leaderboard.terminal import board_tables
-from vlbench.leaderboard.texts import plain_table
+from vlbench.report.leaders import old_comparisons, read_leaders
+from vlbench.report.pivot import NOTE, grid, pivots
+from vlbench.report.rows import named_boards
+from vlbench.report.terminal import board_tables
+from vlbench.report.texts import plain_table
 
 
 def add_options(show: argparse.ArgumentParser) -> None:

@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from PIL.Image import Image
 
-from vlbench.boards import Board
+from vlbench.boards.board import Board
 from vlbench.data.images import decode_image
 from vlbench.drawing.layouts import (
     drawn,

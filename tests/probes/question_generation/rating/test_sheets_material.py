@@ -1,8 +1,8 @@
 import pytest
 from judged import STEPS, questions, row_with
 
+from vlbench.boards.artifacts import read_table
 from vlbench.errors import DataError, TooFewRows, UnknownNameError
-from vlbench.leaderboard.artifacts import read_table
 from vlbench.probes.question_generation.rating.sheets import (
     COLUMNS,
     QUESTIONS,

@@ -1,0 +1,173 @@
+from dataclasses import replace
+
+import pytest
+from canvases import beyond, overlapping
+from matplotlib.figure import Figure
+from PIL import Image
+
+from vlbench.drawing.layouts import grid
+from vlbench.drawing.looks import Look, looks, style
+from vlbench.report.figures import charts
+from vlbench.report.figures.charts import Panel, Point, chart, erase, save, save_chart, styled
+
+LOOKS = looks(["m", "low", "high", "other"])
+
+
+def lines(*xs):
+    models = {"m": [Point(x, 0.5, None) for x in xs]}
+    return chart("title", [Panel(title="", x="x", y="y", models=models)], LOOKS).axes[0]
+
+
+def dots(**models):
+    points = {name: [Point(0, value, None)] for name, value in models.items()}
+    return Panel(title="", x="", y="accuracy", models=points)
+
+
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].texts]
+
+
+def levels(axes, kind, *, across=True):
+    """Return where the lines of a kind are, along the axis of scores."""
+    found = [line for line in axes.lines if line.get_linestyle() == kind]
+    return [list(line.get_xdata() if across else line.get_ydata()) for line in found]
+
+
+def drawn_as(found):
+    """Return the looks of the lines that have marks of models."""
+    marked = [line for line in found if line.get_marker() in LOOKS_OF_MARKS]
+    return [Look(line.get_color(), line.get_marker(), hollow=False) for line in marked]
+
+
+LOOKS_OF_MARKS = {look.mark for look in LOOKS.values()}
+
+
+@pytest.mark.parametrize(
+    ("xs", "scale"),
+    [
+        ((0, 1e-4, 1.0), "symlog"),
+        ((1, 31), "symlog"),
+        ((1, 5, 10), "linear"),
+        ((0, 1, 5), "linear"),
+    ],
+)
+def test_an_axis_that_reaches_far_is_logarithmic_and_one_that_does_not_is_plain(xs, scale):
+    assert lines(*xs).get_xscale() == scale
+
+
+def test_few_numbers_have_a_tick_each():
+    assert [label.get_text() for label in lines(1, 5, 10).get_xticklabels()] == ["1", "5", "10"]
+    assert len(lines(*range(1, 9)).get_xticks()) != 8
+
+
+def test_without_a_number_models_are_dots_the_best_of_the_first_panel_on_top():
+    first, second = dots(low=0.1, high=0.9), dots(low=0.8, high=0.2, other=0.5)
+    axes = chart("title", [first, second], LOOKS).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["other", "low", "high"]
+
+
+def test_a_large_figure_has_no_more_pixels_than_browsers_show(tmp_path):
+    _, file = save(Figure((600, 1)), tmp_path / "wide")
+    with Image.open(file) as image:
+        assert max(image.size) <= 32_767
+
+
+def test_where_lower_is_better_the_lowest_is_on_top_and_the_axis_says_so():
+    panel = replace(dots(low=0.1, high=0.9), higher_is_better=False)
+    axes = chart("title", [panel], LOOKS).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["high", "low"]
+    assert axes.get_xlabel() == "accuracy (%), lower is better"
+
+
+def test_fractions_are_told_in_percent_from_zero_and_other_units_by_their_name():
+    axes = chart("title", [dots(low=0.3, high=0.55)], LOOKS).axes[0]
+    ticks = [label.get_text() for label in axes.get_xticklabels()]
+    assert (axes.get_xlabel(), ticks[:2]) == ("accuracy (%)", ["0", "10"])
+    other = chart("title", [replace(dots(low=0.3), unit="correlation")], LOOKS).axes[0]
+    assert other.get_xlabel() == "accuracy (correlation)"
+
+
+def test_each_dot_has_its_own_chance_and_floor_and_the_legend_names_them():
+    points = {
+        "low": [Point(0, 0.5, None, 0.1, ("shuffled_words", 0.2))],
+        "high": [Point(0, 0.9, None, 0.15, ("majority_class", 0.3))],
+    }
+    figure = chart("title", [Panel(title="", x="", y="accuracy", models=points)], LOOKS)
+    assert levels(figure.axes[0], "--") == [[0.1, 0.1], [0.15, 0.15]]
+    assert levels(figure.axes[0], ":") == [[0.2, 0.2], [0.3, 0.3]]
+    assert legend(figure) == ["chance", "hardest floor: majority class or shuffled words"]
+
+
+def test_along_a_number_chance_is_a_line_and_floors_that_differ_are_a_band():
+    points = {
+        "low": [Point(x, 0.5, None, 0.1, ("shuffled_words", 0.2)) for x in (1, 2)],
+        "high": [Point(x, 0.9, None, 0.1, ("shuffled_words", 0.3)) for x in (1, 2)],
+    }
+    figure = chart("title", [Panel(title="", x="k", y="accuracy", models=points)], LOOKS)
+    assert levels(figure.axes[0], "--", across=False) == [[0.1, 0.1]]
+    assert levels(figure.axes[0], ":", across=False) == [[0.3, 0.3]]
+    floors = "hardest floor: shuffled words"
+    assert legend(figure) == ["high", "low", "chance", floors, "their range over the models"]
+    low, high = figure.axes[0].collections[-1].get_datalim(figure.axes[0].transData).intervaly
+    assert (low, high) == (0.2, 0.3)
+
+
+def test_without_chance_and_floors_dots_have_no_legend():
+    assert chart("title", [dots(low=0.1)], LOOKS).legends == []
+
+
+def test_panels_share_an_axis_on_which_all_of_their_scores_and_floors_are_seen():
+    first = Panel(title="", x="", y="accuracy", models={"low": [Point(0, 0.3, None)]})
+    far = Point(0, 0.5, None, 0.1, ("majority_class", 0.95))
+    figure = chart("title", [first, replace(first, models={"low": [far]})], LOOKS)
+    assert [axes.get_xlim()[1] > 0.95 for axes in figure.axes] == [True, True]
+    assert figure.axes[0].get_xlim() == figure.axes[1].get_xlim()
+
+
+def test_a_model_looks_the_same_in_figures_of_other_models():
+    first = chart("title", [dots(high=0.1, low=0.2)], LOOKS).axes[0]
+    along = Panel(title="", x="k", y="accuracy", models={"low": [Point(1, 0.5, None)]})
+    second = chart("title", [along], LOOKS).axes[0]
+    assert drawn_as(first.lines) == [LOOKS["low"], LOOKS["high"]][::-1]
+    assert drawn_as(second.lines) == [LOOKS["low"]]
+
+
+def test_a_hollow_mark_is_white_inside():
+    assert style(Look("#000000", "o", hollow=True))["markerfacecolor"] == "white"
+    assert style(Look("#000000", "o", hollow=False))["markerfacecolor"] == "#000000"
+
+
+@pytest.mark.parametrize("kinds", ["k", "", "kkkkk", " " * 7, "k k k", "k" * 10])
+def test_nothing_is_cut_or_covered_however_long_the_names_are(kinds):
+    names = [f"{i} of the models whose weights have a very long name $x_{i}$" for i in range(5)]
+    points = {name: [Point(x, 0.5, None, 0.1, ("a" * 60, 0.2)) for x in (1, 2)] for name in names}
+    panels = [
+        Panel(title="relation " * 12, x=x.strip(), y="score of words " * 9, models=points)
+        for x in kinds or " "
+    ]
+    figure = chart("the title of a task " * 12, panels, looks(names))
+    assert beyond(figure) == [0, 0, 0, 0]
+    assert overlapping(figure) == 0
+
+
+def test_a_figure_is_saved_as_svg_and_png_the_same_twice_and_erased(tmp_path):
+    with styled():
+        files = [save(grid(1, (1, 1))[0], tmp_path / name) for name in ("a.b", "again")]
+    assert [file.name for file in files[0]] == ["a.b.svg", "a.b.png"]
+    assert [f.read_bytes() for f in files[0]] == [f.read_bytes() for f in files[1]]
+    erase(tmp_path / "a.b")
+    erase(tmp_path / "absent")
+    assert sorted(tmp_path.iterdir()) == sorted(files[1])
+
+
+def test_a_chart_that_was_drawn_before_is_not_drawn_again(tmp_path, monkeypatch):
+    with styled():
+        first = save(chart("t", [dots(low=0.1)], LOOKS), tmp_path / "saved")
+        second = save_chart("t", [dots(low=0.1)], LOOKS, tmp_path / "kept")
+        monkeypatch.setattr(charts, "chart", None)
+        again = save_chart("t", [dots(low=0.1)], LOOKS, tmp_path / "again")
+        with pytest.raises(TypeError, match="not callable"):
+            save_chart("t", [dots(low=0.2)], LOOKS, tmp_path / "other")
+    assert [one.name for one in again] == ["again.svg", "again.png"]
+    contents = {tuple(file.read_bytes() for file in files) for files in (first, second, again)}
+    assert len(contents) == 1

@@ -1,0 +1,302 @@
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from planted_boards import board, measured, result, score, write
+from planted_findings import findings
+
+from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.specs import load_task
+from vlbench.errors import SpecError
+from vlbench.report.leaders import build_leaders
+from vlbench.report.page import contents
+from vlbench.report.page.contents import (
+    departures_of,
+    paper_of,
+    read_page,
+    render,
+    settings_of,
+)
+
+CATALOG = load_catalog()
+
+
+def page(folder, *boards):
+    return read_page(write(folder, *boards), CATALOG)
+
+
+def tasks(found):
+    return {paper.name: [task.name for task in paper.tasks] for paper in found.papers}
+
+
+def test_boards_stand_under_their_papers_and_those_without_one_last(tmp_path):
+    known = board(result("a", score(), paper=""), task="few_shot_digits")
+    other = board(result("a", score(), paper=""), task="mine")
+    told = {"arXiv:2104.08313": ["few_shot_digits"], "Other tasks": ["mine"]}
+    assert tasks(page(tmp_path, other, known)) == told
+
+
+def test_a_summary_stands_with_the_paper_of_its_tasks(tmp_path):
+    write(tmp_path / "summaries", board(result("a", score()), task="rsa_scenes_all"))
+    found = page(tmp_path, board(result("a", score()), task="rsa_scenes"))
+    assert tasks(found) == {"arXiv:2104.08313": ["rsa_scenes", "rsa_scenes_all"]}
+    assert [task.is_summary for task in found.papers[0].tasks] == [False, True]
+
+
+def test_a_task_has_the_words_of_the_catalog(tmp_path):
+    (paper,) = page(tmp_path, board(result("a", score()), task="few_shot_digits")).papers
+    assert paper.tasks[0].description.startswith("Smoke test: few-shot classification")
+    assert "few_shot" in paper.tasks[0].tags
+    assert paper.tasks[0].link == "https://arxiv.org/abs/2104.08313"
+
+
+def test_the_page_of_a_large_folder_lists_primary_scores_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(contents, "MOST_SCORES", 1)
+    assert page(tmp_path, board(result("a", score(), score(metric="other")))).is_brief
+
+
+def test_models_without_any_score_have_a_page_too(tmp_path):
+    found = page(tmp_path, board(result("a", status="skipped", reason="no eyes")))
+    assert [model.name for model in found.models] == ["a"]
+
+
+def test_the_data_of_the_rows_are_named_by_content(tmp_path):
+    row = result("a", score(), provenance={"data": "digits sha256:1"})
+    assert page(tmp_path, board(row)).papers[0].tasks[0].data == ["digits sha256:1"]
+
+
+def test_a_malformed_board_is_named(tmp_path):
+    (tmp_path / "t.json").write_text(json.dumps({"schema": 1}))
+    with pytest.raises(SpecError, match=r"t\.json: 'task' is missing"):
+        read_page(tmp_path, CATALOG)
+
+
+TASK = """version: 1
+description: Words
+# Departure: ours instead
+# of theirs.
+probe: few_shot
+data: {loader: "x:y", root: /home/ada/pictures}
+# The paper gives no seed.
+params: {seed: 0}
+primary: {metric: accuracy}
+"""
+
+
+def spec(folder):
+    (folder / "t.yaml").write_text(TASK)
+    (found,) = load_task(folder / "t.yaml", folder)
+    return found
+
+
+def test_the_comments_of_a_task_are_its_departures(tmp_path):
+    told = ["Departure: ours instead of theirs.", "The paper gives no seed."]
+    assert departures_of(spec(tmp_path)) == told
+
+
+def test_the_settings_name_no_folder_of_the_machine(tmp_path):
+    text = settings_of(spec(tmp_path))
+    assert "root: pictures" in text
+    assert "ada" not in text
+    assert "description" not in text
+
+
+def test_a_task_that_no_catalog_knows_has_neither():
+    assert (departures_of(None), settings_of(None)) == ([], "")
+
+
+def test_a_paper_is_named_without_the_place_in_it():
+    assert paper_of("arXiv:2104.08313, section 3.1") == "arXiv:2104.08313"
+
+
+def test_the_items_that_build_found_wrong_most_often_are_shown(tmp_path):
+    rows = [measured(tmp_path, model, [1, 0, 1]) for model in "ab"]
+    write(tmp_path, board(*rows))
+    build_leaders(tmp_path)
+    (task,) = read_page(tmp_path, CATALOG).papers[0].tasks
+    assert [tuple(one) for one in task.wrong] == [("1.png", "0", 2, "", "")]
+    write(tmp_path, board(rows[0]))
+    assert read_page(tmp_path, CATALOG).papers[0].tasks[0].wrong == []
+
+
+CURVE = [score(0.2, at={"shots": 1}), score(0.4)]
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    """A folder whose board has a figure that was drawn with its comparisons."""
+    write(tmp_path, board(result("a", *CURVE)))
+    build_leaders(tmp_path)
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "t.svg").write_text("<svg/>")
+    return tmp_path
+
+
+def figure(folder):
+    return read_page(folder, CATALOG).papers[0].tasks[0].figure
+
+
+def test_the_figure_of_a_curve_is_an_image_that_has_all_its_bytes_and_a_text(drawn):
+    text = render(read_page(drawn, CATALOG)).decode()
+    ((_, given),) = [one for one in Elements(text).tags if one[0] == "img"]
+    head, content = given["src"].split(",")
+    assert (head, base64.b64decode(content)) == ("data:image/svg+xml;base64", b"<svg/>")
+    assert given["alt"] == "accuracy by shots; the tables have the numbers"
+
+
+def test_a_single_score_has_no_figure_beside_its_bar(drawn):
+    write(drawn, board(result("a", score())))
+    build_leaders(drawn)
+    assert figure(drawn) is None
+
+
+def test_a_figure_of_another_state_of_the_board_is_left_out(drawn):
+    write(drawn, board(result("a", *CURVE), result("b", *CURVE)))
+    assert figure(drawn) is None
+    build_leaders(drawn)
+    assert figure(drawn) is not None
+
+
+def test_a_figure_that_is_a_link_out_of_the_folder_is_left_out(drawn, tmp_path_factory):
+    secret = tmp_path_factory.mktemp("elsewhere") / "secret"
+    secret.write_text("of another folder")
+    (drawn / "figures" / "t.svg").unlink()
+    (drawn / "figures" / "t.svg").symlink_to(secret)
+    assert figure(drawn) is None
+
+
+def test_a_figure_that_is_too_large_is_named(drawn, monkeypatch):
+    monkeypatch.setattr(contents, "MOST_FIGURE", 5)
+    with pytest.raises(SpecError, match=r"figures/t\.svg: .*it has 6 bytes; at most 5 are read"):
+        figure(drawn)
+
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+class Elements(HTMLParser):
+    """All start tags of a page with their attributes, and its texts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.texts = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def rendered(folder, *rows):
+    write(folder, board(*rows))
+    return render(read_page(folder, CATALOG)).decode()
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    return rendered(
+        tmp_path,
+        result(HOSTILE, score(metric="accuracy"), notes=["</script><img src=x onerror=alert(2)>"]),
+        result('"><i>', status="failed", reason="</style><script>alert(3)</script>"),
+    )
+
+
+def test_names_notes_and_reasons_of_strangers_stay_text(hostile):
+    found = Elements(hostile)
+    assert [tag for tag, _ in found.tags].count("script") == 2
+    assert not {"img", "i"} & {tag for tag, _ in found.tags}
+    assert HOSTILE in found.texts
+
+
+def test_every_reference_inside_the_page_leads_somewhere(tmp_path):
+    found = Elements(rendered(tmp_path, result("a b[x=1]", score()), result("b", status="skipped")))
+    ids = [given["id"] for _, given in found.tags if "id" in given]
+    wanted = {given["href"][1:] for _, given in found.tags if given.get("href", "")[:1] == "#"}
+    assert wanted - {"top"} <= set(ids)
+    assert len(ids) == len(set(ids))
+
+
+def test_the_policy_allows_the_style_and_the_script_of_the_page_alone(tmp_path):
+    text = rendered(tmp_path, result("a", score()))
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)[1].replace("&#39;", "'")
+    assert policy.startswith("default-src 'none'; ")
+    for kind, tag in (("style", "style"), ("script", "script")):
+        inside = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(inside[0].encode()).digest()).decode()
+        assert (len(inside), f"{kind}-src 'sha256-{digest}'" in policy) == (1, True)
+
+
+def test_nothing_on_the_page_is_loaded_from_elsewhere(tmp_path):
+    found = Elements(rendered(tmp_path, result("a", score())))
+    assert [given for _, given in found.tags if "src" in given] == []
+    assert [given["href"] for tag, given in found.tags if tag == "link"] == ["data:,"]
+    assert not [given for _, given in found.tags if "style" in given or "onclick" in given]
+
+
+def test_the_same_boards_give_the_same_bytes(tmp_path):
+    rows = [result("a", score(ci95=(0.4, 0.6))), result("b", score(0.4), notes=["x"])]
+    assert rendered(tmp_path, *rows) == rendered(tmp_path, *rows)
+
+
+def test_every_number_stands_in_the_text_and_not_in_a_script(tmp_path):
+    row = result("a", score(0.512, ci95=(0.4, 0.6)), score(0.25, metric="other"))
+    found = [text.strip() for text in Elements(rendered(tmp_path, row)).texts]
+    assert {"51.2", "40.0 to 60.0", "25.0"} <= set(found)
+
+
+FINDINGS = """\
+title: A <i>Paper</i>
+findings:
+  - {finding: It beats guessing., metric: accuracy, at: {shots: 5}, task: few_shot_digits,
+     for_each: {capability: ImageEncoder}, greater: [{}, {floor: chance}]}
+  - {finding: It sings., needs: a microphone}
+"""
+
+
+@pytest.fixture
+def judged(tmp_path):
+    at = {"task": "few_shot_digits", "version": CATALOG.tasks["few_shot_digits"].version}
+    rows = [
+        result(name, score(value, ci95=(value - 0.1, value + 0.05), chance=0.5), **at)
+        for name, value in (("tiny-rn", 0.9), ("<i>x</i>", 0.5))
+    ]
+    output = write(tmp_path / "boards", board(*rows, **at))
+    return read_page(output, CATALOG, {"ours": findings(tmp_path / "findings", FINDINGS)})
+
+
+def test_a_finding_has_a_row_for_each_model_that_was_measured(judged):
+    (grid,) = judged.findings
+    assert [row[1:3] for row in grid.rows] == [["<i>x</i>", "undecided"], ["tiny-rn", "supported"]]
+
+
+def test_the_table_of_findings_is_text_that_the_page_leads_to(judged):
+    found = Elements(render(judged).decode())
+    links = {x["href"] for _, x in found.tags if x.get("href", "")[:1] == "#"}
+    assert "#findings" in links
+    assert "i" not in {tag for tag, _ in found.tags}
+    assert {"supported", "A <i>Paper</i>: findings"} <= {text.strip() for text in found.texts}
+
+
+def test_a_page_whose_boards_no_finding_is_about_has_no_findings(tmp_path):
+    write(tmp_path, board(result("a", score())))
+    known = {"ours": findings(tmp_path / "findings", FINDINGS)}
+    assert read_page(tmp_path, CATALOG, known).findings == []
+
+
+def test_models_by_tasks_come_first_with_controls_below(tmp_path):
+    control = result("c", score(0.5, chance=0.5), provenance={"control": True})
+    rows = [result("a", score(1.0, chance=0.5)), result("b", score(0.75, chance=0.5)), control]
+    write(tmp_path, board(*rows))
+    content = render(read_page(tmp_path, CATALOG))
+    found = Elements(content.decode())
+    ids = [given["id"] for _, given in found.tags if "id" in given]
+    assert ids.index("overview") < ids.index("paper-0")
+    cells = [given.get("class") for tag, given in found.tags if tag == "td" and "class" in given]
+    assert [one for one in cells if one in ("h0", "h2", "h5")] == ["h5", "h2"]
+    (pivot,) = read_page(tmp_path, CATALOG).overview
+    assert ([*pivot.models], [*pivot.controls]) == (["a", "b"], ["c"])

@@ -1,0 +1,293 @@
+import json
+from dataclasses import replace
+
+import pyarrow.parquet as pq
+import pytest
+from planted_boards import board, counts, result, score, write
+from planted_matrices import clip, matrix, row, two_boards
+from scipy.stats import pearsonr
+from sources import make_source
+
+from vlbench.boards.board import folder_boards, read_board
+from vlbench.catalog.catalog import load_catalog
+from vlbench.cli import main
+from vlbench.drawing.looks import looks
+from vlbench.errors import SpecError
+from vlbench.report.building import build, build_summaries, mean_rows, with_matrices
+from vlbench.report.figures import similarity_figures
+from vlbench.report.leaders import read_leaders
+
+
+@pytest.fixture
+def output(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = str(make_source(tmp_path / "ours"))
+    model = ["--model", "mean-colour", "--include-path", source]
+    assert main([*model, "--tasks", "few_shot_colours"]) == 0
+    return tmp_path / "results"
+
+
+def test_building_draws_the_boards_of_a_run_and_says_what_it_wrote(output, capsys):
+    capsys.readouterr()
+    assert main(["leaderboard", "build"]) == 0
+    printed = capsys.readouterr().out
+    assert "wrote results/figures/few_shot_colours.svg" in printed
+    assert (output / "figures" / "few_shot_colours.png").stat().st_size > 1000
+
+
+def test_a_folder_without_boards_is_an_error_of_the_command(tmp_path, capsys):
+    assert main(["leaderboard", "build", "--output", str(tmp_path / "bords")]) == 2
+    assert "no board at all in" in capsys.readouterr().err
+
+
+def test_building_compares_with_the_leader(output):
+    written = build(output, load_catalog([]))
+    assert output / "comparisons" / "few_shot_colours.json" in written
+    (found,) = read_leaders(output, "few_shot_colours").values()
+    assert found.leader == "mean-colour"
+
+
+def test_an_empty_folder_builds_nothing(tmp_path):
+    assert build(tmp_path, load_catalog([])) == []
+
+
+FLOOR = {"majority_class": 0.2}
+
+
+def test_a_group_is_the_mean_with_the_papers_standard_error():
+    first = result("m", score(0.2, chance=0.1, floors=FLOOR), score(0.5, "accuracy_cosine"))
+    second = result("m", score(0.4, chance=0.3, floors=FLOOR | {"pixels": 0.1}))
+    (mean,) = mean_rows([board(first), board(second)])
+    (found,) = mean["scores"]
+    assert found["value"] == pytest.approx(0.3)
+    assert found["stderr"] == pytest.approx(0.1 / 2**0.5)
+    assert found["chance"] == pytest.approx(0.2)
+    assert found["floors"] == {"majority_class": pytest.approx(0.2)}
+    assert (found["n"], found["draws"], found["ci95"]) == (2, [0.2, 0.4], None)
+    assert mean["counts"] == {"n": 2, "expected": 2}
+
+
+def test_a_chance_that_one_task_lacks_has_no_mean():
+    boards = [board(result("m", score(0.2, chance=0.1))), board(result("m", score(0.2)))]
+    assert mean_rows(boards)[0]["scores"][0]["chance"] is None
+
+
+def test_scores_under_other_conditions_are_not_averaged():
+    boards = [board(result("m", score(0.2, at={"shots": shots}))) for shots in (1, 5)]
+    assert mean_rows(boards)[0]["scores"] == []
+
+
+def test_means_of_other_rows_are_not_comparable():
+    first, same = (mean_rows([board(result("m", score()))])[0]["comparable"] for _ in range(2))
+    other = mean_rows([board(result("m", score(), comparable="b"))])[0]["comparable"]
+    assert (first == same, first == other) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        result("m", status="failed"),
+        result("m", score(0.4), counts=counts(n=100, expected=101)),
+        result("m", score(0.4), provenance={"weights": "random:0"}),
+        result("other", score(0.4)),
+    ],
+)
+def test_a_model_without_a_publishable_row_on_every_task_is_left_out(lacking):
+    assert mean_rows([board(result("m", score(0.2))), board(lacking)]) == []
+
+
+def test_a_model_with_rows_that_may_not_be_compared_is_left_out():
+    both = [result("m", score(0.4)), result("m", score(0.5), comparable="b")]
+    assert mean_rows([board(result("m", score(0.2))), board(*both)]) == []
+
+
+MATRICES = {"rsa_x_all": ["rsa_x", "rsa_x_text"]}
+LOOKS = looks(["bert", "clip", "rn50"])
+
+
+@pytest.fixture(autouse=True)
+def _maps_of_one_start(monkeypatch):
+    monkeypatch.setattr(similarity_figures, "STARTS", 1)
+
+
+def one(task, *scores, **rest):
+    return board(result("m", *scores, **rest), task=task)
+
+
+def test_a_summary_is_written_only_when_every_task_is_there(tmp_path):
+    write(tmp_path, one("a", score(0.2)))
+    assert build_summaries(tmp_path, folder_boards(tmp_path), {"both": ["a", "b"]}, LOOKS) == []
+    write(tmp_path, one("b", score(0.4)))
+    (file,) = build_summaries(tmp_path, folder_boards(tmp_path), {"both": ["a", "b"]}, LOOKS)
+    assert json.loads(file.read_text())["versions"] == {"a": 1, "b": 1}
+
+
+def test_a_summary_has_the_keys_of_a_board_but_the_paper(tmp_path):
+    write(tmp_path, one("a", score(0.2)))
+    (file,) = build_summaries(tmp_path, folder_boards(tmp_path), {"one": ["a"]}, LOOKS)
+    summary = json.loads(file.read_text())
+    assert list(summary) == ["schema", "task", "version", "versions", "primary", "rows"]
+    assert list(summary["rows"][0]) == ["model", "status", "comparable", "scores", "counts"]
+
+
+def test_a_summary_that_is_read_has_the_mean(tmp_path):
+    write(tmp_path, one("a", score(0.25)), one("b", score(0.75)))
+    (file,) = build_summaries(tmp_path, folder_boards(tmp_path), {"both": ["a", "b"]}, LOOKS)
+    (row,) = read_board(file).results
+    assert (row.task, row.model, [s.value for s in row.scores]) == ("both", "m", [0.5])
+
+
+def test_a_summary_that_no_model_is_left_for_is_removed(tmp_path):
+    write(tmp_path, one("a", score(0.2)))
+    (file,) = build_summaries(tmp_path, folder_boards(tmp_path), {"one": ["a"]}, LOOKS)
+    write(tmp_path, one("a", status="failed"))
+    assert build_summaries(tmp_path, folder_boards(tmp_path), {"one": ["a"]}, LOOKS) == []
+    assert not file.exists()
+
+
+def test_a_group_without_tasks_has_no_summary(tmp_path):
+    assert build_summaries(tmp_path, folder_boards(tmp_path), {"none": []}, LOOKS) == []
+
+
+def test_tasks_with_different_primary_scores_make_no_group(tmp_path):
+    success = {"metric": "success", "at": {}}
+    write(tmp_path, one("a", score()), board(result("m", score()), task="b", primary=success))
+    with pytest.raises(SpecError, match="both: its tasks have different primary scores"):
+        build_summaries(tmp_path, folder_boards(tmp_path), {"both": ["a", "b"]}, LOOKS)
+
+
+def test_a_board_that_does_not_fit_is_refused_by_name(tmp_path):
+    (write(tmp_path, one("a", score())) / "b.json").write_text('{"schema": 1, "task": "b"}')
+    with pytest.raises(SpecError, match=r"b\.json: 'version' is missing"):
+        build_summaries(tmp_path, folder_boards(tmp_path), {"both": ["a", "b"]}, LOOKS)
+
+
+def test_vision_alone_is_compared_where_no_language_model_ran(tmp_path, monkeypatch):
+    monkeypatch.setattr(similarity_figures, "draw_similarities", lambda *_: [])
+    write(tmp_path, two_boards(tmp_path)[0])
+    summary = json.loads(
+        build_summaries(tmp_path, folder_boards(tmp_path), MATRICES, LOOKS)[0].read_text()
+    )
+    assert [row["model"] for row in summary["rows"]] == ["clip", "rn50"]
+    assert summary["primary"] == {"metric": "mean_rdm_correlation", "at": {}}
+    assert list(summary["rows"][0])[:4] == ["model", "status", "reason", "comparable"]
+
+
+def test_a_summary_is_written_as_json_writes_it_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(similarity_figures, "draw_similarities", lambda *_: [])
+    write(tmp_path, two_boards(tmp_path)[0])
+    (file,) = build_summaries(tmp_path, folder_boards(tmp_path), MATRICES, LOOKS)
+    text = file.read_text()
+    assert text == json.dumps(json.loads(text), indent=1) + "\n"
+
+
+def test_two_builds_write_the_same_bytes(tmp_path):
+    write(tmp_path, two_boards(tmp_path)[0])
+    files = build_summaries(tmp_path, folder_boards(tmp_path), MATRICES, LOOKS)
+    first = [file.read_bytes() for file in files]
+    assert [file.suffix for file in files] == [".json", *[".svg", ".png"] * 3]
+    assert [
+        file.read_bytes()
+        for file in build_summaries(tmp_path, folder_boards(tmp_path), MATRICES, LOOKS)
+    ] == first
+
+
+def test_one_model_alone_has_nothing_to_be_compared_with(tmp_path):
+    write(tmp_path, board(clip(tmp_path), task="rsa_x"))
+    figure = tmp_path / "figures" / "rsa_x_all_map.svg"
+    figure.parent.mkdir()
+    figure.write_text("of more models")
+    (row,) = json.loads(
+        build_summaries(tmp_path, folder_boards(tmp_path), MATRICES, LOOKS)[0].read_text()
+    )["rows"]
+    assert (row["status"], row["reason"]) == ("skipped", "no other model to compare it with")
+    assert not figure.exists()
+
+
+DATA = {"provenance": {"data": "mine:images sha256:a", "weights": "sha256:w"}}
+
+
+def own_boards(output, *, data="a"):
+    """Return boards of two models on a task of a user's own, and of one on its texts."""
+    theirs = {"provenance": {"data": f"mine:images sha256:{data}", "weights": "sha256:w"}}
+    vision = [row(output, "rsa_mine", m, matrix(i), **DATA) for i, m in enumerate("ab")]
+    text = row(output, "rsa_mine_text", "c", matrix(2, shared=1), **theirs)
+    return board(*vision, task="rsa_mine"), board(text, task="rsa_mine_text")
+
+
+def test_matrices_of_one_data_set_make_a_group_without_a_file(tmp_path):
+    write(tmp_path, *own_boards(tmp_path), one("few", score(0.2)))
+    groups = with_matrices(folder_boards(tmp_path), MATRICES)
+    assert groups == {"rsa_mine_similarity": ["rsa_mine", "rsa_mine_text"], **MATRICES}
+
+
+def test_matrices_of_other_data_stand_apart_and_one_alone_makes_no_group(tmp_path):
+    write(tmp_path, *own_boards(tmp_path, data="b"))
+    assert with_matrices(folder_boards(tmp_path), {}) == {"rsa_mine_similarity": ["rsa_mine"]}
+
+
+def test_what_a_group_file_compares_is_not_compared_again(tmp_path):
+    write(tmp_path, *own_boards(tmp_path))
+    both, first = {"mine": ["rsa_mine", "rsa_mine_text"]}, {"mine": ["rsa_mine"]}
+    assert with_matrices(folder_boards(tmp_path), both) == both
+    assert with_matrices(folder_boards(tmp_path), first) == first
+
+
+def test_a_row_that_is_not_published_makes_no_group(tmp_path):
+    rows = own_boards(tmp_path)[0].results
+    random = replace(rows[1], provenance={**DATA["provenance"], "weights": "random:0"})
+    write(tmp_path, board(rows[0], random, task="rsa_mine"))
+    assert with_matrices(folder_boards(tmp_path), {}) == {}
+
+
+def test_the_correlation_of_two_models_is_that_of_their_matrices(tmp_path, monkeypatch):
+    monkeypatch.setattr(similarity_figures, "draw_similarities", lambda *_: [])
+    write(tmp_path, own_boards(tmp_path)[0])
+    (file,) = build_summaries(
+        tmp_path, folder_boards(tmp_path), with_matrices(folder_boards(tmp_path), {}), looks("ab")
+    )
+    assert file == tmp_path / "summaries" / "rsa_mine_similarity.json"
+    (a, _) = read_board(file).results
+    wanted = pearsonr(matrix(0), matrix(1)).statistic
+    (found,) = [s.value for s in a.scores if s.metric == "rdm_correlation"]
+    assert found == pytest.approx(wanted, abs=1e-6)
+
+
+def test_a_group_that_a_file_takes_the_place_of_is_removed_with_its_figures(tmp_path):
+    write(tmp_path, *own_boards(tmp_path))
+    own = build_summaries(
+        tmp_path, folder_boards(tmp_path), with_matrices(folder_boards(tmp_path), {}), looks("abc")
+    )
+    assert len(own) == 7
+    by_file = {"mine": ["rsa_mine", "rsa_mine_text"]}
+    build_summaries(
+        tmp_path,
+        folder_boards(tmp_path),
+        with_matrices(folder_boards(tmp_path), by_file),
+        looks("abc"),
+    )
+    assert [file for file in own if file.exists()] == []
+    assert (tmp_path / "summaries" / "mine.json").exists()
+
+
+def test_correlations_of_many_models_lie_in_a_table_beside_their_means(tmp_path, monkeypatch):
+    write(tmp_path, *own_boards(tmp_path))
+    group = {"mine": ["rsa_mine", "rsa_mine_text"]}
+    build_summaries(tmp_path, folder_boards(tmp_path), group, looks("abc"))
+    few = read_board(tmp_path / "summaries" / "mine.json")
+    assert not (tmp_path / "summaries" / "mine.parquet").exists()
+    monkeypatch.setattr("vlbench.report.building.MOST_IN_ROWS", 2)
+    build_summaries(tmp_path, folder_boards(tmp_path), group, looks("abc"))
+    many = read_board(tmp_path / "summaries" / "mine.json")
+    assert [row.scores for row in many.results] == [row.scores[:1] for row in few.results]
+    (note,) = many.results[0].notes
+    assert note == "its correlations with each of 2 models are in summaries/mine.parquet"
+    lines = pq.read_table(tmp_path / "summaries" / "mine.parquet").to_pylist()
+    for line in lines:
+        (row,) = [row for row in few.results if row.model == line["model"]]
+        own, rank = [score for score in row.scores if score.at.get("with") == line["with"]]
+        assert (line["rdm_correlation"], line["stderr"]) == (own.value, own.stderr)
+        assert (line["ci95_low"], line["ci95_high"]) == own.ci95
+        assert line["class_permutations"] == own.floors["class_permutations"]
+        assert line["rdm_spearman"] == rank.value
+    assert [(line["model"], line["with"]) for line in lines] == [("a", "b"), ("a", "c"), ("b", "c")]

@@ -1,0 +1,115 @@
+import json
+from argparse import Namespace
+
+import pytest
+from planted_boards import board, measured, result, score, write
+from planted_findings import catalog, findings, task
+
+from vlbench.boards.board import folder_boards
+from vlbench.commands.leaderboard.export import answer
+from vlbench.errors import UnknownNameError
+from vlbench.report.leaders import build_leaders
+from vlbench.report.pivot import grid, lines, pivots
+
+CONTROL = {"provenance": {"control": True}}
+
+
+def tables(folder, *tasks, papers=""):
+    known = {"p": findings(folder / "own", papers)} if papers else {}
+    return pivots(folder, [*folder_boards(folder).values()], catalog(*tasks), known)
+
+
+def test_models_are_rows_and_tasks_are_columns_under_their_titles(tmp_path):
+    write(
+        tmp_path,
+        board(result("b", score(0.5, chance=0.25)), result("a", score(0.75, chance=0.25))),
+        board(result("b", score(3.5, unit="words")), task="u"),
+    )
+    (table,) = tables(tmp_path, task(title="Few, at last"), task("u"))
+    assert grid(table) == [
+        ["model", "Few, at last", "U"],
+        ["a", "75.0 %", "-"],
+        ["b", "50.0 %", "3.5"],
+        ["chance", "25.0 %", "-"],
+    ]
+
+
+def test_controls_stand_below_chance(tmp_path):
+    write(
+        tmp_path,
+        board(result("a", score(0.5)), result("z", score(0.9)), result("c", score(0.6), **CONTROL)),
+    )
+    (table,) = tables(tmp_path, task())
+    assert [row[0] for row in grid(table)] == ["model", "a", "z", "chance", "c (control)"]
+
+
+def test_the_best_and_what_is_not_comparable_are_marked(tmp_path):
+    rows = [measured(tmp_path, m, [1] * n + [0] * (90 - n)) for m, n in (("x", 90), ("y", 20))]
+    write(tmp_path, board(*rows, result("apart", score(0.1), comparable="other")))
+    build_leaders(tmp_path)
+    (table,) = tables(tmp_path, task())
+    assert {row[0]: row[1][-1] for row in grid(table)[1:4]} == {"apart": "#", "x": "*", "y": "%"}
+
+
+def test_rows_that_do_not_count_are_left_out(tmp_path):
+    partial = result("p", score(), counts={"n": 1, "expected": 2})
+    random = result("r", score(), provenance={"weights": "random:0"})
+    write(tmp_path, board(result("a", score()), partial, random, result("f", status="failed")))
+    (table,) = tables(tmp_path, task())
+    assert [*table.models] == ["a"]
+
+
+def test_tasks_are_grouped_by_paper_under_its_title(tmp_path):
+    made = [
+        board(result("a", score()), task=t, paper=p)
+        for t, p in zip("tuv", ("X, 2020, s. 1", "Y, s. 2", ""), strict=True)
+    ]
+    write(tmp_path, *made)
+    text = (
+        'paper: "X, 2020"\ntitle: A title\nfindings: [{finding: It sings., needs: a microphone}]\n'
+    )
+    found = tables(tmp_path, task(), task("u"), task("v"), papers=text)
+    assert [one.title for one in found] == ["A title (X, 2020)", "Y", "Other tasks"]
+
+
+def test_a_line_has_the_numbers_behind_a_cell(tmp_path):
+    write(tmp_path, board(result("a", score(0.5, ci95=(0.4, 0.6), chance=0.25))))
+    (line,) = lines(tables(tmp_path, task()))
+    numbers = {key: line[key] for key in ("value", "ci95_low", "ci95_high", "chance", "control")}
+    assert numbers == {
+        "value": 0.5,
+        "ci95_low": 0.4,
+        "ci95_high": 0.6,
+        "chance": 0.25,
+        "control": False,
+    }
+
+
+def exported(folder, style, to=None):
+    given = {"tasks": [], "format": style, "to": to, "pivot": True, "organization": ""}
+    return answer(Namespace(output=folder, include_path=[], **given))
+
+
+@pytest.mark.parametrize(
+    ("style", "part"),
+    [("md", "| a\\_b | 50.0 % |"), ("tex", r"a\_b & 50.0 \% \\"), ("csv", ",a_b,False,0.5,")],
+)
+def test_the_table_comes_in_other_formats(tmp_path, style, part):
+    write(tmp_path, board(result("a_b", score(0.5))))
+    (text,) = exported(tmp_path, style).shown
+    assert part in text
+
+
+def test_the_table_is_written_to_a_file(tmp_path):
+    write(tmp_path / "boards", board(result("a", score(0.5))))
+    file = tmp_path / "table.json"
+    assert exported(tmp_path / "boards", "json", file).shown == [f"wrote {file}"]
+    assert [line["model"] for line in json.loads(file.read_text())] == ["a"]
+
+
+def test_a_format_without_tables_is_refused(tmp_path):
+    write(tmp_path, board(result("a", score(0.5))))
+    with pytest.raises(
+        UnknownNameError, match="--pivot has the formats md, tex, csv, json, not eee"
+    ):
+        exported(tmp_path, "eee", tmp_path / "x")

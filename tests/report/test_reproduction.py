@@ -1,0 +1,230 @@
+from pathlib import Path
+
+import pytest
+from planted_boards import board, result, score, write
+from planted_findings import catalog, findings, model, task
+
+from vlbench.errors import UnknownNameError
+from vlbench.report.judging import Lack
+from vlbench.report.reproduction import (
+    COLUMNS,
+    find_papers,
+    grids,
+    lines,
+    reproduce,
+    summary,
+    tasks_of_paper,
+    to_fetch,
+)
+
+CITED = [{"model": m, "metric": "accuracy", "at": {"shots": 5}, "value": 0.5, "where": "Table 1"}
+         for m in "ab"]  # fmt: skip
+TEXT = """\
+paper: "arXiv:1"
+title: A Paper
+findings:
+  - {finding: It sings., where: Table 1, needs: a microphone}
+  - {finding: It is so., task: u, model: a, metric: accuracy, within: [0, 1]}
+"""
+TASKS = [
+    task(paper="arXiv:1, section 2", reference=CITED),
+    task("u"),
+    task("v", paper="arXiv:12", reference=CITED),
+    task("w", paper="arXiv:1"),
+]
+
+KNOWN = catalog(*TASKS)
+
+
+@pytest.fixture
+def paper(tmp_path):
+    return findings(tmp_path, TEXT, "ours")
+
+
+@pytest.mark.parametrize("name", ["ours", "arXiv:1", ""])
+def test_a_paper_is_found_by_its_name_and_by_its_id_and_all_without_one(paper, name):
+    assert find_papers({"ours": paper}, name) == [paper]
+
+
+def test_an_unknown_paper_is_told_with_the_nearest(paper):
+    with pytest.raises(UnknownNameError, match="no paper is named 'our'; did you mean ours"):
+        find_papers({"ours": paper}, "our")
+
+
+def test_the_tasks_of_a_paper_are_those_that_cite_it_and_those_of_its_findings(paper):
+    assert [one.name for one in tasks_of_paper(paper, KNOWN)] == ["t", "u"]
+
+
+def test_findings_without_a_paper_have_no_published_values(tmp_path):
+    own = findings(tmp_path, "findings: [{finding: It sings., needs: a microphone}]\n", "mine")
+    found = reproduce(own, KNOWN, tmp_path)
+    assert (found.references, summary(found)) == ([], ["mine", "not measured: 1 finding"])
+
+
+def test_published_values_stand_beside_ours_and_one_line_counts_what_is_not_measured(
+    paper, tmp_path
+):
+    write(tmp_path, board(result("a", score(0.45, stderr=0.025))))
+    found = reproduce(paper, KNOWN, tmp_path)
+    (numbers,) = grids(found)
+    (row,) = numbers.rows
+    assert row[:6] == ["t", "a", "accuracy (shots 5)", "Table 1", "50.0 %", "45.0 %"]
+    assert row[6] == "-5.0 points (-2.0 standard errors)"
+    assert summary(found) == [
+        "A Paper (arXiv:1)",
+        "measured: 1 published value and 0 findings",
+        "not measured: 1 published value and 2 findings",
+    ]
+
+
+def test_a_score_that_a_row_lacks_is_not_measured(paper, tmp_path):
+    write(tmp_path, board(result("a", score(at={"shots": 1}))))
+    first, *_ = lines(reproduce(paper, KNOWN, tmp_path))
+    assert first["why_not_measured"] == "no score accuracy (shots 5)"
+
+
+def judged(folder, entry, *rows, **about):
+    """Return what a finding about accuracy at five shots, of planted rows, is told as."""
+    base = "finding: It is so., task: t, metric: accuracy, at: {shots: 5}"
+    spec = findings(folder / "own", f"findings: [{{{base}, {entry}}}]\n")
+    write(folder, board(*rows))
+    return reproduce(spec, catalog(task(**about)), folder)
+
+
+def rows_of(folder, entry, *rows, **about):
+    (grid,) = grids(judged(folder, entry, *rows, **about))
+    return grid.rows
+
+
+def test_a_finding_shows_its_verdict_its_numbers_and_how_they_were_compared(tmp_path):
+    rows = [result(m, score(v, ci95=(v - 0.01, v + 0.01))) for m, v in [("a", 0.6), ("b", 0.5)]]
+    (row,) = rows_of(tmp_path, "where: Table 9, greater: [{model: a}, {model: b}]", *rows)
+    assert row[:3] == ["It is so. [Table 9, t]", "", "supported"]
+    interval = "95 % +8.6 to +11.4 points, unpaired"
+    assert row[3] == f"a 60.0 %, b 50.0 %; difference +10.0 points, {interval}"
+
+
+def test_a_range_shows_the_interval_of_the_score(tmp_path):
+    (row,) = rows_of(tmp_path, "model: a, within: [0, 1]", result("a", score(0.5, ci95=(0.4, 0.6))))
+    assert row[3] == "a 50.0 %, 95 % 40.0 to 60.0 %"
+
+
+def test_a_score_without_an_interval_is_told(tmp_path):
+    (row,) = rows_of(tmp_path, "model: a, within: [0, 1]", result("a", score(0.5)))
+    assert row[2:] == ["undecided", "a 50.0 %; a score has no interval"]
+
+
+def test_of_several_comparisons_the_weakest_is_shown(tmp_path):
+    values = zip("abcdef", (0.5, 0.4, 0.3, 0.2, 0.1, 0.9), strict=True)
+    rows = [result(m, score(v, ci95=(v - 0.01, v + 0.01))) for m, v in values]
+    entry = "each: {model: [b, c, d, e, f]}, greater: [{model: a}, {}]"
+    (row,) = rows_of(tmp_path, entry, *rows)
+    assert row[2] == "contradicted"
+    assert row[3].startswith("weakest of 5: f: a 50.0 %, f 90.0 %; difference -40.0 points")
+
+
+RANGED = "where: Table 9, for_each: {model: [a, b, c]}, greater: [{}, {floor: chance}]"
+
+
+def ranging(*models, **about):
+    return [result(m, score(v, ci95=(v - 0.01, v + 0.01), chance=0.5), **about) for m, v in models]
+
+
+def test_a_finding_that_ranges_over_models_has_a_row_for_each(tmp_path):
+    first, second = rows_of(tmp_path, RANGED, *ranging(("a", 0.6), ("b", 0.4)))
+    sentence, *adds_up = first[0].split("; ")
+    assert sentence == "It is so. [Table 9, t]"
+    assert adds_up[0] == "1 supported, 1 contradicted"
+    assert first[1:3] == ["a", "supported"]
+    assert second[:3] == ["", "b", "contradicted"]
+
+
+def test_a_line_of_csv_has_the_numbers_of_a_verdict_or_why_there_is_none(tmp_path):
+    found = {one["model"]: one for one in lines(judged(tmp_path, RANGED, *ranging(("a", 0.6))))}
+    assert {key for one in found.values() for key in one} <= set(COLUMNS)
+    a = found["a"]
+    assert (a["verdict"], a["unit"]) == ("supported", "fraction")
+    assert (a["value"], a["ci95_low"], a["ci95_high"]) == pytest.approx((0.1, 0.09, 0.11))
+    assert found["c"]["why_not_measured"] == "c on t: no row"
+
+
+def test_drawings_are_no_evidence(tmp_path):
+    drawn = {"data": {"loader": "vlbench.data.scenes:objects"}}
+    found = judged(tmp_path, RANGED, *ranging(("a", 0.6)), **drawn)
+    assert grids(found) == []
+    assert next(lines(found))["why_not_measured"].startswith("a on t: drawings prove nothing")
+
+
+def test_a_group_with_drawings_in_it_is_no_evidence_either(tmp_path):
+    spec = findings(tmp_path / "own", "findings: [{finding: x, task: g, model: a, "
+                    "metric: rdm_correlation, within: [0, 1]}]\n")  # fmt: skip
+    drawn = task(data={"loader": "vlbench.data.scenes:objects"})
+    found = reproduce(spec, catalog(drawn, task("u"), task("g", group=["u", "t"])), tmp_path)
+    assert "drawings prove nothing" in next(lines(found))["why_not_measured"]
+
+
+def test_a_collapsed_captioner_is_no_evidence(tmp_path):
+    counts = {"n": 1, "expected": 1, "collapsed_runs": 1}
+    found = judged(tmp_path, RANGED, *ranging(("a", 0.6), counts=counts))
+    assert "collapsed" in next(lines(found))["why_not_measured"]
+
+
+TASK = task(data={"root": "$VLBENCH_DATA/coco/x", "loader": "a:b"}, params={"regions": "eyes"})
+OTHER = task("u", data={"regions": {"k": "$VLBENCH_DATA/boxes"}, "pairs": ["$VLBENCH_DATA/coco"]})
+MODELS = [
+    model("m", weights="m.bin on the hub"),
+    model("eyes", weights="eyes.bin"),
+    model("lost", unavailable="it was withdrawn"),
+]
+
+
+@pytest.fixture
+def fetched():
+    def fetch(*lacks):
+        known = catalog(TASK, OTHER, task("g", group=["t", "u"]), models=MODELS)
+        return to_fetch([Lack(*one, "no board") for one in lacks], known, Path("my boards"))
+
+    return fetch
+
+
+def cells(table):
+    return list(
+        zip(*([str(cell) for cell in column.cells] for column in table.columns), strict=True)
+    )
+
+
+def test_where_nothing_is_missing_there_is_nothing_to_fetch(fetched):
+    assert fetched() == []
+
+
+def test_weights_are_those_of_the_models_and_of_what_the_tasks_use(fetched):
+    weights, *_ = fetched(("m", "t"), ("lost", "t"), ("mine", "t"))
+    assert cells(weights) == [
+        ("m", "m.bin on the hub"),
+        ("lost", "unavailable: it was withdrawn"),
+        ("mine", "no models.yaml lists this model"),
+        ("eyes", "eyes.bin"),
+    ]
+
+
+def test_data_are_the_folders_that_the_tasks_name(fetched):
+    _, data, *_ = fetched(("m", "t"), ("m", "u"))
+    assert cells(data) == [("$VLBENCH_DATA/coco", "t, u"), ("$VLBENCH_DATA/boxes", "u")]
+
+
+def test_the_command_runs_what_is_missing_of_models_that_can_be_had(fetched):
+    *_, command = fetched(("m", "t"), ("lost", "u"), ("mine", "t"))
+    assert command == "vlbench --model m --tasks t,u --output 'my boards'"
+
+
+def test_a_summary_is_built_from_its_tasks(fetched):
+    weights, data, _, run, build = fetched(("m (text)", "g"))
+    assert cells(weights)[0] == ("m", "m.bin on the hub")
+    assert cells(data)[0] == ("$VLBENCH_DATA/coco", "t, u")
+    assert run.startswith("vlbench --model m --tasks g ")
+    assert build == "vlbench leaderboard build --output 'my boards'"
+
+
+def test_without_a_model_that_can_be_had_there_is_no_command(fetched):
+    weights, data = fetched(("lost", "t"))
+    assert (len(cells(weights)), len(cells(data))) == (2, 1)

@@ -1,0 +1,278 @@
+"""Boards: a JSON file per task, read through one schema check and written under a lock."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from glob import escape
+from pathlib import Path
+from typing import Any
+
+from vlbench import files
+from vlbench.errors import IdentityClash, SpecError
+from vlbench.plain import Key, Misfit, misfit, read, read_arguments
+from vlbench.results import Artifact, At, Result, SavedArtifact, artifact_bytes
+
+SCHEMA = 1
+
+# The keys that every row has, those of summaries too.
+ALWAYS = ("comparable", "scores", "counts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """The results of models on one version of a task, or (a summary) on a group of tasks."""
+
+    task: str
+    version: int
+    paper: str
+    primary: Mapping[str, Any]
+    results: Sequence[Result]
+
+
+@dataclass(frozen=True)
+class _Head:
+    """The keys of a board's file but `rows`. A summary has the `versions` of its tasks."""
+
+    schema: int
+    task: str
+    version: int
+    primary: _Primary
+    paper: str = ""
+    versions: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Primary:
+    metric: str
+    at: At
+
+
+def read_board(file: Path) -> Board | None:
+    """Return a board or a summary; None where there is no file.
+
+    Keys that the rows of a summary lack get the defaults of `Result`. Raises SpecError, naming the
+    file and the key, for everything else that does not fit the schema.
+    """
+    try:
+        content = json.loads(files.read_text(file, files.MOST_BOARD))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        why = getattr(error, "strerror", error)
+        raise SpecError(f"{file}: is no board: {why}") from error
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise SpecError(f"{file}: is no board of schema {SCHEMA}; this vlbench reads no other")
+    try:
+        return _board(content)
+    except Misfit as error:
+        raise SpecError("\n".join(error.lines(lambda *_: str(file)))) from error
+
+
+def board_digest(file: Path) -> str:
+    """Return the sha256 of a board's file, or of one made of it; "" where there is none.
+
+    Raises SpecError for one that is too large to be read.
+    """
+    try:
+        return hashlib.sha256(files.read_bytes(file, files.MOST_BOARD)).hexdigest()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return ""
+    except OSError as error:
+        raise SpecError(f"{file}: cannot be read: {error.strerror}") from error
+
+
+def folder_boards(output: Path) -> dict[str, Board]:
+    """Return the boards of a folder, without its summaries, by the names of their files."""
+    boards = {file.stem: read_board(file) for file in sorted(output.glob("*.json"))}
+    return {name: board for name, board in boards.items() if board}
+
+
+def board_file(output: Path, task: str) -> Path:
+    """Return the file of a task's board. Raises SpecError for a name that is no file's."""
+    return output / f"{files.file_name(task)}.json"
+
+
+def board_bytes(board: Board) -> bytes:
+    """Return the content of a board's file: a line for each key, and for each score.
+
+    Raises ValueError for NaN and infinite numbers.
+    """
+    head = {"task": board.task, "version": board.version, "paper": board.paper}
+    text = _dumped({"schema": SCHEMA, **head, "primary": board.primary, "rows": []}, indent=1)
+    rows = ",".join(f"\n  {_row_text(result)}" for result in board.results)
+    return (text.removesuffix("]\n}") + f"{rows}\n ]\n}}\n").encode()
+
+
+def _row_text(result: Result) -> str:
+    """Return a row, in which each score has a line: its numbers are written and change together."""
+    row = result.row()
+    scores = ",".join(f"\n    {_dumped(score)}" for score in row["scores"])
+    text = _dumped(row | {"scores": []}, indent=1).replace("\n", "\n  ")
+    # Within a text, a quotation mark has a backslash before it.
+    return text.replace('"scores": []', f'"scores": [{scores}\n   ]', 1) if scores else text
+
+
+_dumped = partial(json.dumps, ensure_ascii=False, allow_nan=False)
+
+
+def refuse_clash(output: Path, result: Result) -> None:
+    """Raise IdentityClash where an ok row of this identity has other weights or adapter source."""
+    board = read_board(board_file(output, result.task))
+    for row in board.results if board else []:
+        standing = row.status == "ok" and _identity(row) == _identity(result)
+        for part in ("weights", "adapter"):
+            if standing and row.provenance.get(part) != result.provenance.get(part):
+                raise IdentityClash(
+                    f"{board_file(output, result.task)}: '{result.model}' stands there with other "
+                    f"{part}; give this one a --name of its own, or --overwrite"
+                )
+
+
+def write_result(
+    output: Path,
+    result: Result,
+    artifacts: Mapping[str, Artifact] | None = None,
+    *,
+    overwrite: bool = False,
+) -> Result:
+    """Put a result on its task's board, save its artifacts, and return it with their places.
+
+    It replaces the row of the same identity, but a failed or skipped result never replaces an ok
+    row; a board that says so already is left alone. Rows of an older version of the task move to
+    the archive. Raises OutputError where it cannot be written, and IdentityClash as `refuse_clash`
+    does, unless it may `overwrite`.
+    """
+    file = board_file(output, result.task)
+    with files.locked(output, "boards"):
+        if result.status == "ok" and not overwrite:
+            # Again: another run may have written since this one looked.
+            refuse_clash(output, result)
+        board = read_board(file)
+        if board and _says(board, result):
+            return result
+        taken = _taken(output, board, result)
+        saved = save_artifacts(output, result.task, result.model, artifacts or {}, taken)
+        result = replace(result, artifacts={**result.artifacts, **saved})
+        head = {key: getattr(result, key) for key in ("task", "version", "paper", "primary")}
+        new = Board(**head, results=[result])
+        if board and board.version > result.version:
+            _archive(output, result.task, new)
+            return result
+        if board and board.version < result.version:
+            _archive(output, result.task, board)
+            board = None
+        whole = replace(new, results=_merged(board.results if board else [], result))
+        files.write_whole(file, board_bytes(whole))
+        return result
+
+
+def save_artifacts(
+    output: Path,
+    task: str,
+    model: str,
+    artifacts: Mapping[str, Artifact],
+    taken: Collection[str] = (),
+) -> dict[str, SavedArtifact]:
+    """Save artifacts, and return the file of each, relative to the boards, and its sha256.
+
+    Where the place of a file is `taken` by another row, its sha256 is part of its name.
+    """
+    saved: dict[str, SavedArtifact] = {}
+    folder = Path("artifacts") / files.file_name(task) / files.safe_name(model)
+    for name, artifact in artifacts.items():
+        suffix, content = artifact_bytes(artifact)
+        checksum = hashlib.sha256(content).hexdigest()
+        relative = folder / f"{files.safe_name(name)}{suffix}"
+        if relative.as_posix() in taken:
+            relative = folder / f"{files.safe_name(name)}-{checksum[:12]}{suffix}"
+        files.write_whole(output / relative, content)
+        if isinstance(artifact, Path):
+            artifact.unlink()
+        saved[name] = {"file": relative.as_posix(), "sha256": f"sha256:{checksum}"}
+    return saved
+
+
+def require_writable(output: Path) -> None:
+    """Raise OutputError where boards cannot be written; called before anything is computed."""
+    with files.locked(output, "boards"):
+        files.write_whole(output / ".writable", b"")
+        (output / ".writable").unlink()
+
+
+def _board(content: Mapping[str, Any]) -> Board:
+    """Return the board that a file's JSON describes. Raises Misfit."""
+    whole = {key: value for key, value in content.items() if key != "rows"}
+    read(_Head, whole)
+    if not files.is_file_name(whole["task"]):
+        raise misfit("a name without separators", whole["task"], "task")
+    head = {key: whole.get(key, "") for key in ("task", "version", "paper", "primary")}
+    rows = content.get("rows")
+    if not isinstance(rows, list):
+        raise misfit("a list", rows, "rows")
+    return Board(**head, results=[_result(row, head, ("rows", i)) for i, row in enumerate(rows)])
+
+
+def _result(row: Any, head: Mapping[str, Any], key: Key) -> Result:
+    """Return a row as a result. `head` holds what all rows share, `key` is the row's own place."""
+    try:
+        if not isinstance(row, dict):
+            raise misfit("a mapping", row)
+        result = Result(**head, **read_arguments(Result, row, head, ALWAYS))
+        if result.status not in {"ok", "skipped", "failed"}:
+            raise misfit("ok, skipped or failed", result.status, "status")
+        for name, artifact in result.artifacts.items():
+            if not all(map(files.is_file_name, artifact["file"].split("/"))):
+                wanted = "a path below the board's folder"
+                raise misfit(wanted, artifact["file"], "artifacts", name, "file")
+        for name in ("weights", "adapter"):
+            if not isinstance(said := result.provenance.get(name, ""), str):
+                raise misfit("a text", said, "provenance", name)
+    except Misfit as error:
+        raise error.below(*key) from None
+    return result
+
+
+def _says(board: Board, result: Result) -> bool:
+    """Return whether a board has just what it would have with a failed or skipped result."""
+    heads = [(one.task, one.version, one.paper, one.primary) for one in (board, result)]
+    if result.status == "ok" or heads[0] != heads[1]:
+        return False
+    mine = [row for row in board.results if row.model == result.model]
+    wanted = [row for row in mine if row.status == "ok"] or [result]
+    return [json.dumps(row.row()) for row in mine] == [json.dumps(row.row()) for row in wanted]
+
+
+def _taken(output: Path, board: Board | None, new: Result) -> set[str]:
+    """Return the files of the rows that a new one does not replace, archived ones among them."""
+    boards = [board, *map(read_board, output.glob(f"archive/{escape(new.task)}.v*.json"))]
+    rows = [(one.version, row) for one in boards if one for row in one.results]
+    own = (new.version, _identity(new))
+    stay = [row for version, row in rows if (version, _identity(row)) != own]
+    return {artifact["file"] for row in stay for artifact in row.artifacts.values()}
+
+
+def _identity(row: Result) -> tuple[str, str]:
+    return row.model, row.comparable
+
+
+def _merged(rows: Sequence[Result], new: Result) -> list[Result]:
+    """Return the rows with the new one added or in place of another, sorted by identity."""
+    others = [row for row in rows if row.model != new.model]
+    mine = [row for row in rows if row.model == new.model and row.status == "ok"]
+    other_sets = [row for row in mine if _identity(row) != _identity(new)]
+    keep = [*other_sets, new] if new.status == "ok" else mine or [new]
+    return sorted([*others, *keep], key=_identity)
+
+
+def _archive(output: Path, task: str, board: Board) -> None:
+    """Add a board's rows to those in the archive of its version."""
+    file = output / "archive" / f"{task}.v{board.version}.json"
+    archived = read_board(file)
+    rows = list(archived.results) if archived else []
+    for result in board.results:
+        rows = _merged(rows, result)
+    files.write_whole(file, board_bytes(replace(board, results=rows)))

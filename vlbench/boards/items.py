@@ -1,0 +1,149 @@
+"""Items of one score, of one model or of several: those that are wrong most often first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from vlbench.boards.joins import Items, Placed
+from vlbench.errors import UnknownNameError
+from vlbench.metrics.items import at_text
+
+# So many items are kept, and of each so many predictions.
+MOST, MOST_PREDICTIONS = 10, 3
+
+
+@dataclass(frozen=True)
+class WrongItem:
+    """An example: its mean credit over `models`, and what they predicted how often.
+
+    The most frequent predictions are given, the most frequent first.
+    """
+
+    id: str
+    credit: float
+    models: int
+    target: str
+    predictions: Mapping[str, int]
+
+
+class Answered(NamedTuple):
+    """What a model made of its N items, in little memory: those of hundreds are held at once.
+
+    `credit` [N] is the mean over trials; `codes` are the places of its predictions in `texts`, a
+    negative number for none.
+    """
+
+    placed: Placed
+    credit: NDArray[np.float64]
+    codes: NDArray[Any]
+    texts: pa.Array
+
+
+def answered(items: Items) -> Answered:
+    """Return what is needed of a model's items."""
+    texts, codes = items.predictions.dictionary, items.predictions.indices
+    small = np.min_scalar_type(-max(len(texts), 1))
+    credit = np.nanmean(items.credit, 0) if len(items.credit) > 1 else items.credit[0]
+    return Answered(items.placed, credit, codes.fill_null(-1).to_numpy().astype(small), texts)
+
+
+def worst_items(models: Sequence[Answered], *, lower: bool) -> list[WrongItem]:
+    """Return the items with the lowest mean credit, or the highest; by id where they are equal.
+
+    Each model counts once. Only items count that all models have, and that not all of them got
+    right; where `lower` is better, right is a credit of 0.
+    """
+    if not models:
+        return []
+    shared = sorted(set(models[0].placed.ids).intersection(*(one.placed.ids for one in models[1:])))
+    # Where a model has the items that all have, and no other, they are as they stand.
+    everywhere = [
+        range(len(shared)) if one.placed.ids == shared else _places(one, shared) for one in models
+    ]
+    credit = np.mean([one.credit[at] for one, at in zip(models, everywhere, strict=True)], 0)
+    cost, full = (-credit, 0.0) if lower else (credit, 1.0)
+    order = np.argsort(cost, kind="stable")[:MOST]
+    wrong = [int(i) for i in order if cost[i] < full]
+    return [_wrong_item(models, [at[i] for at in everywhere], float(credit[i])) for i in wrong]
+
+
+def _places(one: Answered, names: Sequence[str]) -> list[int]:
+    places = {name: i for i, name in enumerate(one.placed.ids)}
+    return [places[name] for name in names]
+
+
+def _wrong_item(models: Sequence[Answered], places: Sequence[int], credit: float) -> WrongItem:
+    """Return what models said of an item, which has a place among those of each."""
+    said: Counter[str] = Counter()
+    targets = []
+    for one, place in zip(models, places, strict=True):
+        codes = one.codes[one.placed.places == place]
+        said.update(one.texts[int(code)].as_py() for code in codes if code >= 0)
+        targets.append(one.placed.targets[place])
+    most = sorted(said.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_PREDICTIONS]
+    name, target = models[0].placed.ids[places[0]], next(filter(None, targets), "")
+    return WrongItem(name, credit, len(models), target, dict(most))
+
+
+class Item(NamedTuple):
+    """An example: its mean credit over trials, and the most frequent prediction, "" for none.
+
+    `said` is how many of the `trials` said so; a choice among tied candidates says nothing.
+    """
+
+    id: str
+    digest: str
+    credit: float
+    prediction: str
+    target: str
+    said: int
+    trials: int
+
+
+def score_items(table: pa.Table, metric: str, at: Mapping[str, Any]) -> list[Item]:
+    """Return the items of one score, in the order in which they were tested.
+
+    Raises UnknownNameError, with the scores that have items, where it has none.
+    """
+    wanted = pc.and_(pc.equal(table["metric"], metric), pc.equal(table["at"], at_text(at)))
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in table.filter(wanted).to_pylist():
+        rows.setdefault(row["id"], []).append(row)
+    if not rows:
+        there = table.select(["metric", "at"]).group_by(["metric", "at"]).aggregate([])
+        known = sorted(f"{row['metric']} at {row['at']}" for row in there.to_pylist())
+        raise UnknownNameError(f"no items of {metric} at {at_text(at)}; there are {known}")
+    return [_item(same) for same in rows.values()]
+
+
+def worst(items: Sequence[Item], *, higher_is_better: bool = True) -> list[Item]:
+    """Return the items without full credit, the worst first.
+
+    Where lower is better, as for the success of an attack, full credit is 0.
+    """
+    costs = {item.id: 1 - item.credit if higher_is_better else item.credit for item in items}
+    return sorted((item for item in items if costs[item.id] > 0), key=lambda item: -costs[item.id])
+
+
+def _item(same: Sequence[Mapping[str, Any]]) -> Item:
+    said = Counter(row["prediction"] for row in same if row["prediction"] is not None)
+    prediction, times = said.most_common(1)[0] if said else ("", 0)
+    first, credit = same[0], fmean(row["credit"] for row in same)
+    return Item(
+        id=first["id"],
+        digest=first["digest"],
+        credit=credit,
+        prediction=prediction,
+        target=first["target"] or "",
+        said=times,
+        trials=len(same),
+    )

@@ -1,0 +1,365 @@
+"""Merging of folders of boards, with their artifacts, into one."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import secrets
+import shutil
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from glob import escape
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from vlbench import files
+from vlbench.boards.artifacts import read_bytes
+from vlbench.boards.board import Board, board_bytes, read_board
+from vlbench.errors import DataError, OutputError, SpecError, UnknownNameError
+from vlbench.files import locked
+from vlbench.results import Result
+
+# Of renameat2 (Linux) and renamex_np (macOS): paths as they are, and exchange what has the names.
+AT_FDCWD, RENAME_EXCHANGE, RENAME_SWAP = -100, 2, 2
+
+
+@contextmanager
+def held(folder: Path, what: str) -> Iterator[bool]:
+    """Hold the lock of a folder that has files, and yield whether it has any.
+
+    What killed holders left beside it is removed. A folder without files is not even made:
+    `rewritten` makes it when it is complete. Raises OutputError.
+    """
+    occupied = folder.is_dir() and any(folder.iterdir())
+    with locked(folder, what) if occupied else nullcontext():
+        if occupied:
+            with _explain(folder):
+                for left in folder.resolve().parent.glob(f"{escape(_beside(folder))}*"):
+                    shutil.rmtree(left)
+        yield occupied
+
+
+@contextmanager
+def rewritten(folder: Path, *, occupied: bool) -> Iterator[Path]:
+    """Yield a copy of a folder, which takes its place in one step when the block ends well.
+
+    Killed at any moment, the folder is as it was or as it is to be; what is left beside it goes
+    when it is `held` again. Files are hard links: replace them, never write into them. The caller
+    holds the lock of an `occupied` folder, which the copy shares. Raises OutputError.
+    """
+    real = folder.resolve()
+    if Path.cwd().is_relative_to(real):
+        raise OutputError(f"cannot replace {folder} from inside it; go to another folder first")
+    copy = real.with_name(_beside(folder) + secrets.token_hex(4))
+    try:
+        with _explain(folder):
+            copy.mkdir(parents=True)
+            if occupied:
+                shutil.copytree(
+                    real, copy, symlinks=True, copy_function=_link_or_copy, dirs_exist_ok=True
+                )
+        yield copy
+        with _explain(folder):
+            if occupied:
+                _exchange(copy, real)
+            else:
+                copy.rename(real)
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+@contextmanager
+def _explain(folder: Path) -> Iterator[None]:
+    """Raise what the machine refuses as OutputError, with the way out."""
+    try:
+        yield
+    except OSError as error:
+        why = f"cannot replace {folder} in one step: {error.strerror or error}"
+        way_out = f"merge into a new folder (--output NEW), with {folder} among the folders"
+        raise OutputError(f"{why}; {way_out}") from error
+
+
+def _beside(folder: Path) -> str:
+    """Return how the names begin of the copies beside a folder."""
+    return f".{folder.resolve().name}.merging-"
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:  # a file system without hard links
+        shutil.copy2(source, target)
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Exchange two folders in one step. Raises OSError where that cannot be done."""
+    first, second = os.fsencode(one), os.fsencode(other)
+    calls: dict[str, tuple[str, Sequence[int | bytes]]] = {
+        "linux": ("renameat2", (AT_FDCWD, first, AT_FDCWD, second, RENAME_EXCHANGE)),
+        "darwin": ("renamex_np", (first, second, RENAME_SWAP)),
+    }
+    name, given = calls.get(sys.platform, ("", ()))
+    library = ctypes.CDLL(None, use_errno=True) if name else None
+    if not hasattr(library, name):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if getattr(library, name)(*given):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+# What equal rows may differ in: two installations that find the same scores are no contradiction.
+OF_THE_INSTALLATION = ("vlbench", "libraries")
+
+RAISE = "raise the version in one of them"
+WAY_OUT = "keep one of them, or run one again under a --name of its own"
+
+One = TypeVar("One")
+
+
+class Source(NamedTuple):
+    """A board, its file, and the folder that its artifacts lie in."""
+
+    folder: Path
+    file: Path
+    board: Board
+
+    @property
+    def name(self) -> str:
+        """The file, relative to the folder."""
+        return self.file.relative_to(self.folder).as_posix()
+
+
+class Union(NamedTuple):
+    """Boards by file, relative to their folder, and the contradictions found in making them."""
+
+    boards: Mapping[str, Board]
+    conflicts: Sequence[str]
+
+
+class Keeper(NamedTuple):
+    """A row that keeps a file as its artifact `name`, and the version of the row's board."""
+
+    version: int
+    row: Result
+    name: str
+
+    @property
+    def sha256(self) -> str:
+        """The checksum that the file must have."""
+        return self.row.artifacts[self.name]["sha256"]
+
+
+def union(sources: Sequence[Source]) -> Union:
+    """Return the union of boards: for each task the newest version, and the older ones' archives.
+
+    Of equal rows the one that was finished first stands. A row without scores stands only where its
+    model has no other.
+    """
+    groups = grouped(sources, lambda source: (source.board.task, source.board.version))
+    newest = dict(sorted(groups))
+    boards, conflicts = {}, []
+    for (task, version), group in sorted(groups.items()):
+        board, contradictions = _join_boards(sorted(group, key=lambda source: source.file))
+        boards[board_name(board, archived=version < newest[task])] = board
+        conflicts += contradictions
+    return Union(boards, conflicts)
+
+
+def newest_keepers(boards: Iterable[Board]) -> tuple[dict[str, Keeper], list[str]]:
+    """Return for each artifact's file the row that keeps it, and files that rows dispute.
+
+    A newer version of a task takes the places of an older one's artifacts.
+    """
+    keepers: dict[str, Keeper] = {}
+    disputed = []
+    for board in sorted(boards, key=lambda board: (board.task, board.version)):
+        for row in board.results:
+            for name, artifact in row.artifacts.items():
+                new = Keeper(board.version, row, name)
+                old = keepers.get(artifact["file"], new)
+                if old.version == new.version and old.sha256 != new.sha256:
+                    why = f"two rows of '{row.model}' keep different files as {artifact['file']}"
+                    disputed.append(f"{board.task} (version {board.version}): {why}; {WAY_OUT}")
+                keepers[artifact["file"]] = new
+    return keepers, disputed
+
+
+def computed(row: Result) -> dict[str, Any]:
+    """Return what must be the same in two rows of one identity."""
+    known = {k: v for k, v in row.provenance.items() if k not in OF_THE_INSTALLATION}
+    return {k: v for k, v in vars(row).items() if k != "run"} | {"provenance": known}
+
+
+def board_name(board: Board, *, archived: bool) -> str:
+    """Return a board's file, relative to the folder of boards."""
+    return f"archive/{board.task}.v{board.version}.json" if archived else f"{board.task}.json"
+
+
+def _join_boards(group: Sequence[Source]) -> tuple[Board, list[str]]:
+    """Return the union of boards of one task and version, and where they contradict each other."""
+    board = min((source.board for source in group), key=lambda one: _text([one.paper, one.primary]))
+    heads = [(s.file, {"paper": s.board.paper, "primary": s.board.primary}) for s in group]
+    conflicts = _contradictions(f"{board.task} (version {board.version})", heads, RAISE)
+    results = []
+    rows = [(source.file, row) for source in group for row in source.board.results]
+    for model, mine in sorted(grouped(rows, lambda pair: pair[1].model).items()):
+        scored = grouped([pair for pair in mine if pair[1].status == "ok"], _comparable)
+        for _, same in sorted(scored.items()):
+            facts = [(file, computed(row)) for file, row in same]
+            conflicts += _contradictions(f"'{model}'", facts, WAY_OUT)
+        results += [_first(same) for _, same in sorted(scored.items())] or [_first(mine)]
+    return replace(board, results=results), conflicts
+
+
+def _contradictions(
+    what: str, facts: Sequence[tuple[Path, Mapping[str, Any]]], way_out: str
+) -> list[str]:
+    """Return in what later files contradict the first about a task or a model."""
+    file, first = facts[0]
+    differing = [(other, [key for key in first if first[key] != x[key]]) for other, x in facts]
+    return [
+        f"{file} and {other} contradict each other in the {', '.join(keys)} of {what}; {way_out}"
+        for other, keys in differing
+        if keys
+    ]
+
+
+def _first(rows: Sequence[tuple[Path, Result]]) -> Result:
+    """Return the row that was finished first; of several, the one with the smallest JSON."""
+    ends = [str(row.run.get("finished", "")) for _, row in rows]
+    first = [row for end, (_, row) in zip(ends, rows, strict=True) if end == min(ends)]
+    return first[0] if len(first) == 1 else min(first, key=lambda row: _text(row.row()))
+
+
+def _comparable(pair: tuple[Path, Result]) -> str:
+    return pair[1].comparable
+
+
+def _text(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False)
+
+
+def grouped(things: Iterable[One], key: Callable[[One], Any]) -> dict[Any, list[One]]:
+    """Return things by their key, in the order of each key's first."""
+    groups = defaultdict(list)
+    for thing in things:
+        groups[key(thing)].append(thing)
+    return groups
+
+
+class Merged(NamedTuple):
+    """The boards that were written, or the problems because of which nothing was."""
+
+    written: Mapping[Path, Board]
+    problems: Sequence[str]
+
+
+def merge(folders: Sequence[Path], output: Path) -> Merged:
+    """Join the boards of folders, and of the output, in the output, and return what was written.
+
+    Nothing is written where rows contradict each other, or where an artifact is not the file that
+    its row was written with. Raises SpecError, UnknownNameError and OutputError.
+    """
+    given = read_folders(folders)
+    with held(output, "boards") as occupied:
+        standing = read_folder(output) if output.exists() else []
+        whole, providers, problems = join([*given, *standing])
+        if problems:
+            return Merged({}, problems)
+        contents = {name: board_bytes(board) for name, board in whole.boards.items()}
+        new = {
+            name: content for name, content in contents.items() if not _has(output / name, content)
+        }
+        gone = {source.name for source in standing} - set(contents)
+        keepers = newest_keepers(whole.boards.values())[0]
+        wanted = {(file, keeper.sha256): keeper for file, keeper in keepers.items()}
+        lacking = {place: keeper for place, keeper in wanted.items() if providers[place] != output}
+        if new or gone or lacking:
+            with rewritten(output, occupied=occupied) as folder:
+                for name in gone:
+                    (folder / name).unlink()
+                for place, keeper in lacking.items():
+                    content = read_bytes(providers[place], keeper.row, keeper.name)
+                    _put(folder, place[0], content)
+                for name, content in new.items():
+                    _put(folder, name, content)
+    return Merged({output / name: whole.boards[name] for name in sorted(new)}, [])
+
+
+def read_folders(folders: Sequence[Path]) -> list[Source]:
+    """Return the boards of folders. Raises UnknownNameError for a folder without any."""
+    contents = {folder: read_folder(folder) for folder in folders}
+    empty = [str(folder) for folder, sources in contents.items() if not sources]
+    if empty:
+        raise UnknownNameError(f"no board at all in {', '.join(empty)}")
+    return [source for sources in contents.values() for source in sources]
+
+
+def read_folder(folder: Path) -> list[Source]:
+    """Return the boards of a folder, archived ones too.
+
+    Raises UnknownNameError where there is no folder, and SpecError for a malformed board, a file
+    without its board's name, and an artifact outside the folder of its row's model.
+    """
+    if not folder.is_dir():
+        raise UnknownNameError(f"{folder} is no folder")
+    files = [*folder.glob("*.json"), *folder.glob("archive/*.json")]
+    sources = [Source(folder, file, board) for file in sorted(files) if (board := read_board(file))]
+    for source in sources:
+        if not source.file.resolve().is_relative_to(folder.resolve()):
+            raise SpecError(f"{source.file}: is a link out of the boards' folder")
+        wanted = {board_name(source.board, archived=archived) for archived in (True, False)}
+        if source.name not in wanted:
+            raise SpecError(f"{source.file}: task: this board's file is {' or '.join(wanted)}")
+        for i, row in enumerate(source.board.results):
+            _require_own(row, f"{source.file}: rows[{i}].artifacts")
+    return sources
+
+
+def join(sources: Sequence[Source]) -> tuple[Union, Mapping[tuple[str, str], Path], list[str]]:
+    """Return the union of boards, the folder that has each artifact, and all that is wrong.
+
+    A folder is found by an artifact's file and sha256; of several, the last is taken.
+    """
+    whole = union(sources)
+    twice = newest_keepers(whole.boards.values())[1]
+    providers, altered = _providers(sources)
+    return whole, providers, sorted({*whole.conflicts, *twice, *altered})
+
+
+def _providers(sources: Sequence[Source]) -> tuple[dict[tuple[str, str], Path], list[str]]:
+    """Return a folder for each artifact by file and sha256, and what is wrong with artifacts."""
+    providers, problems = {}, []
+    for folder, own in grouped(sources, lambda source: source.folder).items():
+        keepers, disputed = newest_keepers(source.board for source in own)
+        problems += [f"{folder}: {why}" for why in disputed]
+        for file, keeper in keepers.items():
+            try:
+                read_bytes(folder, keeper.row, keeper.name)
+            except DataError as error:
+                problems.append(f"{folder}: {error}")
+            providers[file, keeper.sha256] = folder
+    return providers, problems
+
+
+def _require_own(row: Result, key: str) -> None:
+    """Raise SpecError where a row keeps another model's files, or keeps files without scores."""
+    own = f"artifacts/{files.file_name(row.task)}/{files.safe_name(row.model)}/"
+    for artifact in row.artifacts.values():
+        if row.status != "ok" or not artifact["file"].startswith(own):
+            raise SpecError(f"{key}: only a row with scores keeps files, and they lie in {own}")
+
+
+def _has(file: Path, content: bytes) -> bool:
+    return file.is_file() and file.read_bytes() == content
+
+
+def _put(folder: Path, name: str, content: bytes) -> None:
+    """Write a file of boards. Raises OutputError where a link leads out of their folder."""
+    if not (folder / name).parent.resolve().is_relative_to(folder.resolve()):
+        raise OutputError(f"cannot write {name}: a link leads out of the boards' folder")
+    files.write_whole(folder / name, content)

@@ -1,0 +1,222 @@
+"""Everything that `vlbench leaderboard build` writes: summaries, comparisons and figures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any
+
+from vlbench.boards.board import SCHEMA, Board, folder_boards, read_board
+from vlbench.catalog.catalog import Catalog
+from vlbench.drawing.looks import Look, looks
+from vlbench.errors import SpecError
+from vlbench.files import write_whole
+from vlbench.report.figures.figures import draw_figures
+from vlbench.report.figures.task_figures import Figures, draw_task_figures
+from vlbench.report.leaders import build_leaders
+from vlbench.report.rows import keeps_matrices, publishable
+from vlbench.results import Result, Score, artifact_bytes, matching, score_row
+
+
+def mean_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
+    """Return a row for each model that has a publishable row on every board.
+
+    It has a score for each metric and conditions that the model has on every board: the mean, with
+    the standard error of arXiv:2104.08313 (population standard deviation / sqrt(tasks)).
+    """
+    tables = [publishable(board.results) for board in boards]
+    shared = set(tables[0]).intersection(*tables[1:])
+    return [_mean_row(model, [table[model] for table in tables]) for model in sorted(shared)]
+
+
+def _mean_row(model: str, results: Sequence[Result]) -> dict[str, Any]:
+    keys = [{"metric": score.metric, "at": score.at} for score in results[0].scores]
+    scores = [[matching(result.scores, key) for result in results] for key in keys]
+    joined = json.dumps([result.comparable for result in results])
+    return {
+        "model": model,
+        "status": "ok",
+        "comparable": "sha256:" + hashlib.sha256(joined.encode()).hexdigest(),
+        "scores": [score_row(_mean([same[0] for same in tasks])) for tasks in scores if all(tasks)],
+        "counts": {"n": len(results), "expected": len(results)},
+    }
+
+
+def _mean(scores: Sequence[Score]) -> Score:
+    """Return the mean of scores of the same metric and conditions, one per task."""
+    first, values = scores[0], [score.value for score in scores]
+    chances = [score.chance for score in scores if score.chance is not None]
+    floors = set(first.floors).intersection(*(score.floors for score in scores))
+    return Score(
+        metric=first.metric,
+        value=fmean(values),
+        n=len(values),
+        at=first.at,
+        stderr=pstdev(values) / len(values) ** 0.5,
+        chance=fmean(chances) if len(chances) == len(scores) else None,
+        floors={name: fmean(score.floors[name] for score in scores) for name in sorted(floors)},
+        draws=values,
+        unit=first.unit,
+        higher_is_better=first.higher_is_better,
+        range=first.range,
+        no_chance=first.no_chance,
+    )
+
+
+# How the group of the matrices of one data set ends that no file of a group names.
+OWN = "_similarity"
+
+
+def with_matrices(
+    boards: Mapping[str, Board], groups: Mapping[str, Sequence[str]]
+) -> dict[str, Sequence[str]]:
+    """Return groups, and one for each data set whose matrices no group compares.
+
+    Such a group is named after its first task, `rsa_mine_similarity`. It has the tasks whose rows
+    keep matrices of the same data, and two of these rows or more.
+    """
+    grouped = {task for tasks in groups.values() for task in tasks}
+    alone: dict[str, dict[str, int]] = {}
+    for name in sorted(set(boards) - grouped):
+        kept = publishable(boards[name].results).values()
+        data = Counter(str(row.provenance.get("data")) for row in kept if "rdm" in row.artifacts)
+        for one, count in data.most_common(1):
+            alone.setdefault(one, {})[name] = count
+    own = {f"{next(iter(of))}{OWN}": list(of) for of in alone.values() if sum(of.values()) > 1}
+    return {**own, **groups}
+
+
+def build_summaries(
+    output: Path,
+    there: Mapping[str, Board],
+    groups: Mapping[str, Sequence[str]],
+    looks: Mapping[str, Look],
+) -> list[Path]:
+    """Write `summaries/<group>.json` for each group, and return the files, with their figures.
+
+    A group of means needs a board for every task, and a model with a publishable row on each.
+    Without one, its summary is removed, as is that of a data set's own group that is none any more.
+    Raises SpecError where the tasks of a group differ in their
+    primary scores.
+    """
+    written: list[Path] = []
+    _remove_old(output, groups)
+    for group, tasks in sorted(groups.items()):
+        boards = [there[task] for task in tasks if task in there]
+        file = output / "summaries" / f"{group}.json"
+        if any(map(keeps_matrices, boards)):
+            written += _write_similarities(file, group, boards, looks)
+            continue
+        rows = mean_rows(boards) if boards and len(boards) == len(tasks) else []
+        if not rows:
+            file.unlink(missing_ok=True)
+            continue
+        if any(board.primary != boards[0].primary for board in boards):
+            raise SpecError(f"{group}: its tasks have different primary scores")
+        write_whole(file, _content(group, boards, rows, boards[0].primary))
+        written.append(file)
+    return written
+
+
+# The models of which a row has the correlation with each other; of more, a table beside has them.
+MOST_IN_ROWS = 100
+
+
+def _remove_old(output: Path, groups: Mapping[str, Sequence[str]]) -> None:
+    """Remove the summary and the figures of each data set's own group that there is no more."""
+    for file in output.glob(f"summaries/*{OWN}.json"):
+        if file.stem not in groups and (output / f"{file.stem.removesuffix(OWN)}.json").exists():
+            # Boards without matrices need not wait for torch and scikit-learn, nor have room.
+            from vlbench.report.figures.similarity_figures import (  # noqa: PLC0415
+                draw_similarities,
+            )
+
+            file.unlink()
+            file.with_suffix(".parquet").unlink(missing_ok=True)
+            draw_similarities(output / "figures", file.stem, [], None)
+
+
+def _write_similarities(
+    file: Path, group: str, boards: Sequence[Board], looks: Mapping[str, Look]
+) -> list[Path]:
+    """Write the similarities of a group's models and the figures of them; return the files."""
+    # As above.
+    from vlbench.report.figures.similarity_figures import draw_similarities  # noqa: PLC0415
+    from vlbench.report.similarities import (  # noqa: PLC0415
+        PRIMARY,
+        joined,
+        left_out_rows,
+        pair_table,
+        similarities,
+        similarity_rows,
+    )
+
+    output = file.parent.parent
+    members, left_out = joined(output, boards)
+    if len(members) < 2:
+        left_out |= dict.fromkeys((m.name for m in members), "no other model to compare it with")
+    matrix = similarities(members) if len(members) > 1 else None
+    written, table = [file], file.with_suffix(".parquet")
+    if matrix and len(members) > MOST_IN_ROWS:
+        write_whole(table, artifact_bytes(pair_table(members, matrix))[1])
+        written.append(table)
+        rows = similarity_rows(members, matrix, table.relative_to(output).as_posix())
+    else:
+        table.unlink(missing_ok=True)
+        rows = similarity_rows(members, matrix) if matrix else iter(())
+    rows = chain(rows, left_out_rows(left_out))
+    write_whole(file, _content(group, boards, rows, PRIMARY))
+    names = [(member.name, looks[member.model]) for member in members] if matrix else []
+    values = matrix.pearson if matrix else None
+    return [*written, *draw_similarities(output / "figures", group, names, values)]
+
+
+def _content(
+    group: str,
+    boards: Sequence[Board],
+    rows: Iterable[Mapping[str, Any]],
+    primary: Mapping[str, Any],
+) -> bytes:
+    """Return a summary's file. Each row becomes text on its own: as objects, all take far more."""
+    summary = {
+        "schema": SCHEMA,
+        "task": group,
+        "version": max(board.version for board in boards),
+        "versions": {board.task: board.version for board in boards},
+        "primary": primary,
+        "rows": [],
+    }
+    whole = json.dumps(summary, indent=1).removesuffix("]\n}")
+    texts = (json.dumps(row, indent=1, allow_nan=False).replace("\n", "\n  ") for row in rows)
+    inside = ",\n  ".join(texts)
+    return (f"{whole}\n  {inside}\n ]\n}}\n" if inside else f"{whole}]\n}}\n").encode()
+
+
+def build(output: Path, catalog: Catalog, figures: Figures | None = None) -> list[Path]:
+    """Write summaries, comparisons with the leaders, and figures of boards; return the files.
+
+    `figures` are those that tasks name, by the task.
+    Raises SpecError for a malformed board or summary before anything is computed or written.
+    """
+    boards = folder_boards(output)
+    for file in sorted(output.glob("summaries/*.json")):
+        read_board(file)
+    groups = {name: task.group for name, task in catalog.tasks.items() if task.group}
+    groups = with_matrices(boards, groups)
+    seen = {name: model.training_images or 0 for name, model in catalog.models.items()}
+    rows = [row for board in boards.values() for row in board.results]
+    of_models = looks({row.model for row in rows}, {row.model for row in rows if row.is_control})
+    written = [*build_summaries(output, boards, groups, of_models), *build_leaders(output, boards)]
+    written += [*draw_figures(output, boards, groups, seen, of_models)]
+    written += [*draw_task_figures(output, boards, figures or {}, of_models)]
+    return written
+
+
+def begins(output: Path, tasks: Sequence[str]) -> bool:
+    """Return whether any of a group's tasks has a board."""
+    return any((output / f"{task}.json").is_file() for task in tasks)

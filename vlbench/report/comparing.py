@@ -1,0 +1,228 @@
+"""Comparison of models on the boards that all of them stand on, pair by pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from glob import escape
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from vlbench.boards.artifacts import read_items
+from vlbench.boards.board import Board, read_board
+from vlbench.boards.joins import Items, NoItemsError, compare, items_of
+from vlbench.errors import DataError, UnknownNameError, unknown
+from vlbench.metrics.items import at_text
+from vlbench.metrics.paired import Comparison, holm
+from vlbench.report.leaders import Leaders, read_leaders
+from vlbench.report.rows import comparable_sets
+from vlbench.report.texts import score_name
+from vlbench.results import ITEMS, Result, Score, matching
+
+Found = TypeVar("Found")
+
+
+class Compared(NamedTuple):
+    """The scores of two models on a task, and their comparison; `p_holm` is p after Holm's rule.
+
+    `board_p` is that of their board, where one of them leads and primary scores are compared.
+    """
+
+    task: str
+    models: tuple[str, str]
+    scores: tuple[Score, Score]
+    comparison: Comparison
+    p_holm: float
+    board_p: float | None = None
+
+
+class Report(NamedTuple):
+    """What was compared, what is refused and why, and each model's tasks without items.
+
+    `no_means` are the scores that items cannot be behind, such as correlations.
+    """
+
+    compared: Sequence[Compared]
+    refused: Sequence[str]
+    lacking: Mapping[str, Sequence[str]]
+    no_means: Sequence[str] = ()
+
+
+def compare_models(
+    output: Path, models: Sequence[str], tasks: Sequence[str] = (), *, all_scores: bool = False
+) -> Report:
+    """Compare each two of some models on a task's primary score, or on all that they share.
+
+    Without `tasks`, every board that has scores of each model is taken. Holm's rule is over all
+    that is compared. Raises UnknownNameError for boards and models that are not there, and for
+    fewer than two models.
+    """
+    names = list(dict.fromkeys(models))
+    if len(names) < 2:
+        raise UnknownNameError(f"only {', '.join(names)} to compare; name two models or more")
+    compared: list[Compared] = []
+    refused: list[str] = []
+    lacking: dict[str, list[str]] = {}
+    no_means: list[str] = []
+    for board in _boards(output, names, tasks):
+        sets = _sets(board, names)
+        if not sets:
+            refused.append(f"{board.task}: {_why(output, board, names)}")
+        for label, rows in sets.items():
+            without = [name for name, row in rows.items() if ITEMS not in row.artifacts]
+            if without and not any(ITEMS in row.artifacts for row in board.results):
+                no_means.append(f"{board.task}: no row keeps items; scores are no means of some")
+                continue
+            for name in without:
+                lacking.setdefault(name, []).append(board.task)
+            kept = {name: row for name, row in rows.items() if ITEMS in row.artifacts}
+            comparison = _compare(output, board, label, kept, all_scores=all_scores)
+            compared += comparison.compared
+            refused += comparison.refused
+            no_means += comparison.no_means
+    adjusted = holm([one.comparison.p for one in compared])
+    final = [one._replace(p_holm=p) for one, p in zip(compared, adjusted, strict=True)]
+    return Report(final, refused, lacking, no_means)
+
+
+def _boards(output: Path, models: Sequence[str], tasks: Sequence[str]) -> list[Board]:
+    """Return the boards of the named tasks, or those with scores of each model."""
+    there = {file.stem: file for file in sorted(output.glob("*.json"))}
+    absent = [task for task in tasks if task not in there]
+    if absent or not there:
+        raise UnknownNameError(f"no board {', '.join(absent) or 'at all'} in {output}")
+    boards = {name: board for name, file in there.items() if (board := read_board(file))}
+    known = {row.model for board in boards.values() for row in board.results}
+    for name in models:
+        if name not in known:
+            raise unknown(f"model on the boards in {output}", name, known)
+    if tasks:
+        return [boards[task] for task in dict.fromkeys(tasks)]
+    common = [board for board in boards.values() if set(models) <= {r.model for r in _ok(board)}]
+    if not common:
+        raise UnknownNameError(f"no board in {output} has scores of each of {', '.join(models)}")
+    return common
+
+
+def _ok(board: Board) -> list[Result]:
+    return [row for row in board.results if row.status == "ok"]
+
+
+def _sets(board: Board, models: Sequence[str]) -> dict[str, dict[str, Result]]:
+    """Return the comparable rows of all models, by the task's name and, where several, the set."""
+    sets = list(comparable_sets(board.results).values())
+    tables = {}
+    for i, same in enumerate(sets):
+        rows = {row.model: row for row in same}
+        if set(models) <= set(rows):
+            label = f"{board.task} (set {i + 1})" if len(sets) > 1 else board.task
+            tables[label] = {model: rows[model] for model in models}
+    return tables
+
+
+def _why(output: Path, board: Board, models: Sequence[str]) -> str:
+    """Return why the rows of a board may not be compared."""
+    ok = {row.model: row for row in _ok(board)}
+    for model in models:
+        if model in ok:
+            continue
+        for row in board.results:
+            if row.model == model:
+                return f"{model} has no scores: {row.status}: {row.reason}"
+        for file in sorted(output.glob(f"archive/{escape(board.task)}.v*.json")):
+            old = read_board(file)
+            if old and model in {row.model for row in _ok(old)}:
+                return f"{model} has scores of version {old.version}, the others of {board.version}"
+        return f"{model} has no row"
+    first, *others = (ok[model].provenance for model in models)
+    differ = [
+        key
+        for key in ("data", "companions")
+        if any(first.get(key) != other.get(key) for other in others)
+    ]
+    what = " and ".join(differ) or "parameters of the task or regions"
+    return f"the rows of {', '.join(models)} are not comparable: their {what} differ"
+
+
+def _compare(
+    output: Path, board: Board, label: str, rows: Mapping[str, Result], *, all_scores: bool
+) -> Report:
+    """Compare each two rows of a board."""
+    try:
+        tables = {model: read_items(output, row) for model, row in rows.items()}
+    except DataError as error:
+        return Report([], [f"{label}: {error}"], {})
+    report = _Problems([], [])
+    compared: list[Compared] = []
+    (comparable,) = {row.comparable for row in rows.values()} or {""}
+    leaders = None if all_scores else read_leaders(output, board.task).get(comparable)
+    for key in _shared_scores(rows, tables) if all_scores else [board.primary]:
+        name = f"{label}, {score_name(key['metric'], key['at'])}"
+        comparisons = {
+            model: one
+            for model, row in rows.items()
+            for one in report.of(name, _items_of, model, tables[model], matching(row.scores, key))
+        }
+        for a, b in combinations(comparisons, 2):
+            (first, mine), (second, theirs) = comparisons[a], comparisons[b]
+            better = partial(compare, higher_is_better=first.higher_is_better)
+            compared += [
+                Compared(label, (a, b), (first, second), one, one.p, _board_p(leaders, a, b))
+                for one in report.of(name, better, mine, theirs)
+            ]
+    return Report(compared, report.refused, {}, report.no_means)
+
+
+def _board_p(leaders: Leaders | None, a: str, b: str) -> float | None:
+    """Return the p of two models on their board; None where neither of them leads."""
+    if leaders is None or leaders.leader not in {a, b}:
+        return None
+    return leaders.p.get(b if leaders.leader == a else a)
+
+
+class _Problems(NamedTuple):
+    """Why some are not compared."""
+
+    refused: list[str]
+    no_means: list[str]
+
+    def of(self, name: str, function: Callable[..., Found], *arguments: Any) -> list[Found]:
+        """Return what a function returns, or nothing, with the reason kept."""
+        try:
+            return [function(*arguments)]
+        except NoItemsError as error:
+            self.no_means.append(f"{name}: {error}")
+        except DataError as error:
+            self.refused.append(f"{name}: {error}")
+        return []
+
+
+def _items_of(model: str, table: pa.Table, scores: Sequence[Score]) -> tuple[Score, Items]:
+    if not scores:
+        raise DataError(f"{model} has no such score")
+    return scores[0], items_of(model, table, scores[0])
+
+
+def _shared_scores(
+    rows: Mapping[str, Result], tables: Mapping[str, pa.Table]
+) -> list[Mapping[str, Any]]:
+    """Return the scores that all rows have with items, as metric and conditions."""
+    kept = [
+        {
+            (one["metric"], one["at"])
+            for one in table.select(["metric", "at"])
+            .group_by(["metric", "at"])
+            .aggregate([])
+            .to_pylist()
+        }
+        for table in tables.values()
+    ]
+    first = next(iter(rows.values())).scores if rows else ()
+    return [
+        {"metric": score.metric, "at": score.at}
+        for score in first
+        if all((score.metric, at_text(score.at)) in one for one in kept)
+    ]

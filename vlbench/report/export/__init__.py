@@ -1,0 +1,100 @@
+"""Boards in other people's formats: a module each, called as its `--format`.
+
+It has a function `text(selection) -> str`, or `files(selection)`, which yields the files of a
+folder and what it leaves out; one of text may have `updated(content, selection, name)`, which
+returns the new content of a file that is there. Only complete ok rows of trained models are
+exported; the others are listed with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from vlbench.boards.board import Board
+from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.specs import ModelSpec
+from vlbench.report.leaders import read_leaders
+from vlbench.report.rows import ties_mark, unpublished
+from vlbench.report.table import HEADS, Entry, Table, cells, tables_of
+from vlbench.report.texts import number, one_line
+from vlbench.results import Result
+
+
+class LeftOut(NamedTuple):
+    """A row that is not exported, and why."""
+
+    row: Result
+    why: str
+
+
+class File(NamedTuple):
+    """One file of a format that has many: where it belongs in the folder, and what it holds."""
+
+    place: str
+    content: bytes
+
+
+class Selection(NamedTuple):
+    """The tables of rows that are exported, by task, and the rows that are not.
+
+    `output` is where boards are, `models` are those of the catalog, `organization` ran the rows,
+    and is empty where nobody says who did.
+    """
+
+    tables: Mapping[str, Sequence[Table]]
+    left_out: Sequence[LeftOut]
+    output: Path
+    models: Mapping[str, ModelSpec]
+    organization: str = ""
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All rows that are exported."""
+        return [entry for same in self.tables.values() for table in same for entry in table.entries]
+
+
+def select(
+    output: Path, boards: Sequence[Board], catalog: Catalog, organization: str = ""
+) -> Selection:
+    """Return the publishable rows of boards in tables, and the other rows."""
+    tables: dict[str, list[Table]] = {}
+    left_out = []
+    for board in boards:
+        reasons = [LeftOut(row, unpublished(row)) for row in board.results]
+        good = replace(board, results=[row for row, why in reasons if not why])
+        leaders, spec = read_leaders(output, board.task), catalog.tasks.get(board.task)
+        tables.setdefault(board.task, []).extend(tables_of(good, leaders, spec))
+        left_out += [one for one in reasons if one.why]
+    return Selection(tables, left_out, output, catalog.models, organization)
+
+
+def listed(left_out: Sequence[LeftOut]) -> list[str]:
+    """Return a line for each task and reason, with the models that are left out for it."""
+    models: dict[str, list[str]] = {}
+    for row, why in left_out:
+        models.setdefault(f"{row.task}: left out ({why})", []).append(row.model)
+    return [one_line(f"{line}: {', '.join(names)}") for line, names in models.items()]
+
+
+# What stands below a table with a model in bold.
+BOLD = "Bold: told apart from every other model at 5 % (paired tests, corrected for all pairs)."
+
+
+def heads(table: Table) -> list[str]:
+    """Return the heads of a printed table; the second is the primary score of the board."""
+    return ["model", table.name, *HEADS]
+
+
+def texts(entry: Entry) -> list[str]:
+    """Return the cells of a printed row, a dash for what is not known."""
+    score = entry.primary
+    value = number(score.value, score.unit) + ties_mark(entry.row) if score else ""
+    return [one_line(cell) or "-" for cell in (entry.row.model, value, *cells(entry).values())]
+
+
+def higher_is_better(table: Table) -> bool | None:
+    """Return which direction of the primary score is better; None where no row has it."""
+    return table.scores[0].higher_is_better if table.scores else None

@@ -1,0 +1,110 @@
+"""CSV after RFC 4180: one line for each score."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from vlbench.files import harmless
+from vlbench.report.export import Selection
+from vlbench.report.table import Entry
+from vlbench.results import Score
+
+COLUMNS = (
+    "task",
+    "version",
+    "model",
+    "metric",
+    "at",
+    "is_primary",
+    "value",
+    "stderr",
+    "ci95_low",
+    "ci95_high",
+    "n",
+    "unit",
+    "higher_is_better",
+    "chance",
+    "floors",
+    "published",
+    "published_where",
+    "difference",
+    "difference_in_stderr",
+    "against_leader",
+    "comparable",
+    "request",
+    "weights",
+    "adapter",
+    "data",
+    "vlbench",
+    "finished",
+    "paper",
+)
+
+
+def text(selection: Selection) -> str:
+    """Return the head and a line for each score, ended by carriage return and line feed."""
+    entries = selection.entries
+    return lines(COLUMNS, (_line(one, i) for one in entries for i in range(len(one.row.scores))))
+
+
+def lines(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return a head and a line for each row, ended by carriage return and line feed."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, columns, lineterminator="\r\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({k: harmless(v) for k, v in row.items()})
+    return file.getvalue()
+
+
+def _line(entry: Entry, i: int) -> dict[str, Any]:
+    row, score, given = entry.row, entry.row.scores[i], entry.published[i]
+    is_primary = score is entry.primary
+    source = {k: str(row.provenance.get(k, "")) for k in ("weights", "adapter", "data", "vlbench")}
+    return {
+        "task": row.task,
+        "version": row.version,
+        "model": row.model,
+        **_number(score),
+        "is_primary": _truth(is_primary),
+        "published": given.value if given else None,
+        "published_where": given.where if given else None,
+        "difference": given.difference if given else None,
+        "difference_in_stderr": given.in_stderr if given else None,
+        "against_leader": entry.standing if is_primary else None,
+        "comparable": row.comparable,
+        "request": row.request,
+        **source,
+        "finished": str(row.run.get("finished", "")),
+        "paper": row.paper,
+    }
+
+
+def _number(score: Score) -> dict[str, Any]:
+    low, high = score.ci95 or (None, None)
+    return {
+        "metric": score.metric,
+        "at": _text(score.at),
+        "value": score.value,
+        "stderr": score.stderr,
+        "ci95_low": low,
+        "ci95_high": high,
+        "n": score.n,
+        "unit": score.unit,
+        "higher_is_better": _truth(score.higher_is_better),
+        "chance": score.chance,
+        "floors": _text(score.floors),
+    }
+
+
+def _text(values: Mapping[str, Any]) -> str:
+    """Return a mapping as JSON, the same text as in a table of items."""
+    return json.dumps(dict(values), sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+def _truth(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,317 @@
+"""Records of Every Eval Ever, schema 0.3.0 (github.com/evaleval/every_eval_ever).
+
+A row becomes `data/vlbench/<organisation>/<model>/<uuid>.json`; beside it lie its items, where it
+has them. Ids come from the digest of the row's request, never from a time, so that the same row has
+the same files. The time of retrieval is that at which the row was finished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pyarrow as pa
+
+from vlbench.boards.artifacts import read_items
+from vlbench.errors import DataError
+from vlbench.metrics.items import STATISTICS, at_text
+from vlbench.report.export import File, LeftOut, Selection
+from vlbench.report.export.hf import hub_set, loader_of, model_id
+from vlbench.report.table import Entry
+from vlbench.results import ITEMS, Result, Score
+
+COLLECTION = "vlbench"
+UNKNOWN = "unknown"
+
+
+def result_id(row: Result, score: Score) -> str:
+    """Return the id of a score within its record."""
+    at = ",".join(f"{key}={value}" for key, value in sorted(score.at.items()))
+    return f"{row.task}.v{row.version}/{score.metric}{'/' if at else ''}{at}"
+
+
+def result_of(entry: Entry, i: int) -> dict[str, Any]:
+    """Return one score of a row; every value below `details` is a text, as the schema wants."""
+    row, score, given = entry.row, entry.row.scores[i], entry.published[i]
+    details = {
+        "at": as_text(score.at),
+        "comparable": row.comparable,
+        **({} if score.chance is None else {"chance": repr(score.chance)}),
+        **{f"floor.{name}": repr(value) for name, value in score.floors.items()},
+        **({"published": repr(given.value), "published_where": given.where} if given else {}),
+        **{f"note.{k}": note for k, note in enumerate(row.notes)},
+    }
+    return {
+        "evaluation_result_id": result_id(row, score),
+        "evaluation_name": evaluation_of(row),
+        "source_data": _data(row),
+        "metric_config": _metric(score),
+        "score_details": {
+            "score": score.value,
+            "details": details,
+            "uncertainty": _uncertainty(score),
+        },
+    }
+
+
+def evaluation_of(row: Result) -> str:
+    """Return the name of the evaluation: vlbench's task."""
+    return f"{COLLECTION}.{row.task}"
+
+
+def _data(row: Result) -> dict[str, Any]:
+    details = {"data": str(row.provenance.get("data", UNKNOWN))}
+    dataset = hub_set(row)
+    if dataset is None:
+        return {
+            "dataset_name": loader_of(row),
+            "source_type": "other",
+            "additional_details": details,
+        }
+    return {
+        "dataset_name": dataset.repository,
+        "source_type": "hf_dataset",
+        "hf_repo": dataset.repository,
+        "additional_details": details | {"revision": dataset.revision},
+    }
+
+
+def _metric(score: Score) -> dict[str, Any]:
+    """Return what a metric is, with the range of its values, where it has one."""
+    named = {
+        "metric_id": "accuracy" if score.metric == "accuracy" else f"{COLLECTION}.{score.metric}",
+        "metric_name": score.metric,
+        "metric_unit": "proportion" if score.unit == "fraction" else score.unit,
+        "metric_parameters": dict(score.at),
+        "lower_is_better": not score.higher_is_better,
+    }
+    least, greatest = score.limits
+    if least is None and greatest is None:
+        return named
+    low = "-Infinity" if least is None else least  # JSON has no infinite numbers
+    high = "Infinity" if greatest is None else greatest
+    return named | {"score_type": "continuous", "min_score": low, "max_score": high}
+
+
+def _uncertainty(score: Score) -> dict[str, Any]:
+    fields: dict[str, Any] = {"num_samples": score.n}
+    if score.stderr is not None:
+        fields["standard_error"] = {"value": score.stderr}
+    if score.ci95:
+        low, high = score.ci95
+        fields["confidence_interval"] = {"lower": low, "upper": high, "confidence_level": 0.95}
+    return fields
+
+
+def as_texts(values: Any) -> dict[str, str]:
+    """Return a mapping's values as texts: plain ones as they are, others as JSON."""
+    pairs = values.items() if isinstance(values, Mapping) else ()
+    return {k: v if isinstance(v, str) else as_text(v) for k, v in pairs}
+
+
+def as_text(value: Any) -> str:
+    """Return a value as JSON; conditions are the same text as in a table of items."""
+    plain = dict(value) if isinstance(value, Mapping) else value
+    return json.dumps(plain, sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+class Trial(NamedTuple):
+    """What is used of one row of a table of items."""
+
+    id: str
+    digest: str
+    metric: str
+    at: str
+    credit: float
+    prediction: str | None
+    target: str | None
+
+
+_PLAIN = {"credit": pa.float64()}
+
+
+class Scores(NamedTuple):
+    """What all records of a row share, and the id and the score of each metric and `at`."""
+
+    head: Mapping[str, str]
+    ids: Mapping[tuple[str, str], tuple[str, Score]]
+
+
+def sample_lines(output: Path, row: Result, scores: Scores) -> Iterator[dict[str, Any]]:
+    """Yield the records of a row's items, in the order of its table.
+
+    Items of a score that is no mean of them (a corpus score) are left out. Raises DataError where
+    the table cannot be read, or does not fit the row.
+    """
+    table = read_items(output, row)
+    if STATISTICS.name in table.column_names:
+        table = table.filter(table[STATISTICS.name].is_null())
+    columns = (
+        table[name].cast(_PLAIN.get(name, pa.string())).to_pylist() for name in Trial._fields
+    )
+    trials: dict[tuple[str, str, str], list[Trial]] = {}
+    for trial in map(Trial._make, zip(*columns, strict=True)):
+        trials.setdefault((trial.metric, trial.at, trial.id), []).append(trial)
+    for metric, at, _ in trials:
+        if (metric, at) not in scores.ids:
+            raise DataError(f"its items have a score that the row lacks: {metric} at {at}")
+    yield from (_line(scores, found) for found in trials.values())
+
+
+def _line(scores: Scores, trials: Sequence[Trial]) -> dict[str, Any]:
+    """Return the record of one item, which has a row of the table for each trial."""
+    first = trials[0]
+    result, score = scores.ids[first.metric, first.at]
+    raw = f"{first.id} {first.digest}"
+    reference = [] if first.target is None else [first.target]
+    credit = fmean([trial.credit for trial in trials])
+    return {
+        **scores.head,
+        "evaluation_result_id": result,
+        "sample_id": first.id,
+        "sample_hash": hashlib.sha256("\n".join([raw, *reference]).encode()).hexdigest(),
+        "interaction_type": "single_turn",
+        "input": {"raw": raw, "reference": reference},
+        "output": {"raw": [t.prediction for t in trials if t.prediction is not None]},
+        "answer_attribution": [],
+        "evaluation": {"score": credit, "is_correct": credit == _best(score)},
+    }
+
+
+def _best(score: Score) -> float | None:
+    """Return the best credit that an item can have; None where there is none."""
+    least, greatest = score.limits
+    return greatest if score.higher_is_better else least
+
+
+SCHEMA = "0.3.0"
+
+
+def files(selection: Selection) -> Iterator[File | LeftOut]:
+    """Yield a record for each row, and its items beside it.
+
+    A row is left out where it has no identity or time, and where a score lies outside its range;
+    its items alone, where they cannot be read.
+    """
+    known: set[str] = set()
+    for entry in selection.entries:
+        model = model_id(entry.row.model, selection.models)
+        name = _identity(entry.row, model)
+        why = "another row answers the same request" if name in known else _unfit(entry.row)
+        if why:
+            yield LeftOut(entry.row, why)
+        else:
+            known.add(name)
+            yield from _files(entry, name, model, selection)
+
+
+def _files(entry: Entry, name: str, model: str, selection: Selection) -> Iterator[File | LeftOut]:
+    """Yield the files of one row."""
+    samples = b""
+    try:
+        samples = _samples(entry.row, name, model, selection.output)
+    except DataError as error:
+        yield LeftOut(entry.row, f"only its items: {error}")
+    uuid = UUID(bytes=hashlib.sha256(name.encode()).digest()[:16], version=4)
+    place = f"data/{COLLECTION}/{model}/{uuid}"
+    kind = "evaluation_run" if samples else "documentation"
+    head = {"schema_version": SCHEMA, "evaluation_id": name}
+    record = head | _record(entry, model, kind, selection) | _sidecar(place, samples)
+    yield File(f"{place}.json", (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
+    if samples:
+        yield File(f"{place}_samples.jsonl", samples)
+
+
+def _unfit(row: Result) -> str:
+    """Return why a row can be no record; nothing where it can."""
+    if not row.request:
+        return "it has no request, so no identity that lasts"
+    if _seconds_at_end(row) is None:
+        return "it does not say when it was finished"
+    strange = [s for s in row.scores if not s.is_possible]
+    return f"{strange[0].metric} of {strange[0].value:g} lies outside its range" if strange else ""
+
+
+def _identity(row: Result, model: str) -> str:
+    return f"{evaluation_of(row)}.v{row.version}/{model}/{row.request.split(':')[-1]}"
+
+
+def _seconds_at_end(row: Result) -> str | None:
+    """Return when a row was finished, in seconds since 1970; None where it does not say."""
+    try:
+        moment = datetime.fromisoformat(row.run["finished"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return str(int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()))
+
+
+def _record(entry: Entry, model: str, kind: str, selection: Selection) -> dict[str, Any]:
+    """Return what a record says of a row, without its own name and items."""
+    row, finished = entry.row, _seconds_at_end(entry.row)
+    own = selection.organization.lower() == model.partition("/")[0].lower()
+    relation = "first_party" if own else "third_party"
+    return {
+        "evaluation_timestamp": finished,
+        "retrieved_timestamp": finished,
+        "source_metadata": {
+            "source_name": "vlbench",
+            "source_type": kind,
+            "source_organization_name": selection.organization or UNKNOWN,
+            "evaluator_relationship": relation if selection.organization else "other",
+        },
+        "eval_library": {
+            "name": "vlbench",
+            "version": str(row.provenance.get("vlbench", UNKNOWN)),
+            "additional_details": as_texts(row.provenance.get("libraries")),
+        },
+        "model_info": _model(row, model, selection),
+        "evaluation_results": [result_of(entry, i) for i in range(len(row.scores))],
+    }
+
+
+def _model(row: Result, model: str, selection: Selection) -> dict[str, Any]:
+    spec = selection.models.get(row.model)
+    is_known = spec is not None and spec.weights and not model.startswith("local/")
+    known = ("weights", "adapter", "dtype", "params", "companions")
+    details = {
+        **as_texts({key: row.provenance[key] for key in known if key in row.provenance}),
+        **({"weights_from": spec.weights} if spec and spec.weights else {}),
+        "deployment_type": "self_deployed",
+        "model_availability": "open_weights" if is_known else UNKNOWN,
+    }
+    return {"name": row.model, "id": model, "additional_details": details}
+
+
+def _samples(row: Result, name: str, model: str, output: Path) -> bytes:
+    """Return a row's items as lines of JSON; nothing where the row keeps none."""
+    if ITEMS not in row.artifacts:
+        return b""
+    head = {
+        "schema_version": SCHEMA,
+        "evaluation_id": name,
+        "model_id": model,
+        "evaluation_name": evaluation_of(row),
+    }
+    ids = {(s.metric, at_text(s.at)): (result_id(row, s), s) for s in row.scores}
+    lines = sample_lines(output, row, Scores(head, ids))
+    return "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode()
+
+
+def _sidecar(place: str, samples: bytes) -> dict[str, Any]:
+    """Return what a record says of the file of its items; nothing without one."""
+    if not samples:
+        return {}
+    file = {
+        "format": "jsonl",
+        "file_path": f"{place}_samples.jsonl",
+        "hash_algorithm": "sha256",
+        "checksum": hashlib.sha256(samples).hexdigest(),
+        "total_rows": samples.count(b"\n"),
+    }
+    return {"detailed_evaluation_results": file}

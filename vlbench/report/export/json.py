@@ -1,0 +1,26 @@
+"""Rows as their boards have them, in one document of JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from vlbench.report.export import Selection
+from vlbench.report.table import Entry
+
+SCHEMA = 1
+
+
+def text(selection: Selection) -> str:
+    """Return the document, in ASCII, so that it is safe to print."""
+    rows = [_row(entry) for entry in selection.entries]
+    return json.dumps({"schema": SCHEMA, "rows": rows}, indent=1, allow_nan=False) + "\n"
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    given = entry.row
+    row = given.row()
+    for score, paper in zip(row["scores"], entry.published, strict=True):
+        score["published"] = paper._asdict() if paper else None
+    head = {key: getattr(given, key) for key in ("task", "version", "paper", "primary")}
+    return {**head, "against_leader": entry.standing, **row}

@@ -1,0 +1,94 @@
+r"""LaTeX tables with booktabs, one for each set of comparable rows.
+
+Every character of a text stands for itself. Of the letters beyond ASCII, those of Latin-1 stay;
+every other character is spelled out (`\u65e5`), since pdfLaTeX stops where it has no font for one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from vlbench.report.export import BOLD, Selection, heads, higher_is_better, texts
+from vlbench.report.table import Entry, Table
+from vlbench.report.texts import one_line
+
+HEAD = "% Needs \\usepackage{booktabs} in the preamble.\n"
+ARROWS = {True: r" $\uparrow$", False: r" $\downarrow$", None: ""}
+
+# A bracket or a star after the end of a line would be read as its argument.
+SPELLED = {
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\texttt{\char34}",
+    "`": r"\`{}",
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
+    **{c: "\\" + c for c in "{}$&#%_"},
+}
+
+
+def text(selection: Selection) -> str:
+    """Return a table environment for each set of rows."""
+    return HEAD + "".join(_table(table) for same in selection.tables.values() for table in same)
+
+
+def escaped(text: str) -> str:
+    """Return a text as LaTeX that shows it as it is, on one line."""
+    plain = "".join(map(_settable, one_line(text)))
+    # Two of these in a row would be drawn as one other sign.
+    return re.sub(r"([-',])(?=\1)", r"\1{}", "".join(SPELLED.get(c, c) for c in plain))
+
+
+def _settable(character: str) -> str:
+    letter = character.isalpha() and "\xc0" <= character <= "\xff" and character not in "ÐðÞþ"
+    return character if character.isascii() or letter else ascii(character)[1:-1]
+
+
+def _table(table: Table) -> str:
+    head = [escaped(one) for one in heads(table)]
+    head[1] += ARROWS[higher_is_better(table)]
+    note = BOLD if any(entry.is_best for entry in table.entries) else ""
+    return grid(table.title, "lrrrrlll", [head, *map(_row, table.entries)], note)
+
+
+def grid(title: str, columns: str, rows: Sequence[Sequence[str]], note: str = "") -> str:
+    """Return a table environment of escaped cells; the first row is its head.
+
+    `columns` has an l or an r for each: on which side its cells end.
+    """
+    head, *body = rows
+    more = " " + escaped(note) if note else ""
+    lines = [
+        "",
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{escaped(title)}.{more}}}",
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        _line(head),
+        r"\midrule",
+        *map(_line, body),
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _row(entry: Entry) -> list[str]:
+    name, value, *rest = map(escaped, texts(entry))
+    # A minus is longer than a hyphen.
+    numbers = [re.sub(r"\B-(?=\d)", "$-$", cell) for cell in (value, *rest[:4])]
+    shown = [name, *numbers, *rest[4:]]
+    return [rf"\textbf{{{cell}}}" for cell in shown[:2]] + shown[2:] if entry.is_best else shown
+
+
+def _line(row: Sequence[str]) -> str:
+    return " & ".join(row) + r" \\"

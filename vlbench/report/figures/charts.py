@@ -1,0 +1,302 @@
+"""Charts of scores with their intervals, as SVG and PNG; the same scores give the same bytes."""
+
+from __future__ import annotations
+
+import json
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from matplotlib import rc_context
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from vlbench.drawing.layouts import (
+    drawn,
+    entitle,
+    fitted,
+    grid,
+    is_at_left,
+    percent,
+    seat_legend,
+    text_width,
+)
+from vlbench.drawing.looks import CHANCE, FLOOR, Look, style
+from vlbench.drawing.sheets import figure_png
+from vlbench.errors import spaced
+from vlbench.files import write_whole
+from vlbench.report.kept import kept
+from vlbench.report.texts import condition
+
+
+class Point(NamedTuple):
+    """A score at a number x (of shots, an epsilon, ...), with its interval or None.
+
+    `floor` is the name and value of the floor that is hardest to beat.
+    """
+
+    x: float
+    y: float
+    interval: tuple[float, float] | None
+    chance: float | None = None
+    floor: tuple[str, float] | None = None
+
+
+# Chance or a floor of a point.
+Level = Callable[[Point], float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """Scores of models along the number named `x`; one score per model where `x` is empty."""
+
+    title: str
+    x: str
+    y: str
+    models: Mapping[str, Sequence[Point]]
+    unit: str = "fraction"
+    higher_is_better: bool = True
+
+
+def ranked(panels: Sequence[Panel]) -> list[str]:
+    """Return the models of all panels, the best of the first panel last.
+
+    Equal ones, and those that a panel lacks, are ranked by the next panel; at last by name.
+    """
+
+    def key(name: str) -> list[float]:
+        shown = [(panel, panel.models.get(name)) for panel in panels]
+        return [_rank(panel, points[0].y) if points else -math.inf for panel, points in shown]
+
+    names = {name for panel in panels for name in panel.models}
+    return sorted(sorted(names, reverse=True), key=key)
+
+
+def _rank(panel: Panel, value: float) -> float:
+    return value if panel.higher_is_better else -value
+
+
+def levels(panel: Panel, level: Level) -> dict[float, list[float]]:
+    """Return chance or the floors of all models at each x, the hardest to beat last."""
+    values: dict[float, list[float]] = {}
+    for point in (point for points in panel.models.values() for point in points):
+        if (value := level(point)) is not None:
+            values.setdefault(point.x, []).append(value)
+    return {x: sorted(values[x], key=lambda value: _rank(panel, value)) for x in sorted(values)}
+
+
+def chance(point: Point) -> float | None:
+    """Return the chance of a point."""
+    return point.chance
+
+
+def floor(point: Point) -> float | None:
+    """Return the value of the floor of a point."""
+    return point.floor[1] if point.floor else None
+
+
+# A fixed salt makes the identifiers inside an SVG depend on what is drawn alone.
+STYLE: Any = {
+    "svg.hashsalt": "vlbench",
+    "svg.fonttype": "none",
+    "font.size": 9.0,
+    "axes.linewidth": 0.6,
+}
+
+# The range of a score to beat over the models.
+BAND: Any = {"color": "#777777", "alpha": 0.2, "linewidth": 0}
+
+# The x-axis is logarithmic where the largest number is more than this many times the smallest
+# positive one, as it is for epsilons; the second limit holds where 0 is among the numbers.
+FAR = 30.0
+FAR_FROM_ZERO = 5.0
+
+# The width in inches of one panel alone, of one of few, and of one of many.
+ALONE = 4.8
+WIDTH = 3.6
+NARROW = 2.4
+FEW_PANELS = 4
+
+SUFFIXES = (".svg", ".png")
+
+# The longest side of a PNG, and how many pixels it has at most. Browsers show none beyond 32,767.
+LONGEST, LARGEST = 32_000, 40_000_000
+
+# Up to this many numbers, each has a tick of its own.
+FEW_TICKS = 6
+
+
+def chart(title: str, panels: Sequence[Panel], looks: Mapping[str, Look]) -> Figure:
+    """Return a figure of the panels, with chance and the hardest floors named in its legend.
+
+    Panels of one kind and unit share the axis of scores. Models that are not drawn along a number
+    stand in the same order in all panels: by the first panel, the best on top.
+    """
+    names = ranked(panels)
+    alike = len({(bool(panel.x), panel.unit) for panel in panels}) == 1
+    lines = any(panel.x for panel in panels)
+    margin = 0.0 if all(panel.x for panel in panels) else max(text_width(n, 8) for n in names)
+    width, height = _width(len(panels)), 2.6 if lines else 0.7 + 0.24 * len(names)
+    outer = (width + margin * (not alike), height)
+    figure, places = grid(len(panels), outer, margin * alike)
+    for axes, panel in zip(places, panels, strict=True):
+        if alike and axes is not places[0]:
+            axes.sharey(places[0])
+            if not panel.x:
+                axes.sharex(places[0])
+        _draw(axes, panel, names, looks)
+    for axes, panel in zip(places, panels, strict=True):
+        _label(axes, panel, (width, height), at_left=not alike or is_at_left(axes))
+    entitle(figure, title)
+    _seat_legend(figure, panels, {name: looks[name] for name in sorted(names) if lines})
+    return figure
+
+
+def save(figure: Figure, file: Path, *, dpi: float = 150) -> list[Path]:
+    """Write a figure as `file`.svg and `file`.png, and return the two files.
+
+    A PNG that would be too large has fewer dots per inch. The same figure gives the same bytes
+    where `svg.hashsalt` is set, as it is inside `styled`.
+    """
+    return _write(file, _pictures(figure, dpi))
+
+
+def save_chart(
+    title: str, panels: Sequence[Panel], looks: Mapping[str, Look], file: Path
+) -> list[Path]:
+    """Write the chart of panels as `save` does; one that was drawn before comes from the cache."""
+    shown = {name: looks[name] for panel in panels for name in panel.models}
+    parts = [title, [asdict(panel) for panel in panels], shown]
+
+    def draw() -> bytes:
+        pictures = _pictures(chart(title, panels, looks), 150)
+        return json.dumps([b64encode(picture).decode() for picture in pictures]).encode()
+
+    return _write(file, [b64decode(picture) for picture in json.loads(kept(parts, draw))])
+
+
+def _pictures(figure: Figure, dpi: float) -> list[bytes]:
+    """Return a figure as SVG and as PNG."""
+    width, height = figure.get_size_inches()
+    dpi = min(dpi, LONGEST / max(width, height), math.sqrt(LARGEST / (width * height)))
+    content = BytesIO()
+    figure.savefig(content, format="svg", dpi=dpi, metadata={"Date": None})
+    # Its panels have their places now, which take as long as drawing them.
+    figure.set_layout_engine("none")
+    return [content.getvalue(), figure_png(figure, dpi=dpi)]
+
+
+def _write(file: Path, pictures: Sequence[bytes]) -> list[Path]:
+    files = [file.with_name(file.name + suffix) for suffix in SUFFIXES]
+    for one, picture in zip(files, pictures, strict=True):
+        write_whole(one, picture)
+    return files
+
+
+def erase(file: Path) -> None:
+    """Remove the files that `save` writes for `file`."""
+    for suffix in SUFFIXES:
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
+
+
+def styled() -> Any:
+    """Return the context manager in which figures are made and saved."""
+    return rc_context(STYLE)
+
+
+def _width(panels: int) -> float:
+    if panels == 1:
+        return ALONE
+    return WIDTH if panels <= FEW_PANELS else NARROW
+
+
+def _draw(axes: Axes, panel: Panel, names: Sequence[str], looks: Mapping[str, Look]) -> None:
+    if panel.x:
+        _draw_lines(axes, panel, looks)
+    else:
+        _draw_dots(axes, panel, names, looks)
+
+
+def _draw_lines(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
+    for name in sorted(panel.models):
+        points = sorted(panel.models[name])
+        xs, ys = [p.x for p in points], [p.y for p in points]
+        axes.errorbar(xs, ys, yerr=_bars(points), lw=1.2, capsize=2, **style(looks[name]))
+    _draw_levels(axes, panel, chance, CHANCE)
+    _draw_levels(axes, panel, floor, FLOOR)
+    numbers = sorted({point.x for points in panel.models.values() for point in points})
+    positive = [x for x in numbers if x > 0]
+    far = FAR if positive == numbers else FAR_FROM_ZERO
+    if positive and positive[-1] > far * positive[0]:
+        axes.set_xscale("symlog", linthresh=positive[0])
+    if len(numbers) <= FEW_TICKS:
+        axes.set_xticks(numbers, [condition(x) for x in numbers])
+        axes.minorticks_off()
+
+
+def _draw_levels(axes: Axes, panel: Panel, level: Level, line: Mapping[str, Any]) -> None:
+    """Draw chance or the floors along x: where models differ, a band with the hardest as a line."""
+    lines = levels(panel, level)
+    lowest, hardest = [v[0] for v in lines.values()], [v[-1] for v in lines.values()]
+    axes.fill_between(list(lines), lowest, hardest, **BAND)
+    axes.plot(list(lines), hardest, **line)
+
+
+def _draw_dots(axes: Axes, panel: Panel, names: Sequence[str], looks: Mapping[str, Look]) -> None:
+    """Draw one score per model, and beside it its own chance and floor."""
+    for height, name in enumerate(names):
+        for point in panel.models.get(name, ())[:1]:
+            bars = _bars([point])
+            axes.errorbar([point.y], [height], xerr=bars, ls="", capsize=2, **style(looks[name]))
+            for level, line in ((chance(point), CHANCE), (floor(point), FLOOR)):
+                if level is not None:
+                    axes.plot([level, level], [height - 0.5, height + 0.5], **line)
+    axes.set_yticks(range(len(names)), [drawn(name) for name in names])
+    axes.set_ylim(-0.6, len(names) - 0.4)
+
+
+def _label(axes: Axes, panel: Panel, size: tuple[float, float], *, at_left: bool) -> None:
+    """Name a panel and its axes; one that shares its axis with those at its left needs no names."""
+    unit = "%" if panel.unit == "fraction" else panel.unit
+    scores = f"{panel.y} ({unit})" + ("" if panel.higher_is_better else ", lower is better")
+    width, height = 0.8 * size[0], 0.8 * size[1]
+    axes.set_title(fitted(panel.title, width, 9), fontsize=9)
+    axes.tick_params(labelsize=8, labelleft=at_left)
+    axes.set_xlabel(fitted(panel.x or scores, width, 8), fontsize=8)
+    if panel.x and at_left:
+        axes.set_ylabel(fitted(scores, height, 8), fontsize=8)
+    if panel.unit == "fraction":
+        (axes.yaxis if panel.x else axes.xaxis).set_major_formatter(percent)
+        # Where panels share an axis, its left end is known when all of them are drawn.
+        axes.set_xlim(left=None if panel.x else min(0.0, axes.get_xlim()[0]))
+
+
+def _seat_legend(figure: Figure, panels: Sequence[Panel], models: Mapping[str, Look]) -> None:
+    """Name the models that are lines, chance and the floors."""
+    points = [p for panel in panels for points in panel.models.values() for p in points]
+    entries: list[tuple[Artist, str]] = [
+        (Line2D([], [], lw=1.2, **style(look)), name) for name, look in models.items()
+    ]
+    if any(point.chance is not None for point in points):
+        entries.append((Line2D([], [], **CHANCE), "chance"))
+    if floors := sorted({point.floor[0] for point in points if point.floor}):
+        entries.append((Line2D([], [], **FLOOR), f"hardest floor: {spaced(' or '.join(floors))}"))
+    lines = [levels(panel, level) for panel in panels if panel.x for level in (chance, floor)]
+    if any(values[0] != values[-1] for found in lines for values in found.values()):
+        entries.append((Patch(**BAND), "their range over the models"))
+    seat_legend(figure, [handle for handle, _ in entries], [label for _, label in entries])
+
+
+def _bars(points: Sequence[Point]) -> list[list[float]]:
+    """Return how far the intervals reach below and above their scores, [2, points]."""
+    ends = [p.interval or (p.y, p.y) for p in points]
+    below = [max(p.y - low, 0.0) for p, (low, _) in zip(points, ends, strict=True)]
+    above = [max(high - p.y, 0.0) for p, (_, high) in zip(points, ends, strict=True)]
+    return [below, above]

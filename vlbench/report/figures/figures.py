@@ -1,0 +1,187 @@
+"""Figures of scores, one for each board and each group, made from boards and summaries alone.
+
+The same rule draws the figures of arXiv:2104.08313 (few-shot, clustering and transfer per data set
+and on average, robustness by epsilon) and those of all other boards. A condition with a text as its
+value gets a panel per value; the condition that is a number is the x-axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from vlbench.boards.board import Board, read_board
+from vlbench.drawing.looks import Look
+from vlbench.errors import spaced
+from vlbench.report.figures.charts import Panel, Point, erase, save_chart, styled
+from vlbench.report.rows import comparable_sets, keeps_matrices, publishable, ranked
+from vlbench.report.texts import condition, hardest_floor
+from vlbench.results import Result, Score, matching
+
+# More models than this are no longer told apart, and nobody finds one in the legend.
+MOST_MODELS = 40
+
+
+def draw_figures(
+    output: Path,
+    boards: Mapping[str, Board],
+    groups: Mapping[str, Sequence[str]],
+    training_images: Mapping[str, float],
+    looks: Mapping[str, Look],
+) -> list[Path]:
+    """Write `figures/<board>` as SVG and PNG for each board and each group's summary.
+
+    A group's figure has a panel for each task and one for the mean. A second figure shows the mean
+    against the number of `training_images`, given by model, where at least three models state it.
+    Only publishable rows are drawn; a figure without rows is removed.
+    """
+    with styled():
+        written = [
+            drawn
+            for name, board in boards.items()
+            for drawn in _draw(output, name, board_panels(board), looks, board)
+        ]
+        for group, tasks in sorted(groups.items()):
+            of_tasks = {task: boards.get(task) for task in tasks}
+            written += _draw_group(output, group, of_tasks, training_images, looks)
+    return written
+
+
+def board_panels(board: Board, name: str = "") -> list[Panel]:
+    """Return the panels of a board's primary metric, of each set of comparable rows its own.
+
+    None where no row is publishable. Controls, which know nothing of their inputs, are left out.
+    """
+    good = publishable([row for row in board.results if not row.is_control])
+    sets = [*comparable_sets([*good.values()]).values()]
+    panels = []
+    for i, rows in enumerate(sets, 1):
+        words = filter(None, (name, f"set {i}" if len(sets) > 1 else ""))
+        of_set = {row.model: row for row in rows}
+        panels += _panels(of_set, board.primary["metric"], ", ".join(words))
+    return panels
+
+
+def size_panels(summary: Board, training_images: Mapping[str, float]) -> list[Panel]:
+    """Return the panel of primary scores against training images; none for under three models."""
+    rows = {
+        row.model: replace(row, scores=matching(row.scores, summary.primary))
+        for row in summary.results
+        if training_images.get(row.model)
+    }
+    panels = []
+    for panel in _panels(rows, summary.primary["metric"], ""):
+        models = {
+            model: [point._replace(x=training_images[model]) for point in points]
+            for model, points in panel.models.items()
+        }
+        panels.append(replace(panel, x="training images", models=models))
+    return [panel for panel in panels if len(panel.models) >= 3]
+
+
+def _draw_group(
+    output: Path,
+    group: str,
+    boards: Mapping[str, Board | None],
+    training_images: Mapping[str, float],
+    looks: Mapping[str, Look],
+) -> list[Path]:
+    """Draw a group of means; one whose models are compared instead has figures of its own."""
+    complete = all(boards.values()) and not any(b and keeps_matrices(b) for b in boards.values())
+    # The summary of matrices is large, and has no means.
+    mean = read_board(output / "summaries" / f"{group}.json") if complete else None
+    panels: list[Panel] = []
+    sizes: list[Panel] = []
+    if mean and all(board and board.primary == mean.primary for board in boards.values()):
+        there = [(spaced(task), board) for task, board in boards.items() if board]
+        panels = [panel for name, board in there for panel in board_panels(board, name)]
+        means = {row.model: row for row in mean.results}
+        panels += _panels(means, mean.primary["metric"], "mean and its standard error")
+        sizes = size_panels(mean, training_images)
+    written = _draw(output, group, panels, looks, mean)
+    by_images = _draw(output, f"{group}_by_training_images", sizes, looks, mean)
+    return [*written, *by_images]
+
+
+def _draw(
+    output: Path,
+    name: str,
+    panels: Sequence[Panel],
+    looks: Mapping[str, Look],
+    board: Board | None,
+) -> list[Path]:
+    """Write a figure under its name; without panels, remove the one that is there.
+
+    Of many models, those with the best primary score of a board are drawn, and the title says so.
+    """
+    folder, title = output / "figures", spaced(name)
+    if not panels or not board:
+        erase(folder / name)
+        return []
+    models = {model for panel in panels for model in panel.models}
+    if len(models) > MOST_MODELS:
+        title = f"{title}: the best {MOST_MODELS} of {len(models)} models"
+        order = (row.model for row, _ in ranked(board.results, board.primary))
+        best = [model for model in dict.fromkeys(order) if model in models][:MOST_MODELS]
+        kept = [{m: panel.models[m] for m in best if m in panel.models} for panel in panels]
+        pairs = zip(panels, kept, strict=True)
+        panels = [replace(panel, models=own) for panel, own in pairs if own]
+    return save_chart(title, panels, looks, folder / name)
+
+
+def _panels(rows: Mapping[str, Result], metric: str, name: str) -> list[Panel]:
+    """Return the panels of the scores of one metric; `rows` are given by model.
+
+    Scores of another unit or direction have a panel of their own. Where there is an axis, scores
+    without a place on it are left out.
+    """
+    scores = {model: [s for s in row.scores if s.metric == metric] for model, row in rows.items()}
+    axis = _axis([score for found in scores.values() for score in found])
+    if axis:
+        scores = {model: [s for s in found if axis in s.at] for model, found in scores.items()}
+    everything = [score for found in scores.values() for score in found]
+    panels = []
+    for words, unit, higher in dict.fromkeys(_kind(score, axis) for score in everything):
+        kind = (words, unit, higher)
+        here = {m: [s for s in found if _kind(s, axis) == kind] for m, found in scores.items()}
+        panels.append(
+            Panel(
+                title=", ".join(filter(None, (name, words))),
+                x=spaced(axis),
+                y=spaced(metric),
+                models={m: [_point(s, axis) for s in found] for m, found in here.items() if found},
+                unit=unit,
+                higher_is_better=higher,
+            )
+        )
+    return panels
+
+
+def _axis(scores: Sequence[Score]) -> str:
+    """Return the number among the conditions that takes most values; empty where none varies."""
+    values: dict[str, set[str | int | float]] = {}
+    for score in scores:
+        for key, value in score.at.items():
+            values.setdefault(key, set()).add(value)
+    numbers = [
+        key
+        for key, found in values.items()
+        if len(found) > 1 and not any(isinstance(value, str) for value in found)
+    ]
+    return max(numbers, key=lambda key: len(values[key]), default="")
+
+
+def _kind(score: Score, axis: str) -> tuple[str, str, bool]:
+    """Return what the scores of a panel share: the conditions but the one on the axis, the unit."""
+    words = ", ".join(f"{spaced(k)} {condition(v)}" for k, v in score.at.items() if k != axis)
+    return words, score.unit, score.higher_is_better
+
+
+def _point(score: Score, axis: str) -> Point:
+    """Return a score with its interval, or with its standard error where it has no interval."""
+    interval = score.ci95
+    if interval is None and score.stderr is not None:
+        interval = score.value - score.stderr, score.value + score.stderr
+    x = float(score.at.get(axis, 0))
+    return Point(x, score.value, interval, score.chance, hardest_floor(score))

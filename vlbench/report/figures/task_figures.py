@@ -1,0 +1,98 @@
+"""Figures that tasks name in their YAML: functions of a board or of a row, drawn by `build`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from PIL.Image import Image
+
+from vlbench.boards.artifacts import read_table
+from vlbench.boards.board import Board
+from vlbench.drawing.looks import Look
+from vlbench.drawing.sheets import png
+from vlbench.errors import OutputError, described
+from vlbench.files import safe_name, write_whole
+from vlbench.plain import parameters
+from vlbench.report.figures.charts import erase, save, styled
+from vlbench.report.rows import publishable
+
+# The functions that draw the figures of each task, by their names.
+Figures = Mapping[str, Mapping[str, Callable[..., Any]]]
+
+
+def draw_task_figures(
+    output: Path, boards: Mapping[str, Board], figures: Figures, looks: Mapping[str, Look]
+) -> list[Path]:
+    """Write the figures of each task that has a board, and return the files.
+
+    A function of a `board` is given its publishable rows alone, and draws `figures/<task>_<name>`;
+    one of a `row` is called for each ok row, and draws `figures/<task>/<model>_<name>`. The name is
+    the function's, or the key of each of several; of the key "" there is no `_<name>`. Where it
+    returns None, the figure is removed; where it raises, there is none, and why is logged.
+    """
+    return [
+        file
+        for task in sorted(set(figures) & set(boards))
+        for name, function in figures[task].items()
+        for draw, place in _calls(output, task, boards[task], function, looks)
+        for file in _write(draw, place, name)
+    ]
+
+
+def _calls(
+    output: Path,
+    task: str,
+    board: Board,
+    function: Callable[..., Any],
+    looks: Mapping[str, Look],
+) -> Iterator[tuple[Callable[[], Any], Path]]:
+    """Yield each call of a function, with what it asks for, and where its figures are written."""
+    asked = parameters(function)
+    place = output / "figures" / task
+    given = {"read_table": partial(read_table, output), "looks": looks}
+    if "board" in asked:
+        shown = replace(board, results=list(publishable(board.results).values()))
+        several = [(given | {"board": shown}, place)]
+    else:
+        several = [
+            (given | {"row": row, "look": looks[row.model]}, place / safe_name(row.model))
+            for row in board.results
+            if row.status == "ok"
+        ]
+    for values, where in several:
+        yield partial(function, **{key: values[key] for key in values if key in asked}), where
+
+
+def _write(draw: Callable[[], Any], place: Path, name: str) -> list[Path]:
+    """Write what a function draws: one picture under its name, or several under their own."""
+    try:
+        with styled():
+            drawn = draw()
+            pictures = drawn if isinstance(drawn, Mapping) else {name: drawn}
+            places = {key: f"{place.name}_{key}" if key else place.name for key in pictures}
+            files = [_save(pictures[key], place.with_name(places[key])) for key in pictures]
+    except OutputError:
+        raise
+    except Exception as error:  # noqa: BLE001 - somebody's function, or somebody's board
+        logging.getLogger(__name__).warning("%s: no %s: %s", place, name, described(error))
+        return []
+    return list(chain(*files))
+
+
+def _save(picture: Figure | Image | None, file: Path) -> list[Path]:
+    """Write a figure as SVG and PNG, or an image as PNG; None removes what is there."""
+    if picture is None:
+        erase(file)
+        return []
+    if isinstance(picture, Figure):
+        return save(picture, file)
+    written = file.with_name(f"{file.name}.png")
+    write_whole(written, png(picture))
+    return [written]

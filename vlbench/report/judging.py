@@ -1,0 +1,439 @@
+"""Whether boards support findings, by 95 % intervals.
+
+Two scores of one task are compared over their items where their rows keep them (paired). Any other
+difference of means of scores has the interval of Zou & Donner 2008 (doi:10.1002/sim.3095): made of
+each score's own interval, and the usual one where these are symmetric. It takes scores to be
+independent (unpaired), and floors and chance to be exact.
+
+Each comparison is two one-sided tests at 2.5 %: its p-values are those at which the 95 % interval,
+stretched by normal quantiles on each side, would just reach the limit. A finding of m comparisons
+is supported where every one of them is, without a correction, since all must hold
+(intersection-union, Berger 1982); it is contradicted where the least p against is at most 2.5 % / m
+(Bonferroni, which is the first step of Holm).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from statistics import NormalDist, fmean
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from vlbench.boards.artifacts import read_items
+from vlbench.boards.board import Board, board_file, read_board
+from vlbench.boards.joins import Items, compare, items_of
+from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.findings import Comparison, Finding, Side
+from vlbench.catalog.listed_capabilities import capabilities_of
+from vlbench.catalog.specs import TaskSpec
+from vlbench.errors import DataError
+from vlbench.metrics.intervals import Z95
+from vlbench.metrics.items import at_text
+from vlbench.report.rows import publishable
+from vlbench.results import ITEMS, Range, Result, Score, matching
+
+# The loaders of vlbench's own drawings.
+DRAWINGS = "vlbench.data.scenes"
+
+# The count of runs in a row whose captioner says the same few sentences of all images.
+COLLAPSED = "collapsed_runs"
+
+Boards = Mapping[str, Board | None]
+
+
+class Lack(NamedTuple):
+    """A row or a score that is not there, and why."""
+
+    model: str
+    task: str
+    why: str
+
+
+def read_boards(output: Path, specs: Iterable[TaskSpec]) -> dict[str, Board | None]:
+    """Return the board of each task, and the summary of each group; None where there is no file."""
+    return {spec.name: read_board(task_file(output, spec)) for spec in specs}
+
+
+def task_file(output: Path, spec: TaskSpec) -> Path:
+    """Return the file of a task's board, or of a group's summary."""
+    return board_file(output / "summaries" if spec.group else output, spec.name)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What findings are judged by: the boards of a folder, and the tasks and models that it knows.
+
+    What has been looked up is kept in the other fields, for findings share their boards.
+    """
+
+    boards: Boards
+    catalog: Catalog
+    output: Path
+    publishable: dict[str, Mapping[str, Result]] = field(default_factory=dict)
+    items: dict[tuple[str, ...], Items] = field(default_factory=dict)
+    tables: dict[tuple[str, ...], pa.Table] = field(default_factory=dict)
+
+    def row(self, task: str, model: str) -> Result | Lack:
+        """Return a model's row of a task, as `counted_row` does."""
+        board, spec = self.boards[task], self.catalog.tasks[task]
+        if is_drawn(spec, self.catalog):
+            return Lack(model, task, "drawings prove nothing; findings are judged on real data")
+        if task not in self.publishable:
+            counts = board and (spec.group or board.version == spec.version)
+            self.publishable[task] = publishable(board.results) if board and counts else {}
+        row = self.publishable[task].get(model) or counted_row(board, spec, model)
+        if isinstance(row, Result) and row.counts.get(COLLAPSED):
+            return Lack(model, task, "its captioner collapsed to few sentences")
+        return row
+
+    @cached_property
+    def abilities(self) -> dict[str, set[str]]:
+        """The capabilities of each model of the catalog that can be had."""
+        models = self.catalog.models.values()
+        return {m.name: set(capabilities_of(m) or ()) for m in models if not m.unavailable}
+
+
+def is_drawn(spec: TaskSpec, catalog: Catalog) -> bool:
+    """Return whether the data of a task, or of one of a group's, are vlbench's own drawings."""
+    members = [catalog.tasks[name] for name in spec.group] or [spec]
+    return any(str(one.data.get("loader", "")).startswith(DRAWINGS) for one in members)
+
+
+def counted_row(board: Board | None, spec: TaskSpec, model: str) -> Result | Lack:
+    """Return a model's row where it may be published and is of the task's version."""
+    if board is None:
+        return Lack(model, spec.name, "no board")
+    if not spec.group and board.version != spec.version:
+        why = f"the board is of version {board.version}, the task of version {spec.version}"
+        return Lack(model, spec.name, why)
+    result = publishable(board.results).get(model)
+    rows = [row for row in board.results if row.model == model]
+    return result or Lack(model, spec.name, _why_not(rows))
+
+
+def _why_not(rows: Sequence[Result]) -> str:
+    """Return why none of a model's rows may be published."""
+    ok = [row for row in rows if row.status == "ok"]
+    if not ok:
+        return ", ".join(f"{row.status}: {row.reason}" for row in rows) or "no row"
+    if any(row.is_partial for row in ok):
+        return "a row of incomplete data"
+    if len(ok) > 1:
+        return f"{len(ok)} rows, and nothing says which one counts"
+    return "a row of random weights"
+
+
+Rows = Mapping[tuple[str, str], Result]
+
+
+class Pairing(NamedTuple):
+    """The 95 % interval of a difference, item by item; without one, why scores cannot be joined."""
+
+    ci95: tuple[float, float] | None = None
+    why: str = ""
+
+
+def pair(comparison: Comparison, rows: Rows, evidence: Evidence) -> Pairing:
+    """Compare two scores of one task under the same conditions, where both rows keep items.
+
+    `rows` are those of a finding, by task and model.
+    """
+    sides = [_single(side, rows) for side in comparison.sides]
+    if len(sides) < 2 or not all(sides):
+        return Pairing()
+    first, second = comparison.sides
+    if (first.tasks, first.at) != (second.tasks, second.at):
+        return Pairing()
+    try:
+        a, b = (_items(side, rows, evidence) for side in comparison.sides)
+        return Pairing(compare(a, b, higher_is_better=True).ci95)
+    except DataError as error:
+        return Pairing(why=str(error))
+
+
+def _single(side: Side, rows: Rows) -> bool:
+    """Return whether a side is one score, and no floor, of a row that keeps items."""
+    if len(side.tasks) * len(side.models) * len(side.at) > 1 or side.floor:
+        return False
+    row = rows.get((side.tasks[0], side.models[0]))
+    return row is not None and ITEMS in row.artifacts
+
+
+def _items(side: Side, rows: Rows, evidence: Evidence) -> Items:
+    """Return the items of a side that is one score."""
+    row, kept = rows[side.tasks[0], side.models[0]], evidence.items
+    place = (side.tasks[0], row.model, row.comparable)
+    key = (*place, side.metric, at_text(side.at[0]))
+
+    def make() -> Items:
+        (score,) = matching(row.scores, {"metric": side.metric, "at": side.at[0]})
+        like = next((one for other, one in kept.items() if other[0] == place[0]), None)
+        table = _recent(evidence.tables, place, lambda: read_items(evidence.output, row))
+        return items_of(row.model, table, score, like)
+
+    return _recent(kept, key, make)
+
+
+# So many tables are kept: those of a control, which many models are compared with, stay.
+MOST_KEPT = 8
+
+Kept = TypeVar("Kept")
+
+
+def _recent(
+    kept: dict[tuple[str, ...], Kept], key: tuple[str, ...], make: Callable[[], Kept]
+) -> Kept:
+    """Return what is kept under a key, or make it; those used last are kept."""
+    kept[key] = kept.pop(key) if key in kept else make()
+    if len(kept) > MOST_KEPT:
+        del kept[next(iter(kept))]
+    return kept[key]
+
+
+SUPPORTED, UNDECIDED, CONTRADICTED, MISSING = "supported", "undecided", "contradicted", "missing"
+
+# Scores of pairs of models, which the summary of a group holds and none of its tasks.
+OF_PAIRS = ("mean_rdm_correlation", "rdm_correlation", "rdm_spearman")
+
+
+class Term(NamedTuple):
+    """A score, or a floor of it, in a sum; None is the interval of a score that has none.
+
+    `floor` is the hardest floor of a score, None where it has none but chance.
+    """
+
+    key: tuple[str, ...]
+    value: float
+    ci95: tuple[float, float] | None
+    unit: str
+    limits: Range = (None, None)
+    floor: float | None = None
+
+
+class Compared(NamedTuple):
+    """A comparison, the values of its sides, and the interval of the one or of the difference.
+
+    `how` says of a difference whether it is over paired items, and why not where rows keep them.
+    `p_for` and `p_against` are one-sided: that what a finding says does not hold, and that it does.
+    """
+
+    comparison: Comparison
+    verdict: str
+    values: Sequence[float]
+    interval: tuple[float, float] | None
+    unit: str
+    how: str
+    p_for: float
+    p_against: float
+
+
+class Judgement(NamedTuple):
+    """A finding's verdict and what it rests on; or the rows that are missing."""
+
+    finding: Finding
+    verdict: str
+    compared: Sequence[Compared] = ()
+    lacks: Sequence[Lack] = ()
+    p_for: float = 1.0
+    p_against: float = 1.0
+
+
+def judge(finding: Finding, evidence: Evidence) -> Judgement:
+    """Return whether boards support a finding, contradict it, or leave it undecided or missing.
+
+    A finding of several comparisons is supported by all of them and contradicted by any.
+    """
+    rows, lacks = _rows(finding, evidence)
+    found = [
+        [_terms(side, i, rows, evidence.catalog) for i, side in enumerate(comparison.sides)]
+        for comparison in finding.comparisons
+    ]
+    terms = [term for sides in found for side in sides for term in side]
+    lacks += [term for term in terms if isinstance(term, Lack)]
+    if finding.needs or lacks:
+        return Judgement(finding, MISSING, lacks=list(dict.fromkeys(lacks)))
+    compared = [
+        _compared(comparison, _scored(sides), len(found), pair(comparison, rows, evidence))
+        for comparison, sides in zip(finding.comparisons, found, strict=True)
+    ]
+    p_for = max(one.p_for for one in compared)
+    p_against = min(1.0, len(found) * min(one.p_against for one in compared))
+    return Judgement(finding, verdict(p_for, p_against), compared, p_for=p_for, p_against=p_against)
+
+
+# The level of each of the two one-sided tests.
+LEVEL = 0.025
+
+
+def verdict(p_for: float, p_against: float) -> str:
+    """Return what follows from the p-values of a finding or a comparison."""
+    if p_for <= LEVEL:
+        return SUPPORTED
+    return CONTRADICTED if p_against <= LEVEL else UNDECIDED
+
+
+def tasks_of(side: Side, catalog: Catalog) -> list[str]:
+    """Return the tasks whose boards hold a side's scores; for scores of pairs, the groups."""
+    groups = {} if side.metric in OF_PAIRS else catalog.tasks
+    return [
+        name
+        for task in side.tasks
+        for name in (groups[task].group if task in groups else ()) or [task]
+    ]
+
+
+def _rows(finding: Finding, evidence: Evidence) -> tuple[dict[tuple[str, str], Result], list[Lack]]:
+    """Return the rows by task and model that a finding compares, and those it lacks.
+
+    On each task, rows must be comparable with the first.
+    """
+    catalog = evidence.catalog
+    pairs = [p for side in finding.sides for p in product(tasks_of(side, catalog), side.models)]
+    terms = {pair: evidence.row(*pair) for pair in dict.fromkeys(pairs)}
+    rows = {pair: row for pair, row in terms.items() if isinstance(row, Result)}
+    lacks = [row for row in terms.values() if isinstance(row, Lack)]
+    first: dict[str, Result] = {}
+    for (task, model), row in rows.items():
+        if row.comparable != first.setdefault(task, row).comparable:
+            lacks.append(Lack(model, task, f"not comparable with {first[task].model}'s row"))
+    return rows, lacks
+
+
+def _terms(
+    side: Side, place: int, rows: Mapping[tuple[str, str], Result], catalog: Catalog
+) -> list[Term | Lack]:
+    """Return the scores that a side is the mean of; a Lack for a score that its row has not.
+
+    `place` is 0 for the side that is said to be the greater, 1 for the other.
+    """
+    pairs = [pair for pair in product(tasks_of(side, catalog), side.models) if pair in rows]
+    return [_term(side, place, rows[pair], at, pair[0]) for pair in pairs for at in side.at]
+
+
+def _scored(sides: Sequence[Sequence[Term | Lack]]) -> list[list[Term]]:
+    return [[term for term in side if isinstance(term, Term)] for side in sides]
+
+
+def _term(side: Side, place: int, row: Result, at: Mapping[str, Any], task: str) -> Term | Lack:
+    match = matching(row.scores, {"metric": side.metric, "at": at})
+    spelled = ", ".join(f"{name} {value}" for name, value in at.items())
+    if not match:
+        why = f"no score {side.metric}{' at ' if spelled else ''}{spelled}"
+        return Lack(row.model, task, why)
+    score = match[0]
+    key = (task, row.model, side.metric, spelled, side.floor)
+    hardest = _hardest_floor(score)
+    if not side.floor:
+        floor = hardest if score.floors else None
+        return Term(key, score.value, _interval(score), score.unit, score.limits, floor)
+    floors = {**score.floors, "chance": hardest if place else score.chance}
+    floor = floors.get(side.floor)
+    if floor is None:
+        return Lack(row.model, task, f"no {side.floor} beside its {side.metric}")
+    return Term(key, floor, (floor, floor), score.unit)
+
+
+def _hardest_floor(score: Score) -> float | None:
+    """Return what a score must exceed to say anything: the greatest of chance and its floors.
+
+    Of a score that is better the lower it is, its chance.
+    """
+    known = [score.chance, *(score.floors.values() if score.higher_is_better else ())]
+    return max((value for value in known if value is not None), default=None)
+
+
+def _interval(score: Score) -> tuple[float, float] | None:
+    if score.ci95 or score.stderr is None:
+        return score.ci95
+    return score.value - Z95 * score.stderr, score.value + Z95 * score.stderr
+
+
+def _compared(
+    comparison: Comparison, sides: Sequence[Sequence[Term]], comparisons: int, paired: Pairing
+) -> Compared:
+    """Return one of so many comparisons with its own verdict, and the p-values of either."""
+    values = [fmean(term.value for term in side) for side in sides]
+    interval = paired.ci95 or difference_interval(sides)
+    how = "paired" if paired.ci95 else f"unpaired ({paired.why})" if paired.why else "unpaired"
+    p_for, p_against = 1.0, 1.0
+    if interval:
+        value = values[0] - (values[1] if len(values) > 1 else 0.0)
+        low, high = _limits(comparison, sides)
+        # An interval may touch the end of a range; a tie of no width leaves a lead undecided.
+        outside = (
+            tail(value, interval, low - _touch(low)),
+            tail(value, interval, high + _touch(high)),
+        )
+        above = tail(value, interval, low + _touch(low)) if len(sides) > 1 else outside[0]
+        p_for, p_against = max(above, 1 - outside[1]), min(1 - outside[0], outside[1])
+        if _of_two_models(comparison):
+            blind = max(_p_of_floor(term) for side in sides for term in side)
+            p_for, p_against = max(p_for, blind), max(p_against, blind)
+    said = verdict(p_for, min(1.0, comparisons * p_against))
+    return Compared(comparison, said, values, interval, sides[0][0].unit, how, p_for, p_against)
+
+
+def _of_two_models(comparison: Comparison) -> bool:
+    return len({tuple(s.models) for s in comparison.sides if not s.floor}) > 1
+
+
+def _p_of_floor(term: Term) -> float:
+    """Return the one-sided p that a score does not exceed its hardest floor; 0 without floors."""
+    if term.floor is None:
+        return 0.0
+    return tail(term.value, term.ci95, term.floor) if term.ci95 else 1.0
+
+
+def _limits(comparison: Comparison, sides: Sequence[Sequence[Term]]) -> tuple[float, float]:
+    """Return between what a value must lie; where a score cannot lie beyond, there is no limit."""
+    if len(sides) > 1:
+        return comparison.low, comparison.high
+    least, greatest = sides[0][0].limits
+    low = -math.inf if least is not None and comparison.low <= least else comparison.low
+    high = math.inf if greatest is not None and comparison.high >= greatest else comparison.high
+    return low, high
+
+
+def _touch(limit: float) -> float:
+    """Return how near to a limit a number touches it."""
+    return 1e-9 * max(1.0, abs(limit))
+
+
+def tail(value: float, interval: tuple[float, float], limit: float) -> float:
+    """Return the one-sided p that the truth is not above a limit, from a 95 % interval.
+
+    Each half of the interval is that of a normal distribution: p is 2.5 % at the lower end, and
+    97.5 % at the upper one. A half without width is certain of its side.
+    """
+    half = value - interval[0] if limit < value else interval[1] - value
+    if half <= 0 or math.isinf(limit):
+        return 0.0 if limit < value else 1.0
+    return NormalDist().cdf((limit - value) / half * Z95)
+
+
+def difference_interval(
+    sides: Sequence[Sequence[Term]],
+) -> tuple[float, float] | None:
+    """Return the interval of the mean of one side, or of its lead over the other.
+
+    A score on both sides counts with both weights. None where a score has no interval.
+    """
+    weights: dict[Term, float] = {}
+    for side, sign in zip(sides, (1, -1), strict=False):
+        for term in side:
+            weights[term] = weights.get(term, 0.0) + sign / len(side)
+    below = above = centre = 0.0
+    for term, weight in weights.items():
+        if term.ci95 is None:
+            return None
+        ends = sorted(weight * end for end in term.ci95)
+        centre += weight * term.value
+        below += (weight * term.value - ends[0]) ** 2
+        above += (ends[1] - weight * term.value) ** 2
+    return centre - math.sqrt(below), centre + math.sqrt(above)

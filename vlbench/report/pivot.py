@@ -1,0 +1,191 @@
+"""Models x tasks: each model's primary score on each board, one table for the tasks of a paper."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vlbench.boards.board import Board
+from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.findings import FindingsSpec
+from vlbench.errors import spaced
+from vlbench.report.leaders import read_leaders
+from vlbench.report.rows import ties_mark, unpublished
+from vlbench.report.table import Entry, Table, tables_of
+from vlbench.report.texts import number, score_name
+
+NO_PAPER = "Other tasks"
+
+# Beside a score: told apart from every other model; not comparable with the rest of its column.
+BEST_MARK, APART_MARK = "*", "#"
+NOTE = (
+    "* told apart from every other model at 5 % (paired tests, corrected for all pairs). # not "
+    "comparable with the others of its column: other regions or data. Controls know nothing of "
+    "their inputs."
+)
+CHANCE = "chance"
+
+
+class Column(NamedTuple):
+    """A task: its title, its primary score, and chance where that is the same for all models."""
+
+    task: str
+    title: str
+    score: str
+    chance: str = ""
+
+
+# How many steps there are from chance to the best of a column.
+SHADES = 5
+
+
+class Cell(NamedTuple):
+    """A model's entry on a board, and whether it is of another set of rows than most.
+
+    `shade` is how far its score lies from chance to the best of the column's models, in 0..SHADES.
+    """
+
+    entry: Entry
+    is_apart: bool = False
+    shade: int = 0
+
+    @property
+    def text(self) -> str:
+        """The score with its unit and marks."""
+        score = self.entry.primary
+        if score is None:
+            return ""
+        best, apart = BEST_MARK * self.entry.is_best, APART_MARK * self.is_apart
+        return f"{number(score.value, score.unit)}{ties_mark(self.entry.row)}{best}{apart}"
+
+
+class Pivot(NamedTuple):
+    """The models of a paper's tasks, by name, controls last, and their cells by task."""
+
+    title: str
+    columns: Sequence[Column]
+    models: Mapping[str, Mapping[str, Cell]]
+    controls: Mapping[str, Mapping[str, Cell]]
+
+
+def pivots(
+    output: Path, boards: Sequence[Board], catalog: Catalog, findings: Mapping[str, FindingsSpec]
+) -> list[Pivot]:
+    """Return a table for each paper, under the title that its findings have; rows that count alone.
+
+    Raises SpecError for a malformed file of comparisons.
+    """
+    titles = {one.paper: one.title for one in findings.values() if one.paper and one.title}
+    papers: dict[str, list[Board]] = {}
+    for board in boards:
+        papers.setdefault(_paper(board.paper, titles), []).append(board)
+    order = sorted(papers, key=lambda title: (title == NO_PAPER, title))
+    # A row of a group's summary does not say it.
+    controls = {row.model for board in boards for row in board.results if row.is_control}
+    return [_pivot(title, output, papers[title], catalog, controls) for title in order]
+
+
+def _paper(place: str, titles: Mapping[str, str]) -> str:
+    """Return the title and the id of a paper; tasks add the place in it to its id."""
+    known = next((paper for paper in titles if f"{place},".startswith(f"{paper},")), "")
+    return f"{titles[known]} ({known})" if known else place.partition(",")[0].strip() or NO_PAPER
+
+
+def _pivot(
+    title: str,
+    output: Path,
+    boards: Sequence[Board],
+    catalog: Catalog,
+    controls: Collection[str],
+) -> Pivot:
+    columns, rows = [], dict[str, dict[str, Cell]]()
+    for board in boards:
+        leaders, spec = read_leaders(output, board.task), catalog.tasks.get(board.task)
+        # The largest set first, whose rows count for models with several.
+        tables = sorted(tables_of(board, leaders, spec), key=lambda table: -len(table.entries))
+        for table in tables:
+            for entry in table.entries:
+                if not unpublished(entry.row):
+                    cell = Cell(entry, is_apart=table is not tables[0])
+                    rows.setdefault(entry.row.model, {}).setdefault(board.task, cell)
+        heading = (spec.title if spec else "") or spaced(board.task).capitalize()
+        score = score_name(board.primary["metric"], board.primary.get("at", {}))
+        columns.append(Column(board.task, heading, score, _chance(tables)))
+    known = {model: rows[model] for model in sorted(rows)}
+    for column in columns:
+        _shade([own for model, own in known.items() if model not in controls], column.task)
+    return Pivot(
+        title,
+        columns,
+        {model: own for model, own in known.items() if model not in controls},
+        {model: own for model, own in known.items() if model in controls},
+    )
+
+
+def _shade(models: Sequence[dict[str, Cell]], task: str) -> None:
+    """Shade the cells of a column whose scores have a chance, ties alike."""
+    cells = {i: own[task] for i, own in enumerate(models) if task in own}
+    gains = {
+        i: (score.value - score.chance) * (1 if score.higher_is_better else -1)
+        for i, cell in cells.items()
+        if (score := cell.entry.primary) and score.chance is not None
+    }
+    most = max(gains.values(), default=0.0)
+    for i, gain in gains.items():
+        shade = round(SHADES * max(0.0, gain) / most) if most > 0 else 0
+        models[i][task] = cells[i]._replace(shade=shade)
+
+
+def _chance(tables: Sequence[Table]) -> str:
+    scores = [score for table in tables for score in table.scores]
+    known = {number(one.chance, one.unit) for one in scores if one.chance is not None}
+    return known.pop() if len(known) == 1 else ""
+
+
+def grid(pivot: Pivot) -> list[list[str]]:
+    """Return the head and the rows of a table: models, chance, controls; a dash for no score."""
+
+    def row(model: str, cells: Mapping[str, Cell]) -> list[str]:
+        texts = (cells[c.task].text if c.task in cells else "" for c in pivot.columns)
+        return [model, *(text or "-" for text in texts)]
+
+    chance = [CHANCE, *(column.chance or "-" for column in pivot.columns)]
+    return [
+        ["model", *(column.title for column in pivot.columns)],
+        *(row(*one) for one in pivot.models.items()),
+        chance,
+        *(row(f"{model} (control)", cells) for model, cells in pivot.controls.items()),
+    ]
+
+
+COLUMNS = ("paper", "task", "title", "score", "model", "control", "value", "ci95_low", "ci95_high",
+           "n", "unit", "chance", "best", "apart")  # fmt: skip
+
+
+def lines(found: Sequence[Pivot]) -> Iterator[dict[str, Any]]:
+    """Yield a line for each model and task that has a score, for CSV and JSON."""
+    for pivot in found:
+        for is_control, rows in ((False, pivot.models), (True, pivot.controls)):
+            for model, cells in rows.items():
+                for column in pivot.columns:
+                    cell = cells.get(column.task)
+                    if cell and cell.entry.primary:
+                        score = cell.entry.primary
+                        low, high = score.ci95 or (None, None)
+                        yield {
+                            "paper": pivot.title,
+                            "task": column.task,
+                            "title": column.title,
+                            "score": column.score,
+                            "model": model,
+                            "control": is_control,
+                            "value": score.value,
+                            "ci95_low": low,
+                            "ci95_high": high,
+                            "n": score.n,
+                            "unit": score.unit,
+                            "chance": score.chance,
+                            "best": cell.entry.is_best,
+                            "apart": cell.is_apart,
+                        }

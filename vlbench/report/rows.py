@@ -1,0 +1,129 @@
+"""The rows of a board that summaries, figures and exports use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vlbench.boards.board import Board, board_file, read_board
+from vlbench.catalog.specs import TaskSpec
+from vlbench.errors import UnknownNameError, unknown
+from vlbench.results import Result, Score, matching
+
+
+def publishable(results: Sequence[Result]) -> dict[str, Result]:
+    """Return the complete ok rows of models with trained weights, by model.
+
+    A model with two such rows has none here: their data or parameters differ, so that they may not
+    be compared, and nothing says which one to take.
+    """
+    good = [row for row in results if not unpublished(row)]
+    often = Counter(row.model for row in good)
+    return {row.model: row for row in good if often[row.model] == 1}
+
+
+def keeps_matrices(board: Board) -> bool:
+    """Return whether a row of a board keeps a matrix."""
+    return any("rdm" in row.artifacts for row in board.results)
+
+
+def unpublished(row: Result) -> str:
+    """Return why a row's numbers are not published; nothing where they are."""
+    if row.status != "ok":
+        return f"{row.status}, {row.reason}"
+    if row.is_partial:
+        rows = row.counts.get("n", 0)
+        return f"partial, {rows} of {row.counts['expected']} official rows"
+    return "random weights" if is_random(row) else ""
+
+
+def is_random(row: Result) -> bool:
+    """Return whether a row's model has random weights."""
+    return str(row.provenance.get("weights", "")).startswith("random:")
+
+
+def ties_mark(row: Result) -> str:
+    """Return what stands beside a score where most choices were tied; nothing elsewhere."""
+    return " (mostly ties)" if row.is_mostly_tied else ""
+
+
+def comparable_sets(rows: Sequence[Result]) -> dict[str, list[Result]]:
+    """Return the ok rows by what a fair comparison shares, in the order of each set's first row."""
+    sets: dict[str, list[Result]] = {}
+    for row in rows:
+        if row.status == "ok":
+            sets.setdefault(row.comparable, []).append(row)
+    return sets
+
+
+def ranked(rows: Sequence[Result], primary: Mapping[str, Any]) -> list[tuple[Result, Score | None]]:
+    """Return rows with their primary score, best first, equal ones as they come, none last."""
+    scored = [(row, next(iter(matching(row.scores, primary)), None)) for row in rows]
+    return sorted(scored, key=lambda pair: (pair[1] is None, cost(pair[1]) if pair[1] else 0.0))
+
+
+def cost(score: Score) -> float:
+    """Return a number that is lower for a better score."""
+    return -score.value if score.higher_is_better else score.value
+
+
+class Published(NamedTuple):
+    """A paper's value of a score, and where it stands there.
+
+    `difference` is ours minus the paper's, and `in_stderr` the same in standard errors of ours;
+    None where our score has none, or one of 0.
+    """
+
+    value: float
+    where: str
+    difference: float
+    in_stderr: float | None
+
+
+def published(spec: TaskSpec, model: str, score: Score) -> Published | None:
+    """Return what a task's file says was published for this model and score; None for nothing."""
+    for one in spec.reference:
+        if one["model"] == model and matching([score], one):
+            difference = score.value - one["value"]
+            in_stderr = difference / score.stderr if score.stderr else None
+            return Published(one["value"], one["where"], difference, in_stderr)
+    return None
+
+
+def named_files(output: Path, names: Sequence[str]) -> list[Path]:
+    """Return the files of the boards and summaries that are named, or of all of a folder.
+
+    Raises UnknownNameError for a name that has none, and for a folder without any.
+    """
+    files = [*output.glob("*.json"), *output.glob("summaries/*.json")]
+    there = {file.stem: file for file in sorted(files)}
+    absent = [name for name in names if name not in there]
+    if absent or not there:
+        what = ", ".join(absent) or "at all"
+        groups = "; those of groups are made by vlbench leaderboard build" if absent else ""
+        raise UnknownNameError(f"no board {what} in {output}{groups}")
+    return [there[name] for name in dict.fromkeys(names or there)]
+
+
+def named_boards(output: Path, names: Sequence[str]) -> list[Board]:
+    """Return the boards and summaries that are named, or all of a folder; raises likewise."""
+    return [board for board in map(read_board, named_files(output, names)) if board]
+
+
+def named_row(output: Path, task: str, model: str) -> Result:
+    """Return the ok row of a model. Raises UnknownNameError where there is none, or several."""
+    board = read_board(board_file(output, task))
+    if board is None:
+        raise UnknownNameError(f"no board {task} in {output}")
+    rows = [row for row in board.results if row.status == "ok" and row.model == model]
+    if not rows and (others := [row for row in board.results if row.model == model]):
+        why = others[0].reason or "no reason given"
+        raise UnknownNameError(f"{model} has no scores on {task}: {others[0].status} ({why})")
+    if not rows:
+        raise unknown("model with scores", model, {row.model for row in board.results})
+    if len(rows) > 1:
+        why = "their data or parameters differ; keep one of them in a folder of its own"
+        raise UnknownNameError(f"{model} has {len(rows)} rows on {task}: {why}")
+    return rows[0]

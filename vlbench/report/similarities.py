@@ -1,0 +1,260 @@
+"""Similarity of models: correlations of their matrices. arXiv:2104.08313, section 4.
+
+Each model is compared with each other one, also across the tasks of a group.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from vlbench.boards.artifacts import read_table, read_tensor
+from vlbench.boards.board import Board
+from vlbench.errors import DataError
+from vlbench.metrics.rdm_correlation import (
+    Interval,
+    correlations,
+    jackknife,
+    left_out,
+    noise_ceiling,
+    permuted,
+    standardised,
+)
+from vlbench.report.rows import publishable
+from vlbench.results import Result, Score, score_row
+
+
+class Member(NamedTuple):
+    """One model in a comparison, the classes that its matrix is over, and their categories.
+
+    `name` is `model`, or longer where the model stands on two boards. The matrix is read where it
+    is needed: hundreds of 1,000 classes are gigabytes. `reliability` is its row's primary score,
+    where that is a correlation.
+    """
+
+    name: str
+    model: str
+    read_matrix: Callable[[], NDArray[np.float32]]
+    classes: list[str]
+    categories: list[str]
+    comparable: str
+    reliability: float | None = None
+
+
+def joined(output: Path, boards: Sequence[Board]) -> tuple[list[Member], dict[str, str]]:
+    """Return the models that can be compared, and for each other publishable row why it cannot.
+
+    On each board, the rows with the most frequent `comparable` are taken. All matrices must be over
+    the same classes as the first.
+    """
+    members: list[Member] = []
+    left_out: dict[str, str] = {}
+    for board in boards:
+        rows = sorted(publishable(board.results).items())
+        common = Counter(row.comparable for _, row in rows).most_common(1)
+        for model, row in rows:
+            name = _name(model, board.task, [*(m.name for m in members), *left_out], boards[0].task)
+            member = _member(output, name, row)
+            if isinstance(member, str):
+                left_out[name] = member
+            elif row.comparable != common[0][0]:
+                left_out[name] = f"not comparable with the most rows of {board.task}"
+            elif members and _classes(member) != _classes(members[0]):
+                left_out[name] = f"its matrix is over other classes than that of {members[0].name}"
+            else:
+                members.append(member)
+    return members, left_out
+
+
+def _classes(member: Member) -> tuple[list[str], list[str]]:
+    return member.classes, member.categories
+
+
+def _name(model: str, task: str, taken: Sequence[str], first: str) -> str:
+    others = [word for word in task.split("_") if word not in first.split("_")]
+    return f"{model} ({' '.join(others) or task})" if model in taken else model
+
+
+def _member(output: Path, name: str, row: Result) -> Member | str:
+    """Return a row's matrix and classes, or why they cannot be read."""
+    try:
+        matrix = read_tensor(output, row, "rdm")
+        table = read_table(output, row, "classes", ["name", "category"])
+    except DataError as error:
+        return str(error)
+    classes, categories = ([one[key] for one in table] for key in ("name", "category"))
+    if matrix.shape != (len(classes) * (len(classes) - 1) // 2,):
+        return f"its matrix of shape {list(matrix.shape)} is not that of {len(classes)} classes"
+    score, read_matrix = row.primary_score, partial(read_tensor, output, row, "rdm")
+    reliability = float(score.value) if score and score.unit == "correlation" else None
+    return Member(name, row.model, read_matrix, classes, categories, row.comparable, reliability)
+
+
+Floats = NDArray[np.float64]
+
+PRIMARY = {"metric": "mean_rdm_correlation", "at": {}}
+
+# Each build permutes the classes in the same way.
+SEED = 0
+
+
+class Similarities(NamedTuple):
+    """The correlations of K matrices, Pearson's and Spearman's, [K, K].
+
+    Of Pearson's, the intervals of each row and of its mean over the other matrices, and the floors.
+    """
+
+    pearson: Floats
+    spearman: Floats
+    intervals: Sequence[Interval]
+    of_means: Sequence[Interval]
+    floors: Floats
+
+
+def similarities(members: Sequence[Member]) -> Similarities:
+    """Return the correlations of the matrices of two or more models.
+
+    Intervals are of a jackknife over the categories of the classes. A floor is the 95th percentile
+    under 100 permutations of the classes of one matrix, and 100 of the other. The rank correlation
+    has neither, as in arXiv:2104.08313; Kendall's takes .1 s a pair, hours for hundreds of models.
+    """
+    count = len(members)
+    table = standardised((member.read_matrix() for member in members), count, np.float32)
+    pearson, floors = correlations(table), permuted(table, seed=SEED)
+    groups = np.unique(members[0].categories, return_inverse=True)[1]
+    intervals: list[Interval] = []
+    of_means: list[Interval] = []
+    for found in left_out(table, groups):
+        for less in found.transpose(1, 0, 2):
+            i = len(intervals)
+            mean, mean_less = ((r.sum(-1) - r[..., i]) / (count - 1) for r in (pearson[i], less))
+            of_means.append(jackknife(mean, mean_less))
+            intervals.append(jackknife(pearson[i], less))
+    del table  # of 500 matrices of 1,000 classes, 1 GB
+    ranks = (rankdata(member.read_matrix()) for member in members)
+    spearman = correlations(standardised(ranks, count, np.float32))
+    return Similarities(pearson, spearman, intervals, of_means, floors)
+
+
+def similarity_rows(
+    members: Sequence[Member], matrix: Similarities, table: str = ""
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each model: its correlation with each other, and their mean.
+
+    Beside each stand the bounds of the noise ceiling. Where a `table` is named that has the
+    correlations with each other, rows refer to it instead.
+    """
+    classes, places = len(members[0].classes), range(len(members))
+    keys = json.dumps(sorted({member.comparable for member in members}))
+    comparable = "sha256:" + hashlib.sha256(keys.encode()).hexdigest()
+    ceilings = _ceilings(members)
+    for i, member in enumerate(members):
+        others = [j for j in places if j != i]
+        mean = float(matrix.pearson[i, others].mean())
+        scores = [_score("mean_rdm_correlation", mean, classes, matrix.of_means[i])]
+        scores += _ceiling(ceilings[:, i, others].mean(1), classes)
+        errors, (lows, highs) = matrix.intervals[i]
+        if table:
+            note = f"its correlations with each of {len(others)} models are in {table}"
+            yield _row(member.name, scores, classes, comparable) | {"notes": [note]}
+            continue
+        for j in others:
+            at = {"with": members[j].name}
+            floor = {"class_permutations": float(matrix.floors[i, j])}
+            around = Interval(errors[j], (lows[j], highs[j]))
+            value, rank = float(matrix.pearson[i, j]), float(matrix.spearman[i, j])
+            scores.append(_score("rdm_correlation", value, classes, around, at, floor))
+            scores += _ceiling(ceilings[:, i, j], classes, at)
+            scores.append(_score("rdm_spearman", rank, classes, None, at))
+        yield _row(member.name, scores, classes, comparable)
+
+
+def pair_table(members: Sequence[Member], matrix: Similarities) -> pa.Table:
+    """Return a line for each two models, with what `similarity_rows` says of them."""
+    first, second = np.triu_indices(len(members), 1)
+    names = pa.array([member.name for member in members])
+    error, bounds = (np.array([one[part] for one in matrix.intervals]) for part in (0, 1))
+    columns = {
+        "rdm_correlation": matrix.pearson,
+        "stderr": error,
+        "ci95_low": bounds[:, 0],
+        "ci95_high": bounds[:, 1],
+        "class_permutations": matrix.floors,
+        **dict(zip(CEILING, _ceilings(members), strict=True)),
+        "rdm_spearman": matrix.spearman,
+    }
+    pairs = {"model": names.take(pa.array(first)), "with": names.take(pa.array(second))}
+    return pa.table(pairs | {name: values[first, second] for name, values in columns.items()})
+
+
+# The bounds of a noise ceiling, as scores.
+CEILING = ("noise_ceiling_lower", "noise_ceiling_upper")
+NO_CHANCE = "a bound of the correlation beside it, which no model reaches by guessing"
+
+
+def _ceilings(members: Sequence[Member]) -> Floats:
+    """Return the bounds [2, K, K] of how two measured matrices correlate, if the true ones agree.
+
+    Each bound is the product of both matrices' own. NaN where a matrix has no reliability.
+    """
+    own = noise_ceiling(np.array([member.reliability for member in members], np.float64))
+    return np.stack([np.outer(bound, bound) for bound in own])
+
+
+def _ceiling(bounds: Floats, classes: int, at: Mapping[str, str] | None = None) -> list[Score]:
+    """Return the bounds of a noise ceiling as scores; none where there is no reliability."""
+    if np.isnan(bounds).any():
+        return []
+    return [
+        Score(metric, float(bound), classes, at or {}, unit="correlation", no_chance=NO_CHANCE)
+        for metric, bound in zip(CEILING, bounds, strict=True)
+    ]
+
+
+def left_out_rows(left_out: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return a row for each model that is not compared, with the reason."""
+    return [
+        _row(name, [], 0, "") | {"status": "skipped", "reason": reason}
+        for name, reason in left_out.items()
+    ]
+
+
+def _score(
+    metric: str,
+    value: float,
+    classes: int,
+    around: Interval | None,
+    at: Mapping[str, str] | None = None,
+    floors: Mapping[str, float] | None = None,
+) -> Score:
+    return Score(
+        metric,
+        value,
+        classes,
+        at or {},
+        chance=0.0,
+        floors=floors or {},
+        unit="correlation",
+        **(around._asdict() if around else {}),
+    )
+
+
+def _row(name: str, scores: Sequence[Score], classes: int, comparable: str) -> dict[str, Any]:
+    return {
+        "model": name,
+        "status": "ok",
+        "reason": "",
+        "comparable": comparable,
+        "scores": [score_row(score) for score in scores],
+        "counts": {"n": classes, "expected": classes},
+    }

@@ -1,0 +1,194 @@
+"""The table of a board: comparable rows, best first, with what it takes to judge each score.
+
+The terminal, the exports and the page print it: which rows stand together, in which order, and what
+their cells say is decided here alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from vlbench.boards.board import Board
+from vlbench.catalog.specs import TaskSpec
+from vlbench.errors import spaced
+from vlbench.report.leaders import BEHIND, BEST, TIED, Leaders, standing
+from vlbench.report.rows import Published, comparable_sets, published, ranked, unpublished
+from vlbench.report.texts import hardest_floor, lead, number, probability, score_name
+from vlbench.results import Result, Score
+
+# A number as a text, with its unit or, where the head of its column has that, without.
+Number = Callable[[float, str], str]
+
+# What stands beside each primary score, in this order.
+STANDING, PUBLISHED = "against the leader", "published"
+HEADS = ("95 % interval", "n", "chance", "highest floor", STANDING, PUBLISHED)
+
+
+class Entry(NamedTuple):
+    """A row of a table.
+
+    `primary` is the score that stands for the task, None where the row lacks it; `published` has
+    what a paper gives for each score, or None; `standing` is that against the leader, or empty, and
+    `p` its p-value where it was tested, and `detectable` the difference that would have been found.
+    """
+
+    row: Result
+    primary: Score | None
+    published: Sequence[Published | None]
+    standing: str = ""
+    p: float | None = None
+    detectable: float = 0.0
+
+    @property
+    def reference(self) -> Published | None:
+        """What a paper gives for the primary score."""
+        pairs = zip(self.row.scores, self.published, strict=True)
+        return next((given for score, given in pairs if score is self.primary), None)
+
+    @property
+    def is_best(self) -> bool:
+        """Whether the model is told apart from every other one of its set."""
+        return self.standing == BEST
+
+
+class Table(NamedTuple):
+    """Rows that may be compared with each other, best first; those without the score stand last.
+
+    `place` is the number of its set and how many sets the board has. `leaders` are those of the set
+    where they are known.
+    """
+
+    title: str
+    primary: Mapping[str, Any]
+    entries: Sequence[Entry]
+    leaders: Leaders | None = None
+    place: tuple[int, int] = (1, 1)
+
+    @property
+    def name(self) -> str:
+        """The name of the primary score."""
+        return score_name(self.primary["metric"], self.primary.get("at", {}))
+
+    @property
+    def scores(self) -> list[Score]:
+        """The primary scores that there are."""
+        return [entry.primary for entry in self.entries if entry.primary]
+
+    @property
+    def heads(self) -> list[str]:
+        """Those of `HEADS` under which something is known, or could be of any table."""
+        known = {STANDING: bool(self.leaders and self.leaders.p)}
+        known[PUBLISHED] = any(entry.reference for entry in self.entries)
+        return [head for head in HEADS if known.get(head, True)]
+
+
+def table_of(
+    title: str,
+    primary: Mapping[str, Any],
+    rows: Sequence[Result],
+    leaders: Leaders | None = None,
+    spec: TaskSpec | None = None,
+) -> Table:
+    """Return the table of rows that may be compared with each other, equal ones by name.
+
+    `spec` is their task, where it is known: publishable rows have its published values.
+    """
+    p = leaders.p if leaders else {}
+    entries = []
+    for row, score in ranked(sorted(rows, key=lambda row: row.model), primary):
+        known = spec if spec and not unpublished(row) else None
+        given = [published(known, row.model, one) if known else None for one in row.scores]
+        stands, found = standing(row.model, leaders), leaders.detectable if leaders else {}
+        one = Entry(row, score, given, stands, p.get(row.model), found.get(row.model, 0.0))
+        entries.append(one)
+    return Table(title, primary, entries, leaders)
+
+
+def tables_of(
+    board: Board, leaders: Mapping[str, Leaders], spec: TaskSpec | None = None
+) -> list[Table]:
+    """Return a table for each set of comparable rows; `leaders` are given by `comparable`."""
+    sets = comparable_sets(board.results)
+    tables = []
+    for i, (key, rows) in enumerate(sets.items(), 1):
+        apart = f", not comparable with the others: set {i}" if len(sets) > 1 else ""
+        title = f"{board.task} (version {board.version}){apart}"
+        table = table_of(title, board.primary, rows, leaders.get(key), spec)
+        tables.append(table._replace(place=(i, len(sets))))
+    return tables
+
+
+def cells(entry: Entry, number: Number = number) -> dict[str, str]:
+    """Return what stands beside an entry's primary score, by `HEADS`; empty is what is unknown."""
+    score = entry.primary
+    if score is None:
+        return dict.fromkeys(HEADS, "")
+    texts = (
+        interval(score),
+        f"{score.n:,}",
+        "" if score.chance is None else number(score.chance, score.unit),
+        _floor(score, number),
+        _standing_text(entry, score.unit),
+        _published_number(entry.reference, score.unit, number),
+    )
+    return dict(zip(HEADS, texts, strict=True))
+
+
+def _standing_text(entry: Entry, unit: str) -> str:
+    """Return how a model stands: behind with its p, tied with what would have been found."""
+    if entry.standing == BEHIND and entry.p is not None:
+        return f"{BEHIND}, {probability(entry.p)}"
+    if entry.standing == TIED and entry.detectable:
+        return f"{TIED}, detectable {lead(entry.detectable, unit).removeprefix('+')}"
+    return entry.standing
+
+
+def interval(score: Score) -> str:
+    """Return the 95 % interval of a score, both ends with the same decimals; empty without one.
+
+    Fractions are percentages with one; of others, the larger end has four significant digits.
+    """
+    if not score.ci95:
+        return ""
+    if score.unit == "fraction":
+        low, high = (100.0 * end for end in score.ci95)
+        return f"{low:z.1f} to {high:z.1f}"
+    low, high = score.ci95
+    exponent = int(f"{max(abs(low), abs(high)):e}".partition("e")[2])
+    form = f"z.{max(0, 3 - exponent)}f" if -5 < exponent < 10 else ".3e"
+    return f"{low:{form}} to {high:{form}}"
+
+
+def _floor(score: Score, number: Number) -> str:
+    """Return the floor that is hardest to beat, and its name."""
+    floor = hardest_floor(score)
+    return f"{number(floor[1], score.unit)} {spaced(floor[0])}" if floor else ""
+
+
+def _published_number(paper: Published | None, unit: str, number: Number) -> str:
+    """Return a paper's number, where it stands, and how far ours lies above it."""
+    if paper is None:
+        return ""
+    errors = "" if paper.in_stderr is None else f", {paper.in_stderr:+.1f} SE"
+    ours = f"ours {lead(paper.difference, unit)}{errors}"
+    return f"{number(paper.value, unit)}, {paper.where} ({ours})"
+
+
+def key_of(score: Score) -> Hashable:
+    """Return what names a score within its row."""
+    return score.metric, frozenset(score.at.items())
+
+
+def other_scores(table: Table) -> list[Score]:
+    """Return one score of each metric and conditions that are not the primary ones.
+
+    Those under the primary score's conditions come first.
+    """
+    at = frozenset(table.primary.get("at", {}).items())
+    scores: dict[Hashable, Score] = {}
+    for entry in table.entries:
+        for score in entry.row.scores:
+            scores.setdefault(key_of(score), score)
+    scores.pop((table.primary["metric"], at), None)
+    return sorted(scores.values(), key=lambda score: frozenset(score.at.items()) != at)

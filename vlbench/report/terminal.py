@@ -1,0 +1,66 @@
+"""Tables of boards on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from vlbench.boards.board import Board
+from vlbench.catalog.specs import TaskSpec
+from vlbench.errors import spaced
+from vlbench.report.leaders import Leaders
+from vlbench.report.rows import ties_mark
+from vlbench.report.table import Entry, Table, cells, key_of, other_scores, tables_of
+from vlbench.report.texts import number
+from vlbench.results import Result
+
+
+class Texts(NamedTuple):
+    """A table as the arguments of `plain_table`."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str
+    optional: Sequence[str] = ()
+    numbers: bool = False
+
+
+def board_tables(
+    board: Board,
+    leaders: Mapping[str, Leaders],
+    spec: TaskSpec | None = None,
+) -> list[Texts]:
+    """Return a table for each set of comparable rows, and one for the rows without scores."""
+    tables = [score_table(table) for table in tables_of(board, leaders, spec)]
+    rest = [row for row in board.results if row.status != "ok"]
+    title = f"{board.task} (version {board.version})"
+    return [*tables, *([reason_table(title, rest)] if rest else [])]
+
+
+def score_table(table: Table) -> Texts:
+    """Return a table of rows, with the other metrics under the primary score's conditions."""
+    heads, at = table.heads, dict(table.primary.get("at", {}))
+    others = [score for score in other_scores(table) if dict(score.at) == at]
+    columns = ["model", table.name, *heads, *(spaced(score.metric) for score in others)]
+    rows = []
+    for entry in table.entries:
+        beside, own = cells(entry), {key_of(score): score for score in entry.row.scores}
+        matches = [own.get(key_of(score)) for score in others]
+        told = [number(score.value, score.unit) if score else "" for score in matches]
+        rows.append([entry.row.model, _value(entry), *(beside[head] for head in heads), *told])
+    rows = [[cell or "-" for cell in row] for row in rows]
+    return Texts(columns, rows, table.title, columns[2:], numbers=True)
+
+
+def reason_table(title: str, rows: Sequence[Result]) -> Texts:
+    """Return the results that have no scores, and the reason for each."""
+    cells = [(row.model, row.status, row.reason) for row in rows]
+    return Texts(["model", "status", "why"], cells, f"{title}: without scores")
+
+
+def _value(entry: Entry) -> str:
+    score, row = entry.primary, entry.row
+    if score is None:
+        return ""
+    partial = " (partial)" if row.is_partial else ""
+    return number(score.value, score.unit) + ties_mark(row) + partial
