@@ -9,7 +9,7 @@ from chromium import Chromium
 
 from vlbench.catalog.catalog import load_all_findings, load_catalog
 from vlbench.report.building import build
-from vlbench.report.page.contents import read_page, render
+from vlbench.report.page.page import read_page, render
 
 ROOT = Path(__file__).resolve().parents[2]
 AXE = ROOT / "build" / "axe" / "node_modules" / "axe-core" / "axe.min.js"

@@ -83,6 +83,13 @@ def boards_of(folder, *models):
     }
 
 
+def shown_tasks(tab):
+    """The names of the tasks that a filter leaves."""
+    return set(
+        tab.js("[...document.querySelectorAll('.task:not([hidden])')].map(e => e.dataset.task)")
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "value", "tasks"),
     [
@@ -103,14 +110,15 @@ def test_a_filter_leaves_its_tasks_and_lasts_in_the_address(
         "field.dispatchEvent(new Event('input', {bubbles: true})) }"
     )
     settled(tab)
-    assert set(tab.texts(".task h3 a")) == tasks
-    assert set(browser.open(tab.js("location.href")).texts(".task h3 a")) == tasks
+    assert shown_tasks(tab) == tasks
+    assert shown_tasks(browser.open(tab.js("location.href"))) == tasks
 
 
 def test_no_model_is_hidden_at_first_and_all_come_back(browser, page):
     tab = browser.open(page)
     everything = tab.texts(".board tbody th button")
-    assert len(everything) == tab.js("document.querySelectorAll('.board tbody tr').length")
+    count = "document.querySelectorAll('.task > .scroll .board tbody tr').length"
+    assert len(everything) == tab.js(count)
     tab.go(page + "#?model=tiny-rn")
     settled(tab)
     assert set(tab.texts(".board tbody th button")) == {"tiny-rn", "tiny-rn-robust"}
@@ -246,6 +254,28 @@ def test_print_shows_all_tables_and_no_controls(browser, page):
     tab.call("Emulation.setEmulatedMedia", {"media": "print"})
     assert tab.texts("nav, #filters, .tools") == []
     assert len(tab.texts(".board")) >= 3
+
+
+def test_a_table_is_saved_as_a_file_of_what_is_seen(browser, page):
+    tab = browser.open(page + "#?model=tiny-rn")
+    settled(tab)
+    tab.js(
+        "URL.createObjectURL = blob => { blob.text().then(text => { window.saved = text });"
+        "return 'blob:x' };"
+        f"document.querySelector('{FEW}').parentElement.nextElementSibling.firstElementChild.click()"
+    )
+    settled(tab)
+    head, *rows = tab.js("window.saved").split("\r\n")
+    assert head.startswith('"model","accuracy (categories held_out, shots 5), %"')
+    assert [row.split(",")[0] for row in rows] == ['"tiny-rn"', '"tiny-rn-robust"']
+
+
+def test_controls_are_folded_until_they_are_asked_for(browser, page):
+    tab = browser.open(page)
+    assert "constant" not in tab.texts(".task tbody th button")
+    tab.js("document.querySelectorAll('.controls').forEach(one => { one.open = true })")
+    settled(tab)
+    assert "constant" in tab.texts(".task tbody th button")
 
 
 def test_nothing_is_asked_for_but_the_page_and_nothing_goes_wrong(browser, page):

@@ -26,11 +26,27 @@ def test_the_best_is_first_equal_ones_by_name_and_one_without_the_score_last():
 
 
 def test_each_set_of_comparable_rows_has_its_place_and_its_leader():
-    rows = [result("a", score()), result("b", score(), comparable="b")]
+    rows = [result(m, score(), comparable=c) for m, c in zip("acbd", "aabb", strict=True)]
     first, second = tables_of(board(*rows), {"b": Leaders("b", [], {}, {})})
     assert (first.place, second.place) == ((1, 2), (2, 2))
     assert second.title == "t (version 1), not comparable with the others: set 2"
     assert [first.entries[0].standing, second.entries[0].standing] == ["", "leader"]
+
+
+def test_a_row_that_alone_differs_stands_marked_below_the_others_and_controls_last():
+    control = {"provenance": {"control": True}}
+    rows = [
+        result("control", score(1.0), **control),
+        result("alone", score(0.9), comparable="b"),
+        result("a", score(0.2)),
+        result("b", score(0.4)),
+    ]
+    (table,) = tables_of(board(*rows), {"b": Leaders("alone", [], {}, {})})
+    assert [entry.label for entry in table.entries] == ["b", "a", "alone", "control (control)"]
+    assert [entry.is_apart for entry in table.entries] == [False, False, True, False]
+    assert table.heads.count("against the leader") == 1
+    assert cells(table.entries[2])["against the leader"] == "not comparable"
+    assert [len(table.models), len(table.controls)] == [3, 1]
 
 
 def test_a_board_of_one_set_has_one_table_without_a_number():

@@ -57,4 +57,4 @@ def _ranked(names):
 def referring(value=0.25, where="Table 1", model="m"):
     """Return a catalogue whose task gives a published number for the planted primary score."""
     one = {"model": model, "metric": "accuracy", "at": {"shots": 5}, "value": value, "where": where}
-    return Catalog({"t": SimpleNamespace(reference=[one])}, {})
+    return Catalog({"t": SimpleNamespace(reference=[one], title="")}, {})

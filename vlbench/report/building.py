@@ -44,6 +44,7 @@ def _mean_row(model: str, results: Sequence[Result]) -> dict[str, Any]:
         "comparable": "sha256:" + hashlib.sha256(joined.encode()).hexdigest(),
         "scores": [score_row(_mean([same[0] for same in tasks])) for tasks in scores if all(tasks)],
         "counts": {"n": len(results), "expected": len(results)},
+        **({"provenance": {"control": True}} if results[0].is_control else {}),
     }
 
 

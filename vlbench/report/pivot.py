@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlbench.boards.board import Board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.findings import FindingsSpec
-from vlbench.errors import spaced
 from vlbench.report.leaders import read_leaders
 from vlbench.report.rows import ties_mark, unpublished
-from vlbench.report.table import Entry, Table, tables_of
+from vlbench.report.table import Entry, Table, tables_of, title_of
 from vlbench.report.texts import number, score_name
 
 NO_PAPER = "Other tasks"
@@ -76,42 +75,38 @@ def pivots(
 
     Raises SpecError for a malformed file of comparisons.
     """
-    titles = {one.paper: one.title for one in findings.values() if one.paper and one.title}
-    papers: dict[str, list[Board]] = {}
+    titles, papers = titles_of(findings), dict[str, list[Board]]()
     for board in boards:
-        papers.setdefault(_paper(board.paper, titles), []).append(board)
+        papers.setdefault(paper_of(board.paper, titles), []).append(board)
     order = sorted(papers, key=lambda title: (title == NO_PAPER, title))
-    # A row of a group's summary does not say it.
-    controls = {row.model for board in boards for row in board.results if row.is_control}
-    return [_pivot(title, output, papers[title], catalog, controls) for title in order]
+    return [_pivot(title, output, papers[title], catalog) for title in order]
 
 
-def _paper(place: str, titles: Mapping[str, str]) -> str:
+def titles_of(findings: Mapping[str, FindingsSpec]) -> dict[str, str]:
+    """Return the titles of papers by their ids, as far as the files of their findings say them."""
+    return {one.paper: one.title for one in findings.values() if one.paper and one.title}
+
+
+def paper_of(place: str, titles: Mapping[str, str]) -> str:
     """Return the title and the id of a paper; tasks add the place in it to its id."""
     known = next((paper for paper in titles if f"{place},".startswith(f"{paper},")), "")
     return f"{titles[known]} ({known})" if known else place.partition(",")[0].strip() or NO_PAPER
 
 
-def _pivot(
-    title: str,
-    output: Path,
-    boards: Sequence[Board],
-    catalog: Catalog,
-    controls: Collection[str],
-) -> Pivot:
-    columns, rows = [], dict[str, dict[str, Cell]]()
+def _pivot(title: str, output: Path, boards: Sequence[Board], catalog: Catalog) -> Pivot:
+    columns, rows, controls = [], dict[str, dict[str, Cell]](), set[str]()
     for board in boards:
         leaders, spec = read_leaders(output, board.task), catalog.tasks.get(board.task)
-        # The largest set first, whose rows count for models with several.
-        tables = sorted(tables_of(board, leaders, spec), key=lambda table: -len(table.entries))
+        # The largest set comes first, whose rows count for models with several.
+        tables = tables_of(board, leaders, spec)
         for table in tables:
+            controls |= {entry.row.model for entry in table.controls}
             for entry in table.entries:
                 if not unpublished(entry.row):
-                    cell = Cell(entry, is_apart=table is not tables[0])
+                    cell = Cell(entry, is_apart=entry.is_apart or table is not tables[0])
                     rows.setdefault(entry.row.model, {}).setdefault(board.task, cell)
-        heading = (spec.title if spec else "") or spaced(board.task).capitalize()
         score = score_name(board.primary["metric"], board.primary.get("at", {}))
-        columns.append(Column(board.task, heading, score, _chance(tables)))
+        columns.append(Column(board.task, title_of(board.task, spec), score, _chance(tables)))
     known = {model: rows[model] for model in sorted(rows)}
     for column in columns:
         _shade([own for model, own in known.items() if model not in controls], column.task)

@@ -49,6 +49,7 @@ class Member(NamedTuple):
     categories: list[str]
     comparable: str
     reliability: float | None = None
+    is_control: bool = False
 
 
 def joined(output: Path, boards: Sequence[Board]) -> tuple[list[Member], dict[str, str]]:
@@ -97,7 +98,16 @@ def _member(output: Path, name: str, row: Result) -> Member | str:
         return f"its matrix of shape {list(matrix.shape)} is not that of {len(classes)} classes"
     score, read_matrix = row.primary_score, partial(read_tensor, output, row, "rdm")
     reliability = float(score.value) if score and score.unit == "correlation" else None
-    return Member(name, row.model, read_matrix, classes, categories, row.comparable, reliability)
+    return Member(
+        name,
+        row.model,
+        read_matrix,
+        classes,
+        categories,
+        row.comparable,
+        reliability,
+        row.is_control,
+    )
 
 
 Floats = NDArray[np.float64]
@@ -166,7 +176,7 @@ def similarity_rows(
         errors, (lows, highs) = matrix.intervals[i]
         if table:
             note = f"its correlations with each of {len(others)} models are in {table}"
-            yield _row(member.name, scores, classes, comparable) | {"notes": [note]}
+            yield _row(member.name, scores, classes, comparable, member) | {"notes": [note]}
             continue
         for j in others:
             at = {"with": members[j].name}
@@ -176,7 +186,7 @@ def similarity_rows(
             scores.append(_score("rdm_correlation", value, classes, around, at, floor))
             scores += _ceiling(ceilings[:, i, j], classes, at)
             scores.append(_score("rdm_spearman", rank, classes, None, at))
-        yield _row(member.name, scores, classes, comparable)
+        yield _row(member.name, scores, classes, comparable, member)
 
 
 def pair_table(members: Sequence[Member], matrix: Similarities) -> pa.Table:
@@ -249,7 +259,13 @@ def _score(
     )
 
 
-def _row(name: str, scores: Sequence[Score], classes: int, comparable: str) -> dict[str, Any]:
+def _row(
+    name: str,
+    scores: Sequence[Score],
+    classes: int,
+    comparable: str,
+    member: Member | None = None,
+) -> dict[str, Any]:
     return {
         "model": name,
         "status": "ok",
@@ -257,4 +273,5 @@ def _row(name: str, scores: Sequence[Score], classes: int, comparable: str) -> d
         "comparable": comparable,
         "scores": [score_row(score) for score in scores],
         "counts": {"n": classes, "expected": classes},
+        **({"provenance": {"control": True}} if member and member.is_control else {}),
     }

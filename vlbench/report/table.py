@@ -22,6 +22,7 @@ Number = Callable[[float, str], str]
 
 # What stands beside each primary score, in this order.
 STANDING, PUBLISHED = "against the leader", "published"
+APART = "not comparable"
 HEADS = ("95 % interval", "n", "chance", "highest floor", STANDING, PUBLISHED)
 
 
@@ -31,6 +32,7 @@ class Entry(NamedTuple):
     `primary` is the score that stands for the task, None where the row lacks it; `published` has
     what a paper gives for each score, or None; `standing` is that against the leader, or empty, and
     `p` its p-value where it was tested, and `detectable` the difference that would have been found.
+    A row that `is_apart` is not comparable with the others of its table.
     """
 
     row: Result
@@ -39,6 +41,12 @@ class Entry(NamedTuple):
     standing: str = ""
     p: float | None = None
     detectable: float = 0.0
+    is_apart: bool = False
+
+    @property
+    def label(self) -> str:
+        """The model's name, and whether it is a control."""
+        return f"{self.row.model}{' (control)' if self.row.is_control else ''}"
 
     @property
     def reference(self) -> Published | None:
@@ -53,10 +61,10 @@ class Entry(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows that may be compared with each other, best first; those without the score stand last.
+    """Rows that may be compared, best first; those without the score stand last, then controls.
 
-    `place` is the number of its set and how many sets the board has. `leaders` are those of the set
-    where they are known.
+    A row that alone may be compared with none of them stands below, marked. `place` is the number
+    of the table and how many the board has. `leaders` are those of the set where they are known.
     """
 
     title: str
@@ -71,6 +79,16 @@ class Table(NamedTuple):
         return score_name(self.primary["metric"], self.primary.get("at", {}))
 
     @property
+    def models(self) -> list[Entry]:
+        """The rows of models, which know something of their inputs."""
+        return [entry for entry in self.entries if not entry.row.is_control]
+
+    @property
+    def controls(self) -> list[Entry]:
+        """The rows of controls, which know nothing of theirs."""
+        return [entry for entry in self.entries if entry.row.is_control]
+
+    @property
     def scores(self) -> list[Score]:
         """The primary scores that there are."""
         return [entry.primary for entry in self.entries if entry.primary]
@@ -79,6 +97,7 @@ class Table(NamedTuple):
     def heads(self) -> list[str]:
         """Those of `HEADS` under which something is known, or could be of any table."""
         known = {STANDING: bool(self.leaders and self.leaders.p)}
+        known[STANDING] |= any(entry.is_apart for entry in self.entries)
         known[PUBLISHED] = any(entry.reference for entry in self.entries)
         return [head for head in HEADS if known.get(head, True)]
 
@@ -94,6 +113,15 @@ def table_of(
 
     `spec` is their task, where it is known: publishable rows have its published values.
     """
+    return Table(title, primary, _entries(primary, rows, leaders, spec), leaders)
+
+
+def _entries(
+    primary: Mapping[str, Any],
+    rows: Sequence[Result],
+    leaders: Leaders | None,
+    spec: TaskSpec | None,
+) -> list[Entry]:
     p = leaders.p if leaders else {}
     entries = []
     for row, score in ranked(sorted(rows, key=lambda row: row.model), primary):
@@ -102,21 +130,43 @@ def table_of(
         stands, found = standing(row.model, leaders), leaders.detectable if leaders else {}
         one = Entry(row, score, given, stands, p.get(row.model), found.get(row.model, 0.0))
         entries.append(one)
-    return Table(title, primary, entries, leaders)
+    return sorted(entries, key=lambda entry: entry.row.is_control)
 
 
 def tables_of(
     board: Board, leaders: Mapping[str, Leaders], spec: TaskSpec | None = None
 ) -> list[Table]:
-    """Return a table for each set of comparable rows; `leaders` are given by `comparable`."""
-    sets = comparable_sets(board.results)
+    """Return a table for each set of comparable rows, the largest first.
+
+    A set of one row stands in the first table, marked. `leaders` are given by `comparable`.
+    """
+    by_size = sorted(comparable_sets(board.results).items(), key=lambda one: -len(one[1]))
+    sets = [one for i, one in enumerate(by_size) if i == 0 or len(one[1]) > 1]
+    alone = [row for _, rows in by_size[len(sets) :] for row in rows]
     tables = []
-    for i, (key, rows) in enumerate(sets.items(), 1):
+    for i, (key, rows) in enumerate(sets, 1):
         apart = f", not comparable with the others: set {i}" if len(sets) > 1 else ""
-        title = f"{board.task} (version {board.version}){apart}"
-        table = table_of(title, board.primary, rows, leaders.get(key), spec)
+        table = table_of(heading(board, spec) + apart, board.primary, rows, leaders.get(key), spec)
         tables.append(table._replace(place=(i, len(sets))))
+    if alone:
+        marked = [e._replace(is_apart=True) for e in _entries(board.primary, alone, None, spec)]
+        both = [*tables[0].entries, *marked]
+        both.sort(key=lambda entry: (entry.row.is_control, entry.is_apart))
+        tables[0] = tables[0]._replace(entries=both)
     return tables
+
+
+def title_of(name: str, spec: TaskSpec | None) -> str:
+    """Return the title of a task: that of its file, or its name in plain words."""
+    return (spec.title if spec else "") or spaced(name).capitalize()
+
+
+def heading(board: Board, spec: TaskSpec | None) -> str:
+    """Return what stands above the table of a board: its title, name and version."""
+    version = f"version {board.version}"
+    if spec and spec.title:
+        return f"{spec.title} ({board.task}, {version})"
+    return f"{board.task} ({version})"
 
 
 def cells(entry: Entry, number: Number = number) -> dict[str, str]:
@@ -137,6 +187,8 @@ def cells(entry: Entry, number: Number = number) -> dict[str, str]:
 
 def _standing_text(entry: Entry, unit: str) -> str:
     """Return how a model stands: behind with its p, tied with what would have been found."""
+    if entry.is_apart:
+        return APART
     if entry.standing == BEHIND and entry.p is not None:
         return f"{BEHIND}, {probability(entry.p)}"
     if entry.standing == TIED and entry.detectable:

@@ -142,6 +142,11 @@ def number(value: float | None, unit: str = "fraction") -> str:
     return f"{100.0 * value:.1f} %" if unit == "fraction" else f"{value:.4g}"
 
 
+def bare_number(value: float, unit: str = "fraction") -> str:
+    """Return a number for a table whose heads have the units."""
+    return number(value, unit).removesuffix(" %")
+
+
 def probability(p: float) -> str:
     """Return a p-value for a table."""
     return "p <0.001" if p < 0.001 else f"p {p:.3f}"

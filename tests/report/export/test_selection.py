@@ -28,9 +28,9 @@ def test_where_lower_is_better_the_lowest_is_first(tmp_path):
 
 
 def test_rows_that_may_not_be_compared_are_sets_of_their_own(tmp_path):
-    rows = [result("a", score()), result("b", score(), comparable="other")]
+    rows = [result(m, score(), comparable=c) for m, c in zip("abcd", "1122", strict=True)]
     first, second = selection(tmp_path, board(*rows)).tables["t"]
-    assert (models(first), models(second)) == (["a"], ["b"])
+    assert (models(first), models(second)) == (["a", "b"], ["c", "d"])
     assert second.title == "t (version 1), not comparable with the others: set 2"
 
 

@@ -56,7 +56,7 @@ def test_a_tied_leader_is_not_bold(tmp_path):
 
 
 def test_rows_that_may_not_be_compared_stand_in_two_tables(tmp_path):
-    rows = [result("a", score()), result("b", score(), comparable="other")]
+    rows = [result(m, score(), comparable=c) for m, c in zip("abcd", "1122", strict=True)]
     assert tex.text(selection(tmp_path, board(*rows))).count(r"\begin{table}") == 2
 
 

@@ -29,7 +29,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
     Where boards were never built, as in a clone, what the page shows of them is built first.
     """
-    from vlbench.report.page.contents import read_page, render
+    from vlbench.report.page.page import read_page, render
 
     if not any(arguments.output.glob("*.json")):
         raise UnknownNameError(f"no board at all in {arguments.output}")
@@ -46,9 +46,10 @@ def answer(arguments: argparse.Namespace) -> Answer:
     file = arguments.folder / "index.html"
     write_whole(file, content)
     problems = [
-        f"{name}: figure, wrong items and ties with the leader are left out, since the board "
+        f"{one.name}: figure, wrong items and ties with the leader are left out, since the board "
         f"has changed; {BUILD}"
-        for name in page.outdated
+        for one in page.sections
+        if one.is_outdated
     ]
     wrote = [f"built {counted(len(built), 'file')} in {arguments.output}"] if built else []
     wrote.append(f"wrote {file} ({len(content) / 1e6:.1f} MB); open it in a browser")

@@ -92,7 +92,7 @@ def texts(entry: Entry) -> list[str]:
     """Return the cells of a printed row, a dash for what is not known."""
     score = entry.primary
     value = number(score.value, score.unit) + ties_mark(entry.row) if score else ""
-    return [one_line(cell) or "-" for cell in (entry.row.model, value, *cells(entry).values())]
+    return [one_line(cell) or "-" for cell in (entry.label, value, *cells(entry).values())]
 
 
 def higher_is_better(table: Table) -> bool | None:

@@ -94,6 +94,34 @@
     table.parentElement.before(details);
   }
 
+  // --- files of what is seen
+
+  const cellsOf = (table) => [...table.rows].filter((row) => row.offsetParent).map((row) => (
+    [...row.cells].filter((cell) => cell.offsetParent).map((cell) => (
+      (cell.querySelector("button[popovertarget]") || cell).textContent.trim().replace(/\s+/g, " ")))));
+  const csv = (rows) => rows.map((row) => row.map((text) => `"${text.replace(/"/g, '""')}"`).join(",")).join("\r\n");
+  const markdown = ([head, ...rows]) => [head, head.map(() => "---"), ...rows]
+    .map((row) => `| ${row.map((text) => text.replace(/[|\\]/g, "\\$&")).join(" | ")} |`).join("\n");
+
+  function addFiles(table, i) {
+    const tools = document.createElement("p");
+    tools.className = "tools";
+    for (const [name, suffix, form] of [["Save as CSV", "csv", csv], ["Save as Markdown", "md", markdown]]) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = name;
+      button.addEventListener("click", () => {
+        const link = document.createElement("a");
+        link.href = URL.createObjectURL(new Blob([form(cellsOf(table))], { type: "text/plain" }));
+        link.download = `${table.id || `models-by-tasks-${i}`}.${suffix}`;
+        link.click();
+        URL.revokeObjectURL(link.href);
+      });
+      tools.append(button, " ");
+    }
+    table.parentElement.after(tools);
+  }
+
   function boxesOf(table) {
     const boxes = document.createElement("div");
     const shown = state().columns.get(table.id) || firstColumns(table);
@@ -225,13 +253,14 @@
     link.textContent = "Address of this row";
     const score = `${headersOf(table)[1].textContent.trim()}: ${row.cells[1].textContent}`;
     const interval = row.cells[headersOf(table).findIndex((cell) => cell.textContent.startsWith("95"))];
-    const task = row.closest(".task").querySelector("h3 a").textContent;
+    const section = row.closest(".task");
+    const task = section.dataset.task;
     for (const where of card.querySelectorAll("dd small")) {
       const elsewhere = !where.textContent.slice(2, -1).split(", ").includes(task);
       where.parentElement.hidden = elsewhere;
       where.parentElement.previousElementSibling.hidden = elsewhere;
     }
-    const data = [...row.closest(".task").querySelectorAll(".data li")].map((item) => item.textContent);
+    const data = [...section.querySelectorAll(".data li")].map((item) => item.textContent);
     here.replaceChildren(`${task}, ${score}${interval && interval.textContent ? ` (${interval.textContent})` : ""}. ${data.length === 1 ? `Data: ${data[0]}. ` : ""}`, link);
   }
 
@@ -273,6 +302,7 @@
   document.documentElement.classList.add("js");
   boards.forEach(addButtons);
   boards.forEach(addColumnChoice);
+  [...boards, ...document.querySelectorAll(".overview table")].forEach(addFiles);
   if (location.hash.startsWith("#?")) apply(state());
   else status.textContent = `${document.querySelectorAll(".task").length} tasks, ${data.models} models`;
 })();

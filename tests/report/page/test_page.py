@@ -9,17 +9,11 @@ from planted_boards import board, measured, result, score, write
 from planted_findings import findings
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.catalog.specs import load_task
 from vlbench.errors import SpecError
 from vlbench.report.leaders import build_leaders
-from vlbench.report.page import contents
-from vlbench.report.page.contents import (
-    departures_of,
-    paper_of,
-    read_page,
-    render,
-    settings_of,
-)
+from vlbench.report.page import page as module
+from vlbench.report.page import sections
+from vlbench.report.page.page import arxiv_link, label, model_id, read_page, render, row_id
 
 CATALOG = load_catalog()
 
@@ -29,7 +23,7 @@ def page(folder, *boards):
 
 
 def tasks(found):
-    return {paper.name: [task.name for task in paper.tasks] for paper in found.papers}
+    return {title: [section.name for section in own] for title, own in found.papers.items()}
 
 
 def test_boards_stand_under_their_papers_and_those_without_one_last(tmp_path):
@@ -43,18 +37,20 @@ def test_a_summary_stands_with_the_paper_of_its_tasks(tmp_path):
     write(tmp_path / "summaries", board(result("a", score()), task="rsa_scenes_all"))
     found = page(tmp_path, board(result("a", score()), task="rsa_scenes"))
     assert tasks(found) == {"arXiv:2104.08313": ["rsa_scenes", "rsa_scenes_all"]}
-    assert [task.is_summary for task in found.papers[0].tasks] == [False, True]
+    assert [section.is_summary for section in found.sections] == [False, True]
 
 
 def test_a_task_has_the_words_of_the_catalog(tmp_path):
-    (paper,) = page(tmp_path, board(result("a", score()), task="few_shot_digits")).papers
-    assert paper.tasks[0].description.startswith("Smoke test: few-shot classification")
-    assert "few_shot" in paper.tasks[0].tags
-    assert paper.tasks[0].link == "https://arxiv.org/abs/2104.08313"
+    found = page(tmp_path, board(result("a", score()), task="few_shot_digits"))
+    (section,) = found.sections
+    assert section.title == CATALOG.tasks["few_shot_digits"].title
+    assert "few_shot" in found.tags
+    texts = " ".join(Elements(render(found).decode()).texts)
+    assert "Smoke test: few-shot classification" in texts
 
 
 def test_the_page_of_a_large_folder_lists_primary_scores_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(contents, "MOST_SCORES", 1)
+    monkeypatch.setattr(module, "MOST_SCORES", 1)
     assert page(tmp_path, board(result("a", score(), score(metric="other")))).is_brief
 
 
@@ -65,7 +61,7 @@ def test_models_without_any_score_have_a_page_too(tmp_path):
 
 def test_the_data_of_the_rows_are_named_by_content(tmp_path):
     row = result("a", score(), provenance={"data": "digits sha256:1"})
-    assert page(tmp_path, board(row)).papers[0].tasks[0].data == ["digits sha256:1"]
+    assert page(tmp_path, board(row)).sections[0].data == ["digits sha256:1"]
 
 
 def test_a_malformed_board_is_named(tmp_path):
@@ -74,52 +70,14 @@ def test_a_malformed_board_is_named(tmp_path):
         read_page(tmp_path, CATALOG)
 
 
-TASK = """version: 1
-description: Words
-# Departure: ours instead
-# of theirs.
-probe: few_shot
-data: {loader: "x:y", root: /home/ada/pictures}
-# The paper gives no seed.
-params: {seed: 0}
-primary: {metric: accuracy}
-"""
-
-
-def spec(folder):
-    (folder / "t.yaml").write_text(TASK)
-    (found,) = load_task(folder / "t.yaml", folder)
-    return found
-
-
-def test_the_comments_of_a_task_are_its_departures(tmp_path):
-    told = ["Departure: ours instead of theirs.", "The paper gives no seed."]
-    assert departures_of(spec(tmp_path)) == told
-
-
-def test_the_settings_name_no_folder_of_the_machine(tmp_path):
-    text = settings_of(spec(tmp_path))
-    assert "root: pictures" in text
-    assert "ada" not in text
-    assert "description" not in text
-
-
-def test_a_task_that_no_catalog_knows_has_neither():
-    assert (departures_of(None), settings_of(None)) == ([], "")
-
-
-def test_a_paper_is_named_without_the_place_in_it():
-    assert paper_of("arXiv:2104.08313, section 3.1") == "arXiv:2104.08313"
-
-
 def test_the_items_that_build_found_wrong_most_often_are_shown(tmp_path):
     rows = [measured(tmp_path, model, [1, 0, 1]) for model in "ab"]
     write(tmp_path, board(*rows))
     build_leaders(tmp_path)
-    (task,) = read_page(tmp_path, CATALOG).papers[0].tasks
-    assert [tuple(one) for one in task.wrong] == [("1.png", "0", 2, "", "")]
+    (section,) = read_page(tmp_path, CATALOG).sections
+    assert [(item.id, item.credit, item.models) for item in section.worst] == [("1.png", 0.0, 2)]
     write(tmp_path, board(rows[0]))
-    assert read_page(tmp_path, CATALOG).papers[0].tasks[0].wrong == []
+    assert read_page(tmp_path, CATALOG).sections[0].worst == ()
 
 
 CURVE = [score(0.2, at={"shots": 1}), score(0.4)]
@@ -136,7 +94,7 @@ def drawn(tmp_path):
 
 
 def figure(folder):
-    return read_page(folder, CATALOG).papers[0].tasks[0].figure
+    return read_page(folder, CATALOG).sections[0].figures
 
 
 def test_the_figure_of_a_curve_is_an_image_that_has_all_its_bytes_and_a_text(drawn):
@@ -144,20 +102,20 @@ def test_the_figure_of_a_curve_is_an_image_that_has_all_its_bytes_and_a_text(dra
     ((_, given),) = [one for one in Elements(text).tags if one[0] == "img"]
     head, content = given["src"].split(",")
     assert (head, base64.b64decode(content)) == ("data:image/svg+xml;base64", b"<svg/>")
-    assert given["alt"] == "accuracy by shots; the tables have the numbers"
+    assert given["alt"] == "accuracy (shots 5), % of T; the tables have the numbers"
 
 
 def test_a_single_score_has_no_figure_beside_its_bar(drawn):
     write(drawn, board(result("a", score())))
     build_leaders(drawn)
-    assert figure(drawn) is None
+    assert figure(drawn) == []
 
 
 def test_a_figure_of_another_state_of_the_board_is_left_out(drawn):
     write(drawn, board(result("a", *CURVE), result("b", *CURVE)))
-    assert figure(drawn) is None
+    assert figure(drawn) == []
     build_leaders(drawn)
-    assert figure(drawn) is not None
+    assert len(figure(drawn)) == 1
 
 
 def test_a_figure_that_is_a_link_out_of_the_folder_is_left_out(drawn, tmp_path_factory):
@@ -165,11 +123,11 @@ def test_a_figure_that_is_a_link_out_of_the_folder_is_left_out(drawn, tmp_path_f
     secret.write_text("of another folder")
     (drawn / "figures" / "t.svg").unlink()
     (drawn / "figures" / "t.svg").symlink_to(secret)
-    assert figure(drawn) is None
+    assert figure(drawn) == []
 
 
 def test_a_figure_that_is_too_large_is_named(drawn, monkeypatch):
-    monkeypatch.setattr(contents, "MOST_FIGURE", 5)
+    monkeypatch.setattr(sections, "MOST_FIGURE", 5)
     with pytest.raises(SpecError, match=r"figures/t\.svg: .*it has 6 bytes; at most 5 are read"):
         figure(drawn)
 
@@ -300,3 +258,69 @@ def test_models_by_tasks_come_first_with_controls_below(tmp_path):
     assert [one for one in cells if one in ("h0", "h2", "h5")] == ["h5", "h2"]
     (pivot,) = read_page(tmp_path, CATALOG).overview
     assert ([*pivot.models], [*pivot.controls]) == (["a", "b"], ["c"])
+
+
+def test_the_page_says_the_day_of_its_newest_row_and_the_digest_of_its_boards(tmp_path):
+    rows = [
+        result(m, score(), run={"finished": f"2026-0{i}-02T10:00:00Z"})
+        for i, m in enumerate("ab", 1)
+    ]
+    first = page(tmp_path, board(*rows))
+    assert first.date == "2026-02-02"
+    assert first.digest == page(tmp_path, board(*rows)).digest
+    assert first.digest != page(tmp_path, board(rows[0])).digest
+    texts = " ".join(Elements(render(first).decode()).texts)
+    assert "newest row of 2026-02-02" in texts
+    assert first.digest in texts
+
+
+def test_controls_stand_folded_below_the_models(tmp_path):
+    rows = [result("a", score(0.4)), result("c", score(0.9), provenance={"control": True})]
+    found = Elements(rendered(tmp_path, *rows))
+    ids = [given["id"] for tag, given in found.tags if tag == "table" and "id" in given]
+    assert ids == ["task-t-table-1", "task-t-table-1-controls"]
+    classes = [given.get("class") for tag, given in found.tags if tag == "details"]
+    assert "controls" in classes
+
+
+def test_the_head_of_standings_names_the_leader(tmp_path):
+    """A filter may hide the leader's row."""
+    write(tmp_path, board(*(measured(tmp_path, m, [v] * 9) for m, v in (("a", 1), ("b", 0)))))
+    build_leaders(tmp_path)
+    texts = Elements(render(read_page(tmp_path, CATALOG)).decode()).texts
+    assert "against a" in texts
+    assert "against the leader" not in texts
+
+
+def test_models_are_a_table_of_what_the_catalog_says(tmp_path):
+    text = rendered(tmp_path, result("tiny-clip", score()))
+    models = text[text.index('<section class="models"') :].partition("</section>")[0]
+    assert "7,935" in models
+    assert "TokenEncoder" in models
+    assert "Apache-2.0" in models
+
+
+def test_an_id_of_a_row_names_task_and_model_and_the_set_where_there_are_several(tmp_path):
+    rows = [
+        result("a", comparable="sha256:0123456789"),
+        result("a", comparable="sha256:22"),
+        result("b"),
+    ]
+    (section,) = page(tmp_path, board(*rows)).sections
+    assert [row_id(row, section) for row in rows] == ["row-t.a.01234567", "row-t.a.22", "row-t.b"]
+
+
+def test_names_that_a_page_cannot_hold_get_ids_of_their_own():
+    hostile, other = model_id("<script>"), model_id("(script)")
+    assert hostile != other
+    assert not set(hostile + other) & set("<>()\"' ")
+
+
+def test_a_label_has_the_unit_and_the_conditions_that_are_not_the_tables():
+    assert label(score(), {"shots": 5}) == "accuracy, %"
+    assert label(score(unit="correlation"), {}) == "accuracy (shots 5)"
+
+
+def test_a_link_leads_to_arxiv_alone():
+    assert arxiv_link("arXiv:2104.08313, section 3") == "https://arxiv.org/abs/2104.08313"
+    assert arxiv_link("javascript:alert(1)") == ""

@@ -1,0 +1,56 @@
+"""Bars of scores as classes of CSS: a page whose policy allows no styles of elements has these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from vlbench.report.texts import hardest_floor
+from vlbench.results import Score
+
+# The steps of a scale: half a percent each.
+STEPS = 200
+
+
+class Scale(NamedTuple):
+    """The numbers at the two ends of a table's bars."""
+
+    low: float
+    high: float
+
+    def step(self, value: float) -> int:
+        """Return the step that is nearest to a number, 0..STEPS."""
+        part = (value - self.low) / (self.high - self.low)
+        return round(STEPS * min(max(part, 0.0), 1.0))
+
+
+def scale_of(scores: Sequence[Score]) -> Scale:
+    """Return the scale of scores: 0 to 1 where it holds them, else one that holds all and 0."""
+    numbers = [0.0]
+    for score in scores:
+        numbers += [score.value, *(score.ci95 or ()), *score.floors.values()]
+        numbers += [] if score.chance is None else [score.chance]
+    low, high = min(numbers), max(numbers)
+    if scores and scores[0].unit in {"fraction", "correlation"}:
+        high = max(high, 1.0)
+    return Scale(low, high if high > low else low + 1.0)
+
+
+def bar(score: Score | None, scale: Scale) -> str:
+    """Return the classes of a score and its interval, of chance, the highest floor, and zero."""
+    if score is None:
+        return ""
+    floor = hardest_floor(score)
+    given: list[tuple[str, float | None]] = [
+        ("v", score.value),
+        *zip("lh", score.ci95 or (), strict=False),
+    ]
+    given += [("k", score.chance), ("f", floor[1] if floor else None)]
+    given += [("z", 0.0)] if scale.low < 0.0 else []
+    return " ".join(["b", *(f"{name}{scale.step(x)}" for name, x in given if x is not None)])
+
+
+def rules(names: Iterable[str] = "vlhkfz") -> str:
+    """Return the CSS of all these classes."""
+    steps = [f"{100 * i / STEPS:g}%" for i in range(STEPS + 1)]
+    return "".join(f".{c}{i}{{--{c}:{at}}}" for c in names for i, at in enumerate(steps))

@@ -1,0 +1,215 @@
+"""The page: all boards of a folder as one HTML file that needs neither a server nor a network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from vlbench import __version__
+from vlbench.boards.board import board_digest, read_board
+from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.findings import FindingsSpec
+from vlbench.errors import printed
+from vlbench.files import safe_name
+from vlbench.report.page.bars import bar, rules
+from vlbench.report.page.models import Model, models_of
+from vlbench.report.page.sections import Section, columns_of, notes_of, section_of
+from vlbench.report.pivot import NO_PAPER, Pivot, paper_of, pivots, titles_of
+from vlbench.report.reproduction import Grid, grids, reproduce
+from vlbench.report.rows import is_random, ties_mark
+from vlbench.report.table import APART, STANDING, Entry, cells, interval, key_of
+from vlbench.report.texts import bare_number, condition, score_name
+from vlbench.results import Result, Score
+
+# With more scores than this, the pages of models list the primary ones alone, and the other ones
+# stand in the tables of the tasks only: the file must stay small enough to open.
+MOST_SCORES = 20_000
+
+# No table shows more columns at first.
+MOST_VISIBLE = 16
+
+HERE = Path(__file__).parent
+ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+
+
+class Page(NamedTuple):
+    """Everything on the page.
+
+    `papers` are the boards and summaries by the title of their paper, `date` is the day of the
+    newest row, and `digest` is that of all boards. A page `is_brief` where there are many scores.
+    """
+
+    papers: Mapping[str, Sequence[Section]]
+    models: Sequence[Model]
+    overview: Sequence[Pivot]
+    findings: Sequence[Grid]
+    date: str
+    digest: str
+    is_brief: bool
+
+    @property
+    def sections(self) -> list[Section]:
+        """All boards and summaries."""
+        return [section for own in self.papers.values() for section in own]
+
+    @property
+    def tags(self) -> list[str]:
+        """All tags of the tasks."""
+        return sorted({tag for one in self.sections if one.spec for tag in one.spec.tags})
+
+    @property
+    def capabilities(self) -> dict[str, list[str]]:
+        """The capabilities of each model that the catalog knows."""
+        return {one.name: one.capabilities for one in self.models if one.capabilities}
+
+
+def read_page(
+    output: Path, catalog: Catalog, findings: Mapping[str, FindingsSpec] | None = None
+) -> Page:
+    """Return the content of the page of a folder of boards, and of what they say of findings.
+
+    Raises SpecError for malformed boards.
+    """
+    known = findings or {}
+    files = [*sorted(output.glob("*.json")), *sorted(output.glob("summaries/*.json"))]
+    read = {file: board for file in files if (board := read_board(file))}
+    titles, papers = titles_of(known), dict[str, list[Section]]()
+    for file, board in read.items():
+        section = section_of(output, file, board, catalog)
+        papers.setdefault(paper_of(section.paper, titles), []).append(section)
+    order = sorted(papers, key=lambda title: (title == NO_PAPER, title))
+    rows = [row for board in read.values() for row in board.results]
+    digests = "".join(map(board_digest, read))
+    sections = [section for title in order for section in papers[title]]
+    return Page(
+        papers={title: papers[title] for title in order},
+        models=models_of(sections, catalog),
+        overview=pivots(output, [*read.values()], catalog, known),
+        findings=[g for paper in known.values() for g in grids(reproduce(paper, catalog, output))],
+        date=max((str(row.run.get("finished", ""))[:10] for row in rows), default=""),
+        digest=hashlib.sha256(digests.encode()).hexdigest()[:12],
+        is_brief=sum(len(row.scores) for row in rows) > MOST_SCORES,
+    )
+
+
+def render(page: Page) -> bytes:
+    """Return the page as UTF-8. Texts of boards are escaped; the same page gives the same bytes.
+
+    The policy in it allows the style and the script that are in the file, by their digests, and
+    nothing else: what a board may have smuggled in does not run, and no request is made.
+    """
+    style = (HERE / "page.css").read_text("utf-8") + rules() + _columns()
+    script = (HERE / "page.js").read_text("utf-8")
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"style-src '{_digest(style)}'",
+            f"script-src '{_digest(script)}'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    environment = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+        auto_reload=False,
+    )
+    environment.filters |= FILTERS
+    cards = {model.name: model.card for model in page.models}
+    # Both are our own files, and end no element.
+    inside = {"style": Markup(style), "script": Markup(script)}  # noqa: S704
+    head = {"policy": policy, "cards": cards, "version": __version__}
+    head |= {"standing": STANDING}
+    return environment.get_template("index.html").render(page=page, **head, **inside).encode()
+
+
+def model_id(name: str) -> str:
+    """Return the id of a model."""
+    return f"model-{safe_name(name)}"
+
+
+def row_id(row: Result, section: Section) -> str:
+    """Return the id of a row, which stays the same whatever other rows the page has."""
+    of_set = safe_name(row.comparable.removeprefix("sha256:"))[:8]
+    more = f".{of_set}" if row.model in section.repeated else ""
+    return f"row-{safe_name(section.name)}.{safe_name(row.model)}{more}"
+
+
+def conditions(score: Score) -> str:
+    """Return the conditions of a score in words."""
+    return printed(", ".join(f"{key} {condition(value)}" for key, value in score.at.items()))
+
+
+def label(score: Score, at: Mapping[str, Any]) -> str:
+    """Return a score's name with its unit, and its conditions where they are not those `at`."""
+    name = score_name(score.metric, {} if dict(score.at) == dict(at) else score.at)
+    return printed(f"{name}, %" if score.unit == "fraction" else name)
+
+
+def value_of(score: Score | None, row: Result | None = None) -> str:
+    """Return a score without its unit; a dash for none. A `row` marks what is mostly ties."""
+    if score is None:
+        return "-"
+    return bare_number(score.value, score.unit) + (ties_mark(row) if row else "")
+
+
+def badges(entry: Entry) -> list[str]:
+    """Return what stands beside the name of a model."""
+    row, apart = entry.row, [APART] if entry.is_apart else []
+    n, expected = row.counts.get("n", 0), row.counts.get("expected", 0)
+    partial = [f"partial: {n:,} of {expected:,}"] if row.is_partial else []
+    return [*apart, *partial, *(["random weights"] if is_random(row) else [])]
+
+
+def arxiv_link(paper: str) -> str:
+    """Return the address of a paper on arXiv; empty where it is none."""
+    match = ARXIV.search(paper)
+    return f"https://arxiv.org/abs/{match[1]}" if match else ""
+
+
+def broken(name: str) -> Markup:
+    """Return a name as HTML that may be broken behind each underscore."""
+    return escape(name).replace("_", Markup("_<wbr>"))
+
+
+FILTERS: Mapping[str, Any] = {
+    "arxiv": arxiv_link,
+    "badges": badges,
+    "bar": bar,
+    "beside": lambda entry: cells(entry, bare_number),
+    "broken": broken,
+    "columns": columns_of,
+    "conditions": conditions,
+    "interval": interval,
+    "label": label,
+    "model_id": model_id,
+    "notes": notes_of,
+    "number": bare_number,
+    "row_id": row_id,
+    "scores": lambda entry: {key_of(score): score for score in entry.row.scores},
+    "score_key": key_of,
+    "task_id": lambda name: f"task-{safe_name(name)}",
+    "value": value_of,
+}
+
+
+def _columns() -> str:
+    """Return the CSS that hides the columns beyond the first N of a table, where a script runs."""
+    return "".join(
+        f".js .m{n}>*>*>:nth-child(n+{n + 1}){{display:none}}" for n in range(2, MOST_VISIBLE + 1)
+    )
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,226 @@
+"""What the page shows of a board or a summary, besides its tables."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from vlbench.boards.board import Board
+from vlbench.boards.items import WrongItem
+from vlbench.boards.privacy import cleaned, shown
+from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.specs import TaskSpec
+from vlbench.errors import SpecError
+from vlbench.files import read_bytes, safe_name
+from vlbench.report.leaders import Comparisons, Leaders, read_comparisons
+from vlbench.report.page.bars import Scale, scale_of
+from vlbench.report.table import HEADS, Table, cells, other_scores, tables_of, title_of
+from vlbench.report.texts import bare_number, score_name
+from vlbench.results import Result, Score, matching
+
+# The bytes of a figure, of which the largest have a tenth.
+MOST_FIGURE = 4 << 20
+
+# What of a task's file stands elsewhere on the page.
+ELSEWHERE = ("title", "description", "paper", "tags", "version", "reference", "primary", "findings")
+
+# A summary is compared with nothing.
+NOTHING = Comparisons({}, is_outdated=False)
+
+
+class Section(NamedTuple):
+    """A board, or a summary, under the name of its file.
+
+    `leaders` are those of its sets by `comparable`; a board that `is_outdated` has changed since
+    `build` compared its rows. `figures` are the addresses of pictures, which hold their content;
+    `repeated` are the models with several rows.
+    """
+
+    name: str
+    board: Board
+    tables: Sequence[Table]
+    leaders: Mapping[str, Leaders]
+    spec: TaskSpec | None
+    paper: str
+    is_summary: bool = False
+    is_outdated: bool = False
+    figures: Sequence[str] = ()
+    repeated: Collection[str] = ()
+
+    @property
+    def id(self) -> str:
+        """The address of the section within the page."""
+        return f"{'group' if self.is_summary else 'task'}-{safe_name(self.name)}"
+
+    @property
+    def title(self) -> str:
+        """What the task is called."""
+        return title_of(self.name, self.spec)
+
+    @property
+    def primary(self) -> str:
+        """The primary score, with its conditions and unit."""
+        score = self._first
+        name = score_name(self.board.primary["metric"], self.board.primary.get("at", {}))
+        return f"{name}, %" if score and score.unit == "fraction" else name
+
+    @property
+    def direction(self) -> str:
+        """Which scores are better, `higher` or `lower`."""
+        return "lower" if self._first and not self._first.higher_is_better else "higher"
+
+    @property
+    def _first(self) -> Score | None:
+        found = (matching(row.scores, self.board.primary) for row in self.board.results)
+        return next((scores[0] for scores in found if scores), None)
+
+    @property
+    def reasons(self) -> dict[tuple[str, str], list[str]]:
+        """The models without a score by status and reason, the failed ones first."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for row in sorted(self.board.results, key=lambda row: (row.status, row.reason)):
+            if row.status != "ok":
+                found.setdefault((row.status, row.reason), []).append(row.model)
+        return found
+
+    @property
+    def data(self) -> list[str]:
+        """The data of the ok rows, which their provenance names by content."""
+        ok = (row for row in self.board.results if row.status == "ok")
+        return [x for x in dict.fromkeys(str(row.provenance.get("data", "")) for row in ok) if x]
+
+    @property
+    def worst(self) -> Sequence[WrongItem]:
+        """The items that models get wrong most often, of the first set that has any."""
+        return next((one.worst for one in self.leaders.values() if one.worst), ())
+
+    @property
+    def departures(self) -> list[str]:
+        """The comments of the task's file, which say where it departs from the paper."""
+        paragraphs: list[list[str]] = [[]]
+        for line in self.spec.file.read_text("utf-8").splitlines() if self.spec else ():
+            if line.lstrip().startswith("#"):
+                paragraphs[-1].append(line.strip().lstrip("#").strip())
+            elif paragraphs[-1]:
+                paragraphs.append([])
+        return [cleaned(" ".join(lines)) for lines in paragraphs if lines]
+
+    @property
+    def settings(self) -> str:
+        """The data, probe and parameters as YAML, without the folders of a machine."""
+        given = self.spec.document.values if self.spec else {}
+        values = {k: shown(v, k) for k, v in given.items() if k not in ELSEWHERE}
+        if not values:
+            return ""
+        return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=72).strip()
+
+
+def section_of(output: Path, file: Path, board: Board, catalog: Catalog) -> Section:
+    """Return what the page has of a board or a summary of a folder."""
+    is_summary, spec = file.parent != output, catalog.tasks.get(file.stem)
+    often = Counter(row.model for row in board.results if row.status == "ok")
+    compared = NOTHING if is_summary else read_comparisons(output, file.stem)
+    section = Section(
+        name=file.stem,
+        board=board,
+        tables=tables_of(board, compared.leaders, spec),
+        leaders=compared.leaders,
+        spec=spec,
+        paper=board.paper or _paper(spec, catalog),
+        is_summary=is_summary,
+        is_outdated=compared.is_outdated,
+        repeated={model for model, count in often.items() if count > 1},
+    )
+    return section._replace(figures=_figures(output, section))
+
+
+def _paper(spec: TaskSpec | None, catalog: Catalog) -> str:
+    """Return the paper of a task, or of the first task of a group; empty where none is known."""
+    if spec is None:
+        return ""
+    papers = [spec.paper, *(catalog.tasks[name].paper for name in spec.group)]
+    return next(filter(None, papers), "")
+
+
+def _figures(output: Path, section: Section) -> list[str]:
+    """Return the pictures that `build` has drawn of a board or a summary.
+
+    None where the tables say it all, as they do of one score per model, and where they were drawn
+    from another state of the board. Raises SpecError for one that cannot be read.
+    """
+    metric = section.board.primary["metric"]
+    ats = [s.at for row in section.board.results for s in row.scores if s.metric == metric]
+    varies = any(len({at.get(name) for at in ats}) > 1 for at in ats for name in at)
+    names = [section.name] if varies else []
+    # A summary of matrices has the matrix of models.
+    names += [f"{section.name}_correlations"] if section.is_summary else []
+    if not (section.is_summary or section.leaders):
+        return []
+    return [_address(file) for name in names if (file := _file(output, name)).is_file()]
+
+
+def _file(output: Path, name: str) -> Path:
+    """Return the file of a figure; one that does not exist for a link out of the folder."""
+    file = output / "figures" / f"{name}.svg"
+    return file if file.resolve().is_relative_to(output.resolve()) else Path()
+
+
+def _address(file: Path) -> str:
+    try:
+        content = read_bytes(file, MOST_FIGURE)
+    except OSError as error:
+        raise SpecError(f"{file}: {error}") from error
+    # As an image, whoever drew it: nothing in an image runs or is loaded.
+    return f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}"
+
+
+# Of the columns with other scores under the primary one's conditions, so many are visible at first.
+VISIBLE_SCORES = 4
+
+# What stands below a table where it is the same for all rows, and in a column where it is not.
+VARYING = ("n", "chance", "highest floor")
+
+
+class Columns(NamedTuple):
+    """What a table of the page has besides model and score.
+
+    `heads` are those of `HEADS` that differ between its rows, `others` its other scores, `facts`
+    what holds for all rows; `visible` columns are there until others are chosen.
+    """
+
+    heads: Sequence[str]
+    others: Sequence[Score]
+    facts: Sequence[str]
+    visible: int
+    scale: Scale
+    has_notes: bool
+
+
+def columns_of(table: Table) -> Columns:
+    """Return the columns of a table, which all its parts on the page share."""
+    beside = [cells(entry, bare_number) for entry in table.entries if entry.primary]
+    texts = {head: {own[head] for own in beside} for head in HEADS}
+    same = [head for head in VARYING if len(texts[head]) < 2]
+    heads = [head for head in table.heads if head not in same]
+    others, at = other_scores(table), dict(table.primary.get("at", {}))
+    untested: dict[str, list[str]] = {}
+    for model, why in (table.leaders.untested if table.leaders else {}).items():
+        untested.setdefault(why, []).append(model)
+    facts = [f"{head} {text}" for head in same for text in texts[head] if text]
+    facts += [f"not tested: {', '.join(models)}: {why}" for why, models in untested.items()]
+    beyond = min(sum(dict(one.at) == at for one in others), VISIBLE_SCORES)
+    has_notes = any(notes_of(entry.row) for entry in table.entries)
+    visible = 2 + has_notes + len(heads) + beyond
+    return Columns(heads, others, facts, visible, scale_of(table.scores), has_notes)
+
+
+def notes_of(row: Result) -> list[str]:
+    """Return a row's notes, and its counts but for those that n says already."""
+    said = {row.counts.get("n"), row.counts.get("expected"), 0}
+    counts = (f"{key.replace('_', ' ')}: {n:,}" for key, n in row.counts.items() if n not in said)
+    return [*row.notes, *counts]
