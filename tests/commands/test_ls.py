@@ -191,12 +191,6 @@ def test_models_whose_cost_is_known_stand_first_and_say_it(source):
     assert next(row for row in rows if row["name"] == "ant")["about"] == ""
 
 
-def test_a_cost_that_lacks_a_number_is_an_error_with_its_line(source):
-    write(source / "model_adapters" / "models.yaml", COSTLY.replace("flops: 2.e10, ", ""))
-    with pytest.raises(SpecError, match=r"models.yaml:7: 'cost"):
-        list_things("models", [source])
-
-
 def test_a_model_is_listed_with_its_size_its_training_data_and_its_date(source, capsys):
     write(source / "model_adapters" / "models.yaml", COSTLY)
     (zebra,) = (row for row in list_things("models", [source], "zebra"))
@@ -216,3 +210,9 @@ def test_a_model_without_them_has_empty_cells(source, capsys):
     assert main(["ls", "models", "zz-ant", "--include-path", str(source)]) == 0
     (line,) = (one for one in capsys.readouterr().out.splitlines() if "zz-ant" in one)
     assert line.split() == ["zz-ant", "ImageEncoder"]
+
+
+def test_a_cost_that_lacks_a_number_is_an_error_with_its_line(source):
+    write(source / "model_adapters" / "models.yaml", COSTLY.replace("flops: 2.e10, ", ""))
+    with pytest.raises(SpecError, match=r"models.yaml:7: 'cost"):
+        list_things("models", [source])
