@@ -3,7 +3,7 @@
 Run: python benchmarks/flops.py [TFLOP/s]. Nothing is downloaded: models are built from the
 libraries' own configurations on PyTorch's meta device, without memory, and their operations are
 counted; only Qwen3-VL's vision encoder has to run. The lines of models.yaml have these numbers
-under `cost`, which a test compares.
+under `parameters` and `cost`, which a test compares.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the README's table: which system of the papers runs which family of tasks, and why not.
+"""Writes the table of docs/experiments.md: which system runs which tasks, and why not.
 
 The plan's own logic decides, from what a probe asks and what an adapter class offers; neither data
 nor weights are read.
@@ -19,7 +19,7 @@ from vlbench.planning.models import fit, resolve_model
 from vlbench.planning.options import Options
 from vlbench.planning.tasks import Task, resolve_task
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "experiments.md"
 START, END = "<!-- systems -->\n", "<!-- /systems -->\n"
 
 # The 15 of arXiv:2104.08313, of which `clip-rn50` is two, its text tower and its image tower; and
@@ -78,11 +78,11 @@ def _cell(gaps: Sequence[str]) -> str:
 
 
 def with_table(text: str) -> str:
-    """Return the README with the table between its markers."""
+    """Return the page with the table between its markers."""
     before, start, rest = text.partition(START)
     _, end, after = rest.partition(END)
     return before + start + make_table() + end + after
 
 
 if __name__ == "__main__":
-    README.write_text(with_table(README.read_text("utf-8")), "utf-8")
+    PAGE.write_text(with_table(PAGE.read_text("utf-8")), "utf-8")

@@ -78,6 +78,10 @@ def test_help_and_listings_import_nothing_heavy(ask, words):
     assert heavy(ask(commands(words))) == set()
 
 
+def test_a_source_is_written_without_importing_anything_heavy(ask, tmp_path):
+    assert heavy(ask(commands(["init", str(tmp_path / "mine")]))) == set()
+
+
 def test_the_help_of_every_command_imports_nothing_heavy(ask):
     known = [*commands_in(Path(vlbench.commands.__file__).parent, vlbench.commands.__name__)]
     words = [[one.word] for one in known]

@@ -77,6 +77,15 @@ def test_a_wheel_lists_what_the_checkout_lists(installed):
         assert all(Path(row["file"]).is_relative_to(installed) for row in rows)
 
 
+def test_a_wheel_writes_the_source_that_the_checkout_writes(installed, tmp_path):
+    from vlbench.commands.init import init
+
+    vlbench(installed, "init", str(tmp_path / "theirs"))
+    files = [file.relative_to(tmp_path / "ours") for file in init(tmp_path / "ours")]
+    there = [file for file in (tmp_path / "theirs").rglob("*") if file.is_file()]
+    assert sorted(file.relative_to(tmp_path / "theirs") for file in there) == sorted(files)
+
+
 @pytest.mark.nightly
 def test_a_wheel_runs_the_embedded_tasks(installed, tmp_path):
     models = ["raw-pixels", "tiny-clip", "tiny-rn"]

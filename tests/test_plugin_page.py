@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from vlbench import capabilities
+from vlbench.commands.init import TEMPLATE
 
 ROOT = Path(__file__).resolve().parents[1]
 PROMISED, _, OTHERS = (ROOT / "docs" / "plugins.md").read_text("utf-8").partition("## Used by")
@@ -63,11 +64,12 @@ def test_every_capability_is_on_the_page():
     assert own - NAMES == set()
 
 
-def test_the_readme_and_the_examples_keep_to_the_page():
-    readme = (ROOT / "README.md").read_text("utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
-    examples = [file.read_text("utf-8") for file in (ROOT / "examples").rglob("*.py")]
-    names = set(NAME.findall(readme)).union(*map(imported, blocks + examples))
+def test_the_other_pages_and_what_init_writes_keep_to_the_page():
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    text = "".join(page.read_text("utf-8") for page in pages if page.name != "plugins.md")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    examples = [file.read_text("utf-8") for file in TEMPLATE.rglob("*.py")]
+    names = set(NAME.findall(text)).union(*map(imported, blocks + examples))
     assert {"vlbench:evaluate", "vlbench.results:Outcome"} <= names
     assert names - NAMES == set()
 

@@ -1,5 +1,10 @@
-"""Every command of the README is one; each night all run, in the order in which they stand."""
+"""README and the pages of docs/: their commands, links and numbers.
 
+Every command is one. Each night all run, those of a page in the order in which they stand, in a
+folder that holds nothing but images and a model of the reader's own.
+"""
+
+import ast
 import json
 import os
 import re
@@ -9,31 +14,45 @@ import sys
 from pathlib import Path
 
 import pytest
+import transformers
+import yaml
 from forks import command_server
 from sources import make_images
 
 from vlbench.commands.parser import parser_of, spelled
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text("utf-8")
+FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = {file.relative_to(ROOT).as_posix(): file.read_text("utf-8") for file in FILES}
 BLOCK = re.compile(r"(?:^`([\w/.]+)`:\n\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
-def blocks():
+def blocks(page):
     """Return (file, language, text) of each block; a file's name stands above its block."""
-    return BLOCK.findall(README)
+    return BLOCK.findall(PAGES[page])
+
+
+RUN = [page for page in PAGES if blocks(page)]
+
+
+@pytest.fixture(scope="module", params=RUN)
+def page(request):
+    """A page with commands."""
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(page, tmp_path_factory):
     """The folder in which a reader runs the page."""
-    return tmp_path_factory.mktemp("reader")
+    return tmp_path_factory.mktemp(Path(page).stem)
 
 
 @pytest.fixture(scope="module")
-def results(folder, scenes_cache, tmp_path_factory):
+def results(page, folder, scenes_cache, tmp_path_factory):
     """Run the page from top to bottom, as a reader would, and return how each command ended."""
     make_images(folder / "my_images", count=5)
+    make_model(folder / "my-vit")
     shims = folder / "bin"
     shims.mkdir()
     for name, words in (("vlbench", " -m vlbench"), ("python", "")):
@@ -42,12 +61,26 @@ def results(folder, scenes_cache, tmp_path_factory):
     path = f"{shims}:{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "XDG_CACHE_HOME": str(scenes_cache)}
     with command_server(tmp_path_factory.mktemp("streams")) as vlbench:
-        return _run_page(folder, environment, vlbench)
+        return _run_page(page, folder, environment, vlbench)
 
 
-def _run_page(folder, environment, vlbench):
+def make_model(folder):
+    """Write a small ViT with random weights, as transformers saves it."""
+    config = transformers.ViTConfig(
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        image_size=32,
+        patch_size=8,
+    )
+    transformers.ViTModel(config).save_pretrained(folder)
+    transformers.ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder)
+
+
+def _run_page(page, folder, environment, vlbench):
     ended = {}
-    for file, language, text in blocks():
+    for file, language, text in blocks(page):
         if file:
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).write_text(text)
@@ -70,42 +103,99 @@ def _run(command, folder, environment):
     )
 
 
-def test_every_command_of_the_readme_is_one():
-    texts = [text for _, language, text in blocks() if language == "bash"]
+def commands(page):
+    """Return the words of each vlbench command of a page."""
+    texts = [text for _, language, text in blocks(page) if language == "bash"]
     lines = [shlex.split(line, comments=True) for text in texts for line in text.splitlines()]
-    ours = [words[1:] for words in lines if words and words[0] == "vlbench"]
-    assert len(ours) >= 12
-    for words in ours:
+    return [words[1:] for words in lines if words and words[0] == "vlbench"]
+
+
+def test_every_command_of_a_page_is_one(page):
+    assert commands(page)
+    for words in commands(page):
         assert parser_of().parse_args(spelled(words)).answer
+
+
+def test_python_and_yaml_of_a_page_can_be_read(page):
+    for _, language, text in blocks(page):
+        assert language in {"bash", "python", "yaml"}
+        if language == "python":
+            ast.parse(text)
+        elif language == "yaml":
+            assert yaml.safe_load(text)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
-def test_every_command_of_the_readme_ends_well_and_python_prints_a_score(results):
+def test_every_command_of_a_page_ends_well(results):
     failed = {line: done.stderr for line, done in results.items() if done.returncode}
     assert failed == {}
-    assert len(results) >= 12
-    (python,) = [done for line, done in results.items() if "import vlbench" in line]
-    assert python.stdout.startswith("few_shot_scenes ok 0.")
+    printed = [done.stdout for line, done in results.items() if "import vlbench" in line]
+    assert all(text.startswith("few_shot_scenes ok 0.") for text in printed)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("results")
-def test_the_readme_adds_no_row_to_the_boards_of_a_clone(folder):
+def test_a_page_adds_no_row_to_the_boards_of_a_clone(folder):
     assert not (folder / "leaderboards").exists()
-    assert ("few_shot_scenes", "MeanColour") in rows(folder / "results")
+    assert (folder / "results").exists()
 
 
-def rows(boards):
-    """Return the (task, model) of every row of a folder of boards."""
-    files = {file.stem: json.loads(file.read_text("utf-8")) for file in boards.glob("*.json")}
-    return {(task, row["model"]) for task, board in files.items() for row in board["rows"]}
-
-
-def test_the_readmes_model_is_a_class_of_under_40_lines():
-    (model,) = [text for file, _, text in blocks() if file.endswith("colours.py")]
+def test_python_and_a_model_of_ones_own_are_among_the_blocks():
+    found = [block for page in RUN for block in blocks(page)]
+    (model,) = [text for file, _, text in found if file.endswith("colours.py")]
     assert len(model.splitlines()) < 40
+    assert [text for _, language, text in found if language == "python" and "evaluate" in text]
+
+
+def test_the_readme_has_at_most_900_words():
+    assert len(PAGES["README.md"].split()) <= 900
+
+
+def anchors(text):
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("file", [*FILES, ROOT / "CONTRIBUTING.md"], ids=lambda file: file.name)
+def test_every_link_between_pages_leads_somewhere(file):
+    links = [link for link in LINK.findall(file.read_text("utf-8")) if "://" not in link]
+    for link in links:
+        name, _, anchor = link.partition("#")
+        target = file.parent / name if name else file
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target.read_text("utf-8")), link
+
+
+# The boards whose primary scores are the columns of the table of example rows.
+EXAMPLES = ("few_shot", "transfer", "noun_replacement", "entity_grounding")
+
+
+def test_the_example_rows_are_those_of_the_boards():
+    lines = re.findall(r"^\| (.*?) \| (.*%.*) \|$", PAGES["docs/experiments.md"], re.MULTILINE)
+    shown = {model.strip("`"): cells.split(" | ") for model, cells in lines}
+    assert len(shown) == 5
+    for i, name in enumerate(EXAMPLES):
+        scores = primary_scores(f"{name}_scenes")
+        for model in shown.keys() - {"hardest floor"}:
+            assert shown[model][i] == (percent(scores[model]["value"]) if model in scores else "-")
+        floors = [value for score in scores.values() for value in score["floors"].values()]
+        hardest = percent(max(floors)) if floors else "0"
+        assert shown["hardest floor"][i].partition(",")[0] == hardest
+
+
+def primary_scores(task):
+    """Return the primary score of each model of a shipped board."""
+    board = json.loads((ROOT / "leaderboards" / f"{task}.json").read_text("utf-8"))
+    wanted = (board["primary"]["metric"], board["primary"].get("at", {}))
+    scores = [(row["model"], score) for row in board["rows"] for score in row["scores"]]
+    return {model: score for model, score in scores if (score["metric"], score["at"]) == wanted}
+
+
+def percent(value):
+    return f"{100 * value:.1f} %"
 
 
 @pytest.mark.nightly

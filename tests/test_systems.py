@@ -1,4 +1,4 @@
-"""The README's table of the papers' systems, and what CLIP runs of the embedded tasks."""
+"""docs/experiments.md's table of the papers' systems, and what CLIP runs of the embedded tasks."""
 
 import importlib
 from pathlib import Path
@@ -19,8 +19,8 @@ def script(monkeypatch):
     return importlib.import_module("systems")
 
 
-def test_the_readmes_table_is_what_the_plan_says(script):
-    text = script.README.read_text("utf-8")
+def test_the_table_is_what_the_plan_says(script):
+    text = script.PAGE.read_text("utf-8")
     assert script.with_table(text) == text
     assert text.count(script.START) == text.count(script.END) == 1
 

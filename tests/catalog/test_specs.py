@@ -231,6 +231,23 @@ def test_a_capability_of_the_sources_own_files_may_be_lacking(tmp_path, models):
     assert model.without == ["Captioner"]
 
 
+@pytest.mark.parametrize("date", ["2021", "2021-01", "2021-01-05"])
+def test_a_model_was_released_in_a_year_a_month_or_on_a_day(models, date):
+    (model,) = models(f"a: {{adapter: 'x:Y', released: '{date}'}}\n")
+    assert model.released == date
+
+
+@pytest.mark.parametrize("date", ["January 2021", "2021-13", "2021-1", "21"])
+def test_another_date_is_an_error_with_its_line(models, date):
+    with pytest.raises(SpecError, match=rf"models\.yaml:1: 'released' must be .*, not '{date}'"):
+        models(f"a: {{adapter: 'x:Y', released: '{date}'}}\n")
+
+
+def test_a_year_that_is_a_number_is_an_error(models):
+    with pytest.raises(SpecError, match="'released' must be a text, not 2021"):
+        models("a: {adapter: 'x:Y', released: 2021}\n")
+
+
 def test_training_images_may_be_written_as_1_2e6(models):
     (model,) = models("a: {adapter: 'x:Y', training_images: 1.2e6}\n")
     assert model.training_images == 1_200_000

@@ -171,7 +171,10 @@ COSTLY = """\
 zebra:
   adapter: "colours:MeanColour"
   paper: p
-  cost: {parameters: 1000000000, flops: 2.e10, image: 224, licence: MIT}
+  parameters: 1000000000
+  training_data: [CIFAR-10, Flowers]
+  released: "2021-01"
+  cost: {flops: 2.e10, image: 224, licence: MIT}
 ant: {adapter: "colours:MeanColour"}
 """
 
@@ -183,13 +186,33 @@ def test_models_whose_cost_is_known_stand_first_and_say_it(source):
     assert known == sorted(known, reverse=True)
     (zebra,) = (row for row in rows if row["name"] == "zebra")
     assert zebra["about"] == (
-        "p; 1,000 million parameters, 4 GB as float32, 20 GFLOP for an image of 224 x 224 "
-        "(estimate: 2 ms at 10 TFLOP/s); MIT"
+        "p; 4 GB as float32, 20 GFLOP for an image of 224 x 224 (estimate: 2 ms at 10 TFLOP/s); MIT"
     )
     assert next(row for row in rows if row["name"] == "ant")["about"] == ""
 
 
+def test_a_model_is_listed_with_its_size_its_training_data_and_its_date(source, capsys):
+    write(source / "model_adapters" / "models.yaml", COSTLY)
+    (zebra,) = (row for row in list_things("models", [source], "zebra"))
+    assert (zebra["parameters"], zebra["released"]) == (1_000_000_000, "2021-01")
+    assert zebra["training_data"] == ["CIFAR-10", "Flowers"]
+    assert main(["ls", "models", "zebra", "--include-path", str(source)]) == 0
+    told = capsys.readouterr().out
+    assert "training data" in told
+    assert "1,000.0 million" in told
+    assert "CIFAR-10, Flowers" in told
+
+
+def test_a_model_without_them_has_empty_cells(source, capsys):
+    write(source / "model_adapters" / "models.yaml", "zz-ant: {adapter: 'colours:MeanColour'}\n")
+    (ant,) = list_things("models", [source], "zz-ant")
+    assert (ant["parameters"], ant["training_data"], ant["released"]) == (None, [], "")
+    assert main(["ls", "models", "zz-ant", "--include-path", str(source)]) == 0
+    (line,) = (one for one in capsys.readouterr().out.splitlines() if "zz-ant" in one)
+    assert line.split() == ["zz-ant", "ImageEncoder"]
+
+
 def test_a_cost_that_lacks_a_number_is_an_error_with_its_line(source):
     write(source / "model_adapters" / "models.yaml", COSTLY.replace("flops: 2.e10, ", ""))
-    with pytest.raises(SpecError, match=r"models.yaml:4: 'cost"):
+    with pytest.raises(SpecError, match=r"models.yaml:7: 'cost"):
         list_things("models", [source])

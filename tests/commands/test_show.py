@@ -133,3 +133,11 @@ def test_loaders_that_end_alike_are_all_shown_without_what_a_run_fills_in():
 def test_a_docstring_is_printed_as_it_stands(capsys):
     assert main(["show", "image_folder"]) == 0
     assert "docstring: |-\n  Return images labelled by" in capsys.readouterr().out
+
+
+def test_a_model_is_shown_with_the_tasks_whose_data_it_was_trained_on():
+    key = "trained on data of the tasks"
+    tasks = show_thing(load_catalog(), "virtex", Path())[key].split(", ")
+    assert {"caption_patterns_coco", "object_label_alignment_coco"} <= set(tasks)
+    assert tasks == sorted(tasks)
+    assert key not in show_thing(load_catalog(), "raw-pixels", Path())

@@ -3,6 +3,7 @@
 import logging
 from pathlib import Path
 
+import open_clip
 import pytest
 import timm
 import torch
@@ -66,7 +67,7 @@ def test_costs_are_what_the_library_builds(name):
         found = counted(BUILT[name])
     finally:
         logging.disable(logging.NOTSET)
-    assert found.parameters == COSTS[name]["parameters"]
+    assert found.parameters == MODELS[name]["parameters"]
     assert found.flops == pytest.approx(COSTS[name]["flops"], rel=2e-3)
 
 
@@ -87,3 +88,13 @@ def test_another_implementation_takes_as_many_operations(name, network, parts):
         return model, lambda: model(torch.empty(1, 3, 224, 224))
 
     assert counted(build).flops == pytest.approx(COSTS[name]["flops"], rel=1e-2)
+
+
+# open_clip's own configurations, on the meta device; two lines with other weights have these too.
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["clip-rn101", "clip-rn50x4", "clip-vit-b-16", "clip-vit-l-14"])
+def test_parameters_of_clip_are_what_open_clip_builds(name):
+    config = open_clip.get_model_config(MODELS[name]["params"]["architecture"])
+    with torch.device("meta"):
+        model = open_clip.CLIP(**config)
+    assert sum(one.numel() for one in model.parameters()) == MODELS[name]["parameters"]

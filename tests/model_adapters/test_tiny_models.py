@@ -9,6 +9,7 @@ import pytest
 import torch
 import yaml
 from PIL import Image
+from safetensors.torch import load_file
 from tiny_joint import broken_promises
 
 from vlbench.capabilities import Picture
@@ -137,7 +138,17 @@ def test_a_model_of_texts_alone_says_that_no_category_is_new_to_it(name):
 @every_model
 def test_a_models_line_says_what_its_card_says_it_has_seen(name):
     assert line(name)["training_images"] == card(name)["data"]["images"]
+    assert line(name)["training_data"] == card(name)["data"]["configurations"]
     assert line(name)["x-seen"]
+
+
+@pytest.mark.parametrize("name", sorted(set(FOLDERS) - {"tiny-word2vec"}))
+def test_a_models_line_says_how_many_parameters_its_file_holds(name):
+    (file,) = (TINY / FOLDERS[name]).glob("*.safetensors")
+    tensors = load_file(file)
+    statistics = ("running_mean", "running_var", "num_batches_tracked")
+    counted = [one.numel() for key, one in tensors.items() if not key.endswith(statistics)]
+    assert line(name)["parameters"] == sum(counted)
 
 
 @every_model

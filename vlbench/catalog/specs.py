@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -40,9 +41,8 @@ class Reference(_Published, total=False):
 
 
 class Cost(TypedDict):
-    """What a model costs: numbers in it, and FLOPs of its image encoder for a square image."""
+    """What a model costs beside its parameters: FLOPs of its image encoder for a square image."""
 
-    parameters: int
     flops: float
     image: int
     licence: str
@@ -114,7 +114,8 @@ class TaskSpec:
 class ModelSpec:
     """One model: an adapter and its arguments; or an old name, `renamed` to that of a model.
 
-    `notes` are sentences that its rows say, of tasks that ask for a capability, or of `all`.
+    `training_data` names data sets, and `released` is a year or an ISO date. `notes` are sentences
+    that its rows say, of tasks that ask for a capability, or of `all`.
     """
 
     name: str
@@ -124,6 +125,9 @@ class ModelSpec:
     params: Mapping[str, Any] = field(default_factory=dict)
     paper: str = ""
     training_images: int | float | None = None
+    training_data: Sequence[str] = ()
+    parameters: int | None = None
+    released: str = ""
     weights: str = ""
     cost: Cost | None = None
     regions: Mapping[str, Any] = field(default_factory=dict)
@@ -142,6 +146,9 @@ class ModelSpec:
         """Where its adapter is looked up before it is imported: its own source, then vlbench's."""
         return [self.file.parent, shipped_source() / "model_adapters"]
 
+
+# A year, a month or a day.
+DATE = r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?"
 
 # The word that selects every task.
 EVERY = "all"
@@ -245,6 +252,7 @@ def load_models(file: Path, source: Path) -> list[ModelSpec]:
             continue
         values, wrong = read_values(ModelSpec, document, entry, str(name))
         problems += _name_problems(document, str(name), entry) + wrong
+        problems += _date_problems(document, str(name), entry)
         for key in ("without", "notes"):
             if isinstance(entry.get(key), list | dict):
                 where = document.where(str(name), key)
@@ -264,6 +272,15 @@ def _name_problems(document: Document, name: str, entry: Mapping[Any, Any]) -> l
         where = document.where(name, "renamed")
         bad.append(f"{where}: '{name}' is renamed, so it has no other key")
     return bad
+
+
+def _date_problems(document: Document, name: str, entry: Mapping[Any, Any]) -> list[str]:
+    """Return what is wrong with the date of a model's release."""
+    date = entry.get("released", "")
+    if not isinstance(date, str) or not date or re.fullmatch(DATE, date):
+        return []
+    where = document.where(name, "released")
+    return [f"{where}: 'released' must be a year or a date such as '2021-01', not {date!r}"]
 
 
 def _unknown_capabilities(

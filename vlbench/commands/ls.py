@@ -23,11 +23,13 @@ from vlbench.report.texts import plain_table
 # What each kind of thing is listed with, besides its name.
 COLUMNS = {
     "tasks": ("needs", "tags", "about"),
-    "models": ("capabilities", "about"),
+    "models": ("capabilities", "parameters", "training_data", "released", "about"),
     "probes": ("about",),
     "data": ("about",),
 }
 
+# Those that a narrow terminal lacks.
+OPTIONAL = ("needs", "tags", "parameters", "training data", "released")
 
 # The speed that estimates of time assume, in FLOP/s.
 FLOPS = 10e12
@@ -49,11 +51,14 @@ def answer(arguments: argparse.Namespace) -> Answer:
         return Answer([json.dumps(rows, indent=1)])
     columns = COLUMNS[arguments.kind]
     cells = [[row["name"], *(_cell(row, column) for column in columns)] for row in rows]
-    return Answer([plain_table(["name", *columns], cells, optional=("needs", "tags"))])
+    heads = ["name", *(column.replace("_", " ") for column in columns)]
+    return Answer([plain_table(heads, cells, optional=OPTIONAL)])
 
 
 def _cell(row: Mapping[str, Any], column: str) -> str:
     value = row[column]
+    if column == "parameters":
+        return f"{value / 1e6:,.1f} million" if value else ""
     if value is None:
         return "" if row.get("adapter") == "" or row.get("probe") == "" else "unknown"
     return ", ".join(value) if isinstance(value, list) else value
@@ -103,20 +108,23 @@ def _summary(spec: TaskSpec | ModelSpec) -> dict[str, Any]:
     if isinstance(spec, ModelSpec):
         about = f"unavailable: {spec.unavailable}" if spec.unavailable else spec.paper
         about = about or spec.paper or spec.weights
-        can, cost = capabilities_of(spec), f"; {described_cost(spec.cost)}" if spec.cost else ""
-        row |= {"adapter": spec.adapter, "capabilities": can, "about": about + cost}
+        if spec.cost:
+            about += f"; {described_cost(spec.cost, spec.parameters)}"
+        row |= {"adapter": spec.adapter, "capabilities": capabilities_of(spec), "about": about}
+        row |= {"parameters": spec.parameters, "training_images": spec.training_images}
+        row |= {"training_data": list(spec.training_data), "released": spec.released}
         return row | {"cost": spec.cost}
     row["tags"] = list(spec.tags)
     about = spec.description or (f"group of {', '.join(spec.group)}" if spec.group else spec.paper)
     return row | {"probe": spec.probe, "needs": needs_of(spec), "about": about}
 
 
-def described_cost(cost: Cost) -> str:
-    """Return a model's size, memory, FLOPs, estimated time and licence in a few words."""
-    size, operations = cost["parameters"], cost["flops"]
+def described_cost(cost: Cost, parameters: int | None) -> str:
+    """Return a model's memory, FLOPs, estimated time and licence in a few words."""
+    memory = f"{parameters * 4 / 1e9:.2g} GB as float32, " if parameters else ""
+    operations, image = cost["flops"], cost["image"]
     return (
-        f"{size / 1e6:,.0f} million parameters, {size * 4 / 1e9:.2g} GB as float32, "
-        f"{operations / 1e9:.3g} GFLOP for an image of {cost['image']} x {cost['image']} "
+        f"{memory}{operations / 1e9:.3g} GFLOP for an image of {image} x {image} "
         f"(estimate: {operations / FLOPS * 1000:.2g} ms at {FLOPS / 1e12:g} TFLOP/s); "
         f"{cost['licence']}"
     )

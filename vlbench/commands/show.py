@@ -19,6 +19,7 @@ from vlbench.catalog.listed_capabilities import (
     ways_to_encode_regions,
 )
 from vlbench.catalog.specs import TaskSpec
+from vlbench.catalog.training_data import trained_on
 from vlbench.commands import Answer
 from vlbench.commands.ls import list_things
 from vlbench.commands.parser import add_json, add_output
@@ -102,7 +103,9 @@ def show_thing(
         values = {"adapter": model.adapter, "params": dict(model.params)}
     can, ways = capabilities_of(model), ways_to_encode_regions(model)
     encodes = {"encode_by": " or ".join(ways)} if ways else {}
-    return {"name": name, "file": str(model.file), "capabilities": can, **encodes, **values}
+    shown = {"name": name, "file": str(model.file), "capabilities": can, **encodes, **values}
+    seen = [one for one, task in sorted(catalog.tasks.items()) if trained_on(model, task)]
+    return shown | ({"trained on data of the tasks": ", ".join(seen)} if seen else {})
 
 
 def _function(catalog: Catalog, name: str, include: Sequence[Path]) -> dict[str, Any]:

@@ -1,0 +1,24 @@
+"""Which tasks read data that a model was trained on, as far as its line in models.yaml says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+
+from vlbench.catalog.specs import ModelSpec, TaskSpec
+
+
+def trained_on(model: ModelSpec, task: TaskSpec) -> str:
+    """Return the data set in a model's `training_data` that a task reads; "" where there is none.
+
+    A task reads what its loader's function and the last folder of its `root` are named after.
+    Names are the same if their letters and digits are: CIFAR-10 is cifar10. It is the data set
+    that is told of, not the split, and never of a group.
+    """
+    loader = str(task.data.get("loader", "")).rpartition(":")[2]
+    names = {_normal(loader), _normal(PurePath(str(task.data.get("root", ""))).name)} - {""}
+    return next((name for name in model.training_data if _normal(name) in names), "")
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
