@@ -133,6 +133,11 @@ def test_a_probe_is_shown_with_what_it_takes_and_its_docstring(name):
     assert shown["docstring"].startswith("Return the test accuracy")
 
 
+def test_a_loader_is_shown_by_its_module_and_name():
+    shown = show_thing(load_catalog(), "hub:images", Path())
+    assert shown["name"] == "vlbench.data.hub:images"
+
+
 def test_loaders_that_end_alike_are_all_shown_without_what_a_run_fills_in():
     shown = show_thing(load_catalog(), "images", Path())
     assert {"vlbench.data.table:images", "vlbench.data.hub:images"} <= set(shown)

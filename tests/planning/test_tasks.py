@@ -161,3 +161,15 @@ def test_a_probe_beside_a_shipped_task_is_found_for_one_that_extends_it(
     spec = replace(spec, params={})
     task = resolve_task(Catalog({"mine": spec}, {}), "mine", True, Options())
     assert task.probe.__name__ == "zz_beside"
+
+
+def test_both_spellings_of_a_loader_give_the_same_row(source):
+    full, folder = "vlbench.data.image_folder:image_folder", source / "images"
+    rows = []
+    for loader in (full, "image_folder"):
+        write(source / "tasks" / "b.yaml", TASK.replace(f'"{full}"', loader))
+        # The name of --data-dir is that of the loader, too.
+        (row,) = evaluate(source, tasks="b", data_dir={"image_folder": folder})
+        rows.append((row.status, row.comparable, row.request, row.provenance["data"]))
+    assert rows[0] == rows[1]
+    assert (rows[0][0], rows[0][3].split()[0]) == ("ok", full)

@@ -8,6 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypedDict
 
+from vlbench.catalog.loaders import full_loader
 from vlbench.catalog.sources import capability_files, shipped_source
 from vlbench.catalog.strict_yaml import Document, load_yaml
 from vlbench.errors import SpecError, unknown
@@ -75,7 +76,8 @@ class TaskSpec:
     """One task: a probe, its data and parameters; or a group of tasks.
 
     Its probe, loader and figures are looked up in the `folders` before they are imported: those of
-    its source, and those of the tasks that it extends.
+    its source, and those of the tasks that it extends. Its loader is `module:function`, also where
+    the file has a bare name.
     With `compare_across_regions`, the regions that a model reads are how it sees an image and not
     what is measured: the probe finds them in pictures alone, and rows of all kinds are comparable.
     """
@@ -170,6 +172,9 @@ def load_task(file: Path, source: Path) -> list[TaskSpec]:
     # What a shipped task names lies in the package, which is imported, or beside the task.
     own = [source / "probes", source / "data", source] if source != shipped_source() else []
     folders = dict.fromkeys([file.parent, *own, *(one.file.parent for one in document.chain())])
+    if not is_group:
+        loader = full_loader(values["data"]["loader"], [*folders], document.where("data", "loader"))
+        values["data"] = {**values["data"], "loader": loader}
     return [TaskSpec(file.stem, source, document, folders=[*folders], **values)]
 
 
