@@ -51,8 +51,6 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
     Raises UnknownNameError for a task that is not there, and DataAbsent.
     """
-    from vlbench.planning.tasks import require_known, resolve_task
-
     catalog, name = load_catalog(arguments.include_path), arguments.task
     if arguments.all == bool(name):
         raise UnknownNameError("name a task, or pass --all")
@@ -66,6 +64,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
     members = catalog.tasks[name].group
     if members:
         return Answer([f"{name} is a group of {', '.join(members)}"])
+    from vlbench.planning.tasks import require_known, resolve_task  # imports torch
+
     with set_up_for_data(arguments) as options:
         require_known(options.data_dir, {name: catalog.tasks[name].data["loader"]})
         task = resolve_task(catalog, name, True, options)
