@@ -3,6 +3,7 @@ from sources import TASK, make_source, write
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.loaders import full_loader, shipped_loaders
+from vlbench.catalog.sources import PACKAGE
 from vlbench.catalog.specs import load_task
 from vlbench.commands.ls import list_things
 from vlbench.errors import SpecError
@@ -60,6 +61,10 @@ def test_a_bare_name_is_looked_up_in_the_source_first(source):
     assert task.loader.__code__.co_filename == str(source / "data" / "digits.py")
 
 
-def test_what_is_not_bare_stays_as_it_is():
-    assert full_loader("vlbench.data.digits:digitz", [], "") == "vlbench.data.digits:digitz"
-    assert full_loader("vlbench.data.digits", [], "") == "vlbench.data.digits"
+def test_what_is_not_bare_stays_as_it_is(source):
+    other = "vlbench.data.digits:digitz"
+    assert loaded(source, TASK.replace(FULL, other)).data["loader"] == other
+
+
+def test_the_folders_of_a_wheel_are_no_folders_of_a_task():
+    assert full_loader("digits", [PACKAGE / "data"], "") == "vlbench.data.digits:digits"

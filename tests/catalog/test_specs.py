@@ -461,8 +461,7 @@ def test_a_name_that_two_files_of_a_source_have_is_extended_by_none(tmp_path):
 def test_functions_are_looked_up_beside_the_task_that_is_extended_after_ones_own(tmp_path):
     write(tmp_path / "tasks" / "far" / "base.yaml", BASE)
     file = write(tmp_path / "tasks" / "near" / "mine.yaml", CHILD)
-    folders = load_task(file, tmp_path)[0].folders
-    assert folders == [
+    assert load_task(file, tmp_path)[0].folders == [
         *(tmp_path / "tasks" / "near", tmp_path / "probes", tmp_path / "data"),
         *(tmp_path, tmp_path / "tasks" / "far"),
     ]

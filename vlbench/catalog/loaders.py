@@ -23,14 +23,14 @@ def returned_type(node: ast.FunctionDef) -> str:
 
 
 def full_loader(name: str, folders: Sequence[Path], where: str) -> str:
-    """Return `module:function` of a loader that a task names at `where`.
+    """Return `module:function` of a loader that a task names bare, at `where`.
 
-    A bare name stands for the function of a file of the same name in the folders, or else for the
-    shipped loader of that name. Raises SpecError where there is none, or several.
+    It is the function of a file of the same name in the folders, or else the shipped loader of that
+    name. Raises SpecError where there is none, or several.
     """
-    if {":", "."} & set(name):
-        return name
-    own = {file.stem for folder in folders for file in folder.glob("*.py")}
+    # A wheel's own tasks have vlbench's folders, whose files are imported.
+    others = [folder for folder in folders if not folder.is_relative_to(PACKAGE)]
+    own = {file.stem for folder in others for file in folder.glob("*.py")}
     if name in own:
         return f"{name}:{name}"
     shipped = shipped_loaders()

@@ -169,13 +169,14 @@ def load_task(file: Path, source: Path) -> list[TaskSpec]:
     problems += named + _version_problems(document)
     if problems:
         raise SpecError("\n".join(problems))
-    # What a shipped task names lies in the package, which is imported, or beside the task.
-    own = [source / "probes", source / "data", source] if source != shipped_source() else []
-    folders = dict.fromkeys([file.parent, *own, *(one.file.parent for one in document.chain())])
-    if not is_group:
-        loader = full_loader(values["data"]["loader"], [*folders], document.where("data", "loader"))
-        values["data"] = {**values["data"], "loader": loader}
-    return [TaskSpec(file.stem, source, document, folders=[*folders], **values)]
+    folders = [file.parent, source / "probes", source / "data", source]
+    if document.base:
+        folders += [one.file.parent for one in document.base.chain()]
+    data = values.get("data", {})
+    if not is_group and ":" not in data["loader"]:
+        loader = full_loader(data["loader"], folders, document.where("data", "loader"))
+        values["data"] = {**data, "loader": loader}
+    return [TaskSpec(file.stem, source, document, folders=folders, **values)]
 
 
 def _extended(document: Document, source: Path, above: Sequence[Path] = ()) -> Document:
