@@ -12,7 +12,10 @@ from vlbench.errors import SpecError, unknown
 
 
 def is_loader(node: ast.FunctionDef) -> bool:
-    """Return whether a function is a loader: YAML gives it keywords, and it returns Data."""
+    """Return whether a function is a loader: it returns Data, and takes keywords alone, as of YAML.
+
+    What takes its arguments by place is a part of one.
+    """
     return returned_type(node) == "Data" and not node.args.args
 
 
