@@ -78,6 +78,42 @@ def test_help_and_listings_import_nothing_heavy(ask, words):
     assert heavy(ask(commands(words))) == set()
 
 
+REFUSED = """
+from vlbench.cli import main
+try:
+    code = main({words})
+except SystemExit as end:
+    code = end.code
+assert code == 2, code
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["--model", "raw-pixel", "--tasks", "few_shot_digits"], "raw-pixels"),
+        (["--model", "raw-pixels", "--tasks", "few_shot_digit"], "few_shot_digits"),
+        (["--model", "raw-pixels", "--tasks", "few_shot_digits", "--limt", "3"], "--limit"),
+        (["check", "raw-pixel"], "raw-pixels"),
+        (["check", "raw-pixels", "--devise", "cpu"], "--device"),
+        (["rerun", "few_shot_digit", "raw-pixels", "--output", "BOARDS"], "few_shot_digits"),
+        (["rerun", "few_shot_digits", "raw-pixel", "--output", "BOARDS"], "raw-pixels"),
+        (["items", "few_shot_digit", "raw-pixels", "--output", "BOARDS"], "few_shot_digits"),
+        (["items", "few_shot_digits", "raw-pixel", "--output", "BOARDS"], "raw-pixels"),
+        (["data", "few_shot_digit"], "few_shot_digits"),
+        (["show", "few_shot_digit"], "few_shot_digits"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_slip_is_told_with_what_was_meant_before_anything_heavy_is_imported(
+    ask, finished, words, hint
+):
+    words = [word.replace("BOARDS", str(finished / "boards")) for word in words]
+    ended = ask(REFUSED.format(words=words))
+    assert heavy(ended) == set()
+    assert f"did you mean {hint}" in ended.stderr
+
+
 def test_a_source_is_written_without_importing_anything_heavy(ask, tmp_path):
     assert heavy(ask(commands(["init", str(tmp_path / "mine")]))) == set()
 

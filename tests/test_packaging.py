@@ -84,6 +84,7 @@ def test_a_wheel_writes_the_source_that_the_checkout_writes(installed, tmp_path)
     files = [file.relative_to(tmp_path / "ours") for file in init(tmp_path / "ours")]
     there = [file for file in (tmp_path / "theirs").rglob("*") if file.is_file()]
     assert sorted(file.relative_to(tmp_path / "theirs") for file in there) == sorted(files)
+    assert vlbench(installed, "validate", str(tmp_path / "theirs")).count(": ok\n") == 2
 
 
 @pytest.mark.nightly

@@ -297,3 +297,20 @@ def test_a_name_of_a_library_or_a_folder_is_told_as_a_model_of_it(
     with pytest.raises(UnknownNameError) as told:
         load_catalog().model(name)
     assert str(told.value) == f"no models.yaml lists '{name}'; did you mean {meant}?"
+
+
+def test_all_names_that_name_nothing_are_told_at_once_with_the_nearest():
+    with pytest.raises(UnknownNameError) as error:
+        load_catalog().require(["raw-pixel", "tiny-*", "tiny-clop", "timm:x"], ["few_shot_digit"])
+    task, model, another = str(error.value).splitlines()
+    assert task.startswith(
+        "no task, tag or glob is named 'few_shot_digit'; did you mean few_shot_d"
+    )
+    assert model == "no model is named 'raw-pixel'; did you mean raw-pixels?"
+    assert another.startswith("no model is named 'tiny-clop'; did you mean tiny-clip")
+
+
+def test_an_old_name_of_a_model_is_known_and_not_yet_told(source, caplog):
+    models(source, "old: {renamed: raw-pixels}\n")
+    load_catalog([source]).require(["old"])
+    assert caplog.records == []

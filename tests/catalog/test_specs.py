@@ -404,15 +404,84 @@ def test_a_task_of_another_folder_of_the_source_can_be_extended(child, tmp_path)
             BASE,
             r":2: no task .* did you mean base",
         ),
-        (CHILD.replace("extends: base", "extends: child"), BASE, r":2: no task .* named 'child'"),
-        (CHILD, BASE + "extends: child\n", "that extends no other"),
-        (CHILD + "group: [base]\n", BASE, "a task extends one with a probe"),
+        (
+            CHILD.replace("extends: base", "extends: ../base"),
+            BASE,
+            r":2: no task is named '../base'",
+        ),
+        (
+            CHILD.replace("extends: base", "extends: child"),
+            BASE,
+            r"child.yaml:2: a circle: \S*/child.yaml extends \S*/child.yaml$",
+        ),
+        (
+            CHILD,
+            BASE + "extends: child\n",
+            r"base.yaml:10: a circle: \S*child.yaml extends \S*base.yaml extends \S*child.yaml$",
+        ),
+        (CHILD + "group: [base]\n", BASE, "child.yaml:2: .extends. is between tasks with a probe"),
+        (CHILD, "version: 1\ngroup: [child]\n", "child.yaml:2: .extends. is between tasks with a"),
         (CHILD.replace("{root: there}", "7"), BASE, "child.yaml:3: 'data' must be a mapping"),
     ],
 )
 def test_what_cannot_be_extended_is_told(child, text, base, message):
     with pytest.raises(SpecError, match=message):
         child(text, base)
+
+
+GRANDCHILD = "version: 2\nextends: child\nparams: {shots: [7]}\n"
+
+
+def test_a_task_that_itself_extends_counts_as_merged(child, tmp_path):
+    child(CHILD)
+    file = write(tmp_path / "tasks" / "family" / "grandchild.yaml", GRANDCHILD)
+    (spec,) = load_task(file, tmp_path)
+    assert spec.data == {"loader": "m:f", "root": "there", "most": 5}
+    assert (spec.params, spec.probe) == ({"shots": [7], "seed": 1}, "few_shot")
+    keys = [("params", "shots"), ("params", "seed"), ("data", "most"), ("primary", "metric")]
+    places = ["grandchild.yaml:3", "child.yaml:4", "base.yaml:6", "base.yaml:8"]
+    assert [spec.document.where(*key).rpartition("/")[2] for key in keys] == places
+    assert spec.document.file_of("data", "root").name == "child.yaml"
+
+
+def test_whether_regions_count_is_taken_over_with_the_probe(child):
+    regions = BASE.replace("most: 5}", "most: 5, regions: {k: there}}")
+    assert child(CHILD, regions + "compare_across_regions: true\n").compare_across_regions
+
+
+def test_a_task_of_a_source_extends_a_shipped_one(tmp_path):
+    text = "version: 1\nextends: transfer_fashion_mnist\nparams: {seed: 7}\n"
+    file = write(tmp_path / "tasks" / "mine.yaml", text)
+    (spec,), theirs = load_task(file, tmp_path), load_catalog().tasks["transfer_fashion_mnist"]
+    assert (spec.probe, spec.data, spec.primary) == (theirs.probe, theirs.data, theirs.primary)
+    assert spec.params == {**theirs.params, "seed": 7}
+    assert spec.document.where("params", "seed") == f"{file}:3"
+    assert spec.document.where("data", "root").startswith(f"{theirs.file}:")
+    assert spec.document.where("probe").startswith(f"{theirs.file.with_name('transfer_cifar10')}")
+
+
+def test_of_two_tasks_to_extend_the_sources_own_wins(tmp_path):
+    write(tmp_path / "tasks" / "elsewhere" / "few_shot_digits.yaml", BASE)
+    text = CHILD.replace("extends: base", "extends: few_shot_digits")
+    file = write(tmp_path / "tasks" / "mine.yaml", text)
+    assert load_task(file, tmp_path)[0].paper == "arXiv:1"
+
+
+def test_a_name_that_two_files_of_a_source_have_is_extended_by_none(tmp_path):
+    for folder in ("a", "b"):
+        write(tmp_path / "tasks" / folder / "base.yaml", BASE)
+    file = write(tmp_path / "tasks" / "mine.yaml", CHILD)
+    with pytest.raises(SpecError, match=r"mine.yaml:2: 'base' is in \S*a/base.yaml and \S*b/base"):
+        load_task(file, tmp_path)
+
+
+def test_functions_are_looked_up_beside_the_task_that_is_extended_after_ones_own(tmp_path):
+    write(tmp_path / "tasks" / "far" / "base.yaml", BASE)
+    file = write(tmp_path / "tasks" / "near" / "mine.yaml", CHILD)
+    assert load_task(file, tmp_path)[0].folders == [
+        *(tmp_path / "tasks" / "near", tmp_path / "probes", tmp_path / "data"),
+        *(tmp_path, tmp_path / "tasks" / "far"),
+    ]
 
 
 PINNED = Path(__file__).with_name("pinned_tasks.json")

@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from sources import make_source, write
+from sources import TASK, make_source, write
 
 from vlbench.check import Finding
 from vlbench.cli import main
@@ -102,3 +102,36 @@ def test_regions_are_tried_in_the_way_that_is_asked_for(options, way, ok):
     assert {one.ok for one in found} == {ok}
     why = "GridEncoder, which encode_by=grid asks for"
     assert ok or [one.why for one in found] == [f"the model has no {why}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("", "'' is no name for a model"),
+        ("\x01", "is no name for a model"),
+        ("a" * 5000, "is no name for a model"),
+        ("hf:", "'hf:' names no model; wanted is hf:ORG/NAME"),
+        ("timm:", "'timm:' names no model; wanted is timm:NAME"),
+        ("open_clip:", "'open_clip:' names no model; wanted is open_clip:ARCHITECTURE/TAG"),
+        ("file.py:", "no model is named 'file.py:'"),
+        ("file.py:Nope", "no file file.py"),
+        ("mine.py", "did you mean mine.py:Mine?"),
+        ("mine.py:", "did you mean mine.py:Mine?"),
+        ("mine.py:Mein", "'mine' has no 'Mein'; did you mean 'Mine'?"),
+        ("raw-pixels,raw-pixels", "no model is named 'raw-pixels,raw-pixels'"),
+        ("nonsense", "no model is named 'nonsense'"),
+        ("raw-pixel", "did you mean raw-pixels?"),
+        ("*", "no model is named '*'"),
+        ("zz*", "no model that can be had matches 'zz*'"),
+        (".", "did you mean hf:.?"),
+        ("folder", "did you mean hf:./folder?"),
+        ("task.yaml", "no model is named 'task.yaml'"),
+    ],
+)
+def test_a_wrong_argument_is_told_with_the_way_out(tmp_path, monkeypatch, capsys, name, told):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    write(tmp_path / "mine.py", "class Mine: ...\n")
+    write(tmp_path / "task.yaml", TASK)
+    assert main(["check", name]) == 2
+    assert told in capsys.readouterr().err

@@ -1,12 +1,16 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sources import make_source
+from sources import make_source, write
 
+from vlbench.catalog.catalog import load_catalog
 from vlbench.cli import main
+from vlbench.commands.data import list_data
+from vlbench.planning.options import Options
 
 
 @pytest.fixture
@@ -129,3 +133,11 @@ def test_data_dirs_and_sources_of_ones_own_count(source, capsys):
 def test_a_task_or_all_is_wanted(words, capsys):
     assert main(["data", *words]) == 2
     assert "name a task, or pass --all" in capsys.readouterr().err
+
+
+def test_files_that_are_shipped_with_an_extended_task_are_not_listed(source):
+    write(source / "tasks" / "mine.yaml", "version: 1\nextends: caption_patterns_scenes\n")
+    catalog = load_catalog([source])
+    catalog = replace(catalog, tasks={"mine": catalog.tasks["mine"]})
+    rows = list_data(catalog, Options(include_path=[source]))
+    assert [row["name"] for row in rows] == ["scenes"]

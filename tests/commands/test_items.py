@@ -88,8 +88,9 @@ def test_what_is_not_there_is_named_with_what_is(boards, words, why, capsys):
 
 
 def test_a_task_without_a_board_is_named(boards, capsys):
-    assert main(["items", "x", "mean-colour", "--output", str(boards[1])]) == 2
-    assert "no board x in" in capsys.readouterr().err
+    assert main(["items", "few_shot_colour", "mean-colour", "--output", str(boards[1])]) == 2
+    told = f"no board in {boards[1]} is named 'few_shot_colour'; did you mean few_shot_colours?"
+    assert told in capsys.readouterr().err
 
 
 def test_images_are_found_by_their_content(tmp_path):

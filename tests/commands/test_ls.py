@@ -6,7 +6,7 @@ from sources import make_source, write
 
 from vlbench.cli import main
 from vlbench.commands.ls import list_things
-from vlbench.errors import SpecError
+from vlbench.errors import SpecError, UnknownNameError
 
 PROBE = '''\
 """A probe of ours."""
@@ -216,3 +216,8 @@ def test_a_cost_that_lacks_a_number_is_an_error_with_its_line(source):
     write(source / "model_adapters" / "models.yaml", COSTLY.replace("flops: 2.e10, ", ""))
     with pytest.raises(SpecError, match=r"models.yaml:7: 'cost"):
         list_things("models", [source])
+
+
+def test_a_misspelt_loader_is_told_with_its_bare_name():
+    with pytest.raises(UnknownNameError, match=r"'imag_folder'; did you mean image_folder"):
+        list_things("data", [], "imag_folder")

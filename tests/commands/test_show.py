@@ -33,6 +33,15 @@ def test_keys_of_ones_own_are_shown_too(source):
     assert show_thing(load_catalog([source]), "zz", Path())["x-owner"] == "us"
 
 
+def test_a_task_that_extends_a_shipped_one_is_shown_merged(source):
+    write(source / "tasks" / "mine.yaml", "version: 1\nextends: few_shot_digits\n")
+    catalog = load_catalog([source])
+    mine, theirs = (show_thing(catalog, name, Path()) for name in ("mine", "few_shot_digits"))
+    keys = ("needs", "probe", "data", "params", "primary")
+    assert [mine[key] for key in keys] == [theirs[key] for key in keys]
+    assert (mine["extends"], mine["file"]) == ("few_shot_digits", f"{source}/tasks/mine.yaml")
+
+
 def test_a_model_is_shown_as_its_line_says(source):
     shown = show_thing(load_catalog([source]), "mean-colour", Path())
     assert (shown["adapter"], shown["paper"]) == ("colours:MeanColour", "none")
@@ -122,6 +131,11 @@ def test_a_probe_is_shown_with_what_it_takes_and_its_docstring(name):
         "trials": "int = 10",
     }
     assert shown["docstring"].startswith("Return the test accuracy")
+
+
+def test_a_loader_is_shown_by_its_module_and_name():
+    shown = show_thing(load_catalog(), "hub:images", Path())
+    assert shown["name"] == "vlbench.data.hub:images"
 
 
 def test_loaders_that_end_alike_are_all_shown_without_what_a_run_fills_in():

@@ -31,6 +31,14 @@ def test_every_file_below_a_folder_is_looked_at(source):
     }
 
 
+def test_a_task_that_extends_a_shipped_one_is_right_or_told_with_its_own_line(source):
+    text = "version: 1\nextends: few_shot_digits\nparams: {shots: [1]}\n"
+    assert told(source, text, "mine") == ""
+    wrong = told(source, text.replace("shots", "shot"), "mine")
+    assert wrong.endswith("tasks/mine.yaml:3: 'shot' is unknown; did you mean 'shots'?")
+    assert "mine.yaml:2: no task is named" in told(source, text.replace("digits", "digit"), "mine")
+
+
 def test_data_and_weights_need_not_be_there(source):
     assert told(source, TASK.replace("../images", "$VLBENCH_DATA/gone")) == ""
 

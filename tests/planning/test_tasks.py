@@ -1,10 +1,12 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from runs import evaluate
 from sources import TASK, write
 
-from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog import specs
+from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.errors import SpecError
 from vlbench.planning.options import Options
 from vlbench.planning.tasks import resolve_task
@@ -120,3 +122,54 @@ def test_a_relative_cache_folder_is_relative_to_where_the_run_was_started(tmp_pa
     options = Options(cache_dir=Path("cache"))
     task = resolve_task(load_catalog([]), "few_shot_scenes", True, options)
     assert task.loader_arguments["cache_dir"] == tmp_path / "cache"
+
+
+DIGITS = "version: 1\nextends: few_shot_digits\nparams: {shots: [1], trials: 2}\n"
+DIGITS += "primary: {metric: accuracy, at: {shots: 1}}\n"
+
+
+def test_a_task_that_extends_a_shipped_one_runs_as_if_it_were_written_out(source):
+    write(source / "tasks" / "short.yaml", DIGITS)
+    text = TASK.partition("data:")[0] + 'data: {loader: "vlbench.data.digits:digits", '
+    text += "test_share: 0.5, seed: 0}\nparams: {shots: [1], trials: 2, seed: 0}\n"
+    write(source / "tasks" / "whole.yaml", text + DIGITS.splitlines()[-1])
+    catalog = load_catalog([source])
+    short, whole = (resolve_task(catalog, n, True, Options()) for n in ("short", "whole"))
+    assert short.fixed | {"task": "whole"} == whole.fixed
+    assert (short.probe, short.loader) == (whole.probe, whole.loader)
+    (result,) = evaluate(source, tasks="short", limit=40)
+    assert (result.status, result.scores[0].at) == ("ok", {"shots": 1})
+
+
+def test_what_does_not_fit_in_an_extended_task_is_told_where_it_stands(source):
+    write(source / "tasks" / "short.yaml", DIGITS.replace("trials: 2", "trials: two"))
+    with pytest.raises(
+        SpecError, match=r"short\.yaml:3: 'trials' must be a whole number, not 'two'"
+    ):
+        evaluate(source, tasks="short")
+
+
+def test_a_probe_beside_a_shipped_task_is_found_for_one_that_extends_it(
+    source, tmp_path, monkeypatch
+):
+    shipped = tmp_path / "shipped"
+    write(shipped / "tasks" / "zz_beside.py", "def zz_beside(model, data, engine): ...\n")
+    write(shipped / "tasks" / "base.yaml", TASK.replace("few_shot\n", "zz_beside\n"))
+    write(source / "tasks" / "mine.yaml", "version: 1\nextends: base\n")
+    monkeypatch.setattr(specs, "shipped_source", lambda: shipped)
+    (spec,) = specs.load_task(source / "tasks" / "mine.yaml", source)
+    spec = replace(spec, params={})
+    task = resolve_task(Catalog({"mine": spec}, {}), "mine", True, Options())
+    assert task.probe.__name__ == "zz_beside"
+
+
+def test_both_spellings_of_a_loader_give_the_same_row(source):
+    full, folder = "vlbench.data.image_folder:image_folder", source / "images"
+    rows = []
+    for loader in (full, "image_folder"):
+        write(source / "tasks" / "b.yaml", TASK.replace(f'"{full}"', loader))
+        # The name of --data-dir is that of the loader, too.
+        (row,) = evaluate(source, tasks="b", data_dir={"image_folder": folder})
+        rows.append((row.status, row.comparable, row.request, row.provenance["data"]))
+    assert rows[0] == rows[1]
+    assert (rows[0][0], rows[0][3].split()[0]) == ("ok", full)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from vlbench.catalog.library_names import FORMS, named_elsewhere
 from vlbench.catalog.sources import find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec, load_models, load_task
 from vlbench.errors import SpecError, UnknownNameError, unknown
+from vlbench.files import WANTED_NAME, is_model_name
 
 LOGGER = logging.getLogger(__name__)
 
@@ -70,6 +72,8 @@ class Catalog:
             new = self.renamed[name].renamed
             LOGGER.warning("model %s is now %s; the old name will go", name, new)
             name = new
+        if not is_model_name(name):
+            raise UnknownNameError(f"{name[:40]!r} {WANTED_NAME}")
         if name not in self.models and name in FORMS:
             raise UnknownNameError(f"'{name}' is a library; a model of it is named {FORMS[name]}")
         if name not in self.models:
@@ -93,6 +97,23 @@ class Catalog:
                 raise UnknownNameError(f"no model that can be had matches '{one}'")
             names += matched
         return names
+
+    def require(self, models: Sequence[str], tasks: Sequence[str] = ()) -> None:
+        """Raise UnknownNameError, with the nearest names, for all words that name nothing.
+
+        Models of a file or a library, which have a colon, are left to those who resolve them.
+        """
+        listed = [n for n in self.model_names(models) if ":" not in n and n not in self.renamed]
+        finds: list[Callable[[], object]] = [partial(self.task_names, tasks)]
+        finds += [partial(self.model, name) for name in listed]
+        problems = []
+        for find in finds:
+            try:
+                find()
+            except UnknownNameError as error:
+                problems.append(str(error))
+        if problems:
+            raise UnknownNameError("\n".join(problems))
 
 
 def load_catalog(include: Sequence[Path] = ()) -> Catalog:

@@ -8,6 +8,7 @@ place of a name, all but torchvision take the path of a folder: `hf:./folder`.
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import re
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlbench.catalog.sources import shipped_source
+from vlbench.catalog.sources import shipped_source, top_level
 from vlbench.catalog.specs import ModelSpec
 from vlbench.catalog.strict_yaml import Document
 from vlbench.errors import UnknownNameError
@@ -107,11 +108,13 @@ class Meant(NamedTuple):
 
 
 def named_elsewhere(name: str) -> list[str]:
-    """Return the names that a folder here, or a function of a library's models, has as a model.
+    """Return the names that a folder or a file here, or a library's function, has as a model.
 
-    The libraries are read and not imported, which would take seconds.
+    Of a file of Python, these are its classes. Files and libraries are read and not imported.
     """
-    found = []
+    file = Path(name.removesuffix(":"))
+    classes = top_level(file, ast.ClassDef) if file.suffix == ".py" and file.is_file() else ()
+    found = [f"{file}:{node.name}" for node in classes]
     if Path(name).is_dir():
         found.append(f"hf:{name}" if name.startswith(("/", ".", "~")) else f"hf:./{name}")
     made = re.compile(rf"^def {re.escape(name.partition('.')[0])}\(", re.MULTILINE)

@@ -9,6 +9,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypedDict
 
+from vlbench.catalog.loaders import full_loader
 from vlbench.catalog.sources import capability_files, shipped_source
 from vlbench.catalog.strict_yaml import Document, load_yaml
 from vlbench.errors import SpecError, unknown
@@ -74,7 +75,9 @@ ELSEWHERE = ("name", "source", "document", "folders")
 class TaskSpec:
     """One task: a probe, its data and parameters; or a group of tasks.
 
-    Its probe, loader and figures are looked up in the `folders` before they are imported.
+    Its probe, loader and figures are looked up in the `folders` before they are imported: those of
+    its source, and those of the tasks that it extends. Its loader is `module:function`, also where
+    the file has a bare name.
     With `compare_across_regions`, the regions that a model reads are how it sees an image and not
     what is measured: the probe finds them in pictures alone, and rows of all kinds are comparable.
     """
@@ -154,7 +157,8 @@ DATE = r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?"
 EVERY = "all"
 
 # What a task takes over from the one that it extends: whole, or key by key.
-INHERITED, MERGED = ("probe", "paper", "primary", "figures"), ("data", "model", "params")
+INHERITED = ("probe", "paper", "primary", "figures", "compare_across_regions")
+MERGED = ("data", "model", "params")
 
 # The keys that a task has, unless it is a group.
 REQUIRED = ("version", "probe", "data", "primary")
@@ -173,26 +177,32 @@ def load_task(file: Path, source: Path) -> list[TaskSpec]:
     if problems:
         raise SpecError("\n".join(problems))
     folders = [file.parent, source / "probes", source / "data", source]
+    if document.base:
+        folders += [one.file.parent for one in document.base.chain()]
+    data = values.get("data", {})
+    if not is_group and ":" not in data["loader"]:
+        loader = full_loader(data["loader"], folders, document.where("data", "loader"))
+        values["data"] = {**data, "loader": loader}
     return [TaskSpec(file.stem, source, document, folders=folders, **values)]
 
 
-def _extended(document: Document, source: Path) -> Document:
-    """Return a task with what it takes over from the task of its source that it extends.
+def _extended(document: Document, source: Path, above: Sequence[Path] = ()) -> Document:
+    """Return a task with what it takes over from the task that it extends, and so on.
 
-    Raises SpecError where there is no such task, or several, and where that one extends another.
+    `above` are the files that extend this one. Raises SpecError where a task extends none or
+    several, itself on a circle, or a group.
     """
     if "extends" not in document.values:
         return document
-    name, where = str(document.values["extends"]), document.where("extends")
-    beside = document.file.with_name(f"{name}.yaml")
-    files = [beside] if beside.is_file() else _task_files(source, name)
-    if len(files) != 1 or name == document.file.stem:
-        known = {file.stem for file in _task_files(source)} - {document.file.stem}
-        raise SpecError(f"{where}: {unknown('task of this source', name, known)}")
-    base = load_yaml(files[0])
+    file, home = _find_base(document, source)
+    where, files = document.where("extends"), (*above, document.file)
+    if file in files:
+        circle = [*files[files.index(file) :], file]
+        raise SpecError(f"{where}: a circle: {' extends '.join(map(str, circle))}")
+    base = _extended(load_yaml(file), home, files)
+    if "group" in {*base.values, *document.values}:
+        raise SpecError(f"{where}: 'extends' is between tasks with a probe, not for groups")
     taken = {key: line for key, line in base.lines.items() if key[0] in (*INHERITED, *MERGED)}
-    if {"extends", "group"} & set(base.values) or "group" in document.values:
-        raise SpecError(f"{where}: a task extends one with a probe, that extends no other")
     values = {key: base.values[key] for key in INHERITED if key in base.values} | document.values
     for key in MERGED:
         theirs, own = (one.values.get(key, {}) for one in (base, document))
@@ -201,8 +211,26 @@ def _extended(document: Document, source: Path) -> Document:
     return document._replace(values=values, base=base._replace(lines=taken))
 
 
-def _task_files(source: Path, name: str = "*") -> list[Path]:
-    return sorted((source / "tasks").rglob(f"{name}.yaml"))
+def _find_base(document: Document, source: Path) -> tuple[Path, Path]:
+    """Return the file of the task that another extends, and its source.
+
+    It lies beside the other, elsewhere in the other's source, or in the shipped one: the first of
+    these that has the name. Raises SpecError where none has it, or one several times.
+    """
+    name, where = str(document.values["extends"]), document.where("extends")
+    beside = document.file.parent / f"{name}.yaml"
+    if is_file_name(name) and beside.is_file():
+        return beside, source
+    known: set[str] = set()
+    for home in (source, shipped_source()):
+        there = sorted((home / "tasks").rglob("*.yaml"))
+        named = [file for file in there if file.stem == name]
+        if len(named) > 1:
+            raise SpecError(f"{where}: '{name}' is in {' and '.join(map(str, named))}")
+        if named:
+            return named[0], home
+        known |= {file.stem for file in there}
+    raise SpecError(f"{where}: {unknown('task', name, known - {document.file.stem})}")
 
 
 def _version_problems(document: Document) -> list[str]:

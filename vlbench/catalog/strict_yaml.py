@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,15 +64,20 @@ class Document(NamedTuple):
         """Return `file:line` of a key, or of the nearest key above it."""
         path = tuple(map(str, key))
         for length in range(len(path), 0, -1):
-            for document in filter(None, (self, self.base)):
+            for document in self.chain():
                 if path[:length] in document.lines:
                     return f"{document.file}:{document.lines[path[:length]]}"
         return str(self.file)
 
     def file_of(self, *path: str) -> Path:
         """Return the file in which a key stands."""
-        inherited = self.base and path not in self.lines and path in self.base.lines
-        return self.base.file if self.base and inherited else self.file
+        return next((one.file for one in self.chain() if path in one.lines), self.file)
+
+    def chain(self) -> Iterator[Document]:
+        """Yield this document, the one that it extends, and so on."""
+        yield self
+        if self.base:
+            yield from self.base.chain()
 
 
 def load_yaml(file: Path) -> Document:

@@ -12,6 +12,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.sources import shipped_source
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_data, add_json, add_trust, set_up_for_data
 from vlbench.data.images import DecodedImages
@@ -51,8 +52,6 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
     Raises UnknownNameError for a task that is not there, and DataAbsent.
     """
-    from vlbench.planning.tasks import require_known, resolve_task
-
     catalog, name = load_catalog(arguments.include_path), arguments.task
     if arguments.all == bool(name):
         raise UnknownNameError("name a task, or pass --all")
@@ -66,6 +65,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
     members = catalog.tasks[name].group
     if members:
         return Answer([f"{name} is a group of {', '.join(members)}"])
+    from vlbench.planning.tasks import require_known, resolve_task  # imports torch
+
     with set_up_for_data(arguments) as options:
         require_known(options.data_dir, {name: catalog.tasks[name].data["loader"]})
         task = resolve_task(catalog, name, True, options)
@@ -107,8 +108,9 @@ def _parts(task: Task) -> Iterator[tuple[str, Callable[[], object]]]:
     for place in task.regions.values():
         if isinstance(place, Path):
             yield f"{place.parent.name}/{place.name}", partial(region_features, place)
+    sources = (task.spec.source, shipped_source())  # which may have a task that it extends
     for key, path in task.files.items():
-        if not path.resolve().is_relative_to(task.spec.source):
+        if not any(path.resolve().is_relative_to(source) for source in sources):
             yield key, partial(require_file, key, path)
 
 

@@ -14,7 +14,14 @@ from vlbench.boards.artifacts import read_items
 from vlbench.boards.items import Item, score_items, worst
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands import Answer
-from vlbench.commands.parser import add_data, add_json, add_output, add_trust, set_up_for_data
+from vlbench.commands.parser import (
+    add_data,
+    add_json,
+    add_output,
+    add_trust,
+    require_board,
+    set_up_for_data,
+)
 from vlbench.data.records import Data, Split
 from vlbench.errors import DataError, UnknownNameError, printed, unknown
 from vlbench.files import safe_name, write_whole
@@ -61,6 +68,7 @@ def _conditions(text: str) -> dict[str, str]:
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Return the items of a row as a table or JSON; with `show`, write a sheet of the worst."""
+    require_board(arguments.output, arguments.task)
     row = named_row(arguments.output, arguments.task, arguments.model)
     metric = arguments.metric or row.primary["metric"]
     at = _at(row, metric, arguments.at)

@@ -13,6 +13,7 @@ from typing import Any
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.listed_capabilities import capabilities_of, needs_of
+from vlbench.catalog.loaders import is_loader, returned_type
 from vlbench.catalog.sources import PACKAGE, find_sources
 from vlbench.catalog.specs import Cost, ModelSpec, TaskSpec
 from vlbench.commands import Answer
@@ -80,7 +81,7 @@ def list_things(kind: str, include: Sequence[Path], wanted: str = "") -> list[di
         if wanted in own or fnmatch(row["name"], f"*{wanted}*")
     ]
     if wanted and not matches:
-        names = {row["name"] for row in rows}.union(*words)
+        names = {row["name"].rpartition(":")[2] for row in rows}.union(*words)
         raise unknown(kind.removesuffix("s"), wanted, names)
     return matches
 
@@ -93,7 +94,7 @@ def _capabilities(row: Mapping[str, Any]) -> list[str]:
 def _all_things(kind: str, include: Sequence[Path]) -> list[dict[str, Any]]:
     if kind in {"probes", "data"}:
         folders = [PACKAGE / kind, *(source / kind for source in find_sources(include))]
-        wanted = _is_probe if kind == "probes" else _is_loader
+        wanted = _is_probe if kind == "probes" else is_loader
         return [row for folder in dict.fromkeys(folders) for row in _functions(folder, wanted)]
     catalog = load_catalog(include)
     if kind == "tasks":
@@ -169,14 +170,4 @@ def _parse(file: Path) -> ast.Module:
 def _is_probe(node: ast.FunctionDef) -> bool:
     # A probe that does not say what it returns is one by its arguments.
     named = [a.arg for a in node.args.args[:3]] == ["model", "data", "engine"]
-    return named and _return_type(node) in {"Outcome", ""}
-
-
-def _is_loader(node: ast.FunctionDef) -> bool:
-    # YAML gives a loader keywords: what takes its arguments by place is a part of one.
-    return _return_type(node) == "Data" and not node.args.args
-
-
-def _return_type(node: ast.FunctionDef) -> str:
-    returned = ast.unparse(node.returns).strip("'\"") if node.returns else ""
-    return returned.rpartition(".")[2]
+    return named and returned_type(node) in {"Outcome", ""}

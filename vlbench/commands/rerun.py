@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vlbench.catalog.library_names import pinned
 from vlbench.commands import FAILED, Answer
-from vlbench.commands.parser import add_cache, add_data, add_model, add_output, options_of
+from vlbench.commands.parser import (
+    add_cache,
+    add_data,
+    add_model,
+    add_output,
+    options_of,
+    require_board,
+)
 from vlbench.errors import SpecError, printed
 from vlbench.plain import Misfit, parameters, read
 from vlbench.report.rows import named_row
@@ -68,13 +75,13 @@ def add_options(rerun: argparse.ArgumentParser) -> None:
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Run a row's task again, and return both values of every score and what else differs."""
+    rerun = read_rerun(arguments)
     from vlbench.bench import agree, run, set_up
     from vlbench.commands.reports import Bar
     from vlbench.commands.streams import open_console
     from vlbench.planning.options import Options
     from vlbench.planning.plan import plan
 
-    rerun = read_rerun(arguments)
     options = Options.of(**rerun.options)
     with set_up(options) as (complete, processes), Bar(open_console()) as bar:
         planned = agree(plan([rerun.model], [rerun.row.task], complete), processes)
@@ -101,13 +108,14 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
     Raises UnknownNameError for a row that is not there, and SpecError for one that does not say how
     it was made.
     """
-    from vlbench.planning.functions import names_file
-    from vlbench.planning.options import model_args
-
     file = Path(arguments.board)
     is_file = file.suffix == ".json"
     folder, task = (file.parent, file.stem) if is_file else (arguments.output, arguments.board)
+    require_board(folder, task)
     row = named_row(folder, task, arguments.model)
+    from vlbench.planning.functions import names_file
+    from vlbench.planning.options import model_args  # imports torch
+
     if names_file(row.model) and not arguments.trust:
         raise SpecError(f"{printed(row.model)} names code; if you know what it does, pass --trust")
     model, _, overrides = row.model.removesuffix("]").partition("[")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.catalog import load_catalog, read_catalog
 from vlbench.commands import FAILED, USAGE, Answer
 from vlbench.commands.parser import (
     add_cache,
@@ -111,6 +111,11 @@ def answer(arguments: argparse.Namespace) -> Answer:
         _take_images(arguments)
     if not (arguments.model and arguments.tasks):
         raise UnknownNameError("a run needs --model and --tasks, here or in a file for --config")
+    models = list(dict.fromkeys(arguments.model.split(",")))
+    tasks = arguments.tasks.split(",")
+    catalog, wrong = read_catalog(arguments.include_path)
+    if not wrong:  # which the plan tells
+        catalog.require(models, tasks)  # before torch is imported
     from vlbench.bench import agree, estimate_steps, run, run_apart, set_up, started
     from vlbench.commands.reports import Bar, print_estimates, print_plan, print_report
     from vlbench.commands.streams import open_console
@@ -118,11 +123,10 @@ def answer(arguments: argparse.Namespace) -> Answer:
     from vlbench.planning.plan import plan
 
     follow_first()
-    models = list(dict.fromkeys(arguments.model.split(",")))
     with set_up(options_of(arguments)) as (options, processes):
         size = count_processes(arguments.processes, options.device)
         apart = arguments.spread == "models"
-        planned = plan(models, arguments.tasks.split(","), options)
+        planned = plan(models, tasks, options)
         console = open_console(quiet=not processes.is_main)
         print_plan(console, planned, skipped=arguments.dry_run)
         if arguments.dry_run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -109,9 +110,12 @@ def show_thing(
 
 
 def _function(catalog: Catalog, name: str, include: Sequence[Path]) -> dict[str, Any]:
-    """Return the arguments of a probe or a loader, by its whole name or what stands last in it."""
+    """Return the arguments of a probe or a loader, by its whole name or what stands last in it.
+
+    `vlbench.data.hub:images` is also `hub:images`, and `images`.
+    """
     rows = [*list_things("probes", include), *list_things("data", include)]
-    found = [row for row in rows if name in (row["name"], row["name"].rpartition(":")[2])]
+    found = [row for row in rows if re.search(rf"(^|[.:]){re.escape(name)}$", row["name"])]
     if not found:
         short = {row["name"].rpartition(":")[2] for row in rows}
         raise unknown(
