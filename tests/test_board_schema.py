@@ -65,6 +65,9 @@ def test_a_board_is_what_its_file_says():
     }
 
 
+CONTROLS = {"constant", "random-scores", "random-scores-1", "random-scores-2"}
+
+
 def test_a_summary_is_a_board_whose_rows_lack_what_a_mean_has_not(tmp_path):
     shutil.copy(LEADERBOARDS / "few_shot_scenes.json", tmp_path)
     boards = folder_boards(tmp_path)
@@ -72,7 +75,9 @@ def test_a_summary_is_a_board_whose_rows_lack_what_a_mean_has_not(tmp_path):
     board = read_board(file)
     expected = ("alone", boards["few_shot_scenes"].version, "")
     assert (board.task, board.version, board.paper) == expected
-    assert {(row.request, len(row.provenance)) for row in board.results} == {("", 0)}
+    assert {row.request for row in board.results} == {""}
+    assert {row.model for row in board.results if row.provenance} == CONTROLS
+    assert {tuple(row.provenance) for row in board.results} == {(), ("control",)}
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_a_file_that_would_end_the_program_is_refused_with_its_line(tmp_path):
         find("zz:call", [tmp_path])
 
 
-@pytest.mark.parametrize("name", ["leaderboard.figures.charts:erase", "boards:write_result"])
+@pytest.mark.parametrize("name", ["report.figures.charts:erase", "boards.board:write_result"])
 def test_a_function_of_vlbench_that_is_no_loader_is_never_called(source, name):
     loads_with(source, f"vlbench.{name}")
     with pytest.raises(SpecError, match=r"b\.yaml:5: a loader returns Data; vlbench\..* returns"):
