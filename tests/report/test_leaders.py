@@ -1,12 +1,10 @@
 import json
-import shutil
 
 import pytest
 from planted_boards import board, measured, result, score, write
 
 from vlbench.boards.board import read_board
 from vlbench.errors import SpecError
-from vlbench.files import default_cache
 from vlbench.report import leaders
 from vlbench.report.leaders import (
     UNPUBLISHED,
@@ -16,6 +14,7 @@ from vlbench.report.leaders import (
     read_leaders,
     standing,
 )
+from vlbench.report.made import Made
 
 # FAR gets 20 to 39 wrong, and NEAR the last two of them; the others are equal, so by name.
 WRONG = [f"{i}.png" for i in range(20, 28)]
@@ -62,24 +61,27 @@ def test_a_file_of_before_wrong_items_were_kept_is_read(output):
 
 
 def test_a_board_that_has_not_changed_is_not_compared_again(output, monkeypatch):
-    (file,) = build_leaders(output)
+    made = Made(output)
+    (file,) = build_leaders(output, keep=made.keep)
+    made.save()
     first = file.read_bytes()
-    file.write_text("of somebody else")
     monkeypatch.setattr(leaders, "items_of", None)
-    assert (build_leaders(output), file.read_bytes()) == ([file], first)
+    assert build_leaders(output, keep=Made(output).keep) == [file]
+    assert file.read_bytes() == first
 
 
 def test_items_that_are_gone_are_noticed_though_the_board_is_as_it_was(output):
-    build_leaders(output)
+    made = Made(output)
+    build_leaders(output, keep=made.keep)
+    made.save()
     (output / "artifacts" / "t" / "far" / "items.parquet").unlink()
-    build_leaders(output)
+    build_leaders(output, keep=Made(output).keep)
     assert "far/items.parquet is absent" in read_leaders(output, "t")["a"].untested["far"]
 
 
 def test_the_same_boards_give_the_same_bytes(output):
     (file,) = build_leaders(output)
     first = file.read_bytes()
-    shutil.rmtree(default_cache())
     build_leaders(output)
     assert file.read_bytes() == first
 

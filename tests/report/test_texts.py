@@ -162,7 +162,7 @@ def test_control_characters_are_spelled_out_for_a_terminal():
 def test_a_name_is_drawn_as_it_is(tmp_path, name):
     panels = [Panel(title=name, x=x, y=name, models={name: [Point(1, 1, None)]}) for x in ("", "k")]
     with styled():
-        file, _ = save(chart(name, panels, looks([name])), tmp_path / "figure")
+        file, *_ = save(chart(name, panels, looks([name])), tmp_path / "figure")
     assert printed(name) in file.read_text().replace("&lt;", "<")
 
 

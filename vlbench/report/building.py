@@ -6,20 +6,26 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
+import numpy as np
+
 from vlbench.boards.board import SCHEMA, Board, folder_boards, read_board
 from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.specs import TaskSpec
 from vlbench.drawing.looks import Look, looks
 from vlbench.errors import SpecError
 from vlbench.files import write_whole
 from vlbench.report.figures.figures import draw_figures
 from vlbench.report.figures.task_figures import Figures, draw_task_figures
-from vlbench.report.leaders import build_leaders
+from vlbench.report.leaders import build_leaders, state_of
+from vlbench.report.made import Keep, Made, anew
 from vlbench.report.rows import keeps_matrices, publishable
+from vlbench.report.table import title_of
 from vlbench.results import Result, Score, artifact_bytes, matching, score_row
 
 
@@ -97,6 +103,8 @@ def build_summaries(
     there: Mapping[str, Board],
     groups: Mapping[str, Sequence[str]],
     looks: Mapping[str, Look],
+    specs: Mapping[str, TaskSpec] | None = None,
+    keep: Keep = anew,
 ) -> list[Path]:
     """Write `summaries/<group>.json` for each group, and return the files, with their figures.
 
@@ -111,7 +119,10 @@ def build_summaries(
         boards = [there[task] for task in tasks if task in there]
         file = output / "summaries" / f"{group}.json"
         if any(map(keeps_matrices, boards)):
-            written += _write_similarities(file, group, boards, looks)
+            title = title_of(group, (specs or {}).get(group))
+            make = partial(_write_similarities, file, group, title, boards, looks)
+            states = [state_of(output, board.task, board) for board in boards]
+            written += keep(f"summaries/{group}", [*states, title, looks], make)
             continue
         rows = mean_rows(boards) if boards and len(boards) == len(tasks) else []
         if not rows:
@@ -139,11 +150,11 @@ def _remove_old(output: Path, groups: Mapping[str, Sequence[str]]) -> None:
 
             file.unlink()
             file.with_suffix(".parquet").unlink(missing_ok=True)
-            draw_similarities(output / "figures", file.stem, [], None)
+            draw_similarities(output / "figures", file.stem, "", [], None)
 
 
 def _write_similarities(
-    file: Path, group: str, boards: Sequence[Board], looks: Mapping[str, Look]
+    file: Path, group: str, title: str, boards: Sequence[Board], looks: Mapping[str, Look]
 ) -> list[Path]:
     """Write the similarities of a group's models and the figures of them; return the files."""
     # As above.
@@ -172,9 +183,11 @@ def _write_similarities(
         rows = similarity_rows(members, matrix) if matrix else iter(())
     rows = chain(rows, left_out_rows(left_out))
     write_whole(file, _content(group, boards, rows, PRIMARY))
-    names = [(member.name, looks[member.model]) for member in members] if matrix else []
-    values = matrix.pearson if matrix else None
-    return [*written, *draw_similarities(output / "figures", group, names, values)]
+    # Controls are like nothing, and have no place in a map of models.
+    shown = [i for i, member in enumerate(members) if not member.is_control] if matrix else []
+    names = [(members[i].name, looks[members[i].model]) for i in shown]
+    values = matrix.pearson[np.ix_(shown, shown)] if matrix and len(shown) > 1 else None
+    return [*written, *draw_similarities(output / "figures", group, title, names, values)]
 
 
 def _content(
@@ -201,6 +214,8 @@ def _content(
 def build(output: Path, catalog: Catalog, figures: Figures | None = None) -> list[Path]:
     """Write summaries, comparisons with the leaders, and figures of boards; return the files.
 
+    What is made of the same as the last time is not made again.
+
     `figures` are those that tasks name, by the task.
     Raises SpecError for a malformed board or summary before anything is computed or written.
     """
@@ -212,9 +227,14 @@ def build(output: Path, catalog: Catalog, figures: Figures | None = None) -> lis
     seen = {name: model.training_images or 0 for name, model in catalog.models.items()}
     rows = [row for board in boards.values() for row in board.results]
     of_models = looks({row.model for row in rows}, {row.model for row in rows if row.is_control})
-    written = [*build_summaries(output, boards, groups, of_models), *build_leaders(output, boards)]
-    written += [*draw_figures(output, boards, groups, seen, of_models)]
-    written += [*draw_task_figures(output, boards, figures or {}, of_models)]
+    made, specs = Made(output), catalog.tasks
+    written = [
+        *build_summaries(output, boards, groups, of_models, specs, made.keep),
+        *build_leaders(output, boards, made.keep),
+        *draw_figures(output, boards, groups, seen, of_models, specs, made.keep),
+        *draw_task_figures(output, boards, figures or {}, of_models, made.keep),
+    ]
+    made.save()
     return written
 
 

@@ -7,7 +7,8 @@ model is compared with the leader alone: "not told apart" from it says nothing o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -21,10 +22,10 @@ from vlbench.errors import DataError, SpecError
 from vlbench.files import MOST_BOARD, file_name, read_text, write_whole
 from vlbench.metrics.paired import Comparison, among_all_pairs, detectable_among_all_pairs
 from vlbench.plain import read
-from vlbench.report.kept import kept
+from vlbench.report.made import Keep, anew
 from vlbench.report.rows import comparable_sets, cost, publishable
 from vlbench.report.texts import score_name
-from vlbench.results import ITEMS, Result, matching
+from vlbench.results import Result, matching
 
 # The best is told apart from every other published model; a leader from some only, or from none.
 BEST, LEADER = "best", "leader"
@@ -113,42 +114,43 @@ class _File:
     sets: Sequence[_Set]
 
 
-def build_leaders(output: Path, boards: Mapping[str, Board] | None = None) -> list[Path]:
+def build_leaders(
+    output: Path, boards: Mapping[str, Board] | None = None, keep: Keep = anew
+) -> list[Path]:
     """Write the comparisons with the leaders of all boards, and return the files; remove others.
 
     The `boards` are those of the folder, where they are read already.
     """
     written = []
     for name, board in (folder_boards(output) if boards is None else boards).items():
-        state = board_digest(output / f"{name}.json")
-        make = partial(_content, output, board, state)
-        content = kept(["comparisons", state, *_states(output, board)], make)
-        if content:
-            written.append(output / "comparisons" / f"{name}.json")
-            write_whole(written[-1], content)
+        make = partial(_write, output, name, board)
+        written += keep(f"comparisons/{name}", state_of(output, name, board), make)
     for old in set(output.glob("comparisons/*.json")) - set(written):
         old.unlink()
     return written
 
 
-def _content(output: Path, board: Board, state: str) -> bytes:
-    """Return the file of a board's comparisons; nothing where no row can lead."""
+def _write(output: Path, name: str, board: Board) -> list[Path]:
+    """Write the comparisons of a board; none where no row can lead."""
     rows = sorted(comparable_sets(board.results).items())
     sets = [found for key, same in rows if (found := _set(output, board, key, same))]
     if not sets:
-        return b""
-    head = (SCHEMA, board.task, board.version, dict(board.primary), state)
-    return (json.dumps(asdict(_File(*head, sets)), indent=1, allow_nan=False) + "\n").encode()
+        return []
+    digest = board_digest(output / f"{name}.json")
+    whole = _File(SCHEMA, board.task, board.version, dict(board.primary), digest, sets)
+    file = output / "comparisons" / f"{name}.json"
+    write_whole(file, (json.dumps(asdict(whole), indent=1, allow_nan=False) + "\n").encode())
+    return [file]
 
 
-def _states(output: Path, board: Board) -> Iterator[list[Any]]:
-    """Yield what tells whether the items of a row may have changed since they were read."""
-    for file in (row.artifacts[ITEMS]["file"] for row in board.results if ITEMS in row.artifacts):
-        try:
-            stat = (output / file).stat()
-            yield [file, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
-        except OSError:
-            yield [file]
+def state_of(output: Path, name: str, board: Board) -> list[Any]:
+    """Return what tells whether a board, or an artifact of its rows, has changed."""
+    state: list[Any] = [board_digest(output / f"{name}.json")]
+    for artifact in (one for row in board.results for one in row.artifacts.values()):
+        with suppress(OSError):
+            stat = (output / artifact["file"]).stat()
+            state.append([stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns])
+    return state
 
 
 def comparisons_file(output: Path, task: str) -> Path:

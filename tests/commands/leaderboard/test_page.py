@@ -44,7 +44,7 @@ def test_boards_that_were_never_built_are_built_as_build_does(tmp_path):
     ]
     assert [page.problems for page in pages] == [[], []]
     assert [len(page.shown) for page in pages] == [1, 2]
-    assert pages[1].shown[0] == f"built 3 files in {tmp_path / '2'}"
+    assert pages[1].shown[0] == f"built 4 files in {tmp_path / '2'}"
     first, second = (tmp_path / "site" / name / "index.html" for name in "12")
     assert first.read_bytes() == second.read_bytes()
     assert b"data:image/svg+xml" in first.read_bytes()

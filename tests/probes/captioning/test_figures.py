@@ -102,7 +102,7 @@ def read(output, names):
 def test_matching_scores_are_drawn_the_same_twice_and_removed_without_rows(tmp_path):
     output = write(tmp_path, board(*rows(replaced(0.7, 0.2, 0.6), "m.1")))
     names = drawn(output, match_scores)
-    assert names == ["t_match_scores.svg", "t_match_scores.png"]
+    assert names == [f"t_match_scores.{kind}" for kind in ("svg", "png", "pdf")]
     first = read(output, names)
     assert b"mean matching score" in first[0]
     drawn(output, match_scores)
@@ -225,7 +225,10 @@ def planted(folder, **tables):
 def test_a_row_with_tables_has_a_figure_of_words_and_a_sheet_of_captions(tmp_path):
     output = planted(tmp_path, unigrams=said("ce"), examples=examples())
     names = drawn(output, words, captions)
-    assert names == ["t/m.1_words.svg", "t/m.1_words.png", "t/m.1_captions.png"]
+    assert names == [
+        *(f"t/m.1_words.{kind}" for kind in ("svg", "png", "pdf")),
+        "t/m.1_captions.png",
+    ]
     first = read(output, names)
     drawn(output, words, captions)
     assert read(output, names) == first

@@ -55,7 +55,7 @@ def legend(figure):
 def test_a_row_with_a_table_of_heads_has_a_figure_as_svg_and_png(tmp_path):
     files = drawn(planted(tmp_path))
     names = [file.relative_to(tmp_path).as_posix() for file in files]
-    assert names == ["figures/grounding/m.1.svg", "figures/grounding/m.1.png"]
+    assert names == [f"figures/grounding/m.1.{kind}" for kind in ("svg", "png", "pdf")]
     assert b"<svg" in files[0].read_bytes()
     assert files[1].read_bytes()[:4] == b"\x89PNG"
 

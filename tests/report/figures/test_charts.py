@@ -7,8 +7,7 @@ from PIL import Image
 
 from vlbench.drawing.layouts import grid
 from vlbench.drawing.looks import Look, looks, style
-from vlbench.report.figures import charts
-from vlbench.report.figures.charts import Panel, Point, chart, erase, save, save_chart, styled
+from vlbench.report.figures.charts import Panel, Point, chart, erase, save, styled
 
 LOOKS = looks(["m", "low", "high", "other"])
 
@@ -67,7 +66,7 @@ def test_without_a_number_models_are_dots_the_best_of_the_first_panel_on_top():
 
 
 def test_a_large_figure_has_no_more_pixels_than_browsers_show(tmp_path):
-    _, file = save(Figure((600, 1)), tmp_path / "wide")
+    _, file, _ = save(Figure((600, 1)), tmp_path / "wide")
     with Image.open(file) as image:
         assert max(image.size) <= 32_767
 
@@ -153,21 +152,8 @@ def test_nothing_is_cut_or_covered_however_long_the_names_are(kinds):
 def test_a_figure_is_saved_as_svg_and_png_the_same_twice_and_erased(tmp_path):
     with styled():
         files = [save(grid(1, (1, 1))[0], tmp_path / name) for name in ("a.b", "again")]
-    assert [file.name for file in files[0]] == ["a.b.svg", "a.b.png"]
+    assert [file.name for file in files[0]] == ["a.b.svg", "a.b.png", "a.b.pdf"]
     assert [f.read_bytes() for f in files[0]] == [f.read_bytes() for f in files[1]]
     erase(tmp_path / "a.b")
     erase(tmp_path / "absent")
     assert sorted(tmp_path.iterdir()) == sorted(files[1])
-
-
-def test_a_chart_that_was_drawn_before_is_not_drawn_again(tmp_path, monkeypatch):
-    with styled():
-        first = save(chart("t", [dots(low=0.1)], LOOKS), tmp_path / "saved")
-        second = save_chart("t", [dots(low=0.1)], LOOKS, tmp_path / "kept")
-        monkeypatch.setattr(charts, "chart", None)
-        again = save_chart("t", [dots(low=0.1)], LOOKS, tmp_path / "again")
-        with pytest.raises(TypeError, match="not callable"):
-            save_chart("t", [dots(low=0.2)], LOOKS, tmp_path / "other")
-    assert [one.name for one in again] == ["again.svg", "again.png"]
-    contents = {tuple(file.read_bytes() for file in files) for files in (first, second, again)}
-    assert len(contents) == 1

@@ -96,7 +96,7 @@ def drawn(tmp_path_factory):
 
 def test_every_board_and_every_group_is_drawn(drawn):
     assert [file.name for file in drawn] == [
-        f"{name}.{kind}" for name in ("a", "b", "both") for kind in ("svg", "png")
+        f"{name}.{kind}" for name in ("a", "b", "both") for kind in ("svg", "png", "pdf")
     ]
 
 
@@ -107,9 +107,9 @@ def test_a_figure_is_drawn_the_same_twice(drawn, tmp_path):
 
 
 def test_a_figure_says_its_titles_axes_and_models(drawn):
-    svg, png = drawn[4:]
+    svg, png, _ = drawn[6:]
     texts = re.findall(r"<text [^>]*>([^<]+)</text>", svg.read_text("utf-8"))
-    wanted = {"both", "a", "b", "mean and its standard error", "shots", "accuracy (%)", "m"}
+    wanted = {"Both", "A", "B", "mean and its standard error", "shots", "accuracy (%)", "m"}
     assert {*wanted, "chance", "hardest floor: majority class"} <= set(texts), texts
     with Image.open(png) as picture:
         assert picture.width > 500
@@ -149,9 +149,9 @@ def test_of_many_models_the_best_by_the_primary_score_are_drawn_and_the_title_sa
         for i, name in enumerate(names)
     ]
     write(tmp_path, board(*rows))
-    svg, _ = draw_figures(tmp_path, folder_boards(tmp_path), {}, {}, looks(names))
+    svg, *_ = draw_figures(tmp_path, folder_boards(tmp_path), {}, {}, looks(names))
     text = svg.read_text()
-    assert "t: the best 40 of 50 models" in text
+    assert "T: the best 40 of 50 models" in text
     assert [name for name in names if f">{name}<" in text] == names[10:]
 
 

@@ -24,14 +24,14 @@ MODELS = list(LOOKS.items())
 
 def test_two_models_or_more_have_three_figures_and_fewer_have_none(tmp_path, monkeypatch):
     monkeypatch.setattr(similarity_figures, "STARTS", 1)
-    files = draw_similarities(tmp_path, "rsa", MODELS[:3], VALUES)
+    files = draw_similarities(tmp_path, "rsa", "RSA", MODELS[:3], VALUES)
     assert [file.name for file in files] == [
         f"rsa_{figure}.{kind}"
         for figure in ("correlations", "dendrogram", "map")
-        for kind in ("svg", "png")
+        for kind in ("svg", "png", "pdf")
     ]
     assert sorted(tmp_path.iterdir()) == sorted(files)
-    assert draw_similarities(tmp_path, "rsa", [], None) == []
+    assert draw_similarities(tmp_path, "rsa", "RSA", [], None) == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -54,10 +54,10 @@ def test_of_many_models_those_most_like_the_others_are_drawn_and_the_titles_say_
     values = np.minimum(values, values.T)  # the first are like no other
     np.fill_diagonal(values, 1)
     models = list(looks([f"model_{i:02}" for i in range(count)]).items())
-    for file in draw_similarities(tmp_path, "rsa", models, values)[::2]:
+    for file in draw_similarities(tmp_path, "rsa", "RSA", models, values)[::3]:
         text = file.read_text()
         figure = file.stem.removeprefix("rsa_")
-        assert f"rsa: {figure} of the {most} most typical of {count} models" in text
+        assert f"RSA: {figure} of the {most} most typical of {count} models" in text
         assert sorted(set(re.findall(r"model_\d\d", text))) == [name for name, _ in models[apart:]]
 
 

@@ -15,6 +15,8 @@ from vlbench.report.figures.task_figures import draw_task_figures
 LOOKS = looks(["a", "b"])
 TABLE = pa.table({"word": ["dog"]})
 
+PLAIN = [f"t_plain.{kind}" for kind in ("svg", "png", "pdf")]
+
 
 def drawn(output, *functions, task="t"):
     """Draw functions as the figures of a task; return the files' names."""
@@ -33,7 +35,7 @@ def with_table(folder, model="a"):
 
 
 def test_a_figure_of_a_board_has_the_boards_name_and_its_own(tmp_path):
-    assert drawn(write(tmp_path, board(result("a"))), plain) == ["t_plain.svg", "t_plain.png"]
+    assert drawn(write(tmp_path, board(result("a"))), plain) == PLAIN
 
 
 def test_a_figure_of_a_board_sees_publishable_rows_alone(tmp_path):
@@ -56,7 +58,7 @@ def test_a_figure_of_a_row_is_drawn_for_each_ok_row_with_its_look(tmp_path):
 
     rows = [result("a"), result("b"), result("c", status="skipped")]
     names = drawn(write(tmp_path, board(*rows)), plain)
-    assert names == ["t/a_plain.svg", "t/a_plain.png", "t/b_plain.svg", "t/b_plain.png"]
+    assert names == [f"t/{m}_plain.{kind}" for m in "ab" for kind in ("svg", "png", "pdf")]
     assert seen == [*LOOKS.items()]
 
 
@@ -65,7 +67,7 @@ def test_several_pictures_have_names_of_their_own_and_an_image_is_a_png(tmp_path
         return {"": Figure(), "sheet": Image.new("RGB", (2, 2), row.reason)}
 
     names = drawn(write(tmp_path, board(result("a", reason="red"))), several)
-    assert names == ["t/a.svg", "t/a.png", "t/a_sheet.png"]
+    assert names == ["t/a.svg", "t/a.png", "t/a.pdf", "t/a_sheet.png"]
     with Image.open(tmp_path / "figures" / "t" / "a_sheet.png") as sheet:
         assert sheet.getpixel((0, 0)) == (255, 0, 0)
 
@@ -87,7 +89,7 @@ def test_a_table_that_is_not_its_rows_gives_no_figure_and_is_named(tmp_path, cap
     write(tmp_path, board(with_table(tmp_path), with_table(tmp_path, "b")))
     save_artifacts(tmp_path, "t", "a", {"words": pa.table({"word": ["cat"]})})
     with caplog.at_level(logging.WARNING, "vlbench"):
-        assert drawn(tmp_path, plain) == ["t/b_plain.svg", "t/b_plain.png"]
+        assert drawn(tmp_path, plain) == [f"t/b_plain.{kind}" for kind in ("svg", "png", "pdf")]
     assert "no plain: " in caplog.text
     assert "is not the file that its row was written with" in caplog.text
 
@@ -97,7 +99,7 @@ def test_a_figure_that_breaks_leaves_the_others(tmp_path, caplog):
         return 1 / len(board.task[1:])
 
     names = drawn(write(tmp_path, board(result("a"))), broken, plain)
-    assert names == ["t_plain.svg", "t_plain.png"]
+    assert names == PLAIN
     assert "no broken: ZeroDivisionError: division by zero" in caplog.text
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +30,6 @@ from vlbench.drawing.looks import CHANCE, FLOOR, Look, style
 from vlbench.drawing.sheets import figure_png
 from vlbench.errors import spaced
 from vlbench.files import write_whole
-from vlbench.report.kept import kept
 from vlbench.report.texts import condition
 
 
@@ -106,6 +103,7 @@ def floor(point: Point) -> float | None:
 STYLE: Any = {
     "svg.hashsalt": "vlbench",
     "svg.fonttype": "none",
+    "pdf.fonttype": 42,
     "font.size": 9.0,
     "axes.linewidth": 0.6,
 }
@@ -124,7 +122,7 @@ WIDTH = 3.6
 NARROW = 2.4
 FEW_PANELS = 4
 
-SUFFIXES = (".svg", ".png")
+SUFFIXES = (".svg", ".png", ".pdf")
 
 # The longest side of a PNG, and how many pixels it has at most. Browsers show none beyond 32,767.
 LONGEST, LARGEST = 32_000, 40_000_000
@@ -160,40 +158,19 @@ def chart(title: str, panels: Sequence[Panel], looks: Mapping[str, Look]) -> Fig
 
 
 def save(figure: Figure, file: Path, *, dpi: float = 150) -> list[Path]:
-    """Write a figure as `file`.svg and `file`.png, and return the two files.
+    """Write a figure as `file`.svg, .png and .pdf, and return the three files.
 
     A PNG that would be too large has fewer dots per inch. The same figure gives the same bytes
     where `svg.hashsalt` is set, as it is inside `styled`.
     """
-    return _write(file, _pictures(figure, dpi))
-
-
-def save_chart(
-    title: str, panels: Sequence[Panel], looks: Mapping[str, Look], file: Path
-) -> list[Path]:
-    """Write the chart of panels as `save` does; one that was drawn before comes from the cache."""
-    shown = {name: looks[name] for panel in panels for name in panel.models}
-    parts = [title, [asdict(panel) for panel in panels], shown]
-
-    def draw() -> bytes:
-        pictures = _pictures(chart(title, panels, looks), 150)
-        return json.dumps([b64encode(picture).decode() for picture in pictures]).encode()
-
-    return _write(file, [b64decode(picture) for picture in json.loads(kept(parts, draw))])
-
-
-def _pictures(figure: Figure, dpi: float) -> list[bytes]:
-    """Return a figure as SVG and as PNG."""
     width, height = figure.get_size_inches()
     dpi = min(dpi, LONGEST / max(width, height), math.sqrt(LARGEST / (width * height)))
-    content = BytesIO()
-    figure.savefig(content, format="svg", dpi=dpi, metadata={"Date": None})
+    svg, pdf = BytesIO(), BytesIO()
+    figure.savefig(svg, format="svg", dpi=dpi, metadata={"Date": None})
     # Its panels have their places now, which take as long as drawing them.
     figure.set_layout_engine("none")
-    return [content.getvalue(), figure_png(figure, dpi=dpi)]
-
-
-def _write(file: Path, pictures: Sequence[bytes]) -> list[Path]:
+    figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
+    pictures = (svg.getvalue(), figure_png(figure, dpi=dpi), pdf.getvalue())
     files = [file.with_name(file.name + suffix) for suffix in SUFFIXES]
     for one, picture in zip(files, pictures, strict=True):
         write_whole(one, picture)

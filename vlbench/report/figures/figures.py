@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from vlbench.boards.board import Board, read_board
+from vlbench.boards.board import Board, board_digest, read_board
+from vlbench.catalog.specs import TaskSpec
 from vlbench.drawing.looks import Look
 from vlbench.errors import spaced
-from vlbench.report.figures.charts import Panel, Point, erase, save_chart, styled
+from vlbench.report.figures.charts import Panel, Point, chart, erase, save, styled
+from vlbench.report.made import Keep, anew
 from vlbench.report.rows import comparable_sets, keeps_matrices, publishable, ranked
+from vlbench.report.table import title_of
 from vlbench.report.texts import condition, hardest_floor
 from vlbench.results import Result, Score, matching
 
@@ -29,23 +33,34 @@ def draw_figures(
     groups: Mapping[str, Sequence[str]],
     training_images: Mapping[str, float],
     looks: Mapping[str, Look],
+    specs: Mapping[str, TaskSpec] | None = None,
+    keep: Keep = anew,
 ) -> list[Path]:
-    """Write `figures/<board>` as SVG and PNG for each board and each group's summary.
+    """Write `figures/<board>` as SVG, PDF and PNG for each board and each group's summary.
 
     A group's figure has a panel for each task and one for the mean. A second figure shows the mean
     against the number of `training_images`, given by model, where at least three models state it.
     Only publishable rows are drawn; a figure without rows is removed.
     """
+    titles = {name: title_of(name, (specs or {}).get(name)) for name in {*boards, *groups}}
+    written, states = [], {name: board_digest(output / f"{name}.json") for name in boards}
     with styled():
-        written = [
-            drawn
-            for name, board in boards.items()
-            for drawn in _draw(output, name, board_panels(board), looks, board)
-        ]
+        for name, board in boards.items():
+            make = partial(_draw_board, output, name, titles[name], board, looks)
+            written += keep(f"figures/{name}", [states[name], titles[name], looks], make)
         for group, tasks in sorted(groups.items()):
             of_tasks = {task: boards.get(task) for task in tasks}
-            written += _draw_group(output, group, of_tasks, training_images, looks)
+            own = board_digest(output / "summaries" / f"{group}.json")
+            made_of = [own, *map(states.get, tasks), titles, looks, training_images]
+            make = partial(_draw_group, output, group, titles, of_tasks, training_images, looks)
+            written += keep(f"figures/group/{group}", made_of, make)
     return written
+
+
+def _draw_board(
+    output: Path, name: str, title: str, board: Board, looks: Mapping[str, Look]
+) -> list[Path]:
+    return _draw(output, name, title, board_panels(board), looks, board)
 
 
 def board_panels(board: Board, name: str = "") -> list[Panel]:
@@ -83,6 +98,7 @@ def size_panels(summary: Board, training_images: Mapping[str, float]) -> list[Pa
 def _draw_group(
     output: Path,
     group: str,
+    titles: Mapping[str, str],
     boards: Mapping[str, Board | None],
     training_images: Mapping[str, float],
     looks: Mapping[str, Look],
@@ -94,19 +110,20 @@ def _draw_group(
     panels: list[Panel] = []
     sizes: list[Panel] = []
     if mean and all(board and board.primary == mean.primary for board in boards.values()):
-        there = [(spaced(task), board) for task, board in boards.items() if board]
+        there = [(titles[task], board) for task, board in boards.items() if board]
         panels = [panel for name, board in there for panel in board_panels(board, name)]
         means = {row.model: row for row in mean.results}
         panels += _panels(means, mean.primary["metric"], "mean and its standard error")
         sizes = size_panels(mean, training_images)
-    written = _draw(output, group, panels, looks, mean)
-    by_images = _draw(output, f"{group}_by_training_images", sizes, looks, mean)
-    return [*written, *by_images]
+    title, by = titles[group], f"{group}_by_training_images"
+    written = _draw(output, group, title, panels, looks, mean)
+    return [*written, *_draw(output, by, f"{title} by training images", sizes, looks, mean)]
 
 
 def _draw(
     output: Path,
     name: str,
+    title: str,
     panels: Sequence[Panel],
     looks: Mapping[str, Look],
     board: Board | None,
@@ -115,7 +132,7 @@ def _draw(
 
     Of many models, those with the best primary score of a board are drawn, and the title says so.
     """
-    folder, title = output / "figures", spaced(name)
+    folder = output / "figures"
     if not panels or not board:
         erase(folder / name)
         return []
@@ -127,7 +144,7 @@ def _draw(
         kept = [{m: panel.models[m] for m in best if m in panel.models} for panel in panels]
         pairs = zip(panels, kept, strict=True)
         panels = [replace(panel, models=own) for panel, own in pairs if own]
-    return save_chart(title, panels, looks, folder / name)
+    return save(chart(title, panels, looks), folder / name)
 
 
 def _panels(rows: Mapping[str, Result], metric: str, name: str) -> list[Panel]:

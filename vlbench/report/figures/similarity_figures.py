@@ -22,7 +22,6 @@ from sklearn.manifold import TSNE
 
 from vlbench.drawing.layouts import drawn, entitle, grid, name_points, text_width
 from vlbench.drawing.looks import Look, style
-from vlbench.errors import spaced
 from vlbench.report.figures.charts import erase, save, styled
 from vlbench.report.figures.figures import MOST_MODELS
 
@@ -42,7 +41,11 @@ FIGURES = ("correlations", "dendrogram", "map")
 
 
 def draw_similarities(
-    folder: Path, group: str, models: Sequence[tuple[str, Look]], values: Floats | None
+    folder: Path,
+    group: str,
+    title: str,
+    models: Sequence[tuple[str, Look]],
+    values: Floats | None,
 ) -> list[Path]:
     """Write the three figures of models with their correlations [K, K]; remove them without any.
 
@@ -63,7 +66,7 @@ def draw_similarities(
     tree = linkage(squareform(distances, checks=False), "average")
     order = dendrogram(tree, no_plot=True)["leaves"]
     with styled():
-        titles = [f"{spaced(group)}: {figure} of {drawn_models}" for figure in FIGURES]
+        titles = [f"{title}: {figure} of {drawn_models}" for figure in FIGURES]
         names = [models[i][0] for i in order]
         figures = (
             correlation_figure(titles[0], values[np.ix_(order, order)], names),

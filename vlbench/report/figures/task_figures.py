@@ -19,8 +19,11 @@ from vlbench.drawing.looks import Look
 from vlbench.drawing.sheets import png
 from vlbench.errors import OutputError, described
 from vlbench.files import safe_name, write_whole
+from vlbench.identity import code_digest
 from vlbench.plain import parameters
 from vlbench.report.figures.charts import erase, save, styled
+from vlbench.report.leaders import state_of
+from vlbench.report.made import Keep, anew
 from vlbench.report.rows import publishable
 
 # The functions that draw the figures of each task, by their names.
@@ -28,7 +31,11 @@ Figures = Mapping[str, Mapping[str, Callable[..., Any]]]
 
 
 def draw_task_figures(
-    output: Path, boards: Mapping[str, Board], figures: Figures, looks: Mapping[str, Look]
+    output: Path,
+    boards: Mapping[str, Board],
+    figures: Figures,
+    looks: Mapping[str, Look],
+    keep: Keep = anew,
 ) -> list[Path]:
     """Write the figures of each task that has a board, and return the files.
 
@@ -37,13 +44,22 @@ def draw_task_figures(
     the function's, or the key of each of several; of the key "" there is no `_<name>`. Where it
     returns None, the figure is removed; where it raises, there is none, and why is logged.
     """
-    return [
-        file
-        for task in sorted(set(figures) & set(boards))
-        for name, function in figures[task].items()
-        for draw, place in _calls(output, task, boards[task], function, looks)
-        for file in _write(draw, place, name)
-    ]
+    written = []
+    for task in sorted(set(figures) & set(boards)):
+        state = state_of(output, task, boards[task])
+        for name, function in figures[task].items():
+            make = partial(_draw, output, boards[task], name, function, looks)
+            made_of = [*state, looks, code_digest(function)]
+            written += keep(f"figures/{task}/{name}", made_of, make)
+    return written
+
+
+def _draw(
+    output: Path, board: Board, name: str, function: Callable[..., Any], looks: Mapping[str, Look]
+) -> list[Path]:
+    """Write what a function draws of a board, or of each of its rows."""
+    calls = _calls(output, board.task, board, function, looks)
+    return [file for draw, place in calls for file in _write(draw, place, name)]
 
 
 def _calls(
