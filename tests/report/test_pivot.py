@@ -85,8 +85,16 @@ def test_a_line_has_the_numbers_behind_a_cell(tmp_path):
     }
 
 
-def exported(folder, style, to=None):
-    given = {"tasks": [], "format": style, "to": to, "pivot": True, "organization": ""}
+def exported(folder, style, to=None, **more):
+    given = {
+        "models": [],
+        "tasks": [],
+        "format": style,
+        "to": to,
+        "pivot": True,
+        "organization": "",
+    }
+    given |= more
     return answer(Namespace(output=folder, include_path=[], **given))
 
 
@@ -98,6 +106,21 @@ def test_the_table_comes_in_other_formats(tmp_path, style, part):
     write(tmp_path, board(result("a_b", score(0.5))))
     (text,) = exported(tmp_path, style).shown
     assert part in text
+
+
+def test_named_tasks_and_models_are_one_table_with_n_and_intervals_in_its_caption(tmp_path):
+    scores = [score(0.5, ci95=(0.4, 0.55), n=300), score(0.75, ci95=(0.7, 0.8), n=300)]
+    rows = [result(m, one) for m, one in zip("ab", scores, strict=True)]
+    other = board(result("a", score(0.5, unit="correlation")), task="u", paper="X, section 1")
+    write(tmp_path, board(*rows, result("c", score())), other)
+    (text,) = exported(tmp_path, "tex", tasks=["u", "t"], models=["b", "a"]).shown
+    assert text.count("begin{table}") == 1
+    assert "model & U & T" in text
+    assert text.index("b & - & 75.0") < text.index(r"a & 0.500 & 50.0 \%")
+    assert r"T: accuracy (shots 5), n 300, 95 \% intervals reach at most 10.0 points" in text
+    assert "c &" not in text
+    with pytest.raises(UnknownNameError, match="no model with scores is named 'd'"):
+        exported(tmp_path, "tex", models=["d"])
 
 
 def test_the_table_is_written_to_a_file(tmp_path):

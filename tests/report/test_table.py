@@ -109,8 +109,8 @@ def test_scores_under_the_same_conditions_stand_before_all_others():
     [
         ((0.58, 0.695), "fraction", "58.0 to 69.5"),
         ((-0.00001, 1.0), "fraction", "0.0 to 100.0"),
-        ((0.3397, 0.456), "correlation", "0.3397 to 0.4560"),
-        ((-0.03109, 0.1293), "correlation", "-0.0311 to 0.1293"),
+        ((0.3397, 0.456), "correlation", "0.340 to 0.456"),
+        ((-0.03109, 0.1293), "correlation", "-0.031 to 0.129"),
         ((-0.00001, 0.5), "difference", "0.0000 to 0.5000"),
         ((9.5, 130.25), "perplexity", "9.5 to 130.2"),
         ((98765.4, 123456.7), "perplexity", "98765 to 123457"),

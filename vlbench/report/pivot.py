@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlbench.boards.board import Board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.findings import FindingsSpec
+from vlbench.errors import unknown
 from vlbench.report.leaders import read_leaders
 from vlbench.report.rows import ties_mark, unpublished
 from vlbench.report.table import Entry, Table, tables_of, title_of
-from vlbench.report.texts import number, score_name
+from vlbench.report.texts import lead, number, score_name
 
 NO_PAPER = "Other tasks"
 
 # Beside a score: told apart from every other model; not comparable with the rest of its column.
 BEST_MARK, APART_MARK = "*", "#"
-NOTE = (
-    "* told apart from every other model at 5 % (paired tests, corrected for all pairs). # not "
-    "comparable with the others of its column: other regions or data. Controls know nothing of "
-    "their inputs."
-)
+BEST_NOTE = "* told apart from every other model at 5 % (paired tests, corrected for all pairs)."
+APART_NOTE = "# not comparable with the others of its column: other regions or data."
+CONTROL_NOTE = "Controls know nothing of their inputs."
 CHANCE = "chance"
 
 
@@ -69,17 +68,82 @@ class Pivot(NamedTuple):
 
 
 def pivots(
-    output: Path, boards: Sequence[Board], catalog: Catalog, findings: Mapping[str, FindingsSpec]
+    output: Path,
+    boards: Sequence[Board],
+    catalog: Catalog,
+    findings: Mapping[str, FindingsSpec],
+    models: Collection[str] = (),
 ) -> list[Pivot]:
     """Return a table for each paper, under the title that its findings have; rows that count alone.
 
-    Raises SpecError for a malformed file of comparisons.
+    With `models`, those alone. Raises SpecError for a malformed file of comparisons, and
+    UnknownNameError for a model without a row that counts.
     """
     titles, papers = titles_of(findings), dict[str, list[Board]]()
     for board in boards:
         papers.setdefault(paper_of(board.paper, titles), []).append(board)
     order = sorted(papers, key=lambda title: (title == NO_PAPER, title))
-    return [_pivot(title, output, papers[title], catalog) for title in order]
+    tables = [_pivot(title, output, papers[title], catalog) for title in order]
+    if not models:
+        return tables
+    known = {model for table in tables for model in (*table.models, *table.controls)}
+    for model in models:
+        if model not in known:
+            raise unknown("model with scores", model, known)
+    # Shades stay those of all models.
+    return [
+        table._replace(
+            models={model: table.models[model] for model in models if model in table.models},
+            controls={model: table.controls[model] for model in models if model in table.controls},
+        )
+        for table in tables
+    ]
+
+
+def notes_of(pivots: Sequence[Pivot]) -> str:
+    """Return what the marks in some tables mean."""
+    rows = [own for pivot in pivots for own in (*pivot.models.values(), *pivot.controls.values())]
+    cells = [cell for own in rows for cell in own.values()]
+    notes = {
+        BEST_NOTE: any(cell.entry.is_best for cell in cells),
+        APART_NOTE: any(cell.is_apart for cell in cells),
+        CONTROL_NOTE: any(pivot.controls for pivot in pivots),
+    }
+    return " ".join(note for note, is_needed in notes.items() if is_needed)
+
+
+def together(boards: Sequence[Board], found: Sequence[Pivot], models: Sequence[str] = ()) -> Pivot:
+    """Return one table of the tables of several papers, its columns in the order of the boards.
+
+    Its rows are in the order of the `models`, or by name.
+    """
+    columns = {column.task: column for pivot in found for column in pivot.columns}
+    rows: dict[bool, dict[str, dict[str, Cell]]] = {False: {}, True: {}}
+    for pivot in found:
+        for are_controls, own in ((False, pivot.models), (True, pivot.controls)):
+            for model, cells in own.items():
+                rows[are_controls].setdefault(model, {}).update(cells)
+    own, controls = (
+        {model: kind[model] for model in models or sorted(kind) if model in kind}
+        for kind in (rows[False], rows[True])
+    )
+    return Pivot("Models by tasks", [columns[board.task] for board in boards], own, controls)
+
+
+def caption(pivot: Pivot) -> str:
+    """Return n and how far the 95 % intervals reach, of each column."""
+    parts = []
+    for column in pivot.columns:
+        cells = [own[column.task] for own in pivot.models.values() if column.task in own]
+        scores = [cell.entry.primary for cell in cells if cell.entry.primary]
+        if scores:
+            ns = sorted({score.n for score in scores})
+            n = f"{ns[0]:,}" if len(ns) == 1 else f"{ns[0]:,} to {ns[-1]:,}"
+            ends = [abs(end - s.value) for s in scores for end in s.ci95 or ()]
+            size = lead(max(ends), scores[0].unit).removeprefix("+") if ends else ""
+            within = f", 95 % intervals reach at most {size}" if ends else ""
+            parts.append(f"{column.title}: {column.score}, n {n}{within}")
+    return f"{'; '.join(parts)}. {notes_of([pivot])}".rstrip()
 
 
 def titles_of(findings: Mapping[str, FindingsSpec]) -> dict[str, str]:

@@ -199,7 +199,8 @@ def _standing_text(entry: Entry, unit: str) -> str:
 def interval(score: Score) -> str:
     """Return the 95 % interval of a score, both ends with the same decimals; empty without one.
 
-    Fractions are percentages with one; of others, the larger end has four significant digits.
+    Fractions are percentages with one, correlations have three; of others, the larger end has four
+    significant digits.
     """
     if not score.ci95:
         return ""
@@ -207,6 +208,8 @@ def interval(score: Score) -> str:
         low, high = (100.0 * end for end in score.ci95)
         return f"{low:z.1f} to {high:z.1f}"
     low, high = score.ci95
+    if score.unit == "correlation":
+        return f"{low:z.3f} to {high:z.3f}"
     exponent = int(f"{max(abs(low), abs(high)):e}".partition("e")[2])
     form = f"z.{max(0, 3 - exponent)}f" if -5 < exponent < 10 else ".3e"
     return f"{low:{form}} to {high:{form}}"

@@ -136,10 +136,15 @@ def plain_table(
 
 
 def number(value: float | None, unit: str = "fraction") -> str:
-    """Return a number for a table: a fraction as a percentage with one decimal."""
+    """Return a number for a table: a fraction as a percentage with one decimal.
+
+    A correlation has three decimals, and any other number four significant digits.
+    """
     if value is None:
         return "-"
-    return f"{100.0 * value:.1f} %" if unit == "fraction" else f"{value:.4g}"
+    if unit == "fraction":
+        return f"{100.0 * value:.1f} %"
+    return f"{value:z.3f}" if unit == "correlation" else f"{value:.4g}"
 
 
 def bare_number(value: float, unit: str = "fraction") -> str:
@@ -154,7 +159,9 @@ def probability(p: float) -> str:
 
 def lead(difference: float, unit: str = "fraction") -> str:
     """Return a difference of two numbers for a table: of fractions, in percentage points."""
-    return f"{100.0 * difference:+.1f} points" if unit == "fraction" else f"{difference:+.4g}"
+    if unit == "fraction":
+        return f"{100.0 * difference:+.1f} points"
+    return f"{difference:+z.3f}" if unit == "correlation" else f"{difference:+.4g}"
 
 
 def condition(value: str | float) -> str:

@@ -17,7 +17,7 @@ ROWS = [result("m", score(), **ENDED), SKIPPED]
 def exported(folder, form, to=None, tasks=(), rows=ROWS):
     write(folder, board(*rows))
     given = {"organization": "", "include_path": [], "output": folder, "tasks": list(tasks)}
-    return answer(Namespace(format=form, to=to, pivot=False, **given))
+    return answer(Namespace(format=form, to=to, pivot=False, models=[], **given))
 
 
 @pytest.mark.parametrize("form", ["md", "csv", "tex", "json"])

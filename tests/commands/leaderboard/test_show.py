@@ -25,7 +25,7 @@ def test_without_names_models_stand_by_tasks_in_a_table_for_each_paper(tmp_path)
     assert [str(column.header) for column in other.columns] == ["model", "T"]
     cells = [[str(cell) for cell in column.cells] for column in other.columns]
     assert cells == [["a", "chance", "c (control)"], ["50.0 %", "25.0 %", "20.0 %"]]
-    assert note.startswith("* told apart")
+    assert note.startswith("Controls know nothing")
 
 
 def test_what_cannot_be_told_apart_from_the_leader_is_marked(tmp_path):

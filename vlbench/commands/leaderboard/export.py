@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -19,7 +20,7 @@ from vlbench.files import write_whole
 from vlbench.report import export as formats
 from vlbench.report.export import LeftOut, Selection, csv, listed, md, select, tex
 from vlbench.report.leaders import old_comparisons
-from vlbench.report.pivot import COLUMNS, NOTE, Pivot, grid, lines, pivots
+from vlbench.report.pivot import COLUMNS, Pivot, caption, grid, lines, pivots, together
 from vlbench.report.rows import named_boards
 
 
@@ -35,7 +36,10 @@ def add_options(export: argparse.ArgumentParser) -> None:
     export.add_argument(
         "--pivot",
         action="store_true",
-        help="models x tasks, a table for each paper (md, tex, csv, json)",
+        help="models x tasks (md, tex, csv, json): a table for each paper, or one of the TASKs",
+    )
+    export.add_argument(
+        "--models", type=_names, default=[], metavar="NAME,...", help="default: all, by name"
     )
     export.add_argument(
         "--to",
@@ -50,6 +54,10 @@ def add_options(export: argparse.ArgumentParser) -> None:
     add_output(export)
 
 
+def _names(text: str) -> list[str]:
+    return text.split(",")
+
+
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write or return the export; the problems are the rows that it leaves out, and why."""
     form: Any = import_module(f"vlbench.report.export.{arguments.format}")
@@ -59,6 +67,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
     catalog = load_catalog(arguments.include_path)
     if arguments.pivot:
         return _pivot(arguments, boards, catalog)
+    if arguments.models:
+        boards = [_of_models(board, arguments.models) for board in boards]
     selection = select(arguments.output, boards, catalog, arguments.organization)
     if hasattr(form, "files"):
         return _folder(form, arguments.to, selection)
@@ -72,10 +82,15 @@ def answer(arguments: argparse.Namespace) -> Answer:
     return Answer([f"wrote {arguments.to}"], problems, code)
 
 
+def _of_models(board: Board, models: Sequence[str]) -> Board:
+    return replace(board, results=[row for row in board.results if row.model in models])
+
+
 def _pivot(arguments: argparse.Namespace, boards: Sequence[Board], catalog: Catalog) -> Answer:
     """Write or return models x tasks. Raises UnknownNameError for a format that has no tables."""
     findings = load_all_findings(catalog, arguments.include_path)
-    found = pivots(arguments.output, boards, catalog, findings)
+    found = pivots(arguments.output, boards, catalog, findings, arguments.models)
+    found = [together(boards, found, arguments.models)] if arguments.tasks else found
     if arguments.format not in PIVOTS:
         known = ", ".join(PIVOTS)
         raise UnknownNameError(f"--pivot has the formats {known}, not {arguments.format}")
@@ -93,7 +108,7 @@ def _grids(form: Any, found: Sequence[Pivot]) -> str:
     tables = []
     for one in found:
         cells = [[form.escaped(cell) for cell in row] for row in grid(one)]
-        tables.append(form.grid(one.title, "l" + "r" * len(one.columns), cells, NOTE))
+        tables.append(form.grid(one.title, "l" + "r" * len(one.columns), cells, caption(one)))
     return "\n".join(tables)
 
 
