@@ -5,7 +5,7 @@ import pytest
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.catalog.strict_yaml import Document
-from vlbench.catalog.training_data import trained_on
+from vlbench.catalog.training_data import trained_models, trained_on
 
 DOCUMENT = Document(Path("a.yaml"), {}, {})
 
@@ -51,3 +51,11 @@ def test_a_model_that_names_none_and_a_group_match_nothing():
 def test_shipped_models_are_known_by_their_data(name, task_name, data):
     catalog = load_catalog()
     assert trained_on(catalog.models[name], catalog.tasks[task_name]) == data
+
+
+def test_models_that_were_trained_on_a_tasks_data_are_found_by_the_names_of_their_rows():
+    catalog = load_catalog()
+    models, read = catalog.models, catalog.tasks["classification_imagenet"]
+    found = trained_models(["rn50[weights=x]", "clip-rn50", "nobody"], models, read)
+    assert found == {"rn50[weights=x]": "ImageNet"}
+    assert trained_models(["rn50"], models, None) == {}

@@ -6,10 +6,11 @@ from planted_boards import board, measured, result, score, write
 from planted_findings import catalog, findings, task
 
 from vlbench.boards.board import folder_boards
+from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.leaderboard.export import answer
 from vlbench.errors import UnknownNameError
 from vlbench.report.leaders import build_leaders
-from vlbench.report.pivot import grid, lines, pivots
+from vlbench.report.pivot import grid, lines, mark_notes, pivots
 
 CONTROL = {"provenance": {"control": True}}
 
@@ -49,6 +50,15 @@ def test_the_best_and_what_is_not_comparable_are_marked(tmp_path):
     build_leaders(tmp_path)
     (table,) = tables(tmp_path, task())
     assert {row[0]: row[1][-1] for row in grid(table)[1:4]} == {"apart": "#", "x": "*", "y": "%"}
+
+
+def test_a_model_that_was_trained_on_a_tasks_data_is_marked(tmp_path):
+    rows = [result(m, score(0.5), task="few_shot_scenes") for m in ("tiny-clip", "other")]
+    write(tmp_path, board(*rows, task="few_shot_scenes"))
+    (table,) = pivots(tmp_path, [*folder_boards(tmp_path).values()], load_catalog(), {})
+    assert [row[1] for row in grid(table)[1:3]] == ["50.0 %", "50.0 %^"]
+    assert [line["trained_on"] for line in lines([table])] == ["", "objects"]
+    assert mark_notes([table]).startswith("^ of a model that was trained on")
 
 
 def test_rows_that_do_not_count_are_left_out(tmp_path):

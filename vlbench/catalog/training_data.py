@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 
 from vlbench.catalog.specs import ModelSpec, TaskSpec
@@ -18,6 +19,18 @@ def trained_on(model: ModelSpec, task: TaskSpec) -> str:
     loader = str(task.data.get("loader", "")).rpartition(":")[2]
     names = {_normal(loader), _normal(PurePath(str(task.data.get("root", ""))).name)} - {""}
     return next((name for name in model.training_data if _normal(name) in names), "")
+
+
+def trained_models(
+    names: Iterable[str], models: Mapping[str, ModelSpec], task: TaskSpec | None
+) -> dict[str, str]:
+    """Return the data set of a task by each name of a row whose model was trained on it."""
+    found = {}
+    for name in names:
+        model = models.get(name.partition("[")[0])
+        if model and task and (data := trained_on(model, task)):
+            found[name] = data
+    return found
 
 
 def _normal(name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from vlbench.boards.board import Board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.findings import FindingsSpec
+from vlbench.catalog.training_data import trained_models
 from vlbench.errors import unknown
 from vlbench.report.leaders import read_leaders
 from vlbench.report.rows import ties_mark, unpublished
@@ -17,10 +18,11 @@ from vlbench.report.texts import lead, number, score_name
 
 NO_PAPER = "Other tasks"
 
-# Beside a score: told apart from every other model; not comparable with the rest of its column.
-BEST_MARK, APART_MARK = "*", "#"
+# Beside a score, and what they mean.
+BEST_MARK, APART_MARK, TRAINED_MARK = "*", "#", "^"
 BEST_NOTE = "* told apart from every other model at 5 % (paired tests, corrected for all pairs)."
 APART_NOTE = "# not comparable with the others of its column: other regions or data."
+TRAINED_NOTE = "^ of a model that was trained on the task's data set, or a part of it."
 CONTROL_NOTE = "Controls know nothing of their inputs."
 CHANCE = "chance"
 
@@ -41,12 +43,14 @@ SHADES = 5
 class Cell(NamedTuple):
     """A model's entry on a board, and whether it is of another set of rows than most.
 
-    `shade` is how far its score lies from chance to the best of the column's models, in 0..SHADES.
+    `shade` is how far its score lies from chance to the best of the column's models, in 0..SHADES,
+    and `trained_on` the task's data set where the model was trained on it.
     """
 
     entry: Entry
     is_apart: bool = False
     shade: int = 0
+    trained_on: str = ""
 
     @property
     def text(self) -> str:
@@ -55,7 +59,8 @@ class Cell(NamedTuple):
         if score is None:
             return ""
         best, apart = BEST_MARK * self.entry.is_best, APART_MARK * self.is_apart
-        return f"{number(score.value, score.unit)}{ties_mark(self.entry.row)}{best}{apart}"
+        marks = best + apart + TRAINED_MARK * bool(self.trained_on)
+        return f"{number(score.value, score.unit)}{ties_mark(self.entry.row)}{marks}"
 
 
 class Pivot(NamedTuple):
@@ -81,7 +86,7 @@ def pivots(
     """
     titles, papers = titles_of(findings), dict[str, list[Board]]()
     for board in boards:
-        papers.setdefault(paper_of(board.paper, titles), []).append(board)
+        papers.setdefault(paper_of(place_of(board, catalog), titles), []).append(board)
     order = sorted(papers, key=lambda title: (title == NO_PAPER, title))
     tables = [_pivot(title, output, papers[title], catalog) for title in order]
     if not models:
@@ -100,13 +105,14 @@ def pivots(
     ]
 
 
-def notes_of(pivots: Sequence[Pivot]) -> str:
+def mark_notes(pivots: Sequence[Pivot]) -> str:
     """Return what the marks in some tables mean."""
     rows = [own for pivot in pivots for own in (*pivot.models.values(), *pivot.controls.values())]
     cells = [cell for own in rows for cell in own.values()]
     notes = {
         BEST_NOTE: any(cell.entry.is_best for cell in cells),
         APART_NOTE: any(cell.is_apart for cell in cells),
+        TRAINED_NOTE: any(cell.trained_on for cell in cells),
         CONTROL_NOTE: any(pivot.controls for pivot in pivots),
     }
     return " ".join(note for note, is_needed in notes.items() if is_needed)
@@ -143,12 +149,19 @@ def caption(pivot: Pivot) -> str:
             size = lead(max(ends), scores[0].unit).removeprefix("+") if ends else ""
             within = f", 95 % intervals reach at most {size}" if ends else ""
             parts.append(f"{column.title}: {column.score}, n {n}{within}")
-    return f"{'; '.join(parts)}. {notes_of([pivot])}".rstrip()
+    return f"{'; '.join(parts)}. {mark_notes([pivot])}".rstrip()
 
 
 def titles_of(findings: Mapping[str, FindingsSpec]) -> dict[str, str]:
     """Return the titles of papers by their ids, as far as the files of their findings say them."""
     return {one.paper: one.title for one in findings.values() if one.paper and one.title}
+
+
+def place_of(board: Board, catalog: Catalog) -> str:
+    """Return a board's paper and the place in it; of a group, of its first task that has one."""
+    spec = catalog.tasks.get(board.task)
+    papers = [spec.paper, *(catalog.tasks[name].paper for name in spec.group)] if spec else []
+    return next(filter(None, [board.paper, *papers]), "")
 
 
 def paper_of(place: str, titles: Mapping[str, str]) -> str:
@@ -163,12 +176,14 @@ def _pivot(title: str, output: Path, boards: Sequence[Board], catalog: Catalog) 
         leaders, spec = read_leaders(output, board.task), catalog.tasks.get(board.task)
         # The largest set comes first, whose rows count for models with several.
         tables = tables_of(board, leaders, spec)
+        trained = trained_models({row.model for row in board.results}, catalog.models, spec)
         for table in tables:
             controls |= {entry.row.model for entry in table.controls}
             for entry in table.entries:
                 if not unpublished(entry.row):
-                    cell = Cell(entry, is_apart=entry.is_apart or table is not tables[0])
-                    rows.setdefault(entry.row.model, {}).setdefault(board.task, cell)
+                    model, is_apart = entry.row.model, entry.is_apart or table is not tables[0]
+                    cell = Cell(entry, is_apart, trained_on=trained.get(model, ""))
+                    rows.setdefault(model, {}).setdefault(board.task, cell)
         score = score_name(board.primary["metric"], board.primary.get("at", {}))
         columns.append(Column(board.task, title_of(board.task, spec), score, _chance(tables)))
     known = {model: rows[model] for model in sorted(rows)}
@@ -219,7 +234,7 @@ def grid(pivot: Pivot) -> list[list[str]]:
 
 
 COLUMNS = ("paper", "task", "title", "score", "model", "control", "value", "ci95_low", "ci95_high",
-           "n", "unit", "chance", "best", "apart")  # fmt: skip
+           "n", "unit", "chance", "best", "apart", "trained_on")  # fmt: skip
 
 
 def lines(found: Sequence[Pivot]) -> Iterator[dict[str, Any]]:
@@ -247,4 +262,5 @@ def lines(found: Sequence[Pivot]) -> Iterator[dict[str, Any]]:
                             "chance": score.chance,
                             "best": cell.entry.is_best,
                             "apart": cell.is_apart,
+                            "trained_on": cell.trained_on,
                         }

@@ -8,7 +8,7 @@ from vlbench.catalog.catalog import load_all_findings, load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.report.leaders import old_comparisons, read_leaders
-from vlbench.report.pivot import grid, notes_of, pivots
+from vlbench.report.pivot import grid, mark_notes, pivots
 from vlbench.report.rows import named_boards
 from vlbench.report.terminal import board_tables
 from vlbench.report.texts import plain_table
@@ -42,5 +42,5 @@ def answer(arguments: argparse.Namespace) -> Answer:
     for pivot in found:
         head, *rows = grid(pivot)
         tables.append(plain_table(head, rows, pivot.title, head[1:], numbers=True))
-    notes = notes_of(found)
+    notes = mark_notes(found)
     return Answer([*tables, *([notes] if notes else [])], problems)

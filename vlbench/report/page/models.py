@@ -32,6 +32,11 @@ class Model(NamedTuple):
     unscored: Sequence[Result]
 
     @property
+    def is_control(self) -> bool:
+        """Whether it knows nothing of its inputs."""
+        return any(entry.row.is_control for _, entry in self.entries)
+
+    @property
     def capabilities(self) -> list[str]:
         """What it can do, as far as its source text says."""
         return (capabilities_of(self.spec) if self.spec else None) or []
@@ -57,6 +62,9 @@ class Model(NamedTuple):
             "weights": spec.weights,
             "adapter": spec.adapter,
             "arguments": _listed(shown(spec.params)),
+            "parameters": f"{spec.parameters:,}" if spec.parameters else "",
+            "released": spec.released,
+            "training data": ", ".join(spec.training_data),
             "training images": "" if spec.training_images is None else f"{spec.training_images:,}",
             "regions": _listed(spec.regions),
             "capabilities": ", ".join(self.capabilities),

@@ -299,6 +299,7 @@
   window.addEventListener("hashchange", follow);
 
   form.hidden = false;
+  form.firstElementChild.open = !matchMedia("(max-width: 40rem)").matches;
   document.documentElement.classList.add("js");
   boards.forEach(addButtons);
   boards.forEach(addColumnChoice);

@@ -21,7 +21,7 @@ from vlbench.files import safe_name
 from vlbench.report.page.bars import bar, rules
 from vlbench.report.page.models import Model, models_of
 from vlbench.report.page.sections import Section, columns_of, notes_of, section_of
-from vlbench.report.pivot import NO_PAPER, Pivot, paper_of, pivots, titles_of
+from vlbench.report.pivot import NO_PAPER, Pivot, mark_notes, paper_of, pivots, titles_of
 from vlbench.report.reproduction import Grid, grids, reproduce
 from vlbench.report.rows import is_random, ties_mark
 from vlbench.report.table import APART, STANDING, Entry, cells, interval, key_of
@@ -58,6 +58,11 @@ class Page(NamedTuple):
     def sections(self) -> list[Section]:
         """All boards and summaries."""
         return [section for own in self.papers.values() for section in own]
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """The address of each board and summary by its task."""
+        return {section.board.task: section.id for section in self.sections}
 
     @property
     def tags(self) -> list[str]:
@@ -130,7 +135,7 @@ def render(page: Page) -> bytes:
     # Both are our own files, and end no element.
     inside = {"style": Markup(style), "script": Markup(script)}  # noqa: S704
     head = {"policy": policy, "cards": cards, "version": __version__}
-    head |= {"standing": STANDING}
+    head |= {"standing": STANDING, "notes": mark_notes(page.overview)}
     return environment.get_template("index.html").render(page=page, **head, **inside).encode()
 
 
@@ -199,7 +204,6 @@ FILTERS: Mapping[str, Any] = {
     "row_id": row_id,
     "scores": lambda entry: {key_of(score): score for score in entry.row.scores},
     "score_key": key_of,
-    "task_id": lambda name: f"task-{safe_name(name)}",
     "value": value_of,
 }
 

@@ -15,10 +15,12 @@ from vlbench.boards.items import WrongItem
 from vlbench.boards.privacy import cleaned, shown
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import TaskSpec
+from vlbench.catalog.training_data import trained_models
 from vlbench.errors import SpecError
 from vlbench.files import read_bytes, safe_name
 from vlbench.report.leaders import Comparisons, Leaders, read_comparisons
 from vlbench.report.page.bars import Scale, scale_of
+from vlbench.report.pivot import place_of
 from vlbench.report.table import HEADS, Table, cells, other_scores, tables_of, title_of
 from vlbench.report.texts import bare_number, score_name
 from vlbench.results import Result, Score, matching
@@ -38,7 +40,8 @@ class Section(NamedTuple):
 
     `leaders` are those of its sets by `comparable`; a board that `is_outdated` has changed since
     `build` compared its rows. `figures` are the addresses of pictures, which hold their content;
-    `repeated` are the models with several rows.
+    `repeated` are the models with several rows, and `trained` have the task's data set by each
+    model that was trained on it.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Section(NamedTuple):
     is_outdated: bool = False
     figures: Sequence[str] = ()
     repeated: Collection[str] = ()
+    trained: Mapping[str, str] = {}
 
     @property
     def id(self) -> str:
@@ -131,20 +135,13 @@ def section_of(output: Path, file: Path, board: Board, catalog: Catalog) -> Sect
         tables=tables_of(board, compared.leaders, spec),
         leaders=compared.leaders,
         spec=spec,
-        paper=board.paper or _paper(spec, catalog),
+        paper=place_of(board, catalog),
         is_summary=is_summary,
         is_outdated=compared.is_outdated,
         repeated={model for model, count in often.items() if count > 1},
+        trained=trained_models(often, catalog.models, spec),
     )
     return section._replace(figures=_figures(output, section))
-
-
-def _paper(spec: TaskSpec | None, catalog: Catalog) -> str:
-    """Return the paper of a task, or of the first task of a group; empty where none is known."""
-    if spec is None:
-        return ""
-    papers = [spec.paper, *(catalog.tasks[name].paper for name in spec.group)]
-    return next(filter(None, papers), "")
 
 
 def _figures(output: Path, section: Section) -> list[str]:
