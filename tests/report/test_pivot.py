@@ -84,7 +84,9 @@ def test_tasks_are_grouped_by_paper_under_its_title(tmp_path):
 
 def test_a_line_has_the_numbers_behind_a_cell(tmp_path):
     write(tmp_path, board(result("a", score(0.5, ci95=(0.4, 0.6), chance=0.25))))
-    (line,) = lines(tables(tmp_path, task()))
+    (table,) = tables(tmp_path, task())
+    assert table.models["a"]["t"].about == "95 % interval 40.0 to 60.0, n 100"
+    (line,) = lines([table])
     numbers = {key: line[key] for key in ("value", "ci95_low", "ci95_high", "chance", "control")}
     assert numbers == {
         "value": 0.5,

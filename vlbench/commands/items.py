@@ -19,7 +19,6 @@ from vlbench.commands.parser import (
     add_json,
     add_output,
     add_trust,
-    require_board,
     set_up_for_data,
 )
 from vlbench.data.records import Data, Split
@@ -68,7 +67,6 @@ def _conditions(text: str) -> dict[str, str]:
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Return the items of a row as a table or JSON; with `show`, write a sheet of the worst."""
-    require_board(arguments.output, arguments.task)
     row = named_row(arguments.output, arguments.task, arguments.model)
     metric = arguments.metric or row.primary["metric"]
     at = _at(row, metric, arguments.at)

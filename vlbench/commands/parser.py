@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import vlbench
 from vlbench import commands
 from vlbench.commands.hints import HintingParser
-from vlbench.errors import unknown
-from vlbench.files import file_name
 
 if TYPE_CHECKING:  # both import torch
     from vlbench.planning.options import Options
@@ -150,16 +148,6 @@ def which_boards(arguments: argparse.Namespace, words: Sequence[str]) -> str:
     is_told = is_told or "VLBENCH_OUTPUT" in os.environ or words[:1] == ["run"]
     reads = getattr(arguments, "output", None) == RESULTS and not is_told
     return f"boards of {RESULTS}, not of {PUBLISHED}" if reads and PUBLISHED.is_dir() else ""
-
-
-def require_board(folder: Path, task: str) -> None:
-    """Raise UnknownNameError, with the nearest, where a folder has no board of a task.
-
-    Raises SpecError for a name that is no file's.
-    """
-    known = {file.stem for file in folder.glob("*.json")}
-    if file_name(task) not in known:
-        raise unknown(f"board in {folder}", task, known)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

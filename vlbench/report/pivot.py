@@ -13,7 +13,7 @@ from vlbench.catalog.training_data import trained_models
 from vlbench.errors import unknown
 from vlbench.report.leaders import read_leaders
 from vlbench.report.rows import ties_mark, unpublished
-from vlbench.report.table import Entry, Table, tables_of, title_of
+from vlbench.report.table import Entry, Table, interval, tables_of, title_of
 from vlbench.report.texts import lead, number, score_name
 
 NO_PAPER = "Other tasks"
@@ -61,6 +61,15 @@ class Cell(NamedTuple):
         best, apart = BEST_MARK * self.entry.is_best, APART_MARK * self.is_apart
         marks = best + apart + TRAINED_MARK * bool(self.trained_on)
         return f"{number(score.value, score.unit)}{ties_mark(self.entry.row)}{marks}"
+
+    @property
+    def about(self) -> str:
+        """The 95 % interval of the score and its n, where it has them."""
+        score = self.entry.primary
+        if score is None:
+            return ""
+        around = interval(score)
+        return f"95 % interval {around}, n {score.n:,}" if around else f"n {score.n:,}"
 
 
 class Pivot(NamedTuple):

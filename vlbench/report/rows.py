@@ -101,9 +101,11 @@ def named_files(output: Path, names: Sequence[str]) -> list[Path]:
     there = {file.stem: file for file in sorted(files)}
     absent = [name for name in names if name not in there]
     if absent or not there:
-        what = ", ".join(absent) or "at all"
-        groups = "; those of groups are made by vlbench leaderboard build" if absent else ""
-        raise UnknownNameError(f"no board {what} in {output}{groups}")
+        if not there:
+            raise UnknownNameError(f"no board at all in {output}")
+        groups = "; those of groups are made by vlbench leaderboard build"
+        whys = [f"{unknown(f'board in {output}', name, there)}{groups}" for name in absent]
+        raise UnknownNameError("\n".join(whys))
     return [there[name] for name in dict.fromkeys(names or there)]
 
 
@@ -116,7 +118,7 @@ def named_row(output: Path, task: str, model: str) -> Result:
     """Return the ok row of a model. Raises UnknownNameError where there is none, or several."""
     board = read_board(board_file(output, task))
     if board is None:
-        raise UnknownNameError(f"no board {task} in {output}")
+        raise unknown(f"board in {output}", task, {file.stem for file in output.glob("*.json")})
     rows = [row for row in board.results if row.status == "ok" and row.model == model]
     if not rows and (others := [row for row in board.results if row.model == model]):
         why = others[0].reason or "no reason given"
