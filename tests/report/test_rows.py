@@ -155,7 +155,7 @@ def test_without_names_there_are_all_boards_and_summaries(tmp_path):
 
 def test_a_name_without_a_board_is_said(tmp_path):
     write(tmp_path, board())
-    with pytest.raises(UnknownNameError, match="no board in .* is named 'x'"):
+    with pytest.raises(UnknownNameError, match=r"no board in .* is named 'x'"):
         named_boards(tmp_path, ["x", "t"])
 
 

@@ -10,7 +10,7 @@ from vlbench.report.leaders import build_leaders
 
 def test_a_board_that_is_not_there_is_named(tmp_path):
     write(tmp_path, board(result("a", score())))
-    with pytest.raises(UnknownNameError, match="no board in .* is named 'x'"):
+    with pytest.raises(UnknownNameError, match=r"no board in .* is named 'x'"):
         answer(Namespace(output=tmp_path, tasks=["x"], include_path=[]))
 
 
@@ -52,7 +52,7 @@ def test_without_comparisons_there_is_no_such_column_and_the_command_that_makes_
 
 def test_the_board_of_a_group_that_was_never_built_is_told_with_the_command(tmp_path):
     write(tmp_path, board(result("a", score())))
-    told = "no board in .* is named 'both'; there are t; those of groups are made by vlbench leaderboard build"
+    told = r"no board in .* is named 'both'; there are t; those of groups are made by vlbench leaderboard build"
     with pytest.raises(UnknownNameError, match=told):
         answer(Namespace(output=tmp_path, tasks=["both"], include_path=[]))
 
