@@ -251,7 +251,7 @@ def test_of_two_folders_of_boards_results_are_read_and_it_is_said(source, tmp_pa
 @pytest.mark.usefixtures("source")
 def test_leaderboard_show_of_no_board_exits_with_2(capsys):
     assert main(["leaderboard", "show", "nothing"]) == 2
-    assert "no board nothing in leaderboards" in capsys.readouterr().err
+    assert "no board at all in leaderboards" in capsys.readouterr().err
 
 
 def test_a_dry_run_estimates_from_earlier_runs_in_the_same_cache_folder(source, tmp_path, capsys):

@@ -11,7 +11,7 @@ from vlbench.cli import main
 
 TOKEN = "hf_AbCdEfGh1234567890"  # noqa: S105 - nobody's
 
-BINARY = {".parquet", ".png"}
+BINARY = {".parquet", ".pdf", ".png"}
 
 
 @pytest.fixture(autouse=True)
