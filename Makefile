@@ -10,7 +10,7 @@ DEMO := raw-pixels,tiny-rn,tiny-rn-robust,tiny-clip,tiny-bert,tiny-visualbert,ti
 demo: install
 	$(BIN)/vlbench --model $(DEMO) --tasks demo --output build/demo --cache-dir $(DEMO_CACHE) --overwrite
 	$(BIN)/vlbench leaderboard build --output build/demo
-	$(BIN)/vlbench leaderboard page build/demo/page --output build/demo
+	$(BIN)/vlbench leaderboard page --output build/demo
 
 test: install
 	$(BIN)/ruff format --check .

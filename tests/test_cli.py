@@ -53,8 +53,10 @@ def test_images_of_ones_own_need_no_file_of_a_task(source, tmp_path, capsys):
             file.parent.mkdir(parents=True, exist_ok=True)
             Image.new("RGB", (8, 8), colour).save(file)
     words = ["-m", "mean-colour", "--include-path", str(source), "--images"]
-    assert main([*words, str(tmp_path / "mine")]) == 0
-    assert "zero_shot_images: skipped: the model has no" in capsys.readouterr().out
+    assert main([*words, str(tmp_path / "mine"), "-v"]) == 0
+    printed = capsys.readouterr().out
+    assert "skipped: the model has no TextEncoder" in printed
+    assert "\n  mean-colour: zero_shot_images\n" in printed
     row = json.loads((tmp_path / "results" / "few_shot_images.json").read_text())["rows"][0]
     assert [one["value"] for one in row["scores"] if one["metric"] == "accuracy"] == [1.0, 1.0]
     assert "data: of each class a half is train" in row["notes"][0]
@@ -65,7 +67,7 @@ def test_images_of_ones_own_need_no_file_of_a_task(source, tmp_path, capsys):
 def test_short_options_and_globs_say_the_same(source, capsys):
     words = ["-m", "mean-*", "-t", "few_shot_colours", "--include-path", str(source), "--dry-run"]
     assert main(words) == 0
-    assert "mean-colour  few_shot_colours  run" in capsys.readouterr().out
+    assert "run\n  mean-colour: few_shot_colours\n" in capsys.readouterr().out
 
 
 def test_a_run_prints_plan_progress_and_scores_as_plain_lines_off_a_terminal(source, capsys):
@@ -104,8 +106,10 @@ def test_absent_data_of_a_named_task_exit_with_2(source, capsys):
 def test_absent_data_of_a_selected_task_are_listed_and_exit_with_0_or_1_if_strict(source, capsys):
     write(source / "tasks" / "b.yaml", TASK.replace("../images", "../nowhere"))
     assert run(source, tasks="ours") == 0
-    assert "put it at" in capsys.readouterr().out
-    assert run(source, "--strict", tasks="ours") == 1
+    assert "plan: 1 run, 1 want data; -v says why" in capsys.readouterr().out
+    for words, code in (["-v"], 0), (["--strict"], 1):
+        assert run(source, *words, tasks="ours") == code
+        assert "put it at" in capsys.readouterr().out
 
 
 def test_a_skipped_task_exits_with_0_beside_others_or_1_if_strict(source):
@@ -260,12 +264,12 @@ def test_a_dry_run_estimates_from_earlier_runs_in_the_same_cache_folder(source, 
     assert "no estimate of time, memory and disk" in capsys.readouterr().out
     assert run(source, *kept) == 0
     assert "estimate" not in capsys.readouterr().out
-    assert run(source, *kept, "--dry-run", "--overwrite") == 0
-    printed = capsys.readouterr().out.splitlines()
-    told = {name: line for line in printed for name, colon, _ in [line.partition(":")] if colon}
-    for step in ("mean-colour · loading", "mean-colour · few_shot_colours", "time", "memory"):
-        assert re.search(r": (up to )?[\d.]+ (s|min|MB|GB)\b", told[step])
-    assert told["disk"] == "disk: up to 0.0 MB in the cache folder"
+    assert run(source, *kept, "--dry-run", "--overwrite", "-v") == 0
+    told = capsys.readouterr().out
+    for step in ("mean-colour · loading", "mean-colour · few_shot_colours"):
+        assert re.search(rf"^{step}: [\d.]+ (s|min)$", told, re.MULTILINE)
+    line = r"^estimate of all steps, .*: [\d.]+ s, memory up to [\d.]+ .B .*, cache up to 0.0 MB$"
+    assert re.search(line, told, re.MULTILINE)
 
 
 @pytest.mark.parametrize("words", [["--no-cache"], ["--batch-size", "8"], ["--limit", "6"]])
@@ -274,8 +278,7 @@ def test_a_dry_run_estimates_nothing_from_runs_that_are_not_like_it(source, caps
     capsys.readouterr()
     assert run(source, "--overwrite", "--dry-run", *words) == 0
     printed = capsys.readouterr().out
-    assert "no estimate" in printed
-    assert "few_shot_colours: no estimate" in printed or "estimated from" not in printed
+    assert "no estimate" in printed or "estimate of 1 of 2 steps" in printed
 
 
 def test_a_dry_run_of_what_is_kept_estimates_nothing(source, capsys):
@@ -308,7 +311,8 @@ def test_leaderboard_build_writes_and_shows_the_mean_of_a_group(source, capsys):
     assert run(source, tasks="both") == 0
     assert main(["leaderboard", "build", "--include-path", str(source)]) == 0
     printed = capsys.readouterr().out
-    assert "wrote results/summaries/both.json" in printed
+    assert re.search(r"^wrote \d+ files below results: .*1 in summaries/$", printed, re.MULTILINE)
+    assert printed.endswith("next: vlbench leaderboard page\n")
     assert "more: no model has all of few_shot_colours, few_shot_digits" in printed
     assert "few_shot_six" not in printed
     assert main(["leaderboard", "show", "both"]) == 0

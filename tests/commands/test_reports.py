@@ -29,20 +29,49 @@ def test_the_plan_tells_absent_data_once_with_all_tasks_that_lack_them(source):
     for name in ("b", "c"):
         write(source / "tasks" / f"{name}.yaml", TASK.replace("../images", "../nowhere"))
     (source / "images/test/red/0.heic").touch()
-    text = printed(print_plan, planned(["mean-colour", "words"], ["ours"], include_path=[source]))
+    plan = planned(["mean-colour", "words"], ["ours"], include_path=[source])
+    text = printed(partial(print_plan, verbose=True), plan)
     assert "left out of the data of few_shot_colours: 1 files (.heic) that are no images" in text
     assert text.count("nowhere") == 1
     assert "unavailable: b, c:" in text
     assert text.startswith("plan: 1 run, 2 want data, 3 skipped\n")
-    # What is skipped is counted here, and told as it comes.
-    assert "words" not in text
 
 
-def test_a_dry_run_lists_what_is_skipped(source):
+def test_a_plan_counts_what_does_not_run_and_verbose_says_why(source):
+    write(source / "tasks" / "b.yaml", TASK.replace("../images", "../nowhere"))
     plan = planned(["mean-colour", "words"], ["ours"], include_path=[source])
-    text = printed(partial(print_plan, skipped=True), plan)
-    assert "words" in text
-    assert "skipped  the model has no ImageEncoder" in text
+    text = printed(print_plan, plan)
+    assert text == (
+        "plan: 1 run, 1 want data, 2 skipped; -v says why\nrun\n  mean-colour: few_shot_colours\n"
+    )
+    text = printed(partial(print_plan, verbose=True), plan)
+    assert "skipped: the model has no ImageEncoder\n  words: b, few_shot_colours\n" in text
+
+
+def test_models_with_the_same_tasks_share_a_line_of_the_plan(source):
+    text = printed(print_plan, planned(["mean-colour", "fails"], ["ours"], include_path=[source]))
+    assert text == "plan: 2 run\nrun\n  mean-colour, fails: few_shot_colours\n"
+
+
+def test_a_plan_says_why_a_row_is_computed_again(source, tmp_path):
+    where = {"include_path": [source], "output": tmp_path / "boards"}
+
+    def told(**options):
+        plan = planned(["mean-colour"], ["few_shot_colours"], **where, **options)
+        return printed(print_plan, plan).splitlines()[3:]
+
+    assert told() == []
+    ran(["mean-colour"], ["few_shot_colours"], **where)
+    names = "  mean-colour: few_shot_colours"
+    assert told(overwrite=True) == ["run: --overwrite", names]
+    with (source / "model_adapters/colours.py").open("a") as file:
+        file.write("CHANGED = 1\n")
+    assert told() == ["run: parameters, weights or code are not those of the row", names]
+    (source / "images/train/red/0.png").unlink()
+    assert told() == ["run: the data are not those of the row", names]
+    task = source / "tasks/few_shot_colours.yaml"
+    task.write_text(task.read_text().replace("version: 1", "version: 2"))
+    assert told() == ["run: the row is of version 1 of the task", names]
 
 
 def test_a_plan_of_absent_data_alone_has_no_table(source):
@@ -130,6 +159,37 @@ def test_tasks_that_a_model_skips_for_one_reason_stand_in_one_line():
         assert text.getvalue() == ""
     lines = ["a[b=c] · t, v: skipped: no eyes", "a[b=c] · u: skipped: no ears"]
     assert text.getvalue().splitlines() == lines
+
+
+def test_what_the_plan_told_as_skipped_is_not_told_again_and_results_are_numbered(source):
+    write(source / "tasks" / "b.yaml", TASK)
+    plan = planned(["words", "mean-colour"], ["ours"], include_path=[source])
+    text = StringIO()
+    with Bar(Console(file=text, width=200), plan) as bar:
+        for job in plan.jobs:
+            names = {"model": job.model.name, "task": job.task.spec.name}
+            status = "skipped" if job.status == "skipped" else "ok"
+            bar.done(replace(DONE, **names, status=status, reason=job.reason))
+    assert text.getvalue().splitlines() == [
+        "[1/2] mean-colour · b: ok in 2.3 s",
+        "[2/2] mean-colour · few_shot_colours: ok in 2.3 s",
+    ]
+
+
+def test_the_report_of_many_tasks_is_models_by_tasks(source, tmp_path):
+    for name in "bcd":
+        write(source / "tasks" / f"{name}.yaml", TASK)
+    where = {"include_path": [source], "output": tmp_path / "my boards"}
+    plan = planned(["mean-colour", "fails"], ["ours"], **where)
+    lines = printed(print_report, plan, ran(["mean-colour", "fails"], ["ours"], **where)).split(
+        "\n"
+    )
+    (row,) = [line for line in lines if "mean-colour" in line]
+    assert row.split() == ["mean-colour", *["100.0", "%"] * 4]
+    assert not [line for line in lines if "fails" in line]
+    assert lines[-3].startswith(f"4 boards in {tmp_path}/my boards; ")
+    assert lines[-3].endswith(f"vlbench leaderboard show b --output '{tmp_path}/my boards'")
+    assert lines[-2] == f"next: vlbench leaderboard build --output '{tmp_path}/my boards'"
 
 
 @pytest.mark.parametrize("same_terminal", [True, False])

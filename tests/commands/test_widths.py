@@ -89,7 +89,7 @@ def test_the_plan_and_a_run_cut_nothing(words, printed, tmp_path):
     source = make_source(tmp_path / "ours")
     write(source / "tasks" / f"{LONG}.yaml", TASK)
     words = ["--model", "mean-colour,words,fails", "--tasks", "ours", *words]
-    words += ["--include-path", str(source), "--output", str(tmp_path / "boards")]
+    words += ["--include-path", str(source), "--output", str(tmp_path / "boards"), "-v"]
     wide = printed(words)
     assert [line for line in wide.splitlines() if line != line.rstrip()] == []
     for width in (80, 120):

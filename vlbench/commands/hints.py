@@ -39,7 +39,7 @@ ELSEWHERE = {
     "--dataset": Habit("--tasks NAME says what to run; --data-dir DIR where data lie"),
     "--dataset-root": Habit("--data-dir DIR says where data lie", "--data-dir"),
     "--trust-remote-code": Habit("no code of the hub is ever run"),
-    "--verbosity": Habit("there is no such choice: a run says what it does"),
+    "--verbosity": Habit("-v says why tasks are skipped; there is no other choice"),
 }
 
 # Options that a command can do without.

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 import vlbench
@@ -127,6 +128,11 @@ def _of_environment(variable: str, default: str) -> str:
 
 # Where a run writes its boards, and where those are that are published.
 RESULTS, PUBLISHED = Path("results"), Path("leaderboards")
+
+
+def output_option(output: Path) -> str:
+    """Return what the next command needs to read the same boards, after a blank, if anything."""
+    return "" if output == RESULTS else f" --output {quote(str(output))}"
 
 
 def add_output(parser: argparse.ArgumentParser, *, of_run: bool = False) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import NamedTuple, Self
 
@@ -21,10 +22,14 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from vlbench.errors import printed
+from vlbench.boards.board import Board
+from vlbench.catalog.catalog import load_catalog
+from vlbench.commands.parser import output_option
+from vlbench.errors import counted, printed
+from vlbench.planning.jobs import Job
 from vlbench.planning.plan import Plan, missing_weights
-from vlbench.report.table import table_of
-from vlbench.report.terminal import score_table
+from vlbench.report.pivot import grid, pivots, together
+from vlbench.report.terminal import Texts, board_tables
 from vlbench.report.texts import fitted, plain_table
 from vlbench.results import Result
 from vlbench.running.history import Step, total
@@ -32,6 +37,9 @@ from vlbench.running.jobs import Report
 
 # Off a terminal, seconds between two lines about one pass.
 LINE_SECONDS = 60.0
+
+# The number of tasks that have a table each at the end of a run.
+FEW = 3
 
 
 class Pass(NamedTuple):
@@ -63,11 +71,17 @@ class _Bars(Progress):
 class Bar:
     """Shows each pass over the data as a bar, or off a terminal in lines, and each result.
 
+    Of a plan, what its `print_plan` told as skipped is not told again, and results are numbered.
     One that does not draw prints lines on a terminal too, as where several processes print.
     """
 
-    def __init__(self, console: Console, *, draws: bool = True) -> None:
+    def __init__(
+        self, console: Console, planned: Plan | None = None, *, draws: bool = True
+    ) -> None:
         self._console = console
+        jobs = planned.jobs if planned else []
+        self._told = {_names(job) for job in jobs if job.status == "skipped"}
+        self._numbers = _numbers(jobs) if draws else {}
         # The bar has what the numbers leave of the line.
         self._bars = _Bars(
             TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold")),
@@ -102,7 +116,7 @@ class Bar:
     def begin(self, model: str, task: str) -> None:
         """Show which model is loaded for which task."""
         self._say_skipped()
-        self._cell = f"{model} · {task}"
+        self._cell = f"{self._numbers.get((model, task), '')}{model} · {task}"
         self._show("loading", None)
 
     def start(self, what: str, total: int) -> None:
@@ -121,6 +135,8 @@ class Bar:
 
     def done(self, result: Result) -> None:
         """Print how a task ended; tasks that a model skips for one reason stand in one line."""
+        if (result.model, result.task) in self._told:
+            return
         if result.status == "skipped" and not result.notes:
             key = (result.model, result.reason)
             self._skipped.setdefault(key, []).append(result.task)
@@ -129,7 +145,8 @@ class Bar:
         # A row without scores has no place for its notes but this line.
         why = [result.reason, *([] if result.scores else result.notes)]
         reason = "".join(f": {one}" for one in why if one)
-        line = f"{result.model} · {result.task}: {result.status}{seconds}{reason}"
+        number = self._numbers.get((result.model, result.task), "")
+        line = f"{number}{result.model} · {result.task}: {result.status}{seconds}{reason}"
         say(self._console, line)
 
     def _say_skipped(self) -> None:
@@ -154,31 +171,57 @@ class Bar:
         self._current = self._bars.add_task(printed(what), total=total)
 
 
-# What the plan does not list: absent data and weights are told once for all, skips as they come.
-UNLISTED = {"unavailable": "want data", "no weights": "want weights", "skipped": "skipped"}
+def _names(job: Job) -> tuple[str, str]:
+    return job.model.name, job.task.spec.name
 
 
-def print_plan(console: Console, planned: Plan, *, skipped: bool = False) -> None:
-    """Print the plan, and once the weights and each data set that cannot be had, with its tasks.
+def _numbers(jobs: Sequence[Job]) -> dict[tuple[str, str], str]:
+    """Return the place of each job that runs among them, such as `[3/22] `."""
+    running = [_names(job) for job in jobs if job.status == "run"]
+    return {names: f"[{i}/{len(running)}] " for i, names in enumerate(running, 1)}
 
-    Of the tasks that models skip, only the number is told, unless `skipped` asks for them.
+
+# What the plan calls jobs that do not run here.
+CALLED = {"unavailable": "want data", "no weights": "want weights"}
+
+
+def print_plan(console: Console, planned: Plan, *, verbose: bool = False) -> None:
+    """Print the plan as counts, what runs, what runs again and why, and weights that lack.
+
+    What is skipped, kept, failed or has no data is told, too, where nothing runs, or if `verbose`.
     """
-    shown = {*UNLISTED} - ({"skipped"} if skipped else set())
-    here = [job for job in planned.jobs if job.status not in shown]
-    rows = [[job.model.name, job.task.spec.name, job.status, job.reason] for job in here]
-    counts = Counter(UNLISTED.get(job.status, job.status) for job in planned.jobs)
-    order = dict.fromkeys(["run", "kept", *UNLISTED.values(), *counts])
-    told = [f"{counts[status]} {status}" for status in order if counts[status]]
-    say(console, f"plan: {', '.join(told)}")
-    if rows:
-        table = plain_table(["model", "task", "plan", "why"], rows)
-        console.print(fitted(table, console.width))
+    counts = Counter(job.status for job in planned.jobs)
+    order = dict.fromkeys(["run", "kept", *CALLED, "skipped", *counts])
+    told = [f"{counts[status]} {CALLED.get(status, status)}" for status in order if counts[status]]
+    why = verbose or not counts["run"]
+    hint = "" if why or len(told) == 1 else "; -v says why"
+    say(console, f"plan: {', '.join(told)}{hint}")
+    _say_jobs(console, [replace(job, reason="") for job in planned.jobs if job.status == "run"])
+    _say_jobs(console, [job for job in planned.jobs if job.status == "run" and job.reason])
     for line in missing_weights(planned.jobs):
         say(console, f"no weights: {line}")
     for line in _left_out(planned):
         say(console, line)
-    absent = [job for job in planned.jobs if job.status == "unavailable"]
-    _print_absent(console, {job.task.spec.name: job.reason for job in absent})
+    if why:
+        hidden = ("run", "unavailable", "no weights")
+        _say_jobs(console, [job for job in planned.jobs if job.status not in hidden])
+        absent = [job for job in planned.jobs if job.status == "unavailable"]
+        _print_absent(console, {job.task.spec.name: job.reason for job in absent})
+
+
+def _say_jobs(console: Console, jobs: Sequence[Job]) -> None:
+    """Print a line for models that have the same tasks, below a line for each status and reason."""
+    causes: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for job in jobs:
+        model, task = _names(job)
+        causes.setdefault((job.status, job.reason), {}).setdefault(model, []).append(task)
+    for (status, reason), tasks in causes.items():
+        models: dict[tuple[str, ...], list[str]] = {}
+        for model, several in tasks.items():
+            models.setdefault(tuple(several), []).append(model)
+        say(console, f"{status}{': ' if reason else ''}{reason}")
+        for own, alike in models.items():
+            say(console, f"  {', '.join(alike)}: {', '.join(own)}")
 
 
 def _left_out(planned: Plan) -> list[str]:
@@ -192,17 +235,43 @@ def _left_out(planned: Plan) -> list[str]:
 
 
 def print_report(console: Console, planned: Plan, report: Report) -> None:
-    """Print a table of scores for each task, kept rows included."""
-    primaries = {job.task.spec.name: job.task.spec.primary_score for job in planned.jobs}
-    ok = [result for result in report.results if result.status == "ok"]
-    for task in dict.fromkeys(result.task for result in report.results):
-        of_task = [result for result in ok if result.task == task]
-        if of_task:
-            texts = score_table(table_of(task, primaries[task], of_task))
-            console.print(fitted(plain_table(**texts._asdict()), console.width))
-    if report.results and planned.options.limit is not None:
-        console.print(f"no board was written because of --limit {planned.options.limit}")
+    """Print the scores, kept rows included, where their boards are, and what comes next.
+
+    A few tasks have a table each, with all that is said of a score; more are models x tasks.
+    """
+    boards = _boards_of(planned, report)
+    texts = [text for board in boards for text in board_tables(board, {})]
+    if len(boards) > FEW:
+        catalog = load_catalog(planned.options.include_path)
+        head, *rows = grid(together(boards, pivots(None, boards, catalog, {})))
+        texts = [Texts(head, rows, "", head[1:], numbers=True)]
+    for text in texts:
+        console.print(fitted(plain_table(**text._asdict()), console.width))
     _print_absent(console, report.absent)
+    output, limit = planned.options.output, planned.options.limit
+    if report.results and limit is not None:
+        say(console, f"no board was written because of --limit {limit}")
+    elif boards and output:
+        folder = output_option(output)
+        say(console, f"{counted(len(boards), 'board')} in {output}; for one in full, with "
+            f"intervals: vlbench leaderboard show {boards[0].task}{folder}")  # fmt: skip
+        say(console, f"next: vlbench leaderboard build{folder}")
+
+
+def _boards_of(planned: Plan, report: Report) -> list[Board]:
+    """Return the boards that the results with scores would make by themselves, by task."""
+    specs = {job.task.spec.name: job.task.spec for job in planned.jobs}
+    ok = [result for result in report.results if result.status == "ok"]
+    return [
+        Board(
+            task=task,
+            version=specs[task].version,
+            paper=specs[task].paper,
+            primary=specs[task].primary_score,
+            results=[result for result in ok if result.task == task],
+        )
+        for task in dict.fromkeys(result.task for result in ok)
+    ]
 
 
 def _print_absent(console: Console, reasons: Mapping[str, str]) -> None:
@@ -213,30 +282,30 @@ def _print_absent(console: Console, reasons: Mapping[str, str]) -> None:
         say(console, f"unavailable: {', '.join(names)}: {reason}")
 
 
-def print_estimates(console: Console, steps: Sequence[Step], device: str) -> None:
-    """Print the estimate of each step from earlier runs on this machine, and the total.
+def print_estimates(
+    console: Console, steps: Sequence[Step], device: str, *, verbose: bool = False
+) -> None:
+    """Print what a run takes by earlier runs on this machine; if `verbose`, of each step, too.
 
     `device` is the type of the device whose memory was measured.
     """
-    for line in _lines(steps, "GPU memory" if device == "cuda" else "memory"):
-        console.print(printed(line), markup=False, highlight=False)
-
-
-def _lines(steps: Sequence[Step], memory: str) -> list[str]:
     if not steps:
-        return []
+        return
     whole = total(steps)
     if whole is None:
-        return ["no estimate of time, memory and disk: no earlier run here did any of this"]
-    unknown = sum(step.past is None for step in steps)
-    return [
-        "estimated from earlier runs on this machine with the same settings:",
-        *(f"{step.model} · {step.what}: {_estimate(step)}" for step in steps),
-        f"time: {between(whole.least_seconds, whole.most_seconds)}",
-        f"{memory}: up to {size(whole.most_memory_mb)} per process",
-        f"disk: up to {size(whole.most_stored_mb)} in the cache folder",
-        *([f"not counted: {unknown} of {len(steps)} steps, without an estimate"] * bool(unknown)),
-    ]
+        say(console, "no estimate of time, memory and disk: no earlier run here did any of this")
+        return
+    for step in steps if verbose else ():
+        say(console, f"{step.model} · {step.what}: {_estimate(step)}")
+    memory = "GPU memory" if device == "cuda" else "memory"
+    known = sum(step.past is not None for step in steps)
+    counts = "all steps" if known == len(steps) else f"{known} of {len(steps)} steps"
+    say(
+        console,
+        f"estimate of {counts}, from earlier runs here: "
+        f"{between(whole.least_seconds, whole.most_seconds)}, {memory} up to "
+        f"{size(whole.most_memory_mb)} per process, cache up to {size(whole.most_stored_mb)}",
+    )
 
 
 def _estimate(step: Step) -> str:

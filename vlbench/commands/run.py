@@ -96,6 +96,12 @@ def add_options(run: argparse.ArgumentParser) -> None:
     )
     run.add_argument("--dry-run", action="store_true", help="print the plan, estimate it, and stop")
     run.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="say why tasks are skipped, kept or without data",
+    )
+    run.add_argument(
         "--strict", action="store_true", help="exit 1 if anything is skipped or absent"
     )
     run.add_argument("--overwrite", action="store_true", help="run again what boards already hold")
@@ -128,17 +134,20 @@ def answer(arguments: argparse.Namespace) -> Answer:
         apart = arguments.spread == "models"
         planned = plan(models, tasks, options)
         console = open_console(quiet=not processes.is_main)
-        print_plan(console, planned, skipped=arguments.dry_run)
+        print_plan(
+            console, planned, verbose=arguments.verbose or arguments.dry_run or arguments.strict
+        )
         if arguments.dry_run:
             device = planned.options.settings().device.type
-            print_estimates(console, estimate_steps(planned, 1 if apart else size), device)
+            steps = estimate_steps(planned, 1 if apart else size)
+            print_estimates(console, steps, device, verbose=arguments.verbose)
             return Answer([], _broken(planned), FAILED if planned.broken else 0)
         busy = {job.model.name for job in planned.jobs if job.status == "run"}
         if processes.size == 1 and (apart or not busy):
             size = max(1, min(size, len(busy)))
         with started(processes, size, arguments.typed, options, prints=apart) as several:
             planned = agree(planned, several)
-            with Bar(open_console() if apart else console, draws=not apart) as bar:
+            with Bar(open_console() if apart else console, planned, draws=not apart) as bar:
                 report = (run_apart if apart else run)(planned, several, bar)
             several.leave()
     print_report(console, planned, report)

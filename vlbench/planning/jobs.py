@@ -52,7 +52,8 @@ def _ok_rows(rows: Sequence[Result], model: str) -> list[Result]:
 class Job:
     """One model on one task: both resolved, the task's data, and what is to become of it.
 
-    `status` is run, kept, skipped, unavailable, failed or "no weights"; `missing` says why weights
+    `status` is run, kept, skipped, unavailable, failed or "no weights"; the `reason` of one that
+    runs says why it runs again, if its board has a row; `missing` says why weights
     cannot be had, by the name of the model. `request` digests all that the row depends on and that
     is known before weights load; it is empty where something of that is unknown. `data` is None
     where they could not be had or are not needed; they are `limited` by --limit. `views` are the
@@ -100,7 +101,21 @@ def make_job(
     if kept and not options.overwrite:
         return Job(model=model, task=task, request=request, status="kept", result=kept)
     limited = options.limit is not None
-    return job if missing else replace(read, request=request, limited=limited)
+    reason = _why_again(_ok_rows(standing, model.name), read, options)
+    return job if missing else replace(read, request=request, limited=limited, reason=reason)
+
+
+def _why_again(rows: Sequence[Result], job: Job, options: Options) -> str:
+    """Return why a job runs whose board has rows of its model; empty where it has none."""
+    assert job.data
+    if not rows or options.overwrite:
+        return "--overwrite" if rows else ""
+    row = rows[-1]
+    if row.version != job.task.spec.version:
+        return f"the row is of version {row.version} of the task"
+    if not str(row.provenance.get("data", "")).endswith(job.data.digest()):
+        return "the data are not those of the row"
+    return "parameters, weights or code are not those of the row"
 
 
 def _attempt(job: Job, work: Callable[[], Job]) -> Job:

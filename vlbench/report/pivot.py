@@ -82,7 +82,7 @@ class Pivot(NamedTuple):
 
 
 def pivots(
-    output: Path,
+    output: Path | None,
     boards: Sequence[Board],
     catalog: Catalog,
     findings: Mapping[str, FindingsSpec],
@@ -90,8 +90,9 @@ def pivots(
 ) -> list[Pivot]:
     """Return a table for each paper, under the title that its findings have; rows that count alone.
 
-    With `models`, those alone. Raises SpecError for a malformed file of comparisons, and
-    UnknownNameError for a model without a row that counts.
+    With `models`, those alone. The best are those of the comparisons in `output`, if any. Raises
+    SpecError for a malformed file of comparisons, and UnknownNameError for a model without a row
+    that counts.
     """
     titles, papers = titles_of(findings), dict[str, list[Board]]()
     for board in boards:
@@ -179,10 +180,11 @@ def paper_of(place: str, titles: Mapping[str, str]) -> str:
     return f"{titles[known]} ({known})" if known else place.partition(",")[0].strip() or NO_PAPER
 
 
-def _pivot(title: str, output: Path, boards: Sequence[Board], catalog: Catalog) -> Pivot:
+def _pivot(title: str, output: Path | None, boards: Sequence[Board], catalog: Catalog) -> Pivot:
     columns, rows, controls = [], dict[str, dict[str, Cell]](), set[str]()
     for board in boards:
-        leaders, spec = read_leaders(output, board.task), catalog.tasks.get(board.task)
+        leaders = read_leaders(output, board.task) if output else {}
+        spec = catalog.tasks.get(board.task)
         # The largest set comes first, whose rows count for models with several.
         tables = tables_of(board, leaders, spec)
         trained = trained_models({row.model for row in board.results}, catalog.models, spec)

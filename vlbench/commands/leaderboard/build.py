@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from typing import Any
 
 from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.commands import Answer
-from vlbench.commands.parser import add_output, add_trust
-from vlbench.errors import UnknownNameError
+from vlbench.commands.parser import add_output, add_trust, output_option
+from vlbench.errors import UnknownNameError, counted
 
 
 def add_options(build: argparse.ArgumentParser) -> None:
@@ -27,11 +28,14 @@ def answer(arguments: argparse.Namespace) -> Answer:
     written = build(arguments.output, catalog, _figures(arguments, catalog))
     groups = {name: task.group for name, task in catalog.tasks.items() if task.group}
     begun = [name for name, tasks in groups.items() if begins(arguments.output, tasks)]
+    kinds = Counter(file.relative_to(arguments.output).parts[0] for file in written)
+    told = ", ".join(f"{count} in {kind}/" for kind, count in sorted(kinds.items()))
     lacking = sorted(set(begun) - {file.stem for file in written})
     return Answer(
         [
-            *(f"wrote {file}" for file in written),
+            f"wrote {counted(len(written), 'file')} below {arguments.output}: {told}",
             *(f"{name}: no model has all of {', '.join(groups[name])}" for name in lacking),
+            f"next: vlbench leaderboard page{output_option(arguments.output)}",
         ]
     )
 

@@ -17,7 +17,13 @@ from vlbench.files import write_whole
 
 def add_options(page: argparse.ArgumentParser) -> None:
     """Add the folder of the page, and that of the boards."""
-    page.add_argument("folder", type=Path, metavar="OUT", help="where index.html is written")
+    page.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        metavar="OUT",
+        help="where index.html is written (default: page/ among the boards)",
+    )
     add_output(page)
 
 
@@ -43,7 +49,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     with _without_gc():
         page = read_page(arguments.output, catalog, findings)
         content = render(page)
-    file = arguments.folder / "index.html"
+    file = (arguments.folder or arguments.output / "page") / "index.html"
     write_whole(file, content)
     problems = [
         f"{one.name}: figure, wrong items and ties with the leader are left out, since the board "

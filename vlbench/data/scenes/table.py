@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,8 +31,8 @@ LOGGER = logging.getLogger(__name__)
 
 PINNED = Path(__file__).with_name("pinned.json")
 
-# The number of images between two progress messages.
-REPORT_EVERY = 500
+# Seconds between two progress messages.
+REPORT_EVERY = 15.0
 
 Draw = Callable[[], Iterable[tuple[Row, str]]]
 
@@ -54,10 +55,12 @@ def world_table(configuration: str, seed: int, cache_dir: Path | None = None) ->
 def draw_rows(configuration: str, seed: int) -> Iterator[tuple[Row, str]]:
     """Yield every row with the digest of its image, and log the progress."""
     count, start = sum(sizes(configuration).values()), time.monotonic()
+    reported = -math.inf
     for i in range(count):
-        if i % REPORT_EVERY == 0:
-            left = f", {(time.monotonic() - start) / i * (count - i):.0f} s left" if i else ""
+        if (now := time.monotonic()) - reported >= REPORT_EVERY:
+            left = f", {(now - start) / i * (count - i):.0f} s left" if i else ""
             LOGGER.info("drawing %s, once: %d of %d images%s", configuration, i, count, left)
+            reported = now
         yield row(configuration, seed, i)
 
 
