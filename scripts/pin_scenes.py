@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from vlbench.data.scenes import table
-from vlbench.data.scenes.rows import CONFIGURATIONS, SEEN
+from vlbench.data.scenes.rows import CONFIGURATIONS, SEEN, places
 from vlbench.data.scenes.storage import write_once
 from vlbench.data.scenes.world import VERSION
 
@@ -26,8 +26,11 @@ def main(file: Path) -> None:
     """Write the digests of the drawn columns, and what they were drawn with."""
     with tempfile.TemporaryDirectory() as folder:
         digests = {
-            name: write_once(Path(folder) / name, partial(table.draw_rows, name, SEED))
+            f"{name}-{split}": write_once(
+                Path(folder) / f"{name}-{split}", partial(table.draw_rows, name, split, SEED)
+            )
             for name in (*CONFIGURATIONS, *(f"{whole}{SEEN}" for whole in CONFIGURATIONS))
+            for split in places(name)
         }
     content = {
         "version": VERSION,

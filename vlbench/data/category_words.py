@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -142,13 +142,14 @@ def read_class_names(file: Path, categories: Sequence[str]) -> ClassNames:
     return ClassNames(listed, names)
 
 
-def singulars(word: str) -> list[str]:
+@lru_cache(100_000)
+def singulars(word: str) -> Sequence[str]:
     """Return candidate singulars of a word, or of the last of two; the word itself comes first."""
     before, blank, last = word.rpartition(" ")
     irregular = word_lists().irregular.get(last)
     words = [last, irregular] if irregular else [last]
     words += [last.removesuffix(s) + ending for s, ending in ENDINGS if last.endswith(s)]
-    return [before + blank + singular for singular in words]
+    return tuple(before + blank + singular for singular in words)
 
 
 def _modifies_next_word(tokens: Sequence[Token], i: int, category: str) -> bool:

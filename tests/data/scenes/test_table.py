@@ -15,26 +15,29 @@ from vlbench.data.scenes.table import draw_rows, drawn_with, pinned_digests, wor
 from vlbench.data.scenes.world import VERSION
 from vlbench.errors import DataError
 
-FOLDER = "scenes/2-0-objects"
+FOLDER = "scenes/2-0-objects-train"
 
 
 @pytest.fixture
 def pinned_objects(small_world, tmp_path):
-    """The digests of six objects, pinned."""
-    digests = dict(world_table("objects", 0, tmp_path / "elsewhere").digests)
-    pin(small_world, {"objects": digests})
-    return digests
+    """The digests of six objects of three splits, pinned; those of train."""
+    digests = {
+        f"objects-{split}": dict(world_table("objects", split, 0, tmp_path / "elsewhere").digests)
+        for split in ("train", "val", "test")
+    }
+    pin(small_world, digests)
+    return digests["objects-train"]
 
 
 @pytest.mark.usefixtures("small_world")
 def test_what_is_not_pinned_is_drawn_at_once(tmp_path):
-    world = world_table("objects", 0, tmp_path)
+    world = world_table("objects", "train", 0, tmp_path)
     assert json.loads((tmp_path / FOLDER / "digests.json").read_text()) == world.digests
-    assert len(world.values("nouns")) == world.length == 6
+    assert len(world.values("nouns")) == world.length == 3
 
 
 def test_what_is_pinned_is_drawn_when_the_first_value_is_read(tmp_path, pinned_objects):
-    world = world_table("objects", 0, tmp_path)
+    world = world_table("objects", "train", 0, tmp_path)
     assert world.digests == pinned_objects
     assert not (tmp_path / "scenes").exists()
     assert world.values("nouns")[:2] == [["puppy"], ["hound"]]
@@ -43,35 +46,37 @@ def test_what_is_pinned_is_drawn_when_the_first_value_is_read(tmp_path, pinned_o
 
 @pytest.mark.usefixtures("pinned_objects")
 def test_other_seeds_are_drawn_at_once(tmp_path):
-    world_table("objects", 1, tmp_path)
-    assert (tmp_path / "scenes/2-1-objects").is_dir()
+    world_table("objects", "train", 1, tmp_path)
+    assert (tmp_path / "scenes/2-1-objects-train").is_dir()
 
 
 def test_stored_digests_hold_whatever_is_pinned(tmp_path, small_world):
-    stored = world_table("objects", 0, tmp_path).digests
-    pin(small_world, {"objects": stored | {"image": "sha256:0"}})
-    world = world_table("objects", 0, tmp_path)
+    stored = world_table("objects", "train", 0, tmp_path).digests
+    pin(small_world, {"objects-train": stored | {"image": "sha256:0"}})
+    world = world_table("objects", "train", 0, tmp_path)
     assert world.digests == stored
-    assert len(world.values("image")) == 6
+    assert len(world.values("image")) == 3
 
 
 def test_a_drawing_that_differs_is_refused_once_with_its_columns(
     tmp_path, small_world, pinned_objects
 ):
-    pin(small_world, {"objects": pinned_objects | {"image": "sha256:0", "boxes": "sha256:0"}})
-    world = world_table("objects", 0, tmp_path)
-    message = r"^scenes/2-0-objects: .*(image, boxes|boxes, image) drawn with numpy .*run the comm"
+    pin(small_world, {"objects-train": pinned_objects | {"image": "sha256:0", "boxes": "sha256:0"}})
+    world = world_table("objects", "train", 0, tmp_path)
+    message = (
+        r"^scenes/2-0-objects-train: .*(image, boxes|boxes, image) drawn with numpy .*run the "
+    )
     with pytest.raises(DataError, match=message):
         world.values("nouns")
-    again = world_table("objects", 0, tmp_path)
+    again = world_table("objects", "train", 0, tmp_path)
     assert again.digests == pinned_objects
-    assert len(again.values("nouns")) == 6
+    assert len(again.values("nouns")) == 3
 
 
 @pytest.mark.usefixtures("pinned_objects")
 def test_without_a_folder_the_default_cache_is_used(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    world_table("objects", 0).values("label")
+    world_table("objects", "train", 0).values("label")
     assert (tmp_path / "home/vlbench" / FOLDER).is_dir()
 
 
@@ -82,6 +87,12 @@ def test_an_undrawn_column_travels_to_another_process_and_is_drawn_there(tmp_pat
     assert not (tmp_path / "scenes").exists()
     assert list(copy) == list(column) == [["owl"], ["parrot"]]
     assert len(pickle.dumps(column)) < 5000
+
+
+@pytest.mark.usefixtures("pinned_objects")
+def test_a_split_is_drawn_without_the_others(tmp_path):
+    assert list(objects(cache_dir=tmp_path).splits["test"]["nouns"]) == [["owl"], ["parrot"]]
+    assert [folder.name for folder in (tmp_path / "scenes").glob("[!.]*")] == ["2-0-objects-test"]
 
 
 @pytest.mark.usefixtures("pinned_objects")
@@ -105,10 +116,10 @@ def test_drawing_logs_its_progress(monkeypatch, caplog):
     clock = iter([0.0, 0.0, 8.0, 16.0, 17.0])
     monkeypatch.setattr(table.time, "monotonic", lambda: next(clock))
     caplog.set_level("INFO", logger="vlbench")
-    assert len(list(islice(draw_rows("objects", 0), 4))) == 4
+    assert len(list(islice(draw_rows("objects", "val", 0), 4))) == 4
     first, then = caplog.messages
-    assert first == "drawing objects, once: 0 of 3000 images"
-    assert then == "drawing objects, once: 2 of 3000 images, 23984 s left"
+    assert first == "drawing objects, val, once: 0 of 400 images"
+    assert then == "drawing objects, val, once: 2 of 400 images, 3184 s left"
 
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "pin_scenes.py"
@@ -117,7 +128,7 @@ SCRIPT = Path(__file__).parents[3] / "scripts" / "pin_scenes.py"
 def test_every_column_of_this_version_is_pinned():
     content = json.loads(table.PINNED.read_text())
     assert (content["version"], content["seed"]) == (VERSION, 0)
-    assert [set(d) for d in content["digests"].values()] == [set(SCHEMA.names)] * 4
+    assert [set(d) for d in content["digests"].values()] == [set(SCHEMA.names)] * 12
 
 
 @pytest.mark.parametrize(
@@ -131,17 +142,17 @@ def test_every_column_of_this_version_is_pinned():
 )
 def test_what_may_differ_is_not_pinned(tmp_path, monkeypatch, changed):
     monkeypatch.setattr(table, "PINNED", tmp_path / "pinned.json")
-    pin(table.PINNED, {"objects": {"image": "sha256:0"}})
-    assert pinned_digests("objects", 0) == {"image": "sha256:0"}
-    pin(table.PINNED, **({"digests": {"objects": {"image": "sha256:0"}}} | changed))
-    assert pinned_digests("objects", 0) is None
+    pin(table.PINNED, {"objects-train": {"image": "sha256:0"}})
+    assert pinned_digests("objects-train", 0) == {"image": "sha256:0"}
+    pin(table.PINNED, **({"digests": {"objects-train": {"image": "sha256:0"}}} | changed))
+    assert pinned_digests("objects-train", 0) is None
 
 
 @pytest.mark.parametrize("name", ["objects", "scenes", "objects-seen", "scenes-seen"])
 def test_the_pinned_digests_are_those_of_the_drawings(world, scenes_cache, name):
     world[name].splits["test"]["caption"][0]  # drawn by the first read
-    digests = read_digests(scenes_cache / "vlbench/scenes" / f"{VERSION}-0-{name}")
-    assert digests == json.loads(table.PINNED.read_text())["digests"][name]
+    digests = read_digests(scenes_cache / "vlbench/scenes" / f"{VERSION}-0-{name}-test")
+    assert digests == json.loads(table.PINNED.read_text())["digests"][f"{name}-test"]
 
 
 def test_the_script_pins_what_it_draws(small_world):
@@ -149,5 +160,9 @@ def test_the_script_pins_what_it_draws(small_world):
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     script.main(small_world)
-    names = ("objects", "scenes", "objects-seen", "scenes-seen")
-    assert [set(pinned_digests(name, 0)) for name in names] == [set(SCHEMA.names)] * 4
+    names = [
+        f"{name}-{split}"
+        for name in ("objects", "scenes", "objects-seen", "scenes-seen")
+        for split in ("train", "val", "test")
+    ]
+    assert [set(pinned_digests(name, 0)) for name in names] == [set(SCHEMA.names)] * 12

@@ -17,7 +17,7 @@ from vlbench.data.coco_files import Arc, Named, Phrase
 from vlbench.data.crops import crop_box
 from vlbench.data.images import decode_image
 from vlbench.data.records import Column, Data, Split
-from vlbench.data.scenes.rows import SEEN, object_noun, row, sizes
+from vlbench.data.scenes.rows import SEEN, object_noun, places, row
 from vlbench.data.scenes.storage import open_rows, write_once
 from vlbench.data.scenes.table import world_table
 from vlbench.data.scenes.world import (
@@ -56,15 +56,20 @@ def objects(
     categories and 28 nouns. The other columns, `things` and `cache_dir` are those of `scenes`.
     """
     configuration = _configuration("objects", things)
-    table = world_table(configuration, seed, cache_dir)
-    nouns = [object_noun(configuration, i) for i in range(table.length)]
     every, seen = (NOUNS, SEEN_NOUNS) if fine else (CATEGORIES, SEEN_CATEGORIES)
     classes = every if things == ALL else seen
-    labels = [classes.index(noun if fine else CATEGORY[noun]) for noun in nouns]
-    key = table.digests["noun" if fine else "label"]
-    label = Column(key, "value", labels, range(len(labels)))
-    data = _data(configuration, _columns(table) | {"label": label}, classes)
-    return replace(data, categories=[CATEGORY[noun] for noun in classes] if fine else ())
+
+    def split(name: str) -> Split:
+        table = world_table(configuration, name, seed, cache_dir)
+        nouns = [object_noun(configuration, i) for i in places(configuration)[name]]
+        labels = [classes.index(noun if fine else CATEGORY[noun]) for noun in nouns]
+        key = table.digests["noun" if fine else "label"]
+        label = Column(key, "value", labels, range(len(labels)))
+        return Split(_columns(table) | {"label": label})
+
+    categories = [CATEGORY[noun] for noun in classes] if fine else ()
+    splits = {name: split(name) for name in places(configuration)}
+    return Data(splits=splits, classes=classes, categories=categories)
 
 
 def scenes(
@@ -80,11 +85,12 @@ def scenes(
     each image that does is replaced by another of as many things, so that splits are as large.
     Questions may still ask whether such a thing is there, and labels of proposals may be wrong.
 
-    The images are drawn when the first value is read, and stored in `cache_dir` (None: the default
-    cache folder). `regions` is the kind of the proposals' vectors. Those of scenes-crops, or None,
-    are the pixels of each box, resized to 16 x 16 x RGB: 768 whole numbers of 0..255. Those of
-    scenes-oracle are codes of 64 numbers, for which no pixel is read: noise, and a random direction
-    for each attribute of what is there, as from a detector that knows everything.
+    The images of a split are drawn when its first value is read, and stored in `cache_dir` (None:
+    the default cache folder). `regions` is the kind of the proposals' vectors. Those of
+    scenes-crops, or None, are the pixels of each box, resized to 16 x 16 x RGB: 768 whole numbers
+    of 0..255. Those of scenes-oracle are codes of 64 numbers, for which no pixel is read: noise,
+    and a random direction for each attribute of what is there, as from a detector that knows
+    everything.
 
     `boxes` are ground truth, float32 [n, 4] xyxy pixels, tight around what is visible, from back to
     front, as are `categories`, `nouns`, `colours`, `sizes`, `textures`, `facings` and `angles`
@@ -97,15 +103,16 @@ def scenes(
     if kind not in PROPOSALS:
         raise ValueError(f"scenes have regions of kind {', '.join(PROPOSALS)}, not {regions}")
     configuration = _configuration("scenes", things)
-    columns = _columns(world_table(configuration, seed, cache_dir), kind)
-    return _data(configuration, columns, CATEGORIES if things == ALL else SEEN_CATEGORIES)
+    splits = {
+        name: Split(_columns(world_table(configuration, name, seed, cache_dir), kind))
+        for name in places(configuration)
+    }
+    return Data(splits=splits, classes=CATEGORIES if things == ALL else SEEN_CATEGORIES)
 
 
 def drawn_rows(configuration: str, split: str, count: int, folder: Path) -> Split:
     """Return the first rows of a split of seed 0, which alone are drawn, into a folder."""
-    names = list(sizes(configuration))
-    start = sum(sizes(configuration)[name] for name in names[: names.index(split)])
-    wanted = range(start, start + min(count, sizes(configuration)[split]))
+    wanted = places(configuration)[split][:count]
     place = folder / f"{configuration}-{split}"
     digests = write_once(place, lambda: (row(configuration, 0, i) for i in wanted))
     return Split(_columns(Table(partial(open_rows, place), len(wanted), digests)))
@@ -115,14 +122,6 @@ def _configuration(name: str, things: str) -> str:
     if things not in THINGS:
         raise ValueError(f"{name} show things: {' or '.join(THINGS)}, not {things}")
     return name if things == ALL else name + SEEN
-
-
-def _data(configuration: str, columns: Mapping[str, Column], classes: Sequence[str]) -> Data:
-    whole, splits, start = Split(columns), {}, 0
-    for name, size in sizes(configuration).items():
-        splits[name] = whole.select(range(start, start + size))
-        start += size
-    return Data(splits=splits, classes=classes)
 
 
 def _columns(table: Table, kind: str = CROPS) -> dict[str, Column]:

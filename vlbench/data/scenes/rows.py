@@ -57,6 +57,15 @@ def sizes(configuration: str) -> dict[str, int]:
     return OBJECTS if configuration.removesuffix(SEEN) == "objects" else several_each
 
 
+def places(configuration: str) -> dict[str, range]:
+    """Return the rows of each split, by their numbers in the whole configuration."""
+    found, start = {}, 0
+    for split, size in sizes(configuration).items():
+        found[split] = range(start, start + size)
+        start += size
+    return found
+
+
 def object_noun(configuration: str, i: int) -> str:
     """Return the noun of image i of `objects` or `objects-seen`, known without drawing it."""
     noun = NOUNS[i % len(NOUNS)]

@@ -1,4 +1,4 @@
-"""The table of a configuration: its digests known at once, its rows drawn when first read.
+"""The table of a split: its digests known at once, its rows drawn when first read.
 
 pinned.json holds the digest of each column for seed 0 of this VERSION, and what it was drawn with.
 `scripts/pin_scenes.py` writes it.
@@ -20,7 +20,7 @@ import numpy as np
 import PIL
 
 from vlbench.data.presence import begin_reading
-from vlbench.data.scenes.rows import row, sizes
+from vlbench.data.scenes.rows import places, row
 from vlbench.data.scenes.storage import damaged, open_rows, read_digests, write_once
 from vlbench.data.scenes.world import VERSION
 from vlbench.data.tables import Row, Table
@@ -37,29 +37,31 @@ REPORT_EVERY = 15.0
 Draw = Callable[[], Iterable[tuple[Row, str]]]
 
 
-def world_table(configuration: str, seed: int, cache_dir: Path | None = None) -> Table:
-    """Return the table of `objects` or `scenes`, stored in a cache folder (None: the default).
+def world_table(configuration: str, split: str, seed: int, cache_dir: Path | None = None) -> Table:
+    """Return a split of `objects` or `scenes`, stored in a cache folder (None: the default).
 
     The digests are those of the stored table. Where none is stored, they are the pinned ones, and
     the rows are drawn when the first value is read; what is not pinned is drawn at once.
     """
     begin_reading()
-    folder = (cache_dir or default_cache()) / "scenes" / f"{VERSION}-{seed}-{configuration}"
-    draw = partial(draw_rows, configuration, seed)
-    digests = read_digests(folder) or pinned_digests(configuration, seed)
+    name = f"{configuration}-{split}"
+    folder = (cache_dir or default_cache()) / "scenes" / f"{VERSION}-{seed}-{name}"
+    draw = partial(draw_rows, configuration, split, seed)
+    digests = read_digests(folder) or pinned_digests(name, seed)
     digests = digests or write_once(folder, draw)
-    length = sum(sizes(configuration).values())
+    length = len(places(configuration)[split])
     return Table(partial(_draw_once, folder, draw, digests, length), length, digests)
 
 
-def draw_rows(configuration: str, seed: int) -> Iterator[tuple[Row, str]]:
-    """Yield every row with the digest of its image, and log the progress."""
-    count, start = sum(sizes(configuration).values()), time.monotonic()
-    reported = -math.inf
-    for i in range(count):
+def draw_rows(configuration: str, split: str, seed: int) -> Iterator[tuple[Row, str]]:
+    """Yield every row of a split with the digest of its image, and log the progress."""
+    wanted, start = places(configuration)[split], time.monotonic()
+    count, reported = len(wanted), -math.inf
+    for done, i in enumerate(wanted):
         if (now := time.monotonic()) - reported >= REPORT_EVERY:
-            left = f", {(now - start) / i * (count - i):.0f} s left" if i else ""
-            LOGGER.info("drawing %s, once: %d of %d images%s", configuration, i, count, left)
+            left = f", {(now - start) / done * (count - done):.0f} s left" if done else ""
+            of = f"{done} of {count} images{left}"
+            LOGGER.info("drawing %s, %s, once: %s", configuration, split, of)
             reported = now
         yield row(configuration, seed, i)
 
@@ -85,8 +87,8 @@ def _draw_once(folder: Path, draw: Draw, promised: Mapping[str, str], length: in
     return rows
 
 
-def pinned_digests(configuration: str, seed: int) -> dict[str, str] | None:
-    """Return the digest of each column of a configuration.
+def pinned_digests(name: str, seed: int) -> dict[str, str] | None:
+    """Return the digest of each column of a split, such as `objects-test`.
 
     None where another version or seed is asked for, or where other libraries are installed: their
     drawing may differ.
@@ -94,7 +96,7 @@ def pinned_digests(configuration: str, seed: int) -> dict[str, str] | None:
     pinned = json.loads(PINNED.read_text("utf-8"))
     if (pinned["version"], pinned["seed"], pinned["drawn_with"]) != (VERSION, seed, drawn_with()):
         return None
-    digests: dict[str, str] | None = pinned["digests"].get(configuration)
+    digests: dict[str, str] | None = pinned["digests"].get(name)
     return digests
 
 
