@@ -28,7 +28,7 @@ from vlbench.commands.parser import output_option
 from vlbench.errors import counted, printed
 from vlbench.planning.jobs import Job
 from vlbench.planning.plan import Plan, missing_weights
-from vlbench.report.pivot import grid, pivots, together
+from vlbench.report.pivot import grid, mark_notes, pivots, together
 from vlbench.report.terminal import Texts, board_tables
 from vlbench.report.texts import fitted, plain_table
 from vlbench.results import Result
@@ -52,7 +52,9 @@ class Pass(NamedTuple):
 
 
 def say(console: Console, line: str) -> None:
-    """Print a line unchanged; on a terminal it is wrapped between words."""
+    """Print a line unchanged, unless it is empty; on a terminal it is wrapped between words."""
+    if not line:
+        return
     wraps = not console.is_terminal
     console.print(printed(line), highlight=False, markup=False, soft_wrap=wraps)
 
@@ -240,22 +242,30 @@ def print_report(console: Console, planned: Plan, report: Report) -> None:
     A few tasks have a table each, with all that is said of a score; more are models x tasks.
     """
     boards = _boards_of(planned, report)
-    texts = [text for board in boards for text in board_tables(board, {})]
     if len(boards) > FEW:
-        catalog = load_catalog(planned.options.include_path)
-        head, *rows = grid(together(boards, pivots(None, boards, catalog, {})))
-        texts = [Texts(head, rows, "", head[1:], numbers=True)]
-    for text in texts:
-        console.print(fitted(plain_table(**text._asdict()), console.width))
+        found = pivots(None, boards, load_catalog(planned.options.include_path), {})
+        head, *rows = grid(together(boards, found))
+        _print_table(console, Texts(head, rows, "", head[1:], numbers=True))
+        say(console, mark_notes(found))
+    else:
+        specs = {job.task.spec.name: job.task.spec for job in planned.jobs}
+        for board in boards:
+            for text in board_tables(board, {}, specs[board.task]):
+                _print_table(console, text)
     _print_absent(console, report.absent)
     output, limit = planned.options.output, planned.options.limit
     if report.results and limit is not None:
         say(console, f"no board was written because of --limit {limit}")
     elif boards and output:
         folder = output_option(output)
-        say(console, f"{counted(len(boards), 'board')} in {output}; for one in full, with "
-            f"intervals: vlbench leaderboard show {boards[0].task}{folder}")  # fmt: skip
+        more = f"; in full: vlbench leaderboard show {boards[0].task}{folder}"
+        told = more if len(boards) > FEW else ""
+        say(console, f"{counted(len(boards), 'board')} in {output}{told}")
         say(console, f"next: vlbench leaderboard build{folder}")
+
+
+def _print_table(console: Console, texts: Texts) -> None:
+    console.print(fitted(plain_table(**texts._asdict()), console.width))
 
 
 def _boards_of(planned: Plan, report: Report) -> list[Board]:
