@@ -94,6 +94,11 @@ def add_options(run: argparse.ArgumentParser) -> None:
         help="work: all processes share each model's work (default); models: each process takes "
         "a whole model at a time",
     )
+    _add_planning(run)
+
+
+def _add_planning(run: argparse.ArgumentParser) -> None:
+    """Add the options that say what the plan tells, and what it counts as done."""
     run.add_argument("--dry-run", action="store_true", help="print the plan, estimate it, and stop")
     run.add_argument(
         "-v",
