@@ -12,9 +12,7 @@ from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import counted
 from vlbench.report.merged_changes import changes, new_rows
-
-# Names of models that are told of a board.
-MOST_NAMED = 3
+from vlbench.report.texts import few
 
 
 def add_options(merge: argparse.ArgumentParser) -> None:
@@ -48,9 +46,7 @@ def _news(written: Mapping[Path, Board], before: Mapping[str, Board]) -> Iterato
     """Yield a line for each board that was written with new rows."""
     for file, board in written.items():
         new = new_rows(board, before)
-        names = [*dict.fromkeys(row.model for row in new)]
-        more = [f"and {len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
-        named = ", ".join([*names[:MOST_NAMED], *more]).replace(", and", " and")
+        models = few([*dict.fromkeys(row.model for row in new)])
         if new:
             rows = counted(len(new), "new row")
-            yield f"{file.stem}: {rows} ({named}), {len(board.results)} in all"
+            yield f"{file.stem}: {rows} ({models}), {len(board.results)} in all"
