@@ -131,7 +131,9 @@ def test_a_conflict_changes_nothing(tmp_path):
     before = snapshot(tmp_path)
     (problem,) = merge([tmp_path / "1"], tmp_path / "2").problems
     assert f"{tmp_path}/1/t.json and {tmp_path}/2/t.json contradict each other in the" in problem
+    assert merge([tmp_path / "1", tmp_path / "2"], tmp_path / "new").problems == [problem]
     assert snapshot(tmp_path) == before
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("side", ["1", "2"])

@@ -170,6 +170,8 @@ def merge(folders: Sequence[Path], output: Path) -> Merged:
     same merge again completes it. Raises SpecError, UnknownNameError and OutputError.
     """
     given = read_folders(folders)
+    if not output.exists() and (problems := join(given)[2]):
+        return Merged({}, problems)  # without making the folder
     with files.locked(output, "boards"):
         standing = read_folder(output)
         whole, providers, problems = join([*given, *standing])
