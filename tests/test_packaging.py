@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-SHIPPED = ["vlbench", "tasks", "model_adapters", "pyproject.toml", "README.md", "LICENSE"]
+FOLDERS = ["vlbench", "tasks", "model_adapters", "leaderboards"]
+SHIPPED = [*FOLDERS, "pyproject.toml", "README.md", "LICENSE"]
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def test_the_source_archive_holds_the_package_its_tasks_and_adapters_and_four_te
 
     files = [Path(file.relative_path) for file in SdistBuilder(str(ROOT)).recurse_included_files()]
     folders = {file.parts[0] for file in files if len(file.parts) > 1}
-    assert folders == {"vlbench", "tasks", "model_adapters"}
+    assert folders == {*FOLDERS}
     texts = {"README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff"}
     assert {file.name for file in files if len(file.parts) == 1} >= texts
 
@@ -85,6 +86,21 @@ def test_a_wheel_writes_the_source_that_the_checkout_writes(installed, tmp_path)
     there = [file for file in (tmp_path / "theirs").rglob("*") if file.is_file()]
     assert sorted(file.relative_to(tmp_path / "theirs") for file in there) == sorted(files)
     assert vlbench(installed, "validate", str(tmp_path / "theirs")).count(": ok\n") == 2
+
+
+def test_a_wheel_has_the_shipped_boards_with_their_items_and_nothing_else(installed):
+    there = {
+        file.relative_to(installed / "vlbench") for file in installed.rglob("leaderboards/**/*")
+    }
+    items = (ROOT / "leaderboards").glob("artifacts/*/*/items.parquet")
+    wanted = {file.relative_to(ROOT) for file in [*(ROOT / "leaderboards").glob("*.json"), *items]}
+    assert {file for file in there if file.suffix} == wanted
+
+
+def test_a_wheel_compares_models_of_the_shipped_boards(installed, tmp_path):
+    words = ["tiny-rn", "raw-pixels", "--tasks", "few_shot_scenes", "--format", "csv"]
+    said = vlbench(installed, "leaderboard", "compare", *words, "--output", str(tmp_path))
+    assert "few_shot_scenes,accuracy" in said
 
 
 @pytest.mark.nightly

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from killed_merges import killed_at
 from planted_boards import board, result, score, write
 from planted_splits import (
     dealt,
@@ -23,18 +22,10 @@ from planted_splits import (
 )
 
 from vlbench import files
-from vlbench.boards import merging
-from vlbench.boards.merging import (
-    Source,
-    held,
-    merge,
-    newest_keepers,
-    read_folder,
-    rewritten,
-    union,
-)
-from vlbench.errors import OutputError, SpecError, UnknownNameError
-from vlbench.files import take_lock
+from vlbench.boards.artifacts import read_bytes
+from vlbench.boards.board import read_board, save_artifacts
+from vlbench.boards.merging import Source, merge, newest_keepers, read_folder, union
+from vlbench.errors import DataError, OutputError, SpecError, UnknownNameError
 
 ROOT = Path(__file__).parents[2]
 RNG = random.Random(0)  # noqa: S311 - orders of rows
@@ -116,9 +107,13 @@ def test_what_is_no_board_stays_in_the_target(tmp_path):
 def test_a_merge_without_news_writes_nothing(tmp_path):
     put(tmp_path / "1", [ran("m", 1)], RNG)
     merge([tmp_path / "1"], tmp_path / "2")
-    before = (tmp_path / "2").stat().st_ino
+    before = inodes(tmp_path / "2")
     assert merge([tmp_path / "1"], tmp_path / "2") == ({}, [])
-    assert (tmp_path / "2").stat().st_ino == before
+    assert inodes(tmp_path / "2") == before
+
+
+def inodes(folder):
+    return {file: file.stat().st_ino for file in folder.rglob("*") if file.name != ".lock"}
 
 
 def test_a_newest_board_leaves_the_archive(tmp_path):
@@ -136,7 +131,9 @@ def test_a_conflict_changes_nothing(tmp_path):
     before = snapshot(tmp_path)
     (problem,) = merge([tmp_path / "1"], tmp_path / "2").problems
     assert f"{tmp_path}/1/t.json and {tmp_path}/2/t.json contradict each other in the" in problem
+    assert merge([tmp_path / "1", tmp_path / "2"], tmp_path / "new").problems == [problem]
     assert snapshot(tmp_path) == before
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("side", ["1", "2"])
@@ -225,15 +222,21 @@ def test_a_link_out_of_the_target_is_not_written_through(tmp_path):
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-@pytest.mark.parametrize("failing", range(4))
-def test_a_write_that_fails_leaves_the_target_as_it_was(tmp_path, monkeypatch, failing):
-    put(tmp_path / "1", [ran("m", 1, version=2), ran("m", 1, task="u")], RNG)
-    put(tmp_path / "2", [ran("m", 1)], RNG)
-    before = snapshot(tmp_path)
-    monkeypatch.setattr(files, "write_whole", failing_after(failing))
-    with pytest.raises(OutputError, match="the disk is full"):
-        merge([tmp_path / "1"], tmp_path / "2")
-    assert snapshot(tmp_path) == before
+@pytest.mark.parametrize("failing", range(5))
+def test_a_write_that_fails_loses_nothing_and_the_same_merge_completes_it(
+    tmp_path, monkeypatch, failing
+):
+    source, target = newer_and_older(tmp_path)
+    whole = shutil.copytree(target, tmp_path / "whole")
+    merge([source], whole)
+    before, after = snapshot(target), snapshot(whole)
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "write_whole", failing_after(failing))
+        with pytest.raises(OutputError, match="the disk is full"):
+            merge([source], target)
+    assert all(content in (before.get(n), after[n]) for n, content in snapshot(target).items())
+    merge([source], target)
+    assert snapshot(target) == after
 
 
 def failing_after(count, write=files.write_whole):
@@ -247,29 +250,72 @@ def failing_after(count, write=files.write_whole):
     return write_or_fail
 
 
-def test_a_merge_killed_before_it_takes_effect_leaves_the_target_as_it_was(tmp_path, monkeypatch):
-    monkeypatch.setattr("os.fsync", lambda _: None)
-    source = put(tmp_path / "source", [ran("m", 1, version=2), ran("n", 1, task="u")], RNG)
-    target = put(tmp_path / "boards" / "target", [ran("m", 1), ran("o", 1)], RNG)
-    before, whole = snapshot(target), shutil.copytree(target, tmp_path / "whole")
-    merge([source], whole)
-    assert killed_at(40, source, target)
-    assert snapshot(target) == before
+def newer_and_older(folder):
+    """Return a source whose newer version has other files, in the places of the target's."""
+    source = put(folder / "source", [ran("m", 1, version=2), ran("n", 1, task="u")], RNG)
+    target = put(folder / "target", [ran("m", 1), ran("o", 1)], RNG)
+    (content := folder / "content").write_text("of the newer version")
+    saved = save_artifacts(source, "t", "m", {"items": content})
+    altered(source / "t.json", lambda board: board["rows"][0].update(artifacts=saved))
+    return source, target
+
+
+def test_writes_come_in_the_order_artifacts_archive_boards(tmp_path, monkeypatch):
+    source, target = newer_and_older(tmp_path)
+    written = []
+    monkeypatch.setattr(files, "write_whole", lambda file, _: written.append(file))
     merge([source], target)
-    assert snapshot(target) == snapshot(whole)
-    assert [*target.parent.iterdir()] == [target]
+    names = [file.relative_to(target).as_posix() for file in written]
+    assert names == [
+        *("artifacts/t/m/items", "artifacts/u/n/items"),
+        *("archive/t.v1.json", "t.json", "u.json"),
+    ]
 
 
-@pytest.mark.nightly
-def test_a_merge_killed_at_any_step_leaves_the_target_as_it_was_or_merged(tmp_path):
-    put(tmp_path / "source", [ran("m", 1, version=2), ran("n", 1, task="u")], RNG)
-    put(tmp_path / "target", [ran("m", 1), ran("o", 1)], RNG)
+def killed_after_an_artifact(tmp_path):
+    source, target = newer_and_older(tmp_path)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(files, "write_whole", failing_after(1))
+        with pytest.raises(OutputError, match="full"):
+            merge([source], target)
+    return source, target
+
+
+def test_an_artifact_whose_board_is_not_there_yet_is_no_altered_one(tmp_path):
+    source, target = killed_after_an_artifact(tmp_path)
+    (row,) = [r for r in read_board(target / "t.json").results if r.model == "m"]
+    with pytest.raises(DataError, match="is not the file that its row was written with"):
+        read_bytes(target, row, "items")
+    (problem,) = merge([target], tmp_path / "new").problems
+    assert "is not the file that its row was written with" in problem
+    assert merge([source], target).problems == []
+
+
+def test_an_older_file_in_the_place_of_a_newer_one_is_an_altered_one(tmp_path):
+    source, target = newer_and_older(tmp_path)
+    shutil.copy(target / "artifacts" / "t" / "m" / "items", source / "artifacts" / "t" / "m")
+    (problem,) = merge([source], target).problems
+    assert problem.startswith(f"{source}: artifacts/t/m/items is not the file")
+
+
+def test_what_a_killed_writer_left_is_removed_though_nothing_is_new(tmp_path):
+    target = put(tmp_path, [ran("m", 1), ran("m", 1, version=2)], RNG)
+    before = snapshot(target)
+    for folder in (target, target / "archive", target / "artifacts" / "t" / "m"):
+        (folder / f"{files.PART}x").write_text("half")
+    assert merge([target], target) == ({}, [])
+    assert snapshot(target) == before
+
+
+def test_a_merge_killed_at_any_step_loses_nothing_and_the_same_again_completes_it(tmp_path):
+    newer_and_older(tmp_path)
     command = [sys.executable, ROOT / "tests" / "support" / "killed_merges.py", tmp_path]
     done = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, env=ENVIRONMENT)
     found = json.loads(done.stdout)
-    assert found["as it was"] + found["merged"] == found["steps"] > 50
-    assert (found["never merged"], found["left beside"]) == (0, 0)
-    assert min(found["as it was"], found["merged"]) > 5
+    assert found["steps"] > 40
+    assert found["between"] > 10
+    assert found["left parts"] > 5
+    assert (found["torn"], found["lost"], found["not completed"]) == (0, 0, 0)
 
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'support'}"}
@@ -285,98 +331,6 @@ def test_a_run_that_writes_while_folders_merge_loses_no_row(tmp_path):
     assert [merge([source], target).problems for source in sources] == [[]] * 10
     assert writer.wait(60) == 0
     assert len(models(target)) == 1 + 10 + 20
-
-
-@pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "boards" / "deep").mkdir(parents=True)
-    (tmp_path / "boards" / "deep" / "a").write_text("old")
-    (tmp_path / "boards" / ".lock").touch()
-    return tmp_path / "boards"
-
-
-def rewrite(folder, *, occupied=True):
-    with rewritten(folder, occupied=occupied) as copy:
-        (copy / "b").write_text("new")
-
-
-def test_a_rewritten_folder_has_the_old_files_and_the_new_and_leaves_nothing_beside(folder):
-    rewrite(folder)
-    assert snapshot(folder) == {"deep/a": b"old", "b": b"new"}
-    assert list(folder.parent.iterdir()) == [folder]
-
-
-@pytest.mark.parametrize("made", [True, False])
-def test_an_empty_and_an_absent_folder_appear_complete(tmp_path, made):
-    if made:
-        (tmp_path / "new").mkdir()
-    with held(tmp_path / "new", "boards") as occupied:
-        rewrite(tmp_path / "new", occupied=occupied)
-    assert snapshot(tmp_path) == {"new/b": b"new"}
-
-
-def test_a_folder_that_others_filled_meanwhile_is_left_alone(folder):
-    with pytest.raises(OutputError, match=r"cannot replace .*boards in one step: Directory not em"):
-        rewrite(folder, occupied=False)
-    assert snapshot(folder) == {"deep/a": b"old"}
-
-
-def test_an_error_in_the_block_leaves_the_folder_as_it_was(folder):
-    with pytest.raises(FileNotFoundError), rewritten(folder, occupied=True) as copy:
-        (copy / "deep" / "a").rename(copy / "absent" / "a")
-    assert snapshot(folder.parent) == {"boards/deep/a": b"old"}
-
-
-def test_what_a_killed_call_left_is_removed_though_nothing_is_to_be_written(folder):
-    (folder.parent / ".boards.merging-0").mkdir()
-    with held(folder, "boards"):
-        pass
-    assert list(folder.parent.iterdir()) == [folder]
-
-
-def test_a_link_to_a_folder_stays_a_link(folder):
-    link = folder.with_name("link")
-    link.symlink_to(folder)
-    rewrite(link)
-    assert link.is_symlink()
-    assert snapshot(folder) == {"deep/a": b"old", "b": b"new"}
-
-
-def test_the_lock_is_held_across_the_exchange(folder):
-    with held(folder, "boards"):
-        rewrite(folder)
-        assert take_lock(folder / ".lock", seconds=0) is None
-    lock = take_lock(folder / ".lock", seconds=0)
-    assert lock.is_locked
-    lock.release()
-
-
-def test_without_hard_links_files_are_copied(folder, monkeypatch):
-    monkeypatch.setattr(os, "link", refused)
-    rewrite(folder)
-    assert snapshot(folder) == {"deep/a": b"old", "b": b"new"}
-
-
-def refused(*_, **__):
-    raise OSError
-
-
-def test_the_current_folder_is_not_replaced(folder, monkeypatch):
-    monkeypatch.chdir(folder / "deep")
-    with pytest.raises(OutputError, match=r"cannot replace .*boards from inside it; go to another"):
-        rewrite(folder)
-
-
-@pytest.mark.parametrize(("platform", "flag"), [("win32", 2), ("linux", 999)])
-def test_where_folders_cannot_be_exchanged_the_way_out_is_told(folder, monkeypatch, platform, flag):
-    monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(merging, "RENAME_EXCHANGE", flag)
-    words = (
-        r"in one step: (Function not impl|Invalid arg).*; merge into a new folder \(--output NEW"
-    )
-    with pytest.raises(OutputError, match=words):
-        rewrite(folder)
-    assert snapshot(folder.parent) == {"boards/deep/a": b"old"}
 
 
 def sources(*boards):

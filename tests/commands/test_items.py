@@ -1,9 +1,11 @@
 import json
+import shutil
 
 import pytest
 from PIL import Image
 from sources import make_images, make_source
 
+from vlbench.catalog.sources import shipped_boards
 from vlbench.cli import main
 from vlbench.commands.items import images_of
 from vlbench.data.image_folder import image_folder
@@ -111,3 +113,28 @@ def test_items_of_other_data_are_refused(tmp_path):
 def test_a_task_that_is_not_there_is_named(tmp_path):
     with pytest.raises(UnknownNameError, match="few_shot_colors"):
         images_of("few_shot_colors", [], Options(include_path=[make_source(tmp_path)]))
+
+
+def test_a_row_that_the_output_lacks_is_one_of_the_shipped_boards(tmp_path, capsys):
+    assert main(["items", "few_shot_scenes", "tiny-rn", "--output", str(tmp_path), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)
+    assert printed.err == "tiny-rn: of the boards that vlbench ships\n"
+
+
+def test_a_run_tells_of_boards_of_ones_own_that_are_no_longer_read(
+    boards, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    where = ["--include-path", str(boards[0]), "--no-cache"]
+    assert main([*RUN, *where]) == 0
+    assert "no longer read" not in capsys.readouterr().err
+    shutil.copytree("results", "leaderboards")
+    shutil.copytree(shipped_boards(), "leaderboards", dirs_exist_ok=True)
+    assert main([*RUN, *where]) == 0
+    told = (
+        "vlbench: ./leaderboards holds rows of blind, mean-colour, which commands without --output"
+    )
+    assert f"{told} no longer read while ./results is there\n" in capsys.readouterr().err
+    assert main([*RUN, *where, "--output", "other"]) == 0
+    assert "no longer read" not in capsys.readouterr().err

@@ -5,7 +5,8 @@ from sources import make_source, write
 
 from vlbench import bench, cli
 from vlbench.commands import rerun as command
-from vlbench.commands.rerun import DIFFERENT, EQUAL, WITHIN, score_changes
+from vlbench.commands.parser import parser_of
+from vlbench.commands.rerun import DIFFERENT, EQUAL, WITHIN, read_rerun, score_changes
 from vlbench.results import Result, Score
 
 
@@ -219,3 +220,10 @@ def test_only_scores_of_the_board_have_to_be_there_again(boards, source, tmp_pat
     changed(boards, tmp_path, lambda row: row["scores"][1].update(metric="precision"))
     assert rerun(tmp_path, source, "ours", "--as-model", "mean-colour") == 1
     assert "absent now" in capsys.readouterr().out
+
+
+def test_a_row_that_the_output_lacks_is_one_of_the_shipped_boards(tmp_path):
+    words = ["rerun", "few_shot_scenes", "tiny-rn", "--output", str(tmp_path)]
+    rerun = read_rerun(parser_of().parse_args(words))
+    assert rerun.row.model == "tiny-rn"
+    assert rerun.notes == ["tiny-rn: of the boards that vlbench ships"]

@@ -194,3 +194,43 @@ def test_rows_whose_digests_an_older_vlbench_wrote_longer_are_compared(tmp_path)
     old = measured(tmp_path, "a", A, examples=Examples(ids, digests))
     new = measured(tmp_path, "b", B, examples=Examples(ids, [one[:DIGITS] for one in digests]))
     assert len(compare_models(write(tmp_path, board(old, new)), ["a", "b"]).compared) == 1
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    """The folder of shipped boards: a, which the output has otherwise, and d."""
+    folder = tmp_path / "shipped"
+    rows = [measured(folder, "a", C), measured(folder, "d", C)]
+    other = measured(folder, "d", C, task="only_shipped")
+    write(folder, board(*rows), board(other, task="only_shipped"))
+    monkeypatch.setattr("vlbench.report.rows.shipped_boards", lambda: folder)
+    return folder
+
+
+@pytest.mark.usefixtures("shipped")
+def test_a_model_that_the_output_lacks_is_one_of_the_shipped_boards(output):
+    found = compare_models(output, ["a", "d"])
+    (one,) = found.compared
+    assert (one.task, found.lent) == ("t", ["d"])
+    assert [score.value for score in one.scores] == pytest.approx([1, 0.6])
+    assert compare_models(output, ["a", "b"]).lent == []
+
+
+@pytest.mark.usefixtures("shipped")
+def test_two_shipped_models_are_compared_where_there_is_no_output(tmp_path):
+    found = compare_models(tmp_path / "absent", ["a", "d"])
+    assert ([one.task for one in found.compared], found.lent) == (["t"], ["a", "d"])
+
+
+@pytest.mark.parametrize(
+    ("about", "why"),
+    [
+        ({"comparable": "other"}, "the rows of a, d are not comparable"),
+        ({"version": 7}, "d has scores of version 7, the others of 1"),
+    ],
+)
+def test_shipped_rows_that_are_not_comparable_are_refused(output, shipped, about, why):
+    row = measured(shipped, "d", C, **about)
+    write(shipped, board(row, version=about.get("version", 1)))
+    (refused,) = compare_models(output, ["a", "d"], ["t"]).refused
+    assert why in refused

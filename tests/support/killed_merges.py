@@ -1,7 +1,7 @@
 """Kill a merge at each of its steps; print how the target was left, as counts in JSON.
 
 python killed_merges.py FOLDER: merges FOLDER/source into copies of FOLDER/target. A step is a call
-that opens, makes, renames, links or removes a file, or that calls a function of the C library.
+that opens, makes, renames or removes a file.
 """
 
 import json
@@ -14,9 +14,10 @@ from pathlib import Path
 
 from planted_splits import snapshot
 
-from vlbench.boards.merging import merge
+from vlbench.boards.merging import merge, read_folder
+from vlbench.files import PART
 
-STEPS = ("open", "os.", "shutil.", "tempfile.", "ctypes.call_function", "ctypes.dlsym")
+STEPS = ("open", "os.", "tempfile.")
 
 
 def killed_at(step, source, target):
@@ -47,17 +48,30 @@ def main(folder):
     after = snapshot(folder / "whole")
     found, step, was_killed = Counter(), 0, True
     while was_killed:
-        (copies := folder / "copies").mkdir()
-        copy = shutil.copytree(target, copies / "boards")
+        copy = shutil.copytree(target, folder / "copy")
         was_killed = killed_at(step, source, copy)
-        left = snapshot(copy)
-        found["as it was" if left == before else "merged" if left == after else "broken"] += 1
+        found += judged(snapshot(copy), before, after)
+        found["lost"] += not rows(target) <= rows(copy)
         merge([source], copy)
-        found["never merged"] += snapshot(copy) != after
-        found["left beside"] += list(copies.iterdir()) != [copy]
+        found["not completed"] += snapshot(copy) != after
         found["steps"] = step = step + 1
-        shutil.rmtree(copies)
-    sys.stdout.write(json.dumps(found))
+        shutil.rmtree(copy)
+    sys.stdout.write(json.dumps({"torn": 0, "lost": 0, "not completed": 0} | found))
+
+
+def judged(left, before, after):
+    """Count what a killed merge left: parts, and files that are neither as before nor as after."""
+    whole = {name: content for name, content in left.items() if PART not in name}
+    torn = any(content not in (before.get(n), after.get(n)) for n, content in whole.items())
+    torn |= not before.keys() <= whole.keys() | (before.keys() - after.keys())
+    is_between = whole not in (before, after)
+    return Counter({"torn": torn, "between": is_between, "left parts": whole != left})
+
+
+def rows(folder):
+    """Return the rows of a folder's boards, all of which parse."""
+    boards = [source.board for source in read_folder(folder)]
+    return {(b.task, b.version, json.dumps(row.row())) for b in boards for row in b.results}
 
 
 if __name__ == "__main__":

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import json
-import os
-import secrets
-import shutil
-import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from glob import escape
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,95 +13,7 @@ from vlbench import files
 from vlbench.boards.artifacts import read_bytes
 from vlbench.boards.board import Board, board_bytes, read_board
 from vlbench.errors import DataError, OutputError, SpecError, UnknownNameError
-from vlbench.files import locked
 from vlbench.results import Result
-
-# Of renameat2 (Linux) and renamex_np (macOS): paths as they are, and exchange what has the names.
-AT_FDCWD, RENAME_EXCHANGE, RENAME_SWAP = -100, 2, 2
-
-
-@contextmanager
-def held(folder: Path, what: str) -> Iterator[bool]:
-    """Hold the lock of a folder that has files, and yield whether it has any.
-
-    What killed holders left beside it is removed. A folder without files is not even made:
-    `rewritten` makes it when it is complete. Raises OutputError.
-    """
-    occupied = folder.is_dir() and any(folder.iterdir())
-    with locked(folder, what) if occupied else nullcontext():
-        if occupied:
-            with _explain(folder):
-                for left in folder.resolve().parent.glob(f"{escape(_beside(folder))}*"):
-                    shutil.rmtree(left)
-        yield occupied
-
-
-@contextmanager
-def rewritten(folder: Path, *, occupied: bool) -> Iterator[Path]:
-    """Yield a copy of a folder, which takes its place in one step when the block ends well.
-
-    Killed at any moment, the folder is as it was or as it is to be; what is left beside it goes
-    when it is `held` again. Files are hard links: replace them, never write into them. The caller
-    holds the lock of an `occupied` folder, which the copy shares. Raises OutputError.
-    """
-    real = folder.resolve()
-    if Path.cwd().is_relative_to(real):
-        raise OutputError(f"cannot replace {folder} from inside it; go to another folder first")
-    copy = real.with_name(_beside(folder) + secrets.token_hex(4))
-    try:
-        with _explain(folder):
-            copy.mkdir(parents=True)
-            if occupied:
-                shutil.copytree(
-                    real, copy, symlinks=True, copy_function=_link_or_copy, dirs_exist_ok=True
-                )
-        yield copy
-        with _explain(folder):
-            if occupied:
-                _exchange(copy, real)
-            else:
-                copy.rename(real)
-    finally:
-        shutil.rmtree(copy, ignore_errors=True)
-
-
-@contextmanager
-def _explain(folder: Path) -> Iterator[None]:
-    """Raise what the machine refuses as OutputError, with the way out."""
-    try:
-        yield
-    except OSError as error:
-        why = f"cannot replace {folder} in one step: {error.strerror or error}"
-        way_out = f"merge into a new folder (--output NEW), with {folder} among the folders"
-        raise OutputError(f"{why}; {way_out}") from error
-
-
-def _beside(folder: Path) -> str:
-    """Return how the names begin of the copies beside a folder."""
-    return f".{folder.resolve().name}.merging-"
-
-
-def _link_or_copy(source: str, target: str) -> None:
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError:  # a file system without hard links
-        shutil.copy2(source, target)
-
-
-def _exchange(one: Path, other: Path) -> None:
-    """Exchange two folders in one step. Raises OSError where that cannot be done."""
-    first, second = os.fsencode(one), os.fsencode(other)
-    calls: dict[str, tuple[str, Sequence[int | bytes]]] = {
-        "linux": ("renameat2", (AT_FDCWD, first, AT_FDCWD, second, RENAME_EXCHANGE)),
-        "darwin": ("renamex_np", (first, second, RENAME_SWAP)),
-    }
-    name, given = calls.get(sys.platform, ("", ()))
-    library = ctypes.CDLL(None, use_errno=True) if name else None
-    if not hasattr(library, name):
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    if getattr(library, name)(*given):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
 
 # What equal rows may differ in: two installations that find the same scores are no contradiction.
 OF_THE_INSTALLATION = ("vlbench", "libraries")
@@ -262,32 +166,41 @@ def merge(folders: Sequence[Path], output: Path) -> Merged:
     """Join the boards of folders, and of the output, in the output, and return what was written.
 
     Nothing is written where rows contradict each other, or where an artifact is not the file that
-    its row was written with. Raises SpecError, UnknownNameError and OutputError.
+    its row was written with. Killed at any moment, no file is half-written and no row is lost: the
+    same merge again completes it. Raises SpecError, UnknownNameError and OutputError.
     """
     given = read_folders(folders)
-    with held(output, "boards") as occupied:
-        standing = read_folder(output) if output.exists() else []
+    if not output.exists() and (problems := join(given)[2]):
+        return Merged({}, problems)  # without making the folder
+    with files.locked(output, "boards"):
+        standing = read_folder(output)
         whole, providers, problems = join([*given, *standing])
         if problems:
             return Merged({}, problems)
+        _sweep(output)
+        for (file, sha256), keeper in _wanted(whole.boards.values()).items():
+            if providers[file, sha256] != output:
+                _put(output, file, read_bytes(providers[file, sha256], keeper.row, keeper.name))
         contents = {name: board_bytes(board) for name, board in whole.boards.items()}
-        new = {
-            name: content for name, content in contents.items() if not _has(output / name, content)
-        }
-        gone = {source.name for source in standing} - set(contents)
-        keepers = newest_keepers(whole.boards.values())[0]
-        wanted = {(file, keeper.sha256): keeper for file, keeper in keepers.items()}
-        lacking = {place: keeper for place, keeper in wanted.items() if providers[place] != output}
-        if new or gone or lacking:
-            with rewritten(output, occupied=occupied) as folder:
-                for name in gone:
-                    (folder / name).unlink()
-                for place, keeper in lacking.items():
-                    content = read_bytes(providers[place], keeper.row, keeper.name)
-                    _put(folder, place[0], content)
-                for name, content in new.items():
-                    _put(folder, name, content)
+        new = [name for name, content in contents.items() if not _has(output / name, content)]
+        # The archive comes first: it takes the rows that a newer board pushes out.
+        for name in sorted(new, key=lambda name: "/" not in name):
+            _put(output, name, contents[name])
+        for name in {source.name for source in standing} - set(contents):
+            (output / name).unlink()
     return Merged({output / name: whole.boards[name] for name in sorted(new)}, [])
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the half-written boards and artifacts of killed writers; the lock is held."""
+    for where in ("", "archive/", "artifacts/**/"):
+        for part in folder.glob(f"{where}{files.PART}*"):
+            part.unlink(missing_ok=True)
+
+
+def _wanted(boards: Iterable[Board]) -> dict[tuple[str, str], Keeper]:
+    """Return the newest keeper of each artifact, by the artifact's file and sha256."""
+    return {(file, one.sha256): one for file, one in newest_keepers(boards)[0].items()}
 
 
 def read_folders(folders: Sequence[Path]) -> list[Source]:
@@ -332,18 +245,48 @@ def join(sources: Sequence[Source]) -> tuple[Union, Mapping[tuple[str, str], Pat
 
 
 def _providers(sources: Sequence[Source]) -> tuple[dict[tuple[str, str], Path], list[str]]:
-    """Return a folder for each artifact by file and sha256, and what is wrong with artifacts."""
-    providers, problems = {}, []
+    """Return a folder for each artifact by file and sha256, and what is wrong with artifacts.
+
+    A file may be that of another row, which a killed merge put there before the row's board.
+    """
+    providers, problems, absent = {}, [], {}
+    everyone = _all_keepers(sources)
     for folder, own in grouped(sources, lambda source: source.folder).items():
         keepers, disputed = newest_keepers(source.board for source in own)
         problems += [f"{folder}: {why}" for why in disputed]
         for file, keeper in keepers.items():
             try:
                 read_bytes(folder, keeper.row, keeper.name)
+                found = keeper.sha256
             except DataError as error:
-                problems.append(f"{folder}: {error}")
-            providers[file, keeper.sha256] = folder
+                why = f"{folder}: {error}"
+                found = next((x.sha256 for x in everyone[file] if _is_in(folder, x)), "")
+                absent[file, keeper.sha256] = why
+                problems += [] if found else [why]
+            providers[file, found] = folder
+    wanted = _wanted(source.board for source in sources)
+    problems += [absent[place] for place in wanted if place in absent and place not in providers]
     return providers, problems
+
+
+def _all_keepers(sources: Iterable[Source]) -> dict[str, list[Keeper]]:
+    """Return all rows that keep a file, of any version and folder, by the file."""
+    keepers = [
+        Keeper(source.board.version, row, name)
+        for source in sources
+        for row in source.board.results
+        for name in row.artifacts
+    ]
+    return grouped(keepers, lambda one: one.row.artifacts[one.name]["file"])
+
+
+def _is_in(folder: Path, keeper: Keeper) -> bool:
+    """Return whether a folder has the file that a row keeps, as the row was written with it."""
+    try:
+        read_bytes(folder, keeper.row, keeper.name)
+    except DataError:
+        return False
+    return True
 
 
 def _require_own(row: Result, key: str) -> None:

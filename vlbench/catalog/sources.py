@@ -28,6 +28,12 @@ def shipped_source() -> Path:
     return PACKAGE if (PACKAGE / "tasks").is_dir() else PACKAGE.parent
 
 
+def shipped_boards() -> Path | None:
+    """Return the folder of vlbench's own boards; None where it was installed without them."""
+    boards = shipped_source() / "leaderboards"
+    return boards if boards.is_dir() else None
+
+
 def trusted_packages() -> set[str]:
     """Return the packages whose functions any file may name: vlbench's and those of sources."""
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)

@@ -25,7 +25,7 @@ from vlbench.data.records import Data, Split
 from vlbench.errors import DataError, UnknownNameError, printed, unknown
 from vlbench.files import safe_name, write_whole
 from vlbench.metrics.items import DIGITS
-from vlbench.report.rows import named_row
+from vlbench.report.rows import folder_of, lent, named_row
 from vlbench.report.texts import plain_table, score_name
 from vlbench.results import Result, Score, matching
 
@@ -67,21 +67,23 @@ def _conditions(text: str) -> dict[str, str]:
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Return the items of a row as a table or JSON; with `show`, write a sheet of the worst."""
-    row = named_row(arguments.output, arguments.task, arguments.model)
+    folder = folder_of(arguments.output, arguments.model, arguments.task)
+    notes = [lent(arguments.model)] if folder != arguments.output else []
+    row = named_row(folder, arguments.task, arguments.model)
     metric = arguments.metric or row.primary["metric"]
     at = _at(row, metric, arguments.at)
-    items = score_items(read_items(arguments.output, row), metric, at)
+    items = score_items(read_items(folder, row), metric, at)
     (score,) = matching(row.scores, {"metric": metric, "at": at})
     wrong = worst(items, higher_is_better=score.higher_is_better)
     listed = wrong if arguments.wrong or arguments.show else items
     title = printed(f"{_title(row, score)}, {len(wrong)} of {len(items)} items wrong or in part")
     if arguments.json:
-        return Answer([json.dumps([item._asdict() for item in listed], indent=1)])
+        return Answer([json.dumps([item._asdict() for item in listed], indent=1)], notes)
     if arguments.show:
         file = Path(f"{arguments.task}-{safe_name(arguments.model)}-wrong.png")
-        return Answer([title, _write_sheet(row, listed[:MOST_SHOWN], arguments, file)])
+        return Answer([title, _write_sheet(row, listed[:MOST_SHOWN], arguments, file)], notes)
     columns = ["item", "credit", "prediction", "target"]
-    return Answer([title, plain_table(columns, [_cells(item) for item in listed])])
+    return Answer([title, plain_table(columns, [_cells(item) for item in listed])], notes)
 
 
 def _at(row: Result, metric: str, words: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -135,12 +135,13 @@ def output_option(output: Path) -> str:
     return "" if output == RESULTS else f" --output {quote(str(output))}"
 
 
-def add_output(parser: argparse.ArgumentParser, *, of_run: bool = False) -> None:
-    """Add the option that says where boards are, or where a run writes them."""
+def add_output(parser: argparse.ArgumentParser, *also: str, of_run: bool = False) -> None:
+    """Add the option, `also` spelled so, for where boards are, or where a run writes them."""
     known = RESULTS if of_run or RESULTS.is_dir() else PUBLISHED
     told = "./results" if of_run else "./results if it is there, else ./leaderboards"
     parser.add_argument(
         "--output",
+        *also,
         type=Path,
         default=_of_environment("VLBENCH_OUTPUT", str(known)),
         metavar="DIR",
@@ -150,7 +151,7 @@ def add_output(parser: argparse.ArgumentParser, *, of_run: bool = False) -> None
 
 def which_boards(arguments: argparse.Namespace, words: Sequence[str]) -> str:
     """Return which of two folders of boards a command reads that was not told; else nothing."""
-    is_told = any(word.partition("=")[0] == "--output" for word in words)
+    is_told = any(word.partition("=")[0] in {"--output", "--into"} for word in words)
     is_told = is_told or "VLBENCH_OUTPUT" in os.environ or words[:1] == ["run"]
     reads = getattr(arguments, "output", None) == RESULTS and not is_told
     return f"boards of {RESULTS}, not of {PUBLISHED}" if reads and PUBLISHED.is_dir() else ""

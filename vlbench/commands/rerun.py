@@ -26,7 +26,7 @@ from vlbench.commands.parser import (
 )
 from vlbench.errors import SpecError, printed
 from vlbench.plain import Misfit, parameters, read
-from vlbench.report.rows import named_row
+from vlbench.report.rows import folder_of, lent, named_row
 from vlbench.report.texts import plain_table, score_name
 from vlbench.results import Result, Score
 
@@ -54,11 +54,12 @@ GIVEN = ("include_path", "device", "offline", "trust", "cache_dir", "data_dir")
 
 
 class Rerun(NamedTuple):
-    """The row, the model that it names, and the options that it was run with."""
+    """The row, the model that it names, the options that it was run with, and notes on it."""
 
     row: Result
     model: str
     options: Mapping[str, Any]
+    notes: Sequence[str] = ()
 
 
 def add_options(rerun: argparse.ArgumentParser) -> None:
@@ -98,7 +99,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
         reseeded = another_seed(planned) if any(one.needs_another_seed for one in changes) else None
         if reseeded:
             changes = score_changes(rerun.row, again, *run(reseeded, processes, bar).results)
-    return show(rerun.row, again, changes)
+    shown = show(rerun.row, again, changes)
+    return shown._replace(problems=[*rerun.notes, *shown.problems])
 
 
 def read_rerun(arguments: argparse.Namespace) -> Rerun:
@@ -109,7 +111,9 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
     """
     file = Path(arguments.board)
     is_file = file.suffix == ".json"
-    folder, task = (file.parent, file.stem) if is_file else (arguments.output, arguments.board)
+    output, task = (file.parent, file.stem) if is_file else (arguments.output, arguments.board)
+    folder = output if is_file else folder_of(output, arguments.model, task)
+    notes = [lent(arguments.model)] if folder != output else []
     row = named_row(folder, task, arguments.model)
     from vlbench.planning.functions import names_file
     from vlbench.planning.options import model_args  # imports torch
@@ -128,7 +132,7 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
     }
     params = _read_fact(row, "provenance", "params", Mapping[str, Any])
     _read_fact(row, "provenance", "libraries", Mapping[str, Any])
-    return Rerun(row, arguments.as_model or pinned(model, params), options)
+    return Rerun(row, arguments.as_model or pinned(model, params), options, notes)
 
 
 class ScoreChange(NamedTuple):

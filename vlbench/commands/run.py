@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from vlbench.catalog.catalog import load_catalog, read_catalog
 from vlbench.commands import FAILED, USAGE, Answer
 from vlbench.commands.parser import (
+    PUBLISHED,
+    RESULTS,
     add_cache,
     add_data,
     add_dtype,
@@ -157,7 +159,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
             several.leave()
     print_report(console, planned, report)
     problems = [f"vlbench: {name} did not load: {why}" for name, why in report.not_loaded.items()]
-    problems += _broken(planned)
+    problems += [*_broken(planned), *_unread(arguments.output)]
     return _ended(planned, report, problems, strict=arguments.strict)
 
 
@@ -166,6 +168,16 @@ def _broken(planned: Plan) -> list[str]:
     count = len(planned.broken)
     head = f"vlbench: {counted(count, 'task')} left out, whose file is broken:"
     return [head, *planned.broken] if count else []
+
+
+def _unread(output: Path) -> list[str]:
+    """Return which boards of one's own the commands no longer read, now that a run wrote others."""
+    from vlbench.report.rows import models_of_ones_own
+    from vlbench.report.texts import few
+
+    own = models_of_ones_own(PUBLISHED) if output == RESULTS and RESULTS.is_dir() else []
+    why = f"commands without --output no longer read while ./{RESULTS} is there"
+    return [f"vlbench: ./{PUBLISHED} holds rows of {few(own)}, which {why}"] if own else []
 
 
 def _take_images(arguments: argparse.Namespace) -> None:

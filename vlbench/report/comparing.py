@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from glob import escape
 from itertools import combinations
@@ -12,13 +13,13 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from vlbench.boards.artifacts import read_items
-from vlbench.boards.board import Board, read_board
+from vlbench.boards.board import Board, board_file, read_board
 from vlbench.boards.joins import Items, NoItemsError, compare, items_of
 from vlbench.errors import DataError, UnknownNameError, unknown
 from vlbench.metrics.items import at_text
 from vlbench.metrics.paired import Comparison, holm
 from vlbench.report.leaders import Leaders, read_leaders
-from vlbench.report.rows import comparable_sets
+from vlbench.report.rows import comparable_sets, folder_of
 from vlbench.report.texts import score_name
 from vlbench.results import ITEMS, Result, Score, matching
 
@@ -42,13 +43,15 @@ class Compared(NamedTuple):
 class Report(NamedTuple):
     """What was compared, what is refused and why, and each model's tasks without items.
 
-    `no_means` are the scores that items cannot be behind, such as correlations.
+    `no_means` are the scores that items cannot be behind, such as correlations; `lent` are the
+    models whose rows are of the boards that vlbench ships.
     """
 
     compared: Sequence[Compared]
     refused: Sequence[str]
     lacking: Mapping[str, Sequence[str]]
     no_means: Sequence[str] = ()
+    lent: Sequence[str] = ()
 
 
 def compare_models(
@@ -56,8 +59,9 @@ def compare_models(
 ) -> Report:
     """Compare each two of some models on a task's primary score, or on all that they share.
 
-    Without `tasks`, every board that has scores of each model is taken. Holm's rule is over all
-    that is compared. Raises UnknownNameError for boards and models that are not there, and for
+    Without `tasks`, every board that has scores of each model is taken. A model that no board of
+    the output has is one of the boards that vlbench ships. Holm's rule is over all that is
+    compared. Raises UnknownNameError for boards and models that are not there, and for
     fewer than two models.
     """
     names = list(dict.fromkeys(models))
@@ -67,10 +71,11 @@ def compare_models(
     refused: list[str] = []
     lacking: dict[str, list[str]] = {}
     no_means: list[str] = []
-    for board in _boards(output, names, tasks):
+    folders = {name: folder_of(output, name) for name in names}
+    for board in _boards(output, folders, tasks):
         sets = _sets(board, names)
         if not sets:
-            refused.append(f"{board.task}: {_why(output, board, names)}")
+            refused.append(f"{board.task}: {_why(folders, board, names)}")
         for label, rows in sets.items():
             without = [name for name, row in rows.items() if ITEMS not in row.artifacts]
             if without and not any(ITEMS in row.artifacts for row in board.results):
@@ -79,22 +84,25 @@ def compare_models(
             for name in without:
                 lacking.setdefault(name, []).append(board.task)
             kept = {name: row for name, row in rows.items() if ITEMS in row.artifacts}
-            comparison = _compare(output, board, label, kept, all_scores=all_scores)
+            comparison = _compare(output, folders, board, label, kept, all_scores=all_scores)
             compared += comparison.compared
             refused += comparison.refused
             no_means += comparison.no_means
     adjusted = holm([one.comparison.p for one in compared])
     final = [one._replace(p_holm=p) for one, p in zip(compared, adjusted, strict=True)]
-    return Report(final, refused, lacking, no_means)
+    lent = [name for name, folder in folders.items() if folder != output]
+    return Report(final, refused, lacking, no_means, lent)
 
 
-def _boards(output: Path, models: Sequence[str], tasks: Sequence[str]) -> list[Board]:
-    """Return the boards of the named tasks, or those with scores of each model."""
-    there = {file.stem: file for file in sorted(output.glob("*.json"))}
-    absent = [task for task in tasks if task not in there]
-    if absent or not there:
+def _boards(output: Path, models: Mapping[str, Path], tasks: Sequence[str]) -> list[Board]:
+    """Return the boards of the named tasks, or those with scores of each model.
+
+    `models` are those that are compared, with their folders.
+    """
+    boards = _with_lent(output, models)
+    absent = [task for task in tasks if task not in boards]
+    if absent or not boards:
         raise UnknownNameError(f"no board {', '.join(absent) or 'at all'} in {output}")
-    boards = {name: board for name, file in there.items() if (board := read_board(file))}
     known = {row.model for board in boards.values() for row in board.results}
     for name in models:
         if name not in known:
@@ -105,6 +113,29 @@ def _boards(output: Path, models: Sequence[str], tasks: Sequence[str]) -> list[B
     if not common:
         raise UnknownNameError(f"no board in {output} has scores of each of {', '.join(models)}")
     return common
+
+
+def _with_lent(output: Path, models: Mapping[str, Path]) -> dict[str, Board]:
+    """Return a folder's boards by task, with the rows of models of other folders."""
+    boards = _read(output)
+    for folder in dict.fromkeys(models.values()):
+        for name, board in _read(folder).items() if folder != output else ():
+            rows = [row for row in board.results if models.get(row.model) == folder]
+            if rows:
+                boards[name] = _with_rows(boards.get(name), replace(board, results=rows))
+    return boards
+
+
+def _read(folder: Path) -> dict[str, Board]:
+    files = sorted(folder.glob("*.json"))
+    return {file.stem: board for file in files if (board := read_board(file))}
+
+
+def _with_rows(board: Board | None, lent: Board) -> Board:
+    """Return a board with rows of another folder's, unless that is of another version."""
+    if board is None or board.version != lent.version:
+        return board or lent
+    return replace(board, results=[*board.results, *lent.results])
 
 
 def _ok(board: Board) -> list[Result]:
@@ -123,7 +154,7 @@ def _sets(board: Board, models: Sequence[str]) -> dict[str, dict[str, Result]]:
     return tables
 
 
-def _why(output: Path, board: Board, models: Sequence[str]) -> str:
+def _why(folders: Mapping[str, Path], board: Board, models: Sequence[str]) -> str:
     """Return why the rows of a board may not be compared."""
     ok = {row.model: row for row in _ok(board)}
     for model in models:
@@ -132,7 +163,8 @@ def _why(output: Path, board: Board, models: Sequence[str]) -> str:
         for row in board.results:
             if row.model == model:
                 return f"{model} has no scores: {row.status}: {row.reason}"
-        for file in sorted(output.glob(f"archive/{escape(board.task)}.v*.json")):
+        older = folders[model].glob(f"archive/{escape(board.task)}.v*.json")
+        for file in [board_file(folders[model], board.task), *sorted(older)]:
             old = read_board(file)
             if old and model in {row.model for row in _ok(old)}:
                 return f"{model} has scores of version {old.version}, the others of {board.version}"
@@ -148,11 +180,17 @@ def _why(output: Path, board: Board, models: Sequence[str]) -> str:
 
 
 def _compare(
-    output: Path, board: Board, label: str, rows: Mapping[str, Result], *, all_scores: bool
+    output: Path,
+    folders: Mapping[str, Path],
+    board: Board,
+    label: str,
+    rows: Mapping[str, Result],
+    *,
+    all_scores: bool,
 ) -> Report:
-    """Compare each two rows of a board."""
+    """Compare each two rows of a board; `folders` are those of the models."""
     try:
-        tables = {model: read_items(output, row) for model, row in rows.items()}
+        tables = {model: read_items(folders[model], row) for model, row in rows.items()}
     except DataError as error:
         return Report([], [f"{label}: {error}"], {})
     report = _Problems([], [])

@@ -39,7 +39,7 @@ def changes(folders: Sequence[Path], output: Path) -> Changes:
     # What is published may hold artifacts that only the proposed boards put right.
     old, both = union(published), union([*proposed, *published])
     problems = sorted({*wrong, *both.conflicts, *_lost(old.boards, new.boards), *_hidden(proposed)})
-    listed = {_title(b): _news(b, _same(b, old.boards)) for b in new.boards.values()}
+    listed = {_title(b): [*map(_told, new_rows(b, old.boards))] for b in new.boards.values()}
     count = sum(map(len, listed.values()))
     verdict = counted(len(problems), "problem") if problems else "nothing changed or lost"
     lines = [f"**{counted(count, 'new row')}; {verdict}.**"]
@@ -84,11 +84,12 @@ def _hidden(sources: Sequence[Source]) -> list[str]:
     return [f"{one} stands in the archive alone; put it back" for one in hidden]
 
 
-def _news(board: Board, old: Sequence[Result]) -> list[str]:
-    """Return a line for each row that is not among the old ones."""
-    models, known = {row.model for row in old}, {_identity(row) for row in old}
+def new_rows(board: Board, old: Mapping[str, Board]) -> list[Result]:
+    """Return the rows of a board that are not among the old ones of its task and version."""
+    rows = _same(board, old)
+    models, known = {row.model for row in rows}, {_identity(row) for row in rows}
     return [
-        f"{span(row.model)}: {_told(row)}"
+        row
         for row in board.results
         if _identity(row) not in known and (row.status == "ok" or row.model not in models)
     ]
@@ -97,12 +98,12 @@ def _news(board: Board, old: Sequence[Result]) -> list[str]:
 def _told(row: Result) -> str:
     scores = matching(row.scores, row.primary)
     if row.status != "ok" or not scores:
-        return f"{row.status}, {span(row.reason)}"
+        return f"{span(row.model)}: {row.status}, {span(row.reason)}"
     score = scores[0]
     at = "".join(f", {name} {condition(value)}" for name, value in score.at.items())
     partial = " (partial)" if row.is_partial else ""
     value = number(score.value, score.unit) + ties_mark(row)
-    return f"{span(score.metric + at)} {value}, n {score.n}{partial}"
+    return f"{span(row.model)}: {span(score.metric + at)} {value}, n {score.n}{partial}"
 
 
 def _same(board: Board, boards: Mapping[str, Board]) -> Sequence[Result]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlbench.boards.board import Board, board_file, read_board
+from vlbench.catalog.sources import shipped_boards
 from vlbench.catalog.specs import TaskSpec
-from vlbench.errors import UnknownNameError, unknown
+from vlbench.errors import SpecError, UnknownNameError, unknown
 from vlbench.results import Result, Score, matching
 
 
@@ -112,6 +114,42 @@ def named_files(output: Path, names: Sequence[str]) -> list[Path]:
 def named_boards(output: Path, names: Sequence[str]) -> list[Board]:
     """Return the boards and summaries that are named, or all of a folder; raises likewise."""
     return [board for board in map(read_board, named_files(output, names)) if board]
+
+
+def folder_of(output: Path, model: str, task: str = "") -> Path:
+    """Return the folder that a model's rows, of all tasks or of one, are read from.
+
+    That is the output, or vlbench's own boards where these alone have some. Raises SpecError.
+    """
+    shipped = shipped_boards()
+    is_lent = shipped and not _has_row(output, model, task) and _has_row(shipped, model, task)
+    return shipped if shipped and is_lent else output
+
+
+def lent(model: str) -> str:
+    """Return how a user is told that a model's rows are not those of the output."""
+    return f"{model}: of the boards that vlbench ships"
+
+
+def models_of_ones_own(folder: Path) -> list[str]:
+    """Return the models on a folder's boards that vlbench's own boards lack."""
+    shipped, models = shipped_boards(), _models(folder)
+    return sorted(models - _models(shipped)) if shipped and models else sorted(models)
+
+
+def _models(folder: Path) -> set[str]:
+    """Return the models on a folder's boards; malformed boards have none."""
+    boards = []
+    for file in folder.glob("*.json"):
+        with suppress(SpecError):
+            boards.append(read_board(file))
+    return {row.model for board in boards if board for row in board.results}
+
+
+def _has_row(folder: Path, model: str, task: str) -> bool:
+    files = [board_file(folder, task)] if task else folder.glob("*.json")
+    boards = map(read_board, files)
+    return any(row.model == model for board in boards if board for row in board.results)
 
 
 def named_row(output: Path, task: str, model: str) -> Result:

@@ -186,3 +186,9 @@ def score_name(metric: str, at: At) -> str:
     """Return what a score is called in a table: its metric, and the conditions in brackets."""
     words = ", ".join(f"{name} {condition(value)}" for name, value in at.items())
     return f"{metric} ({words})" if words else metric
+
+
+def few(names: Sequence[str], most: int = 3) -> str:
+    """Return the first of some names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

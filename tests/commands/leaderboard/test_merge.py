@@ -22,11 +22,40 @@ def boards(tmp_path):
 
 def test_what_was_written_is_told_and_what_is_not_merged(boards):
     out = boards / "out"
-    written, rest = merge(boards, "1", "2").shown
-    assert written == f"wrote {out}/t.json: 2 rows"
-    assert rest.startswith("summaries, figures and comparisons are not merged; `vlbench leaderboar")
-    assert rest.endswith(f"build --output {out}` makes them")
+    news, rest = merge(boards, "1", "2").shown
+    assert news == "t: 2 new rows (m, n), 2 in all"
+    assert rest.startswith("next: vlbench leaderboard build; next: `vlbench lead")
+    assert rest.endswith(f"build --output {out}`")
     assert merge(boards, "1").shown == [f"nothing new; {out} has all of these rows"]
+
+
+def test_rows_that_stood_before_are_not_new_and_few_names_are_told(boards):
+    merge(boards, "1")
+    write(boards / "3", board(*(result(f"n{i}", score()) for i in range(6))))
+    assert merge(boards, "3").shown[0] == "t: 6 new rows (n0, n1, n2 and 3 more), 7 in all"
+
+
+def test_an_older_version_that_moves_to_the_archive_has_no_new_rows(boards):
+    write(boards / "3", board(result("m", score(), version=2), version=2))
+    merge(boards, "1")
+    assert merge(boards, "3").shown[:-1] == ["t: 1 new row (m), 1 in all"]
+    assert (boards / "out" / "archive" / "t.v1.json").exists()
+
+
+@pytest.mark.parametrize("option", ["--into", "--output"])
+def test_into_and_output_are_one_option(boards, capsys, option):
+    words = ["leaderboard", "merge", str(boards / "1"), option, str(boards / "2")]
+    assert main([*words, "--check"]) == 1
+    assert main(words) == 0
+    assert "t: 1 new row (m), 2 in all" in capsys.readouterr().out
+
+
+def test_a_folder_that_into_names_is_not_told_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "results", board(result("m", score())))
+    write(tmp_path / "leaderboards", board(result("n", score())))
+    assert main(["leaderboard", "merge", "leaderboards", "--into", "results"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_a_conflict_is_a_problem_and_ends_in_1(boards):

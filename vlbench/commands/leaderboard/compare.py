@@ -19,6 +19,7 @@ from vlbench.metrics.items import at_text
 from vlbench.report.comparing import Compared, Report, compare_models
 from vlbench.report.export import csv
 from vlbench.report.leaders import LEVEL
+from vlbench.report.rows import lent
 from vlbench.report.texts import number, plain_table, score_name
 
 
@@ -46,7 +47,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
     report = compare_models(
         arguments.output, arguments.models, tasks, all_scores=arguments.all_scores
     )
-    problems = [printed(one) for one in [*report.refused, *report.no_means, *_lacking(report)]]
+    told = [*map(lent, report.lent), *report.refused, *report.no_means, *_lacking(report)]
+    problems = [printed(one) for one in told]
     code = 2 if report.refused else 0 if report.compared else 1
     if arguments.format in ("csv", "json"):
         lines = [_line(one) for one in report.compared]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from vlbench.boards.merging import merge
+from vlbench.boards.board import Board
+from vlbench.boards.merging import merge, read_folder, union
 from vlbench.commands import Answer
-from vlbench.commands.parser import add_output
+from vlbench.commands.parser import add_output, output_option
 from vlbench.errors import counted
-from vlbench.report.merged_changes import changes
+from vlbench.report.merged_changes import changes, new_rows
+from vlbench.report.texts import few
 
 
 def add_options(merge: argparse.ArgumentParser) -> None:
     """Add the folders, and whether they are only checked."""
     merge.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders with boards")
-    add_output(merge)
+    add_output(merge, "--into")
     merge.add_argument(
         "--check",
         action="store_true",
@@ -29,16 +32,20 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if arguments.check:
         report = changes(arguments.folders, arguments.output)
         return Answer(report.lines, code=0 if report.are_fine else 1)
+    before = union(read_folder(arguments.output) if arguments.output.is_dir() else []).boards
     written, problems = merge(arguments.folders, arguments.output)
     if problems:
         return Answer(problems=[*problems, f"nothing is changed in {arguments.output}"], code=1)
-    build = f"`vlbench leaderboard build --output {arguments.output}`"
-    rows = {file: len(board.results) for file, board in written.items()}
-    return Answer(
-        [
-            *(f"wrote {file}: {counted(count, 'row')}" for file, count in rows.items()),
-            f"summaries, figures and comparisons are not merged; {build} makes them"
-            if written
-            else f"nothing new; {arguments.output} has all of these rows",
-        ]
-    )
+    build = f"vlbench leaderboard build{output_option(arguments.output)}"
+    news = [*_news(written, before)] or [f"nothing new; {arguments.output} has all of these rows"]
+    return Answer([*news, *([f"next: {build}"] if written else [])])
+
+
+def _news(written: Mapping[Path, Board], before: Mapping[str, Board]) -> Iterator[str]:
+    """Yield a line for each board that was written with new rows."""
+    for file, board in written.items():
+        new = new_rows(board, before)
+        models = few([*dict.fromkeys(row.model for row in new)])
+        if new:
+            rows = counted(len(new), "new row")
+            yield f"{file.stem}: {rows} ({models}), {len(board.results)} in all"
