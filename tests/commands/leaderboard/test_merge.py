@@ -24,7 +24,7 @@ def test_what_was_written_is_told_and_what_is_not_merged(boards):
     out = boards / "out"
     news, rest = merge(boards, "1", "2").shown
     assert news == "t: 2 new rows (m, n), 2 in all"
-    assert rest.startswith("next: vlbench leaderboard build; next: `vlbench lead")
+    assert rest.startswith("next: vlbench leaderboard build --output ")
     assert rest.endswith(f"build --output {out}`")
     assert merge(boards, "1").shown == [f"nothing new; {out} has all of these rows"]
 
