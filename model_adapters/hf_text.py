@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -26,7 +26,9 @@ class HfText:
     `architecture`, `weights`, `revision` and `init_seed` are those of
     `vlbench.adapter_kit.hugging_face.Checkpoint`. `layer` is the layer whose hidden states are the
     vectors: 0 the embeddings, -1 the last as the library gives it (with GPT-2, after the final
-    normalisation).
+    normalisation). `pooling` says what a text is the mean over: its "own" tokens, or all that are
+    "attended", [CLS] and [SEP] among them, as in sentence encoders (Reimers and Gurevych 2019,
+    section 3; arXiv:1908.10084).
     """
 
     require_weights = staticmethod(require_checkpoint)
@@ -40,6 +42,7 @@ class HfText:
         weights: str = "pretrained",
         revision: str = "main",
         layer: int = -1,
+        pooling: Literal["own", "attended"] = "own",
         init_seed: int = 0,
     ) -> None:
         checkpoint = Checkpoint(architecture, weights, revision, init_seed)
@@ -63,6 +66,7 @@ class HfText:
         self.context_length: int = self._reader.limit
         self.count_tokens = self._reader.count
         self._layer = layer
+        self._pooling = pooling
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
         """Return a vector per token; a span leaves out the white space around the token."""
@@ -70,11 +74,14 @@ class HfText:
         return token_vectors(states, spans)
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
-        """Return the mean over the text's own tokens, float32 [N, D].
+        """Return the mean over the text's tokens that `pooling` says, float32 [N, D].
 
-        A text without tokens becomes the mean over its special tokens.
+        A text without tokens of its own becomes the mean over its special tokens.
         """
-        return text_vectors(*self._states(texts))
+        states, spans, attended = self._states(texts)
+        if self._pooling == "attended":
+            spans = [[None] * len(row) for row in spans]
+        return text_vectors(states, spans, attended)
 
     def masked_lm(self) -> tuple[Any, Any]:
         """Return the tokenizer and the module with its masked-language-model head."""

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from real_models import NOT_TESTED
 from sources import make_source
 from together import pair_server
 
@@ -51,6 +52,13 @@ def pytest_collection_finish():
     """Leave what is imported by now out of every collection: each run of vlbench collects twice."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say in one line that real models were not tested: with -q, nothing else does."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if any(NOT_TESTED in str(one.longrepr) for one in skipped):
+        terminalreporter.write_line(NOT_TESTED, red=True, bold=True)
 
 
 @pytest.fixture(autouse=True)

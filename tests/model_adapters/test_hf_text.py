@@ -119,6 +119,16 @@ def test_a_checkpoint_without_the_head_encodes_and_fills_no_masks(bare_bert):
         model.masked_lm()
 
 
+def test_a_text_is_the_mean_over_all_attended_tokens_if_asked(bert):
+    model = HfText(device=CPU, architecture=bert, pooling="attended")
+    texts = ["a cat sat", "a", ""]
+    library = transformers.AutoModel.from_pretrained(bert)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(bert)
+    one_by_one = [library(**tokenizer(text, return_tensors="pt")) for text in texts]
+    expected = torch.cat([output.last_hidden_state.mean(1) for output in one_by_one])
+    torch.testing.assert_close(model.encode_texts(texts), expected.detach())
+
+
 def test_gpt2_fills_no_masks(gpt2):
     with pytest.raises(CannotDo, match="no masked-language-model head"):
         HfText(device=CPU, architecture=gpt2).masked_lm()
