@@ -31,7 +31,7 @@ def test_building_draws_the_boards_of_a_run_and_says_what_it_wrote(output, capsy
     capsys.readouterr()
     assert main(["leaderboard", "build"]) == 0
     printed = capsys.readouterr().out
-    assert "wrote results/figures/few_shot_colours.svg" in printed
+    assert printed.startswith("wrote 4 files below results: 1 in comparisons/, 3 in figures/\n")
     assert (output / "figures" / "few_shot_colours.png").stat().st_size > 1000
 
 

@@ -69,6 +69,13 @@ def test_rows_that_do_not_count_are_left_out(tmp_path):
     assert [*table.models] == ["a"]
 
 
+def test_a_board_without_scores_is_no_column(tmp_path):
+    write(tmp_path, board(result("a", score())), board(result("a", status="skipped"), task="u"))
+    (table,) = tables(tmp_path, task(), task("u"))
+    assert [column.task for column in table.columns] == ["t"]
+    assert exported(tmp_path, "md", tasks=["t", "u"]).problems[0] == "u: no model has scores"
+
+
 def test_tasks_are_grouped_by_paper_under_its_title(tmp_path):
     made = [
         board(result("a", score()), task=t, paper=p)

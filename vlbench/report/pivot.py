@@ -90,13 +90,14 @@ def pivots(
 ) -> list[Pivot]:
     """Return a table for each paper, under the title that its findings have; rows that count alone.
 
-    With `models`, those alone. The best are those of the comparisons in `output`, if any. Raises
-    SpecError for a malformed file of comparisons, and UnknownNameError for a model without a row
-    that counts.
+    A board without scores is left out. With `models`, those alone. The best are those of the
+    comparisons in `output`, if any. Raises SpecError for a malformed file of comparisons, and
+    UnknownNameError for a model without a row that counts.
     """
     titles, papers = titles_of(findings), dict[str, list[Board]]()
     for board in boards:
-        papers.setdefault(paper_of(place_of(board, catalog), titles), []).append(board)
+        if any(row.status == "ok" for row in board.results):
+            papers.setdefault(paper_of(place_of(board, catalog), titles), []).append(board)
     order = sorted(papers, key=lambda title: (title == NO_PAPER, title))
     tables = [_pivot(title, output, papers[title], catalog) for title in order]
     if not models:
@@ -143,7 +144,8 @@ def together(boards: Sequence[Board], found: Sequence[Pivot], models: Sequence[s
         {model: kind[model] for model in models or sorted(kind) if model in kind}
         for kind in (rows[False], rows[True])
     )
-    return Pivot("Models by tasks", [columns[board.task] for board in boards], own, controls)
+    shown = [columns[board.task] for board in boards if board.task in columns]
+    return Pivot("Models by tasks", shown, own, controls)
 
 
 def caption(pivot: Pivot) -> str:

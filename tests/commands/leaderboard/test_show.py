@@ -28,6 +28,12 @@ def test_without_names_models_stand_by_tasks_in_a_table_for_each_paper(tmp_path)
     assert note.startswith("Controls know nothing")
 
 
+def test_boards_without_scores_are_no_tables(tmp_path):
+    write(tmp_path, board(result("a", status="skipped")))
+    answered = answer(Namespace(output=tmp_path, tasks=[], include_path=[]))
+    assert (answered.shown, answered.problems) == ([], [f"no model has scores in {tmp_path}"])
+
+
 def test_what_cannot_be_told_apart_from_the_leader_is_marked(tmp_path):
     rows = [measured(tmp_path, m, [1] * n + [0] * (30 - n)) for m, n in (("x", 30), ("y", 29))]
     write(tmp_path, board(*rows, result("bare", score(0.1))))

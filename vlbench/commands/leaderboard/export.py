@@ -95,7 +95,9 @@ def _pivot(arguments: argparse.Namespace, boards: Sequence[Board], catalog: Cata
         known = ", ".join(PIVOTS)
         raise UnknownNameError(f"--pivot has the formats {known}, not {arguments.format}")
     text = PIVOTS[arguments.format](found)
-    problems = old_comparisons(arguments.output, [board.task for board in boards])
+    scored = [column.task for one in found for column in one.columns]
+    problems = [f"{one.task}: no model has scores" for one in boards if one.task not in scored]
+    problems += old_comparisons(arguments.output, scored)
     code = 0 if any(one.models or one.controls for one in found) else FAILED
     if arguments.to is None:
         return Answer([text.removesuffix("\n").removesuffix("\r")], problems, code)

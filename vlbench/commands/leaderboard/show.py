@@ -38,6 +38,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
         ]
         return Answer([plain_table(**table._asdict()) for table in told], problems)
     found = pivots(output, boards, catalog, load_all_findings(catalog, arguments.include_path))
+    if not found:
+        problems = [f"no model has scores in {output}"]
     tables = []
     for pivot in found:
         head, *rows = grid(pivot)
