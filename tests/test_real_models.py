@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import timm
 import torch
-from cifar_nets import ResNet20
 from gensim.test.utils import datapath
 from PIL import Image
 from pyarrow import parquet
@@ -114,7 +113,8 @@ def test_sabotaged_efficientnet_misses_its_accuracy(lite0, photos, tmp_path, sab
 
 @pytest.fixture
 def resnet20(real_data):
-    return ResNet20(real_data / "weights" / "cifar10_resnet_akamaster" / "resnet20-12fca82f.th")
+    file = real_data / "weights" / "cifar10_resnet_akamaster" / "resnet20-12fca82f.th"
+    return adapter("cifar_resnets:ResNet20")(device=CPU, weights=str(file))
 
 
 def cifar_accuracy(net, folder):
@@ -130,13 +130,13 @@ def test_resnet20_is_as_good_as_its_publisher_says_on_lossless_images(resnet20, 
 
 @pytest.mark.parametrize("fault", ["not normalised", "blue first", "another label order"])
 def test_sabotaged_resnet20_misses_its_accuracy(resnet20, tmp_path, fault):
-    normalised, names = resnet20.normalised, resnet20.class_names()
+    normalised, names = resnet20._normalised, resnet20.class_names()
     if fault == "another label order":
         resnet20.class_names = lambda: [*names[1:], names[0]]
     elif fault == "blue first":
-        resnet20.normalised = lambda pixels: normalised(pixels.flip(1))
+        resnet20._normalised = lambda pixels: normalised(pixels.flip(1))
     else:
-        resnet20.normalised = lambda pixels: pixels
+        resnet20._normalised = lambda pixels: pixels
     assert cifar_accuracy(resnet20, tmp_path) < 0.91
 
 

@@ -4,6 +4,7 @@ import gzip
 import math
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -58,12 +59,21 @@ def mnist(*, root: Path, download: bool = False) -> Data:
     return _load(root, MNIST, download)
 
 
-def fashion_mnist(*, root: Path, download: bool = False) -> Data:
+def fashion_mnist(*, root: Path, train: int | None = None, download: bool = False) -> Data:
     """Return Fashion-MNIST, 28x28 grey: the splits for which `root` has both images and labels.
 
-    Where it has none, `download` fetches both splits from the hub.
+    Where it has none, `download` fetches both splits from the hub. `train` is the number of the
+    first train images that are taken; None takes all 60,000.
     """
-    return _load(root, FASHION_MNIST, download)
+    data = _load(root, FASHION_MNIST, download)
+    if train is None or "train" not in data.splits:
+        return data
+    first = data.splits["train"].select(range(min(train, len(data.splits["train"]))))
+    return replace(
+        data,
+        splits={**data.splits, "train": first},
+        expected={**data.expected, "train": min(train, EXPECTED["train"])},
+    )
 
 
 def _load(root: Path, source: _Source, download: bool) -> Data:

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import torch
 from attack_fakes import SIDE, Brightness, SmallNet, greys, noise
-from cifar_nets import ResNet2B, ResNet20
 from fakes import Reader, labelled_images
+from tiny_joint import CPU, adapter
 from torch import nn
 
 from vlbench.boards.joins import compare, items_of
@@ -350,7 +350,8 @@ def lossy(real_data):
 
 @pytest.fixture
 def robust(real_data):
-    return ResNet2B(real_data / "weights/cifar10_resnet_adversarial/resnet2b.pth")
+    file = real_data / "weights/cifar10_resnet_adversarial/resnet2b.pth"
+    return adapter("cifar_resnets:ResNet2B")(device=CPU, weights=str(file))
 
 
 def attacked(model, data, epsilons, sample):
@@ -385,7 +386,8 @@ def test_a_robust_network_is_as_published_on_lossy_images(robust, lossy):
 
 @pytest.mark.parametrize("images", ["lossless", "lossy"])
 def test_a_plain_network_loses_nearly_every_image(real_data, images, request):
-    plain = ResNet20(real_data / "weights/cifar10_resnet_akamaster/resnet20-12fca82f.th")
+    file = real_data / "weights/cifar10_resnet_akamaster/resnet20-12fca82f.th"
+    plain = adapter("cifar_resnets:ResNet20")(device=CPU, weights=str(file))
     clean, (left,), (towards,) = attacked(
         plain, request.getfixturevalue(images), [RADIUS], Sample(25)
     )

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cifar_nets import ResNet20
 from fakes import ConstantModel, PlantedFeatures, Reader, ReadsTheLabel, labelled_images
 from PIL import Image
 from sklearn.datasets import load_digits, make_blobs
+from tiny_joint import CPU, adapter
 from torchvision.transforms import v2
 
 from vlbench.data.image_folder import image_folder
@@ -180,13 +180,14 @@ def cifar():
     images = folder / "cifar10_image_folder"
     if not (weights.is_file() and images.is_dir()):
         pytest.skip("VLBENCH_DATA names no folder with CIFAR-10 images and the ResNet-20's weights")
-    return ResNet20(weights), image_folder(root=images).limited(600)
+    network = adapter("cifar_resnets:ResNet20")(device=CPU, weights=str(weights))
+    return network, image_folder(root=images).limited(600)
 
 
 def test_a_probe_of_a_trained_network_is_about_as_good_as_its_own_head(cifar):
     model, data = cifar
     features = Engine.for_tests().features(model.encode_images, data.splits["test"]["image"])
-    own = model.linear(features).argmax(1).numpy() == labels(data.splits["test"])
+    own = model.net.linear(features).argmax(1).numpy() == labels(data.splits["test"])
     found = values(probe(model, data))
     assert own.mean() == pytest.approx(0.81, abs=0.035)  # two standard errors
     assert found["accuracy"] == pytest.approx(own.mean(), abs=0.05)
