@@ -15,7 +15,8 @@ from vlbench.planning.options import Options
 from vlbench.planning.tasks import blamed_on
 
 # What a figure of a board or of a row is given: the first, and what it asks for of the others.
-OF_BOARD, OF_ROW = ("board", "read_table", "looks"), ("row", "read_table", "looks", "look")
+ALWAYS = ("title", "read_table", "looks")
+OF_BOARD, OF_ROW = ("board", *ALWAYS), ("row", *ALWAYS, "look")
 
 
 def find_figures(spec: TaskSpec, options: Options) -> dict[str, Callable[..., Any]]:

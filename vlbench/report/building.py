@@ -232,7 +232,7 @@ def build(output: Path, catalog: Catalog, figures: Figures | None = None) -> lis
         *build_summaries(output, boards, groups, of_models, specs, made.keep),
         *build_leaders(output, boards, made.keep),
         *draw_figures(output, boards, groups, seen, of_models, specs, made.keep),
-        *draw_task_figures(output, boards, figures or {}, of_models, made.keep),
+        *draw_task_figures(output, boards, figures or {}, of_models, specs, made.keep),
     ]
     made.save()
     return written

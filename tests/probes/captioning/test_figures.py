@@ -48,7 +48,7 @@ def rows(make, *names):
 
 
 def test_each_model_has_a_panel_of_bars_with_intervals():
-    figure = match_scores(board(*rows(replaced(0.7, 0.2, 0.6), "one", "two")))
+    figure = match_scores(board(*rows(replaced(0.7, 0.2, 0.6), "one", "two")), "T")
     assert [axes.get_title() for axes in figure.axes] == ["one", "two"]
     heights = [bar.get_height() for bar in figure.axes[0].patches]
     assert heights == [0.7, 0.6, 0.2]
@@ -59,7 +59,7 @@ def test_each_model_has_a_panel_of_bars_with_intervals():
 
 
 def test_each_model_has_lines_of_templates_and_kinds_of_nouns_along_their_number():
-    figure = match_scores(board(*rows(counted(0.1), "one")))
+    figure = match_scores(board(*rows(counted(0.1), "one")), "T")
     (axes,) = figure.axes
     drawn = [line for line in axes.lines if len(line.get_xdata()) == 3 and line.get_label()]
     solid = [line for line in drawn if line.get_linestyle() == "-"]
@@ -76,14 +76,14 @@ def test_each_model_has_lines_of_templates_and_kinds_of_nouns_along_their_number
 @pytest.mark.parametrize("count", [1, 4])
 def test_nothing_of_a_figure_is_cut(make, count):
     names = ["a very long name of a model, " * 3 + str(i) for i in range(count)]
-    figure = match_scores(board(*rows(make, *names), task="noun_count_" + "long_" * 30))
+    figure = match_scores(board(*rows(make, *names)), "Noun count " + "long " * 30)
     assert beyond(figure) == [0, 0, 0, 0]
 
 
 def test_other_boards_and_rows_that_are_not_publishable_have_no_figure(tmp_path):
-    assert match_scores(board(result("m", score(0.1)))) is None
+    assert match_scores(board(result("m", score(0.1))), "T") is None
     bare = score(0.1, "match_score", at={"template": "none"})
-    assert match_scores(board(result("m", bare))) is None
+    assert match_scores(board(result("m", bare)), "T") is None
     partial = replace(rows(replaced(0.7, 0.2, 0.6), "one")[0], counts=counts(100, 101))
     assert drawn(write(tmp_path, board(partial)), match_scores) == []
 
@@ -91,7 +91,7 @@ def test_other_boards_and_rows_that_are_not_publishable_have_no_figure(tmp_path)
 def drawn(output, *functions, task="t"):
     """Draw functions as the figures of a task; return the files' names."""
     figures = {task: {one.__name__: one for one in functions}}
-    files = draw_task_figures(output, folder_boards(output), figures, {"m.1": None})
+    files = draw_task_figures(output, folder_boards(output), figures, {"m.1": None}, {})
     return [file.relative_to(output / "figures").as_posix() for file in files]
 
 
@@ -180,9 +180,9 @@ def test_nothing_of_the_figure_is_cut(name):
 
 def test_only_rows_that_may_be_compared_are_in_the_square():
     other = liked("other", 0.1, 0.1, comparable="b")
-    labels = square(board(*ROWS, other)).axes[0].get_yticklabels()
+    labels = square(board(*ROWS, other), "T").axes[0].get_yticklabels()
     assert [label.get_text() for label in labels] == ["uniter", "clip", "captions before"]
-    assert square(board(result("m", score()))) is None
+    assert square(board(result("m", score())), "T") is None
 
 
 TAGS = ("NOUN", "VERB", "PRON")

@@ -50,7 +50,7 @@ KINDS = {"true": "nouns of the references", "absent": "added nouns of none"}
 BAR: Any = {"width": 0.65, "edgecolor": "#333333", "linewidth": 0.6, "capsize": 3}
 
 
-def match_scores(board: Board) -> Figure | None:
+def match_scores(board: Board, title: str) -> Figure | None:
     """Return the matching scores of each row of a board; None where no row has them."""
     rows = {row.model: row for row in board.results}
     draw = next((draw for draw, fits in DRAWN.items() if any(map(fits, rows.values()))), None)
@@ -64,7 +64,7 @@ def match_scores(board: Board) -> Figure | None:
         axes.tick_params(labelsize=8)
         if is_at_left(axes):
             axes.set_ylabel("mean matching score", fontsize=8)
-    entitle(figure, f"{spaced(board.task)}: matching scores")
+    entitle(figure, f"{title}: matching scores")
     if draw is _draw_lines:
         _seat_legend(figure, list(there.values()))
     return figure
@@ -144,10 +144,10 @@ BEFORE_ROW = "captions before"
 NAME = 8
 
 
-def square(board: Board) -> Figure | None:
+def square(board: Board, title: str) -> Figure | None:
     """Return the square of the rows of a board that may be compared; None where there are none."""
     rows = _compared(board.results)
-    return square_figure(spaced(board.task), rows) if rows else None
+    return square_figure(title, rows) if rows else None
 
 
 def square_figure(title: str, rows: Sequence[Result]) -> Figure:
@@ -253,10 +253,10 @@ OF_SPEECH = {
 OTHER = "#999999"
 
 
-def words(row: Result, read_table: ReadTable) -> Figure | None:
+def words(row: Result, title: str, read_table: ReadTable) -> Figure | None:
     """Return the most frequent words of a row; None where it keeps no table of them."""
     words = read_table(row, "unigrams", WORDS) if "unigrams" in row.artifacts else []
-    return word_figure(f"{spaced(row.task)}: {row.model}", words) if words else None
+    return word_figure(f"{title}: {row.model}", words) if words else None
 
 
 def captions(row: Result, read_table: ReadTable) -> Image | None:

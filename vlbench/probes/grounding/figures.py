@@ -35,11 +35,10 @@ LABELS = {
 OTHER: Any = {"s": 10, "color": "#aaaaaa", "marker": "o", "lw": 0}
 
 
-def heads(row: Result, read_table: ReadTable, look: Look) -> dict[str, Figure]:
+def heads(row: Result, title: str, read_table: ReadTable, look: Look) -> dict[str, Figure]:
     """Return the figure of a row, without a name; none where it keeps no table of heads."""
     table = read_table(row, "heads", COLUMNS) if "heads" in row.artifacts else []
-    title = f"{spaced(row.task)}: {row.model}"
-    return {"": head_figure(row, table, title, look)} if table else {}
+    return {"": head_figure(row, table, f"{title}: {row.model}", look)} if table else {}
 
 
 def head_figure(row: Result, heads: Sequence[Head], title: str, look: Look) -> Figure:

@@ -15,6 +15,7 @@ from PIL.Image import Image
 
 from vlbench.boards.artifacts import read_table
 from vlbench.boards.board import Board
+from vlbench.catalog.specs import TaskSpec
 from vlbench.drawing.looks import Look
 from vlbench.drawing.sheets import png
 from vlbench.errors import OutputError, described
@@ -25,6 +26,7 @@ from vlbench.report.figures.charts import erase, save, styled
 from vlbench.report.leaders import state_of
 from vlbench.report.made import Keep, anew
 from vlbench.report.rows import publishable
+from vlbench.report.table import title_of
 
 # The functions that draw the figures of each task, by their names.
 Figures = Mapping[str, Mapping[str, Callable[..., Any]]]
@@ -35,6 +37,7 @@ def draw_task_figures(
     boards: Mapping[str, Board],
     figures: Figures,
     looks: Mapping[str, Look],
+    specs: Mapping[str, TaskSpec],
     keep: Keep = anew,
 ) -> list[Path]:
     """Write the figures of each task that has a board, and return the files.
@@ -48,37 +51,42 @@ def draw_task_figures(
     for task in sorted(set(figures) & set(boards)):
         state = state_of(output, task, boards[task])
         for name, function in figures[task].items():
-            make = partial(_draw, output, boards[task], name, function, looks)
-            made_of = [*state, looks, code_digest(function)]
+            title = title_of(task, specs.get(task))
+            shared = {"title": title, "looks": looks}
+            make = partial(_draw, output, boards[task], name, function, shared)
+            made_of = [*state, title, looks, code_digest(function)]
             written += keep(f"figures/{task}/{name}", made_of, make)
     return written
 
 
 def _draw(
-    output: Path, board: Board, name: str, function: Callable[..., Any], looks: Mapping[str, Look]
+    output: Path,
+    board: Board,
+    name: str,
+    function: Callable[..., Any],
+    shared: Mapping[str, Any],
 ) -> list[Path]:
-    """Write what a function draws of a board, or of each of its rows."""
-    calls = _calls(output, board.task, board, function, looks)
+    """Write what a function draws of a board, or of each of its rows; `shared` is given to all."""
+    calls = _calls(output, board, function, shared)
     return [file for draw, place in calls for file in _write(draw, place, name)]
 
 
 def _calls(
     output: Path,
-    task: str,
     board: Board,
     function: Callable[..., Any],
-    looks: Mapping[str, Look],
+    shared: Mapping[str, Any],
 ) -> Iterator[tuple[Callable[[], Any], Path]]:
     """Yield each call of a function, with what it asks for, and where its figures are written."""
     asked = parameters(function)
-    place = output / "figures" / task
-    given = {"read_table": partial(read_table, output), "looks": looks}
+    place = output / "figures" / board.task
+    given = {"read_table": partial(read_table, output), **shared}
     if "board" in asked:
         shown = replace(board, results=list(publishable(board.results).values()))
         several = [(given | {"board": shown}, place)]
     else:
         several = [
-            (given | {"row": row, "look": looks[row.model]}, place / safe_name(row.model))
+            (given | {"row": row, "look": shared["looks"][row.model]}, place / safe_name(row.model))
             for row in board.results
             if row.status == "ok"
         ]
