@@ -32,6 +32,11 @@ ACCURACY = 53 / 60
 MINILM = {"wordsim353.tsv": (0.729, 0), "simlex999.txt": (0.446, 0)}
 GLOVE = {"wordsim353.tsv": (0.503, 0), "simlex999.txt": (0.265, 0)}
 
+TASKS = {
+    "wordsim353.tsv": "word_similarity_wordsim353",
+    "simlex999.txt": "word_similarity_simlex999",
+}
+
 CIFAR = """\
 version: 1
 probe: classification
@@ -214,14 +219,23 @@ def by_tokens(model, change=str):
     return encode
 
 
+def by_probe(model, file, **options):
+    """Return what `Cosines.truth` does of the probe's task."""
+    (result,) = vlbench.evaluate(model, TASKS[file], device="cpu", **options)
+    assert result.status == "ok", result.reason
+    return round(result.scores[0].value, 3), result.counts["pairs_left_out"]
+
+
 @pytest.mark.parametrize("file", MINILM)
 def test_minilm_agrees_with_people_as_its_weights_do(minilm, file):
+    folder = fixture_folder("minilm")
+    assert by_probe(f"hf:{folder}", file, model_args={"pooling": "attended"}) == MINILM[file]
     assert Cosines(by_texts(minilm)).truth(file) == MINILM[file]
 
 
 @pytest.mark.parametrize("file", GLOVE)
 def test_glove_agrees_with_people_as_its_vectors_do(glove, file):
-    assert Cosines(by_tokens(glove)).truth(file) == GLOVE[file]
+    assert by_probe(glove, file) == Cosines(by_tokens(glove)).truth(file) == GLOVE[file]
 
 
 def test_minilm_misses_the_truth_where_a_word_is_its_own_tokens_alone(minilm, monkeypatch):
