@@ -79,6 +79,7 @@ def test_columns_of_other_names_and_places_are_read_if_they_are_said(put):
         (["w1 w2 s", "a b 1"], ["w1", "w2", "t"], "no columns w1, w2, t; there are w1, w2, s"),
         (["a b 1"], ["0", "1", "2"], "no columns 0, 1, 2; there are a, b, 1"),
         (["a b 1"], ["1", "2"], r"2 columns \(1, 2\); wanted are three, of two words and a score"),
+        (["word_a,word_b,score", 'a,"b,1'], None, "line 2, cannot be read as CSV: unexpected end"),
         (["# nothing"], None, r"pairs\.txt has no word pairs"),
         (["word_a,word_b,score"], None, r"pairs\.txt has no word pairs"),
     ],

@@ -74,14 +74,14 @@ def read_judged(path: Path, columns: Sequence[str] | None = None) -> list[Judged
     lines are left out, and those that begin with #. Raises DataError, with the line.
     """
     lines = [
-        (number, line)
-        for number, line in enumerate(read_text(path).splitlines(), 1)
+        (f"{path.name}, line {number}", line)
+        for number, line in enumerate(read_text(path).split("\n"), 1)
         if line.strip() and not line.startswith("#")
     ]
     if not lines:
         raise DataError(f"{path.name} has no word pairs")
     separator = next((one for one in SEPARATORS if one in lines[0][1]), "")
-    rows = [(f"{path.name}, line {number}", _cells(line, separator)) for number, line in lines]
+    rows = [(where, _cells(where, line, separator)) for where, line in lines]
     places, has_header = _places(rows[0], columns)
     judged = [_judged(where, cells, places) for where, cells in rows[has_header:]]
     if not judged:
@@ -99,11 +99,13 @@ def _data(judged: Sequence[Judged], expected: dict[str, int]) -> Data:
     return Data(splits={"test": Split(columns)}, expected=expected)
 
 
-def _cells(line: str, separator: str) -> list[str]:
-    if separator in {";", ","}:
-        cells = next(csv.reader([line], delimiter=separator))
-    else:
-        cells = line.split(separator or None)
+def _cells(where: str, line: str, separator: str) -> list[str]:
+    if separator not in {";", ","}:
+        return [cell.strip() for cell in line.split(separator or None)]
+    try:
+        (cells,) = csv.reader([line], delimiter=separator, strict=True)
+    except csv.Error as error:
+        raise DataError(f"{where}, cannot be read as CSV: {error}") from error
     return [cell.strip() for cell in cells]
 
 
