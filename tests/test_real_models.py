@@ -31,6 +31,11 @@ ACCURACY = 53 / 60
 MINILM = {"wordsim353.tsv": (0.729, 0), "simlex999.txt": (0.446, 0)}
 GLOVE = {"wordsim353.tsv": (0.503, 0), "simlex999.txt": (0.265, 0)}
 
+TASKS = {
+    "wordsim353.tsv": "word_similarity_wordsim353",
+    "simlex999.txt": "word_similarity_simlex999",
+}
+
 CIFAR = """\
 version: 1
 probe: classification
@@ -177,8 +182,8 @@ def minilm():
 
 
 @pytest.fixture(scope="module")
-def glove(tmp_path_factory):
-    """Word vectors from word2vec's binary format, which holds the same words and numbers."""
+def glove_file(tmp_path_factory):
+    """The vectors in word2vec's binary format, which holds the same words and numbers."""
     folder = fixture_folder("glove")
     words = parquet.read_table(folder / "glove_6B_index.parquet")["index"].to_pylist()
     matrix = np.load(folder / "glove_6B_50d_emb.npy", allow_pickle=False).astype("<f4")
@@ -189,7 +194,12 @@ def glove(tmp_path_factory):
         stream.writelines(
             word.encode() + b" " + row.tobytes() for word, row in zip(words, matrix, strict=True)
         )
-    return adapter("word_vectors:WordVectors")(device=CPU, weights=str(file))
+    return str(file)
+
+
+@pytest.fixture(scope="module")
+def glove(glove_file):
+    return adapter("word_vectors:WordVectors")(device=CPU, weights=glove_file)
 
 
 def by_texts(model, change=str):
@@ -214,13 +224,23 @@ def by_tokens(model, change=str):
     return encode
 
 
+def by_probe(model, file, **options):
+    """Return what `Cosines.truth` does of the probe's task."""
+    (result,) = vlbench.evaluate(model, TASKS[file], device="cpu", **options)
+    assert result.status == "ok", result.reason
+    return round(result.scores[0].value, 3), result.counts["pairs_left_out"]
+
+
 @pytest.mark.parametrize("file", MINILM)
 def test_minilm_agrees_with_people_as_its_weights_do(minilm, file):
+    folder = fixture_folder("minilm")
+    assert by_probe(f"hf:{folder}", file, model_args={"pooling": "attended"}) == MINILM[file]
     assert Cosines(by_texts(minilm)).truth(file) == MINILM[file]
 
 
 @pytest.mark.parametrize("file", GLOVE)
-def test_glove_agrees_with_people_as_its_vectors_do(glove, file):
+def test_glove_agrees_with_people_as_its_vectors_do(glove, glove_file, file):
+    assert by_probe("glove-6b-300d", file, model_args={"weights": glove_file}) == GLOVE[file]
     assert Cosines(by_tokens(glove)).truth(file) == GLOVE[file]
 
 

@@ -46,6 +46,8 @@ SAID = {
     "hdf5": "is not a complete HDF5 file|is not a plain pickle",
     "questions": "is no UTF-8: byte 0|, line [14]: wanted",
     "pairs": "is no UTF-8: byte 0|, line 1: wanted",
+    "judged pairs": "is no UTF-8: byte 0|has no word pairs|, line [13]: [12] cells",
+    "judged csv": "is no UTF-8: byte 0|has no word pairs|, line [12]: [12] cells",
     "visual words": "is no UTF-8: byte 0|, line [12]: wanted",
     "corpus": ", line 1, is no UTF-8",
     "corpus.gz": "breaks off after line",

@@ -45,6 +45,7 @@ from vlbench.data.svhn import svhn
 from vlbench.data.vqa import vqa
 from vlbench.data.vqg import vqg
 from vlbench.data.word_files import read_pairs, read_questions, read_visual_words
+from vlbench.data.word_pairs import read_judged
 from vlbench.metrics.items import Examples, item_table
 from vlbench.results import artifact_bytes
 
@@ -392,6 +393,8 @@ MADE: Mapping[str, Format] = {
     "scenes": Format(_scenes, ["scenes/rows/rows.arrow", "scenes/rows/digests.json"], _read_scenes),
     "questions": _text("a.txt", ": b\nc d e f\ng h i j\n: k\nl m n o\n", read_questions),
     "pairs": _text("a.txt", "# w\tw\tn\ntiger\tcat\t7.35\ncar\tbus\t2\n", read_pairs),
+    "judged pairs": _text("a.txt", "# w\tw\tn\na\tb\t7.35\nautomobile\tbus\t2\n", read_judged),
+    "judged csv": _text("a.csv", 'word_a,word_b,score\n"a","b",1\nc,d,2\n', read_judged),
     "visual words": _text("a.txt", "n01440764\tTench\nn02012849\tcrane\n", read_visual_words),
     "corpus": _text("a.txt", LINES, Corpus),
     "corpus.gz": _text("a.gz", LINES, Corpus, gzip.compress),

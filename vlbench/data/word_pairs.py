@@ -1,0 +1,140 @@
+"""Pairs of words with the similarity that people gave them.
+
+WordSim-353 (Finkelstein et al. 2002, doi:10.1145/503104.503110, section 5) and SimLex-999 (Hill,
+Reichart and Korhonen 2015, arXiv:1408.3456) lie inside gensim; other sets, such as MEN, SimVerb,
+RG-65 and RW, are files of the reader's own.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from vlbench.data.coco_files import read_text
+from vlbench.data.presence import begin_reading
+from vlbench.data.records import Column, Data, Split, value_column
+from vlbench.errors import DataAbsent, DataError
+
+# The names of the columns, in a file whose first line has them.
+COLUMNS = ("word_a", "word_b", "score")
+
+# Between the cells of a line: the first of these that the first line has, or else white space.
+SEPARATORS = "\t;,"
+
+# The sets inside gensim: what they are called, their files, and their sizes.
+INSIDE_GENSIM = {
+    "wordsim353": ("WordSim-353", "test/test_data/wordsim353.tsv", 353),
+    "simlex999": ("SimLex-999", "test/test_data/simlex999.txt", 999),
+}
+
+
+class Judged(NamedTuple):
+    """A pair of words, and how alike people found them."""
+
+    word_a: str
+    word_b: str
+    score: float
+
+
+def gensim_word_pairs(*, name: Literal["wordsim353", "simlex999"]) -> Data:
+    """Return a set that is distributed within gensim as `word_pairs` returns a file."""
+    what, inside, rows = INSIDE_GENSIM[name]
+    spec = importlib.util.find_spec("gensim")
+    folder = next(iter(spec.submodule_search_locations or ()), "") if spec else ""
+    file = Path(folder, inside)
+    if not file.is_file():
+        raise DataAbsent(what, "`pip install gensim`", str(file))
+    begin_reading()
+    return _data(read_judged(file), {"test": rows})
+
+
+def word_pairs(*, root: Path, file: str = "pairs.csv", columns: list[str] | None = None) -> Data:
+    """Return the pairs of a file as split "test", with columns word_a, word_b and score.
+
+    `columns` says which columns of the file these three are, as in `read_judged`. Raises DataAbsent
+    for a file that is not there, and the DataError of `read_judged`.
+    """
+    if not (root / file).is_file():
+        raise DataAbsent(f"the word pairs {file}", "your own word pairs", str(root / file))
+    begin_reading()
+    return _data(read_judged(root / file, columns), {})
+
+
+def read_judged(path: Path, columns: Sequence[str] | None = None) -> list[Judged]:
+    """Return the pairs of a text file with one pair per line.
+
+    Cells are separated by tabs, semicolons, commas or white space, whichever comes first in this
+    list and is in the first line; with semicolons and commas, a cell may be quoted. `columns` names
+    three columns of the first line, or numbers them from 1 where there is no such line. None stands
+    for word_a, word_b and score if the first line names them, and for the first three if not. Blank
+    lines are left out, and those that begin with #. Raises DataError, with the line.
+    """
+    lines = [
+        (f"{path.name}, line {number}", line)
+        for number, line in enumerate(read_text(path).split("\n"), 1)
+        if line.strip() and not line.startswith("#")
+    ]
+    if not lines:
+        raise DataError(f"{path.name} has no word pairs")
+    separator = next((one for one in SEPARATORS if one in lines[0][1]), "")
+    rows = [(where, _cells(where, line, separator)) for where, line in lines]
+    places, has_header = _places(rows[0], columns)
+    judged = [_judged(where, cells, places) for where, cells in rows[has_header:]]
+    if not judged:
+        raise DataError(f"{path.name} has no word pairs")
+    return judged
+
+
+def _data(judged: Sequence[Judged], expected: dict[str, int]) -> Data:
+    first, second, scores = zip(*judged, strict=True)
+    columns: dict[str, Column] = {
+        "word_a": value_column(first, "text"),
+        "word_b": value_column(second, "text"),
+        "score": value_column(scores),
+    }
+    return Data(splits={"test": Split(columns)}, expected=expected)
+
+
+def _cells(where: str, line: str, separator: str) -> list[str]:
+    if separator not in {";", ","}:
+        return [cell.strip() for cell in line.split(separator or None)]
+    try:
+        (cells,) = csv.reader([line], delimiter=separator, strict=True)
+    except csv.Error as error:
+        raise DataError(f"{where}, cannot be read as CSV: {error}") from error
+    return [cell.strip() for cell in cells]
+
+
+def _places(first: tuple[str, list[str]], columns: Sequence[str] | None) -> tuple[list[int], bool]:
+    """Return where words and score stand in a line, and whether the first line names them."""
+    where, cells = first
+    wanted = COLUMNS if columns is None else tuple(columns)
+    if len(wanted) != len(COLUMNS):
+        what = f"{len(wanted)} columns ({', '.join(wanted)})"
+        raise DataError(f"{where}: {what}; wanted are three, of two words and a score")
+    if set(wanted) <= set(cells):
+        return [cells.index(name) for name in wanted], True
+    numbers = ("1", "2", "3") if columns is None else wanted
+    if not all(number.isdecimal() and int(number) > 0 for number in numbers):
+        raise DataError(f"{where}: no columns {', '.join(wanted)}; there are {', '.join(cells)}")
+    return [int(number) - 1 for number in numbers], False
+
+
+def _judged(where: str, cells: Sequence[str], places: Sequence[int]) -> Judged:
+    if max(places) >= len(cells):
+        raise DataError(f"{where}: {len(cells)} cells; column {max(places) + 1} is wanted")
+    first, second, score = (cells[place] for place in places)
+    if not (first and second):
+        raise DataError(f"{where}: a word is empty")
+    try:
+        value = float(score)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        hint = "`columns` says which columns hold two words and a score"
+        raise DataError(f"{where}: the score is {score!r:.40}, no number; {hint}")
+    return Judged(first, second, value)

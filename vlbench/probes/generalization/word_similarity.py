@@ -1,0 +1,190 @@
+"""Word similarity: how alike cosines of word vectors and people order pairs of words.
+
+The score is Spearman's correlation over pairs of words of their cosine with the similarity that
+people gave them, as WordSim-353 (Finkelstein et al. 2002, doi:10.1145/503104.503110) and SimLex-999
+(Hill, Reichart and Korhonen 2015, arXiv:1408.3456) are used. A word stands alone: its vector is
+that of the text which it is, or, of a model that encodes tokens alone, the mean over its tokens. A
+pair with a word that has no vector is left out and counted; scores of models that leave out others
+are of other pairs. A model of whole texts has a vector for every word, be it that of an unknown
+one. A model whose cosines are all the same, which has no correlation, gets 0, chance.
+
+The floor `word_permutations` is the 95 % quantile of the same correlation with the vectors permuted
+at random among the words of the pairs. Words of like frequency should change places, since
+frequency alone shapes cosines; but no frequencies come with these data, so all words do.
+
+Words occur in several pairs, which are then not independent. The variance is the jackknife's, each
+word left out with all its pairs (`variance_over_pairs`), of the correlation on Fisher's scale
+(1921); what a pair adds is how the correlation changes without it, ranks included (Efron 1981).
+Where words have effects of their own, 93 to 97 of 100 such intervals covered the true value in
+simulations, and 80 to 94 of Fisher's for independent pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vlbench.capabilities import TextEncoder, TokenEncoder
+from vlbench.data.records import Split, TestRows, value_column
+from vlbench.engine import Engine
+from vlbench.errors import CannotDo, TooFewRows
+from vlbench.metrics.intervals import (
+    ROUNDING,
+    Estimate,
+    student_quantile,
+    unvaried,
+    variance_over_pairs,
+)
+from vlbench.results import Outcome, Score
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+# Without one of them, the others must have a correlation that may be other than 1 or -1.
+FEWEST_PAIRS = 4
+
+PERMUTATIONS = 100
+
+# Cosines, of float32 vectors, that differ by no more are the same.
+CONSTANT = 1e-6
+
+# The nearest to 1 that a correlation is on Fisher's scale, where 1 is infinite.
+NEAREST = 1 - 1e-12
+
+CONSTANT_NOTE = "all cosines are the same: the vectors tell no words apart, so chance"
+
+
+def word_similarity(
+    model: TextEncoder | TokenEncoder,
+    data: TestRows,
+    engine: Engine,
+    *,
+    seed: int = 0,
+) -> Outcome:
+    """Return Spearman's correlation of cosines with human scores; `seed` draws the floor.
+
+    Data have the columns word_a, word_b and score. Raises TooFewRows for fewer than 4 pairs, and
+    CannotDo where fewer have vectors.
+    """
+    test = data.splits["test"]
+    if len(test) < FEWEST_PAIRS:
+        raise TooFewRows(f"{len(test)} word pairs", FEWEST_PAIRS)
+    words, pairs = _numbered(test)
+    vectors, known = _unit_vectors(model, engine, words)
+    kept = known[pairs].all(1)
+    left_out, pairs = int((~kept).sum()), pairs[kept]
+    human = np.array(list(test["score"]), np.float64)[kept]
+    if len(pairs) < FEWEST_PAIRS:
+        have = f"both words of {len(pairs)} of {len(test)} pairs"
+        raise CannotDo(f"the model has vectors for {have}; a correlation needs {FEWEST_PAIRS}")
+    alike = cosines(vectors, pairs)
+    score = Score(
+        metric="word_pair_spearman",
+        n=len(pairs),
+        chance=0.0,
+        floors={"word_permutations": _floor(vectors, pairs, human, seed)},
+        unit="correlation",
+        **agreement(alike, human, pairs)._asdict(),
+    )
+    notes = [CONSTANT_NOTE] if is_constant(alike) else []
+    if left_out:
+        notes.append(f"{left_out} of {len(test)} pairs are left out: a word has no vector")
+    counts = {"n": len(pairs), "pairs_left_out": left_out, "words": len(words)}
+    counts["words_without_vector"] = int((~known).sum())
+    return Outcome(scores=[score], counts=counts, notes=notes)
+
+
+def spearman(first: Floats, second: Floats) -> float:
+    """Return Spearman's correlation of two [N]; tied values share their mean rank; 0 for constants.
+
+    Spearman 1904 (doi:10.2307/1412159): Pearson's correlation of ranks.
+    """
+    from scipy.stats import rankdata  # noqa: PLC0415 - planning a run must not wait for it
+
+    if is_constant(first) or is_constant(second):
+        return 0.0
+    ranks = (rankdata(values) - (len(values) + 1) / 2 for values in (first, second))
+    one, other = (centred / np.linalg.norm(centred) for centred in ranks)
+    return float(np.clip(one @ other, -1, 1))
+
+
+def is_constant(values: Floats) -> bool:
+    """Return whether all values [N] are the same, but for rounding."""
+    return bool(np.ptp(values) <= CONSTANT)
+
+
+def agreement(alike: Floats, human: Floats, pairs: Places) -> Estimate:
+    """Return Spearman's correlation of N >= 4 pairs with its interval.
+
+    `pairs` [N, 2] are the numbers of their words, from 0. Where no pair changes the correlation, as
+    many as are unseen may be at either end.
+    """
+    n, value = len(pairs), spearman(alike, human)
+    less = [spearman(np.delete(alike, i), np.delete(human, i)) for i in range(n)]
+    on_scale = np.arctanh(np.clip(less, -NEAREST, NEAREST))
+    parts = (n - 1) * (on_scale.mean() - on_scale)
+    variance, freedom = variance_over_pairs(parts[None], pairs)
+    error = math.sqrt(variance)
+    if error < ROUNDING:
+        return unvaried(value, n, -1.0, 1.0)
+    centre, half = math.atanh(np.clip(value, -NEAREST, NEAREST)), student_quantile(freedom) * error
+    interval = (math.tanh(centre - half), math.tanh(centre + half))
+    return Estimate(value, (1 - value**2) * error, interval)
+
+
+def cosines(vectors: Tensor, pairs: Places) -> Floats:
+    """Return the cosine of each of [N, 2] pairs of unit vectors [W, D]; 0 with a zero vector."""
+    first, second = vectors[pairs[:, 0]], vectors[pairs[:, 1]]
+    return (first * second).sum(1).numpy()
+
+
+def _floor(vectors: Tensor, pairs: Places, human: Floats, seed: int) -> float:
+    """Return the 95 % quantile of correlations with the vectors of these pairs' words permuted."""
+    used, places = np.unique(pairs, return_inverse=True)
+    numbers, rng = places.reshape(pairs.shape), np.random.default_rng(seed)
+    drawn = (used[rng.permutation(len(used))] for _ in range(PERMUTATIONS))
+    found = [spearman(cosines(vectors, order[numbers]), human) for order in drawn]
+    return float(np.quantile(found, 0.95))
+
+
+def _numbered(test: Split) -> tuple[list[str], Places]:
+    """Return the W words of all pairs, sorted, and the places [N, 2] of each pair's words."""
+    spelled = list(zip(test["word_a"], test["word_b"], strict=True))
+    words = sorted({word for pair in spelled for word in pair})
+    place = {word: i for i, word in enumerate(words)}
+    return words, np.array([[place[word] for word in pair] for pair in spelled], np.intp)
+
+
+def _unit_vectors(
+    model: TextEncoder | TokenEncoder, engine: Engine, words: Sequence[str]
+) -> tuple[Tensor, NDArray[np.bool_]]:
+    """Return float64 [W, D] of length 1, or 0 where a word has none, and which words have one."""
+    texts = value_column(words, "text")
+    if isinstance(model, TextEncoder):
+        found = list(engine.features(model.encode_texts, texts))
+    else:
+        encode = engine.checked(model.encode_tokens)
+
+        def of_words(batch: Sequence[str]) -> list[Tensor]:
+            encoded = encode(batch)
+            return [
+                one.vectors.float().mean(0).cpu() if covers(one.spans, word) else torch.empty(0)
+                for word, one in zip(batch, encoded, strict=True)
+            ]
+
+        found = engine.map(of_words, texts)
+    width = max(map(len, found))
+    known = np.array([len(one) > 0 for one in found])
+    filled = [one if len(one) else torch.zeros(width) for one in found]
+    return torch.nn.functional.normalize(torch.stack(filled).double(), dim=1), known
+
+
+def covers(spans: Sequence[tuple[int, int]], word: str) -> bool:
+    """Return whether tokens cover all letters and digits of a word, and at least one is there."""
+    inside = {i for start, stop in spans for i in range(start, stop)}
+    return bool(spans) and all(i in inside for i, one in enumerate(word) if one.isalnum())
