@@ -11,7 +11,7 @@ from vlbench.catalog.catalog import load_catalog
 
 LEADERBOARDS = Path(__file__).resolve().parents[1] / "leaderboards"
 BOARDS = {file.stem: read_board(file) for file in sorted(LEADERBOARDS.glob("*.json"))}
-TINY = {"tiny-clip", "tiny-rn", "tiny-rn-robust", "tiny-bert"}
+TINY = {"tiny-clip", "tiny-rn", "tiny-rn-robust", "tiny-uniter"}
 
 # A processor of another make rounds otherwise: an image or two of a thousand may fall elsewhere.
 ROUNDING = 0.005

@@ -24,7 +24,7 @@ from vlbench.metrics.paired import Comparison, among_all_pairs, detectable_among
 from vlbench.plain import read
 from vlbench.report.made import Keep, anew
 from vlbench.report.rows import comparable_sets, cost, publishable
-from vlbench.report.texts import score_name
+from vlbench.report.texts import few, score_name
 from vlbench.results import Result, matching
 
 # The best is told apart from every other published model; a leader from some only, or from none.
@@ -195,17 +195,12 @@ def read_leaders(output: Path, task: str) -> Mapping[str, Leaders]:
 
 
 def old_comparisons(output: Path, tasks: Sequence[str]) -> list[str]:
-    """Return a line for each task whose comparisons are outdated, with what to do.
-
-    One line for all where no board was ever built.
-    """
+    """Return in one line the tasks whose comparisons are outdated, with what to do, if any are."""
     if not any(output.glob("comparisons/*.json")):
         return ["no board is compared with its leader yet; run vlbench leaderboard build"]
-    return [
-        f"{task} has changed since it was compared with its leader; run vlbench leaderboard build"
-        for task in tasks
-        if read_comparisons(output, task).is_outdated
-    ]
+    old = [task for task in tasks if read_comparisons(output, task).is_outdated]
+    told = f"changed since compared with the leader: {few(old)}; run vlbench leaderboard build"
+    return [told] if old else []
 
 
 def _read(output: Path, task: str) -> _File | None:

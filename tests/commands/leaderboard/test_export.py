@@ -97,7 +97,7 @@ def test_hostile_names_and_reasons_do_no_harm_to_a_terminal(tmp_path, form):
 def test_comparisons_that_are_older_than_the_board_are_said_and_not_used(tmp_path):
     compared(tmp_path, "m", "n")
     shown, problems, _ = exported(tmp_path, "csv")
-    assert problems[0].startswith("t has changed since it was compared with its leader; run ")
+    assert problems[0].startswith("changed since compared with the leader: t; run ")
     assert "best" not in shown[0]
 
 

@@ -69,4 +69,4 @@ def test_a_board_that_changed_since_its_comparisons_is_named(tmp_path):
     assert answer(Namespace(output=tmp_path, tasks=[], include_path=[])).problems == []
     write(tmp_path, board(result("b", score())))
     (problem,) = answer(Namespace(output=tmp_path, tasks=[], include_path=[])).problems
-    assert problem.startswith("t has changed since it was compared with its leader; run vlbench")
+    assert problem.startswith("changed since compared with the leader: t; run vlbench")
