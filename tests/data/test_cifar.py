@@ -75,6 +75,12 @@ def test_a_part_of_the_set_says_what_it_lacks(tmp_path):
     assert data.missing_rows() == {"test": 9_996}
 
 
+def test_the_first_test_images_alone_are_taken_where_they_are_asked_for(tmp_path):
+    root = put(tmp_path, {"test_batch": python2_pickle(PLANES, [0, 0, 1, 1])})
+    data = cifar10(root=root, test=3)
+    assert (len(data.splits["test"]), data.missing_rows()) == (3, {})
+
+
 def test_the_root_may_be_the_folder_of_batches(tmp_path):
     put(tmp_path, {"test_batch": python2_pickle(PLANES, [0, 0, 1, 1])})
     data = cifar10(root=tmp_path / "cifar-10-batches-py")

@@ -154,6 +154,14 @@ def test_rows_are_drawn_from_all_over_the_split():
     assert len(set(np.ravel(drawn))) > 90
 
 
+def test_the_first_rows_of_a_split_are_all_that_is_expected_of_it():
+    data = Data(splits={"test": Split({"x": value_column("abc")})}, expected={"test": 9})
+    first = data.first("test", 2)
+    assert (list(first.splits["test"]["x"]), first.missing_rows()) == (["a", "b"], {})
+    assert data.first("test", 5).missing_rows() == {"test": 2}
+    assert data.first("test", None) is data is data.first("train", 2)
+
+
 def test_a_limit_above_the_size_changes_nothing():
     data = Data(splits={"test": numbered(3, 2), "train": numbered(n=4)}, classes=["a", "b"])
     assert data.limited(100).digest() == data.digest()

@@ -61,12 +61,13 @@ CIFAR100 = _Layout(
 )
 
 
-def cifar10(*, root: Path, download: bool = False) -> Data:
+def cifar10(*, root: Path, test: int | None = None, download: bool = False) -> Data:
     """Return CIFAR-10 from `root`, or from `cifar-10-batches-py` in it; 32x32, 10 classes.
 
-    Where it is in neither, `download` fetches it from the hub.
+    Where it is in neither, `download` fetches it from the hub. `test` is the number of the first
+    test images that are taken; None takes all 10,000.
     """
-    return _load(root, CIFAR10, download)
+    return _load(root, CIFAR10, download).first("test", test)
 
 
 def cifar100(*, root: Path, download: bool = False) -> Data:

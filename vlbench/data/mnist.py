@@ -4,7 +4,6 @@ import gzip
 import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -65,15 +64,7 @@ def fashion_mnist(*, root: Path, train: int | None = None, download: bool = Fals
     Where it has none, `download` fetches both splits from the hub. `train` is the number of the
     first train images that are taken; None takes all 60,000.
     """
-    data = _load(root, FASHION_MNIST, download)
-    if train is None or "train" not in data.splits:
-        return data
-    first = data.splits["train"].select(range(min(train, len(data.splits["train"]))))
-    return replace(
-        data,
-        splits={**data.splits, "train": first},
-        expected={**data.expected, "train": min(train, EXPECTED["train"])},
-    )
+    return _load(root, FASHION_MNIST, download).first("train", train)
 
 
 def _load(root: Path, source: _Source, download: bool) -> Data:

@@ -156,6 +156,21 @@ class Data:
         gaps = {n: rows - len(self.splits.get(n, ())) for n, rows in self.expected.items()}
         return {name: gap for name, gap in gaps.items() if gap > 0}
 
+    def first(self, name: str, count: int | None) -> Data:
+        """Return the data with the first so many rows of a split, which are all that is expected.
+
+        They are the same data for None, or where there is no such split.
+        """
+        if count is None or name not in self.splits:
+            return self
+        split = self.splits[name]
+        some = split.select(range(min(count, len(split))))
+        return replace(
+            self,
+            splits={**self.splits, name: some},
+            expected={**self.expected, name: count},
+        )
+
     def limited(self, n: int, *, seed: int = 0) -> Data:
         """Return a seeded sample of at most n >= 0 rows per split, stratified by label."""
         if n < 0:
