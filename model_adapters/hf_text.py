@@ -56,7 +56,11 @@ class HfText:
             raise SpecError(
                 f"layer {layer} is outside {-layers - 1}..{layers} of {checkpoint.name}"
             )
-        masked = type(config) in transformers_object("MODEL_FOR_MASKED_LM_MAPPING")
+        saved = config.architectures or [""]
+        # A checkpoint saved from a bare model has no head, of which the library would warn at length.
+        is_bare = all(name.endswith("Model") for name in saved)
+        known = type(config) in transformers_object("MODEL_FOR_MASKED_LM_MAPPING")
+        masked = known and not is_bare
         kind = "AutoModelForMaskedLM" if masked else "AutoModel"
         opened = checkpoint.open(kind, device, dtype, optional_heads=masked)
         self._has_head = masked and opened.has()

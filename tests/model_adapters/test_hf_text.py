@@ -1,3 +1,5 @@
+import logging
+
 import pytest
 import torch
 import transformers
@@ -110,8 +112,12 @@ def test_the_masked_language_model_is_the_checkpoints(bert):
     assert not module.training
 
 
-def test_a_checkpoint_without_the_head_encodes_and_fills_no_masks(bare_bert):
+def test_a_checkpoint_without_the_head_encodes_and_fills_no_masks(bare_bert, caplog):
+    logger = logging.getLogger("transformers")
+    logger.addHandler(caplog.handler)
     model = HfText(device=CPU, architecture=bare_bert)
+    logger.removeHandler(caplog.handler)
+    assert caplog.messages == []
     library = transformers.BertModel.from_pretrained(bare_bert, dtype=torch.float32)
     expected = library(torch.tensor([[2, 5, 6, 3]])).last_hidden_state[0, 1:-1]
     torch.testing.assert_close(model.encode_tokens(["a cat"])[0].vectors, expected.detach())
