@@ -23,8 +23,7 @@ class HfDual:
 
     `architecture`, `weights`, `revision` and `init_seed` are those of
     `vlbench.adapter_kit.hugging_face.Checkpoint`. Sizes and normalisation come from the model's
-    image processor. The central square is cut as torchvision cuts it, which may differ from the
-    processor by one pixel.
+    image processor, as does the central square that is cut.
     """
 
     require_weights = staticmethod(require_checkpoint)

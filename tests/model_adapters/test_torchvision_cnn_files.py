@@ -133,6 +133,19 @@ def test_what_is_no_state_dict_is_refused(content, file):
         TorchvisionCnn(**LITTLE, weights=str(file))
 
 
+def test_a_network_that_asks_a_file_for_its_version_is_read(file):
+    library = torchvision.models.mnasnet0_5().eval()
+    torch.save(library.state_dict(), file)
+    model = TorchvisionCnn(
+        device=torch.device("cpu"), architecture="mnasnet0_5", weights=str(file), resize=64
+    )
+    pixels = torch.rand(1, 3, 64, 64)
+    inputs = IMAGENET(pixels)
+    library.classifier = nn.Identity()
+    with torch.no_grad():
+        torch.testing.assert_close(model.encode_images(pixels), library(inputs))
+
+
 def test_what_is_no_checkpoint_is_refused(file):
     file.write_text("<html>404</html>")
     with pytest.raises(WeightsError, match="cannot be read as weights"):

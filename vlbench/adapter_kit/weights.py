@@ -195,7 +195,9 @@ def load_weights(module: torch.nn.Module, state: Mapping[str, Any], file: Path) 
     listed = [f"{len(keys)} {how}: {', '.join(keys[:10])}" for how, keys in misfits.items() if keys]
     if listed:
         raise WeightsError(f"{file} does not fit {type(module).__name__}; {'; '.join(listed)}")
+    # Some modules ask for the version of the layout, which is their own: the keys are the same.
+    wanted.update(state)
     try:
-        module.load_state_dict(state)
+        module.load_state_dict(wanted)
     except RuntimeError as error:  # a tensor that is sparse, quantised, or has no values
         raise WeightsError(f"{file} does not fit {type(module).__name__}: {error}") from error
