@@ -13,7 +13,7 @@ from vlbench.data.asked_images import (
     COCO_HOME,
     AskedImage,
     Sources,
-    asked_split,
+    asked_data,
     captions_of,
     require_files,
 )
@@ -58,14 +58,10 @@ def vqa(
     require_files(f"VQA {version}", HOME, questions.values())
     require_files("captions of COCO's images", COCO_HOME, captions.values())
     begin_reading()
-    return Data(
-        splits={
-            split: asked_split(
-                _rows(file, captions.get(split)), Sources(coco, [parts[split]], features)
-            )
-            for split, file in questions.items()
-        },
-        expected={name: EXPECTED[name] for name in questions if name in EXPECTED},
+    return asked_data(
+        {split: _rows(file, captions.get(split)) for split, file in questions.items()},
+        {split: Sources(coco, [parts[split]], features) for split in questions},
+        {name: EXPECTED[name] for name in questions if name in EXPECTED},
     )
 
 
