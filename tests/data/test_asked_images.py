@@ -42,6 +42,12 @@ def test_images_without_a_question_are_counted_and_so_are_those_not_rated():
     assert data.notes == ["not rated: the questions of 1 image of test"]
 
 
+def test_images_that_two_splits_share_are_counted():
+    rows = {"train": [image("7"), image("8")], "val": [image("8")], "test": [image("9")]}
+    data = asked_data(rows, dict.fromkeys(rows, NOTHING), {})
+    assert data.notes == ["both in train and in val: 1 image"]
+
+
 def test_rows_without_images_are_known_by_the_ids_of_theirs():
     split = asked_split([image("9"), image("5")], NOTHING)
     assert split["question"].select([1]).examples().ids == ["5"]

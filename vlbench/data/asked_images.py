@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,7 +58,8 @@ def asked_data(
 ) -> Data:
     """Return a split of the images and the sources of each name, as `asked_split`.
 
-    Says how many images have no question, and of a split with ratings, how many images have none.
+    Says how many images have no question, how many of a split with ratings have none, and how many
+    two splits share.
     """
     splits, dropped, notes = {}, Counter[str](), []
     for name, images in rows.items():
@@ -67,6 +69,10 @@ def asked_data(
         unrated = sum(bool(one.questions) and not _is_rated(one) for one in read)
         if "ratings" in splits[name].columns and unrated:
             notes.append(f"not rated: the questions of {counted(unrated, 'image')} of {name}")
+    ids = {name: {*split["id"]} for name, split in splits.items()}
+    for one, other in combinations(ids, 2):
+        if shared := len(ids[one] & ids[other]):
+            notes.append(f"both in {one} and in {other}: {counted(shared, 'image')}")
     return Data(splits=splits, expected=expected, dropped=+dropped, notes=notes)
 
 
