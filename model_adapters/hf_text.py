@@ -57,7 +57,7 @@ class HfText:
                 f"layer {layer} is outside {-layers - 1}..{layers} of {checkpoint.name}"
             )
         saved = config.architectures or [""]
-        # A checkpoint saved from a bare model has no head, of which the library would warn at length.
+        # One saved from a bare model has no head, of which the library would warn at length.
         is_bare = all(name.endswith("Model") for name in saved)
         known = type(config) in transformers_object("MODEL_FOR_MASKED_LM_MAPPING")
         masked = known and not is_bare

@@ -199,7 +199,7 @@ class OpenClip:
         if isinstance(tokenizer, _library().SimpleTokenizer):
             return [len(tokenizer.encode(text)) + 2 for text in texts]
         clean = [tokenizer.clean_fn(text) for text in texts]
-        return [len(tokenizer.tokenizer(text).input_ids) for text in clean]
+        return [len(tokenizer.tokenizer(text, verbose=False).input_ids) for text in clean]
 
     def _normalise(self, pixels: Tensor) -> Tensor:
         return ((pixels.float() - self._mean) / self._std).to(self._dtype)

@@ -208,7 +208,12 @@ class Result:
     @property
     def is_partial(self) -> bool:
         """Whether rows of the official data were missing."""
-        return self.counts.get("expected", 0) > self.counts.get("n", 0)
+        return self.absent_rows > 0
+
+    @property
+    def absent_rows(self) -> int:
+        """How many rows of the official data were missing, in all splits; n may count others."""
+        return self.counts.get("expected", 0) - self.counts.get("n", 0)
 
     @property
     def is_control(self) -> bool:

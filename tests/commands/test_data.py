@@ -66,6 +66,18 @@ def test_what_is_left_out_is_said(source, capsys):
     assert said in capsys.readouterr().out.splitlines()
 
 
+def test_images_that_two_splits_share_are_told_without_the_images(source, capsys):
+    asked = {"questions": [{"question_id": 72, "image_id": 7, "question": "Who?"}]}
+    (source / "images/asked.json").write_text(json.dumps(asked))
+    parts = "parts: {train: a, test: b}, files: {train: asked.json, test: asked.json}"
+    data = f'data: {{loader: "vlbench.data.vqa:vqa", root: ../images, {parts}}}'
+    primary = "primary: {metric: cider}"
+    spec = f"version: 1\nprobe: question_generation\n{data}\n{primary}\n"
+    (source / "tasks/asked.yaml").write_text(spec)
+    assert run(source, "asked") == 0
+    assert "both in train and in test: 1 image" in capsys.readouterr().out.splitlines()
+
+
 def test_absent_data_say_what_to_fetch_with_exit_code_2(source, capsys):
     shutil.rmtree(source / "images")
     assert run(source, "few_shot_colours") == 2

@@ -13,6 +13,17 @@ from vlbench.commands.reports import Bar, print_plan, print_report
 from vlbench.commands.streams import news
 from vlbench.results import Result
 
+FEW = """\
+from dataclasses import replace
+from pathlib import Path
+
+from vlbench.data.image_folder import image_folder
+
+
+def few(*, root: Path):
+    return replace(image_folder(root=root), expected={"test": 9000})
+"""
+
 
 @pytest.fixture
 def source(tmp_path):
@@ -35,6 +46,15 @@ def test_the_plan_tells_absent_data_once_with_all_tasks_that_lack_them(source):
     assert text.count("nowhere") == 1
     assert "unavailable: b, c:" in text
     assert text.startswith("plan: 1 run, 2 want data, 3 skipped\n")
+
+
+def test_a_plan_says_how_many_rows_partial_data_lack(source):
+    write(source / "tasks/few.py", FEW)
+    write(
+        source / "tasks/b.yaml", TASK.replace("vlbench.data.image_folder:image_folder", "few:few")
+    )
+    text = printed(print_plan, planned(["mean-colour"], ["b"], include_path=[source]))
+    assert "partial data of b: test lacks 8,9" in text
 
 
 def test_a_plan_counts_what_does_not_run_and_verbose_says_why(source):

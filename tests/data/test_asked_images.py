@@ -1,7 +1,14 @@
 import pytest
 from PIL import Image
 
-from vlbench.data.asked_images import AskedImage, Sources, asked_split, captions_of, require_files
+from vlbench.data.asked_images import (
+    AskedImage,
+    Sources,
+    asked_data,
+    asked_split,
+    captions_of,
+    require_files,
+)
 from vlbench.errors import DataAbsent, DataError
 
 NOTHING = Sources(None, [], None)
@@ -25,6 +32,25 @@ def test_a_split_has_the_columns_that_its_source_has():
 def test_an_image_without_a_question_is_left_out():
     split = asked_split([image("7", []), image("8")], NOTHING)
     assert list(split["id"]) == ["8"]
+
+
+def test_images_without_a_question_are_counted_and_so_are_those_not_rated():
+    rows = {"val": [image("7", []), image("8")], "test": [image("9", ratings=[3]), image("5")]}
+    data = asked_data(rows, dict.fromkeys(rows, NOTHING), {"val": 2})
+    assert data.dropped == {"images without a question": 1}
+    assert data.missing_rows() == {"val": 1}
+    assert data.notes == ["not rated: the questions of 1 image of test"]
+
+
+def test_images_that_two_splits_share_are_counted():
+    rows = {"train": [image("7"), image("8")], "val": [image("8")], "test": [image("9")]}
+    data = asked_data(rows, dict.fromkeys(rows, NOTHING), {})
+    assert data.notes == ["both in train and in val: 1 image"]
+
+
+def test_rows_without_images_are_known_by_the_ids_of_theirs():
+    split = asked_split([image("9"), image("5")], NOTHING)
+    assert split["question"].select([1]).examples().ids == ["5"]
 
 
 def test_equal_questions_have_one_key_and_others_another():

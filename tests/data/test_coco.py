@@ -52,6 +52,13 @@ def test_boxes_are_corners_cut_to_the_image_with_their_categories(tmp_path):
     assert rows["categories"][1] == ["dog", "cat"]
 
 
+def test_crowds_and_boxes_without_area_are_counted(tmp_path):
+    data = coco(root=put(tmp_path / "all"), splits=["val"])
+    assert data.dropped == {"annotations of crowds, or without area": 2}
+    whole = put(tmp_path / "whole", things=THINGS[:2])
+    assert coco(root=whole, splits=["val"]).dropped == {}
+
+
 def test_an_image_without_things_has_no_boxes(tmp_path):
     rows = load(put(tmp_path, things=THINGS[2:]))
     assert rows["boxes"][1].shape == (0, 4)

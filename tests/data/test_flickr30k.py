@@ -103,6 +103,8 @@ def test_unrelated_captions_are_left_out(tmp_path):
     rows = load(tmp_path)
     assert rows["captions"][0] == ["It is a hat", "Nobody", "Somebody", "Anybody"]
     assert rows["chains"][0] == [[0, 4], [], [], []]
+    told = flickr30k(root=tmp_path, splits=["val"]).dropped
+    assert told == {"captions that UNRELATED_CAPTIONS lists": 1}
 
 
 @pytest.mark.parametrize("folder", ["flickr30k_images/flickr30k_images", "images", "elsewhere"])

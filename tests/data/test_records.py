@@ -11,6 +11,7 @@ from vlbench.data.records import (
     overlaps,
     value_column,
 )
+from vlbench.errors import DataError
 
 
 def numbered(*label_counts, n=None):
@@ -79,7 +80,7 @@ def test_a_split_without_columns_is_refused():
 
 
 def test_a_missing_column_is_named_with_those_there_are():
-    with pytest.raises(KeyError, match="no column 'caption'; there are label, number"):
+    with pytest.raises(DataError, match=r"^the data have no column 'caption'; they have label"):
         numbered(1, 1)["caption"]
 
 

@@ -8,7 +8,7 @@ from scipy.io import loadmat, savemat
 from vlbench.data import svhn as svhn_module
 from vlbench.data.records import labels
 from vlbench.data.svhn import svhn
-from vlbench.errors import DataError
+from vlbench.errors import DataAbsent, DataError
 
 X = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 3), np.uint8)
 Y = np.array([[10], [1], [9]], np.uint8)
@@ -127,3 +127,13 @@ def test_real_crops_are_those_of_the_file(real_data):
     assert data.missing_rows() == {"test": 26_032 - 486}
     assert labels(data.splits["test"]).tolist() == (content["y"][:, 0] % 10).tolist()
     assert data.splits["test"]["image"][485].tobytes() == content["X"][..., 485].tobytes()
+
+
+@pytest.mark.parametrize("folder", ["test", "."])
+def test_a_folder_of_whole_photos_is_told_from_the_cropped_digits(tmp_path, folder):
+    (tmp_path / folder).mkdir(exist_ok=True)
+    (tmp_path / folder / "digitStruct.mat").touch()
+    with pytest.raises(
+        DataAbsent, match=r"digits, not the whole photos of digitStruct\.mat\) is ab"
+    ):
+        svhn(root=tmp_path)

@@ -37,6 +37,12 @@ def test_the_official_header_changes_nothing(tmp_path):
     assert first["questions"].key == second["questions"].key
 
 
+def test_so_many_images_are_expected_as_the_part_of_a_split_has(tmp_path):
+    put(tmp_path, {"questions": ASKED})
+    data = vqa(root=tmp_path, parts={"test": "val2014"}, files={"test": FILE})
+    assert data.missing_rows() == {"test": EXPECTED["val"] - 2}
+
+
 def test_a_file_may_be_compressed_and_have_another_name(tmp_path):
     (tmp_path / "asked.gzip").write_bytes(gzip.compress(json.dumps({"questions": ASKED}).encode()))
     data = vqa(root=tmp_path, parts=VAL, files={"val": "asked.gzip"})

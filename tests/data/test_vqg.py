@@ -86,6 +86,7 @@ def test_captions_are_cocos_in_the_order_of_their_ids(coco):
     assert list(rows["question"]) == ["Who?", "Why?"]
     assert [float(picture.regions.vectors[0, 0]) for picture in rows["picture"]] == [8.0, 7.0]
     assert "ratings" not in rows.columns
+    assert rows["regions"].examples().ids == rows["picture"].examples().ids == ["8", "7"]
 
 
 def test_an_image_without_captions_is_named(coco):

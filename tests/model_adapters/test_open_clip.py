@@ -1,3 +1,5 @@
+import logging
+
 import numpy as np
 import open_clip
 import pytest
@@ -57,17 +59,19 @@ def test_tokens_are_counted_before_they_are_cut(model):
     assert model.count_tokens(["", "a cat", "cat " * 40]) == [2, 4, 42]
 
 
-def test_a_tokenizer_of_hugging_face_counts_alike(tmp_path):
+def test_a_tokenizer_of_hugging_face_counts_alike(tmp_path, caplog, monkeypatch):
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     words = Tokenizer(models.WordLevel({"a": 1, "cat": 2}))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
-    PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(tmp_path)
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=16).save_pretrained(tmp_path)
     text = {**TINY["text_cfg"], "hf_tokenizer_name": "given by the folder"}
     path = write_config(tmp_path, {**TINY, "text_cfg": text})
     model = OpenClip(device=CPU, architecture=path, weights="random")
     assert model.count_tokens(["", "a cat", "cat " * 40]) == [0, 2, 40]
+    assert "longer than the specified maximum" not in caplog.text
 
 
 def test_half_precision_still_returns_float32(folder, photo):

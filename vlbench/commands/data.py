@@ -147,6 +147,7 @@ def describe(data: Data) -> dict[str, Any]:
             "examples": [_example(data, split, i) for i in range(min(EXAMPLES, len(split)))],
         }
     facts = {"data": data.digest(), "classes": len(data.classes), "dropped": dict(data.dropped)}
+    facts["notes"] = list(data.notes)
     return facts | {"splits": splits}
 
 
@@ -206,6 +207,7 @@ def _lines(task: str, facts: Mapping[str, Any]) -> list[Any]:
     ]
     lines: list[Any] = [f"{task}: {facts['classes']} classes", plain_table(columns, cells)]
     lines += [printed(f"left out: {count:,} {what}") for what, count in facts["dropped"].items()]
+    lines += map(printed, facts["notes"])
     for name, one in splits.items():
         lines += [
             f"{counted(count, 'row')} of {name} also in {other}"

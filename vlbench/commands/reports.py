@@ -202,7 +202,7 @@ def print_plan(console: Console, planned: Plan, *, verbose: bool = False) -> Non
     _say_jobs(console, [job for job in planned.jobs if job.status == "run" and job.reason])
     for line in missing_weights(planned.jobs):
         say(console, f"no weights: {line}")
-    for line in _left_out(planned):
+    for line in [*_missing(planned), *_left_out(planned)]:
         say(console, line)
     if why:
         hidden = ("run", "unavailable", "no weights")
@@ -224,6 +224,16 @@ def _say_jobs(console: Console, jobs: Sequence[Job]) -> None:
         say(console, f"{status}{': ' if reason else ''}{reason}")
         for own, alike in models.items():
             say(console, f"  {', '.join(alike)}: {', '.join(own)}")
+
+
+def _missing(planned: Plan) -> list[str]:
+    """Return once what the data of a task lack, for which scores are marked partial."""
+    of_tasks = {job.task.spec.name: job.data for job in planned.jobs if job.data}
+    return [
+        f"partial data of {task}: {split} lacks {n:,} of {data.expected[split]:,} rows"
+        for task, data in of_tasks.items()
+        for split, n in data.missing_rows().items()
+    ]
 
 
 def _left_out(planned: Plan) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,10 +13,10 @@ import pyarrow as pa
 
 from vlbench.data.images import file_images
 from vlbench.data.pictures import pictures
-from vlbench.data.records import Column, Split
+from vlbench.data.records import Column, Data, Split
 from vlbench.data.regions import image_number, region_features
 from vlbench.data.tables import column_from, in_memory
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataAbsent, DataError, counted
 
 COCO_HOME = "cocodataset.org/#download"
 NO_QUESTION = "none"
@@ -49,6 +51,31 @@ class Sources(NamedTuple):
     features: Path | None
 
 
+def asked_data(
+    rows: Mapping[str, Iterable[AskedImage]],
+    sources: Mapping[str, Sources],
+    expected: Mapping[str, int],
+) -> Data:
+    """Return a split of the images and the sources of each name, as `asked_split`.
+
+    Says how many images have no question, how many of a split with ratings have none, and how many
+    two splits share.
+    """
+    splits, dropped, notes = {}, Counter[str](), []
+    for name, images in rows.items():
+        read = list(images)
+        splits[name] = asked_split(read, sources[name])
+        dropped["images without a question"] += sum(not one.questions for one in read)
+        unrated = sum(bool(one.questions) and not _is_rated(one) for one in read)
+        if "ratings" in splits[name].columns and unrated:
+            notes.append(f"not rated: the questions of {counted(unrated, 'image')} of {name}")
+    ids = {name: {*split["id"]} for name, split in splits.items()}
+    for one, other in combinations(ids, 2):
+        if shared := len(ids[one] & ids[other]):
+            notes.append(f"both in {one} and in {other}: {counted(shared, 'image')}")
+    return Data(splits=splits, expected=expected, dropped=+dropped, notes=notes)
+
+
 def asked_split(rows: Iterable[AskedImage], sources: Sources) -> Split:
     """Return one row per image that has a question.
 
@@ -58,13 +85,17 @@ def asked_split(rows: Iterable[AskedImage], sources: Sources) -> Split:
     """
     kept = [row for row in rows if row.questions]
     table = in_memory((row._asdict() for row in kept), SCHEMA)
-    column, ids = partial(column_from, table), [row.id for row in kept]
+    ids = [row.id for row in kept]
+
+    def column(names: Sequence[str], make: Callable[..., Any], kind: str = "value") -> Column:
+        return replace(column_from(table, names, make, kind), names=ids)
+
     columns: dict[str, Column] = {
         "id": column(["id"], str),
         "questions": column(["questions"], list),
         "question": column(["questions"], _first, "text"),
     }
-    if any(rating is not None for row in kept for rating in row.ratings):
+    if any(map(_is_rated, kept)):
         columns["ratings"] = column(["ratings"], list)
     if any(row.captions for row in kept):
         columns["captions"] = column(["captions"], list)
@@ -74,6 +105,10 @@ def asked_split(rows: Iterable[AskedImage], sources: Sources) -> Split:
     if images or features is not None:
         columns |= pictures(images, ids, features, numbers=ids)
     return Split(columns)
+
+
+def _is_rated(image: AskedImage) -> bool:
+    return any(rating is not None for rating in image.ratings)
 
 
 def captions_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -29,6 +30,9 @@ EXPECTED = {
     2017: {"train": 118_287, "val": 5_000},
 }
 SPLITS = ("train", "val")
+
+# What of the annotations is left out.
+NO_THING = "annotations of crowds, or without area"
 
 _NAMED = {
     "category": pa.string(),
@@ -63,7 +67,8 @@ def coco(
     """Return COCO's images, ordered by id; classes are the 80 categories in COCO's order.
 
     `boxes` are ground truth, float32 [n, 4] xyxy pixels cut to the image, and `categories` their
-    names: one per annotation, without crowds (which are not single things) and boxes without area.
+    names: one per annotation, without crowds (which are not single things) and boxes without area,
+    which are counted in `dropped`.
     `captions` are ordered by annotation id. `caption` is the one that names most fine-grained
     classes (of several, the first): `a man, a woman and a child` names three. `named` has one
     `Named` per category in `caption`, for the first word that names it, in the caption's order.
@@ -89,20 +94,28 @@ def coco(
     instances = {name: read_instances(pair[0]) for name, pair in files.items()}
     categories = next(iter(instances.values())).categories.values()
     names = read_class_names(listed, list(categories))
+    dropped = Counter[str]()
     return Data(
         splits={
             name: _split(
-                _rows(annotated_images(found, files[name][1]), names), root / parts[name], regions
+                _rows(annotated_images(found, files[name][1]), names, dropped),
+                root / parts[name],
+                regions,
             )
             for name, found in instances.items()
         },
         classes=names.categories,
         expected={name: EXPECTED[year][name] for name in splits},
+        dropped=+dropped,
     )
 
 
-def _rows(images: Iterable[AnnotatedImage], names: ClassNames) -> Iterator[Row]:
+def _rows(
+    images: Iterable[AnnotatedImage], names: ClassNames, dropped: Counter[str]
+) -> Iterator[Row]:
+    """Yield a row per image, and add to `dropped` the annotations that are left out of it."""
     for image in images:
+        dropped[NO_THING] += image.left_out
         best = max(image.captions, key=names.count)
         yield {
             "id": image.number,

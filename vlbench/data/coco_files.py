@@ -111,13 +111,17 @@ class Thing(NamedTuple):
 
 
 class AnnotatedImage(NamedTuple):
-    """An image, its things, and its captions ordered by annotation id."""
+    """An image, its things, and its captions ordered by annotation id.
+
+    `left_out` is how many of its annotations are no things: crowds and boxes without area.
+    """
 
     number: int
     file: str
     size: list[int]
     things: list[Thing]
     captions: list[str]
+    left_out: int = 0
 
 
 class Instances(NamedTuple):
@@ -156,7 +160,7 @@ def annotated_images(instances: Instances, texts: Path) -> Iterator[AnnotatedIma
         if not own:
             raise DataError(f"{texts.name} has no caption of image {number}")
         boxed = [thing for thing in things if thing is not None]
-        yield AnnotatedImage(number, file, size, boxed, own)
+        yield AnnotatedImage(number, file, size, boxed, own, len(things) - len(boxed))
 
 
 def read_captions(file: Path) -> Mapping[int, list[str]]:

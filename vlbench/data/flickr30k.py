@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -152,7 +152,10 @@ SCHEMA = pa.schema(
     }
 )
 
+UNRELATED = "UNRELATED_CAPTIONS"
+
 Row = dict[str, Any]
+Dropped = dict[str, int]
 
 
 def flickr30k(
@@ -169,7 +172,8 @@ def flickr30k(
     `phrases` (with the indices of all boxes of their chain), `chains` and `types` (one per phrase;
     chain 0 is `notvisual`), `boxes` (ground truth, float32 [n, 4] xyxy pixels) and `id`. A phrase
     that is not visual, or whose chain is only a scene or has no box, names no boxes. Captions
-    listed in the file UNRELATED_CAPTIONS, where it exists, are left out of their rows.
+    listed in the file UNRELATED_CAPTIONS, where it exists, are left out of their rows, and counted
+    in `dropped`.
 
     `origin` is subtracted from the boxes, which count pixels from 1; 0 leaves them unchanged, as
     BAN and VisualBERT do. `regions` are region features (see `vlbench.data.regions`); with them,
@@ -186,14 +190,23 @@ def flickr30k(
         where = images or root / FOLDERS[0]
         raise DataAbsent("Flickr30k's images", IMAGES_HOME, str(where))
     begin_reading()
-    unrelated = _read_unrelated(root / "UNRELATED_CAPTIONS")
+    unrelated = _read_unrelated(root / UNRELATED)
+    ids = {name: _ids(file) for name, file in lists.items()}
     return Data(
         splits={
-            name: _split(read_rows(root, _ids(file), unrelated, origin), folder, regions, file.name)
+            name: _split(read_rows(root, ids[name], unrelated, origin), folder, regions, file.name)
             for name, file in lists.items()
         },
         expected={name: EXPECTED[name] for name in splits},
+        dropped=_left_out(ids.values(), unrelated),
     )
+
+
+def _left_out(splits: Iterable[Sequence[str]], unrelated: Collection[tuple[str, int]]) -> Dropped:
+    """Return how many captions of the images of these splits are unrelated to them."""
+    images = {image for ids in splits for image in ids}
+    count = sum(image in images and 1 <= number <= CAPTIONS for image, number in unrelated)
+    return {f"captions that {UNRELATED} lists": count} if count else {}
 
 
 def _image_folder(root: Path, images: Path | None) -> Path | None:
@@ -230,9 +243,7 @@ def read_rows(
         captions = _captions_of(root, name)
         related = [c for i, c in enumerate(captions, 1) if (name, i) not in unrelated]
         if not related:
-            raise DataError(
-                f"UNRELATED_CAPTIONS lists all captions of image {name}; fetch it again"
-            )
+            raise DataError(f"{UNRELATED} lists all captions of image {name}; fetch it again")
         file = f"Annotations/{name}.xml"
         image, size, boxes, chains = parse_annotation(_read(root, file), file)
         if image != f"{name}.jpg":

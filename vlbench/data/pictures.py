@@ -38,7 +38,7 @@ def pictures(
         stored = _RegionsOfImages(features, names, keys, images)
         _require_one_image_each([("", stored)])
         key = digest(["regions", features.key, list(names)])
-        columns["regions"] = Column(key, "value", stored, range(len(names)))
+        columns["regions"] = Column(key, "value", stored, range(len(names)), names=list(names))
     picture = _PicturesOfImages(columns.get("image"), columns.get("regions"))
     key = digest(["picture", *((name, column.key) for name, column in columns.items())])
     whole = Column(key, "picture", picture, range(len(names)), names=list(names))

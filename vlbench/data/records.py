@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlbench.digests import digest
-from vlbench.errors import DataAbsent
+from vlbench.errors import DataAbsent, DataError
 from vlbench.metrics.items import DIGITS, Examples
 
 Found = TypeVar("Found")
@@ -80,10 +80,10 @@ class Split:
         return self._length
 
     def __getitem__(self, column: str) -> Column:
-        """Return a column by its name; a KeyError lists the columns of this split."""
+        """Return a column by its name; a DataError lists the columns of this split."""
         if column not in self._columns:
-            message = f"no column '{column}'; there are {', '.join(sorted(self._columns))}"
-            raise KeyError(message)
+            present = ", ".join(sorted(self._columns)) or "none"
+            raise DataError(f"the data have no column '{column}'; they have {present}")
         return self._columns[column]
 
     @property

@@ -22,6 +22,9 @@ from vlbench.errors import DataAbsent, DataError
 HOME = "ufldl.stanford.edu/housenumbers"
 CROPS = {"train": 73_257, "test": 26_032}
 
+# The list of boxes in whole photos (format 1), from which digits would have to be cropped.
+PHOTOS = "digitStruct.mat"
+
 # The end of the header of a MATLAB 5 file, and the order of its bytes.
 BYTE_ORDERS = {b"\x00\x01IM": "<", b"\x01\x00MI": ">"}
 
@@ -45,7 +48,8 @@ def svhn(*, root: Path, download: bool = False) -> Data:
     paths = {split: path for split, path in paths.items() if path.is_file()}
     if not paths:
         where = f"{root}/{{train,test}}_32x32.mat"
-        absent = DataAbsent("SVHN (cropped digits)", f"the hub (--download) or {HOME}", where)
+        what = f"SVHN (cropped digits{_instead(root)})"
+        absent = DataAbsent(what, f"the hub (--download) or {HOME}", where)
         if not download:
             raise absent
         return hub_sets.from_hub(hub_sets.SVHN, absent, expected=CROPS, classes=DIGITS)
@@ -53,6 +57,12 @@ def svhn(*, root: Path, download: bool = False) -> Data:
     splits = {split: _crops(path) for split, path in paths.items()}
     expected = {split: CROPS[split] for split in splits}
     return Data(splits=splits, classes=DIGITS, expected=expected)
+
+
+def _instead(root: Path) -> str:
+    """Return, for a folder of whole photos, that it holds them; else nothing."""
+    photos = [part for part in (root, *(root / s for s in CROPS)) if (part / PHOTOS).is_file()]
+    return f", not the whole photos of {PHOTOS}" if photos else ""
 
 
 def _require_sound(path: Path) -> None:

@@ -16,7 +16,7 @@ from vlbench.data.asked_images import (
     NO_QUESTION,
     AskedImage,
     Sources,
-    asked_split,
+    asked_data,
     captions_of,
     require_files,
 )
@@ -64,13 +64,10 @@ def vqg(
     require_files("COCO's captions", COCO_HOME, texts)
     begin_reading()
     captions = [read_captions(text) for text in texts]
-    sources = Sources(coco, PARTS, features)
-    return Data(
-        splits={
-            name: asked_split(_add_captions(file, captions), sources)
-            for name, file in files.items()
-        },
-        expected={name: EXPECTED[name] for name in splits},
+    return asked_data(
+        {name: _add_captions(file, captions) for name, file in files.items()},
+        dict.fromkeys(files, Sources(coco, PARTS, features)),
+        {name: EXPECTED[name] for name in splits},
     )
 
 

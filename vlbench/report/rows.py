@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from vlbench.boards.board import Board, board_file, read_board
 from vlbench.catalog.sources import shipped_boards
 from vlbench.catalog.specs import TaskSpec
-from vlbench.errors import SpecError, UnknownNameError, unknown
+from vlbench.errors import SpecError, UnknownNameError, counted, unknown
 from vlbench.results import Result, Score, matching
 
 
@@ -36,8 +36,7 @@ def unpublished(row: Result) -> str:
     if row.status != "ok":
         return f"{row.status}, {row.reason}"
     if row.is_partial:
-        rows = row.counts.get("n", 0)
-        return f"partial, {rows} of {row.counts['expected']} official rows"
+        return f"partial, {counted(row.absent_rows, 'official row')} absent"
     return "random weights" if is_random(row) else ""
 
 

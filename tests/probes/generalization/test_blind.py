@@ -10,6 +10,7 @@ from sklearn.neighbors import NearestCentroid
 
 from vlbench.data.records import Column, Split, labels, value_column
 from vlbench.engine import Engine
+from vlbench.errors import DataError
 from vlbench.probes.generalization.blind import blind_features, nearest_mean_accuracy
 from vlbench.probes.generalization.few_shot import few_shot
 from vlbench.probes.generalization.linear import LinearTraining
@@ -89,7 +90,7 @@ def test_the_floor_of_transfer_is_what_a_probe_learns_of_the_column():
 
 
 def test_data_without_the_column_say_so():
-    with pytest.raises(KeyError, match="no column 'colours'"):
+    with pytest.raises(DataError, match="no column 'colours'"):
         few_shot(
             ConstantModel(),
             labelled_images(2, 2),

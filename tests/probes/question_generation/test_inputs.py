@@ -149,5 +149,5 @@ def test_an_image_has_the_names_of_all_its_columns():
 
 
 def test_a_column_that_a_split_lacks_is_named_with_those_it_has():
-    with pytest.raises(KeyError, match="no column 'noun'; there are categories, nouns"):
+    with pytest.raises(DataError, match="no column 'noun'; they have categories, nouns"):
         shown_names(split(nouns=[[]], categories=[[]]), ["nouns", "noun"])

@@ -47,7 +47,7 @@ def test_skipped_failed_partial_and_random_rows_are_listed_apart(tmp_path):
     assert listed(found.left_out) == [
         "t: left out (skipped, no text): s, s2",
         "t: left out (failed, broke badly): f",
-        "t: left out (partial, 1 of 2 official rows): p",
+        "t: left out (partial, 1 official row absent): p",
         "t: left out (random weights): r",
     ]
 

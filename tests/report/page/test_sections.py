@@ -29,7 +29,7 @@ def test_a_partial_row_and_random_weights_are_marked():
         result("c", score(), comparable="c"),
     ]
     (table,) = tables(*rows)
-    told = [["partial: 500 of 1,000"], ["random weights"], ["not comparable"]]
+    told = [["partial: 500 rows absent"], ["random weights"], ["not comparable"]]
     assert [badges(entry) for entry in table.entries] == told
 
 

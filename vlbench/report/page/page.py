@@ -16,7 +16,7 @@ from vlbench import __version__
 from vlbench.boards.board import board_digest, read_board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.findings import FindingsSpec
-from vlbench.errors import printed
+from vlbench.errors import counted, printed
 from vlbench.files import safe_name
 from vlbench.report.page.bars import bar, rules
 from vlbench.report.page.models import Model, models_of
@@ -172,8 +172,7 @@ def value_of(score: Score | None, row: Result | None = None) -> str:
 def badges(entry: Entry) -> list[str]:
     """Return what stands beside the name of a model."""
     row, apart = entry.row, [APART] if entry.is_apart else []
-    n, expected = row.counts.get("n", 0), row.counts.get("expected", 0)
-    partial = [f"partial: {n:,} of {expected:,}"] if row.is_partial else []
+    partial = [f"partial: {counted(row.absent_rows, 'row')} absent"] if row.is_partial else []
     return [*apart, *partial, *(["random weights"] if is_random(row) else [])]
 
 
