@@ -52,6 +52,12 @@ def test_an_unknown_bare_name_is_told_with_the_nearest(source):
         loaded(source, BARE.replace("image_folder", "image_foldr"))
 
 
+def test_the_name_of_a_module_is_told_with_its_loaders(source):
+    message = r"no loader is named 'webdataset'; write vlbench\.data\.webdataset:images"
+    with pytest.raises(SpecError, match=message):
+        loaded(source, BARE.replace("image_folder", "webdataset"))
+
+
 def test_a_bare_name_is_looked_up_in_the_source_first(source):
     write(source / "data" / "digits.py", "def digits(*, root): ...\n")
     spec = loaded(source, BARE.replace("image_folder", "digits"))

@@ -41,6 +41,10 @@ def full_loader(name: str, folders: Sequence[Path], where: str) -> str:
     if len(full) > 1:
         raise SpecError(f"{where}: '{name}' is the name of {' and '.join(full)}; write one of them")
     if not full:
+        every = [one for several in shipped.values() for one in several]
+        inside = [one for one in every if one.partition(":")[0].endswith(f".{name}")]
+        if inside:
+            raise SpecError(f"{where}: no loader is named '{name}'; write {' or '.join(inside)}")
         raise SpecError(f"{where}: {unknown('loader', name, {*shipped, *own})}")
     return full[0]
 
