@@ -169,13 +169,31 @@ def test_every_link_between_pages_leads_somewhere(file):
         assert not anchor or anchor in anchors(target.read_text("utf-8")), link
 
 
-# The boards whose primary scores are the columns of the table of example rows.
+# The boards whose primary scores are the columns of the table of example rows, and of real ones.
 EXAMPLES = ("few_shot", "transfer", "noun_replacement", "entity_grounding")
+REAL = ("few_shot_fashion_mnist", "clustering_fashion_mnist", "transfer_fashion_mnist_10000")
+
+
+def shown_rows(heading):
+    """Return the cells with a percentage below a heading, by the first cell of their row."""
+    text = PAGES["docs/experiments.md"].partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    lines = re.findall(r"^\| (.*?) \| (.*%.*) \|$", text, re.MULTILINE)
+    return {model: cells.split(" | ") for model, cells in lines}
+
+
+def test_the_rows_of_published_models_are_those_of_the_boards():
+    shown = shown_rows("Rows of published models")
+    assert len(shown) == 4
+    for i, task in enumerate(REAL):
+        scores = {name: one["value"] for name, one in primary_scores(task).items()}
+        random = sorted(value for name, value in scores.items() if "-random-" in name)
+        for label, cells in shown.items():
+            own = random if "random" in label else [scores[label.split("`")[1]]]
+            assert cells[i] == (" to ".join(map(percent, dict.fromkeys(own[:1] + own[-1:]))) or "-")
 
 
 def test_the_example_rows_are_those_of_the_boards():
-    lines = re.findall(r"^\| (.*?) \| (.*%.*) \|$", PAGES["docs/experiments.md"], re.MULTILINE)
-    shown = {model.strip("`"): cells.split(" | ") for model, cells in lines}
+    shown = {model.strip("`"): cells for model, cells in shown_rows("A few example rows").items()}
     assert len(shown) == 5
     for i, name in enumerate(EXAMPLES):
         scores = primary_scores(f"{name}_scenes")

@@ -38,11 +38,11 @@ ALIKE = """\
 import torch
 
 from vlbench.capabilities import TextEncoder
-from vlbench.data.records import TestRows, value_column
+from vlbench.data.records import Data, value_column
 from vlbench.results import Outcome, Score
 
 
-def alike(model: TextEncoder, data: TestRows, engine) -> Outcome:
+def alike(model: TextEncoder, data: Data, engine) -> Outcome:
     \"\"\"Return how often the first question of an image is nearest to its second.\"\"\"
     several = [texts for texts in data.splits["test"]["questions"] if len(texts) > 1]
     columns = (value_column([texts[k] for texts in several], "text") for k in range(2))
