@@ -8,7 +8,7 @@ DEMO := raw-pixels,tiny-rn,tiny-rn-robust,tiny-clip,tiny-bert,tiny-visualbert,ti
 .PHONY: demo test nightly gpu check install
 
 demo: install
-	$(BIN)/vlbench --model $(DEMO) --tasks demo --output build/demo --cache-dir $(DEMO_CACHE) --overwrite
+	OMP_NUM_THREADS=1 $(BIN)/vlbench --model $(DEMO) --tasks demo --output build/demo --cache-dir $(DEMO_CACHE) --overwrite
 	$(BIN)/vlbench leaderboard build --output build/demo
 	$(BIN)/vlbench leaderboard page --output build/demo
 
