@@ -24,6 +24,7 @@ from rich.text import Text
 
 from vlbench.boards.board import Board
 from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.specs import TaskSpec
 from vlbench.commands.parser import output_option
 from vlbench.errors import counted, printed
 from vlbench.planning.jobs import Job
@@ -251,14 +252,14 @@ def print_report(console: Console, planned: Plan, report: Report) -> None:
 
     A few tasks have a table each, with all that is said of a score; more are models x tasks.
     """
-    boards = _boards_of(planned, report)
+    specs = {job.task.spec.name: job.task.spec for job in planned.jobs}
+    boards = _boards_of(specs, report)
     if len(boards) > FEW:
         found = pivots(None, boards, load_catalog(planned.options.include_path), {})
         head, *rows = grid(together(boards, found))
         _print_table(console, Texts(head, rows, "", head[1:], numbers=True))
         say(console, mark_notes(found))
     else:
-        specs = {job.task.spec.name: job.task.spec for job in planned.jobs}
         for board in boards:
             for text in board_tables(board, {}, specs[board.task]):
                 _print_table(console, text)
@@ -278,9 +279,8 @@ def _print_table(console: Console, texts: Texts) -> None:
     console.print(fitted(plain_table(**texts._asdict()), console.width))
 
 
-def _boards_of(planned: Plan, report: Report) -> list[Board]:
+def _boards_of(specs: Mapping[str, TaskSpec], report: Report) -> list[Board]:
     """Return the boards that the results with scores would make by themselves, by task."""
-    specs = {job.task.spec.name: job.task.spec for job in planned.jobs}
     ok = [result for result in report.results if result.status == "ok"]
     return [
         Board(

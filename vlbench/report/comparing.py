@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from vlbench.boards.artifacts import read_items
-from vlbench.boards.board import Board, board_file, read_board
+from vlbench.boards.board import Board, board_file, folder_boards, read_board
 from vlbench.boards.joins import Items, NoItemsError, compare, items_of
 from vlbench.errors import DataError, UnknownNameError, unknown
 from vlbench.metrics.items import at_text
@@ -117,18 +117,13 @@ def _boards(output: Path, models: Mapping[str, Path], tasks: Sequence[str]) -> l
 
 def _with_lent(output: Path, models: Mapping[str, Path]) -> dict[str, Board]:
     """Return a folder's boards by task, with the rows of models of other folders."""
-    boards = _read(output)
+    boards = folder_boards(output)
     for folder in dict.fromkeys(models.values()):
-        for name, board in _read(folder).items() if folder != output else ():
+        for name, board in folder_boards(folder).items() if folder != output else ():
             rows = [row for row in board.results if models.get(row.model) == folder]
             if rows:
                 boards[name] = _with_rows(boards.get(name), replace(board, results=rows))
     return boards
-
-
-def _read(folder: Path) -> dict[str, Board]:
-    files = sorted(folder.glob("*.json"))
-    return {file.stem: board for file in files if (board := read_board(file))}
 
 
 def _with_rows(board: Board | None, lent: Board) -> Board:
