@@ -11,7 +11,7 @@ from torch import Tensor
 from vlbench.capabilities import Picture
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.digests import digest
-from vlbench.probes.captioning.nouns import words_of
+from vlbench.metrics.language_model import words_of
 
 NOUNS = ("boat", "car", "cat", "cup", "dog", "fish", "hat", "owl", "rose", "tree")
 OTHERS = ("a", "big", "near", "red", "sees", "the")

@@ -4,7 +4,9 @@ from caption_fakes import captioned, references, things
 from item_means import item_means
 
 from vlbench.engine import Engine
+from vlbench.engine.pair_scores import other_images
 from vlbench.metrics.items import Examples
+from vlbench.metrics.language_model import TextScorer
 from vlbench.probes.captioning.caption_scores import (
     caption_scores,
     measured_share,
@@ -14,7 +16,6 @@ from vlbench.probes.captioning.caption_scores import (
 from vlbench.probes.captioning.caption_sets import Subjects, references_of
 from vlbench.probes.captioning.caption_statistics import counted
 from vlbench.probes.captioning.nouns import NounSource, find_nouns
-from vlbench.probes.captioning.scorers import TextScorer, other_images
 
 EXAMPLES = Examples(["a", "b"], ["1", "2"])
 KINDS = {
@@ -135,7 +136,7 @@ def test_a_score_is_what_the_adapter_says_else_what_its_towers_say(model, kind):
 
 
 DATA = captioned()
-TEXT = TextScorer(DATA.splits["train"])
+TEXT = TextScorer(DATA.splits["train"]["captions"])
 NOUNS = find_nouns(DATA, Engine.for_tests(), NounSource(leave_out=["image"]))
 
 

@@ -3,6 +3,7 @@ from caption_fakes import NO_CAPTIONER, Likes, captioned, plant
 from caption_world import CAPTIONS, results, world
 
 from vlbench.engine import Engine
+from vlbench.engine.pair_scores import PairScorer
 from vlbench.errors import CannotDo, DataError, TooFewRows
 from vlbench.probes.captioning import caption_sets
 from vlbench.probes.captioning.caption_sets import (
@@ -14,7 +15,6 @@ from vlbench.probes.captioning.caption_sets import (
     references_of,
 )
 from vlbench.probes.captioning.captioner import Captioner
-from vlbench.probes.captioning.scorers import PairScorer
 
 DATA = captioned(test=5)
 ENGINE = Engine.for_tests()

@@ -9,6 +9,7 @@ from vlbench.metrics.captions import CaptionMetrics
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.evaluated import Value
 from vlbench.metrics.intervals import fraction_ends, wilson
+from vlbench.metrics.language_model import TextScorer, perplexity_statistics, train_language_model
 from vlbench.probes.captioning.caption_statistics import (
     Judged,
     available_metrics,
@@ -23,11 +24,6 @@ from vlbench.probes.captioning.caption_statistics import (
     share,
 )
 from vlbench.probes.captioning.nouns import NounSource, find_nouns
-from vlbench.probes.captioning.scorers import (
-    TextScorer,
-    perplexity_statistics,
-    train_language_model,
-)
 from vlbench.results import Outcome, Score
 
 RNG = np.random.default_rng(0)
@@ -125,7 +121,7 @@ DATA = captioned()
 def told():
     """Return the statistics of captions whose references name dog and cat, as [N] of each."""
     nouns = find_nouns(DATA, Engine.for_tests(), NounSource(leave_out=["image"]))
-    text = TextScorer(DATA.splits["train"])
+    text = TextScorer(DATA.splits["train"]["captions"])
 
     def of(*captions, references=("a dog and a cat", "a dog is there")):
         judged = Judged(list(captions), [list(references)] * len(captions))

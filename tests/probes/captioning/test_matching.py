@@ -4,10 +4,11 @@ from caption_fakes import Likes, captioned, constant, nouns_of_the_image, things
 from item_means import item_means
 
 from vlbench.engine import Engine
+from vlbench.engine.pair_scores import PairScorer
 from vlbench.metrics.items import Examples
+from vlbench.metrics.language_model import TextScorer
 from vlbench.probes.captioning.caption_sets import Subjects, references_of
 from vlbench.probes.captioning.matching import matching_part, measured_preference, preference
-from vlbench.probes.captioning.scorers import PairScorer, TextScorer
 
 EXAMPLES = Examples(["a", "b"], ["1", "2"])
 
@@ -40,7 +41,7 @@ def test_nan_is_no_win():
 
 DATA = captioned()
 ROWS = DATA.splits["test"]
-TEXT = TextScorer(DATA.splits["train"])
+TEXT = TextScorer(DATA.splits["train"]["captions"])
 
 
 def matched(rule, *favourites):

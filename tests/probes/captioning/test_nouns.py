@@ -8,7 +8,8 @@ from vlbench.data.scenes import scenes
 from vlbench.data.scenes.world import CATEGORIES, NOUNS, plural
 from vlbench.engine import Engine
 from vlbench.errors import DataAbsent
-from vlbench.probes.captioning.nouns import Nouns, NounSource, find_nouns, words_of
+from vlbench.metrics.language_model import words_of
+from vlbench.probes.captioning.nouns import Nouns, NounSource, find_nouns
 
 NO_THINGS = [
     "picture", "drawing", "image", "background", "thing", "things", "toy", "left", "right", "top",

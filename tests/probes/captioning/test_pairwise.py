@@ -4,10 +4,11 @@ from caption_world import Taste, length, right_nouns, world
 from scipy.stats import ttest_1samp
 
 from vlbench.engine import Engine
+from vlbench.engine.pair_scores import PairScorer
 from vlbench.errors import TooFewRows
 from vlbench.metrics.items import Examples
+from vlbench.metrics.language_model import TextScorer
 from vlbench.probes.captioning.pairwise import Contest, Share, compare_texts, report
-from vlbench.probes.captioning.scorers import PairScorer, TextScorer
 
 NAMES = ["a", "b", "c"]
 
@@ -117,7 +118,7 @@ def test_the_outcome_counts_and_notes_the_ties_of_its_primary_share():
 def judged(taste, texts, rows):
     data = world([["a dog"], ["a boat"], ["a cat"]])
     scorer = PairScorer(Taste(taste), data.splits["test"], Engine.for_tests())
-    return compare_texts(scorer, TextScorer(data.splits["train"]), texts, rows, seed=0)
+    return compare_texts(scorer, TextScorer(data.splits["train"]["captions"]), texts, rows, seed=0)
 
 
 def test_texts_are_scored_for_their_image_for_another_one_and_alone():

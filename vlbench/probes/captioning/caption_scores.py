@@ -10,10 +10,12 @@ import numpy as np
 
 from vlbench.capabilities import SharedSpace
 from vlbench.engine import Engine
+from vlbench.engine.pair_scores import other_images
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.evaluated import PREFIX
 from vlbench.metrics.intervals import Ends, Floats, fraction_ends, log_ends, plain_ends
 from vlbench.metrics.items import Examples, Measured, outcome_of
+from vlbench.metrics.language_model import TextScorer
 from vlbench.probes.captioning.caption_sets import (
     BEFORE,
     FAVOURITES,
@@ -34,7 +36,6 @@ from vlbench.probes.captioning.caption_statistics import (
     value_alone,
 )
 from vlbench.probes.captioning.nouns import Nouns
-from vlbench.probes.captioning.scorers import TextScorer, other_images
 from vlbench.results import RANGES, At, Outcome, Score, gain_range
 
 MATCH = "match_score"

@@ -13,6 +13,7 @@ from vlbench.capabilities import ImageTextScorer, RegionEncoder
 from vlbench.data.caption_results import result_captions
 from vlbench.data.records import Column, Data, Split
 from vlbench.engine import Engine
+from vlbench.engine.pair_scores import PairScorer
 from vlbench.errors import CannotDo, DataError, TooFewRows, counted
 from vlbench.metrics.intervals import Floats
 from vlbench.metrics.items import Examples
@@ -24,7 +25,6 @@ from vlbench.probes.captioning.captioner import (
     first_captions,
     with_regions,
 )
-from vlbench.probes.captioning.scorers import PairScorer
 
 # Captions: of the captioner after and before it is rewarded, and the first reference.
 FAVOURITES, BEFORE, REFERENCE = "favourites", "ce", "reference"

@@ -33,8 +33,8 @@ from vlbench.metrics.intervals import (
 )
 from vlbench.metrics.items import join_items
 from vlbench.metrics.java import coco_caption, find_java, find_spice
+from vlbench.metrics.language_model import TextScorer
 from vlbench.probes.captioning.nouns import Nouns, without_punctuation
-from vlbench.probes.captioning.scorers import TextScorer
 from vlbench.results import Outcome
 
 

@@ -21,6 +21,7 @@ from vlbench.data.records import Data, Split
 from vlbench.data.regions import image_name, image_names, image_number, region_features
 from vlbench.data.regions.features import KINDS
 from vlbench.engine import Engine
+from vlbench.engine.pair_scores import PairScorer
 from vlbench.errors import DataAbsent, DataError, SpecError, WeightsError
 from vlbench.probes.captioning.captioner_files import (
     LONGEST_CAPTION,
@@ -46,7 +47,6 @@ from vlbench.probes.captioning.captioner_training import (
     SelfCritical,
     SelfCriticalTraining,
 )
-from vlbench.probes.captioning.scorers import PairScorer
 
 # How the vectors of an image's regions become one.
 Pool = Literal["sum", "mean", "none"]

@@ -42,9 +42,11 @@ from vlbench.capabilities import (
 from vlbench.data.records import Data
 from vlbench.drawing.sheets import png
 from vlbench.engine import Engine
+from vlbench.engine.pair_scores import PairScorer
 from vlbench.metrics.captions import CAPTION_METRICS
 from vlbench.metrics.intervals import Floats, clustered_fraction
 from vlbench.metrics.items import Examples, Measured, outcome_of
+from vlbench.metrics.language_model import TextScorer
 from vlbench.probes.captioning.caption_scores import (
     MATCH,
     ByKind,
@@ -96,7 +98,6 @@ from vlbench.probes.captioning.nouns import (
     without_punctuation,
 )
 from vlbench.probes.captioning.patterns import pattern_part
-from vlbench.probes.captioning.scorers import PairScorer, TextScorer
 from vlbench.results import At, Outcome, Score
 
 # Of each kind of captions.
@@ -245,7 +246,7 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
     # What may not be here is asked for before hours of training.
     words, (names, notes) = find_nouns(data, engine, nouns), available_metrics(metrics)
     subjects, trained = collect(model, data, engine, plan)
-    text = TextScorer(data.splits["train"])
+    text = TextScorer(data.splits["train"]["captions"])
     scorer = PairScorer(model, subjects.rows, engine)
     matched, scores = matching_part(scorer, subjects, text, score_kind(model), seed=seed)
     tagged = {kind: [words.tagged(of) for of in seeds] for kind, seeds in subjects.kinds.items()}

@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from vlbench.engine.pair_scores import PairScorer, other_images
 from vlbench.metrics.intervals import Floats, ratio
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
+from vlbench.metrics.language_model import TextScorer
 from vlbench.metrics.ranking import choose
 from vlbench.probes.captioning.caption_scores import (
     DESCRIBES,
@@ -31,7 +33,6 @@ from vlbench.probes.captioning.caption_sets import (
 )
 from vlbench.probes.captioning.caption_statistics import counted, over_seeds
 from vlbench.probes.captioning.pairwise import TIED, gain_score
-from vlbench.probes.captioning.scorers import PairScorer, TextScorer, other_images
 from vlbench.results import RANGES, At, Outcome, Score, gain_range
 
 

@@ -9,7 +9,6 @@ frequent), whatever its context; a word that they lack has the tag X.
 from __future__ import annotations
 
 import importlib
-import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,14 +22,13 @@ from vlbench.data.category_words import singulars
 from vlbench.data.records import Data, Split
 from vlbench.engine import Engine
 from vlbench.errors import DataAbsent, PackageAbsent, TooFewRows
+from vlbench.metrics.language_model import EDGES, words_of
 
 NOUN, PUNCTUATION, UNKNOWN = "NOUN", "PUNCT", "X"
 
 # Words that occur more often than this in the training captions are drawn from, as those of the
 # paper's captioner.
 RARE = 5
-
-EDGES = re.compile(r"^\W+|\W+$")
 
 # The words of a caption in lower case, each with its universal part of speech.
 Tagged = Sequence[tuple[str, str]]
@@ -53,14 +51,6 @@ class NounSource(NamedTuple):
 
 
 TAGGED_CAPTIONS = NounSource()
-
-
-def words_of(text: str) -> list[str]:
-    """Return the words between white space in lower case, without punctuation around them.
-
-    What is punctuation alone is an empty word, so that each word keeps its position.
-    """
-    return [EDGES.sub("", word.lower()) for word in text.split()]
 
 
 def without_punctuation(tagged: Tagged) -> list[tuple[str, str]]:

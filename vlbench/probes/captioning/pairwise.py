@@ -17,10 +17,11 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from vlbench.engine.pair_scores import PairScorer, other_images
 from vlbench.metrics.intervals import Floats, clustered_fraction, clustered_ratio, wilson
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
+from vlbench.metrics.language_model import TextScorer
 from vlbench.metrics.ranking import Choice, choose_any, join_choices
-from vlbench.probes.captioning.scorers import PairScorer, TextScorer, other_images
 from vlbench.results import RANGES, At, Outcome, Score, gain_range
 
 # Why how often a choice is tied has no chance.

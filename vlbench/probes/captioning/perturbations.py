@@ -48,8 +48,10 @@ from vlbench.capabilities import (
 )
 from vlbench.data.records import Split
 from vlbench.engine import Engine
+from vlbench.engine.pair_scores import PairScorer
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.items import Measured
+from vlbench.metrics.language_model import TextScorer, words_of
 from vlbench.probes.captioning.caption_sets import (
     PAPER_CAPTIONER,
     TEST_IMAGES,
@@ -59,15 +61,9 @@ from vlbench.probes.captioning.caption_sets import (
     find_captions,
 )
 from vlbench.probes.captioning.captioner import Captioner
-from vlbench.probes.captioning.nouns import (
-    TAGGED_CAPTIONS,
-    Nouns,
-    NounSource,
-    find_nouns,
-    words_of,
-)
+from vlbench.probes.captioning.matched_foils import match_foils, seen_in_training
+from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, Nouns, NounSource, find_nouns
 from vlbench.probes.captioning.pairwise import Contest, Share, compare_texts, report
-from vlbench.probes.captioning.scorers import PairScorer, TextScorer, match_foils, seen_in_training
 from vlbench.results import Outcome
 
 
@@ -131,7 +127,7 @@ def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
         {CAPTION: texts[i], **{name: fill(t, listed[i]) for name, t in TEMPLATES.items()}}
         for i in kept
     ]
-    alone = TextScorer(data.splits[nouns.split])
+    alone = TextScorer(data.splits[nouns.split]["captions"])
     contest = compare_texts(PairScorer(model, rows, engine), alone, asked, kept, seed=seed)
     measured = [
         *contest.share(Share("accuracy", {}, [contest.names])),
@@ -189,7 +185,7 @@ def noun_count(
         rng = np.random.default_rng([seed, numbers[i]])
         absent = tagger.draw(k[-1] - k[0], named[i], rng)
         asked.append({REFERENCE: rows["captions"][i][0], **_fill_templates(named[i], absent, k)})
-    alone = TextScorer(data.splits[nouns.split])
+    alone = TextScorer(data.splits[nouns.split]["captions"])
     contest = compare_texts(PairScorer(model, rows, engine), alone, asked, kept, seed=seed)
     counts = {"too_few_nouns": len(named) - len(kept), "clusters": len(kept)}
     counts |= count_truncated(model, list(chain(*contest.texts)))
@@ -337,7 +333,7 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
     if len(kept) < 2:
         raise TooFewRows(f"{len(kept)} of {len(texts)} captions have a noun and another word")
     drawn = [_draw(split[i], tagger, rows.select([i]), candidates, seed) for i in kept]
-    alone, captioned = TextScorer(data.splits[nouns.split]), [texts[i] for i in kept]
+    alone, captioned = TextScorer(data.splits[nouns.split]["captions"]), [texts[i] for i in kept]
     wrong = match_foils(alone, captioned, [nouns_of for nouns_of, _ in drawn])
     asked = [
         {ORIGINAL: text, "nouns": foil, "others": others}

@@ -1,123 +1,20 @@
-"""Scores of texts for images: a model's matching score, and the controls beside it.
-
-What is preferred for another test image as well is no matter of the image, and what a trigram model
-of the training captions prefers can be told without any image.
-"""
+"""Trigram models of captions: what can be told of a text without any image."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vlbench.capabilities import DualEncoder, ImageTextScorer
-from vlbench.data.records import Split, derangement
-from vlbench.engine import Engine
-from vlbench.errors import DataError, TooFewRows, counted
 from vlbench.metrics.intervals import Floats
-from vlbench.probes.captioning.nouns import words_of
 
-# A row of a split, and a text.
-Pair = tuple[int, str]
-
-# On so many pairs the two towers of a model must give what its `score_pairs` gives, up to this
-# share of the largest score, before they stand in for it.
-TRIED = 4
-TOLERANCE = 1e-5
-
-
-class PairScorer:
-    """Scores texts for the images of a split; the work is spread over the processes.
-
-    A model of two towers whose similarity is its matching score sees each image once, however many
-    texts are scored for it, now or in later calls.
-    """
-
-    def __init__(self, model: ImageTextScorer, split: Split, engine: Engine) -> None:
-        self.rows = split
-        self._model, self._engine = model, engine
-        self._by_towers: bool | None = None if isinstance(model, DualEncoder) else False
-        self._images: Tensor | None = None
-
-    def __call__(self, rows: Sequence[int], texts: Sequence[str]) -> Tensor:
-        """Return the score of each text for the image of its row of the split, float32 [N].
-
-        Raises DataError, naming model, image and text, for a score that is no finite number, and
-        ValueError for a wrong number of scores.
-        """
-        wanted = list(zip(rows, texts, strict=True))
-        pairs = sorted(dict.fromkeys(wanted), key=lambda pair: pair[0])
-        scores = dict(zip(pairs, self._score(pairs), strict=True))
-        return torch.tensor([scores[pair] for pair in wanted], dtype=torch.float32)
-
-    def _score(self, pairs: Sequence[Pair]) -> list[float]:
-        if self._by_towers is None and pairs:
-            self._by_towers = self._agree(pairs[:TRIED])
-        if self._by_towers:
-            return self._cosines(pairs)
-        return self._engine.spread(self._own_scores, pairs)
-
-    def _agree(self, pairs: Sequence[Pair]) -> bool:
-        """Return whether the similarity of the two towers is the matching score."""
-        own = torch.tensor(self._engine.spread(self._own_scores, pairs))
-        gap = (own - torch.tensor(self._cosines(pairs))).abs().max()
-        return bool(gap <= TOLERANCE * own.abs().max())
-
-    def _own_scores(self, pairs: Sequence[Pair]) -> list[float]:
-        """Return what `score_pairs` gives, the texts of an image with the same picture."""
-        rows = dict.fromkeys(row for row, _ in pairs)
-        pictures = {row: self.rows["picture"][row] for row in rows}
-        texts = [text for _, text in pairs]
-        score_pairs = self._engine.checked(self._model.score_pairs)
-        scores = score_pairs([pictures[row] for row, _ in pairs], texts)
-        if scores.shape != (len(pairs),):
-            raise ValueError(
-                f"score_pairs of {self._name} gave {list(scores.shape)} for {len(pairs)} pairs"
-            )
-        return self._require_finite(pairs, scores)
-
-    @torch.no_grad()
-    def _cosines(self, pairs: Sequence[Pair]) -> list[float]:
-        """Return the similarity of each text's vector and its image's."""
-        model, device = self._model, self._engine.device
-        assert isinstance(model, DualEncoder)
-        if self._images is None:
-            self._images = self._engine.features(model.encode_images, self.rows["image"])
-        texts = list(dict.fromkeys(text for _, text in pairs))
-        encode_texts = self._engine.checked(model.encode_texts)
-        encoded = self._engine.spread(lambda some: list(encode_texts(some).cpu()), texts)
-        vectors = dict(zip(texts, encoded, strict=True))
-        scores = [
-            model.similarity(
-                self._images[[row]].to(device),
-                torch.stack([vectors[text] for _, text in group]).to(device),
-            )[0].cpu()
-            for row, group in groupby(pairs, key=lambda pair: pair[0])
-        ]
-        return self._require_finite(pairs, torch.cat(scores))
-
-    def _require_finite(self, pairs: Sequence[Pair], scores: Tensor) -> list[float]:
-        values = scores.float().cpu()
-        bad = (~values.isfinite()).nonzero()
-        if len(bad):
-            row, text = pairs[int(bad[0])]
-            image = self.rows["picture"].examples().ids[row]
-            raise DataError(
-                f"{self._name} gave the score {values[bad[0]].item()} to image {image} with the "
-                f"text {text!r:.80}; a score is a finite number"
-            )
-        return values.tolist()
-
-    @property
-    def _name(self) -> str:
-        return self._engine.name_of(self._model)
-
+EDGES = re.compile(r"^\W+|\W+$")
 
 START, END = "<s>", "</s>"
 
@@ -274,17 +171,6 @@ def _log10(p: float) -> float:
     return float(f"{math.log10(p):.7g}")
 
 
-def other_images(count: int, seed: int) -> list[int]:
-    """Return another row for each of so many, drawn at random; each row stands for one other.
-
-    Raises TooFewRows for fewer than two.
-    """
-    if count < 2:
-        raise TooFewRows(f"{counted(count, 'image')}; the control of another image needs two")
-    rows: list[int] = derangement(count, seed).tolist()
-    return rows
-
-
 class TextScorer:
     """Scores texts by a trigram model of captions: the mean log10 probability of a word.
 
@@ -292,9 +178,9 @@ class TextScorer:
     end counts as a word.
     """
 
-    def __init__(self, rows: Split) -> None:
-        """Train on all captions of the rows, in lower case and without punctuation."""
-        sentences = (_words(text) for captions in rows["captions"] for text in captions)
+    def __init__(self, captions: Iterable[Iterable[str]]) -> None:
+        """Train on all captions of each image, in lower case and without punctuation."""
+        sentences = (caption_words(text) for of_image in captions for text in of_image)
         self._model: LanguageModel = train_language_model(words for words in sentences if words)
 
     def __call__(self, texts: list[str]) -> Tensor:
@@ -306,45 +192,17 @@ class TextScorer:
 
     def statistics(self, texts: Sequence[str]) -> Floats:
         """Return the statistics [N, 3] of the perplexity of each text."""
-        return perplexity_statistics(self._model, [_words(text) for text in texts])
+        return perplexity_statistics(self._model, [caption_words(text) for text in texts])
 
 
-def seen_in_training(rows: Split, texts: Sequence[str]) -> int:
-    """Return how many texts stand among the captions of these rows, but for case and marks."""
-    asked = [tuple(_words(text)) for text in texts]
-    wanted = set(asked)
-    read = (tuple(_words(text)) for captions in rows["captions"] for text in captions)
-    known = {words for words in read if words in wanted}
-    return sum(words in known for words in asked)
+def words_of(text: str) -> list[str]:
+    """Return the words between white space in lower case, without punctuation around them.
 
-
-def match_foils(
-    scorer: TextScorer, texts: Sequence[str], candidates: Sequence[Sequence[str]]
-) -> list[str]:
-    """Return for each text one of its candidates, so that their scores do not tell which is which.
-
-    Half of those chosen score above their texts, or as many as can, and the others below: the
-    nearest candidate on its side. Which text has one above is chosen for the least differences.
+    What is punctuation alone is an empty word, so that each word keeps its position.
     """
-    gaps = [
-        (scorer(list(foils)) - scorer([text])).numpy()
-        for text, foils in zip(texts, candidates, strict=True)
-    ]
-    above, below = ([_distances(gap, side) for gap in gaps] for side in (1, -1))
-    dearer = [up.min() - down.min() for up, down in zip(above, below, strict=True)]
-    half = set(sorted(range(len(texts)), key=dearer.__getitem__)[: len(texts) // 2])
-    chosen = []
-    for i, foils in enumerate(candidates):
-        first, second = (above, below) if i in half else (below, above)
-        distances = first[i] if np.isfinite(first[i]).any() else second[i]
-        chosen.append(foils[int(distances.argmin())])
-    return chosen
+    return [EDGES.sub("", word.lower()) for word in text.split()]
 
 
-def _distances(gaps: Floats, side: int) -> Floats:
-    """Return the sizes of the gaps on a side, 1 above and -1 below; infinity for the others."""
-    return np.where(side * gaps >= 0, np.abs(gaps), np.inf)
-
-
-def _words(text: str) -> list[str]:
+def caption_words(text: str) -> list[str]:
+    """Return the words of a caption, in lower case and without punctuation."""
     return [word for word in words_of(text) if word]

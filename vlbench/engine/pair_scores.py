@@ -1,0 +1,123 @@
+"""Matching scores of texts for images, and the control of another image.
+
+What is preferred for another image as well is no matter of the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import torch
+from torch import Tensor
+
+from vlbench.capabilities import DualEncoder, ImageTextScorer
+from vlbench.data.records import Split, derangement
+from vlbench.engine.engine import Engine
+from vlbench.errors import DataError, TooFewRows, counted
+
+# A row of a split, and a text.
+Pair = tuple[int, str]
+
+# On so many pairs the two towers of a model must give what its `score_pairs` gives, up to this
+# share of the largest score, before they stand in for it.
+TRIED = 4
+TOLERANCE = 1e-5
+
+
+class PairScorer:
+    """Scores texts for the images of a split; the work is spread over the processes.
+
+    A model of two towers whose similarity is its matching score sees each image once, however many
+    texts are scored for it, now or in later calls.
+    """
+
+    def __init__(self, model: ImageTextScorer, split: Split, engine: Engine) -> None:
+        self.rows = split
+        self._model, self._engine = model, engine
+        self._by_towers: bool | None = None if isinstance(model, DualEncoder) else False
+        self._images: Tensor | None = None
+
+    def __call__(self, rows: Sequence[int], texts: Sequence[str]) -> Tensor:
+        """Return the score of each text for the image of its row of the split, float32 [N].
+
+        Raises DataError, naming model, image and text, for a score that is no finite number, and
+        ValueError for a wrong number of scores.
+        """
+        wanted = list(zip(rows, texts, strict=True))
+        pairs = sorted(dict.fromkeys(wanted), key=lambda pair: pair[0])
+        scores = dict(zip(pairs, self._score(pairs), strict=True))
+        return torch.tensor([scores[pair] for pair in wanted], dtype=torch.float32)
+
+    def _score(self, pairs: Sequence[Pair]) -> list[float]:
+        if self._by_towers is None and pairs:
+            self._by_towers = self._agree(pairs[:TRIED])
+        if self._by_towers:
+            return self._cosines(pairs)
+        return self._engine.spread(self._own_scores, pairs)
+
+    def _agree(self, pairs: Sequence[Pair]) -> bool:
+        """Return whether the similarity of the two towers is the matching score."""
+        own = torch.tensor(self._engine.spread(self._own_scores, pairs))
+        gap = (own - torch.tensor(self._cosines(pairs))).abs().max()
+        return bool(gap <= TOLERANCE * own.abs().max())
+
+    def _own_scores(self, pairs: Sequence[Pair]) -> list[float]:
+        """Return what `score_pairs` gives, the texts of an image with the same picture."""
+        rows = dict.fromkeys(row for row, _ in pairs)
+        pictures = {row: self.rows["picture"][row] for row in rows}
+        texts = [text for _, text in pairs]
+        score_pairs = self._engine.checked(self._model.score_pairs)
+        scores = score_pairs([pictures[row] for row, _ in pairs], texts)
+        if scores.shape != (len(pairs),):
+            raise ValueError(
+                f"score_pairs of {self._name} gave {list(scores.shape)} for {len(pairs)} pairs"
+            )
+        return self._require_finite(pairs, scores)
+
+    @torch.no_grad()
+    def _cosines(self, pairs: Sequence[Pair]) -> list[float]:
+        """Return the similarity of each text's vector and its image's."""
+        model, device = self._model, self._engine.device
+        assert isinstance(model, DualEncoder)
+        if self._images is None:
+            self._images = self._engine.features(model.encode_images, self.rows["image"])
+        texts = list(dict.fromkeys(text for _, text in pairs))
+        encode_texts = self._engine.checked(model.encode_texts)
+        encoded = self._engine.spread(lambda some: list(encode_texts(some).cpu()), texts)
+        vectors = dict(zip(texts, encoded, strict=True))
+        scores = [
+            model.similarity(
+                self._images[[row]].to(device),
+                torch.stack([vectors[text] for _, text in group]).to(device),
+            )[0].cpu()
+            for row, group in groupby(pairs, key=lambda pair: pair[0])
+        ]
+        return self._require_finite(pairs, torch.cat(scores))
+
+    def _require_finite(self, pairs: Sequence[Pair], scores: Tensor) -> list[float]:
+        values = scores.float().cpu()
+        bad = (~values.isfinite()).nonzero()
+        if len(bad):
+            row, text = pairs[int(bad[0])]
+            image = self.rows["picture"].examples().ids[row]
+            raise DataError(
+                f"{self._name} gave the score {values[bad[0]].item()} to image {image} with the "
+                f"text {text!r:.80}; a score is a finite number"
+            )
+        return values.tolist()
+
+    @property
+    def _name(self) -> str:
+        return self._engine.name_of(self._model)
+
+
+def other_images(count: int, seed: int) -> list[int]:
+    """Return another row for each of so many, drawn at random; each row stands for one other.
+
+    Raises TooFewRows for fewer than two.
+    """
+    if count < 2:
+        raise TooFewRows(f"{counted(count, 'image')}; the control of another image needs two")
+    rows: list[int] = derangement(count, seed).tolist()
+    return rows

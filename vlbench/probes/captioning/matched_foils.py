@@ -1,0 +1,48 @@
+"""Wrong texts that a trigram model cannot tell, and texts that it has read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vlbench.data.records import Split
+from vlbench.metrics.intervals import Floats
+from vlbench.metrics.language_model import TextScorer, caption_words
+
+
+def seen_in_training(rows: Split, texts: Sequence[str]) -> int:
+    """Return how many texts stand among the captions of these rows, but for case and marks."""
+    asked = [tuple(caption_words(text)) for text in texts]
+    wanted = set(asked)
+    read = (tuple(caption_words(text)) for captions in rows["captions"] for text in captions)
+    known = {words for words in read if words in wanted}
+    return sum(words in known for words in asked)
+
+
+def match_foils(
+    scorer: TextScorer, texts: Sequence[str], candidates: Sequence[Sequence[str]]
+) -> list[str]:
+    """Return for each text one of its candidates, so that their scores do not tell which is which.
+
+    Half of those chosen score above their texts, or as many as can, and the others below: the
+    nearest candidate on its side. Which text has one above is chosen for the least differences.
+    """
+    gaps = [
+        (scorer(list(foils)) - scorer([text])).numpy()
+        for text, foils in zip(texts, candidates, strict=True)
+    ]
+    above, below = ([_distances(gap, side) for gap in gaps] for side in (1, -1))
+    dearer = [up.min() - down.min() for up, down in zip(above, below, strict=True)]
+    half = set(sorted(range(len(texts)), key=dearer.__getitem__)[: len(texts) // 2])
+    chosen = []
+    for i, foils in enumerate(candidates):
+        first, second = (above, below) if i in half else (below, above)
+        distances = first[i] if np.isfinite(first[i]).any() else second[i]
+        chosen.append(foils[int(distances.argmin())])
+    return chosen
+
+
+def _distances(gaps: Floats, side: int) -> Floats:
+    """Return the sizes of the gaps on a side, 1 above and -1 below; infinity for the others."""
+    return np.where(side * gaps >= 0, np.abs(gaps), np.inf)
