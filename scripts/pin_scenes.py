@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from vlbench.data.scenes import table
-from vlbench.data.scenes.rows import CONFIGURATIONS, SEEN, places
+from vlbench.data.scenes.rows import CONFIGURATIONS, PAIRED, SEEN, places
 from vlbench.data.scenes.storage import write_once
 from vlbench.data.scenes.world import VERSION
 
@@ -29,7 +29,7 @@ def main(file: Path) -> None:
             f"{name}-{split}": write_once(
                 Path(folder) / f"{name}-{split}", partial(table.draw_rows, name, split, SEED)
             )
-            for name in (*CONFIGURATIONS, *(f"{whole}{SEEN}" for whole in CONFIGURATIONS))
+            for name in (*CONFIGURATIONS, *(f"{whole}{SEEN}" for whole in CONFIGURATIONS), PAIRED)
             for split in places(name)
         }
     content = {

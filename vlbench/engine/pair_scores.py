@@ -32,10 +32,12 @@ class PairScorer:
     texts are scored for it, now or in later calls.
     """
 
-    def __init__(self, model: ImageTextScorer, split: Split, engine: Engine) -> None:
+    def __init__(self, model: ImageTextScorer | DualEncoder, split: Split, engine: Engine) -> None:
         self.rows = split
         self._model, self._engine = model, engine
         self._by_towers: bool | None = None if isinstance(model, DualEncoder) else False
+        if not isinstance(model, ImageTextScorer):
+            self._by_towers = True
         self._images: Tensor | None = None
 
     def __call__(self, rows: Sequence[int], texts: Sequence[str]) -> Tensor:
@@ -67,6 +69,7 @@ class PairScorer:
         rows = dict.fromkeys(row for row, _ in pairs)
         pictures = {row: self.rows["picture"][row] for row in rows}
         texts = [text for _, text in pairs]
+        assert isinstance(self._model, ImageTextScorer)
         score_pairs = self._engine.checked(self._model.score_pairs)
         scores = score_pairs([pictures[row] for row, _ in pairs], texts)
         if scores.shape != (len(pairs),):

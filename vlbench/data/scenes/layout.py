@@ -81,11 +81,11 @@ class Scene:
 def single(noun: str, rng: Generator) -> Scene:
     """Return a scene of one thing near the centre, sometimes partly hidden."""
     x, y = SIDE / 2 + rng.uniform(-OFF_CENTRE, OFF_CENTRE, 2)
-    thing = replace(_thing(noun, rng, ALONE), centre=(float(x), float(y)))
+    thing = replace(thing_of(noun, rng, ALONE), centre=(float(x), float(y)))
     away = rng.uniform(0, 2 * np.pi)
     x, y = (c + thing.radius * f(away) for c, f in zip(thing.centre, (np.cos, np.sin), strict=True))
     screen = (x, y, thing.radius * rng.uniform(0.35, 0.6)) if rng.random() < 0.35 else None
-    return Scene([thing], _backdrop(rng), screen)
+    return Scene([thing], backdrop_of(rng), screen)
 
 
 def several(number: int, first: str, *, twins: bool, rng: Generator) -> Scene:
@@ -99,9 +99,9 @@ def several(number: int, first: str, *, twins: bool, rng: Generator) -> Scene:
     nouns += nouns[:1] if twins else []
     scale = ALONE if number == 1 else 1.0
     crowded = number > 2
-    things = [_thing(noun, rng, scale, crowded=crowded and i > 0) for i, noun in enumerate(nouns)]
+    things = [thing_of(noun, rng, scale, crowded=crowded and i > 0) for i, noun in enumerate(nouns)]
     order = rng.permutation(number)
-    return Scene(_place([things[i] for i in order], rng), _backdrop(rng))
+    return Scene(_place([things[i] for i in order], rng), backdrop_of(rng))
 
 
 def moved(scene: Scene, rng: Generator) -> Scene:
@@ -113,14 +113,14 @@ def _nouns(category: str) -> tuple[str, ...]:
     return next(family[category] for family in HIERARCHY.values() if category in family)
 
 
-def _thing(noun: str, rng: Generator, scale: float, *, crowded: bool = False) -> Thing:
+def thing_of(noun: str, rng: Generator, scale: float = 1.0, *, crowded: bool = False) -> Thing:
     """Return a thing with random attributes; a `crowded` thing is not large."""
     sizes = ["small", "medium"] if crowded else list(SIZES)
     colours = TYPICAL[CATEGORY[noun]] if rng.random() < HABIT else list(COLOURS)
     size, colour = str(rng.choice(sizes)), str(rng.choice(colours))
     leans = rng.random() < 0.35
     angle = rng.choice([-1, 1]) * rng.uniform(20, 40) if leans else rng.uniform(-8, 8)
-    paint = np.clip(np.array(COLOURS[colour]) + rng.integers(-14, 15, 3), 0, 255)
+    paint = paint_of(colour, rng)
     return Thing(
         noun=noun,
         colour=colour,
@@ -129,8 +129,14 @@ def _thing(noun: str, rng: Generator, scale: float, *, crowded: bool = False) ->
         facing=str(rng.choice(["left", "right"])),
         angle=float(angle),
         radius=float(rng.uniform(*SIZES[size]) * scale),
-        paint=(int(paint[0]), int(paint[1]), int(paint[2])),
+        paint=paint,
     )
+
+
+def paint_of(colour: str, rng: Generator) -> Colour:
+    """Return a shade of a colour."""
+    red, green, blue = np.clip(np.array(COLOURS[colour]) + rng.integers(-14, 15, 3), 0, 255)
+    return int(red), int(green), int(blue)
 
 
 def _place(things: Sequence[Thing], rng: Generator) -> list[Thing]:
@@ -151,7 +157,7 @@ def _place(things: Sequence[Thing], rng: Generator) -> list[Thing]:
     ]
 
 
-def _backdrop(rng: Generator) -> Backdrop:
+def backdrop_of(rng: Generator) -> Backdrop:
     """Return a background in greyish colours, from which most things stand out."""
     grey = rng.uniform(125, 195)
     tints = np.clip(grey + rng.uniform(-22, 22, (2, 3)) + [[-9], [9]], 0, 255).astype(int)

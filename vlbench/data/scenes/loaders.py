@@ -1,4 +1,4 @@
-"""Loaders of `objects` and `scenes`, the two configurations of the drawn world."""
+"""Loaders of the drawn world: `objects`, `scenes`, and pairs of scenes as `foils` or `twins`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from vlbench.capabilities import Picture, Regions
 from vlbench.data.coco_files import Arc, Named, Phrase
 from vlbench.data.crops import crop_box
 from vlbench.data.images import decode_image
-from vlbench.data.records import Column, Data, Split
-from vlbench.data.scenes.rows import SEEN, object_noun, places, row
+from vlbench.data.records import Column, Data, Split, value_column
+from vlbench.data.scenes.pairs import Pair, count_pairs, pair
+from vlbench.data.scenes.rows import PAIRED, SEEN, object_noun, places, row
 from vlbench.data.scenes.storage import open_rows, write_once
 from vlbench.data.scenes.table import world_table
 from vlbench.data.scenes.world import (
@@ -38,6 +39,9 @@ PROPOSALS = {
     CROPS: ("proposal_boxes", "image", "proposal_scores", "proposal_labels"),
     ORACLE: ("proposal_boxes", "proposal_vectors", "proposal_scores", "proposal_labels"),
 }
+
+# What models see of pairs.
+SEEN_OF_PAIRS = ("image", "regions", "picture")
 
 # The side of a crop, in pixels.
 CROP_SIDE = 16
@@ -99,15 +103,61 @@ def scenes(
     category, with its place in `caption`. `answers` has one answer per question of the five
     `questions`.
     """
-    kind = regions or CROPS
-    if kind not in PROPOSALS:
-        raise ValueError(f"scenes have regions of kind {', '.join(PROPOSALS)}, not {regions}")
+    kind = _region_kind(regions)
     configuration = _configuration("scenes", things)
     splits = {
         name: Split(_columns(world_table(configuration, name, seed, cache_dir), kind))
         for name in places(configuration)
     }
     return Data(splits=splits, classes=CATEGORIES if things == ALL else SEEN_CATEGORIES)
+
+
+def foils(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None = None) -> Data:
+    """Return 3,500 images with a right and a wrong caption each, 500 of each of 7 categories.
+
+    The captions of an image are those of its pair, with the right and the wrong one exchanged, so
+    that whoever does not look is right in exactly one half. `cluster` is the pair, and `words` has
+    the words that are true of an image. The train split has as many other captions, without images:
+    what a language model may read. `regions` and `cache_dir` are those of `scenes`.
+    """
+    pairs = _pairs(seed, "test")
+    sides = [side for _, both in pairs for side in both]
+    table = world_table(PAIRED, "test", seed, cache_dir)
+    split = {name: _columns(table, _region_kind(regions))[name] for name in SEEN_OF_PAIRS}
+    split["caption"] = value_column([side.caption for side in sides], "text")
+    wrong = [[other.caption] for _, (a, b) in pairs for other in (b, a)]
+    split["foils"] = value_column(wrong)
+    split["category"] = value_column([category for category, both in pairs for _ in both])
+    split["cluster"] = value_column([str(i // 2) for i in range(len(sides))])
+    split["words"] = value_column([sorted(side.words) for side in sides])
+    read = [[side.caption for side in both] for _, both in _pairs(seed, "train")]
+    return Data(splits={"train": Split({"captions": value_column(read)}), "test": Split(split)})
+
+
+def twins(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None = None) -> Data:
+    """Return the 1,750 pairs of `foils`, each a row of two images with their captions.
+
+    `caption` is right for `image`, `caption_2` for `image_2`; `words` and `words_2` are true of
+    them.
+    """
+    data = foils(seed=seed, regions=regions, cache_dir=cache_dir)
+    both = data.splits["test"]
+    first, second = (both.select(range(side, len(both), 2)).columns for side in (0, 1))
+    kept = (*SEEN_OF_PAIRS, "caption", "words")
+    columns = {name: first[name] for name in (*kept, "category")}
+    columns |= {f"{name}_2": second[name] for name in kept}
+    return Data(splits={**data.splits, "test": Split(columns)})
+
+
+def _pairs(seed: int, split: str) -> list[Pair]:
+    return [pair(seed, split, number) for number in range(count_pairs(split))]
+
+
+def _region_kind(regions: str | None) -> str:
+    kind = regions or CROPS
+    if kind not in PROPOSALS:
+        raise ValueError(f"scenes have regions of kind {', '.join(PROPOSALS)}, not {regions}")
+    return kind
 
 
 def drawn_rows(configuration: str, split: str, count: int, folder: Path) -> Split:

@@ -15,6 +15,7 @@ from vlbench.data.scenes.captions import captions
 from vlbench.data.scenes.drawing import Drawn, draw
 from vlbench.data.scenes.facts import view
 from vlbench.data.scenes.layout import Scene, moved, several, single
+from vlbench.data.scenes.pairs import PAIRS, count_pairs, pair
 from vlbench.data.scenes.proposals import propose
 from vlbench.data.scenes.questions import questions
 from vlbench.data.scenes.world import (
@@ -44,6 +45,9 @@ VISIBLE = 0.5
 # A configuration's position is part of its seeds.
 CONFIGURATIONS = ("objects", "scenes")
 
+# The configuration of pairs of images that differ by one fact: both sides of one, then the next.
+PAIRED = "pairs"
+
 # The end of the name of a configuration without held-out things. It has the images of the other
 # that show none, and in place of each of the rest another image of as many things.
 SEEN = "-seen"
@@ -53,6 +57,8 @@ Row = dict[str, Any]
 
 def sizes(configuration: str) -> dict[str, int]:
     """Return the number of rows of each split."""
+    if configuration == PAIRED:
+        return {"test": 2 * count_pairs("test")}
     several_each = {split: sum(numbers) for split, numbers in SCENES.items()}
     return OBJECTS if configuration.removesuffix(SEEN) == "objects" else several_each
 
@@ -102,6 +108,8 @@ def drawing(configuration: str, seed: int, i: int) -> tuple[Scene, Drawn, Genera
     Its things are moved until enough of each is visible. In a configuration without held-out things
     it is laid out until none of them is one.
     """
+    if configuration == PAIRED:
+        return _side_of_pair(seed, i)
     name, only_seen = configuration.removesuffix(SEEN), configuration.endswith(SEEN)
     rng = np.random.default_rng([seed, DRAWN, CONFIGURATIONS.index(name), i])
     if name == "objects":
@@ -117,6 +125,13 @@ def drawing(configuration: str, seed: int, i: int) -> tuple[Scene, Drawn, Genera
         scene = moved(scene, rng)
         drawn = draw(scene)
     return scene, drawn, rng
+
+
+def _side_of_pair(seed: int, i: int) -> tuple[Scene, Drawn, Generator]:
+    """Return one side of a pair. What is random in the annotations is the same for both."""
+    number, side = divmod(i, 2)
+    scene = pair(seed, "test", number).sides[side].scene
+    return scene, draw(scene), np.random.default_rng([seed, DRAWN, PAIRS, len(SCENES), number])
 
 
 @cache

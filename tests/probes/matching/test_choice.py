@@ -1,0 +1,242 @@
+import numpy as np
+import pytest
+import torch
+from foil_fakes import (BLIND_TO, NUMBER_IN_PRESENCE, Always, Noise, ReadsAlone, Sees, column, foil_rows, twin_rows)
+    BLIND_TO,
+    Always,
+    Noise,
+    ReadsAlone,
+    Sees,
+    column,
+    foil_rows,
+    twin_rows,
+)
+
+from vlbench.data.records import Data, Split, value_column
+from vlbench.data.scenes.pairs import CATEGORIES
+from vlbench.engine import Engine
+from vlbench.errors import DataError, TooFewRows
+from vlbench.probes.matching.choice import choice
+
+FOILS, TWINS = foil_rows(), twin_rows()
+CHANCE = {
+    "text_accuracy": 1 / 2,
+    "image_accuracy": 1 / 2,
+    "text_score": 1 / 4,
+    "image_score": 1 / 4,
+    "group_score": 1 / 6,
+}
+
+
+def run(model, data, **params):
+    return choice(model, data, Engine.for_tests(), **params)
+
+
+def values(outcome, metric, *conditions):
+    """Return the values of a metric by one condition; of no condition under its own name."""
+    found = [s for s in outcome.scores if s.metric == metric and set(s.at) == {*conditions}]
+    return {"".join(map(str, s.at.values())): s.value for s in found}
+
+
+@pytest.mark.parametrize("blind_to", BLIND_TO)
+def test_a_scorer_fails_at_the_foils_of_what_it_does_not_see_and_at_no_other(blind_to):
+    found = values(run(Sees(blind_to), FOILS), "text_accuracy", "category")
+    assert found == {c: 0.5 if c in BLIND_TO[blind_to] else 1.0 for c in CATEGORIES}
+
+
+@pytest.mark.parametrize("blind_to", BLIND_TO)
+@pytest.mark.parametrize("metric", CHANCE)
+def test_a_scorer_fails_at_the_twins_of_what_it_does_not_see_and_at_no_other(blind_to, metric):
+    found = values(run(Sees(blind_to), TWINS), metric, "category")
+    failed = dict.fromkeys(BLIND_TO[blind_to], CHANCE[metric])
+    if blind_to == "number":
+        failed["presence"] = NUMBER_IN_PRESENCE.get(metric, 1.0)
+    assert found == pytest.approx(dict.fromkeys(CATEGORIES, 1.0) | failed)
+
+
+@pytest.mark.parametrize("model", [ReadsAlone(), Always()])
+@pytest.mark.parametrize("data", [FOILS, TWINS], ids=["foils", "twins"])
+def test_whoever_does_not_look_is_right_in_one_half_of_every_category(model, data):
+    outcome = run(model, data)
+    assert values(outcome, "text_accuracy") == {"": 0.5}
+    assert values(outcome, "text_accuracy", "category") == dict.fromkeys(CATEGORIES, 0.5)
+
+
+def test_a_constant_scores_chance_on_all_that_twins_are_asked():
+    outcome = run(Always(), TWINS)
+    for metric, chance in CHANCE.items():
+        assert values(outcome, metric) == pytest.approx({"": chance})
+        chances = [s.chance for s in outcome.scores if s.metric == metric]
+        assert chances == pytest.approx([chance] * len(chances))
+
+
+def test_a_scorer_of_texts_alone_has_no_pair_of_twins_and_no_group():
+    outcome = run(ReadsAlone(), TWINS)
+    assert values(outcome, "text_score")[""] == values(outcome, "group_score")[""] == 0.0
+    assert values(outcome, "image_score") == pytest.approx({"": 0.25})
+
+
+@pytest.mark.parametrize("data", [FOILS, TWINS], ids=["foils", "twins"])
+def test_intervals_of_random_scores_hold_chance(data):
+    for seed in range(5):
+        scores = [s for s in run(Noise(seed), data).scores if not s.at]
+        held = [s.ci95[0] <= s.chance <= s.ci95[1] for s in scores if "fails" not in s.metric]
+        assert sum(held) >= len(held) - 1
+
+
+def test_blind_floors_are_one_half_and_a_bag_that_sees_fails_where_order_counts():
+    params = {"floors": {"seeing_bag": "words"}, "language_model": ["read"]}
+    read = Split({"captions": value_column([["a dog above a cat .", "there are two dogs ."]])})
+    data = Data(splits={**FOILS.splits, "read": read})
+    (score,) = [
+        s for s in run(Sees(), data, **params).scores if s.metric == "text_accuracy" and not s.at
+    ]
+    blind = ("longest_text", "shortest_text", "trigram")
+    assert {name: score.floors[name] for name in blind} == dict.fromkeys(blind, 0.5)
+    assert score.floors["seeing_bag"] == pytest.approx(
+        1 - len(BLIND_TO["order"]) / len(CATEGORIES) / 2
+    )
+    assert score.floors["another_image"] == 0.5
+
+
+def rows(**columns):
+    """Return items of images 0, 1, ..."""
+    count = len(columns["caption"])
+    images = column(list(range(count)), "image")
+    made = {"image": images, "picture": images, "caption": value_column(columns["caption"], "text")}
+    rest = {name: value_column(values) for name, values in columns.items() if name != "caption"}
+    return Data(splits={"test": Split(made | rest)})
+
+
+class Likes:
+    """Scores the texts that it likes 1, the others 0."""
+
+    def __init__(self, *texts):
+        self.texts = texts
+
+    def score_pairs(self, pictures, texts):
+        assert len(pictures) == len(texts)
+        return torch.tensor([float(text in self.texts) for text in texts])
+
+
+def test_foils_may_be_several_and_not_as_many_for_each_image():
+    data = rows(caption=["a", "b"], foils=[["c"], ["d", "e", "f"]])
+    (score, *_) = run(Likes("a"), data).scores
+    assert score.value == pytest.approx((1 + 1 / 4) / 2)
+    assert score.chance == pytest.approx((1 / 2 + 1 / 4) / 2)
+
+
+def test_the_mean_over_categories_weighs_them_alike_and_so_do_its_items():
+    data = rows(caption=list("abcd"), foils=[["x"]] * 4, category=["p", "p", "p", "q"])
+    outcome = run(Likes("a", "b"), data)
+    assert values(outcome, "text_accuracy_macro") == {"": pytest.approx((2.5 / 3 + 0.5) / 2)}
+    items = outcome.items.to_pylist()
+    credit = [one["credit"] for one in items if one["metric"] == "text_accuracy_macro"]
+    assert np.mean(credit) == pytest.approx((2.5 / 3 + 0.5) / 2)
+
+
+def test_small_categories_have_no_score_and_omitted_ones_no_items():
+    names = ["p", "p", "q", "q", "r", "s"]
+    data = rows(caption=list("abcdef"), foils=[["x"]] * 6, category=names)
+    outcome = run(Always(), data, least=2, omitted=["s"])
+    assert set(values(outcome, "text_accuracy", "category")) == {"p", "q"}
+    assert (outcome.counts["omitted"], outcome.counts["small_categories"]) == (1, 1)
+    assert next(s.n for s in outcome.scores) == 5
+
+
+def test_items_of_the_same_words_have_a_score_of_their_own():
+    data = rows(caption=["a dog bites a man", "red"], foils=[["A man bites a dog!"], ["blue"]])
+    outcome = run(Likes("a dog bites a man"), data)
+    assert values(outcome, "text_accuracy", "words") == {"same": 1.0}
+    assert outcome.counts["same_words"] == 1
+
+
+def test_what_the_longer_text_tells_is_counted_and_the_rest_has_its_score():
+    data = rows(caption=["a long one", "another long one", "short"], foils=[["b"], ["b"], ["long"]])
+    outcome = run(Likes("short", "a long one"), data)
+    assert outcome.counts["told_by_longest_text"] == 3
+    data = rows(caption=["a long one", "another long one", "s"], foils=[["b"], ["b"], ["long"]])
+    outcome = run(Likes("s"), data)
+    assert outcome.counts["told_by_longest_text"] == 2
+    assert values(outcome, "text_accuracy_where_blind_fails") == {"": 1.0}
+
+
+def test_a_category_that_a_blind_floor_tells_is_named():
+    data = rows(caption=["long"] * 4, foils=[["b"]] * 4, category=["p", "p", "q", "q"])
+    assert run(Always(), data).notes[0] == "text_accuracy: longest text alone is right in 100.0%"
+    assert "text_accuracy of q: longest text alone is right in 100.0%" in run(Always(), data).notes
+
+
+class Brightest:
+    """Scores a picture, a number, by itself."""
+
+    def score_pairs(self, pictures, texts):
+        assert len(pictures) == len(texts)
+        return torch.tensor([float(picture) for picture in pictures])
+
+
+def test_the_image_of_a_caption_is_chosen_among_others():
+    images = {"": [9, 1, 5], "_2": [0, 2, 5], "_3": [1, 0, 4]}
+    made = {
+        f"{kind}{end}": column(own, kind)
+        for end, own in images.items()
+        for kind in ("image", "picture")
+    }
+    made["caption"] = value_column(["a", "b", "c"], "text")
+    outcome = run(Brightest(), Data(splits={"test": Split(made)}))
+    (score,) = outcome.scores
+    assert (score.metric, score.value) == ("image_accuracy", pytest.approx((1 + 0 + 1 / 2) / 3))
+    assert score.chance == pytest.approx(1 / 3)
+    assert score.floors == {"another_text": pytest.approx(1 / 2)}
+
+
+class Towers:
+    """Two towers without a matching score: an image, a number, fits the text that is its number."""
+
+    def preprocess(self, image):
+        return torch.full((3, 1, 1), image / 10)
+
+    def encode_images(self, pixels):
+        return torch.nn.functional.one_hot((10 * pixels[:, 0, 0, 0]).round().long(), 4).float()
+
+    def encode_texts(self, texts):
+        return torch.nn.functional.one_hot(torch.tensor([int(t) for t in texts]), 4).float()
+
+    def similarity(self, images, texts):
+        return images @ texts.T
+
+
+def test_two_towers_need_no_matching_score():
+    data = rows(caption=["0", "1", "2"], foils=[["3"], ["3"], ["0", "1"]])
+    assert run(Towers(), data).scores[0].value == 1.0
+
+
+def test_all_items_of_a_cluster_see_the_same_other_image():
+    """An image's number is in its scores: of 'x' for odd ones, of 'y' for even ones."""
+
+    class Odd:
+        def score_pairs(self, pictures, texts):
+            pairs = zip(pictures, texts, strict=True)
+            return torch.tensor([float((image % 2 == 1) == (text == "x")) for image, text in pairs])
+
+    data = rows(caption=["x", "y"] * 4, foils=[["y"], ["x"]] * 4, cluster=[*"aabbccdd"])
+    assert run(Odd(), data).scores[0].floors["another_image"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (rows(caption=["a", "b"]), DataError, "the rows ask for no choice: wanted is `foils`"),
+        (rows(caption=["a", "b"], foils=[["c"], ["b"]]), DataError, "row 2: a wrong text is the"),
+        (rows(caption=["a"], foils=[["b"]]), TooFewRows, "needs two"),
+    ],
+)
+def test_rows_that_ask_nothing_are_refused(data, error, message):
+    with pytest.raises(error, match=message):
+        run(Always(), data)
+
+
+def test_no_item_is_left_where_all_categories_are_omitted():
+    data = rows(caption=["a", "b"], foils=[["c"], ["d"]], category=["p", "q"])
+    with pytest.raises(TooFewRows, match="every item is of an omitted category"):
+        run(Always(), data, omitted=["p", "q"])

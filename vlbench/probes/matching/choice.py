@@ -1,0 +1,327 @@
+"""Choices between right and wrong: a text for an image, an image for a text, or both at once.
+
+What an item asks is told by the columns of its row:
+
+- `foils`, wrong texts beside the right `caption`: `text_accuracy` is how often the caption has the
+  highest score for the image.
+- `image_2`, `image_3` and so on, wrong images beside the right `image`: `image_accuracy` is how
+  often the image has the highest score for the caption.
+- `image_2` with a `caption_2` of its own, twins: both accuracies, over both images and over both
+  captions, and the scores of Winoground (Thrush et al. 2022, arXiv:2204.03162, section 4):
+  `text_score`, both images have their caption; `image_score`, both captions have their image;
+  `group_score`, both. Chance is 1/4, 1/4 and 1/6.
+
+Tied candidates share the credit, as if each order of theirs were as likely; so does the group
+score. Items of one `cluster` (by default of one image) depend on each other.
+
+Floors are what is chosen without looking: the longest or the shortest text, the most probable one
+under a trigram model of the captions of the splits `language_model`, and what the model itself
+chooses for the image of another cluster (`another_image`), or for a caption of another one
+(`another_text`). A floor by a column, `floors: {seeing_bag: words}`, has the words that are true of
+an image, in any order: a text scores how many of its words are true, less how many are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, count, takewhile
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from vlbench.capabilities import DualEncoder, ImageTextScorer, count_truncated
+from vlbench.data.records import Column, Data, Split
+from vlbench.digests import digest
+from vlbench.engine import Engine
+from vlbench.engine.pair_scores import PairScorer, other_images
+from vlbench.errors import DataError, TooFewRows
+from vlbench.metrics.items import DIGITS, Examples
+from vlbench.metrics.language_model import TextScorer, caption_words
+from vlbench.metrics.ranking import Choice, choose_any
+from vlbench.probes.matching.credits import Asked, group_choice, report
+from vlbench.results import Outcome
+
+# `language_model` names splits whose captions are read.
+ChoiceRows = Annotated[Data, "test", "language_model"]
+
+# Scores texts without an image, float64 [N].
+TextRule = Callable[[list[str]], Tensor]
+
+WANTED = "`foils`, `image_2`, or `image_2` and `caption_2`, beside `image` and `caption`"
+
+
+def choice(
+    model: ImageTextScorer | DualEncoder,
+    data: ChoiceRows,
+    engine: Engine,
+    *,
+    floors: dict[str, str] | None = None,
+    language_model: Sequence[str] = (),
+    omitted: Sequence[str] = (),
+    least: int = 1,
+    seed: int = 0,
+) -> Outcome:
+    """Return how often the right text, the right image, or both score highest.
+
+    Items of `omitted` categories are left out. Categories with fewer than `least` items have no
+    score of their own, and no part in the mean over categories, `..._macro`. The seed draws other
+    images. Raises DataError for rows that ask nothing, or whose foil is the caption, and TooFewRows
+    for fewer than two clusters.
+    """
+    every = data.splits["test"]
+    rows = _without(every, omitted)
+    images = [
+        Split({kind: rows[kind + suffix] for kind in ("image", "picture")})
+        for suffix in _suffixes(rows)
+    ]
+    scorers = [PairScorer(model, one, engine) for one in images]
+    questions = Questions(rows, scorers, _text_rules(data, language_model))
+    asked = questions.asked(floors or {}, seed)
+    if not asked:
+        columns = ", ".join(sorted(rows.columns))
+        raise DataError(f"the rows ask for no choice: wanted is {WANTED}; they have {columns}")
+    counts = {"omitted": len(every) - len(rows)} if omitted else {}
+    counts |= count_truncated(model, questions.texts)
+    return report(asked, questions.categories, least, counts)
+
+
+def _suffixes(rows: Split) -> list[str]:
+    """Return what the names of the columns of images end in: nothing, `_2`, `_3` and so on."""
+    more = takewhile(lambda number: f"image_{number}" in rows.columns, count(2))
+    return ["", *(f"_{number}" for number in more)]
+
+
+def _without(rows: Split, omitted: Sequence[str]) -> Split:
+    if not omitted:
+        return rows
+    kept = [i for i, name in enumerate(rows["category"]) if name not in omitted]
+    if not kept:
+        raise TooFewRows("every item is of an omitted category")
+    return rows.select(kept)
+
+
+def _text_rules(data: Data, language_model: Sequence[str]) -> dict[str, TextRule]:
+    """Return rules that choose a text without an image."""
+    rules: dict[str, TextRule] = {"longest_text": _length, "shortest_text": lambda t: -_length(t)}
+    if language_model:
+        read = chain.from_iterable(data.splits[name]["captions"] for name in language_model)
+        rules["trigram"] = TextScorer(read)
+    return rules
+
+
+def _length(texts: Sequence[str]) -> Tensor:
+    return torch.tensor([float(len(text)) for text in texts], dtype=torch.float64)
+
+
+class Questions:
+    """What the rows of a split ask; `scorers` has those of `image`, `image_2` and so on, in order.
+
+    `rules` choose a text without an image, by their names.
+    """
+
+    def __init__(
+        self, rows: Split, scorers: Sequence[PairScorer], rules: Mapping[str, TextRule]
+    ) -> None:
+        self._rows, self._scorers, self._rules = rows, scorers, rules
+        self._captions = [*rows["caption"]]
+        self._foils = [*rows["foils"]] if "foils" in rows.columns else []
+        self._seconds = [*rows["caption_2"]] if "caption_2" in rows.columns else []
+        named = "category" in rows.columns
+        self.categories: list[str] = [*rows["category"]] if named else []
+        self._examples = self._named_examples()
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts that are scored."""
+        return [*self._captions, *chain(*self._foils), *self._seconds]
+
+    def asked(self, seen: Mapping[str, str], seed: int) -> list[Asked]:
+        """Return what each metric asks; `seen` has the column of each floor that sees words."""
+        others = self._other_rows(seed)
+        if self._seconds and len(self._scorers) > 1:
+            return self._twins(seen, others)
+        texts = [self._choose_texts(seen, others)] if self._foils else []
+        images = [self._choose_images(others)] if len(self._scorers) > 1 else []
+        return [*texts, *images]
+
+    def _choose_texts(self, seen: Mapping[str, str], others: Sequence[int]) -> Asked:
+        """Ask for the caption of an image among its foils."""
+        texts = [
+            [caption, *wrong] for caption, wrong in zip(self._captions, self._foils, strict=True)
+        ]
+        _refuse_equal(texts)
+        rows = range(len(texts))
+        every = [*chain(*texts)]
+
+        def of_images(places: Sequence[int]) -> Tensor:
+            repeated = [i for i, own in zip(places, texts, strict=True) for _ in own]
+            return self._scorers[0](repeated, every).double()
+
+        tables = {name: rule(every) for name, rule in self._rules.items()}
+        tables |= {name: _bag(self._rows[column], texts) for name, column in seen.items()}
+        tables["another_image"] = of_images(others)
+        sizes = [len(own) for own in texts]
+        found = {name: _first_of(table, sizes) for name, table in tables.items()}
+        return Asked(
+            "text_accuracy",
+            _first_of(of_images(rows), sizes),
+            {name: one.credit for name, one in found.items()},
+            1 / torch.tensor(sizes, dtype=torch.float64),
+            self._examples,
+            list(rows),
+            blind=tuple(self._rules),
+            same_words=[len({_bag_key(text) for text in own}) == 1 for own in texts],
+        )
+
+    def _choose_images(self, others: Sequence[int]) -> Asked:
+        """Ask for the image of a caption among others."""
+        rows = range(len(self._captions))
+
+        def of_captions(captions: list[str]) -> Choice:
+            table = torch.stack([score(rows, captions) for score in self._scorers], 1)
+            return choose_any(table.double(), _first(table))
+
+        other = of_captions([self._captions[i] for i in others])
+        chance = torch.full((len(rows),), 1 / len(self._scorers), dtype=torch.float64)
+        floors = {"another_text": other.credit}
+        own = of_captions(self._captions)
+        return Asked("image_accuracy", own, floors, chance, self._examples, list(rows))
+
+    def _twins(self, seen: Mapping[str, str], others: Sequence[int]) -> list[Asked]:
+        """Ask for the captions of two images, and for the images of two captions."""
+        pairs = [list(pair) for pair in zip(self._captions, self._seconds, strict=True)]
+        _refuse_equal(pairs)
+        own, another = self._tables(pairs, range(len(pairs))), self._tables(pairs, others)
+        tables = {"another_image": another}
+        for name, rule in self._rules.items():
+            by_text = torch.stack([rule([*of_side]) for of_side in zip(*pairs, strict=True)], 1)
+            tables[name] = by_text[:, None].expand(-1, 2, -1)
+        for name, column in seen.items():
+            sides = [self._rows[column + suffix] for suffix in ("", "_2")]
+            bags = [_bag(words, pairs).view(-1, 2) for words in sides]
+            tables[name] = torch.stack(bags, 1)
+        same = [_bag_key(first) == _bag_key(second) for first, second in pairs]
+        return twin_questions(own, tables, self._examples, tuple(self._rules), same)
+
+    def _tables(self, pairs: Sequence[Sequence[str]], rows: Sequence[int]) -> Tensor:
+        """Return the scores of both images of some rows with both texts, float64 [N, 2, 2]."""
+        repeated, texts = [row for row in rows for _ in range(2)], [*chain(*pairs)]
+        by_image = [score(repeated, texts).double().view(-1, 2) for score in self._scorers[:2]]
+        return torch.stack(by_image, 1)
+
+    def _named_examples(self) -> Examples:
+        """Return what identifies each item: its image, and the number of its row."""
+        images, texts = self._rows["image"].examples(), self._rows["caption"].examples()
+        ids = [f"{a}/{b}" for a, b in zip(images.ids, texts.ids, strict=True)]
+        several = zip(images.digests, *self._texts_by_row(), strict=True)
+        digests = [digest(one).removeprefix("sha256:")[:DIGITS] for one in several]
+        named = "cluster" in self._rows.columns
+        clusters = [*self._rows["cluster"]] if named else list(images.ids)
+        return Examples(ids, digests, ids if self._seconds and not named else clusters)
+
+    def _texts_by_row(self) -> list[Sequence[object]]:
+        return [one for one in (self._captions, self._foils, self._seconds) if one]
+
+    def _other_rows(self, seed: int) -> list[int]:
+        """Return for each row the first one of another cluster, the same for all of a cluster."""
+        first: dict[str, int] = {}
+        for row, cluster in enumerate(self._examples.clusters):
+            first.setdefault(cluster, row)
+        names, rows = [*first], [*first.values()]
+        others = dict(zip(names, other_images(len(names), seed), strict=True))
+        return [rows[others[cluster]] for cluster in self._examples.clusters]
+
+
+def twin_questions(
+    own: Tensor,
+    floors: Mapping[str, Tensor],
+    examples: Examples,
+    blind: Sequence[str] = (),
+    same_words: Sequence[bool] = (),
+) -> list[Asked]:
+    """Return what scores float64 [N, 2, 2] of two images with two texts, and floors, say of twins.
+
+    The first text is right for the first image, the second for the second.
+    """
+    n = len(own)
+    by_name = {name: _outcomes(table) for name, table in floors.items()}
+    asked = []
+    for metric, choice_of_model in _outcomes(own).items():
+        each = metric.endswith("accuracy")
+        rows = [row for row in range(n) for _ in range(2)] if each else list(range(n))
+        chance = {"group_score": 1 / 6}.get(metric, 0.5 if each else 0.25)
+        asked.append(
+            Asked(
+                metric,
+                choice_of_model,
+                {name: outcomes[metric].credit for name, outcomes in by_name.items()},
+                torch.full((len(rows),), chance, dtype=torch.float64),
+                _of_both(examples) if each else examples,
+                rows,
+                blind=tuple(blind) if metric == "text_accuracy" else (),
+                same_words=[same_words[row] for row in rows] if same_words else (),
+            )
+        )
+    return asked
+
+
+def _outcomes(table: Tensor) -> dict[str, Choice]:
+    """Return the choices of twins by metric, from scores [N, 2, 2] of images with texts."""
+    right = torch.eye(2, dtype=torch.bool).expand(table.shape)
+    texts, images = choose_any(table, right), choose_any(table.transpose(1, 2), right)
+    return {
+        "text_accuracy": Choice(*(part.flatten() for part in texts)),
+        "image_accuracy": Choice(*(part.flatten() for part in images)),
+        "text_score": _both(texts),
+        "image_score": _both(images),
+        "group_score": group_choice(table),
+    }
+
+
+def _both(choices: Choice) -> Choice:
+    tied = choices.tied.any(1)
+    return Choice(choices.credit.prod(1), tied, torch.full(tied.shape, -1))
+
+
+def _of_both(examples: Examples) -> Examples:
+    """Return the examples of both sides of twins, in the cluster of both."""
+    ids = [f"{one}/{side}" for one in examples.ids for side in (1, 2)]
+    digests = [one for one in examples.digests for _ in range(2)]
+    return Examples(ids, digests, [one for one in examples.clusters for _ in range(2)])
+
+
+def _first_of(scores: Tensor, sizes: Sequence[int]) -> Choice:
+    """Return the choice of the first among so many candidates each, whose scores are in a row."""
+    table = torch.zeros(len(sizes), max(sizes), dtype=torch.float64)
+    given = torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]
+    table[given] = scores.double()
+    return choose_any(table, _first(table), candidates=given)
+
+
+def _first(table: Tensor) -> Tensor:
+    """Return which candidates are the first, bool [N, C]."""
+    right = torch.zeros(table.shape, dtype=torch.bool)
+    right[:, 0] = True
+    return right
+
+
+def _bag(words: Column, texts: Sequence[Sequence[str]]) -> Tensor:
+    """Return how many words of each text are true of its row, less those that are not."""
+    scores = []
+    for true, own in zip(words, texts, strict=True):
+        known = {word for one in true for word in caption_words(one)}
+        for text in own:
+            told = [word in known for word in caption_words(text)]
+            scores.append(2.0 * sum(told) - len(told))
+    return torch.tensor(scores, dtype=torch.float64)
+
+
+def _bag_key(text: str) -> tuple[str, ...]:
+    return tuple(sorted(caption_words(text)))
+
+
+def _refuse_equal(texts: Sequence[Sequence[str]]) -> None:
+    for row, own in enumerate(texts):
+        if own[0] in own[1:]:
+            raise DataError(f"row {row + 1}: a wrong text is the caption itself, {own[0]!r:.80}")

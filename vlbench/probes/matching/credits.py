@@ -1,0 +1,196 @@
+"""The scores of choices: over all items, by category, and where a rule that does not look fails."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vlbench.metrics.intervals import Estimate, Floats, clustered_fraction
+from vlbench.metrics.items import Examples, Measured, outcome_of
+from vlbench.metrics.ranking import TIED, Choice
+from vlbench.results import At, Outcome, Score
+
+# Which items a score is over, bool [M].
+Kept = NDArray[np.bool_]
+
+# With more categories, their scores are an artifact.
+MOST_CATEGORIES = 150
+
+# A floor nearer to 1 than to chance is told of.
+TOLD = 0.5
+
+
+class Asked(NamedTuple):
+    """What a metric asks of M items: the model's choice, credit float64 [M] of floors, and chance.
+
+    `rows` has the row of each item, whose category it has; `blind` are the floors into which no
+    image enters, and `same_words` says which items have candidates of the same words.
+    """
+
+    metric: str
+    own: Choice
+    floors: Mapping[str, Tensor]
+    chance: Tensor
+    examples: Examples
+    rows: Sequence[int]
+    blind: Sequence[str] = ()
+    same_words: Sequence[bool] = ()
+
+
+def group_choice(table: Tensor) -> Choice:
+    """Return whether the two right pairs of scores [N, 2, 2] are above the two wrong ones.
+
+    The right ones are on the diagonal. Where p right and q wrong ones are tied between them, the
+    credit is that of a random order, 1 / C(p + q, p): 1/6 where all four are.
+    """
+    margin = TIED * table.abs().amax((1, 2))
+    right = torch.stack([table[:, 0, 0], table[:, 1, 1]], 1)
+    wrong = torch.stack([table[:, 0, 1], table[:, 1, 0]], 1)
+    least, most = right.amin(1), wrong.amax(1)
+    p = (right <= (most + margin)[:, None]).sum(1)
+    q = (wrong >= (least - margin)[:, None]).sum(1)
+    tied = (least - most).abs() <= margin
+    orders = torch.tensor([[1, 1, 1], [1, 2, 3], [1, 3, 6]])[p, q]
+    credit = torch.where(tied, 1 / orders.double(), (least > most).double())
+    return Choice(credit, tied, torch.full(tied.shape, -1))
+
+
+def report(
+    asked: Sequence[Asked], categories: Sequence[str], least: int, counts: Mapping[str, int]
+) -> Outcome:
+    """Return the outcome of what was asked; `categories` are those of the rows, if they have any.
+
+    Categories with fewer than `least` rows have no score of their own. Of the first metric the mean
+    over categories stands beside.
+    """
+    sizes = Counter(categories)
+    scored = sorted(name for name, size in sizes.items() if size >= least)
+    measured, table, notes, told = list[Measured](), list[Measured](), list[str](), dict[str, int]()
+    for one in asked:
+        of_items = np.array([categories[row] for row in one.rows] if categories else [])
+        by_category = {name: of_items == name for name in scored}
+        measured.append(score(one, {}, np.ones(len(one.rows), bool)))
+        parts = [score(one, {"category": name}, kept) for name, kept in by_category.items()]
+        (measured if len(scored) <= MOST_CATEGORIES else table).extend(parts)
+        if one is asked[0] and len(scored) > 1:
+            measured.append(macro(one, list(by_category.values())))
+        measured += _of_same_words(one)
+        beside, by_rule = _where_blind_fails(one)
+        measured += beside
+        told |= by_rule
+        notes += _notes(one, by_category)
+    first = asked[0]
+    counts = {
+        "ties": int(first.own.tied.sum()),
+        "choices": len(first.rows),
+        "clusters": len(set(first.examples.clusters)),
+        "same_words": sum(first.same_words),
+        "small_categories": len(sizes) - len(scored),
+        **told,
+        **counts,
+    }
+    artifacts = {"categories": _table([one.score for one in table])} if table else {}
+    return outcome_of(measured, counts, notes, artifacts)
+
+
+def score(asked: Asked, at: At, kept: Kept, *, metric: str = "") -> Measured:
+    """Return the mean credit of the kept items, bool [M], with the floors of the same items."""
+    places = torch.from_numpy(np.flatnonzero(kept))
+    credit, examples = asked.own.credit[places].numpy(), _select(asked.examples, places)
+    estimate = _mean(credit, examples.clusters)
+    found = Score(
+        metric or asked.metric,
+        at=at,
+        n=len(credit),
+        chance=float(asked.chance[places].mean()),
+        floors={name: float(floor[places].mean()) for name, floor in asked.floors.items()},
+        **estimate._asdict(),
+    )
+    return Measured(found, examples, credit)
+
+
+def macro(asked: Asked, parts: Sequence[Kept]) -> Measured:
+    """Return the mean over categories of the mean credit of their items, bool [M] each.
+
+    The credit of an item is weighted, so that it is a mean over items, too.
+    """
+    weights = np.zeros(len(asked.rows))
+    for kept in parts:
+        weights[kept] = 1 / kept.sum()
+    places = torch.from_numpy(np.flatnonzero(weights))
+    scale = torch.from_numpy(weights)[places] * len(places) / len(parts)
+    credit, examples = (asked.own.credit[places] * scale).numpy(), _select(asked.examples, places)
+    found = Score(
+        f"{asked.metric}_macro",
+        n=len(places),
+        chance=float((asked.chance[places] * scale).mean()),
+        floors={name: float((x[places] * scale).mean()) for name, x in asked.floors.items()},
+        **_mean(credit, examples.clusters)._asdict(),
+    )
+    return Measured(found, examples, credit)
+
+
+def _of_same_words(asked: Asked) -> list[Measured]:
+    """Return the score of items whose texts have the same words, if these are some and not all."""
+    same = np.array(asked.same_words, bool)
+    return [score(asked, {"words": "same"}, same)] if 0 < same.sum() < len(same) else []
+
+
+def _where_blind_fails(asked: Asked) -> tuple[list[Measured], dict[str, int]]:
+    """Return the score of items that the hardest blind floor does not tell, and how many it tells.
+
+    The hardest is the one that is right most often.
+    """
+    if not asked.blind:
+        return [], {}
+    name = max(asked.blind, key=lambda one: float(asked.floors[one].mean()))
+    told = (asked.floors[name] == 1).numpy()
+    counts = {f"told_by_{name}": int(told.sum())}
+    if told.all():
+        return [], counts
+    return [score(asked, {}, ~told, metric=f"{asked.metric}_where_blind_fails")], counts
+
+
+def _notes(asked: Asked, by_category: Mapping[str, Kept]) -> list[str]:
+    """Return a note for each blind floor that tells more than half of what chance leaves."""
+    notes = []
+    every = {"": np.ones(len(asked.rows), bool)}
+    for category, kept in {**every, **by_category}.items():
+        chance = float(asked.chance[kept].mean())
+        for name in asked.blind:
+            value = float(asked.floors[name][kept].mean())
+            if value - chance > TOLD * (1 - chance):
+                of = f" of {category}" if category else ""
+                notes.append(
+                    f"{asked.metric}{of}: {name.replace('_', ' ')} alone is right in {value:.1%}"
+                )
+    return notes
+
+
+def _mean(credit: Floats, clusters: Sequence[str]) -> Estimate:
+    _, places = np.unique(clusters, return_inverse=True)
+    return clustered_fraction(np.bincount(places, credit), np.bincount(places))
+
+
+def _select(examples: Examples, places: Tensor) -> Examples:
+    return Examples(*([column[i] for i in places.tolist()] for column in examples))
+
+
+def _table(scores: Sequence[Score]) -> pa.Table:
+    """Return scores by category as a table."""
+    columns = {
+        "metric": [one.metric for one in scores],
+        "category": [str(one.at["category"]) for one in scores],
+        "n": [one.n for one in scores],
+        "value": [float(one.value) for one in scores],
+        "low": [float(one.ci95[0]) if one.ci95 else None for one in scores],
+        "high": [float(one.ci95[1]) if one.ci95 else None for one in scores],
+    }
+    return pa.table(columns)
