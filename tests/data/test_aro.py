@@ -121,9 +121,10 @@ def test_an_item_that_does_not_fit_is_named_with_its_file(tmp_path, entry, messa
         visual_genome_relation(root=put(tmp_path, item(), entry))
 
 
-def test_other_than_two_attributes_are_named(tmp_path):
-    put(tmp_path, item(attributes=["red"]), name=ATTRIBUTION)
-    with pytest.raises(DataError, match=r"^visual_genome_attribution\.json, item 0 does not fit"):
+@pytest.mark.parametrize("attributes", [["red"], "ab", ["red", "open", "tall"]])
+def test_other_than_two_attributes_are_named(tmp_path, attributes):
+    put(tmp_path, item(attributes=attributes), name=ATTRIBUTION)
+    with pytest.raises(DataError, match=r"^visual_genome_attribution\.json, item 0 .* are not two"):
         visual_genome_attribution(root=tmp_path)
 
 

@@ -92,5 +92,6 @@ def test_a_file_of_no_text_is_named(tmp_path):
 
 
 def test_an_image_that_is_absent_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"^9\.jpg is absent \(1 of 2 images in SugarCrepe are\)"):
+    message = r"^9\.jpg is absent \(1 of 2 images in add_att\.json to swap_obj\.json are\)"
+    with pytest.raises(DataError, match=message):
         load(put(tmp_path, add_obj={"0": item("9.jpg")}))

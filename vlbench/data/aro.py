@@ -94,8 +94,10 @@ def _relation(entry: Mapping[str, Any]) -> str:
 
 
 def _attributes(entry: Mapping[str, Any]) -> str:
-    first, second = entry["attributes"]
-    return f"{said(first)}_{said(second)}"
+    attributes = entry["attributes"]
+    if not isinstance(attributes, list) or len(attributes) != 2:
+        raise ValueError(f"{attributes!r:.80} are not two attributes")
+    return "_".join(map(said, attributes))
 
 
 def _box(sides: Sequence[Any]) -> Box:

@@ -62,7 +62,8 @@ def sugar_crepe(*, root: Path, images: Path) -> Data:
         for category, file in files.items()
         for item in read_json_items(file, partial(_item, category))
     ]
-    return foil_data(items, partial(file_images, images, listed="SugarCrepe"), sum(COUNTS.values()))
+    listed = f"{min(COUNTS)}.json to {max(COUNTS)}.json"
+    return foil_data(items, partial(file_images, images, listed=listed), sum(COUNTS.values()))
 
 
 def _item(category: str, entry: Mapping[str, Any]) -> Foiled:
