@@ -19,6 +19,7 @@ DAMAGES = {
 }
 # What is said of a damaged file after its name, by format.
 JSON = r"is not \w+'s, or not whole \("
+FOILS = r"is no UTF-8: byte 0|does not fit \(JSONDecodeError"
 SAID = {
     "cifar10": "is not a batch of CIFAR",
     "cifar100": "is not a batch of CIFAR",
@@ -36,6 +37,8 @@ SAID = {
     "hub parquet": "cannot be read as parquet",
     "coco": rf"{JSON}|is no UTF-8: byte 0|, line 1: no category",
     "karpathy": JSON,
+    **dict.fromkeys(["sugar_crepe", "aro", "whats_up", "whats_up, pairs"], FOILS),
+    "winoground": rf"{FOILS}|has no item",
     "captions": "is no JSON|is no UTF-8: byte 0",
     "flickr30k": "is no UTF-8: byte 0|is not a complete XML file|, line|: not an|has 1 cap|: size",
     "vqg": rf"{JSON}|is no UTF-8: byte 0|has no column",

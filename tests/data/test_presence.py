@@ -3,6 +3,7 @@
 import pytest
 
 from vlbench.data import (
+    aro,
     cifar,
     coco,
     corpora,
@@ -15,13 +16,22 @@ from vlbench.data import (
     karpathy,
     mnist,
     scenes,
+    sugar_crepe,
     svhn,
     table,
     vqa,
     vqg,
     webdataset,
+    whats_up,
+    winoground,
 )
 from vlbench.data.presence import absence
+
+
+def sugar_crepe_inside(root):
+    """Load SugarCrepe with COCO's images in its own folder."""
+    return sugar_crepe.sugar_crepe(root=root, images=root / "val2017")
+
 
 # The files that each loader asks for: empty here, so that whatever read one would fail.
 BATCHES = [f"data_batch_{i}" for i in range(1, 6)]
@@ -49,6 +59,27 @@ LOADERS = {
     "imagenet": (imagenet.imagenet, [imagenet.SYNSETS, "val/n01440764/1.JPEG"], {}),
     "vqa": (vqa.vqa, ["q.json"], {"parts": {"val": "val2014"}, "files": {"val": "q.json"}}),
     "vqg": (vqg.vqg, ["bing_val_all.csv"], {"source": "bing", "splits": ["val"]}),
+    "sugar_crepe": (
+        sugar_crepe_inside,
+        ["val2017/1.jpg", *(f"{name}.json" for name in sugar_crepe.COUNTS)],
+        {},
+    ),
+    "visual_genome_relation": (
+        aro.visual_genome_relation,
+        ["images/1.jpg", "visual_genome_relation.json"],
+        {},
+    ),
+    "visual_genome_attribution": (
+        aro.visual_genome_attribution,
+        ["images/1.jpg", "visual_genome_attribution.json"],
+        {},
+    ),
+    "whats_up": (
+        whats_up.whats_up,
+        ["val2017/1.jpg", "coco_qa_one_obj.json"],
+        {"subset": "coco_one"},
+    ),
+    "winoground": (winoground.winoground, ["data/examples.jsonl", "images/1.png"], {}),
     "image_folder": (image_folder.image_folder, ["test/a/1.png"], {}),
     "table": (table.images, ["test.csv"], {"test": "test.csv"}),
     "webdataset": (webdataset.images, ["test/0.tar"], {"splits": {"test": "test"}}),

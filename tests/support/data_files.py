@@ -27,6 +27,7 @@ from tar_shards import put_split
 from vlbench.boards.artifacts import read_items, read_table
 from vlbench.capabilities import Regions
 from vlbench.data import hub, table, webdataset
+from vlbench.data.aro import visual_genome_attribution
 from vlbench.data.caption_results import result_captions
 from vlbench.data.cifar import cifar10, cifar100
 from vlbench.data.coco import coco
@@ -41,9 +42,12 @@ from vlbench.data.records import Data, Split, value_column
 from vlbench.data.regions import region_features
 from vlbench.data.scenes.rows import row
 from vlbench.data.scenes.storage import open_rows, read_digests, write_once
+from vlbench.data.sugar_crepe import COUNTS, sugar_crepe
 from vlbench.data.svhn import svhn
 from vlbench.data.vqa import vqa
 from vlbench.data.vqg import vqg
+from vlbench.data.whats_up import whats_up
+from vlbench.data.winoground import winoground
 from vlbench.data.word_files import read_pairs, read_questions, read_visual_words
 from vlbench.data.word_pairs import read_judged
 from vlbench.metrics.items import Examples, item_table
@@ -254,6 +258,54 @@ def _karpathy(folder: Path) -> None:
         _picture(folder / "val2014" / name)
 
 
+def _sugar_crepe(folder: Path) -> None:
+    texts = {"caption": "Two dogs.", "negative_caption": "Two caf\u00e9s."}
+    for i, name in enumerate(COUNTS):
+        items = {str(n): {"filename": f"{(n + i) % 3:012}.jpg", **texts} for n in range(3)}
+        (folder / f"{name}.json").write_text(json.dumps(items))
+    for i in range(3):
+        _picture(folder / "val2017" / f"{i:012}.jpg")
+
+
+def _aro(folder: Path) -> None:
+    texts = {"true_caption": "a red dog", "false_caption": "a tall caf\u00e9"}
+    items = [
+        {"image_path": f"{i % 2}.jpg", "attributes": ["red", "tall"], **texts}
+        | {"bbox_x": i, "bbox_y": 1, "bbox_w": 9, "bbox_h": 7}
+        for i in range(4)
+    ]
+    (folder / "visual_genome_attribution.json").write_text(json.dumps(items))
+    for i in range(2):
+        _picture(folder / "images" / f"{i}.jpg")
+
+
+def _whats_up(folder: Path) -> None:
+    names = [f"dog_{place}_caf\u00e9.jpeg" for place in ("left_of", "right_of", "on", "under")]
+    items = [{"image_path": f"data/a/{name}", "caption_options": names} for name in names]
+    (folder / "controlled_images_dataset.json").write_text(json.dumps(items))
+    for name in names:
+        _picture(folder / "controlled_images" / name)
+
+
+def _whats_up_pairs(folder: Path) -> None:
+    items = [[i % 2, "A dog in front of a caf\u00e9", "A dog behind a caf\u00e9"] for i in range(4)]
+    (folder / "vg_qa_two_obj.json").write_text(json.dumps(items))
+    for i in range(2):
+        _picture(folder / "vg_images" / f"{i}.jpg")
+
+
+def _winoground(folder: Path) -> None:
+    texts = {"caption_0": "a caf\u00e9 in a dog", "caption_1": "a dog in a caf\u00e9"}
+    items = [
+        {"id": i, "image_0": f"{i}_0", "image_1": f"{i}_1", **texts, "collapsed_tag": "Object"}
+        for i in range(2)
+    ]
+    (folder / "examples.jsonl").write_text("".join(f"{json.dumps(item)}\n" for item in items))
+    for i in range(2):
+        for side in range(2):
+            _picture(folder / "images" / f"{i}_{side}.png")
+
+
 def _results(folder: Path) -> None:
     entries = [{"image_id": i, "caption": "two dogs near a caf\u00e9"} for i in range(3)]
     (folder / "captions.json").write_text(json.dumps(entries))
@@ -376,6 +428,21 @@ MADE: Mapping[str, Format] = {
     "hub parquet": Format(_parquet, ["test-00000-of-00001.parquet"], _read_hub),
     "coco": Format(_coco, [*ANNOTATIONS, "coco_class_name.txt"], _whole(coco, splits=["val"])),
     "karpathy": Format(_karpathy, ["dataset_coco.json"], _whole(karpathy)),
+    "sugar_crepe": Format(
+        _sugar_crepe,
+        ["add_att.json", "swap_obj.json"],
+        lambda folder: _read_all(sugar_crepe(root=folder, images=folder / "val2017")),
+    ),
+    "aro": Format(_aro, ["visual_genome_attribution.json"], _whole(visual_genome_attribution)),
+    "whats_up": Format(
+        _whats_up,
+        ["controlled_images_dataset.json"],
+        _whole(whats_up, subset="controlled_images"),
+    ),
+    "whats_up, pairs": Format(
+        _whats_up_pairs, ["vg_qa_two_obj.json"], _whole(whats_up, subset="vg_two")
+    ),
+    "winoground": Format(_winoground, ["examples.jsonl"], _whole(winoground)),
     "captions": Format(_results, ["captions.json"], _read_results),
     "flickr30k": Format(_flickr, FLICKR, _whole(flickr30k, splits=["val"])),
     "vqg": Format(

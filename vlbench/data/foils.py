@@ -1,0 +1,178 @@
+"""Images with a right caption and wrong ones (foils), and twins: two images, each with its caption.
+
+The loaders of SugarCrepe, ARO, What'sUp and Winoground share how items are read and what columns
+they become.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from vlbench.data.coco_files import MISFITS, sound_text
+from vlbench.data.pictures import pictures
+from vlbench.data.records import Column, Data, Split, value_column
+from vlbench.errors import DataAbsent, DataError
+from vlbench.files import MOST_ANNOTATIONS, is_file_name, read_text
+
+COCO_VAL2017 = "cocodataset.org/#download (val2017.zip)"
+FOIL_IS_CAPTION = "items whose foil is the caption"
+
+Item = TypeVar("Item")
+
+
+class Foiled(NamedTuple):
+    """The name of an image, its right caption, one or more wrong ones, and the item's category.
+
+    `cluster` names what items that are not independent have in common; without it, it is the image.
+    """
+
+    image: str
+    caption: str
+    foils: list[str]
+    category: str
+    cluster: str = ""
+
+
+class Twins(NamedTuple):
+    """The names of two images, the caption of each, and the item's category."""
+
+    images: tuple[str, str]
+    captions: tuple[str, str]
+    category: str
+
+
+def require_folder(what: str, home: str, folder: Path) -> None:
+    """Raise DataAbsent for a folder that is absent."""
+    if not folder.is_dir():
+        raise DataAbsent(what, home, str(folder))
+
+
+def read_json_items(file: Path, parse: Callable[[Any], Item]) -> list[Item]:
+    """Return the items of a JSON file, in its order, each made by `parse`.
+
+    An item's name in errors is its key in an object, or its place in a list, from 0. Raises
+    DataError with the file and the item.
+    """
+    content = _parse_item(file, "", json.loads, _read(file))
+    if not isinstance(content, list | dict):
+        raise DataError(f"{file.name} holds neither a list nor an object; fetch it again")
+    named = content.items() if isinstance(content, dict) else enumerate(content)
+    return _parse_items(file, ((f", item {key!r:.40}", entry) for key, entry in named), parse)
+
+
+def read_json_lines(file: Path, parse: Callable[[Any], Item]) -> list[Item]:
+    """Return the items of a file with one JSON text a line, each made by `parse`.
+
+    Raises DataError with the file and the line.
+    """
+    lines = _read(file).split("\n")
+    named = ((f", line {i}", line) for i, line in enumerate(lines, 1) if line.strip())
+    return _parse_items(file, named, lambda line: parse(json.loads(line)))
+
+
+def said(value: Any) -> str:
+    """Return a text. Raises TypeError for anything else, and ValueError for one that is blank."""
+    if not sound_text(value).strip():
+        raise ValueError("a text is empty")
+    return str(value)
+
+
+def image_file(value: Any) -> str:
+    """Return the name of a file in a folder. Raises TypeError or ValueError for anything else."""
+    if not is_file_name(sound_text(value)):
+        raise ValueError(f"{value!r:.40} is no image file's name")
+    return str(value)
+
+
+def foil_data(
+    items: Sequence[Foiled], images: Callable[[Sequence[str]], Column], expected: int
+) -> Data:
+    """Return the split test of items with the columns that the choice between captions reads.
+
+    Columns: `image`, `picture`, `caption` (text), `foils` (list of texts), `category` and, where
+    items have one, `cluster`. `images` makes the column of distinct names. Items whose caption is
+    among their foils are left out and counted.
+    """
+    kept = [item for item in items if item.caption not in item.foils]
+    (columns,) = _image_columns(images, [item.image for item in kept])
+    columns["caption"] = value_column([item.caption for item in kept], "text")
+    columns["foils"] = value_column([item.foils for item in kept])
+    columns["category"] = value_column([item.category for item in kept])
+    if any(item.cluster for item in kept):
+        columns["cluster"] = value_column([item.cluster for item in kept])
+    return _test_data(columns, expected, len(items) - len(kept))
+
+
+def twin_data(
+    items: Sequence[Twins], images: Callable[[Sequence[str]], Column], expected: int
+) -> Data:
+    """Return the split test of twins: columns as `foil_data`, without `foils`, of two images.
+
+    `caption` is that of `image`, `caption_2` that of `image_2`. Items with two equal captions are
+    left out and counted.
+    """
+    kept = [item for item in items if item.captions[0] != item.captions[1]]
+    first, second = _image_columns(images, *([item.images[i] for item in kept] for i in (0, 1)))
+    columns = {
+        **first,
+        "caption": value_column([item.captions[0] for item in kept], "text"),
+        **{f"{name}_2": column for name, column in second.items()},
+        "caption_2": value_column([item.captions[1] for item in kept], "text"),
+        "category": value_column([item.category for item in kept]),
+    }
+    return _test_data(columns, expected, len(items) - len(kept))
+
+
+def _image_columns(
+    images: Callable[[Sequence[str]], Column], *names: Sequence[str]
+) -> list[dict[str, Column]]:
+    """Return `image` and `picture` for each list of names; all select from one stored column.
+
+    Each image is stored once, so that its features are computed once.
+    """
+    distinct = list(dict.fromkeys(name for own in names for name in own))
+    place = {name: i for i, name in enumerate(distinct)}
+    stored = pictures(images(distinct), distinct, None)
+    rows = [[place[name] for name in own] for own in names]
+    return [{name: column.select(own) for name, column in stored.items()} for own in rows]
+
+
+def _test_data(columns: Mapping[str, Column], expected: int, dropped: int) -> Data:
+    return Data(
+        splits={"test": Split(columns)},
+        expected={"test": expected},
+        dropped=+Counter({FOIL_IS_CAPTION: dropped}),
+    )
+
+
+def _read(file: Path) -> str:
+    try:
+        return read_text(file, MOST_ANNOTATIONS)
+    except OSError as error:
+        raise DataError(f"{file.name} cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file.name} is no UTF-8: byte {error.start}") from error
+
+
+def _parse_items(
+    file: Path, named: Iterable[tuple[str, Any]], parse: Callable[[Any], Item]
+) -> list[Item]:
+    items = [_parse_item(file, place, parse, entry) for place, entry in named]
+    if not items:
+        raise DataError(f"{file.name} has no item; fetch it again")
+    return items
+
+
+def _parse_item(file: Path, place: str, parse: Callable[[Any], Item], entry: Any) -> Item:
+    """Return the item of an entry. Raises DataError with the file and the place of the entry."""
+    try:
+        return parse(entry)
+    except KeyError as error:
+        raise DataError(f"{file.name}{place} has no {error}; fetch it again") from error
+    except MISFITS as error:
+        why = f"{type(error).__name__}: {error}"
+        raise DataError(f"{file.name}{place} does not fit ({why:.200}); fetch it again") from error

@@ -1,0 +1,123 @@
+"""What'sUp: prepositions of place. Kamath et al. 2023, arXiv:2310.19785.
+
+The files are read as by `dataset_zoo/aro_datasets.py` of github.com/amitakamath/whatsup_vlms (MIT)
+at commit 7c1f255, whose README says where they are. Of the controlled images, a file has items with
+the keys `image_path` and `caption_options` (four, the first is right). Of COCO and Visual Genome,
+it has lists of an image's id, the right caption and a wrong one.
+
+Known fault: controlled_images/pillow_left_of_chair.jpeg and pillow_right_of_chair.jpeg are
+exchanged (issue 4 of that repository). They are read as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, NamedTuple
+
+from vlbench.data.asked_images import require_files
+from vlbench.data.coco_files import is_number, sound_text
+from vlbench.data.foils import (
+    COCO_VAL2017,
+    Foiled,
+    foil_data,
+    image_file,
+    read_json_items,
+    require_folder,
+    said,
+)
+from vlbench.data.images import file_images
+from vlbench.data.presence import begin_reading
+from vlbench.data.records import Data
+
+HOME = "github.com/amitakamath/whatsup_vlms (the drive that its README names)"
+
+Name = Literal["controlled_images", "controlled_clevr", "coco_one", "coco_two", "vg_one", "vg_two"]
+
+
+class Subset(NamedTuple):
+    """A file, the folder of its images, how many items it has, and where to get the images."""
+
+    file: str
+    folder: str
+    expected: int
+    home: str = HOME
+
+
+SUBSETS: Mapping[str, Subset] = {
+    "controlled_images": Subset("controlled_images_dataset.json", "controlled_images", 412),
+    "controlled_clevr": Subset("controlled_clevr_dataset.json", "controlled_clevr", 408),
+    "coco_one": Subset("coco_qa_one_obj.json", "val2017", 2247, COCO_VAL2017),
+    "coco_two": Subset("coco_qa_two_obj.json", "val2017", 440, COCO_VAL2017),
+    "vg_one": Subset("vg_qa_one_obj.json", "vg_images", 1160),
+    "vg_two": Subset("vg_qa_two_obj.json", "vg_images", 291),
+}
+
+# The prepositions in names of files.
+IN_NAMES = {
+    "controlled_images": ("left_of", "right_of", "on", "under"),
+    "controlled_clevr": ("left_of", "right_of", "in-front_of", "behind"),
+}
+
+# The category of captions with these words, the first that fit, and that of all others.
+IN_CAPTIONS = {
+    "coco_two": ({"left of": "left", "right of": "right", "above": "above"}, "below"),
+    "vg_two": (
+        {"left of": "left", "right of": "right", "front of": "front", "behind": "behind"},
+        "top",
+    ),
+}
+
+
+def whats_up(*, root: Path, subset: Name, images: Path | None = None) -> Data:
+    """Return the items of one of the six files, in its order; the category is the preposition.
+
+    `root` holds the files and the folders of images, as `data` of a clone; `images` is the subset's
+    folder if it is elsewhere. The columns are those of `vlbench.data.foils.foil_data`. Controlled
+    images have three foils, and `cluster` is the pair of objects. Raises DataAbsent and DataError.
+    """
+    if subset not in SUBSETS:
+        raise ValueError(f"no subset '{subset}'; there are {', '.join(SUBSETS)}")
+    one = SUBSETS[subset]
+    file, folder = root / one.file, images or root / one.folder
+    require_files("What'sUp", HOME, [file])
+    require_folder(f"the images of What'sUp's {subset}", one.home, folder)
+    begin_reading()
+    parse = partial(_controlled if subset in IN_NAMES else _asked, subset)
+    items = read_json_items(file, parse)
+    return foil_data(items, partial(file_images, folder, listed=one.file), one.expected)
+
+
+def _controlled(subset: str, entry: Mapping[str, Any]) -> Foiled:
+    """Return an item of four captions, whose file name says where which object is."""
+    path = PurePosixPath(sound_text(entry["image_path"]))
+    options = entry["caption_options"]
+    if not isinstance(options, list) or len(options) != 4:
+        raise ValueError(f"{options!r:.80} are not four captions")
+    caption, *foils = map(said, options)
+    places = [place for place in IN_NAMES[subset] if f"_{place}_" in path.stem]
+    if not places:
+        raise ValueError(f"{path.name!r:.80} has no preposition of {subset}")
+    first, *_, last = path.stem.split("_")
+    return Foiled(image_file(path.name), caption, foils, places[0], f"{first} {last}")
+
+
+def _asked(subset: str, entry: Sequence[Any]) -> Foiled:
+    """Return an item of an image of COCO or Visual Genome."""
+    if not isinstance(entry, list) or len(entry) != 3:
+        raise ValueError(f"{entry!r:.80} is not an id and two captions")
+    number, caption, foil = entry
+    digits = str(number)
+    if type(number) not in (int, str) or not is_number(digits):
+        raise ValueError(f"{number!r:.40} is no id of an image")
+    name = f"{digits:0>12}.jpg" if subset.startswith("coco") else f"{digits}.jpg"
+    return Foiled(name, said(caption), [said(foil)], _preposition(subset, caption))
+
+
+def _preposition(subset: str, caption: str) -> str:
+    """Return the last word of a caption of one object, and of two what is between them."""
+    if subset not in IN_CAPTIONS:
+        return caption.rsplit(maxsplit=1)[-1]
+    phrases, otherwise = IN_CAPTIONS[subset]
+    return next((place for words, place in phrases.items() if words in caption), otherwise)

@@ -1,0 +1,54 @@
+"""Winoground: two images and two captions of the same words. Thrush et al. 2022, arXiv:2204.03162.
+
+The files are those of facebook/winoground on the hub (gated, for research only): examples.jsonl has
+one object a line with the keys `id`, `image_0`, `image_1` (names without `.png`), `caption_0`,
+`caption_1`, `tag`, `secondary_tag`, `num_main_preds` and `collapsed_tag`. The builder script
+`winoground.py` of that data set and `dataset/dataset.py` of github.com/ajd12342/why-winoground-hard
+at commit 7069ff6 read the same.
+
+Known fault: many items need more than composition, such as the sense of an ambiguous caption, or a
+sharp eye (Diwan et al. 2022, arXiv:2211.00768).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from vlbench.data.asked_images import require_files
+from vlbench.data.foils import Twins, image_file, read_json_lines, require_folder, said, twin_data
+from vlbench.data.images import file_images
+from vlbench.data.presence import begin_reading
+from vlbench.data.records import Data
+
+HOME = "facebook/winoground on the hub, after you accept its terms (examples.jsonl, images.zip)"
+FILE = "examples.jsonl"
+EXPECTED = 400
+
+
+def winoground(*, root: Path) -> Data:
+    """Return the examples in the order of the file; the category is `collapsed_tag`.
+
+    `root` holds data/examples.jsonl and the unpacked folder images, either of them in root or in
+    data. The columns are those of `vlbench.data.foils.twin_data`. Raises DataAbsent and DataError.
+    """
+    file = root / FILE if (root / FILE).is_file() else root / "data" / FILE
+    inner = root / "data" / "images"
+    folder = inner if inner.is_dir() else root / "images"
+    require_files("Winoground", HOME, [file])
+    require_folder("the images of Winoground", HOME, folder)
+    begin_reading()
+    items = read_json_lines(file, _item)
+    return twin_data(items, partial(file_images, folder, listed=FILE), EXPECTED)
+
+
+def _item(entry: Mapping[str, Any]) -> Twins:
+    images = _image(entry["image_0"]), _image(entry["image_1"])
+    captions = said(entry["caption_0"]), said(entry["caption_1"])
+    return Twins(images, captions, said(entry["collapsed_tag"]))
+
+
+def _image(name: Any) -> str:
+    return f"{image_file(name)}.png"
