@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from vlbench.data.scenes import rows, table
+from vlbench.data.scenes import pairs, rows, table
 from vlbench.data.scenes.rows import row
 from vlbench.data.scenes.storage import open_rows, write_once
 from vlbench.data.scenes.world import VERSION
@@ -39,6 +39,7 @@ def small_world(monkeypatch, tmp_path):
     monkeypatch.setattr(rows, "OBJECTS", FEW_OBJECTS)
     monkeypatch.setattr(rows, "SCENES", FEW_SCENES)
     monkeypatch.setattr(table, "PINNED", tmp_path / "pinned.json")
+    monkeypatch.setattr(pairs, "COUNTS", {"test": 1, "train": 1})
     rows._numbers.cache_clear()
     pin(table.PINNED, {})
     yield table.PINNED

@@ -165,4 +165,5 @@ def test_the_script_pins_what_it_draws(small_world):
         for name in ("objects", "scenes", "objects-seen", "scenes-seen")
         for split in ("train", "val", "test")
     ]
+    names.append("pairs-test")
     assert [set(pinned_digests(name, 0)) for name in names] == [set(SCHEMA.names)] * 13

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 import torch
-from foil_fakes import (BLIND_TO, NUMBER_IN_PRESENCE, Always, Noise, ReadsAlone, Sees, column, foil_rows, twin_rows)
+from foil_fakes import (
     BLIND_TO,
+    NUMBER_IN_PRESENCE,
     Always,
     Noise,
     ReadsAlone,
@@ -234,6 +235,12 @@ def test_all_items_of_a_cluster_see_the_same_other_image():
 def test_rows_that_ask_nothing_are_refused(data, error, message):
     with pytest.raises(error, match=message):
         run(Always(), data)
+
+
+def test_no_category_that_is_large_enough_is_too_few():
+    data = rows(caption=["a", "b"], foils=[["c"], ["d"]], category=["p", "q"])
+    with pytest.raises(TooFewRows, match="no category has 2 items"):
+        run(Always(), data, least=2)
 
 
 def test_no_item_is_left_where_all_categories_are_omitted():

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.intervals import Estimate, Floats, clustered_fraction
 from vlbench.metrics.items import Examples, Measured, outcome_of
 from vlbench.metrics.ranking import TIED, Choice
@@ -68,10 +69,12 @@ def report(
     """Return the outcome of what was asked; `categories` are those of the rows, if they have any.
 
     Categories with fewer than `least` rows have no score of their own. Of the first metric the mean
-    over categories stands beside.
+    over categories stands beside. Raises TooFewRows where no category has as many.
     """
     sizes = Counter(categories)
     scored = sorted(name for name, size in sizes.items() if size >= least)
+    if sizes and not scored:
+        raise TooFewRows(f"no category has {counted(least, 'item')}")
     measured, table, notes, told = list[Measured](), list[Measured](), list[str](), dict[str, int]()
     for one in asked:
         of_items = np.array([categories[row] for row in one.rows] if categories else [])
@@ -79,7 +82,7 @@ def report(
         measured.append(score(one, {}, np.ones(len(one.rows), bool)))
         parts = [score(one, {"category": name}, kept) for name, kept in by_category.items()]
         (measured if len(scored) <= MOST_CATEGORIES else table).extend(parts)
-        if one is asked[0] and len(scored) > 1:
+        if one is asked[0] and scored:
             measured.append(macro(one, list(by_category.values())))
         measured += _of_same_words(one)
         beside, by_rule = _where_blind_fails(one)
