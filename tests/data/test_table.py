@@ -175,3 +175,45 @@ def test_a_broken_table_is_named(root, name, content, message):
     (root / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
         images(root=root, test=name)
+
+
+def test_foils_and_twins_are_columns_that_a_choice_reads(root):
+    wrong = [{**row, "wrong": f"no {row['text']}", "worse": "none", "kind": 7} for row in ROWS]
+    write(root / "test.csv", [{**row, "other": "test/dog/c.png"} for row in wrong])
+    named = {"caption": "text", "foil": ["wrong", "worse"], "image_2": "other", "category": "kind"}
+    data = images(root=root, test="test.csv", caption_2="wrong", cluster="label", **named)
+    test = data.splits["test"]
+    assert test["foils"][0] == ["no a cat", "none"]
+    assert (test["caption_2"][0], test["caption_2"].kind) == ("no a cat", "text")
+    assert [*test["category"]] == ["7"] * 3
+    assert [*test["cluster"]] == ["cat", "cat", "dog"]
+    assert test["image_2"][0].tobytes() == test["image"][2].tobytes()
+    assert test["picture_2"][0].image.tobytes() == test["image"][2].tobytes()
+
+
+def test_several_second_images_are_numbered(root):
+    write(
+        root / "test.csv", [{**row, "b": "test/dog/c.png", "c": "test/cat/a.png"} for row in ROWS]
+    )
+    test = images(root=root, test="test.csv", caption="text", image_2=["b", "c"]).splits["test"]
+    assert test["image_3"][1].tobytes() == test["image"][0].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"wrong": " "}, "test.csv, row 1 has no foil"),
+        ({"kind": " "}, "test.csv, row 1: the category is ' ', no text"),
+        (
+            {"other": "test/../a.png"},
+            "test.csv, row 1: the path test/../a.png leads out of the root",
+        ),
+        ({"other": "nowhere.png"}, r"nowhere.png is absent"),
+    ],
+)
+def test_what_is_wrong_in_columns_of_foils_names_table_and_row(root, values, message):
+    whole = [{**row, "wrong": "none", "kind": "x", "other": "test/dog/c.png"} for row in ROWS]
+    write(root / "test.csv", [{**whole[0], **values}, *whole[1:]])
+    named = {"caption": "text", "foil": "wrong", "image_2": "other", "category": "kind"}
+    with pytest.raises(DataError, match=message):
+        images(root=root, test="test.csv", **named)

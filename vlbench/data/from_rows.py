@@ -18,7 +18,10 @@ from vlbench.data.regions import region_features
 from vlbench.errors import DataError
 
 # What is said of an image, and the columns of its first text and of all of them.
-SAID = {"caption": "captions", "question": "questions"}
+SAID = {"caption": "captions", "question": "questions", "foil": "foils"}
+
+# What an example has one of: the caption of a second image, and the names of what it belongs to.
+NAMED = ("caption_2", "category", "cluster")
 
 # A column, several, or none: an empty name.
 Named = str | Sequence[str]
@@ -28,13 +31,16 @@ class Rows(NamedTuple):
     """What a source has for the images of a split; labels are None where it has none.
 
     `items` are texts or numbers; `texts` are the texts of each image, by what they are: `caption`,
-    `question`.
+    `question`, `foil`. `named` has one text of each example by its column, `more_images` the second
+    image of each, the third, and so on.
     """
 
     images: Column
     labels: Sequence[int] | None = None
     items: Sequence[Any] = ()
     texts: Mapping[str, Sequence[Sequence[str]]] = {}
+    named: Mapping[str, Sequence[str]] = {}
+    more_images: Sequence[Column] = ()
 
 
 def columns_of(named: Mapping[str, Named]) -> dict[str, list[str]]:
@@ -59,6 +65,23 @@ def said_in(
     }
 
 
+def named_in(
+    columns: Mapping[str, Sequence[Sequence[Any]]], where: Callable[[int], str]
+) -> dict[str, list[str]]:
+    """Return what each example has one of, by its column; numbers as texts.
+
+    Raises DataError, naming the row by `where`, for what is neither, and for a blank.
+    """
+    found = {}
+    for kind in [kind for kind in NAMED if kind in columns]:
+        (values,) = columns[kind]
+        for row, value in enumerate(values):
+            if type(value) not in (str, int) or not str(value).strip():
+                raise DataError(f"{where(row)}: the {kind} is {value!r:.40}, no text")
+        found[kind] = [str(value) for value in values]
+    return found
+
+
 def _texts(values: Sequence[Any], where: str, what: str) -> list[str]:
     cells = [one for value in values for one in (value if isinstance(value, list) else [value])]
     wrong = [one for one in cells if one is not None and not isinstance(one, str)]
@@ -78,26 +101,43 @@ def split_from_rows(rows: Rows, *, classes: int, where: str, regions: Path | Non
     classes, for an item that is absent or stands twice, and for an image without a name or without
     regions.
     """
-    images = rows.images
-    if rows.items:
-        if None in rows.items:
-            raise DataError(f"{where}, row {rows.items.index(None) + 1}: there is no item")
-        names = [str(item) for item in rows.items]
-        if (twice := first_repeated(names)) is not None:
-            raise DataError(f"{where}: two rows have the item {twice!r}")
-        images = replace(images, names=names)
+    images = _with_items(rows, where)
     columns = {"image": images}
     if rows.labels is not None:
         columns |= labelled(images, rows.labels, classes=classes, where=where).columns
     for kind, texts in rows.texts.items():
         columns[kind] = value_column([first for first, *_ in texts], "text")
         columns[SAID[kind]] = value_column([[*several] for several in texts])
+    for kind, named in rows.named.items():
+        columns[kind] = value_column(named, "text" if kind == "caption_2" else "value")
     if regions and not images.names:
         raise DataError(
             f"{where}: the images have no names by which their regions could be found; name the "
             "column that has them as `item`"
         )
     if rows.texts or regions:
-        features = region_features(regions) if regions else None
-        columns |= pictures(images, images.names or images.examples().ids, features)
+        columns |= _pictures([images, *rows.more_images], regions)
     return Split(columns)
+
+
+def _with_items(rows: Rows, where: str) -> Column:
+    """Return the images of rows, named by their items. Raises DataError."""
+    if not rows.items:
+        return rows.images
+    if None in rows.items:
+        raise DataError(f"{where}, row {rows.items.index(None) + 1}: there is no item")
+    names = [str(item) for item in rows.items]
+    if (twice := first_repeated(names)) is not None:
+        raise DataError(f"{where}: two rows have the item {twice!r}")
+    return replace(rows.images, names=names)
+
+
+def _pictures(images: Sequence[Column], regions: Path | None) -> dict[str, Column]:
+    """Return `picture`, `picture_2` and so on of the images of rows, and what they are made of."""
+    features = region_features(regions) if regions else None
+    columns: dict[str, Column] = {}
+    for number, one in enumerate(images, 1):
+        shown = pictures(one, one.names or one.examples().ids, features)
+        end = "" if number == 1 else f"_{number}"
+        columns |= {f"{kind}{end}": column for kind, column in shown.items()}
+    return columns

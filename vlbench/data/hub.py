@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from vlbench.data.coco_files import read_text
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.formats.archives import DAMAGED
-from vlbench.data.from_rows import Named, Rows, columns_of, said_in, split_from_rows
+from vlbench.data.from_rows import Named, Rows, columns_of, named_in, said_in, split_from_rows
 from vlbench.data.hub_sets import HubSet, cell_images, open_tables, row_name
 from vlbench.data.pictures import require_own_regions
 from vlbench.data.presence import begin_reading
@@ -54,6 +54,11 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     label: str = "label",
     caption: Named = "",
     question: Named = "",
+    foil: Named = "",
+    image_2: Named = "",
+    caption_2: str = "",
+    category: str = "",
+    cluster: str = "",
     item: str = "",
     regions: Path | None = None,
     texts: WordTests | None = None,
@@ -65,10 +70,10 @@ def images(  # noqa: PLR0913 - YAML fills them by name
 
     Otherwise `download` fetches the `revision` of `repository`, of its `config` if it has several.
     `splits` gives the data set's name of each split: `{train: train, test: validation}`. `image`,
-    `label`, `caption`, `question` and `item` name columns; an empty name leaves one out. Images are
-    encoded, as datasets stores them; labels are of its type ClassLabel; captions and questions are
-    columns of texts or of lists of texts, one column or several. Parquet becomes Arrow in
-    `cache_dir`. `regions`, `texts` and `wanted_splits` are as in `vlbench.data.table`.
+    `label`, `caption` and the others down to `item` name columns, as in `vlbench.data.table`.
+    Images are encoded, as datasets stores them; labels are of its type ClassLabel; captions and
+    questions are columns of texts or of lists of texts, one column or several. Parquet becomes
+    Arrow in `cache_dir`. `regions`, `texts` and `wanted_splits` are as in `vlbench.data.table`.
 
     Raises DataAbsent where there is no such folder and nothing is downloaded, and DataError for a
     split, a column or a value that is not what it should be.
@@ -84,8 +89,9 @@ def images(  # noqa: PLR0913 - YAML fills them by name
         tables = {name: [Part(name, downloaded[name])] for name in downloaded}
     else:
         raise absent
-    said = {"caption": caption, "question": question}
-    columns = columns_of({"image": image, "label": label, "item": item, **said})
+    said = {"caption": caption, "question": question, "foil": foil}
+    more = {"image_2": image_2, "caption_2": caption_2, "category": category, "cluster": cluster}
+    columns = columns_of({"image": image, "label": label, "item": item, **said, **more})
     opened = {name: _join_parts(tables, known, columns) for name, known in splits.items()}
     labelled = {known: opened[name].rows for name, known in splits.items()}
     classes = _classes(labelled, label) if label else []
@@ -205,12 +211,14 @@ def _rows(opened: Opened, name: str, wanted: Mapping[str, Sequence[str]]) -> Row
     """Return what a table has for its images, which are read one at a time."""
     from datasets import Image  # noqa: PLC0415 - see _local
 
-    (image,) = wanted["image"]
+    (image,), more = wanted["image"], wanted.get("image_2", [])
     table, where = opened
-    if not isinstance(table.features[image], Image):
-        raise DataError(f"{name}: the column {image} holds {table.features[image]}, no images")
-    others = {kind: names for kind, names in wanted.items() if kind != "image"}
+    for column in (image, *more):
+        if not isinstance(kind := table.features[column], Image):
+            raise DataError(f"{name}: the column {column} holds {kind}, no images")
+    others = {kind: names for kind, names in wanted.items() if not kind.startswith("image")}
     columns = {kind: [table[one][:] for one in names] for kind, names in others.items()}
     labels, items = (next(iter(columns.get(kind, ())), None) for kind in ("label", "item"))
-    images = cell_images(table, image, where)
-    return Rows(images, labels, items or (), said_in(columns, where))
+    images, *second = (cell_images(table, column, where) for column in (image, *more))
+    said, named = said_in(columns, where), named_in(columns, where)
+    return Rows(images, labels, items or (), said, named, second)

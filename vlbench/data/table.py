@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TextIO
 
 from vlbench.data.coco_files import first_repeated
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
-from vlbench.data.from_rows import Named, Rows, columns_of, said_in, split_from_rows
+from vlbench.data.from_rows import Named, Rows, columns_of, named_in, said_in, split_from_rows
 from vlbench.data.images import file_images
 from vlbench.data.pictures import require_own_regions
 from vlbench.data.presence import begin_reading
@@ -39,6 +39,11 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     label: str = "label",
     caption: Named = "",
     question: Named = "",
+    foil: Named = "",
+    image_2: Named = "",
+    caption_2: str = "",
+    category: str = "",
+    cluster: str = "",
     item: str = "",
     classes: Sequence[str] = (),
     regions: Path | None = None,
@@ -50,9 +55,11 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     `train`, `val` and `test` are the tables, each .csv (UTF-8, with a header) or .parquet. `image`,
     `label`, `caption`, `question` and `item` name their columns: paths relative to `root`, class
     names, texts, and what identifies an example. An empty name leaves a column out; several columns
-    of captions or questions, or lists in one of parquet, are several texts of an image. Classes are
-    the sorted names of the first table given, unless `classes` lists them; then a label may also be
-    a class number, if none of the names is a number.
+    of captions or questions, or lists in one of parquet, are several texts of an image. `foil`
+    names wrong captions, one column or several; `image_2` the second image of a row, or several
+    more; `caption_2` that image's caption; `category` and `cluster` what a row belongs to. Classes
+    are the sorted names of the first table given, unless `classes` lists them; then a label may
+    also be a class number, if none of the names is a number.
 
     `regions` are region features of the images (see `vlbench.data.regions`), by their items or else
     by the names of their files: whole names, without folders and suffixes of images. `texts` are a
@@ -70,8 +77,9 @@ def images(  # noqa: PLR0913 - YAML fills them by name
             raise DataAbsent(f"the table {name}", "your own images", str(root / name))
     require_texts(texts)
     begin_reading()
-    said = {"caption": caption, "question": question}
-    columns = columns_of({"image": image, "label": label, "item": item, **said})
+    said = {"caption": caption, "question": question, "foil": foil}
+    more = {"image_2": image_2, "caption_2": caption_2, "category": category, "cluster": cluster}
+    columns = columns_of({"image": image, "label": label, "item": item, **said, **more})
     tables = {split: _read(root, name, columns) for split, name in names.items()}
     has_numbers = any(NUMBER.fullmatch(name) for name in classes)
     numbers = {} if has_numbers else {str(i): i for i in range(len(classes))}
@@ -102,9 +110,12 @@ class _Table(NamedTuple):
         """Return how an error names a row."""
         return f"{self.name}, row {row + 1}"
 
-    def texts(self, column: str) -> list[str]:
-        """Return the values of a column that must be texts. Raises DataError."""
-        values = self.columns[column][0]
+    def texts(self, column: str, number: int = 0) -> list[str]:
+        """Return the values of a column that must be texts; of several, by number.
+
+        Raises DataError.
+        """
+        values = self.columns[column][number]
         wrong = [i for i, v in enumerate(values) if not isinstance(v, str) or not v.strip()]
         if wrong:
             value = values[wrong[0]]
@@ -114,15 +125,18 @@ class _Table(NamedTuple):
 
 
 def _rows(root: Path, table: _Table, numbers: Mapping[str, int]) -> Rows:
-    images = file_images(root, _paths(table), listed=table.name)
+    images = file_images(root, _paths(table, "image"), listed=table.name)
+    others = [_paths(table, "image_2", i) for i in range(len(table.columns.get("image_2", ())))]
+    more = [file_images(root, paths, listed=table.name) for paths in others]
     labels = _labels(table, numbers) if "label" in table.columns else None
     items = list(chain(*table.columns.get("item", ())))
-    return Rows(images, labels, items, said_in(table.columns, table.where))
+    said, named = said_in(table.columns, table.where), named_in(table.columns, table.where)
+    return Rows(images, labels, items, said, named, more)
 
 
-def _paths(table: _Table) -> list[str]:
-    """Return the paths of the images. Raises DataError for one that leads out of the root."""
-    paths = table.texts("image")
+def _paths(table: _Table, column: str, number: int = 0) -> list[str]:
+    """Return the paths of images. Raises DataError for one that leads out of the root."""
+    paths = table.texts(column, number)
     for i, path in enumerate(paths):
         if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
             raise DataError(f"{table.where(i)}: the path {path:.200} leads out of the root")

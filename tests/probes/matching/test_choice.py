@@ -146,8 +146,10 @@ def test_small_categories_have_no_score_and_omitted_ones_no_items():
 
 
 def test_items_of_the_same_words_have_a_score_of_their_own():
-    data = rows(caption=["a dog bites a man", "red"], foils=[["A man bites a dog!"], ["blue"]])
-    outcome = run(Likes("a dog bites a man"), data)
+    data = rows(
+        caption=["a dog bites a man-eater", "red"], foils=[["A man eater bites a-dog!"], ["blue"]]
+    )
+    outcome = run(Likes("a dog bites a man-eater"), data)
     assert values(outcome, "text_accuracy", "words") == {"same": 1.0}
     assert outcome.counts["same_words"] == 1
 

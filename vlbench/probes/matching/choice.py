@@ -23,6 +23,7 @@ an image, in any order: a text scores how many of its words are true, less how m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, count, takewhile
 from typing import Annotated
@@ -71,11 +72,7 @@ def choice(
     """
     every = data.splits["test"]
     rows = _without(every, omitted)
-    images = [
-        Split({kind: rows[kind + suffix] for kind in ("image", "picture")})
-        for suffix in _suffixes(rows)
-    ]
-    scorers = [PairScorer(model, one, engine) for one in images]
+    scorers = [RowScorer(model, rows, suffix, engine) for suffix in _suffixes(rows)]
     questions = Questions(rows, scorers, _text_rules(data, language_model))
     asked = questions.asked(floors or {}, seed)
     if not asked:
@@ -114,6 +111,32 @@ def _length(texts: Sequence[str]) -> Tensor:
     return torch.tensor([float(len(text)) for text in texts], dtype=torch.float64)
 
 
+class RowScorer:
+    """Scores texts for the images of rows; an image that several rows have is seen once."""
+
+    def __init__(
+        self, model: ImageTextScorer | DualEncoder, rows: Split, suffix: str, engine: Engine
+    ) -> None:
+        """Take the columns `image` and `picture` whose names end in a suffix."""
+        image, picture = rows["image" + suffix], rows["picture" + suffix]
+        # Images of the same content may have regions of their own.
+        own_regions = f"regions{suffix}" in rows.columns
+        keys = [*image.rows] if own_regions or not image.digests else _digests(image)
+        first = {key: row for row, key in reversed([*enumerate(keys)])}
+        places = {key: place for place, key in enumerate(first)}
+        self._places = [places[key] for key in keys]
+        distinct = Split({"image": image, "picture": picture}).select([*first.values()])
+        self._scorer = PairScorer(model, distinct, engine)
+
+    def __call__(self, rows: Sequence[int], texts: Sequence[str]) -> Tensor:
+        """Return the score of each text for the image of its row, float32 [N]."""
+        return self._scorer([self._places[row] for row in rows], texts)
+
+
+def _digests(image: Column) -> list[str]:
+    return [image.digests[row] for row in image.rows]
+
+
 class Questions:
     """What the rows of a split ask; `scorers` has those of `image`, `image_2` and so on, in order.
 
@@ -121,7 +144,7 @@ class Questions:
     """
 
     def __init__(
-        self, rows: Split, scorers: Sequence[PairScorer], rules: Mapping[str, TextRule]
+        self, rows: Split, scorers: Sequence[RowScorer], rules: Mapping[str, TextRule]
     ) -> None:
         self._rows, self._scorers, self._rules = rows, scorers, rules
         self._captions = [*rows["caption"]]
@@ -318,7 +341,8 @@ def _bag(words: Column, texts: Sequence[Sequence[str]]) -> Tensor:
 
 
 def _bag_key(text: str) -> tuple[str, ...]:
-    return tuple(sorted(caption_words(text)))
+    """Return the words of a text without their order; those that a sign joins are several."""
+    return tuple(sorted(re.findall(r"[\w']+", text.lower())))
 
 
 def _refuse_equal(texts: Sequence[Sequence[str]]) -> None:

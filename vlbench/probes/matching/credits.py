@@ -90,11 +90,12 @@ def report(
         told |= by_rule
         notes += _notes(one, by_category)
     first = asked[0]
+    pairs = zip(first.rows, first.same_words, strict=False)
     counts = {
         "ties": int(first.own.tied.sum()),
         "choices": len(first.rows),
         "clusters": len(set(first.examples.clusters)),
-        "same_words": sum(first.same_words),
+        "same_words": len({row for row, same in pairs if same}),
         "small_categories": len(sizes) - len(scored),
         **told,
         **counts,
@@ -156,7 +157,7 @@ def _where_blind_fails(asked: Asked) -> tuple[list[Measured], dict[str, int]]:
     name = max(asked.blind, key=lambda one: float(asked.floors[one].mean()))
     told = (asked.floors[name] == 1).numpy()
     counts = {f"told_by_{name}": int(told.sum())}
-    if told.all():
+    if told.all() or not told.any():
         return [], counts
     return [score(asked, {}, ~told, metric=f"{asked.metric}_where_blind_fails")], counts
 
