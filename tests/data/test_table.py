@@ -191,6 +191,13 @@ def test_foils_and_twins_are_columns_that_a_choice_reads(root):
     assert test["picture_2"][0].image.tobytes() == test["image"][2].tobytes()
 
 
+def test_a_table_without_labels_is_told_how_to_read_none(root):
+    write(root / "test.csv", [{"image": row["image"], "text": "a"} for row in ROWS])
+    told = r"no column is named 'label'; .*; `label: \"\"` reads no labels"
+    with pytest.raises(DataError, match=told):
+        images(root=root, test="test.csv", caption="text")
+
+
 def test_several_second_images_are_numbered(root):
     write(
         root / "test.csv", [{**row, "b": "test/dog/c.png", "c": "test/cat/a.png"} for row in ROWS]

@@ -178,6 +178,9 @@ def _shown(column: Column) -> str:
     value = column[0]
     if column.kind == "image":
         return f"an image of {value.width}x{value.height}"
+    if column.kind == "picture":
+        parts = {"an image": value.image, "regions": value.regions}
+        return " and ".join(name for name, part in parts.items() if part is not None)
     text = " ".join(repr(value).split())
     return text if len(text) <= BRIEF else f"{text[: BRIEF - 3]}..."
 

@@ -5,7 +5,7 @@ The loaders of tables, of the hub and of tar shards share it: the same rows are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from vlbench.data.images import labelled
 from vlbench.data.pictures import pictures
 from vlbench.data.records import Column, Split, value_column
 from vlbench.data.regions import region_features
-from vlbench.errors import DataError
+from vlbench.errors import DataError, unknown
 
 # What is said of an image, and the columns of its first text and of all of them.
 SAID = {"caption": "captions", "question": "questions", "foil": "foils"}
@@ -48,6 +48,12 @@ def columns_of(named: Mapping[str, Named]) -> dict[str, list[str]]:
     several = {kind: [one] if isinstance(one, str) else one for kind, one in named.items()}
     wanted = {kind: [name for name in names if name] for kind, names in several.items()}
     return {kind: names for kind, names in wanted.items() if names}
+
+
+def lacks_column(column: str, known: Iterable[str]) -> str:
+    """Return that a table lacks a column, those that it has, and what needs no labels."""
+    hint = '; `label: ""` reads no labels' if column == "label" else ""
+    return f"{unknown('column', column, known)}{hint}"
 
 
 def said_in(

@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 from vlbench.data.coco_files import read_text
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.formats.archives import DAMAGED
-from vlbench.data.from_rows import Named, Rows, columns_of, named_in, said_in, split_from_rows
+from vlbench.data.from_rows import (
+    Named,
+    Rows,
+    columns_of,
+    lacks_column,
+    named_in,
+    said_in,
+    split_from_rows,
+)
 from vlbench.data.hub_sets import HubSet, cell_images, open_tables, row_name
 from vlbench.data.pictures import require_own_regions
 from vlbench.data.presence import begin_reading
@@ -194,7 +202,7 @@ def _join_parts(
     known = set.intersection(*(set(part.rows.column_names) for part in parts))
     for column in chain(*wanted.values()):
         if column not in known:
-            raise DataError(f"{name}: {unknown('column', column, known)}")
+            raise DataError(f"{name}: {lacks_column(column, known)}")
     return Opened(rows, partial(row_name, [(part.name, len(part.rows)) for part in parts]))
 
 

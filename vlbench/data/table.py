@@ -11,7 +11,15 @@ from typing import Any, NamedTuple, TextIO
 
 from vlbench.data.coco_files import first_repeated
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
-from vlbench.data.from_rows import Named, Rows, columns_of, named_in, said_in, split_from_rows
+from vlbench.data.from_rows import (
+    Named,
+    Rows,
+    columns_of,
+    lacks_column,
+    named_in,
+    said_in,
+    split_from_rows,
+)
 from vlbench.data.images import file_images
 from vlbench.data.pictures import require_own_regions
 from vlbench.data.presence import begin_reading
@@ -221,4 +229,4 @@ def _require(name: str, columns: Sequence[str], known: Sequence[str]) -> None:
         raise DataError(f"{name}: two columns are named {twice!r}")
     for column in columns:
         if column not in known:
-            raise DataError(f"{name}: {unknown('column', column, known)}")
+            raise DataError(f"{name}: {lacks_column(column, known)}")
