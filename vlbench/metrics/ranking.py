@@ -18,6 +18,9 @@ from torch import Tensor
 # misses ties after the rounding of a matrix product.
 TIED = 1e-6
 
+# Scores compared at a time, so that what is compared stays in the processor's cache.
+COMPARED = 1 << 20
+
 
 class Choice(NamedTuple):
     """The credit of each row's choice, float64 [N] in [0, 1], and whether it was tied, bool [N].
@@ -76,6 +79,76 @@ def credit_among(scores: Tensor, right: Tensor, guesses: int | Tensor) -> Tensor
     better = (rows.scores > own + margin).sum(1)
     tied = ((rows.scores - own).abs() <= margin).sum(1)
     return ((guesses - better).double() / tied).clamp(0, 1)
+
+
+class BestRank(NamedTuple):
+    """Of each of N queries, where the best of its right candidates stands; int64 [N] each.
+
+    `better` candidates score higher than it; `tied` are tied with it, itself among them, and `own`
+    of these are right, so that 1 <= own <= tied.
+    """
+
+    better: Tensor
+    tied: Tensor
+    own: Tensor
+
+
+def best_rank(scores: Tensor, right: Tensor) -> BestRank:
+    """Return where the best right candidate of each row of [N, C] scores stands.
+
+    `right` [N, R] has the places of a row's right candidates, each once; -1 fills up rows that have
+    fewer. Scores within 1e-6 of the row's largest |score| are tied. Nothing is sorted. Raises
+    ValueError, with the row, for a score that is not finite and for no right candidate.
+    """
+    lacking = (right < 0).all(1).nonzero()
+    if len(lacking):
+        raise ValueError(f"row {int(lacking[0])} has no right candidate")
+    rows, parts = _rows(scores), []
+    right, size = right.to(scores.device), max(1, COMPARED // scores.shape[1])
+    blocks = (torch.split(part, size) for part in (rows.scores, rows.scale, right))
+    for x, scale, places in zip(*blocks, strict=True):
+        own = x.gather(1, places.clamp(min=0)).masked_fill(places < 0, -torch.inf)
+        best, margin = own.amax(1, keepdim=True), TIED * scale
+        better = (x > best + margin).sum(1, dtype=torch.int32)
+        reached = (x >= best - margin).sum(1, dtype=torch.int32)
+        counts = (better, reached - better, (own >= best - margin).sum(1))
+        parts.append(BestRank(*(count.long().cpu() for count in counts)))
+    return join_ranks(parts)
+
+
+def recall_at(found: BestRank, k: int) -> Tensor:
+    """Return how likely one right candidate or more is among the first k, float64 [N].
+
+    The order of t tied candidates is chance: with r places left for them, of which o are right, it
+    is 1 - C(t - o, r) / C(t, r).
+    """
+    tied, left = found.tied.double(), (k - found.better).double()
+    left = torch.minimum(left.clamp(min=0), tied)
+    # C(t - o, r) / C(t, r) is the product over i < o of (t - r - i) / (t - i).
+    missed = torch.ones_like(tied)
+    for i in range(int(found.own.max()) if len(tied) else 0):
+        factor = (tied - left - i).clamp(min=0) / (tied - i).clamp(min=1)
+        missed *= torch.where(i < found.own, factor, 1.0)
+    return 1 - missed
+
+
+def expected_rank(found: BestRank) -> Tensor:
+    """Return the expected rank, from 1, of the best right candidate, float64 [N].
+
+    Of t tied in random order, o of them right, the first right one is expected at place
+    (t + 1) / (o + 1).
+    """
+    return found.better + (found.tied + 1).double() / (found.own + 1)
+
+
+def ranks_of_chance(candidates: Tensor, right: Tensor) -> BestRank:
+    """Return where the best of so many right ones [N] stands if all candidates [N] are tied."""
+    return BestRank(torch.zeros_like(candidates), candidates, right)
+
+
+def join_ranks(parts: Sequence[BestRank]) -> BestRank:
+    """Return the ranks of several blocks of rows as one."""
+    return BestRank(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
 
 
 def join_choices(parts: Sequence[Choice]) -> Choice:
