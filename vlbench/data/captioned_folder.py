@@ -27,7 +27,9 @@ def captioned_folder(*, root: Path) -> Data:
     DataError for two images, or two texts, of one name, and where no image has a caption.
     """
     if not root.is_dir():
-        raise DataAbsent("captioned images", "your own images", f"{root}/<name>.jpg, <name>.txt")
+        raise DataAbsent(
+            "folder of captioned images", "your own images", f"{root}/<name>.jpg, <name>.txt"
+        )
     begin_reading()
     files = visible_files(root)
     images = _by_stem(name for name in files if name.lower().endswith(SUFFIXES))

@@ -19,7 +19,7 @@ from torch import Tensor
 TIED = 1e-6
 
 # Scores compared at a time, so that what is compared stays in the processor's cache.
-COMPARED = 1 << 20
+COMPARED = 1 << 18
 
 
 class Choice(NamedTuple):
@@ -103,17 +103,31 @@ def best_rank(scores: Tensor, right: Tensor) -> BestRank:
     lacking = (right < 0).all(1).nonzero()
     if len(lacking):
         raise ValueError(f"row {int(lacking[0])} has no right candidate")
-    rows, parts = _rows(scores), []
-    right, size = right.to(scores.device), max(1, COMPARED // scores.shape[1])
-    blocks = (torch.split(part, size) for part in (rows.scores, rows.scale, right))
-    for x, scale, places in zip(*blocks, strict=True):
-        own = x.gather(1, places.clamp(min=0)).masked_fill(places < 0, -torch.inf)
-        best, margin = own.amax(1, keepdim=True), TIED * scale
-        better = (x > best + margin).sum(1, dtype=torch.int32)
-        reached = (x >= best - margin).sum(1, dtype=torch.int32)
-        counts = (better, reached - better, (own >= best - margin).sum(1))
-        parts.append(BestRank(*(count.long().cpu() for count in counts)))
-    return join_ranks(parts)
+    rows, right = _rows(scores), right.to(scores.device)
+    own = rows.scores.gather(1, right.clamp(min=0)).masked_fill(right < 0, -torch.inf)
+    best, margin = own.amax(1, keepdim=True), TIED * rows.scale
+    better, reached = _count_above(rows.scores, best + margin, best - margin)
+    tied_own = (own >= best - margin).sum(1)
+    return BestRank(*(count.cpu() for count in (better, reached - better, tied_own)))
+
+
+def _count_above(scores: Tensor, bound: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
+    """Return how many of [N, C] scores exceed a bound [N, 1], and how many reach the least one.
+
+    Pieces that lie together in memory are compared at a time, also of a transposed matrix.
+    """
+    above, reached = (
+        torch.zeros(len(scores), dtype=torch.int64, device=scores.device) for _ in "12"
+    )
+    by_row = scores.stride(0) >= scores.stride(1)
+    size = max(1, COMPARED // scores.shape[1 if by_row else 0])
+    for start in range(0, scores.shape[0 if by_row else 1], size):
+        piece = slice(start, start + size)
+        rows, columns = (piece, slice(None)) if by_row else (slice(None), piece)
+        x = scores[rows, columns]
+        above[rows] += (x > bound[rows]).sum(1, dtype=torch.int32)
+        reached[rows] += (x >= least[rows]).sum(1, dtype=torch.int32)
+    return above, reached
 
 
 def recall_at(found: BestRank, k: int) -> Tensor:
@@ -124,12 +138,12 @@ def recall_at(found: BestRank, k: int) -> Tensor:
     """
     tied, left = found.tied.double(), (k - found.better).double()
     left = torch.minimum(left.clamp(min=0), tied)
-    # C(t - o, r) / C(t, r) is the product over i < o of (t - r - i) / (t - i).
-    missed = torch.ones_like(tied)
+    # If the right ones take random places in turn, the i-th gets one of r among t - i.
+    hit = torch.zeros_like(tied)
     for i in range(int(found.own.max()) if len(tied) else 0):
-        factor = (tied - left - i).clamp(min=0) / (tied - i).clamp(min=1)
-        missed *= torch.where(i < found.own, factor, 1.0)
-    return 1 - missed
+        gets = (left / (tied - i).clamp(min=1)).clamp(max=1)
+        hit += (1 - hit) * torch.where(i < found.own, gets, 0.0)
+    return hit
 
 
 def expected_rank(found: BestRank) -> Tensor:

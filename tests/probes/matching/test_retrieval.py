@@ -135,7 +135,8 @@ def test_a_constant_model_scores_exactly_chance(which, counts):
     rows = (torch.randn(1, 64).expand(n, -1) for n in (len(counts), sum(counts)))
     outcome = probe(which, Towers(*rows), captioned(*counts), pool=3, k=[1, 2, 5])
     assert [s.value for s in outcome.scores] == pytest.approx([s.chance for s in outcome.scores])
-    assert outcome.counts["ties"] == outcome.counts["choices"] == len(counts) + sum(counts)
+    ranked = sum(x["metric"] == "mean_rank" for x in outcome.items.to_pylist())
+    assert outcome.counts["ties"] == outcome.counts["choices"] == ranked
 
 
 @pytest.mark.parametrize("tower", ["features", "texts"])
@@ -203,6 +204,15 @@ def test_captions_of_the_same_words_are_tied_encoded_once_and_counted():
     items = outcome.items.to_pylist()
     found = {x["id"]: x["credit"] for x in items if '"text"' in x["at"] and '"k"' in x["at"]}
     assert found == {"0.png": 0.5, "1.png": 0.0, "2.png": 1.0}
+
+
+def test_captions_that_another_pool_repeats_are_not_counted():
+    texts = [["0 a"]] * 4
+    outcome = probe(retrieval, noise(4, 1), captioned(1, 1, 1, 1, texts=texts), pool=2)
+    assert outcome.counts["repeated_captions"] == 4
+    texts = [["0 a"], ["1 b"]]
+    outcome = probe(retrieval, noise(2, 2), captioned(1, 1, texts=texts), pool=2)
+    assert outcome.counts["repeated_captions"] == 0
 
 
 @pytest.mark.parametrize("which", BOTH)

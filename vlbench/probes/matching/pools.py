@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -31,15 +31,6 @@ class Captions(NamedTuple):
     def images(self) -> Tensor:
         """The image of each caption, int64 [M]."""
         return torch.arange(len(self.sizes)).repeat_interleave(self.sizes)
-
-    @property
-    def repeated(self) -> int:
-        """How many captions are also those of another image, word for word."""
-        owners = defaultdict[str, set[int]](set)
-        images = self.images.tolist()
-        for text, image in zip(self.texts, images, strict=True):
-            owners[text].add(image)
-        return sum(len(owners[text]) > 1 for text in self.texts)
 
     def named(self, rows: Sequence[int]) -> Examples:
         """Return what identifies some captions: those of an image are its cluster."""
@@ -112,3 +103,14 @@ def draw_pools(sizes: Tensor, pool: int | None, seed: int) -> list[Pool]:
         captions = torch.arange(int(own.sum())) + shift.repeat_interleave(own)
         pools.append(Pool(images, captions, own))
     return pools
+
+
+def count_repeated(captions: Captions, pools: Sequence[Pool]) -> int:
+    """Return how many captions are word for word those of another image of their pool."""
+    images, count = captions.images.tolist(), 0
+    for pool in pools:
+        rows = pool.captions.tolist()
+        # Each text once per image, however often that has it.
+        owners = Counter(text for text, _ in {(captions.texts[i], images[i]) for i in rows})
+        count += sum(owners[captions.texts[i]] > 1 for i in rows)
+    return count

@@ -43,7 +43,7 @@ from vlbench.metrics.ranking import (
     ranks_of_chance,
     recall_at,
 )
-from vlbench.probes.matching.pools import Captions, Pool, captions_of, draw_pools
+from vlbench.probes.matching.pools import Captions, Pool, captions_of, count_repeated, draw_pools
 from vlbench.results import Number, Outcome, Score
 
 # Similarities computed at a time, however many images and captions there are: 64 MiB.
@@ -298,8 +298,9 @@ def _outcome(
         "clusters": images,
         "ties": sum(int((one.found.tied > one.found.own).sum()) for one in queries),
         "choices": images + said,
-        "repeated_captions": captions.repeated,
+        "repeated_captions": count_repeated(captions, pools),
         "left_out": len(captions.sizes) - images,
     }
+    texts = [captions.texts[i] for pool in pools for i in pool.captions.tolist()]
     measured = [*chain(*(one.measure(k, at) for one in queries))]
-    return outcome_of(measured, counts | count_truncated(model, captions.texts), notes)
+    return outcome_of(measured, counts | count_truncated(model, texts), notes)
