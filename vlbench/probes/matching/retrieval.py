@@ -73,16 +73,13 @@ def retrieval(
     captions = captions_of(test)
     pools = draw_pools(captions.sizes, pool, seed)
     texts, of_each = _distinct(captions.texts)
-    shown = engine.features(model.encode_images, test["image"])
-    said = engine.features(model.encode_texts, value_column(texts, "text"))
-    notes = [
-        _EQUAL.format(what) for what, x in (("images", shown), ("texts", said)) if all_equal(x)
-    ]
-    vectors = (
-        as_vectors(shown.to(engine.device), torch.arange(len(shown))),
-        as_vectors(said.to(engine.device), of_each),
-    )
-    ranks = [rank_by_vectors(model, *vectors, one) for one in pools]
+    vectors = engine.features(model.encode_images, test["image"])
+    shown = as_vectors(vectors.to(engine.device), torch.arange(len(vectors)))
+    vectors = engine.features(model.encode_texts, value_column(texts, "text"))
+    said = as_vectors(vectors.to(engine.device), of_each)
+    ranks = [rank_by_vectors(model, shown, said, one) for one in pools]
+    equal = {"images": shown, "texts": said}
+    notes = [_EQUAL.format(what) for what, own in equal.items() if len(own.distinct) == 1]
     return _outcome(model, captions, pools, ranks, k, pool, notes)
 
 
