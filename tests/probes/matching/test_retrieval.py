@@ -150,6 +150,17 @@ def test_one_constant_tower_scores_chance_whatever_the_other_says(tower):
     assert "the same: none tells them apart" in outcome.notes[0]
 
 
+def test_a_similarity_that_is_one_number_expanded_scores_chance():
+    class OneNumber(Towers):
+        def similarity(self, images, texts):
+            return torch.tensor(0.5).expand(len(images), len(texts))
+
+    texts = [["0 a", "1 b"], ["0 a"]]
+    model = OneNumber(*(noise(2, 2).features for _ in range(2)))
+    outcome = probe(retrieval, model, captioned(2, 1, texts=texts), k=[1])
+    assert [s.value for s in outcome.scores] == pytest.approx([s.chance for s in outcome.scores])
+
+
 def test_chance_is_that_of_drawing_candidates():
     outcome = probe(retrieval, noise(4, 8), captioned(2, 2, 2, 2), k=[1, 2])
     chance = {(s.metric, s.at["retrieve"], s.at.get("k")): s.chance for s in outcome.scores}

@@ -76,10 +76,10 @@ def retrieval(
     vectors = engine.features(model.encode_images, test["image"])
     shown = as_vectors(vectors.to(engine.device), torch.arange(len(vectors)))
     vectors = engine.features(model.encode_texts, value_column(texts, "text"))
-    said = as_vectors(vectors.to(engine.device), of_each)
+    said = as_vectors(vectors[of_each].to(engine.device), of_each)
     ranks = [rank_by_vectors(model, shown, said, one) for one in pools]
     equal = {"images": shown, "texts": said}
-    notes = [_EQUAL.format(what) for what, own in equal.items() if len(own.distinct) == 1]
+    notes = [_EQUAL.format(what) for what, own in equal.items() if not own.first.any()]
     return _outcome(model, captions, pools, ranks, k, pool, notes)
 
 
@@ -123,30 +123,32 @@ def _require_params(k: Sequence[int], pool: int | None) -> None:
 
 
 class Vectors(NamedTuple):
-    """Vectors [V, D], and which of them each of N images or captions has, int64 [N]."""
+    """Vectors [N, D], and of each the place of the first that is the same, int64 [N].
 
-    distinct: Tensor
-    of_each: Tensor
+    Their similarities may differ by rounding, which would not be tied.
+    """
+
+    values: Tensor
+    first: Tensor
 
     def select(self, rows: Tensor) -> Vectors:
-        """Return those of some of the N, without vectors that none of them has."""
-        if torch.equal(rows, torch.arange(len(self.of_each))):
+        """Return some of the vectors."""
+        if torch.equal(rows, torch.arange(len(self.first))):
             return self
-        own = self.of_each[rows]
-        used, places = torch.unique(own, return_inverse=True)
-        if len(used) == len(own):
-            used, places = own, torch.arange(len(own))
-        return Vectors(self.distinct[used.to(self.distinct.device)], places)
+        return Vectors(self.values[rows.to(self.values.device)], _first_of_each(self.first[rows]))
 
 
-def as_vectors(vectors: Tensor, of_each: Tensor) -> Vectors:
-    """Return which of [V, D] vectors each of N has; all have the first where all V are equal.
+def as_vectors(values: Tensor, groups: Tensor) -> Vectors:
+    """Return [N, D] vectors of which those of one group [N] are the same; all are if all equal."""
+    groups = torch.zeros_like(groups) if all_equal(values) else groups
+    return Vectors(values, _first_of_each(groups))
 
-    Similarities of equal vectors may differ by rounding, which would not be tied.
-    """
-    if all_equal(vectors):
-        return Vectors(vectors[:1], torch.zeros_like(of_each))
-    return Vectors(vectors, of_each)
+
+def _first_of_each(groups: Tensor) -> Tensor:
+    """Return for each of N numbers the place of the first that equals it, int64 [N]."""
+    numbers, places = torch.unique(groups, return_inverse=True)
+    firsts = torch.full((len(numbers),), len(groups))
+    return firsts.scatter_reduce(0, places, torch.arange(len(groups)), "amin")[places]
 
 
 def _distinct(texts: Sequence[str]) -> tuple[list[str], Tensor]:
@@ -167,31 +169,36 @@ def rank_by_vectors(model: DualEncoder, images: Vectors, captions: Vectors, pool
     """Return the ranks in a pool by the similarity of vectors, a block of queries at a time."""
     shown, said = images.select(pool.images), captions.select(pool.captions)
 
-    def by_image(rows: Tensor) -> Tensor:
-        return _similarity(model, shown.select(rows), said)
+    def by_image(some: Tensor) -> Tensor:
+        return model.similarity(some, said.values).contiguous()
 
-    def by_caption(rows: Tensor) -> Tensor:
-        return _similarity(model, shown, said.select(rows)).T
+    def by_caption(some: Tensor) -> Tensor:
+        return model.similarity(shown.values, some).contiguous().T
 
     return Ranks(
-        _rank(by_image, pool.right_captions, len(pool.captions)),
-        _rank(by_caption, pool.right_images, len(pool.images)),
+        _rank(by_image, shown.values, said.first, pool.right_captions),
+        _rank(by_caption, said.values, shown.first, pool.right_images),
     )
 
 
-def _rank(scores: Callable[[Tensor], Tensor], right: Tensor, candidates: int) -> BestRank:
-    """Return the ranks of all queries, of which `scores` gives some rows [n, candidates]."""
-    blocks = torch.split(torch.arange(len(right)), max(1, BLOCK // candidates))
-    return join_ranks([best_rank(scores(rows), right[rows]) for rows in blocks])
+def _rank(
+    scores: Callable[[Tensor], Tensor], queries: Tensor, first: Tensor, right: Tensor
+) -> BestRank:
+    """Return the ranks of [N, D] queries, of which `scores` gives [n, C] for some.
 
+    A candidate has the score of the `first` [C] that is the same.
+    """
+    size = max(1, BLOCK // len(first))
+    again = (first != torch.arange(len(first))).nonzero().squeeze(1)
 
-def _similarity(model: DualEncoder, images: Vectors, captions: Vectors) -> Tensor:
-    scores = model.similarity(images.distinct, captions.distinct)
-    if len(images.distinct) < len(images.of_each):
-        scores = scores[images.of_each.to(scores.device)]
-    if len(captions.distinct) < len(captions.of_each):
-        scores = scores[:, captions.of_each.to(scores.device)]
-    return scores
+    def tied(x: Tensor) -> Tensor:
+        # In place: a block has most of the memory. Most have few candidates that are the same.
+        if len(again):
+            x[:, again.to(x.device)] = x[:, first[again].to(x.device)]
+        return x
+
+    blocks = zip(torch.split(queries, size), torch.split(right, size), strict=True)
+    return join_ranks([best_rank(tied(scores(some)), own) for some, own in blocks])
 
 
 class Queries(NamedTuple):
