@@ -4,8 +4,8 @@ import pytest
 from PIL import Image
 from region_files import lxmert, put_tsv
 
-from vlbench.data.karpathy import karpathy
-from vlbench.errors import DataError
+from vlbench.data.karpathy import karpathy, karpathy_flickr30k
+from vlbench.errors import DataAbsent, DataError
 
 
 def image(number, split="test", captions=("A dog sits.",), folder="val2014"):
@@ -97,3 +97,64 @@ def test_a_split_that_is_none_is_named(tmp_path):
     put(tmp_path)
     with pytest.raises(ValueError, match="no split 'dev'; there are train, val, test"):
         karpathy(root=tmp_path, pictured=["dev"])
+
+
+def flickr(number, split="test", name=None, **more):
+    """Return an image of Flickr30k's file, which has neither folders nor COCO's ids."""
+    row = image(number, split) | {"filename": name or f"{number}.jpg"} | more
+    return {key: value for key, value in row.items() if key not in {"filepath", "cocoid"}}
+
+
+FLICKR = [flickr(77), flickr(1000), flickr(5, "train"), flickr(7, "val")]
+
+
+def put_flickr(root, images=FLICKR):
+    (root / "flickr30k-images").mkdir(parents=True)
+    (root / "dataset_flickr30k.json").write_text(json.dumps({"images": images}))
+    for one in FLICKR:
+        Image.new("RGB", (40, 30)).save(root / "flickr30k-images" / one["filename"])
+    return root
+
+
+def test_images_of_flickr30k_are_known_by_the_number_in_their_file(tmp_path):
+    data = karpathy_flickr30k(root=put_flickr(tmp_path))
+    ids = {name: list(split["id"]) for name, split in data.splits.items()}
+    assert ids == {"train": [5], "val": [7], "test": [77, 1000]}
+    assert data.missing_rows() == {"train": 28_999, "val": 1_013, "test": 998}
+
+
+def test_captions_of_flickr30k_are_as_written(tmp_path):
+    test = karpathy_flickr30k(root=put_flickr(tmp_path), pictured=["test"]).splits["test"]
+    assert (test["captions"][0], test["caption"][0]) == (["A dog sits."], "A dog sits.")
+    assert test["picture"][0].image.size == (40, 30)
+    assert test["image"].examples().ids[0] == "flickr30k-images/77.jpg"
+
+
+def test_images_of_flickr30k_may_have_regions(tmp_path):
+    file = put_tsv(tmp_path, *(lxmert(name) for name in ("77", "1000")))
+    data = karpathy_flickr30k(root=put_flickr(tmp_path), regions=file, with_regions=["test"])
+    assert data.splits["test"]["picture"][1].regions is not None
+    assert data.splits["val"]["picture"][0].regions is None
+
+
+def test_absent_files_of_flickr30k_are_named_with_their_source(tmp_path):
+    with pytest.raises(DataAbsent, match=r"(?s)Karpathy's split of Flickr30k.*flickr30k\.json"):
+        karpathy_flickr30k(root=tmp_path)
+    put_flickr(tmp_path / "x")
+    (tmp_path / "x/flickr30k-images").rename(tmp_path / "elsewhere")
+    with pytest.raises(DataAbsent, match=r"(?s)Flickr30k's images.*DenotationGraph"):
+        karpathy_flickr30k(root=tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    ("one", "message"),
+    [
+        (flickr(1, name="../1.jpg"), r"'\.\./1\.jpg' is no file of Flickr30k's"),
+        (flickr(1, name="one.jpg"), r"'one\.jpg' is no file"),
+        (flickr(1, "restval", sentences=[]), r"image 1 has no sentence"),
+        (flickr(77), r"the image 77 stands twice"),
+    ],
+)
+def test_a_file_of_flickr30k_that_does_not_fit_is_named(tmp_path, one, message):
+    with pytest.raises(DataError, match=r"^dataset_flickr30k\.json.*" + message):
+        karpathy_flickr30k(root=put_flickr(tmp_path, [*FLICKR, one]))

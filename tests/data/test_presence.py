@@ -4,6 +4,7 @@ import pytest
 
 from vlbench.data import (
     aro,
+    captioned_folder,
     cifar,
     coco,
     corpora,
@@ -50,7 +51,9 @@ LOADERS = {
     "svhn": (svhn.svhn, ["train_32x32.mat"], {}),
     "cub": (cub.cub, cub.LISTS, {}),
     "coco": (coco.coco, ["coco_class_name.txt", "val2017/1.jpg", *COCO], {"splits": ["val"]}),
-    "karpathy": (karpathy.karpathy, [karpathy.FILE], {}),
+    "captioned_folder": (captioned_folder.captioned_folder, ["a.png", "a.txt"], {}),
+    "karpathy": (karpathy.karpathy, [karpathy.COCO.file], {}),
+    "karpathy_flickr30k": (karpathy.karpathy_flickr30k, [karpathy.FLICKR30K.file], {}),
     "flickr30k": (
         flickr30k.flickr30k,
         ["Sentences/1.txt", "Annotations/1.xml", "test.txt", f"{flickr30k.FOLDERS[0]}/1.jpg"],

@@ -117,6 +117,30 @@ class Bad(RedTimesLength):
         return self.answer[: len(texts)] if self.answer.ndim else self.answer
 
 
+class OnlyTowers:
+    """Has the two towers alone."""
+
+    def __init__(self):
+        towers = Towers()
+        self.preprocess, self.encode_images = towers.preprocess, towers.encode_images
+        self.encode_texts, self.similarity = towers.encode_texts, towers.similarity
+
+
+def test_two_towers_without_matching_scores_score_by_their_similarity(split):
+    engine, pairs = Engine.for_tests(), ([2, 0, 2], ["ab", "a", "abc"])
+    wanted = PairScorer(Towers(), split, engine)(*pairs)
+    for rows in (split, Split({"image": split["image"]})):
+        assert PairScorer(OnlyTowers(), rows, engine)(*pairs).tolist() == wanted.tolist()
+
+
+def test_a_similarity_that_is_no_finite_number_names_the_image_without_pictures(split):
+    model = OnlyTowers()
+    model.similarity = lambda images, texts: torch.full((len(images), len(texts)), torch.nan)
+    scorer = PairScorer(model, Split({"image": split["image"]}), Engine.for_tests())
+    with pytest.raises(DataError, match="OnlyTowers gave the score nan to image c with the text"):
+        scorer([2], ["ab"])
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_score_that_is_no_finite_number_names_model_image_and_text(split, value):
     scorer = PairScorer(Bad(torch.tensor([1.0, value])), split, Engine.for_tests())

@@ -1,4 +1,4 @@
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -7,10 +7,14 @@ import torch
 from vlbench.metrics.ranking import (
     all_equal,
     all_parallel,
+    best_rank,
     choose,
     choose_any,
     credit_among,
+    expected_rank,
     join_choices,
+    ranks_of_chance,
+    recall_at,
 )
 
 
@@ -85,6 +89,8 @@ def test_a_score_that_is_not_finite_is_refused_with_its_row_by_every_function(va
         choose(scores, right, scale=torch.ones(4))
     with pytest.raises(ValueError, match=message):
         credit_among(scores, right, 1)
+    with pytest.raises(ValueError, match=message):
+        best_rank(scores, right[:, None])
     with pytest.raises(ValueError, match=message):
         choose_any(scores, several)
     with pytest.raises(ValueError, match=message):
@@ -192,3 +198,71 @@ def test_rows_of_zeros_are_equal_and_parallel():
 
 def test_a_row_of_zeros_is_parallel_to_no_other():
     assert not all_parallel(torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
+
+
+def ranked(scores, right):
+    """Return better, tied and own of one query."""
+    return [int(x) for x in best_rank(torch.tensor([scores]), torch.tensor([right]))]
+
+
+def test_the_best_of_several_right_candidates_counts():
+    assert ranked([0.1, 0.9, 0.5, 0.7], [0, 2]) == [2, 1, 1]
+    assert ranked([0.1, 0.9, 0.5, 0.7], [0, 1]) == [0, 1, 1]
+
+
+def test_right_and_wrong_candidates_within_a_millionth_are_tied():
+    assert ranked([9.0, 5.0, 5.0, 5.0, 1.0], [1, 3]) == [1, 3, 2]
+    assert ranked([9.0, 5.0, 5.000004, 5.0, 1.0], [1, 3]) == [1, 3, 2]
+    assert ranked([9.0, 5.0, 5.00002, 5.0, 1.0], [1, 3]) == [2, 2, 2]
+
+
+def test_rows_with_fewer_right_candidates_are_filled_up():
+    found = best_rank(torch.tensor([[0.1, 0.9], [0.9, 0.1]]), torch.tensor([[0, 1], [1, -1]]))
+    assert [x.tolist() for x in found] == [[0, 1], [1, 1], [1, 1]]
+
+
+def test_two_places_of_four_hold_one_of_two_right_ones_five_times_of_six():
+    found = ranks_of_chance(torch.tensor([4]), torch.tensor([2]))
+    assert recall_at(found, 2).tolist() == [pytest.approx(5 / 6)]
+    assert [recall_at(found, k).item() for k in (1, 3, 9)] == [0.5, 1, 1]
+    assert expected_rank(found).tolist() == [pytest.approx(5 / 3)]
+
+
+SMALL = [(s, r) for s in product([0.0, 1.0, 2.0], repeat=4) for r in ([0], [0, 1], [0, 1, 3])]
+
+
+def by_every_order(scores, right, k):
+    """Return recall at k and the best rank, from 1, as means over all orders of tied candidates."""
+    orders = [sorted(order, key=lambda i: -scores[i]) for order in permutations(range(len(scores)))]
+    best = np.array([min(order.index(i) for i in right) for order in orders])
+    return (best < k).mean(), best.mean() + 1
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_recall_and_rank_are_means_over_every_order_of_tied_candidates(k):
+    found = [best_rank(torch.tensor([s]), torch.tensor([r])) for s, r in SMALL]
+    values = [(recall_at(one, k).item(), expected_rank(one).item()) for one in found]
+    wanted = [by_every_order(s, r, k) for s, r in SMALL]
+    assert np.allclose(values, wanted, rtol=0, atol=1e-12)
+
+
+def test_recall_of_one_right_candidate_is_credit_among_guesses():
+    scores = torch.randint(4, (50, 6), generator=torch.Generator().manual_seed(0)).float()
+    right = torch.arange(50) % 6
+    for k in (1, 2, 5):
+        credit = recall_at(best_rank(scores, right[:, None]), k)
+        assert torch.allclose(credit, credit_among(scores, right, k), rtol=0, atol=1e-12)
+
+
+def test_ranks_are_the_same_in_blocks_and_of_a_transposed_matrix(monkeypatch):
+    scores = torch.randint(9, (40, 7), generator=torch.Generator().manual_seed(0)).float()
+    right = (torch.arange(40) % 7)[:, None]
+    whole, transposed = best_rank(scores, right), best_rank(scores.T.contiguous().T, right)
+    monkeypatch.setattr("vlbench.metrics.ranking.COMPARED", 21)
+    for other in (transposed, best_rank(scores, right)):
+        assert all(torch.equal(x, y) for x, y in zip(whole, other, strict=True))
+
+
+def test_a_query_without_a_right_candidate_is_named():
+    with pytest.raises(ValueError, match="row 1 has no right candidate"):
+        best_rank(torch.ones(2, 3), torch.tensor([[0], [-1]]))

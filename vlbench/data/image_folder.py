@@ -114,21 +114,27 @@ def _count(others: Counter[str], names: Iterable[str]) -> None:
 
 
 def _images(root: Path, folder: str, others: Counter[str]) -> list[str]:
-    """Return the images under a folder and under folders linked there, relative to the root.
+    """Return the images under a folder, relative to the root; count other files by suffix."""
+    seen = visible_files(root, folder)
+    images = [name for name in seen if name.lower().endswith(SUFFIXES)]
+    if len(images) < len(seen):
+        _count(others, set(seen).difference(images))
+    return images
 
-    Other files that are not hidden are counted by suffix.
+
+def visible_files(root: Path, folder: str = "") -> list[str]:
+    """Return the files under a folder and under folders linked there, relative to the root, sorted.
+
+    Hidden files, and those in hidden folders, are left out. Raises DataError for a folder that
+    cannot be read, and for a link to a folder that holds it.
     """
     files = []
     top = str(root / folder)
     for parent, folders, names in os.walk(top, onerror=_refuse, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        inside = folder + parent[len(top) :].replace(os.sep, "/")
+        inside = f"{folder}{parent[len(top) :].replace(os.sep, '/')}/".lstrip("/")
         # As texts: a Path of each of a million files takes longer than the rest of the plan.
-        seen = [name for name in names if name[0] != "."]
-        images = [name for name in seen if name.lower().endswith(SUFFIXES)]
-        files += [f"{inside}/{name}" for name in images]
-        if len(images) < len(seen):
-            _count(others, set(seen).difference(images))
+        files += [inside + name for name in names if name[0] != "."]
         _refuse_loops(Path(parent), folders, inside)
     return sorted(files)
 
@@ -138,7 +144,7 @@ def _refuse_loops(place: Path, folders: Sequence[str], inside: str) -> None:
     whole = place.resolve() if folders else place
     looped = [name for name in folders if whole.is_relative_to((place / name).resolve())]
     if looped:
-        link = f"{inside}/{looped[0]}"
+        link = inside + looped[0]
         raise DataError(f"'{link}' links to a folder that holds it; remove the link")
 
 

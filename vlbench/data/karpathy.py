@@ -1,17 +1,19 @@
-"""COCO's captions in Karpathy's split. Karpathy and Fei-Fei 2015, arXiv:1412.2306.
+"""COCO's and Flickr30k's captions in Karpathy's split. Karpathy and Fei-Fei 2015, arXiv:1412.2306.
 
-`dataset_coco.json` divides the images of 2014 into train (with restval, as captioners are trained),
-val and test, and has the words of each caption: in lower case, without punctuation.
+A file for each divides the images into train, val and test, and has the words of each caption: in
+lower case, without punctuation. COCO's images are those of 2014, and its train has restval, as
+captioners are trained.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -19,23 +21,37 @@ from vlbench.data.coco_files import MISFITS, MOST_DIGITS, first_repeated, sound_
 from vlbench.data.images import file_images
 from vlbench.data.pictures import pictures
 from vlbench.data.presence import begin_reading
-from vlbench.data.records import Data, Split
+from vlbench.data.records import Column, Data, Split
 from vlbench.data.regions import RegionFeatures, region_features
 from vlbench.data.tables import column_from, in_memory
 from vlbench.errors import DataAbsent, DataError
 from vlbench.files import MOST_ANNOTATIONS, is_file_name, read_bytes
 
-FILE = "dataset_coco.json"
 HOME = "cs.stanford.edu/people/karpathy/deepimagesent (caption_datasets.zip)"
-IMAGES_HOME = "cocodataset.org/#download (train2014.zip, val2014.zip)"
+SPLITS = ("train", "val", "test")
 
-EXPECTED = {"train": 113_287, "val": 5_000, "test": 5_000}
-SPLITS = tuple(EXPECTED)
+Row = dict[str, Any]
 
-# The split of the file to the split that its images are in.
+
+class Source(NamedTuple):
+    """A data set in Karpathy's split: its file, its folders of images, and where they come from.
+
+    `row` returns a row of SCHEMA for an image of the file.
+    """
+
+    name: str
+    file: str
+    images: str
+    images_home: str
+    expected: Mapping[str, int]
+    row: Callable[[Mapping[str, Any]], Row]
+
+
+# The split of a file to the split that its images are in.
 NAMES = {"train": "train", "restval": "train", "val": "val", "test": "test"}
 
-FOLDERS = ("train2014", "val2014")
+COCO_FOLDERS = ("train2014", "val2014")
+FLICKR30K_FOLDER = "flickr30k-images"
 
 SCHEMA = pa.schema(
     {
@@ -45,8 +61,6 @@ SCHEMA = pa.schema(
         "words": pa.list_(pa.list_(pa.string())),
     }
 )
-
-Row = dict[str, Any]
 
 
 def karpathy(
@@ -64,59 +78,87 @@ def karpathy(
     region features (see `vlbench.data.regions`) where `regions` are given; with them, the images
     may be absent. Raises DataAbsent and DataError.
     """
+    return _load(COCO, root, regions, pictured, with_regions)
+
+
+def karpathy_flickr30k(
+    *,
+    root: Path,
+    regions: Path | None = None,
+    pictured: Sequence[str] = SPLITS,
+    with_regions: Sequence[str] = SPLITS,
+) -> Data:
+    """Return Flickr30k's images and captions in Karpathy's split, ordered by image id.
+
+    `root` holds the file and the folder flickr30k-images; an image's id is the number that is its
+    file's name. Columns and other arguments are those of `karpathy`. Of the 31,014 images, 29,000
+    are train, 1,014 val and 1,000 test. Raises DataAbsent and DataError.
+    """
+    return _load(FLICKR30K, root, regions, pictured, with_regions)
+
+
+def _load(
+    source: Source,
+    root: Path,
+    regions: Path | None,
+    pictured: Sequence[str],
+    with_regions: Sequence[str],
+) -> Data:
     for name in (*pictured, *with_regions):
         if name not in SPLITS:
             raise ValueError(f"no split '{name}'; there are {', '.join(SPLITS)}")
-    file = root / FILE
+    file = root / source.file
     if not file.is_file():
-        raise DataAbsent("Karpathy's split of COCO", HOME, str(file))
+        raise DataAbsent(f"Karpathy's split of {source.name}", HOME, str(file))
     begin_reading()
-    rows = _read(file)
+    rows = _read(file, source.row)
     features = region_features(regions, numbered=True) if regions else None
-    described = [name for name in pictured if features is not None and name in with_regions]
-    splits = {
-        name: _split(
-            rows[name], root, features if name in described else None, pictured=name in pictured
-        )
-        for name in SPLITS
+    described = dict.fromkeys(with_regions, features)
+    shown = {
+        name: _pictures(source, rows[name], root, described.get(name))
+        for name in pictured
         if rows[name]
     }
-    return Data(splits=splits, expected=EXPECTED)
+    splits = {
+        name: Split({**shown.get(name, {}), **_captions(own)}) for name, own in rows.items() if own
+    }
+    return Data(splits=splits, expected=source.expected)
 
 
-def _split(
-    rows: Sequence[Row], root: Path, features: RegionFeatures | None, *, pictured: bool
-) -> Split:
-    table = in_memory(rows, SCHEMA)
-    column, files = partial(column_from, table), table.values("file")
-    columns = {
+def _captions(rows: Sequence[Row]) -> dict[str, Column]:
+    column = partial(column_from, in_memory(rows, SCHEMA))
+    return {
         "id": column(["id"], int),
         "captions": column(["captions"], list),
         "caption": column(["captions"], _first, "text"),
         "words": column(["words"], list),
     }
-    if not pictured:
-        return Split(columns)
+
+
+def _pictures(
+    source: Source, rows: Sequence[Row], root: Path, features: RegionFeatures | None
+) -> dict[str, Column]:
+    """Return the images that are there, which may be absent where they have regions."""
+    files = [row["file"] for row in rows]
     folders = sorted({name.partition("/")[0] for name in files})
     absent = [folder for folder in folders if not (root / folder).is_dir()]
     if absent and features is None:
-        raise DataAbsent("COCO 2014", IMAGES_HOME, str(root / absent[0]))
-    images = None if absent else file_images(root, files, listed=FILE)
-    shown = pictures(images, files, features, numbers=table.values("id"))
-    return Split({**shown, **columns})
+        raise DataAbsent(source.images, source.images_home, str(root / absent[0]))
+    images = None if absent else file_images(root, files, listed=source.file)
+    return pictures(images, files, features, numbers=[row["id"] for row in rows])
 
 
 def _first(captions: Sequence[str]) -> str:
     return captions[0]
 
 
-def _read(file: Path) -> Mapping[str, list[Row]]:
+def _read(file: Path, read_row: Callable[[Mapping[str, Any]], Row]) -> dict[str, list[Row]]:
     """Return the rows of each split, ordered by id. Raises DataError for what does not fit."""
     try:
         content = json.loads(read_bytes(file, MOST_ANNOTATIONS))["images"]
         split_rows: dict[str, list[Row]] = {name: [] for name in SPLITS}
         for image in content:
-            split_rows[NAMES[image["split"]]].append(_row(image))
+            split_rows[NAMES[image["split"]]].append(read_row(image))
     except OSError as error:
         raise DataError(f"{file.name} cannot be read ({error.strerror})") from error
     except MISFITS as error:
@@ -128,15 +170,49 @@ def _read(file: Path) -> Mapping[str, list[Row]]:
     return {name: sorted(rows, key=lambda row: row["id"]) for name, rows in split_rows.items()}
 
 
-def _row(image: Mapping[str, Any]) -> Row:
-    number, sentences = image["cocoid"], image["sentences"]
+def _coco_row(image: Mapping[str, Any]) -> Row:
+    number = image["cocoid"]
     if type(number) is not int or not 0 <= number < 10 ** (2 * MOST_DIGITS):
         raise ValueError(f"{number!r:.40} is no id")
     folder, name = image["filepath"], sound_text(image["filename"])
-    if folder not in FOLDERS or not is_file_name(name):
+    if folder not in COCO_FOLDERS or not is_file_name(name):
         raise ValueError(f"image {number}: {folder!r:.40} / {name!r:.40} is no file of COCO's")
+    return {"id": number, "file": f"{folder}/{name}", **_sentences(image, number)}
+
+
+def _flickr30k_row(image: Mapping[str, Any]) -> Row:
+    name = sound_text(image["filename"])
+    if not _NUMBERED.fullmatch(name):
+        raise ValueError(f"{name!r:.40} is no file of Flickr30k's, which are named by numbers")
+    number = int(name.removesuffix(".jpg"))
+    return {"id": number, "file": f"{FLICKR30K_FOLDER}/{name}", **_sentences(image, number)}
+
+
+def _sentences(image: Mapping[str, Any], number: int) -> Row:
+    """Return the captions of an image and their words."""
+    sentences = image["sentences"]
     captions = [sound_text(sentence["raw"]) for sentence in sentences]
     if not captions:
         raise ValueError(f"image {number} has no sentence")
     words = [[sound_text(word) for word in sentence["tokens"]] for sentence in sentences]
-    return {"id": number, "file": f"{folder}/{name}", "captions": captions, "words": words}
+    return {"captions": captions, "words": words}
+
+
+_NUMBERED = re.compile(rf"[0-9]{{1,{2 * MOST_DIGITS}}}\.jpg")
+
+COCO = Source(
+    "COCO",
+    "dataset_coco.json",
+    "COCO 2014",
+    "cocodataset.org/#download (train2014.zip, val2014.zip)",
+    {"train": 113_287, "val": 5_000, "test": 5_000},
+    _coco_row,
+)
+FLICKR30K = Source(
+    "Flickr30k",
+    "dataset_flickr30k.json",
+    "Flickr30k's images",
+    "shannon.cs.illinois.edu/DenotationGraph",
+    {"train": 29_000, "val": 1_014, "test": 1_000},
+    _flickr30k_row,
+)

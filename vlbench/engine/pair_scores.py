@@ -29,15 +29,16 @@ class PairScorer:
     """Scores texts for the images of a split; the work is spread over the processes.
 
     A model of two towers whose similarity is its matching score sees each image once, however many
-    texts are scored for it, now or in later calls.
+    texts are scored for it, now or in later calls. One without matching scores goes by its
+    similarity.
     """
 
     def __init__(self, model: ImageTextScorer | DualEncoder, split: Split, engine: Engine) -> None:
         self.rows = split
         self._model, self._engine = model, engine
-        self._by_towers: bool | None = None if isinstance(model, DualEncoder) else False
-        if not isinstance(model, ImageTextScorer):
-            self._by_towers = True
+        self._by_towers: bool | None = None
+        if not (isinstance(model, DualEncoder) and isinstance(model, ImageTextScorer)):
+            self._by_towers = isinstance(model, DualEncoder)
         self._images: Tensor | None = None
 
     def __call__(self, rows: Sequence[int], texts: Sequence[str]) -> Tensor:
@@ -66,11 +67,12 @@ class PairScorer:
 
     def _own_scores(self, pairs: Sequence[Pair]) -> list[float]:
         """Return what `score_pairs` gives, the texts of an image with the same picture."""
+        model = self._model
+        assert isinstance(model, ImageTextScorer)
         rows = dict.fromkeys(row for row, _ in pairs)
         pictures = {row: self.rows["picture"][row] for row in rows}
         texts = [text for _, text in pairs]
-        assert isinstance(self._model, ImageTextScorer)
-        score_pairs = self._engine.checked(self._model.score_pairs)
+        score_pairs = self._engine.checked(model.score_pairs)
         scores = score_pairs([pictures[row] for row, _ in pairs], texts)
         if scores.shape != (len(pairs),):
             raise ValueError(
@@ -103,7 +105,8 @@ class PairScorer:
         bad = (~values.isfinite()).nonzero()
         if len(bad):
             row, text = pairs[int(bad[0])]
-            image = self.rows["picture"].examples().ids[row]
+            shown = "picture" if "picture" in self.rows.columns else "image"
+            image = self.rows[shown].examples().ids[row]
             raise DataError(
                 f"{self._name} gave the score {values[bad[0]].item()} to image {image} with the "
                 f"text {text!r:.80}; a score is a finite number"

@@ -18,6 +18,9 @@ from torch import Tensor
 # misses ties after the rounding of a matrix product.
 TIED = 1e-6
 
+# Scores compared at a time, so that what is compared stays in the processor's cache.
+COMPARED = 1 << 18
+
 
 class Choice(NamedTuple):
     """The credit of each row's choice, float64 [N] in [0, 1], and whether it was tied, bool [N].
@@ -76,6 +79,90 @@ def credit_among(scores: Tensor, right: Tensor, guesses: int | Tensor) -> Tensor
     better = (rows.scores > own + margin).sum(1)
     tied = ((rows.scores - own).abs() <= margin).sum(1)
     return ((guesses - better).double() / tied).clamp(0, 1)
+
+
+class BestRank(NamedTuple):
+    """Of each of N queries, where the best of its right candidates stands; int64 [N] each.
+
+    `better` candidates score higher than it; `tied` are tied with it, itself among them, and `own`
+    of these are right, so that 1 <= own <= tied.
+    """
+
+    better: Tensor
+    tied: Tensor
+    own: Tensor
+
+
+def best_rank(scores: Tensor, right: Tensor) -> BestRank:
+    """Return where the best right candidate of each row of [N, C] scores stands.
+
+    `right` [N, R] has the places of a row's right candidates, each once; -1 fills up rows that have
+    fewer. Scores within 1e-6 of the row's largest |score| are tied. Nothing is sorted. Raises
+    ValueError, with the row, for a score that is not finite and for no right candidate.
+    """
+    lacking = (right < 0).all(1).nonzero()
+    if len(lacking):
+        raise ValueError(f"row {int(lacking[0])} has no right candidate")
+    rows, right = _rows(scores), right.to(scores.device)
+    own = rows.scores.gather(1, right.clamp(min=0)).masked_fill(right < 0, -torch.inf)
+    best, margin = own.amax(1, keepdim=True), TIED * rows.scale
+    better, reached = _count_above(rows.scores, best + margin, best - margin)
+    tied_own = (own >= best - margin).sum(1)
+    return BestRank(*(count.cpu() for count in (better, reached - better, tied_own)))
+
+
+def _count_above(scores: Tensor, bound: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
+    """Return how many of [N, C] scores exceed a bound [N, 1], and how many reach the least one.
+
+    Pieces that lie together in memory are compared at a time, also of a transposed matrix.
+    """
+    above, reached = (
+        torch.zeros(len(scores), dtype=torch.int64, device=scores.device) for _ in "12"
+    )
+    by_row = scores.stride(0) >= scores.stride(1)
+    size = max(1, COMPARED // scores.shape[1 if by_row else 0])
+    for start in range(0, scores.shape[0 if by_row else 1], size):
+        piece = slice(start, start + size)
+        rows, columns = (piece, slice(None)) if by_row else (slice(None), piece)
+        x = scores[rows, columns]
+        above[rows] += (x > bound[rows]).sum(1, dtype=torch.int32)
+        reached[rows] += (x >= least[rows]).sum(1, dtype=torch.int32)
+    return above, reached
+
+
+def recall_at(found: BestRank, k: int) -> Tensor:
+    """Return how likely one right candidate or more is among the first k, float64 [N].
+
+    The order of t tied candidates is chance: with r places left for them, of which o are right, it
+    is 1 - C(t - o, r) / C(t, r).
+    """
+    tied, left = found.tied.double(), (k - found.better).double()
+    left = torch.minimum(left.clamp(min=0), tied)
+    # If the right ones take random places in turn, the i-th gets one of r among t - i.
+    hit = torch.zeros_like(tied)
+    for i in range(int(found.own.max()) if len(tied) else 0):
+        gets = (left / (tied - i).clamp(min=1)).clamp(max=1)
+        hit += (1 - hit) * torch.where(i < found.own, gets, 0.0)
+    return hit
+
+
+def expected_rank(found: BestRank) -> Tensor:
+    """Return the expected rank, from 1, of the best right candidate, float64 [N].
+
+    Of t tied in random order, o of them right, the first right one is expected at place
+    (t + 1) / (o + 1).
+    """
+    return found.better + (found.tied + 1).double() / (found.own + 1)
+
+
+def ranks_of_chance(candidates: Tensor, right: Tensor) -> BestRank:
+    """Return where the best of so many right ones [N] stands if all candidates [N] are tied."""
+    return BestRank(torch.zeros_like(candidates), candidates, right)
+
+
+def join_ranks(parts: Sequence[BestRank]) -> BestRank:
+    """Return the ranks of several blocks of rows as one."""
+    return BestRank(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
 
 
 def join_choices(parts: Sequence[Choice]) -> Choice:

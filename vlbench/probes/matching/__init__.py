@@ -1,1 +1,1 @@
-"""Does a model bind words to what it sees? Choices of texts and images, and retrieval."""
+"""Probes of matching: choices between texts and between images, and retrieval."""

@@ -1,0 +1,323 @@
+import numpy as np
+import pytest
+import torch
+from fakes import PlantedFeatures, planted_image
+from item_means import item_means, scores_with_items
+from sklearn.metrics import top_k_accuracy_score
+from torch.nn.functional import normalize
+
+from vlbench.capabilities import Picture
+from vlbench.data.records import Column, Data, Split, value_column
+from vlbench.engine import Engine
+from vlbench.errors import DataError, TooFewRows
+from vlbench.probes.matching import retrieval as module
+from vlbench.probes.matching.retrieval import retrieval, retrieval_in_pools
+
+BOTH = [retrieval, retrieval_in_pools]
+FIVE = (5,) * 12
+
+
+class Towers(PlantedFeatures):
+    """Gives image number i row i of [N, D], and the text "3 ..." row 3 of [M, D]; cosines."""
+
+    def __init__(self, images, texts):
+        super().__init__(images)
+        self.texts, self.read = texts, 0
+
+    def encode_texts(self, texts):
+        self.read += len(texts)
+        return self.texts[[int(text.split()[0]) for text in texts]]
+
+    def similarity(self, images, texts):
+        return normalize(images, dim=1) @ normalize(texts, dim=1).T
+
+
+class CutsTexts(Towers):
+    """Reads one word of a text."""
+
+    context_length = 1
+
+    def count_tokens(self, texts):
+        return [len(text.split()) for text in texts]
+
+
+class Scorer:
+    """Scores pairs as a model of two towers does, which it has not."""
+
+    def __init__(self, towers):
+        self.towers = towers
+
+    def score_pairs(self, pictures, texts):
+        pixels = torch.stack([self.towers.preprocess(one.image) for one in pictures])
+        images, texts = self.towers.encode_images(pixels), self.towers.encode_texts(texts)
+        return self.towers.similarity(images, texts).diagonal()
+
+
+def captioned(*counts, texts=None):
+    """Return test images with so many captions each, which say their numbers."""
+    said = iter(range(sum(counts)))
+    captions = texts or [[f"{next(said)} said" for _ in range(n)] for n in counts]
+    shown = [planted_image(0, i) for i in range(len(counts))]
+    names = [f"{i}.png" for i in range(len(counts))]
+    images = Column("images", "image", shown, range(len(counts)), names=names)
+    pictures = value_column(range(len(counts)), "picture")
+    pictures = Column(
+        pictures.key, "picture", [Picture(x, None) for x in shown], pictures.rows, names
+    )
+    columns = {"image": images, "picture": pictures, "captions": value_column(captions)}
+    return Data(splits={"test": Split(columns)})
+
+
+def noise(images, texts, width=6, seed=0):
+    made = torch.Generator().manual_seed(seed)
+    return Towers(*(torch.randn(n, width, generator=made) for n in (images, texts)))
+
+
+def oracle(*counts):
+    axes = torch.eye(len(counts))
+    return Towers(axes, axes.repeat_interleave(torch.tensor(counts), 0))
+
+
+def probe(which, model, data, **params):
+    return which(model, data, Engine.for_tests(), **params)
+
+
+def values(outcome):
+    """Return values by metric, what is retrieved, and k."""
+    return {(s.metric, s.at["retrieve"], s.at.get("k")): s.value for s in outcome.scores}
+
+
+def only(outcome, metric, **at):
+    (found,) = [s for s in outcome.scores if s.metric == metric and at.items() <= s.at.items()]
+    return found
+
+
+def by_numpy(model, counts, k):
+    """Return recall at k and the mean rank, of captions and of images, from whole matrices."""
+    images, texts = (x.double().numpy() for x in (model.features, model.texts))
+    cosines = (images @ texts.T) / np.linalg.norm(images, axis=1)[:, None]
+    cosines /= np.linalg.norm(texts, axis=1)
+    owner = np.repeat(np.arange(len(counts)), counts)
+    right = owner == np.arange(len(counts))[:, None]
+    to_text = np.where(right, (-cosines).argsort(1).argsort(1), len(texts)).min(1)
+    to_image = (-cosines.T).argsort(1).argsort(1)[range(len(owner)), owner]
+    ranks = {"text": to_text, "image": to_image}
+    found = {("recall", to, n): (rank < n).mean() for to, rank in ranks.items() for n in k}
+    return found | {("mean_rank", to, None): rank.mean() + 1 for to, rank in ranks.items()}
+
+
+@pytest.mark.parametrize("counts", [FIVE, (1,) * 9, (3, 1, 7, 2, 2, 1)])
+def test_scores_are_those_of_whole_matrices_in_numpy(counts):
+    model, k = noise(len(counts), sum(counts)), (1, 2, 5)
+    found = values(probe(retrieval, model, captioned(*counts), k=k))
+    assert found == pytest.approx(by_numpy(model, counts, k), rel=0, abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_recall_of_one_image_is_top_k_accuracy_of_scikit_learn(k):
+    model = noise(12, 60)
+    found = only(probe(retrieval, model, captioned(*FIVE), k=[k]), "recall", retrieve="image")
+    cosines = model.similarity(model.features, model.texts).T.numpy()
+    owner = np.repeat(np.arange(12), 5)
+    assert found.value == pytest.approx(top_k_accuracy_score(owner, cosines, k=k), abs=1e-12)
+
+
+def test_recall_and_rank_are_the_same_in_small_blocks(monkeypatch):
+    counts = (3, 1, 7, 2, 2, 1)
+    whole = values(probe(retrieval, noise(6, 16), captioned(*counts)))
+    monkeypatch.setattr(module, "BLOCK", 40)
+    assert values(probe(retrieval, noise(6, 16), captioned(*counts))) == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("which", BOTH)
+@pytest.mark.parametrize("counts", [FIVE, (3, 1, 7, 2, 2, 1)])
+def test_a_constant_model_scores_exactly_chance(which, counts):
+    rows = (torch.randn(1, 64).expand(n, -1) for n in (len(counts), sum(counts)))
+    outcome = probe(which, Towers(*rows), captioned(*counts), pool=3, k=[1, 2, 5])
+    assert [s.value for s in outcome.scores] == pytest.approx([s.chance for s in outcome.scores])
+    ranked = sum(x["metric"] == "mean_rank" for x in outcome.items.to_pylist())
+    assert outcome.counts["ties"] == outcome.counts["choices"] == ranked
+
+
+@pytest.mark.parametrize("tower", ["features", "texts"])
+def test_one_constant_tower_scores_chance_whatever_the_other_says(tower):
+    model = noise(12, 60, width=64)
+    getattr(model, tower)[:] = getattr(model, tower)[0].clone()
+    outcome = probe(retrieval, model, captioned(*FIVE))
+    way = "image" if tower == "features" else "text"
+    found = [s for s in outcome.scores if s.at["retrieve"] == way]
+    assert [s.value for s in found] == pytest.approx([s.chance for s in found])
+    assert "the same: none tells them apart" in outcome.notes[0]
+
+
+def test_a_similarity_that_is_one_number_expanded_scores_chance():
+    class OneNumber(Towers):
+        def similarity(self, images, texts):
+            return torch.tensor(0.5).expand(len(images), len(texts))
+
+    texts = [["0 a", "1 b"], ["0 a"]]
+    model = OneNumber(*(noise(2, 2).features for _ in range(2)))
+    outcome = probe(retrieval, model, captioned(2, 1, texts=texts), k=[1])
+    assert [s.value for s in outcome.scores] == pytest.approx([s.chance for s in outcome.scores])
+
+
+def test_chance_is_that_of_drawing_candidates():
+    outcome = probe(retrieval, noise(4, 8), captioned(2, 2, 2, 2), k=[1, 2])
+    chance = {(s.metric, s.at["retrieve"], s.at.get("k")): s.chance for s in outcome.scores}
+    assert chance == pytest.approx(
+        {
+            ("recall", "text", 1): 2 / 8,
+            ("recall", "text", 2): 1 - (6 * 5) / (8 * 7),
+            ("mean_rank", "text", None): 9 / 3,
+            ("recall", "image", 1): 1 / 4,
+            ("recall", "image", 2): 2 / 4,
+            ("mean_rank", "image", None): 5 / 2,
+        }
+    )
+
+
+@pytest.mark.parametrize("which", BOTH)
+def test_a_model_that_knows_every_caption_is_always_right(which):
+    counts = (3, 1, 7, 2, 2, 1)
+    found = values(probe(which, oracle(*counts), captioned(*counts), pool=3))
+    assert set(found.values()) == {1.0}
+
+
+def test_tied_images_share_the_credit_of_a_caption():
+    axes = torch.eye(3)
+    # The caption of image 0 fits images 0 and 1 alike; that of image 2 fits none best.
+    model = Towers(axes, torch.tensor([[1.0, 1, 0], [0, 1, 0], [1, 0, 0]]))
+    outcome = probe(retrieval, model, captioned(1, 1, 1), k=[1, 2])
+    assert only(outcome, "recall", retrieve="image", k=1).value == pytest.approx((0.5 + 1 + 0) / 3)
+    assert only(outcome, "recall", retrieve="image", k=2).value == pytest.approx((1 + 1 + 0.5) / 3)
+    rank = only(outcome, "mean_rank", retrieve="image").value
+    assert rank == pytest.approx((1.5 + 1 + 2.5) / 3)
+
+
+def test_several_right_captions_tied_with_wrong_ones_share_their_credit():
+    axes = torch.eye(2)
+    # Image 0 has three captions, of which two fit as well as the one of image 1.
+    model = Towers(axes, torch.tensor([[1.0, 0], [1, 0], [0, 1], [1, 0]]))
+    outcome = probe(retrieval, model, captioned(3, 1), k=[1])
+    items = outcome.items.to_pylist()
+    found = {x["id"]: x["credit"] for x in items if '"text"' in x["at"] and '"k"' in x["at"]}
+    assert found == {"0.png": pytest.approx(2 / 3), "1.png": 0}
+    ranks = {x["id"]: x["credit"] for x in items if x["metric"] == "mean_rank"}
+    assert (ranks["0.png"], ranks["1.png"]) == pytest.approx((4 / 3, 1 + 4 / 2))
+
+
+def test_captions_of_the_same_words_are_tied_encoded_once_and_counted():
+    texts = [["0 a", "1 b"], ["0 a"], ["2 c", "2 c"]]
+    model = Towers(torch.eye(3), torch.eye(3))
+    outcome = probe(retrieval, model, captioned(2, 1, 2, texts=texts), k=[1])
+    assert outcome.counts["repeated_captions"] == 2
+    assert model.read < 5 + 4
+    items = outcome.items.to_pylist()
+    found = {x["id"]: x["credit"] for x in items if '"text"' in x["at"] and '"k"' in x["at"]}
+    assert found == {"0.png": 0.5, "1.png": 0.0, "2.png": 1.0}
+
+
+def test_captions_that_another_pool_repeats_are_not_counted():
+    texts = [["0 a"]] * 4
+    outcome = probe(retrieval, noise(4, 1), captioned(1, 1, 1, 1, texts=texts), pool=2)
+    assert outcome.counts["repeated_captions"] == 4
+    texts = [["0 a"], ["1 b"]]
+    outcome = probe(retrieval, noise(2, 2), captioned(1, 1, texts=texts), pool=2)
+    assert outcome.counts["repeated_captions"] == 0
+
+
+@pytest.mark.parametrize("which", BOTH)
+def test_pools_are_ranked_by_themselves_and_the_rest_is_counted(which):
+    outcome = probe(which, noise(12, 60), captioned(*FIVE), pool=5)
+    counts = {name: outcome.counts[name] for name in ("left_out", "clusters", "captions")}
+    assert counts == {"left_out": 2, "clusters": 10, "captions": 50}
+    score = only(outcome, "recall", retrieve="image", k=1)
+    assert (score.at["pool"], score.n, score.chance) == (5, 50, pytest.approx(0.2))
+    assert only(outcome, "mean_rank", retrieve="image").range == (1, 5)
+
+
+def test_pools_are_drawn_with_the_seed():
+    model, data = noise(12, 60), captioned(*FIVE)
+    first, again, other = (
+        values(probe(retrieval, model, data, pool=4, seed=seed)) for seed in (0, 0, 1)
+    )
+    assert first == again != other
+
+
+def test_a_pool_of_all_images_is_the_whole_split():
+    model, counts = noise(6, 16), (3, 1, 7, 2, 2, 1)
+    found = [values(probe(retrieval, model, captioned(*counts), pool=p)) for p in (None, 6)]
+    assert found[0] == pytest.approx(found[1])
+
+
+def test_a_scorer_its_towers_and_both_give_the_same():
+    class Both(Towers):
+        score_pairs = Scorer.score_pairs
+
+        @property
+        def towers(self):
+            return self
+
+    model, data = noise(6, 16), captioned(3, 1, 7, 2, 2, 1)
+    both = Both(model.features, model.texts)
+    wanted = values(probe(retrieval, model, data, pool=3))
+    for other in (model, Scorer(model), both):
+        assert values(probe(retrieval_in_pools, other, data, pool=3)) == pytest.approx(wanted)
+
+
+def test_the_first_images_alone_are_ranked():
+    outcome = probe(retrieval, noise(12, 60), captioned(*FIVE), images=4)
+    assert only(outcome, "recall", retrieve="text", k=1).n == 4
+
+
+@pytest.mark.parametrize("which", BOTH)
+def test_every_score_has_an_interval_and_the_mean_of_its_items(which):
+    outcome = probe(which, noise(12, 60), captioned(*FIVE), pool=6, k=[1, 2, 5])
+    assert all(s.ci95[0] < s.value < s.ci95[1] for s in outcome.scores)
+    means = item_means(outcome.items)
+    assert len(means) == len(outcome.scores) == 8
+    assert means == pytest.approx(scores_with_items(outcome.scores, outcome.items))
+
+
+def test_captions_of_an_image_are_one_cluster():
+    items = probe(retrieval, oracle(2, 1), captioned(2, 1), k=[1]).items.to_pylist()
+    clusters = {x["id"]: x["cluster"] for x in items}
+    assert clusters == {
+        "0.png": None, "1.png": None, "0.png/0": "0.png", "0.png/1": "0.png", "1.png/0": "1.png",
+    }  # fmt: skip
+
+
+def test_captions_that_the_model_cuts_are_counted():
+    model = noise(2, 3)
+    data = captioned(2, 1, texts=[["0", "1 cut"], ["2 cut"]])
+    counts = probe(retrieval, CutsTexts(model.features, model.texts), data).counts
+    assert counts["truncated_texts"] == 2
+
+
+def test_too_few_images_are_skipped():
+    with pytest.raises(TooFewRows, match="1 image; there is nothing to rank"):
+        probe(retrieval, noise(1, 5), captioned(5))
+    with pytest.raises(TooFewRows, match=r"12 images; a pool has 20; a split needs 20 rows"):
+        probe(retrieval_in_pools, noise(12, 60), captioned(*FIVE))
+
+
+@pytest.mark.parametrize("params", [{"k": []}, {"k": [0]}, {"pool": 1}])
+@pytest.mark.parametrize("which", BOTH)
+def test_params_that_rank_nothing_are_refused(which, params):
+    with pytest.raises(ValueError, match="wanted k of 1 or more, and a pool of 2 or more"):
+        probe(which, noise(12, 60), captioned(*FIVE), **params)
+
+
+def test_an_image_without_captions_is_named():
+    with pytest.raises(DataError, match=r"image 1\.png has no caption"):
+        probe(retrieval, noise(2, 5), captioned(5, 0))
+
+
+def test_a_similarity_that_is_no_number_is_refused():
+    class Broken(Towers):
+        def similarity(self, images, texts):
+            return super().similarity(images, texts) * torch.nan
+
+    model = noise(2, 2)
+    with pytest.raises(ValueError, match="a score is not finite"):
+        probe(retrieval, Broken(model.features, model.texts), captioned(1, 1))

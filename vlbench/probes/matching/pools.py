@@ -1,0 +1,116 @@
+"""Pools of images and their captions, which are ranked among each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vlbench.data.records import Split
+from vlbench.digests import digest
+from vlbench.errors import DataError, TooFewRows, counted
+from vlbench.metrics.items import DIGITS, Examples
+
+
+class Captions(NamedTuple):
+    """The captions of N images, image by image, and how many each has, int64 [N].
+
+    `examples` identify the images.
+    """
+
+    texts: list[str]
+    sizes: Tensor
+    examples: Examples
+
+    @property
+    def images(self) -> Tensor:
+        """The image of each caption, int64 [M]."""
+        return torch.arange(len(self.sizes)).repeat_interleave(self.sizes)
+
+    def named(self, rows: Sequence[int]) -> Examples:
+        """Return what identifies some captions: those of an image are its cluster."""
+        images = self.images.tolist()
+        firsts = (self.sizes.cumsum(0) - self.sizes).tolist()
+        names, digests = self.examples.ids, self.examples.digests
+        own = [(row, images[row]) for row in rows]
+        return Examples(
+            [f"{names[image]}/{row - firsts[image]}" for row, image in own],
+            [
+                digest([digests[image], self.texts[row]]).removeprefix("sha256:")[:DIGITS]
+                for row, image in own
+            ],
+            [names[image] for _, image in own],
+        )
+
+
+def captions_of(split: Split) -> Captions:
+    """Return the captions of a split. Raises DataError for an image that has none."""
+    shown = split["image"] if "image" in split.columns else split["picture"]
+    several, examples = [list(own) for own in split["captions"]], shown.examples()
+    if [] in several:
+        raise DataError(f"image {examples.ids[several.index([])]} has no caption; leave it out")
+    sizes = torch.tensor([len(own) for own in several])
+    return Captions([*chain(*several)], sizes, examples)
+
+
+class Pool(NamedTuple):
+    """The rows of P images that are ranked among each other, and of their M captions, int64.
+
+    The captions stand image by image, `sizes` [P] of each.
+    """
+
+    images: Tensor
+    captions: Tensor
+    sizes: Tensor
+
+    @property
+    def right_captions(self) -> Tensor:
+        """The places of each image's captions in the pool, [P, R]; -1 where it has fewer."""
+        firsts, places = self.sizes.cumsum(0) - self.sizes, torch.arange(int(self.sizes.max()))
+        return torch.where(places < self.sizes[:, None], firsts[:, None] + places, -1)
+
+    @property
+    def right_images(self) -> Tensor:
+        """The place of each caption's image in the pool, [M, 1]."""
+        return torch.arange(len(self.images)).repeat_interleave(self.sizes)[:, None]
+
+
+def draw_pools(sizes: Tensor, pool: int | None, seed: int) -> list[Pool]:
+    """Return N images, of which each has `sizes` [N] captions, in random pools of so many images.
+
+    The rest, too few for a pool, is in none; None is one pool of all, in their order. Raises
+    TooFewRows.
+    """
+    count = len(sizes)
+    if count < 2:
+        raise TooFewRows(f"{counted(count, 'image')}; there is nothing to rank", 2)
+    if count < (pool or 2):
+        raise TooFewRows(f"{counted(count, 'image')}; a pool has {pool}", pool)
+    order = torch.arange(count)
+    if pool is not None:
+        order = torch.from_numpy(np.random.default_rng(seed).permutation(count))
+    firsts = sizes.cumsum(0) - sizes
+    pools = []
+    size = pool or count
+    for images in torch.split(order[: count - count % size], size):
+        own = sizes[images]
+        shift = firsts[images] - (own.cumsum(0) - own)
+        captions = torch.arange(int(own.sum())) + shift.repeat_interleave(own)
+        pools.append(Pool(images, captions, own))
+    return pools
+
+
+def count_repeated(captions: Captions, pools: Sequence[Pool]) -> int:
+    """Return how many captions are word for word those of another image of their pool."""
+    images, count = captions.images.tolist(), 0
+    for pool in pools:
+        rows = pool.captions.tolist()
+        # Each text once per image, however often that has it.
+        owners = Counter(text for text, _ in {(captions.texts[i], images[i]) for i in rows})
+        count += sum(owners[captions.texts[i]] > 1 for i in rows)
+    return count

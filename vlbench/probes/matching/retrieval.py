@@ -1,0 +1,310 @@
+"""Image and text retrieval by recall at k. Karpathy and Fei-Fei 2015, arXiv:1412.2306, section 4.1.
+
+Each caption ranks all images (`retrieve: image`), and each image ranks all captions (`retrieve:
+text`). Recall at k is the fraction of queries with a right candidate among the first k: an image
+has several right captions, and one is enough. A model of two towers compares vectors, as in Radford
+et al. 2021, arXiv:2103.00020. One that reads image and text together would have to see each pair:
+5,000 x 25,000 of COCO. `retrieval_in_pools` lets both kinds of models score the pairs of small
+pools, which are no published task.
+
+Departures. The mean rank stands for the paper's median, since it has an interval. Candidates within
+1e-6 are tied, and count as in random order, so that a constant model has chance. Captions of the
+same words have the same vector, for they are encoded once: those of different images are tied
+whatever the model. COCO's pools of 1,000 are drawn by the seed, not cut in the order of the file,
+and a row has one mean over them.
+
+Intervals are over images, whose captions go together. That all queries share their candidates does
+not enter them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vlbench.capabilities import DualEncoder, ImageTextScorer, count_truncated
+from vlbench.data.records import TestRows, value_column
+from vlbench.engine import Engine
+from vlbench.engine.pair_scores import PairScorer
+from vlbench.metrics.intervals import Estimate, clustered_fraction, clustered_ratio, wilson
+from vlbench.metrics.items import Examples, Measured, outcome_of
+from vlbench.metrics.ranking import (
+    BestRank,
+    all_equal,
+    best_rank,
+    expected_rank,
+    join_ranks,
+    ranks_of_chance,
+    recall_at,
+)
+from vlbench.probes.matching.pools import Captions, Pool, captions_of, count_repeated, draw_pools
+from vlbench.results import Number, Outcome, Score
+
+# Similarities computed at a time, however many images and captions there are: 64 MiB.
+BLOCK = 1 << 24
+
+TEXT, IMAGE = "text", "image"
+
+
+def retrieval(
+    model: DualEncoder,
+    data: TestRows,
+    engine: Engine,
+    *,
+    k: Sequence[int] = (1, 5, 10),
+    pool: int | None = None,
+    images: int | None = None,
+    seed: int = 0,
+) -> Outcome:
+    """Return recall at each k, and the mean rank, of captions by images and of images by captions.
+
+    The seed parts the first so many `images` (None: all) of the test split into pools of `pool`
+    images, each ranked by itself; None is one pool of all. Images that fill no pool are left out,
+    and counted. Raises TooFewRows for fewer images than a pool has, and for fewer than two.
+    """
+    _require_params(k, pool)
+    test = data.first("test", images).splits["test"]
+    captions = captions_of(test)
+    pools = draw_pools(captions.sizes, pool, seed)
+    texts, of_each = _distinct(captions.texts)
+    vectors = engine.features(model.encode_images, test["image"])
+    shown = as_vectors(vectors.to(engine.device), torch.arange(len(vectors)))
+    vectors = engine.features(model.encode_texts, value_column(texts, "text"))
+    said = as_vectors(vectors[of_each].to(engine.device), of_each)
+    ranks = [rank_by_vectors(model, shown, said, one) for one in pools]
+    equal = {"images": shown, "texts": said}
+    notes = [_EQUAL.format(what) for what, own in equal.items() if not own.first.any()]
+    return _outcome(model, captions, pools, ranks, k, pool, notes)
+
+
+def retrieval_in_pools(
+    model: ImageTextScorer | DualEncoder,
+    data: TestRows,
+    engine: Engine,
+    *,
+    k: Sequence[int] = (1, 5, 10),
+    pool: int = 20,
+    images: int | None = None,
+    seed: int = 0,
+) -> Outcome:
+    """Return the same from the matching score of each image with each caption of its pool.
+
+    A model without matching scores goes by the similarity of its vectors.
+    """
+    _require_params(k, pool)
+    test = data.first("test", images).splits["test"]
+    captions = captions_of(test)
+    pools = draw_pools(captions.sizes, pool, seed)
+    scorer, ranks = PairScorer(model, test, engine), []
+    for one in engine.watched("pools", pools, len(pools)):
+        texts = [captions.texts[i] for i in one.captions.tolist()]
+        rows = one.images.repeat_interleave(len(texts)).tolist()
+        scores = scorer(rows, texts * len(one.images)).view(len(one.images), len(texts))
+        ranks.append(
+            Ranks(best_rank(scores, one.right_captions), best_rank(scores.T, one.right_images))
+        )
+    return _outcome(model, captions, pools, ranks, k, pool, [])
+
+
+_EQUAL = "the vectors of all {} are the same: none tells them apart, so chance"
+
+
+def _require_params(k: Sequence[int], pool: int | None) -> None:
+    if not k or min(k) < 1 or (pool is not None and pool < 2):
+        raise ValueError(
+            f"k {list(k)}, pool {pool}: wanted k of 1 or more, and a pool of 2 or more"
+        )
+
+
+class Vectors(NamedTuple):
+    """Vectors [N, D], and of each the place of the first that is the same, int64 [N].
+
+    Their similarities may differ by rounding, which would not be tied.
+    """
+
+    values: Tensor
+    first: Tensor
+
+    def select(self, rows: Tensor) -> Vectors:
+        """Return some of the vectors."""
+        if torch.equal(rows, torch.arange(len(self.first))):
+            return self
+        return Vectors(self.values[rows.to(self.values.device)], _first_of_each(self.first[rows]))
+
+
+def as_vectors(values: Tensor, groups: Tensor) -> Vectors:
+    """Return [N, D] vectors of which those of one group [N] are the same; all are if all equal."""
+    groups = torch.zeros_like(groups) if all_equal(values) else groups
+    return Vectors(values, _first_of_each(groups))
+
+
+def _first_of_each(groups: Tensor) -> Tensor:
+    """Return for each of N numbers the place of the first that equals it, int64 [N]."""
+    numbers, places = torch.unique(groups, return_inverse=True)
+    firsts = torch.full((len(numbers),), len(groups))
+    return firsts.scatter_reduce(0, places, torch.arange(len(groups)), "amin")[places]
+
+
+def _distinct(texts: Sequence[str]) -> tuple[list[str], Tensor]:
+    """Return the texts that differ, and the place of each text among them, int64 [M]."""
+    places = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    return [*places], torch.tensor([places[text] for text in texts])
+
+
+class Ranks(NamedTuple):
+    """Where the best right caption of each image stands, and the image of each caption."""
+
+    captions: BestRank
+    images: BestRank
+
+
+@torch.no_grad()
+def rank_by_vectors(model: DualEncoder, images: Vectors, captions: Vectors, pool: Pool) -> Ranks:
+    """Return the ranks in a pool by the similarity of vectors, a block of queries at a time."""
+    shown, said = images.select(pool.images), captions.select(pool.captions)
+
+    def by_image(some: Tensor) -> Tensor:
+        return model.similarity(some, said.values).contiguous()
+
+    def by_caption(some: Tensor) -> Tensor:
+        return model.similarity(shown.values, some).contiguous().T
+
+    return Ranks(
+        _rank(by_image, shown.values, said.first, pool.right_captions),
+        _rank(by_caption, said.values, shown.first, pool.right_images),
+    )
+
+
+def _rank(
+    scores: Callable[[Tensor], Tensor], queries: Tensor, first: Tensor, right: Tensor
+) -> BestRank:
+    """Return the ranks of [N, D] queries, of which `scores` gives [n, C] for some.
+
+    A candidate has the score of the `first` [C] that is the same.
+    """
+    size = max(1, BLOCK // len(first))
+    again = (first != torch.arange(len(first))).nonzero().squeeze(1)
+
+    def tied(x: Tensor) -> Tensor:
+        # In place: a block has most of the memory. Most have few candidates that are the same.
+        if len(again):
+            x[:, again.to(x.device)] = x[:, first[again].to(x.device)]
+        return x
+
+    blocks = zip(torch.split(queries, size), torch.split(right, size), strict=True)
+    return join_ranks([best_rank(tied(scores(some)), own) for some, own in blocks])
+
+
+class Queries(NamedTuple):
+    """N queries: what they retrieve, where the best stands, of how many, and how many are right.
+
+    `images` [N] are those that queries belong to, by which they vary together.
+    """
+
+    retrieve: str
+    found: BestRank
+    candidates: Tensor
+    right: Tensor
+    images: Tensor
+    examples: Examples
+
+    @property
+    def by_chance(self) -> BestRank:
+        """Where the best stands if all candidates are tied."""
+        return ranks_of_chance(self.candidates, self.right)
+
+    def measure(self, k: Sequence[int], at: dict[str, Number]) -> list[Measured]:
+        """Return recall at each k, and the mean rank."""
+        measured = []
+        for first in dict.fromkeys(k):
+            credit, chance = (recall_at(x, first).numpy() for x in (self.found, self.by_chance))
+            score = Score(
+                metric="recall",
+                at={"retrieve": self.retrieve, "k": first, **at},
+                n=len(credit),
+                chance=float(chance.mean()),
+                **self._estimate_fraction(credit)._asdict(),
+            )
+            measured.append(Measured(score, self.examples, credit))
+        rank, chance = (expected_rank(x).numpy() for x in (self.found, self.by_chance))
+        score = Score(
+            metric="mean_rank",
+            at={"retrieve": self.retrieve, **at},
+            n=len(rank),
+            chance=float(chance.mean()),
+            unit="rank",
+            higher_is_better=False,
+            range=(1, int(self.candidates.max())),
+            **clustered_ratio(*self._sums(rank))._asdict(),
+        )
+        return [*measured, Measured(score, self.examples, rank)]
+
+    def _estimate_fraction(self, credit: NDArray[np.float64]) -> Estimate:
+        """Return the mean of credit, by Wilson where each query has an image of its own."""
+        if self.retrieve == TEXT:
+            return wilson(float(credit.sum()), len(credit))
+        return clustered_fraction(*self._sums(credit))
+
+    def _sums(self, values: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the sum of values over the queries of each image, and how many they are."""
+        places = np.unique(self.images.numpy(), return_inverse=True)[1].ravel()
+        return np.bincount(places, values), np.bincount(places)
+
+
+def _queries(captions: Captions, pools: Sequence[Pool], ranks: Sequence[Ranks]) -> list[Queries]:
+    """Return the images as queries for captions, and the captions as queries for images."""
+    images = torch.cat([pool.images for pool in pools])
+    said = torch.cat([pool.captions for pool in pools])
+    sizes = torch.cat([pool.sizes for pool in pools])
+    numbers = torch.tensor([[len(pool.images), len(pool.captions)] for pool in pools])
+    ids, digests, _ = captions.examples
+    shown = Examples([ids[i] for i in images], [digests[i] for i in images])
+    return [
+        Queries(
+            TEXT,
+            join_ranks([one.captions for one in ranks]),
+            numbers[:, 1].repeat_interleave(numbers[:, 0]),
+            sizes,
+            images,
+            shown,
+        ),
+        Queries(
+            IMAGE,
+            join_ranks([one.images for one in ranks]),
+            numbers[:, 0].repeat_interleave(numbers[:, 1]),
+            torch.ones_like(said),
+            captions.images[said],
+            captions.named(said.tolist()),
+        ),
+    ]
+
+
+def _outcome(
+    model: ImageTextScorer | DualEncoder,
+    captions: Captions,
+    pools: Sequence[Pool],
+    ranks: Sequence[Ranks],
+    k: Sequence[int],
+    pool: int | None,
+    notes: Sequence[str],
+) -> Outcome:
+    queries = _queries(captions, pools, ranks)
+    at: dict[str, Number] = {} if pool is None else {"pool": pool}
+    images, said = (len(one.images) for one in queries)
+    counts = {
+        "captions": said,
+        "clusters": images,
+        "ties": sum(int((one.found.tied > one.found.own).sum()) for one in queries),
+        "choices": images + said,
+        "repeated_captions": count_repeated(captions, pools),
+        "left_out": len(captions.sizes) - images,
+    }
+    texts = [captions.texts[i] for pool in pools for i in pool.captions.tolist()]
+    measured = [*chain(*(one.measure(k, at) for one in queries))]
+    return outcome_of(measured, counts | count_truncated(model, texts), notes)
