@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import DualEncoder, ImageTextScorer, count_truncated
-from vlbench.data.records import TestRows, value_column
+from vlbench.data.records import Data, value_column
 from vlbench.engine import Engine
 from vlbench.engine.pair_scores import PairScorer
 from vlbench.metrics.intervals import Estimate, clustered_fraction, clustered_ratio, wilson
@@ -51,25 +51,28 @@ BLOCK = 1 << 24
 
 TEXT, IMAGE = "text", "image"
 
+SplitRows = Annotated[Data, "split"]
+
 
 def retrieval(
     model: DualEncoder,
-    data: TestRows,
+    data: SplitRows,
     engine: Engine,
     *,
     k: Sequence[int] = (1, 5, 10),
     pool: int | None = None,
     images: int | None = None,
+    split: str = "test",
     seed: int = 0,
 ) -> Outcome:
     """Return recall at each k, and the mean rank, of captions by images and of images by captions.
 
-    The seed parts the first so many `images` (None: all) of the test split into pools of `pool`
-    images, each ranked by itself; None is one pool of all. Images that fill no pool are left out,
+    The seed parts the first so many `images` (None: all) of the split into pools of `pool` images,
+    each ranked by itself; None is one pool of all. Images that fill no pool are left out,
     and counted. Raises TooFewRows for fewer images than a pool has, and for fewer than two.
     """
     _require_params(k, pool)
-    test = data.first("test", images).splits["test"]
+    test = data.first(split, images).splits[split]
     captions = captions_of(test)
     pools = draw_pools(captions.sizes, pool, seed)
     texts, of_each = _distinct(captions.texts)
@@ -85,12 +88,13 @@ def retrieval(
 
 def retrieval_in_pools(
     model: ImageTextScorer | DualEncoder,
-    data: TestRows,
+    data: SplitRows,
     engine: Engine,
     *,
     k: Sequence[int] = (1, 5, 10),
     pool: int = 20,
     images: int | None = None,
+    split: str = "test",
     seed: int = 0,
 ) -> Outcome:
     """Return the same from the matching score of each image with each caption of its pool.
@@ -98,7 +102,7 @@ def retrieval_in_pools(
     A model without matching scores goes by the similarity of its vectors.
     """
     _require_params(k, pool)
-    test = data.first("test", images).splits["test"]
+    test = data.first(split, images).splits[split]
     captions = captions_of(test)
     pools = draw_pools(captions.sizes, pool, seed)
     scorer, ranks = PairScorer(model, test, engine), []
