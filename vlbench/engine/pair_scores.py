@@ -15,6 +15,7 @@ from vlbench.capabilities import DualEncoder, ImageTextScorer
 from vlbench.data.records import Split, derangement
 from vlbench.engine.engine import Engine
 from vlbench.errors import DataError, TooFewRows, counted
+from vlbench.metrics.ranking import all_equal
 
 # A row of a split, and a text.
 Pair = tuple[int, str]
@@ -82,7 +83,11 @@ class PairScorer:
 
     @torch.no_grad()
     def _cosines(self, pairs: Sequence[Pair]) -> list[float]:
-        """Return the similarity of each text's vector and its image's."""
+        """Return the similarity of each text's vector and its image's.
+
+        Where all images, or all texts, have the same vector, one stands for all: the rounding of
+        several products would tell them apart where they are near zero.
+        """
         model, device = self._model, self._engine.device
         assert isinstance(model, DualEncoder)
         if self._images is None:
@@ -91,14 +96,19 @@ class PairScorer:
         encode_texts = self._engine.checked(model.encode_texts)
         encoded = self._engine.spread(lambda some: list(encode_texts(some).cpu()), texts)
         vectors = dict(zip(texts, encoded, strict=True))
+        one_image = all_equal(self._images)
+        one_text = bool(encoded) and all_equal(torch.stack(encoded))
+        meant = [(0 if one_image else r, texts[0] if one_text else t) for r, t in pairs]
+        distinct = sorted(dict.fromkeys(meant), key=lambda pair: pair[0])
         scores = [
             model.similarity(
                 self._images[[row]].to(device),
                 torch.stack([vectors[text] for _, text in group]).to(device),
             )[0].cpu()
-            for row, group in groupby(pairs, key=lambda pair: pair[0])
+            for row, group in groupby(distinct, key=lambda pair: pair[0])
         ]
-        return self._require_finite(pairs, torch.cat(scores))
+        known = dict(zip(distinct, torch.cat(scores).tolist(), strict=True))
+        return self._require_finite(pairs, torch.tensor([known[pair] for pair in meant]))
 
     def _require_finite(self, pairs: Sequence[Pair], scores: Tensor) -> list[float]:
         values = scores.float().cpu()
