@@ -169,7 +169,7 @@ def test_no_artifact_takes_the_name_of_the_items():
     ("unit", "limits", "value", "is_possible"),
     [
         ("fraction", None, 1.0, True),
-        ("fraction", None, 1.01, False),
+        ("probability", None, 1.01, False),
         ("fraction", None, -0.01, False),
         ("fraction", (-1.0, 1.0), -0.2, True),
         ("correlation", None, -1.01, False),
@@ -199,7 +199,7 @@ def test_an_interval_is_cut_to_what_the_score_can_be(given, unit, cut):
 
 
 def test_the_interval_of_an_impossible_value_is_left_to_be_seen():
-    assert Score("m", 1.5, 4, ci95=(1.4, 1.6)).within_limits().ci95 == (1.4, 1.6)
+    assert Score("m", -1.5, 4, ci95=(-1.6, -1.4)).within_limits().ci95 == (-1.6, -1.4)
 
 
 def test_a_row_says_a_range_only_where_it_is_not_that_of_the_unit():
@@ -216,7 +216,7 @@ def test_a_row_has_halves_only_where_the_score_does():
 
 
 def test_a_row_says_why_a_score_has_no_chance_only_where_it_does():
-    row = score_row(Score("length", 8, 4, no_chance="describes"))
+    row = score_row(Score("length", 8, 4, unit="words", no_chance="describes"))
     assert row["no_chance"] == "describes"
     assert read(Score, json.loads(json.dumps(row))).no_chance == "describes"
     assert "no_chance" not in score_row(Score("accuracy", 0.5, 4, chance=0.1))

@@ -8,15 +8,44 @@ from vlbench.errors import VlbenchError
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from vlbench.bench import evaluate, frame
+    from vlbench.python import (
+        compare,
+        evaluate,
+        features,
+        frame,
+        list_models,
+        list_tasks,
+        load,
+        load_model,
+        probe,
+        rdm,
+    )
 
-__all__ = ["VlbenchError", "__version__", "evaluate", "frame"]
+__all__ = [
+    "VlbenchError",
+    "__version__",
+    "compare",
+    "evaluate",
+    "features",
+    "frame",
+    "list_models",
+    "list_tasks",
+    "load",
+    "load_model",
+    "probe",
+    "rdm",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Import a function when it is asked for: `import vlbench` must not import torch."""
-    if name in {"evaluate", "frame"}:
-        from vlbench import bench  # noqa: PLC0415 - imports torch
+    if name in __all__:
+        from vlbench import python  # noqa: PLC0415 - imports torch
 
-        return getattr(bench, name)
+        return getattr(python, name)
     raise AttributeError(f"module 'vlbench' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """Return the names that a notebook completes."""
+    return [*__all__]

@@ -38,6 +38,9 @@ ITEMS = "items"
 CODED = ("metric", "at", "trial", "prediction", "target")
 PAGE = 1 << 24
 
+# A fraction that exceeds 1 by less is 1.
+ROUNDING = 1e-9
+
 # The least and the greatest value of a score; None where there is no such limit.
 Range: TypeAlias = tuple[Number | None, Number | None]
 
@@ -51,7 +54,17 @@ RANGES: Mapping[str, Range] = {
 }
 
 
-@dataclass(frozen=True)
+def _in_brief(score: Score | None) -> str:
+    """Return a score with its conditions, interval and n, in a few words."""
+    if score is None:
+        return "no score"
+    at = "".join(f", {key} {value}" for key, value in score.at.items())
+    low, high = score.ci95 or (None, None)
+    around = f" [{low:.4g}, {high:.4g}]" if score.ci95 else ""
+    return f"{score.metric}{at}: {score.value:.4g}{around}, n {score.n}"
+
+
+@dataclass(frozen=True, repr=False)
 class Score:
     """A metric's value under the conditions `at`, with what a reader needs to judge it.
 
@@ -94,8 +107,18 @@ class Score:
             message = f"{self.metric} at {dict(self.at)} has a ci95 of {len(self.ci95)} numbers"
             raise ValueError(message)
         if not all(map(math.isfinite, numbers)):
-            message = f"{self.metric} at {dict(self.at)} is not finite: {self}"
+            message = f"{self.metric} at {dict(self.at)} is not finite: {numbers}"
             raise ValueError(message)
+        if self.unit == "fraction" and self.range is None and self.value > 1 + ROUNDING:
+            message = (
+                f"{self.metric} at {dict(self.at)} is {self.value}, and a fraction is 1 at most; "
+                'say what it is, as in Score(..., unit="images"), or give its `range`'
+            )
+            raise ValueError(message)
+
+    def __repr__(self) -> str:
+        """Return the score in one line."""
+        return f"<{_in_brief(self)}>"
 
     @property
     def limits(self) -> Range:
@@ -137,7 +160,7 @@ def gain_range(limits: Range) -> Range:
     return least - greatest, greatest - least
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome:
     """What a probe returns: scores, counts, artifacts to save, notes for the reader, and items.
 
@@ -166,6 +189,11 @@ class Outcome:
         if self.items is not None and absent:
             raise ValueError(f"items lack the columns {', '.join(sorted(absent))}")
 
+    def __repr__(self) -> str:
+        """Return the first score, and how many there are, in one line."""
+        first = _in_brief(self.scores[0] if self.scores else None)
+        return f"<{len(self.scores)} scores; {first}>"
+
     def saved(self) -> dict[str, Artifact]:
         """Return the artifacts to save, the items among them."""
         items = {} if self.items is None else {ITEMS: self.items}
@@ -179,7 +207,7 @@ class SavedArtifact(TypedDict):
     sha256: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
     """A row of a task's board: the scores of one model, or the reason why it has none."""
 
@@ -198,6 +226,11 @@ class Result:
     notes: Sequence[str] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Return the task, the model and the primary score, or the reason, in one line."""
+        score = _in_brief(self.primary_score) if self.status == "ok" else self.reason
+        return f"<{self.task} by {self.model}, {self.status}: {score}>"
 
     @property
     def primary_score(self) -> Score | None:

@@ -208,6 +208,21 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
     cache.add_argument("--no-cache", action="store_true", help="keep no features after the run")
 
 
+def add_file(parser: argparse.ArgumentParser, *suffixes: str) -> None:
+    """Add the option for the file to write, whose suffix says its format."""
+
+    def file_of(text: str) -> Path:
+        file = Path(text)
+        if file.suffix not in suffixes:
+            raise argparse.ArgumentTypeError(f"'{text:.80}' ends in none of {', '.join(suffixes)}")
+        if not file.absolute().parent.is_dir():
+            raise argparse.ArgumentTypeError(f"there is no folder {file.parent}")
+        return file
+
+    told = " or ".join(f"FILE{suffix}" for suffix in suffixes)
+    parser.add_argument("-o", "--file", type=file_of, required=True, metavar="FILE", help=told)
+
+
 def positive(text: str) -> int:
     """Return a whole number from 1. Raises ArgumentTypeError for another text."""
     return whole_number(text, 1)

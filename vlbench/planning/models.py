@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
+import torch
+
 from vlbench.boards.privacy import shown
-from vlbench.capabilities import GridEncoder, ImageEncoder, RegionEncoder, element, has
+from vlbench.capabilities import (
+    GridEncoder,
+    ImageEncoder,
+    RegionEncoder,
+    element,
+    has,
+    offered,
+)
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.library_names import library_model
-from vlbench.catalog.missing_capabilities import lacking
+from vlbench.catalog.missing_capabilities import half_offered_by, lacking
 from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.catalog.strict_yaml import Document
@@ -197,6 +207,8 @@ def _of_object(model: Any, options: Options) -> Model:
     name = kind.__name__ if options.name is None else options.name
     spec = ModelSpec(name, Path(), Document(Path(name), {}, {}))
     encode_by = _pop_manner(spec, kind, given)
+    if isinstance(model, dict | types.FunctionType | torch.nn.Module) and not offered(kind):
+        raise UnknownNameError(_no_model(kind))
     if isinstance(model, type) or given:
         raise UnknownNameError(
             f"{model!r}: give a model's name with its arguments, or an object made with them"
@@ -209,6 +221,17 @@ def _of_object(model: Any, options: Options) -> Model:
         instance=model,
         encode_by=encode_by,
     )
+
+
+def _no_model(kind: type) -> str:
+    """Return what an object lacks that is no model: the methods of capabilities that it begins."""
+    gaps = half_offered_by(kind)
+    lacks = "; ".join(f"for {name}, {gap}" for name, gap in gaps.items())
+    wanted = (
+        "none of the methods of a capability: an ImageEncoder has preprocess and encode_images, a "
+        "TextEncoder encode_texts, an ImageTextScorer score_pairs"
+    )
+    return f"a {kind.__qualname__} is no model: {lacks or f'it has {wanted}'}"
 
 
 def _of_file(model: str) -> ModelSpec:

@@ -1,0 +1,237 @@
+"""vlbench as a notebook uses it: every function of `import vlbench`."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import vlbench
+from vlbench import python
+from vlbench.errors import CannotDo, UnknownNameError
+from vlbench.results import Outcome, Score
+
+MODEL, TASK = "tiny-rn", "few_shot_digits"
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    """Features of the images of a task, and boards of two models on it."""
+    folder = tmp_path_factory.mktemp("digits")
+    options = {"cache_dir": folder / "cache", "output": folder / "results", "limit": None}
+    vlbench.evaluate(["raw-pixels", "constant"], "few_shot_digits", progress=False, **options)
+    found = vlbench.features("raw-pixels", "few_shot_digits", cache_dir=folder / "cache")
+    return folder, found
+
+
+def test_all_names_are_there_and_notebooks_complete_them():
+    assert {*dir(vlbench)} == {*vlbench.__all__}
+    assert all(getattr(vlbench, name) for name in vlbench.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        vlbench.nothing  # noqa: B018 - that it raises is the point
+
+
+def test_tasks_are_listed_by_glob_and_by_tag_and_models_that_can_be_had():
+    assert vlbench.list_tasks("few_shot_dig*") == ["few_shot_digits"]
+    assert "foils_scenes" in vlbench.list_tasks("foils")
+    assert "tiny-rn" in vlbench.list_models()
+    assert "tsm" not in vlbench.list_models()
+
+
+def test_a_loaded_model_is_its_adapter():
+    model = vlbench.load_model("tiny-clip")
+    assert model.encode_texts(["a dog", "a cat"]).shape[0] == 2
+
+
+def test_features_have_the_ids_and_the_classes_of_the_tasks_images(digits):
+    _, found = digits
+    assert found.vectors.dtype == np.float32
+    assert len(found.ids) == len(found.labels) == len(found.vectors)
+    assert {*found.labels} == {*map(str, range(10))} or len({*found.labels}) == 10
+    assert repr(found).startswith(f"<features of {len(found.ids)} examples, ")
+
+
+def test_features_of_images_in_memory_are_those_of_the_same_files(tmp_path):
+    pixels = [np.full((8, 8, 3), level, np.uint8) for level in (0, 90, 250)]
+    for i, one in enumerate(pixels):
+        (tmp_path / "images" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(one).save(tmp_path / "images" / "ab"[i % 2] / f"{i}.png")
+    folder = vlbench.features("raw-pixels", tmp_path / "images", cache_dir=None)
+    memory = vlbench.features("raw-pixels", pixels, labels=["a", "b", "a"], cache_dir=None)
+    assert folder.ids == ["a/0.png", "a/2.png", "b/1.png"]
+    assert folder.labels == ["a", "a", "b"]
+    assert np.array_equal(folder.vectors, memory.vectors[[0, 2, 1]])
+    assert memory.labels == ["a", "b", "a"]
+
+
+def test_texts_have_features_too():
+    found = vlbench.features("tiny-clip", texts=["a dog", "a cat"], cache_dir=None)
+    assert found.vectors.shape[0] == 2
+    assert found.labels is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "message"),
+    [
+        ({"source": "nowhere"}, UnknownNameError, "no task or folder is named 'nowhere'"),
+        ({}, UnknownNameError, "give images, a folder or a task's name, or else `texts`"),
+        ({"texts": ["a"]}, CannotDo, "raw-pixels is no TextEncoder: it has no encode_texts"),
+        ({"source": TASK, "column": "label"}, CannotDo, "a column of values has no features"),
+    ],
+)
+def test_what_has_no_features_says_why(asked, error, message):
+    with pytest.raises(error, match=message):
+        vlbench.features("raw-pixels", cache_dir=None, **asked)
+
+
+def test_a_probe_of_ones_own_arrays_scores_as_the_task_does(digits):
+    _, found = digits
+    outcome = vlbench.probe("clustering", found.vectors, found.labels, seed=0)
+    assert 0.1 < outcome.scores[0].value <= 1
+    assert repr(outcome).startswith("<")
+    few = vlbench.probe("few_shot", np.eye(4)[[0, 1] * 6], ["x", "y"] * 6, shots=[1], trials=2)
+    assert [(s.value, s.n) for s in few.scores if s.metric == "accuracy"] == [(1.0, 6)]
+
+
+def test_a_probe_takes_a_test_set_of_ones_own():
+    one, other = np.eye(3)[[0, 1, 0, 1]], np.eye(3)[[1, 0, 0]]
+    found = vlbench.probe(
+        "few_shot", one, [7, 9, 7, 9], test=other, test_labels=[9, 7, 9], shots=[1], trials=1
+    )
+    assert found.scores[0].value == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "message"),
+    [
+        (("zero_shot", {}), CannotDo, "zero_shot needs more than features"),
+        (("few_shots", {}), UnknownNameError, "no probe is named 'few_shots'"),
+        (("few_shot", {"test": [[1.0]]}), UnknownNameError, "give the labels of `test`"),
+    ],
+)
+def test_a_probe_that_cannot_run_on_arrays_says_why(asked, error, message):
+    name, more = asked
+    with pytest.raises(error, match=message):
+        vlbench.probe(name, [[1.0], [2.0]], ["a", "b"], **more)
+
+
+def test_a_class_of_one_example_has_no_halves():
+    with pytest.raises(ValueError, match="class b has one example; two halves need two"):
+        vlbench.probe("few_shot", np.eye(3), ["a", "a", "b"], shots=[1])
+
+
+def test_boards_give_rows_frames_a_pivot_and_items(digits):
+    folder, _ = digits
+    boards = vlbench.load(folder / "results")
+    assert repr(boards) == f"<1 boards with 2 rows in {folder / 'results'}>"
+    assert [row.model for row in boards.rows] == ["constant", "raw-pixels"]
+    pivot = boards.pivot()
+    assert pivot.loc["raw-pixels", TASK] == boards.rows[1].primary_score.value
+    items = boards.items(TASK, "raw-pixels")
+    assert {"id", "credit"} <= {*items.columns}
+    assert "<td>raw-pixels</td>" in boards._repr_html_()
+    with pytest.raises(UnknownNameError, match="did you mean raw-pixels"):
+        boards.items(TASK, "raw-pixel")
+    with pytest.raises(UnknownNameError, match="no boards in"):
+        vlbench.load(folder / "cache")
+
+
+def test_two_models_are_compared_by_their_items(digits):
+    folder, _ = digits
+    found = vlbench.compare("raw-pixels", "constant", TASK, output=folder / "results")
+    (row,) = found.to_dict("records")
+    assert row["difference"] == pytest.approx(row["raw-pixels"] - row["constant"])
+    assert row["ci95_low"] < row["difference"] < row["ci95_high"]
+    assert row["p_holm"] < 0.05
+
+
+def test_a_matrix_is_square_and_has_names(tmp_path, monkeypatch):
+    from vlbench.extraction import Rdm
+
+    square = np.array([[0.0, 2.0], [2.0, 0.0]])
+    made = Rdm(["a", "b"], square, ["x", "x"])
+    monkeypatch.setattr(python, "extract_rdm", lambda *_, **__: made)
+    found = vlbench.rdm("tiny-rn", "rsa_scenes", cache_dir=tmp_path)
+    assert found.loc["a", "b"] == 2.0
+    assert [*found.columns] == ["a", "b"]
+
+
+def test_a_task_that_makes_no_matrix_is_refused_before_it_runs():
+    with pytest.raises(UnknownNameError, match="few_shot_digits makes no matrix; tasks of rsa"):
+        vlbench.rdm("raw-pixels", TASK, cache_dir=None)
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"), [({}, "dict"), (len, "len"), (torch.nn.Linear(1, 1), "Linear")]
+)
+def test_what_is_no_model_is_told_what_it_lacks(model, kind):
+    if kind == "len":
+        model = lambda pixels: pixels  # noqa: E731 - a function as a user passes one
+        kind = "function"
+    with pytest.raises(UnknownNameError, match=f"a {kind} is no model: it has none of the methods"):
+        vlbench.evaluate(model, TASK, cache_dir=None)
+
+
+def test_a_module_that_begins_a_capability_is_told_the_rest():
+    class Half(torch.nn.Module):
+        def encode_images(self, pixels):
+            return pixels.flatten(1)
+
+    with pytest.raises(UnknownNameError, match=r"for ImageEncoder, preprocess\(.*is missing"):
+        vlbench.evaluate(Half(), TASK, cache_dir=None)
+
+
+CELL = """
+class Cell:
+    def preprocess(self, image):
+        import torchvision.transforms.functional as f
+        return f.to_tensor(image.resize((4, 4)))
+    def encode_images(self, pixels):
+        return pixels.flatten(1) * {factor}
+"""
+
+
+def test_a_cell_that_is_edited_and_run_again_gives_new_numbers_and_that_is_said_once(
+    tmp_path, caplog, monkeypatch
+):
+    monkeypatch.setattr(python, "_SAID", set())
+    lengths = []
+    with caplog.at_level(logging.WARNING, "vlbench"):
+        for factor in (1, 2, 2):
+            cell = {"__name__": "__main__"}
+            exec(CELL.format(factor=factor), cell)  # noqa: S102 - as a notebook runs a cell
+            found = vlbench.features(cell["Cell"](), TASK, cache_dir=tmp_path)
+            lengths.append(float(np.linalg.norm(found.vectors)))
+    assert lengths[1] == pytest.approx(2 * lengths[0])
+    assert lengths[2] == lengths[1]
+    assert sum("is in no file" in message for message in caplog.messages) == 1
+    assert not [*tmp_path.glob("features/**/*.*")]
+
+
+def test_progress_is_shown_where_it_is_asked_for_and_not_in_a_pipe(capsys, tmp_path):
+    vlbench.evaluate("constant", TASK, cache_dir=tmp_path)
+    assert capsys.readouterr().out == ""
+    vlbench.evaluate("constant", TASK, cache_dir=tmp_path, progress=True)
+    assert "constant · few_shot_digits: ok" in capsys.readouterr().out
+
+
+def test_the_cache_is_on_as_on_the_command_line(monkeypatch, tmp_path):
+    monkeypatch.setenv("VLBENCH_CACHE_DIR", str(tmp_path))
+    vlbench.features("raw-pixels", TASK)
+    assert [*tmp_path.glob("features/**/*")]
+
+
+def test_results_show_themselves_in_a_line_and_as_a_table():
+    results = vlbench.evaluate("constant", TASK, cache_dir=None)
+    assert repr(results[0]).startswith("<few_shot_digits by constant, ok: accuracy, shots 5: 0.1")
+    assert "<td>constant</td>" in results._repr_html_()
+    assert results.frame().equals(vlbench.frame(results))
+
+
+def test_a_fraction_above_one_is_refused_and_other_units_are_not():
+    with pytest.raises(ValueError, match="is 64, and a fraction is 1 at most"):
+        Score("dimensions", 64, 1)
+    assert Score("dimensions", 64, 1, unit="numbers").value == 64
+    assert Score("ratio", 1.5, 1, range=(0, 2)).value == 1.5
+    assert repr(Outcome([])) == "<0 scores; no score>"

@@ -1,0 +1,90 @@
+"""`vlbench features`: write what a model makes of images or texts, for an analysis of your own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from vlbench.commands import Answer
+from vlbench.commands.parser import (
+    add_cache,
+    add_data,
+    add_dtype,
+    add_file,
+    add_model,
+    options_of,
+    positive,
+)
+from vlbench.files import write_whole
+
+if TYPE_CHECKING:  # imports torch
+    from vlbench.extraction import Features
+
+
+def add_options(features: argparse.ArgumentParser) -> None:
+    """Add the model, what it encodes, and the file."""
+    features.add_argument("model", metavar="MODEL")
+    features.add_argument("source", metavar="TASK|FOLDER")
+    add_file(features, ".npz", ".parquet", ".safetensors")
+    features.add_argument("--split", default="test", help="of a task's data (default: test)")
+    features.add_argument(
+        "--column", default="image", help="of a task's data, such as caption (default: image)"
+    )
+    features.add_argument(
+        "--limit", type=positive, metavar="N", help="N rows of a task's split, a seeded sample"
+    )
+    add_model(features)
+    add_dtype(features)
+    add_data(features, download=True)
+    add_cache(features)
+
+
+def answer(arguments: argparse.Namespace) -> Answer:
+    """Write the file, and return what it holds."""
+    from vlbench.commands.reports import Bar
+    from vlbench.commands.streams import open_console
+    from vlbench.extraction import extract_features
+
+    with Bar(open_console()) as bar:
+        found = extract_features(
+            arguments.model,
+            arguments.source,
+            options_of(arguments),
+            split=arguments.split,
+            column=arguments.column,
+            progress=bar,
+        )
+    write_whole(arguments.file, content_of(found, arguments.file.suffix))
+    n, width = found.vectors.shape
+    held = "ids, vectors" + (", labels" if found.labels else "")
+    return Answer([f"{n} x {width} numbers in {arguments.file} ({held})"])
+
+
+def content_of(found: Features, suffix: str) -> bytes:
+    """Return features as the content of a file: `ids`, `vectors`, and `labels` where there are any.
+
+    safetensors holds tensors alone, so that ids and labels are JSON texts in its metadata.
+    """
+    texts = {"ids": found.ids} | ({"labels": found.labels} if found.labels else {})
+    if suffix == ".safetensors":
+        from safetensors.numpy import save
+
+        named = {name: json.dumps(values) for name, values in texts.items()}
+        return save({"vectors": found.vectors}, named)
+    from io import BytesIO
+
+    content = BytesIO()
+    if suffix == ".npz":
+        import numpy as np
+
+        arrays: dict[str, Any] = {name: np.array(values) for name, values in texts.items()}
+        np.savez(content, vectors=found.vectors, **arrays)
+    else:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        flat = pa.array(found.vectors.ravel())
+        vectors = pa.FixedSizeListArray.from_arrays(flat, found.vectors.shape[1])
+        parquet.write_table(pa.table({**texts, "vectors": vectors}), content)
+    return content.getvalue()

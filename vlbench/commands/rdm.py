@@ -1,0 +1,49 @@
+"""`vlbench rdm`: write a model's matrix of distances between classes, square and with names."""
+
+from __future__ import annotations
+
+import argparse
+
+from vlbench.commands import Answer
+from vlbench.commands.parser import add_cache, add_data, add_dtype, add_file, add_model, options_of
+from vlbench.files import write_whole
+
+
+def add_options(rdm: argparse.ArgumentParser) -> None:
+    """Add the model, the task and the file."""
+    rdm.add_argument("model", metavar="MODEL")
+    rdm.add_argument("task", metavar="TASK", help="one of rsa or rsa_text, such as rsa_scenes")
+    add_file(rdm, ".csv", ".npz")
+    add_model(rdm)
+    add_dtype(rdm)
+    add_data(rdm, download=True)
+    add_cache(rdm)
+
+
+def answer(arguments: argparse.Namespace) -> Answer:
+    """Write the file, and return what it holds."""
+    from vlbench.commands.reports import Bar
+    from vlbench.commands.streams import open_console
+    from vlbench.extraction import extract_rdm
+
+    with Bar(open_console()) as bar:
+        found = extract_rdm(arguments.model, arguments.task, options_of(arguments), progress=bar)
+    if arguments.file.suffix == ".csv":
+        import csv
+        from io import StringIO
+
+        text = StringIO()
+        rows = zip(found.names, found.distances.tolist(), strict=True)
+        csv.writer(text).writerows([["", *found.names], *([name, *row] for name, row in rows)])
+        content = text.getvalue().encode()
+    else:
+        from io import BytesIO
+
+        import numpy as np
+
+        packed = BytesIO()
+        np.savez(packed, names=found.names, distances=found.distances, categories=found.categories)
+        content = packed.getvalue()
+    write_whole(arguments.file, content)
+    n = len(found.names)
+    return Answer([f"{n} x {n} distances in {arguments.file}"])

@@ -1,0 +1,400 @@
+"""vlbench from Python: what there is, models, runs, features and boards; `import vlbench` has all.
+
+For notebooks: what functions return shows itself in a line, or as a table.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from fnmatch import fnmatch
+from html import escape
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vlbench import bench
+from vlbench.boards.artifacts import read_items
+from vlbench.boards.board import Board, folder_boards
+from vlbench.catalog.catalog import Catalog, load_catalog
+from vlbench.catalog.listed_capabilities import shipped_probes
+from vlbench.catalog.missing_capabilities import lacking
+from vlbench.commands.reports import Bar
+from vlbench.commands.streams import open_console
+from vlbench.data.records import Column, Data, Split, value_column
+from vlbench.digests import digest
+from vlbench.engine import Engine, Progress
+from vlbench.engine.devices import ComputeSettings
+from vlbench.errors import CannotDo, UnknownNameError, unknown
+from vlbench.extraction import (
+    Features,
+    extract_features,
+    extract_rdm,
+    loaded,
+    of_images,
+    of_texts,
+)
+from vlbench.files import default_cache
+from vlbench.identity import code_digest
+from vlbench.plain import hints
+from vlbench.planning.options import Keywords, Options
+from vlbench.report.comparing import compare_models
+from vlbench.results import Outcome, Result
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LOGGER = logging.getLogger(__name__)
+
+# Classes of which it has been said that nothing of them is stored.
+_SAID: set[str] = set()
+
+Folders = str | Path | Sequence[str | Path]
+
+
+def list_tasks(wanted: str = "*", *, include_path: Folders = ()) -> list[str]:
+    """Return the names of tasks: of all, or of a tag, or those that a glob fits."""
+    tasks = _catalog(include_path).tasks
+    return sorted(n for n, spec in tasks.items() if wanted in spec.tags or fnmatch(n, wanted))
+
+
+def list_models(wanted: str = "*", *, include_path: Folders = ()) -> list[str]:
+    """Return the names of models that can be had: of all, or those that a glob fits.
+
+    Any model of timm, open_clip, transformers or torchvision has a name besides, such as
+    `timm:vit_small_patch14_dinov2.lvd142m`.
+    """
+    models = _catalog(include_path).models
+    return sorted(n for n, spec in models.items() if not spec.unavailable and fnmatch(n, wanted))
+
+
+def load_model(model: str, **options: Unpack[Keywords]) -> Any:
+    """Return a model's adapter, loaded: its methods are its capabilities.
+
+    `model` is a name or FILE:Class. The keywords are `model_args`, `device`, `dtype`,
+    `include_path`, `offline` and `trust` of `evaluate`. Raises VlbenchError for a name that there
+    is not and weights that cannot be had.
+    """
+    with loaded(model, _options(options)) as (resolved, live, _):
+        return live.get(resolved).adapter
+
+
+class Results(list[Result]):
+    """Results of a run, with their scores as a table."""
+
+    def frame(self) -> pd.DataFrame:
+        """Return the scores as a pandas frame, one row a score."""
+        return bench.frame(self)
+
+    def _repr_html_(self) -> str:
+        """Return the primary score of each result as a table."""
+        return _html(["task", "model", "status", "score", "95 % interval", "n"], map(_cells, self))
+
+
+def evaluate(
+    model: Any,
+    tasks: str | Sequence[str],
+    *,
+    progress: bool | Progress | None = None,
+    **options: Unpack[Keywords],
+) -> Results:
+    """Return a result for every task that `tasks` selects and whose data are here.
+
+    `model` is a name, FILE:Class, or an adapter object; several stand in a list, or names in one
+    text, separated by commas, as do several tasks. The keywords are those of the command line.
+    Boards are written only where `output` is given. Features are kept where the command line keeps
+    them; `cache_dir=None` keeps nothing, and of an object whose code no file defines, as in a cell
+    of a notebook, nothing is ever kept. `progress` is shown in a notebook and at a terminal unless
+    it is False. No processes are started: those that a launcher started share the work.
+
+    Raises VlbenchError where the command line would exit with 2. A task whose file is broken and
+    that is not named is left out, with a warning. A model that does not load gives failed results,
+    which no board holds.
+    """
+    for one in model if isinstance(model, list | tuple) else [model]:
+        _say_if_not_kept(one)
+    with _shown(progress) as shown:
+        return Results(bench.evaluate(model, tasks, progress=shown, **_words(options)))
+
+
+def frame(results: Sequence[Result]) -> pd.DataFrame:
+    """Return the scores of results as a pandas frame, one row a score."""
+    return bench.frame(results)
+
+
+def features(
+    model: Any,
+    source: str | Path | Sequence[Any] | None = None,
+    *,
+    texts: Sequence[str] | None = None,
+    labels: Sequence[str] | None = None,
+    split: str = "test",
+    column: str = "image",
+    progress: bool | Progress | None = None,
+    **options: Unpack[Keywords],
+) -> Features:
+    """Return a model's features float32 [N, D], with ids and labels.
+
+    `source` is a task's name, whose `split` and `column` are encoded; a folder of images; or images
+    themselves, PIL images or arrays uint8 [H, W, 3], which may have `labels`. Or `texts` are
+    encoded. The model is named as in `evaluate`.
+    """
+    if (source is None) == (texts is None):
+        raise UnknownNameError("give images, a folder or a task's name, or else `texts`")
+    examples: Any = of_texts(texts) if texts is not None else source
+    if not isinstance(examples, str | Path) and texts is None:
+        examples = of_images(examples, labels)
+    _say_if_not_kept(model)
+    with _shown(progress) as shown:
+        return extract_features(
+            model, examples, _options(options), split=split, column=column, progress=shown
+        )
+
+
+def rdm(
+    model: Any,
+    task: str,
+    *,
+    progress: bool | Progress | None = None,
+    **options: Unpack[Keywords],
+) -> pd.DataFrame:
+    """Return the square matrix of distances between the classes of a task of `rsa`, by name."""
+    import pandas as pd  # noqa: PLC0415 - slow, and few ask for a frame
+
+    with _shown(progress) as shown:
+        found = extract_rdm(model, task, _options(options), progress=shown)
+    return pd.DataFrame(found.distances, index=found.names, columns=found.names)
+
+
+def probe(
+    name: str,
+    features: Any,
+    labels: Sequence[Any],
+    *,
+    test: Any = None,
+    test_labels: Sequence[Any] | None = None,
+    seed: int = 0,
+    **params: Any,
+) -> Outcome:
+    """Return what a probe of image features finds in features [N, D] of one's own, with labels [N].
+
+    `name` is that of a probe that asks for images alone, such as few_shot, transfer, clustering,
+    knn or rsa; `params` are its own. `test` and `test_labels` are those to test on; without them, a
+    half of each class that the seed draws. Raises CannotDo for a probe that asks for more than
+    features.
+    """
+    function = _probe(name)
+    if gap := lacking(Vectors, hints(function)["model"]):
+        raise CannotDo(f"{name} needs more than features: arrays have no {gap}")
+    names = np.array([str(one) for one in labels])
+    if test is None:
+        whole = np.asarray(features)
+        rows, other = _halves(names, seed)
+        features, test, names, test_names = whole[rows], whole[other], names[rows], names[other]
+    elif test_labels is None:
+        raise UnknownNameError("give the labels of `test` as `test_labels`")
+    else:
+        test_names = np.array([str(one) for one in test_labels])
+    classes = sorted({*names.tolist(), *test_names.tolist()})
+    splits = {
+        "train": _split(features, names, classes),
+        "test": _split(test, test_names, classes),
+    }
+    data = Data(splits=splits, classes=classes)
+    outcome: Outcome = function(Vectors(), data, VectorEngine(), **params)
+    return outcome
+
+
+class Vectors:
+    """Stands for the model whose features are given: nothing is encoded any more."""
+
+    def preprocess(self, image: Any) -> Tensor:
+        """Refuse: there are no images."""
+        raise CannotDo(f"{type(image).__name__}: there are features, and no images")
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """Refuse: there are no images."""
+        raise CannotDo(f"{list(pixels.shape)}: there are features, and no images")
+
+
+class VectorEngine(Engine):
+    """Takes a column of vectors for their features."""
+
+    def __init__(self) -> None:
+        super().__init__(ComputeSettings(torch.device("cpu")))
+
+    def _features(self, encode: Callable[[Any], Tensor], column: Column, most: float) -> Tensor:
+        del encode, most
+        return torch.stack(list(column))
+
+
+def _split(features: Any, labels: np.ndarray[Any, Any], classes: Sequence[str]) -> Split:
+    vectors = torch.as_tensor(np.asarray(features), dtype=torch.float32)
+    if vectors.ndim != 2 or len(vectors) != len(labels):
+        shape = list(vectors.shape)
+        raise ValueError(f"features {shape} for {len(labels)} labels; wanted are [N, D] and [N]")
+    place = {name: i for i, name in enumerate(classes)}
+    column = Column(digest(vectors.numpy()), "value", list(vectors), range(len(vectors)))
+    return Split({"image": column, "label": value_column([place[one] for one in labels.tolist()])})
+
+
+def _halves(names: np.ndarray[Any, Any], seed: int) -> tuple[list[int], list[int]]:
+    """Return two halves of the rows of each class; of an odd number the first has one more."""
+    rng = np.random.default_rng(seed)
+    first, second = list[int](), list[int]()
+    for name in sorted(set(names.tolist())):
+        rows = rng.permutation(np.flatnonzero(names == name))
+        if len(rows) < 2:
+            raise ValueError(f"class {name} has one example; two halves need two")
+        one, other = np.array_split(rows, 2)
+        first += sorted(one.tolist())
+        second += sorted(other.tolist())
+    return first, second
+
+
+def _probe(name: str) -> Callable[..., Outcome]:
+    files = shipped_probes()
+    known = [one for one in files if not one.endswith(":") and not one.startswith("_")]
+    if name not in known:
+        raise unknown("probe", name, known)
+    module = import_module(f"vlbench.probes.{files[name].parent.name}.{files[name].stem}")
+    function: Callable[..., Outcome] = getattr(module, name)
+    if "model" not in hints(function):
+        raise unknown("probe", name, ("few_shot", "transfer", "clustering", "knn", "rsa"))
+    return function
+
+
+class Boards:
+    """The boards of a folder."""
+
+    def __init__(self, folder: str | Path) -> None:
+        """Read them. Raises UnknownNameError for a folder without boards."""
+        self.folder = Path(folder)
+        self.boards: dict[str, Board] = folder_boards(self.folder)
+        if not self.boards:
+            raise UnknownNameError(f"no boards in {self.folder}; `vlbench run` writes ./results")
+
+    @property
+    def rows(self) -> Results:
+        """All rows, those without scores too."""
+        return Results(row for board in self.boards.values() for row in board.results)
+
+    def frame(self) -> pd.DataFrame:
+        """Return all scores as a pandas frame, one row a score."""
+        return self.rows.frame()
+
+    def pivot(self) -> pd.DataFrame:
+        """Return the primary score of each model (rows) on each task (columns)."""
+        scores = self.frame()
+        primary = scores[scores["is_primary"].fillna(value=False).astype(bool)]
+        return primary.pivot_table(index="model", columns="task", values="value", aggfunc="first")
+
+    def items(self, task: str, model: str) -> pd.DataFrame:
+        """Return the credit of each example behind a model's scores on a task."""
+        if task not in self.boards:
+            raise unknown("board", task, self.boards)
+        rows = {row.model: row for row in self.boards[task].results if row.status == "ok"}
+        if model not in rows:
+            raise unknown("model with scores", model, rows)
+        return read_items(self.folder, rows[model]).to_pandas()
+
+    def __repr__(self) -> str:
+        """Return how many boards and rows there are."""
+        return f"<{len(self.boards)} boards with {len(self.rows)} rows in {self.folder}>"
+
+    def _repr_html_(self) -> str:
+        return self.rows._repr_html_()
+
+
+def load(folder: str | Path = "results") -> Boards:
+    """Return the boards of a folder: rows, frame, pivot, items."""
+    return Boards(folder)
+
+
+def compare(a: str, b: str, task: str = "", *, output: str | Path = "results") -> pd.DataFrame:
+    """Return how two models of the boards in `output` differ, on a task or on all that they share.
+
+    One row a task: both scores, their difference with its 95 % interval, p, and p corrected for all
+    that is compared (Holm). The tests are paired by item. Raises UnknownNameError, with the reason,
+    where nothing can be compared.
+    """
+    import pandas as pd  # noqa: PLC0415 - slow, and few ask for a frame
+
+    report = compare_models(Path(output), [a, b], [task] if task else [])
+    if not report.compared:
+        lacking_items = [f"{name} has no items of {of}" for name, of in report.lacking.items()]
+        raise UnknownNameError("; ".join([*report.refused, *report.no_means, *lacking_items]))
+    rows = [
+        {
+            "task": one.task,
+            "metric": one.scores[0].metric,
+            a: one.scores[0].value,
+            b: one.scores[1].value,
+            "difference": one.comparison.difference,
+            "ci95_low": one.comparison.ci95[0],
+            "ci95_high": one.comparison.ci95[1],
+            "p": one.comparison.p,
+            "p_holm": one.p_holm,
+        }
+        for one in report.compared
+    ]
+    return pd.DataFrame(rows)
+
+
+def _catalog(include_path: Folders) -> Catalog:
+    return load_catalog(Options.of(include_path=include_path).include_path)
+
+
+def _words(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with the command line's cache, unless they say another or None."""
+    return {"cache_dir": default_cache(), **options}
+
+
+def _options(options: Mapping[str, Any]) -> Options:
+    return Options.of(**_words(options))
+
+
+def _shown(progress: bool | Progress | None) -> Any:
+    """Return what shows progress, as a context."""
+    if not isinstance(progress, bool) and progress is not None:
+        return nullcontext(progress)
+    watched = "ipykernel" in sys.modules or (sys.stdout is not None and sys.stdout.isatty())
+    shows = watched if progress is None else progress
+    return Bar(open_console()) if shows else nullcontext(None)
+
+
+def _say_if_not_kept(model: Any) -> None:
+    """Say once of a class that no file defines that nothing of it is kept."""
+    kind = type(model)
+    if isinstance(model, str) or kind.__qualname__ in _SAID or code_digest(kind) is not None:
+        return
+    _SAID.add(kind.__qualname__)
+    LOGGER.warning(
+        "%s, or a class that it is made from, is in no file: features of it are computed anew in "
+        "each call, so that a cell that is edited and run again counts",
+        kind.__qualname__,
+    )
+
+
+def _cells(result: Result) -> list[str]:
+    score = result.primary_score
+    if score is None:
+        return [result.task, result.model, result.status, result.reason, "", ""]
+    low, high = score.ci95 or (float("nan"), float("nan"))
+    around = f"{low:.3f} to {high:.3f}" if score.ci95 else ""
+    value = f"{score.metric} {score.value:.3f}"
+    return [result.task, result.model, result.status, value, around, str(score.n)]
+
+
+def _html(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(one)}</th>" for one in heads)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
