@@ -164,7 +164,7 @@ def test_the_time_is_that_of_the_row(tmp_path, finished):
         (planted(run={}), "it does not say when it was finished"),
         (planted(run={"finished": "lately"}), "it does not say when it was finished"),
         (planted(run={"finished": 7}), "it does not say when it was finished"),
-        (planted("m", score(1.5)), "accuracy of 1.5 lies outside its range"),
+        (planted("m", score(-0.5)), "accuracy of -0.5 lies outside its range"),
     ],
 )
 def test_a_row_that_can_be_no_record_says_why(tmp_path, row, why):
