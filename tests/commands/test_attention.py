@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from vlbench.cli import main
+from vlbench.drawing.attention_maps import attention_by_pixel, attention_figure
+
+LOOKS = """
+import torch
+from vlbench.capabilities import JointAttention
+
+
+class LooksLeft:
+    \"\"\"The first word looks at the left half, others at the right.\"\"\"
+
+    def __init__(self, *, device):
+        del device
+
+    def attend(self, pictures, texts):
+        width, height = pictures[0].image.size
+        half = width / 2
+        boxes = torch.tensor([[0, 0, half, height], [half, 0, width, height]])
+        words = texts[0].split()
+        starts = [texts[0].index(word) for word in words]
+        spans = [(start, start + len(word)) for start, word in zip(starts, words)]
+        weights = torch.zeros(2, 3, len(words), 2)
+        weights[:, :, 0, 0] = 0.5
+        weights[:, :, 1:, 1] = 0.25
+        return [JointAttention(spans, weights, boxes, whole=True)]
+"""
+
+
+@pytest.fixture
+def words(tmp_path):
+    Image.new("RGB", (40, 30), "white").save(tmp_path / "white.png")
+    (tmp_path / "looks.py").write_text(LOOKS)
+    return [f"{tmp_path}/looks.py:LooksLeft", str(tmp_path / "white.png")]
+
+
+def test_the_word_that_is_named_is_where_heads_look_from(words, tmp_path, capsys):
+    file = tmp_path / "a.png"
+    assert main(["attention", *words, "one two three", "--word", "one", "-o", str(file)]) == 0
+    assert capsys.readouterr().out == f"2 layers x 3 heads in {file}\n"
+    left = np.asarray(Image.open(file).convert("L"), float)
+    assert main(["attention", *words, "one two three", "--word", "two", "-o", str(file)]) == 0
+    right = np.asarray(Image.open(file).convert("L"), float)
+    assert left.shape == right.shape
+    assert np.abs(left - right).max() > 100
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({2: "zero", 3: ["--word", "on"]}, "the text 'zero' has no word 'on'"),
+        ({1: "nowhere.png"}, "there is no image nowhere.png"),
+        ({0: "raw-pixels"}, "raw-pixels is no JointAttender: it has no attend"),
+        ({0: "tiny-uniter"}, "tiny-uniter reads regions of kind scenes-crops; give --regions"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(words, changed, message, tmp_path, capsys):
+    given = [*words, "one two"]
+    for place, value in changed.items():
+        given[place:] = [value, *given[place + 1 :]] if isinstance(value, str) else value
+    assert main(["attention", *given, "-o", str(tmp_path / "a.png")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "a.png").exists()
+
+
+def test_a_boxs_attention_is_spread_over_its_pixels_and_overlaps_add_up():
+    boxes = np.array([[0, 0, 2, 1], [1, 0, 3, 2], [-5, -5, 0, 0]], float)
+    found = attention_by_pixel(np.array([0.4, 0.4, 0.2]), boxes, (3, 2))
+    assert found == pytest.approx(np.array([[0.2, 0.3, 0.1], [0, 0.1, 0.1]]))
+
+
+def test_each_head_of_each_layer_has_a_panel():
+    maps = np.zeros((2, 3, 4, 5))
+    figure = attention_figure(Image.new("RGB", (5, 4)), maps, np.full((2, 3), 0.5), "title")
+    assert len(figure.axes) == 6
+    assert [panel.get_title() for panel in figure.axes] == ["50%"] * 6
+    assert [p.get_ylabel() for p in figure.axes] == ["layer 0", "", "", "layer 1", "", ""]

@@ -1,0 +1,106 @@
+"""`vlbench attention`: draw where each head of a model looks in a picture of your own."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vlbench.commands import Answer
+from vlbench.commands.parser import add_dtype, add_file, add_model, options_of
+from vlbench.errors import CannotDo, DataError, UnknownNameError
+from vlbench.files import write_whole
+
+if TYPE_CHECKING:  # these import torch
+    from vlbench.capabilities import JointAttention, Picture
+
+
+def add_options(attention: argparse.ArgumentParser) -> None:
+    """Add the model, the picture, the text and the file."""
+    attention.add_argument("model", metavar="MODEL")
+    attention.add_argument("image", type=Path, metavar="IMAGE")
+    attention.add_argument("text", metavar="TEXT")
+    add_file(attention, ".png")
+    attention.add_argument(
+        "--word", metavar="WORD", help="a word of the text that heads look from (default: all)"
+    )
+    attention.add_argument(
+        "--regions",
+        type=Path,
+        metavar="FILE",
+        help="region features of the image, for a model that reads regions",
+    )
+    add_model(attention)
+    add_dtype(attention)
+
+
+def answer(arguments: argparse.Namespace) -> Answer:
+    """Write the figure, and return what it shows."""
+    from vlbench.capabilities import JointAttender, has
+    from vlbench.extraction import loaded
+
+    picture = _picture(arguments.image, arguments.regions)
+    with loaded(arguments.model, options_of(arguments)) as (model, live, _):
+        if not has(model.adapter, JointAttender, model.spec.without):
+            raise CannotDo(f"{model.name} is no JointAttender: it has no attend")
+        if model.spec.regions and picture.regions is None:
+            kind = model.spec.regions["kind"]
+            raise UnknownNameError(f"{model.name} reads regions of kind {kind}; give --regions")
+        (found,) = live.get(model).adapter.attend([picture], [arguments.text])
+        name = model.name
+    span = _span(arguments.text, arguments.word)
+    write_whole(arguments.file, _drawn(picture, found, span, f"{name}: {_marked(arguments, span)}"))
+    layers, heads = found.weights.shape[:2]
+    return Answer([f"{layers} layers x {heads} heads in {arguments.file}"])
+
+
+def _picture(image: Path, regions: Path | None) -> Picture:
+    from vlbench.capabilities import Picture
+    from vlbench.data.images import read_image
+    from vlbench.data.regions import image_name, region_features
+
+    if not image.is_file():
+        raise UnknownNameError(f"there is no image {image}")
+    shown = read_image(image.absolute().parent, image.name)
+    if regions is None:
+        return Picture(shown, None)
+    features, key = region_features(regions), image_name(image.name)
+    if key not in features:
+        raise DataError(f"{features.name} has no regions of {key}")
+    return Picture(shown, features.of(key, shown.size))
+
+
+def _span(text: str, word: str | None) -> tuple[int, int]:
+    """Return the characters that heads look from. Raises UnknownNameError for no such word."""
+    if word is None:
+        return 0, len(text)
+    found = re.search(rf"\b{re.escape(word)}\b", text) if word else None
+    if found is None:
+        raise UnknownNameError(f"the text {text!r:.80} has no word {word!r:.40}")
+    return found.span()
+
+
+def _marked(arguments: argparse.Namespace, span: tuple[int, int]) -> str:
+    text: str = arguments.text
+    start, stop = span
+    return f"{text[:start]}[{text[start:stop]}]{text[stop:]}" if arguments.word else text
+
+
+def _drawn(picture: Picture, attention: JointAttention, span: tuple[int, int], title: str) -> bytes:
+    """Return the PNG of the attention from the tokens inside a span, on average."""
+    from vlbench.drawing.attention_maps import attention_by_pixel, attention_figure
+
+    tokens = [i for i, (a, b) in enumerate(attention.spans) if a < span[1] and b > span[0]]
+    if not tokens:
+        raise DataError(f"the model has no token for characters {span[0]} to {span[1]} of the text")
+    weights = attention.weights[:, :, tokens].double().mean(2).cpu().numpy()
+    assert picture.image
+    maps = attention_by_pixel(weights, attention.boxes.cpu().numpy(), picture.image.size)
+    shares: Any = weights.sum(-1)
+    told = "share of attention to the image" if attention.whole else "softmax over the image alone"
+    content = BytesIO()
+    figure = attention_figure(picture.image, maps, shares, f"{title} ({told})")
+    figure.savefig(content, format="png", dpi=150)
+    return content.getvalue()
