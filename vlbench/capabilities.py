@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from PIL.Image import Image
@@ -74,6 +74,29 @@ class GridEncoder(ImageEncoder, Protocol):
 
     def encode_grid(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, D, rows, columns] for [N, 3, H, W] in [0, 1]."""
+        ...
+
+
+# The last of the layers of a model: what `encode_images` returns.
+OUTPUT = "output"
+
+
+@runtime_checkable
+class LayerEncoder(ImageEncoder, Protocol):
+    """Turns images into vectors at each of its layers."""
+
+    def layers(self) -> Sequence[str]:
+        """Return the names of layers in order of depth; the last is `output`.
+
+        A name says how a layer is pooled, such as `block3_cls` or `stage2_mean`.
+        """
+        ...
+
+    def encode_images_at(self, pixels: Tensor, layers: Sequence[str]) -> Mapping[str, Tensor]:
+        """Return float32 [N, D] of each of these layers for [N, 3, H, W] in [0, 1], in one pass.
+
+        That of `output` is what `encode_images` returns.
+        """
         ...
 
 

@@ -78,6 +78,7 @@ def _codes(*things: Any) -> Iterator[str | None]:
 
 Module = TypeVar("Module", bound=torch.nn.Module)
 Item = TypeVar("Item")
+Found = TypeVar("Found")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -163,6 +164,44 @@ class Engine:
         assert isinstance(features, Tensor)
         return features
 
+    @property
+    def store(self) -> Store | None:
+        """Where features are stored, if anywhere."""
+        return self._store
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this is the only process."""
+        return self._processes.size == 1
+
+    def attempt(self, work: Callable[[], Found]) -> list[Found]:
+        """Do work in every process; all raise the first error, or get what each returned."""
+        return self._processes.attempt(work)
+
+    def key_of(self, compute: Encode, column: Column) -> str | None:
+        """Return the key of what an adapter's method computes; None where nothing is stored."""
+        identity = self._identities.get(id(compute.adapter), "")
+        return features_key(identity, compute, compute.name, column) if self._store else None
+
+    def own_shards(self, rows: Sequence[int]) -> dict[int, list[int]]:
+        """Return the rows of each shard that this process computes."""
+        shards: dict[int, list[int]] = {}
+        for row in rows:
+            shards.setdefault(row // SHARD, []).append(row)
+        own = sorted(shards)[self._processes.rank :: self._processes.size]
+        return {number: shards[number] for number in own}
+
+    def show_pass(self, what: str, column: Column) -> Callable[[int], None]:
+        """Show a pass over a column, and return what counts its rows."""
+        self._progress.start(f"{what} on {column.kind}s", len(column))
+        return self._advance
+
+    def features_up_to(
+        self, encode: Callable[[Any], Tensor], column: Column, most: float
+    ) -> Features:
+        """Return what `features` does; if it has more than `most` bytes, it stays in the store."""
+        return self._features(encode, column, most)
+
     def large_features(self, encode: Callable[[Any], Tensor], column: Column) -> Features:
         """Return what `features` does; if larger than a gigabyte, it stays in the store."""
         return self._features(encode, column, IN_MEMORY)
@@ -170,8 +209,7 @@ class Engine:
     def _features(self, encode: Callable[[Any], Tensor], column: Column, most: float) -> Features:
         """Return features [N, D], in memory if they have at most `most` bytes."""
         compute = Encode(self.checked(encode), column, self.settings)
-        identity = self._identities.get(id(compute.adapter), "")
-        key = features_key(identity, compute, compute.name, column) if self._store else None
+        key = self.key_of(compute, column)
         # Of several processes, each has stored but its own shards, maybe on a disk of its own.
         store = self._store if key and self._processes.size == 1 else None
         out, fits = torch.empty((0, 0)), True

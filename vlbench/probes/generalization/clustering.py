@@ -28,6 +28,7 @@ from vlbench.errors import DataError, TooFewRows, counted
 from vlbench.metrics.intervals import fraction, plain_ends, student_quantile, wilson
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import all_parallel
+from vlbench.probes.generalization.by_layer import Asked, each_layer
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.results import Outcome, Score
 
@@ -119,13 +120,17 @@ def clustering(
     *,
     seed: int = 0,
     categories: dict[str, list[str]] | None = None,
+    layers: Asked = None,
 ) -> Outcome:
     """Return how well the clusters of the test images' features, one per class, fit the classes.
 
     Where all features point the same way, every score is chance. Raises TooFewRows for fewer
     images than classes, DataError where the affinities do not fit into memory. `categories` names
-    parts of the classes, whose images are clustered apart.
+    parts of the classes, whose images are clustered apart. `layers` are those of `few_shot`.
     """
+    if layers is not None:
+        options: dict[str, Any] = {"seed": seed, "categories": categories}
+        return each_layer(model, engine, layers, lambda at: clustering(model, data, at, **options))
     if categories is not None:
         return in_parts(data, categories, lambda part: clustering(model, part, engine, seed=seed))
     test, k = data.splits["test"], len(data.classes)

@@ -27,6 +27,7 @@ from vlbench.metrics.intervals import mean_of_trials
 from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import Choice, choose, join_choices
 from vlbench.probes.generalization.blind import blind_features, with_floors
+from vlbench.probes.generalization.by_layer import Asked, each_layer
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.results import Outcome, Score
 
@@ -39,7 +40,7 @@ BLOCK = 1 << 18
 ROWS = 1 << 12
 
 
-def few_shot(
+def few_shot(  # noqa: PLR0913 - the YAML fills all but three
     model: ImageEncoder,
     data: TrainAndTestRows,
     engine: Engine,
@@ -49,6 +50,7 @@ def few_shot(
     seed: int = 0,
     categories: dict[str, list[str]] | None = None,
     floors: dict[str, str] | None = None,
+    layers: Asked = None,
 ) -> Outcome:
     """Return the test accuracy of the means of N train images per class, for each N of `shots`.
 
@@ -57,12 +59,16 @@ def few_shot(
     has fewer train images than the largest of `shots`. Train images that no trial draws do not pass
     through the model. `categories` names parts of the classes, each a problem of its own, whose
     examples are drawn from its own train images with the same seed. `floors` names floors, and the
-    column that each of them is the same accuracy by.
+    column that each of them is the same accuracy by. `layers` names
+    those that are scored, or is `all`; without them the output is.
     """
     if min(shots, default=0) < 1 or trials < 1:
         raise ValueError(f"shots {shots} and trials {trials}: all must be 1 or more")
+    options: dict[str, Any] = {"shots": shots, "trials": trials, "seed": seed, "floors": floors}
+    if layers is not None:
+        options |= {"categories": categories}
+        return each_layer(model, engine, layers, lambda at: few_shot(model, data, at, **options))
     if categories is not None:
-        options: dict[str, Any] = {"shots": shots, "trials": trials, "seed": seed, "floors": floors}
         return in_parts(data, categories, lambda part: few_shot(model, part, engine, **options))
     drawn = _draw(labels(data.splits["train"]), data.classes, max(shots), trials, seed)
     used, places = np.unique(drawn, return_inverse=True)

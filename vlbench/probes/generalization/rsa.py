@@ -37,6 +37,7 @@ from vlbench.metrics.rdm_correlation import (
     permuted,
     standardised,
 )
+from vlbench.probes.generalization.by_layer import Asked, each_layer
 from vlbench.probes.generalization.class_vectors import encodes_whole_texts
 from vlbench.probes.generalization.rdm import rdm_of_classes, rdm_of_vectors
 from vlbench.results import Outcome, Score
@@ -61,13 +62,18 @@ def rsa(
     rdm: ClassRule = "scalar",
     trials: int = 10,
     seed: int = 0,
+    layers: Asked = None,
 ) -> Outcome:
     """Return the reliability of the matrix of test images' class means, and the matrix.
 
     Each trial splits the images of every class into halves; of an odd number, the first half is the
     smaller. Raises TooFewRows, with the class, for a class of fewer than two images, or fewer than
-    four under `per_dimension`, which needs a deviation of each half.
+    four under `per_dimension`, which needs a deviation of each half. `layers` are those of
+    `few_shot`; the matrices are numbered in order of depth.
     """
+    if layers is not None:
+        options: dict[str, Any] = {"rdm": rdm, "trials": trials, "seed": seed}
+        return each_layer(model, engine, layers, lambda at: rsa(model, data, at, **options))
     if trials < 1:
         raise ValueError(f"{trials} trials; wanted 1 or more")
     test, names = data.splits["test"], data.classes

@@ -32,6 +32,7 @@ from vlbench.metrics.intervals import mean_of_seeds
 from vlbench.metrics.items import Answers, Measured, outcome_of, trials
 from vlbench.metrics.ranking import Choice, all_equal
 from vlbench.probes.generalization.blind import blind_features
+from vlbench.probes.generalization.by_layer import Asked, each_layer
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.probes.generalization.linear import (
     PAPER_TRAINING,
@@ -123,17 +124,22 @@ def transfer(
     augment: bool = False,
     categories: dict[str, list[str]] | None = None,
     floors: dict[str, str] | None = None,
+    layers: Asked = None,
 ) -> Outcome:
     """Return the test accuracy of a linear probe trained on the train images' features.
 
     Where all test images have the same features, within 1e-6, all classes are tied: a trained probe
     would only know which class is common. Raises TooFewRows for a class without train images.
     `categories` names parts of the classes, each with a probe of its own. `floors` names floors,
-    and the column that each of them is the same accuracy by, without augmentation.
+    and the column that each of them is the same accuracy by, without augmentation. `layers` are
+    those of `few_shot`.
     """
     _refuse_training(training)
+    options: dict[str, Any] = {"training": training, "augment": augment, "floors": floors}
+    if layers is not None:
+        options |= {"categories": categories}
+        return each_layer(model, engine, layers, lambda at: transfer(model, data, at, **options))
     if categories is not None:
-        options: dict[str, Any] = {"training": training, "augment": augment, "floors": floors}
         return in_parts(data, categories, lambda part: transfer(model, part, engine, **options))
     train_label, test_label = (torch.from_numpy(labels(data.splits[s])) for s in ("train", "test"))
     require_train_images(train_label, test_label, data.classes)

@@ -1,0 +1,176 @@
+"""Layers of an image network by hooks, in the one forward pass that encodes its images.
+
+Layers are the parts of the outermost lists of modules (`blocks.3` of a ViT, `layer2.0` of a
+ResNet), or several modules of one class side by side, as far as they run once and give maps of
+positions or tokens. A layer is one vector: the
+class token (`_cls`) where the network has one, else the mean over positions or tokens (`_mean`). So
+the last of them is not yet the output, which goes through a norm, a pooling or a projection.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from PIL import Image as PilImage
+from torch import Tensor, nn
+
+from vlbench.capabilities import OUTPUT
+from vlbench.errors import CannotDo, unknown
+
+# How parameters are named that stand for the class, before all other tokens.
+CLASS_TOKENS = ("cls_token", "class_token", "class_embedding")
+
+# So many modules of one class, side by side, are layers.
+SEVERAL = 3
+
+# So many images show which dimension of an output is that of the batch.
+TRIED = 3
+
+
+class HookedLayers:
+    """The layers of a network, whose images `encode` makes vectors of pixels [N, 3, H, W].
+
+    `preprocess` makes pixels of an image.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        encode: Callable[[Tensor], Tensor],
+        preprocess: Callable[[PilImage.Image], Tensor],
+    ) -> None:
+        self._model, self._encode, self._preprocess = model, encode, preprocess
+        self._channels_last = False
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the layers in the order in which they run, `output` last."""
+        return [*self._modules, OUTPUT]
+
+    def encode_at(self, pixels: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
+        """Return float32 [N, D] of each of some layers. Raises UnknownNameError for others."""
+        for name in layers:
+            if name not in self.names:
+                raise unknown("layer", name, self.names)
+        wanted = [name for name in layers if name != OUTPUT]
+        read = dict[str, Any]()
+        hooks = [self._modules[name].register_forward_hook(_keep(read, name)) for name in wanted]
+        try:
+            output = self._encode(pixels)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        found = {name: self._pool(read[name], len(pixels)).float() for name in wanted}
+        return {name: output if name == OUTPUT else found[name] for name in layers}
+
+    @cached_property
+    def _modules(self) -> Mapping[str, nn.Module]:
+        """The module of each layer. Raises CannotDo for a network without any."""
+        parts = _parts_of(self._model)
+        runs: list[tuple[str, Any]] = []
+        hooks = [
+            module.register_forward_hook(
+                lambda _, __, output, name=name: runs.append((name, _tensor(output)))
+            )
+            for name, module in parts.items()
+        ]
+        pixels = self._preprocess(PilImage.new("RGB", (256, 256)))
+        try:
+            with torch.no_grad():
+                self._encode(pixels.expand(TRIED, -1, -1, -1).to(_device(self._model)))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        names = [name for name, _ in runs]
+        spread = {n: x for n, x in runs if names.count(n) == 1 and _is_spread(x, TRIED)}
+        self._channels_last = _are_channels_last(spread.values(), pixels.shape[-2:])
+        kept = {name + self._how(output): parts[name] for name, output in spread.items()}
+        if not kept:
+            kind = type(self._model).__name__
+            raise CannotDo(f"a {kind} has no list of layers that give maps or tokens")
+        return kept
+
+    @cached_property
+    def _has_class(self) -> bool:
+        names = [name for name, _ in self._model.named_parameters()]
+        return any(name.rpartition(".")[2] in CLASS_TOKENS for name in names)
+
+    def _how(self, output: Tensor) -> str:
+        return "_cls" if output.ndim == 3 and self._has_class else "_mean"
+
+    def _pool(self, output: Tensor, count: int) -> Tensor:
+        """Return one vector of each image, [N, D]."""
+        if output.ndim == 3:
+            tokens = output if output.shape[0] == count else output.transpose(0, 1)
+            return tokens[:, 0] if self._has_class else tokens.mean(1)
+        return output.mean((1, 2) if self._channels_last else (2, 3))
+
+
+def _keep(read: dict[str, Any], name: str) -> Callable[..., None]:
+    def hook(_: nn.Module, __: Any, output: Any) -> None:
+        # Copied: what follows may write into it, as an in-place ReLU does.
+        read[name] = _tensor(output).clone()
+
+    return hook
+
+
+def _tensor(output: Any) -> Any:
+    """Return a module's output, of a tuple the first."""
+    return output[0] if isinstance(output, tuple | list) and output else output
+
+
+def _parts_of(model: nn.Module, name: str = "") -> dict[str, nn.Module]:
+    """Return the layers inside a module, by their names.
+
+    They are the children of its lists, and its other children where several are of one class, as
+    the Inception modules of a GoogLeNet; what is neither is looked into.
+    """
+    parts: dict[str, nn.Module] = {}
+    children = dict(model.named_children())
+    classes = Counter(type(child) for child in children.values())
+    for key, child in children.items():
+        whole = f"{name}{key}"
+        if isinstance(child, nn.Sequential | nn.ModuleList):
+            parts |= {f"{whole}.{number}": part for number, part in child.named_children()}
+        elif classes[type(child)] >= SEVERAL and any(child.children()):
+            parts[whole] = child
+        else:
+            parts |= _parts_of(child, f"{whole}.")
+    return parts
+
+
+def _is_spread(output: Any, count: int) -> bool:
+    """Return whether an output is maps of positions, or tokens, of so many images."""
+    if not isinstance(output, Tensor) or not output.is_floating_point():
+        return False
+    if output.ndim == 3:
+        return (output.shape[0] == count) != (output.shape[1] == count)
+    return output.ndim == 4 and len(output) == count
+
+
+def _are_channels_last(outputs: Iterable[Tensor], cut: torch.Size) -> bool:
+    """Return whether maps are [N, H, W, D] and not [N, D, H, W], by those that can only be one.
+
+    Positions are in the proportion of the pixels. Raises CannotDo where maps are of both forms.
+    """
+    forms = set()
+    for output in (one for one in outputs if one.ndim == 4):
+        first, last = (_fits(output, places, cut) for places in ((2, 3), (1, 2)))
+        forms |= {last} if first != last else set()
+    if len(forms) > 1:
+        raise CannotDo("maps of this network are channels first and last; its layers are not told")
+    return forms == {True}
+
+
+def _fits(output: Tensor, places: tuple[int, int], cut: torch.Size) -> bool:
+    """Return whether two dimensions of an output are in the proportion of the pixels."""
+    rows, columns = (output.shape[place] for place in places)
+    return bool(rows * cut[1] == columns * cut[0])
+
+
+def _device(model: nn.Module) -> torch.device:
+    return next(model.parameters()).device

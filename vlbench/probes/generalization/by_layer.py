@@ -1,0 +1,154 @@
+"""A probe at each layer of a model: scores under `layer`, and the layer that half the items choose.
+
+All layers are computed in one pass, and one layer's features are in memory at a time. The best of
+many layers on a test set is better there than elsewhere: `..._best_layer` is the credit of each
+half of the items (whole clusters, parted by a seed) at the layer that was best on the other half.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from vlbench.capabilities import ImageEncoder, LayerEncoder
+from vlbench.engine import Engine
+from vlbench.engine.layers import Layers
+from vlbench.errors import CannotDo, unknown
+from vlbench.metrics.intervals import clustered_fraction
+from vlbench.metrics.items import Examples, Measured, join_items, under
+from vlbench.results import Outcome, Score
+
+# Which layers a task asks for.
+Asked = Literal["all"] | list[str] | None
+
+BEST = "best_layer"
+
+# Counts that are sums over layers; others are the same at each.
+SUMMED = ("ties", "choices")
+
+
+def each_layer(
+    model: ImageEncoder,
+    engine: Engine,
+    asked: Literal["all"] | list[str],
+    probe: Callable[[Engine], Outcome],
+    *,
+    seed: int = 0,
+) -> Outcome:
+    """Return what a probe finds at each layer that is asked for, in order of depth.
+
+    The probe reads the model's images by the engine that it is given. Raises CannotDo for a model
+    without layers, and UnknownNameError for a layer that it lacks.
+    """
+    if not isinstance(model, LayerEncoder):
+        raise CannotDo(f"{engine.name_of(model)} gives no layers: it has no encode_images_at")
+    there = list(model.layers())
+    for name in [] if asked == "all" else asked:
+        if name not in there:
+            raise unknown("layer", name, there)
+    names = [name for name in there if asked == "all" or name in asked]
+    layers, outcomes = Layers(model, engine, names), dict[str, Outcome]()
+    for name in names:
+        at = layers.engine_at(name)
+        outcomes[name] = probe(at)
+        engine.trained = engine.trained or at.trained
+    return join_layers(outcomes, seed=seed)
+
+
+def join_layers(outcomes: Mapping[str, Outcome], *, seed: int) -> Outcome:
+    """Return the outcomes of layers as one, with the layer among each score's conditions."""
+    counts: Counter[str] = Counter()
+    for outcome in outcomes.values():
+        counts.update({name: outcome.counts.get(name, 0) for name in SUMMED})
+    first = next(iter(outcomes.values()))
+    fixed = {name: n for name, n in first.counts.items() if name not in {*SUMMED, "n"}}
+    notes = [f"{name}: {note}" for name, one in outcomes.items() for note in one.notes]
+    tables = [under(x.items, {"layer": n}) for n, x in outcomes.items() if x.items is not None]
+    best = _best_layers(outcomes, seed)
+    items = [table for one in best if (table := one.items) is not None]
+    return Outcome(
+        scores=[
+            *(
+                replace(score, at={**score.at, "layer": name})
+                for name, outcome in outcomes.items()
+                for score in outcome.scores
+            ),
+            *(one.score for one in best),
+        ],
+        counts=fixed | dict(counts),
+        artifacts={
+            f"{artifact}_{number}": value
+            for number, outcome in enumerate(outcomes.values())
+            for artifact, value in outcome.artifacts.items()
+        },
+        notes=notes,
+        items=join_items([*tables, *items]),
+    )
+
+
+def _best_layers(outcomes: Mapping[str, Outcome], seed: int) -> list[Measured]:
+    """Return the score of each metric that has items, at the layer that the other half chooses."""
+    tables = {name: one.items for name, one in outcomes.items() if one.items is not None}
+    if len(tables) < len(outcomes) or len(outcomes) < 2:
+        return []
+    first = next(iter(outcomes.values()))
+    found, one = [], next(iter(tables.values()), None)
+    for score in first.scores:
+        earned = [_credit(table, score) for table in tables.values()]
+        if one and all(earned) and len({tuple(each) for each in earned}) == 1:
+            found.append(_chosen(score, earned, _examples(one, score), seed))
+    return found
+
+
+def _rows(table: pa.Table, score: Score) -> list[dict[str, Any]]:
+    at = dict(score.at)
+    return [
+        row
+        for row in table.select(["id", "digest", "cluster", "metric", "at", "credit"]).to_pylist()
+        if row["metric"] == score.metric and json.loads(row["at"]) == at
+    ]
+
+
+def _credit(table: pa.Table, score: Score) -> dict[str, float]:
+    """Return the mean credit over trials of each item of a score."""
+    sums: dict[str, list[float]] = {}
+    for row in _rows(table, score):
+        sums.setdefault(row["id"], []).append(row["credit"])
+    return {name: float(np.mean(values)) for name, values in sums.items()}
+
+
+def _examples(table: pa.Table, score: Score) -> Examples:
+    rows = {row["id"]: row for row in _rows(table, score)}
+    digests, clusters = ([row[key] for row in rows.values()] for key in ("digest", "cluster"))
+    names = [cluster or name for name, cluster in zip(rows, clusters, strict=True)]
+    return Examples([*rows], digests, names)
+
+
+def _chosen(
+    score: Score, earned: Sequence[Mapping[str, float]], examples: Examples, seed: int
+) -> Measured:
+    """Return the mean credit of each half at the layer that is best on the other half."""
+    table = np.array([[one[name] for name in examples.ids] for one in earned])
+    clusters, places = np.unique(examples.clusters, return_inverse=True)
+    half = np.random.default_rng(seed).permutation(len(clusters)) < len(clusters) // 2
+    first: NDArray[np.bool_] = half[places]
+    credit = np.empty(table.shape[1])
+    for judged, choosing in ((first, ~first), (~first, first)):
+        credit[judged] = table[int(table[:, choosing].mean(1).argmax())][judged]
+    estimate = clustered_fraction(np.bincount(places, credit), np.bincount(places))
+    best = Score(
+        f"{score.metric}_{BEST}",
+        at=score.at,
+        n=len(credit),
+        chance=score.chance,
+        no_chance=score.no_chance,
+        **estimate._asdict(),
+    )
+    return Measured(best, examples, credit)
