@@ -217,4 +217,4 @@ def _neighbours(unit: Tensor, rows: Tensor, kept: Tensor, k: int) -> tuple[Tenso
             break
     nearer, level = here & (values > last + TIED), here & ((values - last).abs() <= TIED)
     left = k - nearer.sum(2, keepdim=True)
-    return near, nearer + level * (left / level.sum(2, keepdim=True))
+    return near, nearer + level * (left.double() / level.sum(2, keepdim=True))
