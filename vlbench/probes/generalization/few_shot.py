@@ -93,7 +93,7 @@ def _outcome(
     `examples` int64 [trials, C, shots] are places among the latter.
     """
     test, trials = data.splits["test"], len(examples)
-    support, queries = (_normalise(features[split]) for split in ("train", "test"))
+    support, queries = (normalise(features[split]) for split in ("train", "test"))
     lengths = queries.norm(dim=1)
     right = torch.from_numpy(labels(test))
     measured, ties = [], 0
@@ -135,7 +135,7 @@ def _draw(
     return np.stack([o[np.argsort(label[o], kind="stable")][places] for o in orders])
 
 
-def _normalise(features: Tensor) -> Tensor:
+def normalise(features: Tensor) -> Tensor:
     """Give features [N, D] length one, in place; a vector of length zero stays zero."""
     for part in torch.split(features, ROWS):
         # In float64 no square of a float32 overflows or vanishes.

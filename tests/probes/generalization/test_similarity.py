@@ -1,0 +1,114 @@
+import pytest
+import torch
+from fakes import ConstantModel, PlantedFeatures, labelled_images
+
+from vlbench.data.records import Data, Split, value_column
+from vlbench.engine import Engine
+from vlbench.errors import TooFewRows
+from vlbench.metrics.representation_similarity import calibrated, cka_debiased, mutual_knn
+from vlbench.probes.generalization.similarity import (
+    OWN_COMPANION_NOTE,
+    caption_similarity,
+    similarity,
+)
+
+IMAGES = labelled_images(1, test=[60])
+
+
+def planted(seed, width=5, share=None):
+    """Return a model with random features of all 61 images, of which a part can be another's."""
+    rng = torch.Generator().manual_seed(seed)
+    features = torch.randn(61, width, generator=rng)
+    return PlantedFeatures(features if share is None else torch.cat([features, share], 1))
+
+
+class OtherFeatures(PlantedFeatures):
+    """A model of another name."""
+
+
+class ReadsNumbers:
+    """Gives the text of image number i row i of its features, and cuts every text after a word."""
+
+    context_length = 1
+
+    def __init__(self, features):
+        self.features = features
+
+    def encode_texts(self, texts):
+        return self.features[[int(text.split()[1]) for text in texts]]
+
+    def count_tokens(self, texts):
+        return [len(text.split()) for text in texts]
+
+
+def probe(model, companion, **params):
+    params = {"k": 4, "blocks": 6, **params}
+    return similarity(model, IMAGES, Engine.for_tests(), companion=companion, **params)
+
+
+def values(outcome):
+    return {s.metric: s.value for s in outcome.scores}
+
+
+def test_the_scores_are_those_of_the_vectors_of_test_images():
+    model, companion = planted(0), planted(1, 7, planted(0).features)
+    outcome = probe(model, companion)
+    x, y = model.features[1:], companion.features[1:]
+    mutual = mutual_knn(x, y, 4)
+    assert values(outcome) == pytest.approx(
+        {
+            "cka_debiased": cka_debiased(x, y),
+            "mutual_knn": mutual,
+            "mutual_knn_calibrated": calibrated(mutual, 4 / 59),
+        }
+    )
+    assert (values(outcome)["cka_debiased"] > 0.3, outcome.counts) == (True, {"n": 60})
+
+
+def test_each_score_says_what_it_takes_to_judge_it():
+    cka, mutual, above = probe(planted(0), planted(1)).scores
+    assert [s.at for s in (cka, mutual, above)] == [{}, {"k": 4}, {"k": 4}]
+    assert [s.chance for s in (cka, mutual, above)] == pytest.approx([0, 4 / 59, 0])
+    assert all(s.n == 60 and s.ci95[0] < s.chance < s.ci95[1] for s in (cka, mutual, above))
+    assert (cka.limits, mutual.limits) == ((-1, 1), (0, 1))
+    assert above.limits == pytest.approx((-4 / 55, 1))
+
+
+def test_a_model_is_wholly_similar_to_itself_and_its_row_says_why():
+    outcome = probe(planted(0), planted(0))
+    assert values(outcome) == pytest.approx(dict.fromkeys(values(outcome), 1))
+    assert all(s.ci95[0] < 1 for s in outcome.scores)
+    assert outcome.notes == [OWN_COMPANION_NOTE]
+
+
+@pytest.mark.parametrize("vector", [(0.3, -0.7, 0.1), (0.0, 0.0, 0.0)])
+def test_a_constant_model_scores_chance_and_says_so(vector):
+    outcome = probe(ConstantModel(vector), planted(0))
+    assert [s.value for s in outcome.scores] == pytest.approx([s.chance for s in outcome.scores])
+    assert all(s.ci95[1] - s.ci95[0] > 0.03 for s in outcome.scores)
+    assert outcome.notes == ["the vectors of the model are all the same, so chance"]
+    assert probe(planted(0), ConstantModel(vector)).notes == [
+        "the vectors of the companion are all the same, so chance"
+    ]
+
+
+def test_another_seed_draws_other_blocks():
+    ends = [probe(planted(0), planted(1), seed=seed).scores[0].ci95 for seed in (0, 0, 1)]
+    assert ends[0] == ends[1] != ends[2]
+
+
+def test_captions_are_compared_as_images_are():
+    model, features = planted(0), planted(1, 7, planted(0).features).features
+    texts = value_column([f"number {i}" for i in range(1, 61)], "text")
+    split = Split({"image": IMAGES.splits["test"]["image"], "caption": texts})
+    engine, data = Engine.for_tests(), Data(splits={"test": split})
+    found = caption_similarity(model, data, engine, companion=ReadsNumbers(features), k=4, blocks=6)
+    assert found.scores == probe(model, OtherFeatures(features)).scores
+    assert (found.counts, found.notes) == ({"n": 60, "truncated_texts": 60}, [])
+
+
+def test_too_few_images_are_refused():
+    with pytest.raises(TooFewRows, match="60 examples for 31 blocks"):
+        probe(planted(0), planted(1), blocks=31)
+    with pytest.raises(TooFewRows, match="50 examples to compare, 51 needed"):
+        probe(planted(0), planted(1), k=49)

@@ -1,0 +1,105 @@
+"""What a probe's accuracy is worth: how short a code it gives, and what it can merely memorise.
+
+The online code of Voita and Titov 2020, arXiv:2003.12298, section 3.2: labels are sent block by
+block, each coded by a probe that is trained on the blocks before it, and the first as if all
+classes were equally likely. A representation from which a probe learns with few examples has a
+short code. Control tasks of Hewitt and Liang 2019, arXiv:1909.03368, section 2: each type, such as
+a word, gets a label at random, so that a probe can only memorise it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vlbench.errors import TooFewRows, counted
+
+# Log-probabilities [N, K], natural, of features [N, D].
+Probe = Callable[[Tensor], Tensor]
+
+# A probe trained on features [N, D] and labels int64 [N].
+Fit = Callable[[Tensor, Tensor], Probe]
+
+# Where blocks end, in percent of the examples.
+PERCENT = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.25, 12.5, 25, 50, 100)
+
+# How far the probabilities of an example may sum from 1.
+SUMS_TO_ONE = 1e-3
+
+
+class CodeLength(NamedTuple):
+    """The bits that it takes to send the labels of n examples of `classes`, and of each block."""
+
+    bits: float
+    blocks: Sequence[float]
+    n: int
+    classes: int
+
+    @property
+    def compression(self) -> float:
+        """How many times shorter the code is than one of equally likely classes."""
+        return self.n * math.log2(self.classes) / self.bits
+
+
+def block_ends(n: int, percent: Sequence[float] = PERCENT, least: int = 1) -> list[int]:
+    """Return how many of n examples have been sent after each block, rising to n.
+
+    A block that would end before `least` examples, or where the one before it ends, is part of the
+    next. Raises ValueError for percentages that do not rise from above 0 to 100.
+    """
+    if not percent or percent[0] <= 0 or percent[-1] != 100 or sorted({*percent}) != [*percent]:
+        raise ValueError(f"percent {list(percent)}: wanted rising numbers above 0, the last 100")
+    ends = (round(n * one / 100) for one in percent)
+    return sorted({end for end in ends if end >= least} | {n})
+
+
+def online_code(
+    features: Tensor, label: Tensor, classes: int, fit: Fit, ends: Sequence[int]
+) -> CodeLength:
+    """Return the online code of labels int64 [N] given features [N, D].
+
+    Examples are sent in the order of their rows, which should be random. `ends` are those of
+    `block_ends`. Raises TooFewRows for fewer than two blocks, ValueError for fewer than two
+    classes, for other ends, and for a probe whose probabilities do not sum to 1 or give a true
+    label none.
+    """
+    if classes < 2:
+        raise ValueError(f"{classes} classes; a code needs 2 or more")
+    if list(ends) != sorted({*ends}) or not ends or ends[0] < 1 or ends[-1] != len(label):
+        raise ValueError(f"ends {list(ends)}: wanted rising numbers from 1 to {len(label)}")
+    if len(ends) < 2:
+        raise TooFewRows(f"{counted(len(label), 'example')} in one block, 2 needed")
+    bits = [ends[0] * math.log2(classes)]
+    for start, stop in pairwise(ends):
+        logs = fit(features[:start], label[:start])(features[start:stop]).double()
+        if list(logs.shape) != [stop - start, classes]:
+            raise ValueError(f"log-probabilities {list(logs.shape)} of {stop - start} x {classes}")
+        if not (logs.logsumexp(1).abs() <= SUMS_TO_ONE).all():
+            raise ValueError("the probabilities of an example do not sum to 1")
+        own = logs.gather(1, label[start:stop, None])
+        if not own.isfinite().all():
+            raise ValueError("a true label has probability 0; the probe must leave some to each")
+        bits.append(-float(own.sum()) / math.log(2))
+    return CodeLength(sum(bits), bits, len(label), classes)
+
+
+def control_labels(types: Tensor, label: Tensor, rng: np.random.Generator) -> Tensor:
+    """Return labels int64 [N] of a control task: all examples of a type [N] have the same.
+
+    The label of each type is drawn once, as often as labels are among the examples of `label`.
+    """
+    _, place = np.unique(types.numpy(), return_inverse=True)
+    drawn: NDArray[np.int64] = rng.choice(label.numpy(), int(place.max()) + 1)
+    return torch.from_numpy(drawn[place])
+
+
+def selectivity(accuracy: float, control_accuracy: float) -> float:
+    """Return how much better a probe is at a task than at its control task, -1..1."""
+    return accuracy - control_accuracy

@@ -1,0 +1,220 @@
+"""Similarity of two representations of the same examples: debiased CKA and mutual neighbours.
+
+Linear CKA (Kornblith et al. 2019, arXiv:1905.00414) with the unbiased estimator of HSIC of Song et
+al. 2012, as in Nguyen et al. 2021, arXiv:2010.15327: with few examples of many dimensions, the
+biased one is near 1 for any two representations. Mutual k-nearest neighbours: Huh et al. 2024,
+arXiv:2405.07987. Representations are [N, D], computed with in float64.
+
+Over all permutations of the rows of one of them, the mean of debiased CKA is exactly 0, since
+centred kernels sum to 0, and that of mutual neighbours k / (N - 1). Intervals are the jackknife's,
+which leaves out blocks of examples: a bootstrap would put copies of an example next to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vlbench.errors import TooFewRows, counted
+from vlbench.metrics.intervals import (
+    ROUNDING,
+    Estimate,
+    jackknife_variance,
+    plain_ends,
+    student_quantile,
+    unvaried,
+)
+from vlbench.metrics.ranking import TIED
+
+Statistic = Callable[[Tensor, Tensor], float]
+
+# HSIC has a factor 1 / (n - 3).
+FEWEST = 4
+
+# Similarities computed at a time.
+BLOCK = 1 << 19
+
+# Sums that cancel to less than this fraction of their terms are 0.
+ROUNDED = 1e-12
+
+
+def cka_debiased(x: Tensor, y: Tensor) -> float:
+    """Return the debiased linear CKA of [N, D1] and [N, D2], -1..1.
+
+    It is 0 where a representation tells no examples apart, or all of them equally. Raises
+    TooFewRows for fewer than 4 examples, ValueError for different numbers of them.
+    """
+    return float(cka_left_out(x, y, [])[0])
+
+
+def cka_left_out(x: Tensor, y: Tensor, blocks: Sequence[Tensor]) -> Tensor:
+    """Return the debiased CKA of all examples, then without each of G blocks, float64 [1 + G].
+
+    A block is int64 [n], numbers of rows.
+    """
+    kept = _kept(x, y, blocks, FEWEST)
+    x, y = _centred(x), _centred(y)
+    kernels = {id(one): one @ one.T for one in (x, y) if len(one) < one.shape[1]}
+    pairs = [(x, y), (x, x), (y, y)]
+    both, own_x, own_y = (
+        _hsic_of_kernels(kernels[id(a)], kernels[id(b)], kept)
+        if len(a) < min(a.shape[1], b.shape[1])
+        else _hsic_of_features(a, b, blocks, kept)
+        for a, b in pairs
+    )
+    scale = (own_x * own_y).sqrt()
+    return torch.where(scale > 0, both / scale, 0.0).clamp(-1.0, 1.0)
+
+
+def mutual_knn(x: Tensor, y: Tensor, k: int) -> float:
+    """Return the mean fraction of an example's k nearest others that x and y share, 0..1.
+
+    Nearest by cosine. Where t others are as near as the k-th, within 1e-6, and r places are left,
+    each is a neighbour with probability r / t, independently in x and y: the value is the expected
+    fraction, which is that of chance if all are tied. Raises TooFewRows for k others or fewer.
+    """
+    return float(mutual_knn_left_out(x, y, k, [])[0])
+
+
+def mutual_knn_left_out(x: Tensor, y: Tensor, k: int, blocks: Sequence[Tensor]) -> Tensor:
+    """Return the mutual neighbours of all examples, then without each of G blocks, [1 + G]."""
+    if k < 1:
+        raise ValueError(f"k {k}: wanted 1 or more")
+    kept = _kept(x, y, blocks, k + 2)
+    units = [torch.nn.functional.normalize(one.double(), eps=0.0).nan_to_num() for one in (x, y)]
+    sums = torch.zeros(len(kept), dtype=torch.float64)
+    for rows in torch.split(torch.arange(len(x)), max(1, BLOCK // len(x))):
+        (near_x, share_x), (near_y, share_y) = (_neighbours(u, rows, kept, k) for u in units)
+        # Of each candidate in x, its place among those in y; one place more for what is not there.
+        place = torch.full((len(rows), len(x)), near_y.shape[1])
+        place.scatter_(1, near_y, torch.arange(near_y.shape[1]).expand_as(near_y))
+        place = place.gather(1, near_x)
+        for i, (a, b) in enumerate(zip(share_x, share_y, strict=True)):
+            both = a * torch.nn.functional.pad(b, (0, 1)).gather(1, place)
+            sums[i] += (both.sum(1) * kept[i, rows]).sum()
+    return sums / k / kept.sum(1)
+
+
+def permuted_null(
+    statistic: Statistic, x: Tensor, y: Tensor, draws: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Return a statistic of x and of y with its rows permuted, for each draw, float64 [draws]."""
+    orders = (torch.from_numpy(rng.permutation(len(y))) for _ in range(draws))
+    return np.array([statistic(x, y[order]) for order in orders])
+
+
+def calibrated(value: float, null: float) -> float:
+    """Return a value as a fraction of the way from the mean of its null to 1; 0 for a null of 1."""
+    return (value - null) / (1 - null) if null < 1 else 0.0
+
+
+def draw_blocks(n: int, blocks: int, rng: np.random.Generator) -> list[Tensor]:
+    """Return n rows in random blocks of sizes that differ by 1 at most, int64 each.
+
+    Raises TooFewRows for fewer than two rows per block, ValueError for fewer than two blocks.
+    """
+    if blocks < 2:
+        raise ValueError(f"{blocks} blocks; an interval needs 2 or more")
+    if n < 2 * blocks:
+        raise TooFewRows(f"{counted(n, 'example')} for {blocks} blocks", 2 * blocks)
+    return [torch.from_numpy(one) for one in np.array_split(rng.permutation(n), blocks)]
+
+
+def block_jackknife(values: Sequence[float], n: int, least: float, greatest: float) -> Estimate:
+    """Return the estimate of a statistic of n examples from [1 + G] values, as `*_left_out` do.
+
+    The interval is Student's with G - 1 degrees of freedom. Where no block changes the value, as
+    many examples as are `unseen` may lie at either end of its range.
+    """
+    value, less = float(values[0]), np.asarray(values[1:], np.float64)
+    stderr = math.sqrt(jackknife_variance(less))
+    if stderr < ROUNDING:
+        return unvaried(value, n, least, greatest)
+    return Estimate(value, stderr, plain_ends(value, stderr, student_quantile(len(less) - 1)))
+
+
+def _kept(x: Tensor, y: Tensor, blocks: Sequence[Tensor], least: int) -> Tensor:
+    """Return which rows there are of all, then without each block, bool [1 + G, N]."""
+    if len(x) != len(y):
+        raise ValueError(f"{len(x)} and {len(y)} rows; both are of the same examples")
+    kept = torch.ones(1 + len(blocks), len(x), dtype=torch.bool)
+    for row, block in zip(kept[1:], blocks, strict=True):
+        row[block] = False
+    fewest = int(kept.sum(1).amin())
+    if fewest < least:
+        raise TooFewRows(f"{counted(fewest, 'example')} to compare, {least} needed", least)
+    return kept
+
+
+def _centred(x: Tensor) -> Tensor:
+    """Return [N, D] less its mean, with a norm of 1; one that is constant within 1e-6 is 0."""
+    x = x.double()
+    scale = float(x.abs().amax()) or 1.0
+    x = x / scale
+    norm, x = x.norm(), x - x.mean(0)
+    own = x.norm()
+    return x / own if own > TIED * norm else torch.zeros_like(x)
+
+
+def _hsic_of_features(x: Tensor, y: Tensor, blocks: Sequence[Tensor], kept: Tensor) -> Tensor:
+    """Return n (n - 3) HSIC of all rows and without each block, from products [D1, D2]."""
+    whole, values = x.T @ y, []
+    for rows, block in zip(kept, [torch.arange(0), *blocks], strict=True):
+        n, a, b = int(rows.sum()), x[rows], y[rows]
+        means = a.mean(0), b.mean(0)
+        product = whole - x[block].T @ y[block] - n * torch.outer(*means)
+        own, other = ((one - mean).square().sum(1) for one, mean in zip((a, b), means, strict=True))
+        # The rows of a centred kernel sum to 0, so that without its diagonal they sum to less that.
+        values.append(_hsic(product.square().sum(), own, other, -own, -other))
+    return torch.stack(values)
+
+
+def _hsic_of_kernels(x: Tensor, y: Tensor, kept: Tensor) -> Tensor:
+    """Return n (n - 3) HSIC of all rows and without each block, from kernels [N, N]."""
+    values = []
+    for rows in kept:
+        a, b = (one[rows][:, rows] for one in (x, y))
+        diagonals = a.diagonal(), b.diagonal()
+        sums = (one.sum(1) - own for one, own in zip((a, b), diagonals, strict=True))
+        values.append(_hsic((a * b).sum(), *diagonals, *sums))
+    return torch.stack(values)
+
+
+def _hsic(trace: Tensor, own_x: Tensor, own_y: Tensor, sums_x: Tensor, sums_y: Tensor) -> Tensor:
+    """Return n (n - 3) HSIC (Song et al. 2012, eq. 5); 0 where it is nothing but rounding.
+
+    It is given the trace of the product of two kernels, their diagonals [n] and the sums of their
+    rows without these [n].
+    """
+    n = len(own_x)
+    diagonal, crossed = own_x @ own_y, 2 / (n - 2) * (sums_x @ sums_y)
+    value = trace - diagonal + sums_x.sum() * sums_y.sum() / (n - 1) / (n - 2) - crossed
+    return torch.where(value.abs() > ROUNDED * (trace.abs() + diagonal), value, 0.0)
+
+
+def _neighbours(unit: Tensor, rows: Tensor, kept: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the M nearest others of some rows, int64 [B, M], and how far each is a neighbour.
+
+    The latter is [1 + G, B, M], the probability among all rows and without each block. M is so
+    large that those left out are none in any case.
+    """
+    similarity = unit[rows] @ unit.T
+    similarity[torch.arange(len(rows)), rows] = -torch.inf
+    others, count = len(unit) - 1, 2 * k
+    while True:
+        count = min(2 * count, others)
+        values, near = similarity.topk(count)
+        here = kept[:, near]
+        so_far = here.cumsum(2)
+        last = values.expand(here.shape).gather(2, (so_far >= k).int().argmax(2, keepdim=True))
+        is_whole = (so_far[..., -1:] >= k) & (values[:, -1:] < last - TIED)
+        if count == others or is_whole.all():
+            break
+    nearer, level = here & (values > last + TIED), here & ((values - last).abs() <= TIED)
+    left = k - nearer.sum(2, keepdim=True)
+    return near, nearer + level * (left.double() / level.sum(2, keepdim=True))

@@ -1,0 +1,108 @@
+"""Classification by the nearest train images. Caron et al. 2021, arXiv:2104.14294, section 3.2.
+
+The vote of a train image with cosine similarity s to the test image counts exp(s / temperature), as
+in Wu et al. 2018, arXiv:1805.01978, section 3.4. Departure: train images as near as the k-th share
+the places that are left, where in the authors' code the order of rows decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from vlbench.capabilities import ImageEncoder
+from vlbench.data.records import TrainAndTestRows, labels
+from vlbench.engine import Engine
+from vlbench.errors import TooFewRows, counted
+from vlbench.metrics.items import Answers, Measured, outcome_of
+from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, join_choices
+from vlbench.probes.generalization.categories import guess_score
+from vlbench.probes.generalization.few_shot import normalise
+from vlbench.probes.generalization.linear import require_train_images
+from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
+from vlbench.results import Outcome
+
+# Similarities computed at a time.
+BLOCK = 1 << 24
+
+
+def knn(
+    model: ImageEncoder,
+    data: TrainAndTestRows,
+    engine: Engine,
+    *,
+    k: Sequence[int] = (1, 5, 20, 200),
+    temperature: float = 0.07,
+) -> Outcome:
+    """Return how often the class with most votes of the k nearest train images is the right one.
+
+    Where t train images are as similar as the k-th, within 1e-6, and r places are left for them,
+    each counts r / t of its vote. Tied classes share the credit. Where all test images have the
+    same features, within 1e-6, all classes are tied: the votes would only tell which class is
+    common. Raises TooFewRows for fewer train images than the largest `k`, and for a class without
+    any.
+    """
+    if min(k, default=0) < 1 or temperature <= 0:
+        raise ValueError(
+            f"k {list(k)} and temperature {temperature}: each k must be 1 or more, and the "
+            "temperature above 0"
+        )
+    train_label, right = (torch.from_numpy(labels(data.splits[s])) for s in ("train", "test"))
+    if len(train_label) < max(k):
+        present = counted(len(train_label), "train image")
+        raise TooFewRows(f"{present} for the {max(k)} nearest (k {max(k)})", max(k))
+    require_train_images(train_label, right, data.classes)
+    train, test = (
+        normalise(engine.features(model.encode_images, data.splits[split]["image"]))
+        for split in ("train", "test")
+    )
+    equal, classes = all_equal(test), len(data.classes)
+    parts: list[list[Choice]] = []
+    rows = max(1, BLOCK // len(train))
+    for queries, label in zip(torch.split(test, rows), torch.split(right, rows), strict=True):
+        votes = torch.zeros(len(k), len(queries), classes, dtype=torch.float64)
+        if not equal:
+            votes = _votes(queries @ train.T, train_label, classes, k, temperature)
+        parts.append([_choose(of_k, label, temperature) for of_k in votes])
+    choices = [join_choices(of_k) for of_k in zip(*parts, strict=True)]
+    examples, measured = data.splits["test"]["image"].examples(), []
+    for n, choice in zip(k, choices, strict=True):
+        score = replace(guess_score("accuracy", choice.credit, right, classes), at={"k": n})
+        answers = Answers(data.classes, choice.chosen, right)
+        measured.append(Measured(score, examples, choice.credit, answers))
+    ties = sum(int(choice.tied.sum()) for choice in choices)
+    counts = {"n": len(right), "ties": ties, "choices": len(k) * len(right)}
+    return outcome_of(measured, counts, [EQUAL_FEATURES_NOTE] if equal else [])
+
+
+def _votes(
+    similarity: Tensor, label: Tensor, classes: int, k: Sequence[int], temperature: float
+) -> Tensor:
+    """Return the votes of the k nearest for each class, float64 [K, B, C], for each of K `k`.
+
+    `similarity` is [B, N] of test to train images, `label` int64 [N]. The largest vote counts 1.
+    """
+    near = similarity.topk(max(k))
+    # Those that are tied with the last of them can be all.
+    tied = int((similarity >= near.values[:, -1:] - TIED).sum(1).amax())
+    near = similarity.topk(tied) if tied > max(k) else near
+    values = near.values.double()
+    vote, voter = ((values - values[:, :1]) / temperature).exp(), label[near.indices]
+    votes = vote.new_zeros(len(k), len(similarity), classes)
+    for n, of_k in zip(k, votes, strict=True):
+        last = values[:, n - 1 : n]
+        nearer, level = values > last + TIED, (values - last).abs() <= TIED
+        share = (n - nearer.sum(1, keepdim=True)) / level.sum(1, keepdim=True)
+        of_k.scatter_add_(1, voter, vote * (nearer + level * share))
+    return votes
+
+
+def _choose(votes: Tensor, right: Tensor, temperature: float) -> Choice:
+    """Return the choice of the class with most votes [B, C].
+
+    Equal similarities round to within 1e-6, and their votes to within 1e-6 / temperature.
+    """
+    return choose(votes, right, scale=votes.amax(1) * max(1.0, 1 / temperature))

@@ -1,0 +1,127 @@
+"""Similarity of a model's image vectors to the vectors of a companion: CKA and mutual neighbours.
+
+`similarity` compares two models of images, `caption_similarity` images with their captions, which
+the companion reads. `cka_debiased` is Kornblith et al. 2019, arXiv:1905.00414, debiased as in
+arXiv:2010.15327; `mutual_knn` is Huh et al. 2024, arXiv:2405.07987. Chance is the mean over all
+permutations of the companion's rows, which is exact for both. That of CKA is 0, so that it needs no
+calibration; `mutual_knn_calibrated` is the fraction of the way from chance to 1. Similarity is no
+quality: how much it says depends on the companion.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from vlbench.capabilities import ImageEncoder, TextEncoder, count_truncated
+from vlbench.data.records import TestRows
+from vlbench.engine import Engine
+from vlbench.metrics.ranking import all_equal
+from vlbench.metrics.representation_similarity import (
+    block_jackknife,
+    calibrated,
+    cka_left_out,
+    draw_blocks,
+    mutual_knn_left_out,
+)
+from vlbench.results import Outcome, Score
+
+OWN_COMPANION_NOTE = "the model is its own companion, to which it is similar by definition"
+
+
+def similarity(
+    model: ImageEncoder,
+    data: TestRows,
+    engine: Engine,
+    *,
+    companion: ImageEncoder,
+    k: int = 10,
+    blocks: int = 20,
+    seed: int = 0,
+) -> Outcome:
+    """Return how similar a model's vectors of the test images are to the companion's.
+
+    Intervals leave out each of so many random blocks of images. Raises TooFewRows for fewer than
+    two images per block, and where no more than `k` others are left.
+    """
+    images = data.splits["test"]["image"]
+    x, y = (engine.features(one.encode_images, images) for one in (model, companion))
+    is_own = engine.name_of(model) == engine.name_of(companion)
+    return Outcome(
+        scores=_scores(x, y, k, blocks, seed),
+        counts={"n": len(x)},
+        notes=[*_constant_notes(x, y), *([OWN_COMPANION_NOTE] if is_own else [])],
+    )
+
+
+def caption_similarity(
+    model: ImageEncoder,
+    data: TestRows,
+    engine: Engine,
+    *,
+    companion: TextEncoder,
+    k: int = 10,
+    blocks: int = 20,
+    seed: int = 0,
+) -> Outcome:
+    """Return how similar a model's vectors of test images are to the companion's of captions.
+
+    An image's caption is that of the column `caption`. The rest is as for `similarity`.
+    """
+    test = data.splits["test"]
+    x = engine.features(model.encode_images, test["image"])
+    y = engine.features(companion.encode_texts, test["caption"])
+    return Outcome(
+        scores=_scores(x, y, k, blocks, seed),
+        counts={"n": len(x), **count_truncated(companion, list(test["caption"]))},
+        notes=_constant_notes(x, y),
+    )
+
+
+def _scores(x: Tensor, y: Tensor, k: int, blocks: int, seed: int) -> list[Score]:
+    """Return the similarities of [N, D1] and [N, D2], with their chance."""
+    n = len(x)
+    drawn = draw_blocks(n, blocks, np.random.default_rng(seed))
+    cka = cka_left_out(x, y, drawn).tolist()
+    mutual = mutual_knn_left_out(x, y, k, drawn).tolist()
+    # Chance depends on how many images are left, so the interval is that of what is above it.
+    chance, *without = [k / (size - 1) for size in (n, *(n - len(block) for block in drawn))]
+    above = [calibrated(*pair) for pair in zip(mutual, [chance, *without], strict=True)]
+    least = calibrated(0.0, chance)
+    estimate = block_jackknife(above, n, least, 1.0)
+    low, high = (chance + (1 - chance) * end for end in estimate.ci95)
+    return [
+        Score(
+            "cka_debiased",
+            n=n,
+            chance=0.0,
+            unit="correlation",
+            **block_jackknife(cka, n, -1.0, 1.0)._asdict(),
+        ),
+        Score(
+            "mutual_knn",
+            mutual[0],
+            n,
+            {"k": k},
+            stderr=(1 - chance) * estimate.stderr,
+            ci95=(low, high),
+            chance=chance,
+        ),
+        Score(
+            "mutual_knn_calibrated",
+            n=n,
+            at={"k": k},
+            chance=0.0,
+            range=(least, 1.0),
+            **estimate._asdict(),
+        ),
+    ]
+
+
+def _constant_notes(x: Tensor, y: Tensor) -> list[str]:
+    """Return a note for the model's and for the companion's vectors, where they are all equal."""
+    return [
+        f"the vectors of the {name} are all the same, so chance"
+        for name, vectors in (("model", x), ("companion", y))
+        if all_equal(vectors)
+    ]
