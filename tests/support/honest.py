@@ -20,6 +20,13 @@ class Honest:
     def encode_images(self, pixels):
         return pixels.flatten(1)
 
+    def layers(self):
+        return ["half", "output"]
+
+    def encode_images_at(self, pixels, layers):
+        found = {"half": pixels.flatten(1) / 2, "output": self.encode_images(pixels)}
+        return {name: found[name] for name in layers}
+
     def encode_grid(self, pixels):
         return 2 * pixels
 

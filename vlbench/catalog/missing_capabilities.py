@@ -77,7 +77,12 @@ def _near(adapter: type, part: type, known: Sequence[type]) -> dict[str, str]:
     own = [n for n in dir(adapter) if n[0] != "_" and n not in wanted and _defines(adapter, n)]
     missing = [name for name in methods(part) if not _defines(adapter, name)]
     near = {name: get_close_matches(name, own, 1, ALIKE) for name in missing}
-    return {name: found[0] for name, found in near.items() if found}
+    # A method that is named more like another one was meant to be that.
+    return {
+        name: found[0]
+        for name, found in near.items()
+        if found and get_close_matches(found[0], wanted, 1, ALIKE) == [name]
+    }
 
 
 def _defines(adapter: type, method: str) -> bool:

@@ -9,7 +9,8 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.check.passes import CHANGES_PIXELS, tolerance, wrong_pixels
+from vlbench.capabilities import OUTPUT
+from vlbench.check.passes import CHANGES_PIXELS, difference, tolerance, wrong_pixels
 from vlbench.check.samples import SENTENCES, Samples
 from vlbench.errors import CannotDo, SpecError, defined_at
 
@@ -47,6 +48,26 @@ def one_size(adapter: Any, samples: Samples) -> str:
     if len(sizes) == 1 or getattr(adapter, "ragged", False):
         return ""
     return f"sizes are {sorted(sizes)}; an adapter that keeps the size says ragged = True"
+
+
+def all_layers(adapter: Any, samples: Samples, places: Sequence[int]) -> list[Tensor]:
+    """Return what an adapter gives at all its layers, side by side."""
+    pixels, names = batch_of(adapter, samples, places), adapter.layers()
+    found = adapter.encode_images_at(pixels, names)
+    return list(torch.cat([found[name] for name in names], 1))
+
+
+def layers(adapter: Any, samples: Samples) -> str:
+    """Say what is wrong with the names of layers, or how their last differs from the output."""
+    names = list(adapter.layers())
+    if len(set(names)) != len(names) or not names or names[-1] != OUTPUT:
+        return f"layers are {names}; wanted are names that differ, `{OUTPUT}` last"
+    pixels = batch_of(adapter, samples)
+    given, output = adapter.encode_images_at(pixels, [OUTPUT]), adapter.encode_images(pixels)
+    if set(given) != {OUTPUT}:
+        return f"asked for `{OUTPUT}`, it gives {sorted(given)}"
+    apart = difference([(given[OUTPUT], output)], tolerance(samples.dtype))
+    return f"`{OUTPUT}` is not what encode_images gives: {apart}" if apart else ""
 
 
 def gradients(method: str) -> Check:

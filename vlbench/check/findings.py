@@ -16,6 +16,7 @@ from vlbench.capabilities import (
     ImageEncoder,
     ImageTextScorer,
     JointAttender,
+    LayerEncoder,
     MaskedLanguageModel,
     RegionEncoder,
     SharedSpace,
@@ -219,6 +220,13 @@ PROMISES: dict[type, Promises] = {
     GridEncoder: Promises(
         Pass(lambda a, s, i: a.encode_grid(checks.batch_of(a, s, i)), 3, ODD_IMAGES),
         {"does not change its pixels": checks.unchanged_pixels("encode_grid")},
+    ),
+    LayerEncoder: Promises(
+        Pass(checks.all_layers, 1, ODD_IMAGES),
+        {
+            "layers differ in their names, and the last is the output": checks.layers,
+            "does not change its pixels": checks.unchanged_pixels("encode_images"),
+        },
     ),
     TextEncoder: Promises(
         Pass(lambda a, s, i: a.encode_texts(_some(s.texts, i)), 1, ODD_TEXTS), _TEXTS

@@ -28,6 +28,7 @@ class Layers:
 
     def __init__(self, model: LayerEncoder, engine: Engine, names: Sequence[str]) -> None:
         self.model, self.engine, self.names = model, engine, names
+        self._joined = _AllLayers(model, names)
         self._kept: dict[tuple[str, str], Tensor] = {}
 
     def engine_at(self, name: str) -> Engine:
@@ -58,7 +59,7 @@ class Layers:
                 lacking[number] = rows
         if not lacking:
             return
-        joined = _AllLayers(self.model, self.names)
+        joined = self._joined
         self._say_size(joined, column, sum(map(len, lacking.values())))
         for number, values in each_shard(self._parts(joined, column), lacking):
             for layer, part in zip(self.names, torch.split(values, joined.widths, 1), strict=True):
@@ -78,7 +79,7 @@ class Layers:
     def _in_memory(self, name: str, column: Column) -> Tensor:
         selected = digest([column.key, list(column.rows)])
         if (selected, name) not in self._kept:
-            joined = _AllLayers(self.model, self.names)
+            joined = self._joined
             parts = self._parts(joined, column)
             places: dict[int, list[int]] = {}
             for place, row in enumerate(column.rows):
@@ -133,7 +134,8 @@ class _AllLayers:
     """A model's method for several layers, whose vectors stand in a row; `widths` are theirs."""
 
     def __init__(self, model: LayerEncoder, names: Sequence[str]) -> None:
-        self.__self__, self.__name__ = model, "encode_images_at"
+        # An engine knows a method that it has checked by its name.
+        self.__self__, self.__name__ = model, f"encode_images_at {', '.join(names)}"
         self.names, self.widths, self.what = names, list[int](), f"{len(names)} layers"
 
     def __call__(self, pixels: Tensor) -> Tensor:

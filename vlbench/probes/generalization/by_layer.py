@@ -2,7 +2,8 @@
 
 All layers are computed in one pass, and one layer's features are in memory at a time. The best of
 many layers on a test set is better there than elsewhere: `..._best_layer` is the credit of each
-half of the items (whole clusters, parted by a seed) at the layer that was best on the other half.
+half of the items (whole clusters, parted by a seed) at the layer that was best on the other half;
+its interval is over items, not over trials.
 """
 
 from __future__ import annotations

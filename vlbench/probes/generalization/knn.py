@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +20,8 @@ from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, join_choices
-from vlbench.probes.generalization.categories import guess_score
+from vlbench.probes.generalization.by_layer import Asked, each_layer
+from vlbench.probes.generalization.categories import guess_score, in_parts
 from vlbench.probes.generalization.few_shot import normalise
 from vlbench.probes.generalization.linear import require_train_images
 from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
@@ -36,6 +38,8 @@ def knn(
     *,
     k: Sequence[int] = (1, 5, 20, 200),
     temperature: float = 0.07,
+    categories: dict[str, list[str]] | None = None,
+    layers: Asked = None,
 ) -> Outcome:
     """Return how often the class with most votes of the k nearest train images is the right one.
 
@@ -43,8 +47,14 @@ def knn(
     each counts r / t of its vote. Tied classes share the credit. Where all test images have the
     same features, within 1e-6, all classes are tied: the votes would only tell which class is
     common. Raises TooFewRows for fewer train images than the largest `k`, and for a class without
-    any.
+    any. `categories` and `layers` are those of `few_shot`.
     """
+    options: dict[str, Any] = {"k": k, "temperature": temperature}
+    if layers is not None:
+        options |= {"categories": categories}
+        return each_layer(model, engine, layers, lambda at: knn(model, data, at, **options))
+    if categories is not None:
+        return in_parts(data, categories, lambda part: knn(model, part, engine, **options))
     if min(k, default=0) < 1 or temperature <= 0:
         raise ValueError(
             f"k {list(k)} and temperature {temperature}: each k must be 1 or more, and the "

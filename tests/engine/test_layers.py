@@ -1,0 +1,125 @@
+import logging
+
+import pytest
+import torch
+from fakes import Reader, labelled_images
+
+from vlbench.engine import Engine
+from vlbench.engine.devices import ComputeSettings
+from vlbench.engine.layers import Layers
+from vlbench.engine.store import Store
+
+NAMES = ["first", "second", "output"]
+
+
+class Layered(Reader):
+    """Gives the pixels of a corner times 1, 2 and 3 at its layers, and counts its passes."""
+
+    def __init__(self):
+        self.passes, self.seen = 0, 0
+
+    def layers(self):
+        return NAMES
+
+    def encode_images_at(self, pixels, layers):
+        self.passes += 1
+        self.seen += len(pixels)
+        factors = {"first": 1, "second": 2, "output": 3}
+        return {name: pixels[:, :, 0, 0] * factors[name] for name in layers}
+
+    def encode_images(self, pixels):
+        return pixels[:, :, 0, 0] * 3
+
+
+@pytest.fixture
+def column():
+    return labelled_images(4, 3, test=(300, 300)).splits["test"]["image"]
+
+
+def engine_of(model, folder=None, identity="known"):
+    settings = ComputeSettings(torch.device("cpu"), batch_size=50)
+    store = Store(folder) if folder else None
+    return Engine(settings, store=store, identities={id(model): identity})
+
+
+def values(model, engine, column, names=NAMES):
+    layers = Layers(model, engine, names)
+    at = {name: layers.engine_at(name) for name in names}
+    return {name: one.features(model.encode_images, column) for name, one in at.items()}
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_one_pass_computes_all_layers(column, tmp_path, stored):
+    model = Layered()
+    found = values(model, engine_of(model, tmp_path if stored else None), column)
+    # Four of the first batch are looked at twice, and the first image is measured.
+    assert len(column) <= model.seen <= len(column) + 60
+    assert torch.equal(found["second"], 2 * found["first"])
+    assert torch.equal(found["output"], 3 * found["first"])
+
+
+def test_without_an_identity_nothing_is_stored_and_one_pass_does(column, tmp_path):
+    model = Layered()
+    found = values(model, engine_of(model, tmp_path, identity=""), column)
+    assert model.seen <= len(column) + 60
+    assert torch.equal(found["output"], 3 * found["first"])
+    assert not [*tmp_path.rglob("*.pt")]
+
+
+def test_what_is_stored_is_not_computed_again_and_the_output_is_the_models_features(
+    column, tmp_path
+):
+    model = Layered()
+    first = values(model, engine_of(model, tmp_path), column)
+    model.passes = 0
+    again = values(model, engine_of(model, tmp_path), column)
+    assert model.passes == 0
+    assert all(torch.equal(first[name], again[name]) for name in NAMES)
+    plain = engine_of(model, tmp_path).features(model.encode_images, column)
+    assert torch.equal(plain, first["output"])
+
+
+def test_rows_and_layers_that_lack_are_added(column, tmp_path):
+    model = Layered()
+    values(model, engine_of(model, tmp_path), column.select(range(0, 600, 7)), ["first"])
+    model.seen = 0
+    found = values(model, engine_of(model, tmp_path), column, ["first", "second"])
+    assert torch.equal(found["second"], 2 * found["first"])
+    model.seen = 0
+    values(model, engine_of(model, tmp_path), column, ["first"])
+    assert model.seen == 0
+
+
+def test_how_many_bytes_the_layers_are_is_said_before_they_are_computed(column, tmp_path, caplog):
+    model = Layered()
+    with caplog.at_level(logging.INFO, "vlbench"):
+        values(model, engine_of(model, tmp_path), column)
+    assert caplog.messages == ["3 layers are stored: 0.0 kB for each of 600 images, 0 MB"]
+
+
+def test_what_a_probe_stores_of_the_model_counts_the_layer(tmp_path):
+    model = Layered()
+    layers = Layers(model, engine_of(model, tmp_path), NAMES)
+    built = []
+    for name in ("first", "second", "first"):
+        at = layers.engine_at(name)
+        built.append(at.once({"what": "a training", "model": model}, lambda n=name: n))
+    assert built == ["first", "second", "first"]
+
+
+def test_other_models_on_the_same_engine_are_as_they_are(column):
+    model, other = Layered(), Layered()
+    at = Layers(model, engine_of(model), NAMES).engine_at("first")
+    assert torch.equal(
+        at.features(other.encode_images, column), 3 * at.features(model.encode_images, column)
+    )
+
+
+def test_a_layer_of_another_shape_is_named(column):
+    class Wrong(Layered):
+        def encode_images_at(self, pixels, layers):
+            return dict.fromkeys(layers, pixels[:, :, 0])
+
+    model = Wrong()
+    with pytest.raises(ValueError, match=r"layer first gave \[4, 3, 4\] for 4 images"):
+        values(model, engine_of(model), column)
