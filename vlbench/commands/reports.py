@@ -22,7 +22,9 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
+from vlbench.adapter_kit.servers import host_of
 from vlbench.boards.board import Board
+from vlbench.boards.privacy import shown
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.specs import TaskSpec
 from vlbench.commands.parser import output_option
@@ -203,7 +205,7 @@ def print_plan(console: Console, planned: Plan, *, verbose: bool = False) -> Non
     _say_jobs(console, [job for job in planned.jobs if job.status == "run" and job.reason])
     for line in missing_weights(planned.jobs):
         say(console, f"no weights: {line}")
-    for line in [*_missing(planned), *_left_out(planned)]:
+    for line in [*_missing(planned), *_left_out(planned), *_sent_away(planned)]:
         say(console, line)
     if why:
         hidden = ("run", "unavailable", "no weights")
@@ -244,6 +246,19 @@ def _left_out(planned: Plan) -> list[str]:
         f"left out of the data of {task}: {n:,} {what}"
         for task, dropped in of_tasks.items()
         for what, n in dropped.items()
+    ]
+
+
+def _sent_away(planned: Plan) -> list[str]:
+    """Return what the jobs that run send to which host."""
+    return [
+        f"{shown(model.served)} on {job.task.spec.name}: images and texts of "
+        f"{counted(sum(map(len, job.data.splits.values())), 'row')} will be sent to "
+        f"{host_of(model.arguments['address'])}"
+        for job in planned.jobs
+        if job.status == "run" and job.data
+        for model in job.models()
+        if model.served is not None and "address" in model.arguments
     ]
 
 

@@ -17,6 +17,7 @@ from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.catalog.strict_yaml import Document
 from vlbench.digests import digest
+from vlbench.engine.fingerprints import contents, is_served
 from vlbench.errors import SpecError, UnknownNameError
 from vlbench.plain import (
     Misfit,
@@ -57,8 +58,9 @@ class Model:
     """A model resolved: the name of its rows, its adapter class, and its checked arguments.
 
     `companions` are the models that it is made from, by parameter; `instance` is the adapter itself
-    where the user made it. `encode_by` is how it would encode regions if it encodes only images,
-    and `wrapper` the adapter that does so, where a probe asks for that.
+    where the user made it. It is `pinned` where the user named its rows. `encode_by` is how it
+    would encode regions if it encodes only images, and `wrapper` the adapter that does so, where a
+    probe asks for that.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Model:
     instance: Any = None
     encode_by: EncodeBy = "crops"
     wrapper: type | None = None
+    pinned: bool = False
 
     @cached_property
     def key(self) -> str:
@@ -78,6 +81,27 @@ class Model:
             return f"object {id(self.instance)}"
         texts = {name: repr(value) for name, value in self.arguments.items()}
         return digest([self.spec.name, str(self.spec.file), texts])
+
+    @property
+    def served(self) -> str | None:
+        """What the server that has the model calls it; None where the weights are here."""
+        if not is_served(self.adapter):
+            return None
+        return str(self.arguments["served"] if self.instance is None else self.instance.served)
+
+    @property
+    def may_change(self) -> bool:
+        """Whether a server may have other weights at the next run, and the user did not pin it."""
+        return any(part.served is not None and not part.pinned for part in self.parts())
+
+    @property
+    def contents(self) -> dict[str, Any]:
+        """The arguments that outputs depend on, files by what they hold.
+
+        What a server has goes by the name that the user gave it, and not by the address.
+        """
+        held = contents(self.arguments)
+        return held if self.served is None else held | {"address": self.name}
 
     def parts(self) -> Iterator[Model]:
         """Yield this model, and those that it is made from."""
@@ -162,6 +186,7 @@ def resolve_model(
             if isinstance(value, ModelName)
         },
         encode_by=encode_by,
+        pinned=options.name is not None,
     )
 
 
