@@ -248,14 +248,24 @@ def test_what_leaves_is_said_before_the_first_request(planted, run, caplog):
 
 
 def test_the_plan_says_what_leaves_for_which_host(planted, run, tmp_path):
-    # Nothing runs, and nothing is asked.
-    del run
-    plan = planned([f"openai:tiny@{planted.address}"], ["foils_table"], data_dir={"": tmp_path})
+    planted.answers["/chat/completions"] = cat_is_right
+    run(model_args={})
+    asked = len(planted.requests)
+    plan = planned(
+        [f"openai:tiny@{planted.address}"],
+        ["foils_table", "word_similarity_wordsim353"],
+        data_dir={"": tmp_path},
+        output=tmp_path / "boards",
+    )
     console = Console(file=StringIO(), width=200)
     print_plan(console, plan)
-    told = f"tiny on foils_table: images and texts of 3 rows will be sent to {planted.host}\n"
-    assert told in console.file.getvalue()
-    assert planted.requests == []
+    lines = console.file.getvalue().splitlines()
+    leaves = f"will be sent to {planted.host}"
+    assert f"tiny on foils_table: images and texts of 3 rows {leaves}" in lines
+    assert f"tiny on word_similarity_wordsim353: texts of 353 rows {leaves}" in lines
+    again = "a server may have other weights than those of the row; --name says that it has not"
+    assert f"run: {again}" in lines
+    assert len(planted.requests) == asked
 
 
 def test_a_row_is_computed_again_only_with_an_address(planted, run, tmp_path, capsys, monkeypatch):

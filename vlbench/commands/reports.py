@@ -28,6 +28,7 @@ from vlbench.boards.privacy import shown
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.specs import TaskSpec
 from vlbench.commands.parser import output_option
+from vlbench.data.records import Data
 from vlbench.errors import counted, printed
 from vlbench.planning.jobs import Job
 from vlbench.planning.plan import Plan, missing_weights
@@ -250,16 +251,22 @@ def _left_out(planned: Plan) -> list[str]:
 
 
 def _sent_away(planned: Plan) -> list[str]:
-    """Return what the jobs that run send to which host."""
+    """Return how much the jobs that run send to which host."""
     return [
-        f"{shown(model.served)} on {job.task.spec.name}: images and texts of "
-        f"{counted(sum(map(len, job.data.splits.values())), 'row')} will be sent to "
+        f"{shown(model.served)} on {job.task.spec.name}: {_contents(job.data)} will be sent to "
         f"{host_of(model.arguments['address'])}"
         for job in planned.jobs
         if job.status == "run" and job.data
         for model in job.models()
         if model.served is not None and "address" in model.arguments
     ]
+
+
+def _contents(data: Data) -> str:
+    """Return of how many rows of data there are images and texts, or texts alone."""
+    columns = {name for split in data.splits.values() for name in split.columns}
+    kinds = "images and texts" if columns & {"image", "picture"} else "texts"
+    return f"{kinds} of {counted(sum(map(len, data.splits.values())), 'row')}"
 
 
 def print_report(console: Console, planned: Plan, report: Report) -> None:

@@ -120,6 +120,8 @@ def _why_again(rows: Sequence[Result], job: Job, options: Options) -> str:
         return f"the row is of version {row.version} of the task"
     if not str(row.provenance.get("data", "")).endswith(job.data.digest()):
         return "the data are not those of the row"
+    if any(model.may_change for model in job.models()):
+        return "a server may have other weights than those of the row; --name says that it has not"
     return "parameters, weights or code are not those of the row"
 
 
