@@ -86,7 +86,7 @@ class OpenAiServer:
         """Return the server's embeddings, float32 [N, D]."""
         self._server.announce(texts=len(texts))
         asked = {"model": self.served, "input": list(texts), "encoding_format": "float"}
-        vectors = _embeddings(self._server.post("/embeddings", asked), len(texts))
+        vectors = _embeddings(self._server.post("embeddings", asked), len(texts))
         return torch.tensor(vectors, dtype=torch.float32, device=self._device)
 
     def _score(self, pair: tuple[str, str]) -> float:
@@ -104,7 +104,7 @@ class OpenAiServer:
             "logprobs": True,
             "top_logprobs": TOP,
         }
-        listed = _listed(self._server.post("/chat/completions", asked))
+        listed = _listed(self._server.post("chat/completions", asked))
         return share(listed, *self._answers)
 
 
@@ -156,7 +156,7 @@ def _listed(answer: Any) -> list[tuple[str, float]]:
         listed = []
     if not listed or not all(isinstance(token, str) and log <= 1e-3 for token, log in listed):
         what = f"asked were log-probabilities of the {TOP} likeliest first tokens"
-        raise ServerError(f"/chat/completions: {what}; the answer has {_shape_of(answer)}")
+        raise ServerError(f"chat/completions: {what}; the answer has {_shape_of(answer)}")
     # A log-probability of minus infinity is a probability of 0.
     return [(token, max(log, -1e4)) for token, log in listed]
 
@@ -172,7 +172,7 @@ def _shape_of(answer: Any) -> str:
 
 def _embeddings(answer: Any, count: int) -> list[list[float]]:
     """Return the vectors of an answer in the order of the texts. Raises ServerError."""
-    asked = f"/embeddings: asked were {count}"
+    asked = f"embeddings: asked were {count}"
     try:
         vectors = {one["index"]: one["embedding"] for one in answer["data"]}
         lengths = {len(vector) for vector in vectors.values()}

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from io import StringIO
 
 import numpy as np
@@ -304,6 +305,52 @@ def test_a_task_fails_whose_scores_cannot_be_had(planted, run, tmp_path, answer,
     assert reason in result.reason
     board = json.loads((tmp_path / "boards" / "foils_table.json").read_text())
     assert [row["scores"] for row in board["rows"]] == [[]]
+
+
+def test_a_server_that_is_late_fails_the_task(planted, run):
+    planted.answers["/chat/completions"] = lambda _: time.sleep(0.15)
+    result = run(model_args={"timeout": 0.05, "retries": 0})
+    assert result.status == "failed"
+    assert result.reason.startswith("chat/completions: no answer within 0.05 s, 1 time")
+
+
+def test_a_server_that_is_busy_twice_is_waited_for(planted, run):
+    def answer(request):
+        busy = len(planted.requests) <= 2
+        return (503, {}, b"loading") if busy else cat_is_right(request)
+
+    planted.answers["/chat/completions"] = answer
+    assert run().primary_score.value == 1.0
+
+
+def test_a_wrong_number_of_embeddings_fails_the_task(planted, run):
+    planted.answers["/embeddings"] = {"data": [row(0, 1.0)]}
+    result = run("word_similarity_wordsim353")
+    assert (result.status, "the answer has 1" in result.reason) == ("failed", True)
+
+
+OWN = """\
+import torch
+
+
+class Own:
+    is_served = True
+
+    def __init__(self, *, device, served: str = "mine", address: str = "http://localhost:1"):
+        self.served = served
+
+    def encode_texts(self, texts):
+        return torch.tensor([[len(text), ord(text[0])] for text in texts]).float()
+"""
+
+
+def test_an_adapter_of_ones_own_says_that_it_asks_a_server(run, tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    own = {"model": f"{tmp_path}/own.py:Own", "model_args": {}}
+    result = run("word_similarity_wordsim353", **own)
+    assert (result.status, result.provenance["weights"]) == ("ok", "served:mine")
+    assert result.notes[-1].startswith("served: mine: the weights are not known")
+    assert (result.request, result.provenance["params"]["address"]) == ("", "<hidden>")
 
 
 def test_a_path_that_a_server_has_for_a_name_is_shortened(planted, run, tmp_path):

@@ -60,7 +60,8 @@ def require_reachable(address: str) -> None:
     # A hub that cannot be reached says nothing about other servers.
     offline = hub.is_offline() and hub.UNREACHED not in os.environ
     if offline and not _is_here(urlsplit(address).hostname or ""):
-        raise WeightsError("this run is offline, and the server is not on this machine")
+        how = f"--offline or {hub.VARIABLE}"
+        raise WeightsError(f"this run is offline ({how}), and the server is not on this machine")
 
 
 def _is_here(host: str) -> bool:
@@ -82,6 +83,8 @@ class Server:
     def __init__(
         self, address: str, *, timeout: float, retries: int, pause: float, concurrent: int
     ) -> None:
+        if timeout <= 0 or retries < 0 or pause < 0 or concurrent < 1:
+            raise SpecError("timeout and concurrent are more than 0, retries and pause 0 or more")
         self._host = host_of(address)
         self._address = address.rstrip("/")
         self._timeout, self._retries, self._pause = timeout, retries, pause
@@ -105,12 +108,13 @@ class Server:
         self, ask: Callable[[Asked], Answered], several: Sequence[Asked]
     ) -> list[Answered]:
         """Return what `ask` answers to each, some at a time. Raises the first one's error."""
-        with ThreadPoolExecutor(self._concurrent) as pool:
+        pool = ThreadPoolExecutor(self._concurrent)
+        try:
             futures = [pool.submit(ask, one) for one in several]
-            try:
-                return [future.result() for future in futures]
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+            return [future.result() for future in futures]
+        finally:
+            # After an error, nobody waits for the requests under way.
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def post(self, path: str, asked: Mapping[str, Any]) -> Any:
         """Return the JSON that the server answers. Raises ServerError for any other answer."""
@@ -128,7 +132,7 @@ class Server:
         key = os.environ.get(KEY)
         headers = {"Content-Type": "application/json"}
         headers |= {"Authorization": f"Bearer {key}"} if key else {}
-        request = urllib.request.Request(f"{self._address}{path}", body, headers)  # noqa: S310 - http(s), see host_of
+        request = urllib.request.Request(f"{self._address}/{path}", body, headers)  # noqa: S310 - http(s), see host_of
         try:
             with self._opener.open(request, timeout=self._timeout) as answer:
                 return _read_json(path, answer)

@@ -254,11 +254,11 @@ def _sent_away(planned: Plan) -> list[str]:
     """Return how much the jobs that run send to which host."""
     return [
         f"{shown(model.served)} on {job.task.spec.name}: {_contents(job.data)} will be sent to "
-        f"{host_of(model.arguments['address'])}"
+        f"{host_of(model.address)}"
         for job in planned.jobs
         if job.status == "run" and job.data
         for model in job.models()
-        if model.served is not None and "address" in model.arguments
+        if model.served is not None and model.address is not None
     ]
 
 

@@ -85,9 +85,20 @@ class Model:
     @property
     def served(self) -> str | None:
         """What the server that has the model calls it; None where the weights are here."""
-        if not is_served(self.adapter):
-            return None
-        return str(self.arguments["served"] if self.instance is None else self.instance.served)
+        return str(self._argument("served")) if is_served(self.adapter) else None
+
+    @property
+    def address(self) -> str | None:
+        """The address of the server that has the model; None where the weights are here."""
+        known = self._argument("address") if is_served(self.adapter) else None
+        return known if isinstance(known, str) else None
+
+    def _argument(self, name: str) -> Any:
+        """Return an argument, or its default; of an object made by hand its attribute."""
+        if self.instance is not None:
+            return getattr(self.instance, name, None)
+        known = parameters(self.adapter)
+        return self.arguments.get(name, known[name].default if name in known else None)
 
     @property
     def may_change(self) -> bool:
