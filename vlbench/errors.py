@@ -9,6 +9,7 @@ VlbenchError
 ├── TooFewRows         a split is too small for what the task asks
 ├── CannotDo           this model cannot do this task: skipped, with the reason
 ├── WeightsError       weights cannot be had or loaded
+├── ServerError        a server that has the model gives no answer that can be used
 ├── IdentityClash      another model already stands on the board under this name
 ├── Exited             somebody's code, such as an adapter's, would end the program
 ├── ProcessLost        another process of this run, perhaps on another machine, has ended
@@ -98,6 +99,10 @@ class CannotDo(VlbenchError):  # noqa: N818 - the contract's name
 
 class WeightsError(VlbenchError):
     """Weights that cannot be had or loaded."""
+
+
+class ServerError(VlbenchError):
+    """A server that has the model does not answer, or not with what was asked."""
 
 
 class IdentityClash(VlbenchError):  # noqa: N818 - reads as the reason

@@ -93,6 +93,7 @@ def test_what_is_neither_stays(text):
         ("weights", "file:///home/alice/x.pt", "x.pt"),
         ("weights", "~/x.pt", "x.pt"),
         ("db_pw", "x", "<hidden>"),
+        ("address", "http://10.0.0.7/v1", "<hidden>"),
         ("weights", "s3://bucket-user/x.pt", "s3://<hidden>/x.pt"),
         ("token", None, None),
         ("tokenizer", "bert", "bert"),

@@ -77,11 +77,23 @@ def test_other_names_stand_for_nothing(name):
         ("open_clip:ViT-B-32/openay", "did you mean openai"),
         ("hf:./nowhere", r"no folder \./nowhere"),
         ("timm:~/nowhere-at-all", "no folder ~/nowhere-at-all"),
+        ("openai:llava", r"'openai:llava' lacks an address; wanted is openai:NAME@URL"),
+        ("openai:@http://h/v1", "lacks an address"),
+        ("openai:llava@ftp://h/v1", "lacks an address"),
+        ("openai:llava@httpd", "lacks an address"),
     ],
 )
 def test_what_no_library_has_is_refused_with_the_nearest_names(name, message):
     with pytest.raises(UnknownNameError, match=message):
         library_model(name, {})
+
+
+@pytest.mark.parametrize("url", ["http://localhost:8000/v1", "https://h/a@http://b"])
+@pytest.mark.parametrize("name", ["llava", "org/llava:7b@main"])
+def test_what_a_server_has_is_named_without_the_address(name, url):
+    served = {"served": name, "address": url}
+    assert meant(f"openai:{name}@{url}") == ("openai_server:OpenAiServer", served)
+    assert library_model(f"openai:{name}@{url}", {}).name == f"openai:{name}"
 
 
 @pytest.mark.parametrize("library", ["timm", "open_clip", "hf"])

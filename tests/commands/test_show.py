@@ -5,7 +5,7 @@ import pytest
 import yaml
 from planted_boards import board, result, score
 from planted_boards import write as write_boards
-from sources import TASK, make_source, write
+from sources import ADAPTER, TASK, make_source, write
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.cli import main
@@ -45,6 +45,23 @@ def test_a_task_that_extends_a_shipped_one_is_shown_merged(source):
 def test_a_model_is_shown_as_its_line_says(source):
     shown = show_thing(load_catalog([source]), "mean-colour", Path())
     assert (shown["adapter"], shown["paper"]) == ("colours:MeanColour", "none")
+
+
+WAYS = "--batch-size below 32 or --dtype bfloat16"
+
+
+def test_a_model_is_shown_with_the_options_that_save_memory(source):
+    text = ADAPTER.replace("shift: float = 0.0", "max_pixels: int | None = None")
+    write(source / "model_adapters" / "colours.py", text)
+    catalog = load_catalog([source])
+    assert show_thing(catalog, "words", Path())["for less memory"] == WAYS
+    sized = show_thing(catalog, "mean-colour", Path())["for less memory"]
+    assert sized == f"{WAYS} or --model-args max_pixels=N"
+
+
+@pytest.mark.parametrize("name", ["gone", "openai:tiny@http://localhost:1/v1"])
+def test_a_model_that_is_not_here_takes_no_memory(source, name):
+    assert "for less memory" not in show_thing(load_catalog([source]), name, Path())
 
 
 def test_what_is_neither_suggests_the_nearest_of_both(source):

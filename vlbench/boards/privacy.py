@@ -15,7 +15,8 @@ HIDDEN = "<hidden>"
 
 # An argument with one of these as a word of its name is a secret: `hf_token`, `api-key`, `pw`.
 WORDS = "token|key|apikey|secret|password|passwd|passphrase|passcode|pwd?|auth|credentials?"
-SECRET_NAME = re.compile(rf"(?:^|[\W_])(?:{WORDS})\d*(?:$|[\W_])", re.IGNORECASE)
+# An `address` is nobody's business either, but a message may speak of one.
+SECRET_NAME = re.compile(rf"(?:^|[\W_])(?:{WORDS}|address)\d*(?:$|[\W_])", re.IGNORECASE)
 
 # The shortest value of an environment variable, or number, that a text may not hold.
 SHORTEST_VALUE, SHORTEST_NUMBER = 6, 4

@@ -3,7 +3,9 @@
 `timm:NAME`, `open_clip:ARCHITECTURE/TAG`, `open_clip:hf-hub:ORG/NAME`, `hf:ORG/NAME` and
 `torchvision:NAME/WEIGHTS` stand for a shipped adapter and its arguments. What lies on the hub may
 end in `@REVISION`; without one, the commit that `main` is at becomes the argument `revision`. In
-place of a name, all but torchvision take the path of a folder: `hf:./folder`.
+place of a name, these but torchvision take the path of a folder: `hf:./folder`.
+
+`openai:NAME@URL` is what a server at an address of http or https calls NAME.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vlbench.boards.privacy import shown
 from vlbench.catalog.sources import shipped_source, top_level
 from vlbench.catalog.specs import ModelSpec
 from vlbench.catalog.strict_yaml import Document
@@ -94,6 +97,7 @@ HF_INSTEAD = "hf:./FOLDER, or with --model-args weights=FOLDER"
 FORMS = {
     "hf": "hf:ORG/NAME, hf:ORG/NAME@REVISION, or hf:./FOLDER",
     "open_clip": "open_clip:ARCHITECTURE/TAG, open_clip:hf-hub:ORG/NAME, or open_clip:./FOLDER",
+    "openai": "openai:NAME@URL, such as openai:llava@http://localhost:8000/v1",
     "timm": "timm:NAME, or timm:./FOLDER",
     "torchvision": "torchvision:NAME, or torchvision:NAME/WEIGHTS",
 }
@@ -228,9 +232,19 @@ def _hf(text: str, given: Mapping[str, Any]) -> Meant:
     return Meant(reader_of(_read_json(file), text), params, _shown(text))
 
 
+def _openai(text: str, given: Mapping[str, Any]) -> Meant:
+    del given
+    name, at, rest = text.partition("@http")
+    if not (name and at and rest.startswith(("://", "s://"))):
+        raise UnknownNameError(f"'openai:{name}' lacks an address; wanted is {FORMS['openai']}")
+    params = {"served": name, "address": f"http{rest}"}
+    return Meant("openai_server:OpenAiServer", params, shown(name))
+
+
 _MEANINGS: dict[str, Callable[[str, Mapping[str, Any]], Meant]] = {
     "hf": _hf,
     "open_clip": _open_clip,
+    "openai": _openai,
     "timm": _timm,
     "torchvision": _torchvision,
 }

@@ -26,9 +26,7 @@ def capabilities_of(spec: ModelSpec) -> list[str] | None:
 
     That is an adapter that lies in no folder of the source, or that inherits its methods.
     """
-    module, _, name = spec.adapter.partition(":")
-    files = [folder / f"{module}.py" for folder in spec.folders]
-    file = next((file for file in files if file.is_file()), None)
+    file, name = _place_of(spec)
     methods = _classes(file).get(name) if file else None
     if methods is None:
         return None
@@ -36,6 +34,28 @@ def capabilities_of(spec: ModelSpec) -> list[str] | None:
     known = {name: wanted for own in files_of.values() for name, wanted in own.items()}
     offered = [capability for capability, wanted in known.items() if wanted <= methods]
     return [one for one in offered if one not in spec.without]
+
+
+def arguments_of(spec: ModelSpec) -> list[str]:
+    """Return the arguments of a model's adapter; none where its text does not tell.
+
+    That is an adapter that lies in no folder of the source, or that inherits its `__init__`.
+    """
+    file, name = _place_of(spec)
+    return [
+        argument.arg
+        for node in (top_level(file, ast.ClassDef) if file else ())
+        for method in node.body
+        if node.name == name and isinstance(method, ast.FunctionDef) and method.name == "__init__"
+        for argument in [*method.args.args[1:], *method.args.kwonlyargs]
+    ]
+
+
+def _place_of(spec: ModelSpec) -> tuple[Path | None, str]:
+    """Return the file of a model's adapter, None if its source lacks it, and the class's name."""
+    module, _, name = spec.adapter.partition(":")
+    files = [folder / f"{module}.py" for folder in spec.folders]
+    return next((file for file in files if file.is_file()), None), name
 
 
 def ways_to_encode_regions(spec: ModelSpec) -> list[str]:

@@ -22,10 +22,13 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
+from vlbench.adapter_kit.servers import host_of
 from vlbench.boards.board import Board
+from vlbench.boards.privacy import shown
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.specs import TaskSpec
 from vlbench.commands.parser import output_option
+from vlbench.data.records import Data
 from vlbench.errors import counted, printed
 from vlbench.planning.jobs import Job
 from vlbench.planning.plan import Plan, missing_weights
@@ -203,7 +206,7 @@ def print_plan(console: Console, planned: Plan, *, verbose: bool = False) -> Non
     _say_jobs(console, [job for job in planned.jobs if job.status == "run" and job.reason])
     for line in missing_weights(planned.jobs):
         say(console, f"no weights: {line}")
-    for line in [*_missing(planned), *_left_out(planned)]:
+    for line in [*_missing(planned), *_left_out(planned), *_sent_away(planned)]:
         say(console, line)
     if why:
         hidden = ("run", "unavailable", "no weights")
@@ -245,6 +248,25 @@ def _left_out(planned: Plan) -> list[str]:
         for task, dropped in of_tasks.items()
         for what, n in dropped.items()
     ]
+
+
+def _sent_away(planned: Plan) -> list[str]:
+    """Return how much the jobs that run send to which host."""
+    return [
+        f"{shown(model.served)} on {job.task.spec.name}: {_contents(job.data)} will be sent to "
+        f"{host_of(model.address)}"
+        for job in planned.jobs
+        if job.status == "run" and job.data
+        for model in job.models()
+        if model.served is not None and model.address is not None
+    ]
+
+
+def _contents(data: Data) -> str:
+    """Return of how many rows of data there are images and texts, or texts alone."""
+    columns = {name for split in data.splits.values() for name in split.columns}
+    kinds = "images and texts" if columns & {"image", "picture"} else "texts"
+    return f"{kinds} of {counted(sum(map(len, data.splits.values())), 'row')}"
 
 
 def print_report(console: Console, planned: Plan, report: Report) -> None:

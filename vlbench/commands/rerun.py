@@ -120,6 +120,10 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
 
     if names_file(row.model) and not arguments.trust:
         raise SpecError(f"{printed(row.model)} names code; if you know what it does, pass --trust")
+    if str(row.provenance.get("weights")).startswith("served:") and not arguments.as_model:
+        why = "the weights are not known, so that it cannot be computed again"
+        hint = "--as-model openai:NAME@URL compares it with what a server has now"
+        raise SpecError(f"{printed(row.model)} was asked of a server: {why}; {hint}")
     model, _, overrides = row.model.removesuffix("]").partition("[")
     given = options_of(arguments)
     named = {**model_args(overrides), **given.model_args}

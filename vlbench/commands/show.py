@@ -15,16 +15,18 @@ from vlbench.boards.board import Board
 from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.catalog.library_names import library_model
 from vlbench.catalog.listed_capabilities import (
+    arguments_of,
     capabilities_of,
     needs_of,
     ways_to_encode_regions,
 )
-from vlbench.catalog.specs import TaskSpec
+from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.catalog.training_data import trained_on
 from vlbench.commands import Answer
 from vlbench.commands.ls import list_things
-from vlbench.commands.parser import add_json, add_output
+from vlbench.commands.parser import add_json, add_output, parser_of
 from vlbench.errors import printed, unknown
+from vlbench.planning.memory import memory_options
 from vlbench.report.judging import counted_row, read_boards
 from vlbench.report.rows import published
 from vlbench.results import Result, matching
@@ -105,8 +107,19 @@ def show_thing(
     can, ways = capabilities_of(model), ways_to_encode_regions(model)
     encodes = {"encode_by": " or ".join(ways)} if ways else {}
     shown = {"name": name, "file": str(model.file), "capabilities": can, **encodes, **values}
+    saves = _memory_options(model)
+    shown |= {"for less memory": " or ".join(saves)} if saves else {}
     seen = [one for one, task in sorted(catalog.tasks.items()) if trained_on(model, task)]
     return shown | ({"trained on data of the tasks": ", ".join(seen)} if seen else {})
+
+
+def _memory_options(model: ModelSpec) -> list[str]:
+    """Return the options that make a model take less memory here than it does by default."""
+    arguments = arguments_of(model)
+    if model.unavailable or {"served", "address"} <= {*arguments}:  # or no memory of this machine
+        return []
+    defaults = parser_of().parse_args(["run"])
+    return memory_options(arguments, defaults.batch_size, defaults.dtype)
 
 
 def _function(catalog: Catalog, name: str, include: Sequence[Path]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from vlbench.boards.privacy import shown
 from vlbench.digests import digest
 from vlbench.identity import code_digest, source_digest
 
@@ -35,16 +36,32 @@ def identified(
     """Return a live adapter with its digests.
 
     `arguments` are those that vlbench made it with; None for an object made by hand. Such an object
-    has no identity where its attributes cannot be digested and it has no `fingerprint`: its outputs
-    are never stored.
+    has no identity where its attributes cannot be digested and it has no `fingerprint`, or where a
+    server has the model: its outputs are never stored.
     """
-    kind, weights = type(adapter), weights_digest(adapter)
+    kind, weights = type(adapter), _weights_of(adapter)
     code = code_digest(kind)
     source = f"{kind.__qualname__} {source_digest(kind) or 'of no file'}"
     made_of = _own_attributes(adapter) if arguments is None else arguments
+    made_of = None if arguments is None and is_served(kind) else made_of
     known = code is not None and made_of is not None
     parts = [kind.__qualname__, code, made_of, weights, str(dtype), device.type]
     return LiveModel(adapter, source, weights, digest(parts) if known else "")
+
+
+def is_served(adapter: type) -> bool:
+    """Return whether a server has the model of an adapter, so that its weights are not known.
+
+    The adapter says `is_served`, has the server's name of the model as `served`, and takes both
+    `served` and the server's `address`.
+    """
+    return bool(getattr(adapter, "is_served", False))
+
+
+def _weights_of(adapter: Any) -> str:
+    """Return the digest of an adapter's weights, or `served:<name>` where a server has them."""
+    served = is_served(type(adapter))
+    return f"served:{shown(adapter.served)}" if served else weights_digest(adapter)
 
 
 def contents(params: Mapping[str, Any]) -> dict[str, Any]:

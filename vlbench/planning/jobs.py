@@ -13,7 +13,7 @@ from vlbench.boards.board import board_file, read_board
 from vlbench.data.presence import absence
 from vlbench.data.records import Data
 from vlbench.digests import digest
-from vlbench.engine.fingerprints import contents, identified
+from vlbench.engine.fingerprints import identified
 from vlbench.engine.processes import verdict
 from vlbench.errors import CannotDo, DataAbsent, SpecError, exits_as_errors
 from vlbench.identity import code_digest
@@ -72,6 +72,11 @@ class Job:
     limited: bool = False
     missing: Mapping[str, str] = field(default_factory=dict)
 
+    def models(self) -> list[Model]:
+        """Return the model, the task's companions, and what these are made from."""
+        companions = (one for several in self.task.companions.values() for one in several)
+        return [part for one in (self.model, *companions) for part in one.parts()]
+
 
 def make_job(
     model: Model,
@@ -115,6 +120,8 @@ def _why_again(rows: Sequence[Result], job: Job, options: Options) -> str:
         return f"the row is of version {row.version} of the task"
     if not str(row.provenance.get("data", "")).endswith(job.data.digest()):
         return "the data are not those of the row"
+    if any(model.may_change for model in job.models()):
+        return "a server may have other weights than those of the row; --name says that it has not"
     return "parameters, weights or code are not those of the row"
 
 
@@ -159,8 +166,8 @@ def require_file(key: str, path: Path) -> None:
 def request_of(model: Model, task: Task, data: Sequence[Data], options: Options) -> str:
     """Return the digest of all that a row depends on and that is known before weights load.
 
-    It is empty, which no board's row answers, where nothing identifies some code or an adapter
-    object.
+    It is empty, which no board's row answers, where nothing identifies some code, an adapter object
+    or what a server has.
     """
     settings = options.settings()
     companions = [one for several in task.companions.values() for one in several]
@@ -171,14 +178,14 @@ def request_of(model: Model, task: Task, data: Sequence[Data], options: Options)
     made = "by its arguments"
     if model.instance is not None:
         made = identified(model.instance, None, settings.device, settings.dtype).identity
-    if not made or not all(code):
+    if not made or not all(code) or any(one.may_change for one in (model, *companions)):
         return ""
     parts: dict[str, Any] = {
         "task": task.fixed,
         "data": [one.digest() for one in data] if len(data) > 1 else data[0].digest(),
         "code": code,
         "models": [
-            [m.adapter.__qualname__, contents(m.arguments), *([m.encode_by] if m.wrapper else [])]
+            [m.adapter.__qualname__, m.contents, *([m.encode_by] if m.wrapper else [])]
             for m in models
         ],
         "made": made,

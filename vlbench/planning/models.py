@@ -27,6 +27,7 @@ from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.catalog.strict_yaml import Document
 from vlbench.digests import digest
+from vlbench.engine.fingerprints import contents, is_served
 from vlbench.errors import SpecError, UnknownNameError
 from vlbench.plain import (
     Misfit,
@@ -67,8 +68,9 @@ class Model:
     """A model resolved: the name of its rows, its adapter class, and its checked arguments.
 
     `companions` are the models that it is made from, by parameter; `instance` is the adapter itself
-    where the user made it. `encode_by` is how it would encode regions if it encodes only images,
-    and `wrapper` the adapter that does so, where a probe asks for that.
+    where the user made it. It is `pinned` where the user named its rows. `encode_by` is how it
+    would encode regions if it encodes only images, and `wrapper` the adapter that does so, where a
+    probe asks for that.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Model:
     instance: Any = None
     encode_by: EncodeBy = "crops"
     wrapper: type | None = None
+    pinned: bool = False
 
     @cached_property
     def key(self) -> str:
@@ -88,6 +91,38 @@ class Model:
             return f"object {id(self.instance)}"
         texts = {name: repr(value) for name, value in self.arguments.items()}
         return digest([self.spec.name, str(self.spec.file), texts])
+
+    @property
+    def served(self) -> str | None:
+        """What the server that has the model calls it; None where the weights are here."""
+        return str(self._argument("served")) if is_served(self.adapter) else None
+
+    @property
+    def address(self) -> str | None:
+        """The address of the server that has the model; None where the weights are here."""
+        known = self._argument("address") if is_served(self.adapter) else None
+        return known if isinstance(known, str) else None
+
+    def _argument(self, name: str) -> Any:
+        """Return an argument, or its default; of an object made by hand its attribute."""
+        if self.instance is not None:
+            return getattr(self.instance, name, None)
+        known = parameters(self.adapter)
+        return self.arguments.get(name, known[name].default if name in known else None)
+
+    @property
+    def may_change(self) -> bool:
+        """Whether a server may have other weights at the next run, and the user did not pin it."""
+        return any(part.served is not None and not part.pinned for part in self.parts())
+
+    @property
+    def contents(self) -> dict[str, Any]:
+        """The arguments that outputs depend on, files by what they hold.
+
+        What a server has goes by the name that the user gave it, and not by the address.
+        """
+        held = contents(self.arguments)
+        return held if self.served is None else held | {"address": self.name}
 
     def parts(self) -> Iterator[Model]:
         """Yield this model, and those that it is made from."""
@@ -172,6 +207,7 @@ def resolve_model(
             if isinstance(value, ModelName)
         },
         encode_by=encode_by,
+        pinned=options.name is not None,
     )
 
 

@@ -17,6 +17,7 @@ from vlbench.errors import IdentityClash, OutputError, ProcessLost, exits_as_err
 from vlbench.files import PART
 from vlbench.plain import parameters
 from vlbench.planning.jobs import Job
+from vlbench.planning.memory import memory_options
 from vlbench.planning.models import Model
 from vlbench.results import Result
 from vlbench.running import rows
@@ -177,9 +178,8 @@ def _is_of_memory(error: BaseException | None) -> bool:
 
 def _remedy(model: Model, machine: Machine) -> str:
     """Return the options that make a model take less memory, as far as they are not used up."""
-    rows, dtype = machine.settings.batch_size, machine.settings.dtype
-    ways = [f"--batch-size below {rows}"] if rows and rows > 1 else []
-    ways += ["--dtype bfloat16"] if dtype == torch.float32 else []
+    settings = machine.settings
     known = {} if model.instance is not None else parameters(model.adapter)
-    ways += ["--model-args max_pixels=N"] if "max_pixels" in known else []
+    dtype = str(settings.dtype).removeprefix("torch.")
+    ways = memory_options(known, settings.batch_size, dtype)
     return f"for less memory, try {' or '.join(ways)}" if ways else "it needs a larger machine"

@@ -13,7 +13,7 @@ import torch
 from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import Column, Data
 from vlbench.engine.devices import ComputeSettings
-from vlbench.engine.fingerprints import LiveModel, contents, identified
+from vlbench.engine.fingerprints import LiveModel, identified
 from vlbench.engine.processes import Processes
 from vlbench.engine.tuning import tune
 from vlbench.plain import parameters
@@ -82,7 +82,8 @@ class LiveModels:
         filled = _fill(model.adapter, {"device": device, "dtype": dtype})
         adapter = model.adapter(**filled, **{**model.arguments, **adapters})
         made_of = {name: live.identity for name, live in companions.items()}
-        return identified(adapter, contents(model.arguments) | made_of, device, dtype)
+        live = identified(adapter, model.contents | made_of, device, dtype)
+        return live._replace(identity="") if model.may_change else live
 
     def _wrap(self, model: Model) -> LiveModel:
         """Return an image encoder as an encoder of regions. Raises CannotDo where it is none."""

@@ -189,6 +189,7 @@ def finish_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) 
             *_dropped_arguments(job),
             *_own_regions(job),
             *_of_model(job),
+            *_of_servers(job),
             *_encoded_regions(job),
             *(_clean(job, note) for note in outcome.notes),
         ],
@@ -272,6 +273,13 @@ def _of_model(job: Job) -> list[str]:
     return [note for key, note in job.model.spec.notes.items() if key in asked]
 
 
+def _of_servers(job: Job) -> list[str]:
+    """Return a note for each model of a job that a server has."""
+    names = dict.fromkeys(one.served for one in job.models() if one.served is not None)
+    why = "the weights are not known, so that this row cannot be computed again"
+    return [f"served: {shown(name)}: {why}" for name in names]
+
+
 def _encoded_regions(job: Job) -> list[str]:
     """Return a note for the model and each companion that vlbench lets encode regions."""
     companions = [one for several in job.task.companions.values() for one in several]
@@ -285,8 +293,7 @@ def _encoded_regions(job: Job) -> list[str]:
 
 def _clean(job: Job, text: str) -> str:
     """Return a message without secrets and local paths."""
-    companions = [one for several in job.task.companions.values() for one in several]
-    given = [one.arguments for model in (job.model, *companions) for one in model.parts()]
+    given = [one.arguments for one in job.models()]
     task = job.task.spec
     return cleaned(text, secrets_in([*given, task.data, task.params]))
 

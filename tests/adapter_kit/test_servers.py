@@ -1,0 +1,158 @@
+"""Requests to servers: what is retried, refused and said, against a server on the loopback."""
+
+import logging
+import time
+
+import pytest
+from planted_server import planted_server
+
+from vlbench import hub
+from vlbench.adapter_kit.servers import Server, host_of, require_reachable
+from vlbench.errors import ServerError, SpecError, WeightsError
+
+KEY = "planted-key-7f3a"
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with planted_server() as server:
+        yield server
+
+
+def server(planted, **options):
+    given = {"timeout": 5.0, "retries": 2, "pause": 0.001, "concurrent": 2}
+    return Server(planted.address, **given | options)
+
+
+def in_turn(*answers):
+    """Return what gives one answer after the other, the last again and again."""
+    waiting = list(answers)
+    return lambda _: waiting.pop(0) if len(waiting) > 1 else waiting[0]
+
+
+@pytest.mark.parametrize("address", ["http://h", "https://h:80/v1", "http://[::1]:8000/v1"])
+def test_an_address_is_of_http_or_https(address):
+    assert host_of(address) == address.split("/")[2]
+
+
+@pytest.mark.parametrize(
+    "address", ["", "h:80", "ftp://h/v1", "http://", "http://h:99999", "http://h?a"]
+)
+def test_any_other_address_is_refused(address):
+    with pytest.raises(SpecError, match=r"is http\(s\)://HOST"):
+        host_of(address)
+
+
+def test_an_address_with_a_password_is_refused_without_it():
+    with pytest.raises(SpecError, match=r"OPENAI_API_KEY is for a key") as caught:
+        host_of("http://me:secret@h/v1")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["http://localhost:1", "http://127.0.0.2", "https://[::1]/v1"])
+def test_offline_a_server_on_this_machine_is_asked(address):
+    require_reachable(address)
+
+
+def test_offline_another_server_is_refused(monkeypatch):
+    with pytest.raises(
+        WeightsError, match=r"HF_HUB_OFFLINE\), and the server is not on this machine"
+    ):
+        require_reachable("http://example.org/v1")
+    monkeypatch.setenv(hub.UNREACHED, "1")
+    require_reachable("http://example.org/v1")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"timeout": 0.0}, {"retries": -1}, {"pause": -1.0}, {"concurrent": 0}]
+)
+def test_numbers_that_make_no_sense_are_refused(planted, wrong):
+    with pytest.raises(SpecError, match="timeout and concurrent are more than 0"):
+        server(planted, **wrong)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_what_may_pass_is_asked_again(planted, status):
+    planted.answers["/x"] = in_turn((status, {}, b"busy"), (status, {}, b""), {"a": 1})
+    assert server(planted).post("x", {}) == {"a": 1}
+    assert len(planted.requests) == 3
+
+
+def test_retries_come_to_an_end(planted):
+    planted.answers["/x"] = (500, {}, b"broken\n  inside")
+    with pytest.raises(ServerError, match=r"^x: the server answers 500: broken inside, 3 times"):
+        server(planted).post("x", {})
+
+
+def test_a_refusal_is_asked_once(planted):
+    planted.answers["/x"] = (404, {}, b"no such model")
+    with pytest.raises(ServerError, match=r"^x: the server answers 404: no such model$"):
+        server(planted).post("x", {})
+    assert len(planted.requests) == 1
+
+
+def test_a_late_answer_is_none(planted):
+    planted.answers["/x"] = lambda _: time.sleep(0.15)
+    with pytest.raises(ServerError, match=r"^x: no answer within 0.05 s, 2 times"):
+        server(planted, timeout=0.05, retries=1).post("x", {})
+    assert len(planted.requests) == 2
+
+
+def test_where_nobody_listens_there_is_no_answer():
+    with planted_server() as gone:
+        pass
+    with pytest.raises(ServerError, match=r"^x: no answer: ConnectionRefused.*, 1 time$") as caught:
+        server(gone, retries=0).post("x", {})
+    assert "127.0.0.1" not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(planted, status):
+    with planted_server() as other:
+        other.answers["/x"] = {}
+        planted.answers["/x"] = (status, {"Location": f"{other.address}/x"}, b"")
+        with pytest.raises(ServerError, match=rf"{status}, a redirect, which is not followed"):
+            server(planted).post("x", {})
+        assert other.requests == []
+
+
+@pytest.mark.parametrize("content", [b"<html>", b"", b"[" * 100_000, b"\xff"])
+def test_an_answer_that_is_no_json_is_refused(planted, content):
+    planted.answers["/x"] = content
+    with pytest.raises(ServerError, match=r"^x: the answer is no JSON"):
+        server(planted).post("x", {})
+
+
+def test_the_key_is_sent_and_a_server_that_repeats_it_is_not_quoted(planted, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    planted.answers["/x"] = (401, {}, f"wrong key {KEY} for {planted.address}".encode())
+    with pytest.raises(ServerError, match=r"401: wrong key <hidden> for <hidden>$"):
+        server(planted).post("x", {})
+    assert planted.requests[0].headers["Authorization"] == f"Bearer {KEY}"
+
+
+def test_without_a_key_none_is_sent(planted):
+    planted.answers["/x"] = {}
+    server(planted).post("x", {})
+    assert "Authorization" not in planted.requests[0].headers
+
+
+def test_what_leaves_is_said_once_for_images_and_once_for_texts(planted, caplog):
+    asked = server(planted)
+    with caplog.at_level(logging.WARNING, "vlbench"):
+        asked.announce(texts=1)
+        asked.announce(images=2, texts=8)
+        asked.announce(images=3, texts=9)
+    host = planted.host
+    assert caplog.messages == [
+        f"sending texts of the tasks to {host}, at first 1 text",
+        f"sending images and texts of the tasks to {host}, at first 2 images and 8 texts",
+    ]
+
+
+def test_several_are_asked_in_order_and_the_first_error_is_raised(planted):
+    asked = server(planted)
+    assert asked.ask_each(lambda i: i * i, range(9)) == [i * i for i in range(9)]
+    with pytest.raises(ZeroDivisionError):
+        asked.ask_each(lambda i: 1 // i, [1, 0, 2])

@@ -1,0 +1,377 @@
+"""A scorer behind an address, against a server on the loopback whose answers are planted."""
+
+import json
+import logging
+import time
+from io import StringIO
+
+import numpy as np
+import pytest
+import torch
+from foil_files import put_images
+from planted_server import chat, embeddings, planted_server
+from rich.console import Console
+from runs import planned
+from tiny_joint import CPU, adapter, noise
+
+import vlbench
+from vlbench.capabilities import Picture
+from vlbench.cli import main
+from vlbench.commands.reports import print_plan
+from vlbench.errors import DataError, ServerError, SpecError
+
+OpenAiServer = adapter("openai_server:OpenAiServer")
+KEY = "planted-key-7f3a"
+IMAGES = [noise(20, 12), noise(9, 16, 1)]
+PICTURES = [Picture(image, None) for image in IMAGES]
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+@pytest.fixture
+def planted():
+    with planted_server() as server:
+        yield server
+
+
+def made(planted, **options):
+    given = {"served": "org/tiny", "address": planted.address, "pause": 0.001}
+    return OpenAiServer(device=CPU, **given | options)
+
+
+def scored(planted, answer):
+    planted.answers["/chat/completions"] = answer
+    return made(planted).score_pairs(PICTURES[:1], ["a cat"]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        ({"Yes": 0.6, "No": 0.2}, 0.75),
+        ({"Yes": 0.3, "yes": 0.1, "_yes": 0.1, "YES": 0.1, "_No": 0.1, "no": 0.1}, 0.75),
+        ({"▁Yes": 0.1, "ĠNo": 0.3, "Yesterday": 0.2, "Nope": 0.2}, 0.25),
+        # `No` has at most 1e-5, which leaves less than 1e-3 open.
+        ({"Yes": 0.9, "Maybe": 0.01, "I": 1e-5}, 1.0),
+        ({"No": 0.9, "Maybe": 0.01, "I": 1e-5}, 0.0),
+    ],
+)
+def test_a_score_is_the_share_of_yes_over_all_its_variants(planted, listed, expected):
+    assert scored(planted, chat(**listed)) == pytest.approx([expected])
+
+
+def test_a_probability_of_zero_is_one(planted):
+    answer = chat(Yes=0.5, No=0.5)
+    answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"][1]["logprob"] = -9999.0
+    assert scored(planted, answer) == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("listed", "message"),
+    [
+        ({"Yes": 0.5, "A": 0.1}, "'No' is not among the 2 tokens listed, which leaves .* by 0.17"),
+        ({"_no": 0.5, "A": 0.1}, "'Yes' is not among the 2 tokens listed, which leaves"),
+        ({"<think>": 0.9, "A": 0.01}, "neither answer is among the 2 .* tokens are '<think>', 'A'"),
+    ],
+)
+def test_a_score_that_is_left_open_fails(planted, listed, message):
+    with pytest.raises(ServerError, match=message):
+        scored(planted, chat(**listed))
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"choices": [{"message": {}}]}, "the answer has no logprobs"),
+        ({"choices": [{"logprobs": None}]}, "the answer has logprobs: None"),
+        ({"choices": [{"logprobs": {"content": []}}]}, "the answer has logprobs"),
+        ({"choices": []}, "the answer has no choices"),
+        ([], "the answer has no choices"),
+        (chat(), "the answer has logprobs"),
+        (chat(Yes=2.0, No=0.1), "the answer has logprobs"),
+    ],
+)
+def test_without_log_probabilities_there_is_no_score(planted, answer, message):
+    with pytest.raises(ServerError, match=f"20 likeliest first tokens; {message}"):
+        scored(planted, answer)
+
+
+def test_a_question_is_asked_with_the_picture_as_it_is(planted):
+    scored(planted, chat(Yes=0.5, No=0.5))
+    (request,) = planted.requests
+    content = request.asked.pop("messages")
+    assert request.asked == {
+        "model": "org/tiny",
+        "max_tokens": 1,
+        "temperature": 0,
+        "logprobs": True,
+        "top_logprobs": 20,
+    }
+    assert [one["role"] for one in content] == ["user"]
+    assert request.headers["Authorization"] == f"Bearer {KEY}"
+
+
+def test_the_picture_is_lossless_and_the_question_that_of_hf_vlm(planted):
+    scored(planted, chat(Yes=0.5, No=0.5))
+    (request,) = planted.requests
+    np.testing.assert_array_equal(np.array(request.image()), np.array(IMAGES[0]))
+    assert request.text() == 'Does this figure show "a cat"? Please answer Yes or No.'
+    hf_vlm = adapter("hf_vlm:HfVlm").__init__.__kwdefaults__
+    ours = OpenAiServer.__init__.__kwdefaults__
+    assert [ours[key] for key in ("question", "answer")] == [
+        hf_vlm[key] for key in ("question", "answer")
+    ]
+
+
+def test_several_pairs_are_scored_in_order(planted):
+    # The share is the image's width in hundredths, or less by the length of the text.
+    def answer(request):
+        p = request.image().width / 100 - len(request.text().split('"')[1]) / 1000
+        return chat(Yes=p, No=1 - p)
+
+    planted.answers["/chat/completions"] = answer
+    texts = ["a" * (i % 5) for i in range(20)]
+    scores = made(planted).score_pairs([PICTURES[i % 2] for i in range(20)], texts)
+    widths = [IMAGES[i % 2].width for i in range(20)]
+    expected = [w / 100 - len(t) / 1000 for w, t in zip(widths, texts, strict=True)]
+    assert scores.dtype == torch.float32
+    assert scores.tolist() == pytest.approx(expected)
+
+
+def test_a_picture_without_an_image_is_not_scored(planted):
+    with pytest.raises(DataError, match="has no image"):
+        made(planted).score_pairs([Picture(None, None)], ["a"])
+    assert planted.requests == []
+
+
+def test_embeddings_come_in_the_order_of_their_index(planted):
+    planted.answers["/embeddings"] = embeddings
+    vectors = made(planted).encode_texts(["a", "bb", ""])
+    assert vectors.tolist() == [[1, 97], [2, 98], [0, 32]]
+    assert vectors.dtype == torch.float32
+    asked = {"model": "org/tiny", "input": ["a", "bb", ""], "encoding_format": "float"}
+    assert planted.requests[0].asked == asked
+
+
+def row(index, *values):
+    return {"index": index, "embedding": list(values)}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([row(0, 1)], "asked were 2; the answer has 1"),
+        ([row(0, 1), row(1, 1), row(2, 1)], "asked were 2; the answer has 3"),
+        ([row(0, 1), row(0, 1)], "or other indices"),
+        ([row(0, 1), row(1, 1, 2)], "vectors of 2 lengths"),
+        ([row(0), row(1)], "or empty"),
+        ([row(0, 1), row(1, "x")], "no finite numbers"),
+        ([row(0, 1), row(1, float("nan"))], "no finite numbers"),
+        ([{"index": 0}], "has no data of that form"),
+        (None, "has no data of that form"),
+    ],
+)
+def test_embeddings_of_another_form_are_refused(planted, data, message):
+    planted.answers["/embeddings"] = {"data": data}
+    with pytest.raises(ServerError, match=message):
+        made(planted).encode_texts(["a", "b"])
+
+
+def test_a_question_has_a_place_for_the_text(planted):
+    with pytest.raises(SpecError, match=r"needs \{\} once"):
+        made(planted, question="Is it?")
+
+
+# Whole runs.
+
+
+@pytest.fixture
+def run(planted, tmp_path):
+    """Run `tiny` of the planted server, with boards and a cache below the test's folder."""
+    put_images(tmp_path / "foils", "a.png", "b.png", "c.png")
+    lines = ["image,caption,foil", "a.png,a cat,a dog", "b.png,a cat,a cow", "c.png,a cat,an ox"]
+    (tmp_path / "foils" / "foils.csv").write_text("\n".join(lines))
+
+    def run(tasks="foils_table", model=None, **options):
+        given = {
+            "output": tmp_path / "boards",
+            "cache_dir": tmp_path / "cache",
+            "data_dir": {"": tmp_path},
+            "model_args": {"pause": 0.001},
+        }
+        (result,) = vlbench.evaluate(
+            model or f"openai:tiny@{planted.address}", tasks, **given | options
+        )
+        return result
+
+    return run
+
+
+def cat_is_right(request):
+    return chat(Yes=0.8, No=0.2) if "a cat" in request.text() else chat(Yes=0.2, No=0.8)
+
+
+def contents(folder):
+    return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_a_row_says_what_was_served_and_neither_where_nor_with_which_key(
+    planted, run, tmp_path, caplog
+):
+    planted.answers["/chat/completions"] = cat_is_right
+    result = run()
+    assert (result.status, result.primary_score.value) == ("ok", 1.0)
+    assert result.model == "openai:tiny[pause=0.001]"
+    assert result.provenance["weights"] == "served:tiny"
+    why = "the weights are not known, so that this row cannot be computed again"
+    assert f"served: tiny: {why}" in result.notes
+    assert planted.requests[0].headers["Authorization"] == f"Bearer {KEY}"
+    port = planted.host.removeprefix("127.0.0.1")
+    for file, content in contents(tmp_path).items():
+        assert [w for w in (port, "127.0.0.1", KEY) if w.encode() in content] == [], file
+    assert [m for m in caplog.messages if KEY in m] == []
+    assert caplog.messages[0].startswith(f"sending images and texts of the tasks to {planted.host}")
+
+
+def test_what_leaves_is_said_before_the_first_request(planted, run, caplog):
+    said = []
+
+    def answer(request):
+        said.append(len(caplog.messages))
+        return cat_is_right(request)
+
+    planted.answers["/chat/completions"] = answer
+    with caplog.at_level(logging.WARNING, "vlbench"):
+        run()
+    assert set(said) == {1}
+
+
+def test_the_plan_says_what_leaves_for_which_host(planted, run, tmp_path):
+    planted.answers["/chat/completions"] = cat_is_right
+    run(model_args={})
+    asked = len(planted.requests)
+    plan = planned(
+        [f"openai:tiny@{planted.address}"],
+        ["foils_table", "word_similarity_wordsim353"],
+        data_dir={"": tmp_path},
+        output=tmp_path / "boards",
+    )
+    console = Console(file=StringIO(), width=200)
+    print_plan(console, plan)
+    lines = console.file.getvalue().splitlines()
+    leaves = f"will be sent to {planted.host}"
+    assert f"tiny on foils_table: images and texts of 3 rows {leaves}" in lines
+    assert f"tiny on word_similarity_wordsim353: texts of 353 rows {leaves}" in lines
+    again = "a server may have other weights than those of the row; --name says that it has not"
+    assert f"run: {again}" in lines
+    assert len(planted.requests) == asked
+
+
+def test_a_row_is_computed_again_only_with_an_address(planted, run, tmp_path, capsys, monkeypatch):
+    planted.answers["/chat/completions"] = cat_is_right
+    run(model_args={})
+    monkeypatch.setenv("VLBENCH_DATA", str(tmp_path))
+    words = ["rerun", str(tmp_path / "boards" / "foils_table.json"), "openai:tiny", "--no-cache"]
+    assert main(words) == 2
+    assert "openai:tiny was asked of a server: the weights are not known" in capsys.readouterr().err
+    assert main([*words, "--as-model", f"openai:tiny@{planted.address}"]) == 0
+
+
+def test_nothing_is_kept_for_another_run_unless_the_model_is_named(planted, run):
+    planted.answers["/embeddings"] = embeddings
+    counts = []
+    for name in (None, None, "v1", "v1", "v2"):
+        result = run("word_similarity_wordsim353", name=name)
+        assert result.status == "ok", result.reason
+        counts.append(len(planted.requests))
+    first, second, named, again, other = np.diff([0, *counts])
+    assert (first, second, named, again, other) == (first, first, first, 0, first)
+    assert result.provenance["weights"] == "served:tiny"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"choices": [{"logprobs": None}]}, "asked were log-probabilities"),
+        ((500, {}, b"out of memory"), "the server answers 500: out of memory, 4 times"),
+    ],
+)
+def test_a_task_fails_whose_scores_cannot_be_had(planted, run, tmp_path, answer, reason):
+    planted.answers["/chat/completions"] = answer
+    result = run()
+    assert result.status == "failed"
+    assert reason in result.reason
+    board = json.loads((tmp_path / "boards" / "foils_table.json").read_text())
+    assert [row["scores"] for row in board["rows"]] == [[]]
+
+
+def test_a_server_that_is_late_fails_the_task(planted, run):
+    planted.answers["/chat/completions"] = lambda _: time.sleep(0.15)
+    result = run(model_args={"timeout": 0.05, "retries": 0})
+    assert result.status == "failed"
+    assert result.reason.startswith("chat/completions: no answer within 0.05 s, 1 time")
+
+
+def test_a_server_that_is_busy_twice_is_waited_for(planted, run):
+    def answer(request):
+        busy = len(planted.requests) <= 2
+        return (503, {}, b"loading") if busy else cat_is_right(request)
+
+    planted.answers["/chat/completions"] = answer
+    assert run().primary_score.value == 1.0
+
+
+def test_a_wrong_number_of_embeddings_fails_the_task(planted, run):
+    planted.answers["/embeddings"] = {"data": [row(0, 1.0)]}
+    result = run("word_similarity_wordsim353")
+    assert (result.status, "the answer has 1" in result.reason) == ("failed", True)
+
+
+OWN = """\
+import torch
+
+
+class Own:
+    is_served = True
+
+    def __init__(self, *, device, served: str = "mine", address: str = "http://localhost:1"):
+        self.served = served
+
+    def encode_texts(self, texts):
+        return torch.tensor([[len(text), ord(text[0])] for text in texts]).float()
+"""
+
+
+def test_an_adapter_of_ones_own_says_that_it_asks_a_server(run, tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    own = {"model": f"{tmp_path}/own.py:Own", "model_args": {}}
+    result = run("word_similarity_wordsim353", **own)
+    assert (result.status, result.provenance["weights"]) == ("ok", "served:mine")
+    assert result.notes[-1].startswith("served: mine: the weights are not known")
+    assert (result.request, result.provenance["params"]["address"]) == ("", "<hidden>")
+
+
+def test_a_path_that_a_server_has_for_a_name_is_shortened(planted, run, tmp_path):
+    planted.answers["/chat/completions"] = cat_is_right
+    result = run(model=f"openai:/home/alice/models/tiny@{planted.address}")
+    assert (result.model, result.provenance["weights"]) == (
+        "openai:tiny[pause=0.001]",
+        "served:tiny",
+    )
+    assert [f for f, content in contents(tmp_path / "boards").items() if b"alice" in content] == []
+
+
+def test_offline_another_machine_is_not_asked(run):
+    result = run(model="openai:tiny@http://example.org/v1")
+    assert (result.status, "not on this machine" in result.reason) == ("failed", True)
+
+
+def test_an_adapter_made_by_hand_is_not_kept_either(planted, run):
+    planted.answers["/chat/completions"] = cat_is_right
+    results = [run(model=made(planted), model_args={}) for _ in range(2)]
+    asked = [request.text() for request in planted.requests]
+    assert sorted(asked[: len(asked) // 2]) == sorted(asked[len(asked) // 2 :])
+    result = results[1]
+    assert (result.request, result.provenance["weights"]) == ("", "served:org/tiny")
