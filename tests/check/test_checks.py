@@ -5,6 +5,8 @@ import torch
 from honest import Honest, Reads, Words, broken, failures
 
 from vlbench.capabilities import JointAttention, Regions, TokenVectors
+from vlbench.check import checks
+from vlbench.check.samples import draw_samples
 from vlbench.errors import CannotDo
 
 
@@ -149,3 +151,24 @@ def test_names_that_nobody_knows_are_no_broken_promise():
         raise CannotDo("nobody knows")
 
     assert failures(broken(class_names=unknown)) == {}
+
+
+@pytest.mark.parametrize(
+    ("layers", "found", "message"),
+    [
+        (["a", "a", "output"], None, "wanted are names that differ, `output` last"),
+        (["output", "a"], None, "wanted are names that differ, `output` last"),
+        (["a", "output"], {"a": 0, "output": 0}, "asked for `output`, it gives"),
+        (["a", "output"], {"output": 1}, "`output` is not what encode_images gives"),
+    ],
+)
+def test_layers_that_are_not_as_promised_are_said(layers, found, message):
+    class Wrong(Honest):
+        def layers(self):
+            return layers
+
+        def encode_images_at(self, pixels, layers):
+            del layers
+            return {name: pixels.flatten(1) + more for name, more in found.items()}
+
+    assert message in checks.layers(Wrong(), draw_samples(torch.device("cpu"), 5))

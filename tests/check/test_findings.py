@@ -71,6 +71,7 @@ def test_findings_of_one_error_share_their_cause():
     assert {finding.capability for finding in found} == {
         "ImageEncoder",
         "GridEncoder",
+        "LayerEncoder",
         "Classifier",
         "SharedSpace",
     }

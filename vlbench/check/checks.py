@@ -63,7 +63,8 @@ def layers(adapter: Any, samples: Samples) -> str:
     if len(set(names)) != len(names) or not names or names[-1] != OUTPUT:
         return f"layers are {names}; wanted are names that differ, `{OUTPUT}` last"
     pixels = batch_of(adapter, samples)
-    given, output = adapter.encode_images_at(pixels, [OUTPUT]), adapter.encode_images(pixels)
+    given = adapter.encode_images_at(pixels.clone(), [OUTPUT])
+    output = adapter.encode_images(pixels)
     if set(given) != {OUTPUT}:
         return f"asked for `{OUTPUT}`, it gives {sorted(given)}"
     apart = difference([(given[OUTPUT], output)], tolerance(samples.dtype))
