@@ -235,3 +235,11 @@ def test_a_fraction_above_one_is_refused_and_other_units_are_not():
     assert Score("dimensions", 64, 1, unit="numbers").value == 64
     assert Score("ratio", 1.5, 1, range=(0, 2)).value == 1.5
     assert repr(Outcome([])) == "<0 scores; no score>"
+
+
+def test_features_of_layers_stand_by_their_names():
+    pixels = [np.full((8, 8, 3), level, np.uint8) for level in (0, 250)]
+    found = vlbench.features("tiny-rn", pixels, layers="all", cache_dir=None)
+    assert list(found.layers)[-1] == "output"
+    assert np.array_equal(found.vectors, found.layers["output"])
+    assert repr(found) == f"<features of 2 examples, 128 numbers each, {len(found.layers)} layers>"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from vlbench.data.images import (
 )
 from vlbench.data.records import Column, Split, value_column
 from vlbench.engine import Engine, NoProgress, Progress
+from vlbench.engine.layers import Layers, layers_of
 from vlbench.engine.store import Store
 from vlbench.errors import CannotDo, DataError, UnknownNameError, unknown
 from vlbench.files import temporary_folder
@@ -46,17 +48,23 @@ MATRICES = ("rsa", "rsa_text")
 
 
 class Features(NamedTuple):
-    """Vectors float32 [N, D] of N examples, the id of each, and the name of its class, if any."""
+    """Vectors float32 [N, D] of N examples, the id of each, and the name of its class, if any.
+
+    `layers` has the vectors of each layer that was asked for, in order of depth; `vectors` are then
+    those of the last of them.
+    """
 
     ids: list[str]
     vectors: NDArray[np.float32]
     labels: list[str] | None = None
+    layers: Mapping[str, NDArray[np.float32]] = MappingProxyType({})
 
     def __repr__(self) -> str:
-        """Return the number of examples, of dimensions and of classes."""
+        """Return the number of examples, of dimensions, of classes and of layers."""
         n, width = self.vectors.shape
         classes = f", {len(set(self.labels))} classes" if self.labels else ""
-        return f"<features of {n} examples, {width} numbers each{classes}>"
+        layers = f", {len(self.layers)} layers" if self.layers else ""
+        return f"<features of {n} examples, {width} numbers each{classes}{layers}>"
 
 
 class Rdm(NamedTuple):
@@ -93,14 +101,15 @@ def extract_features(
     *,
     split: str = "test",
     column: str = "image",
+    layers: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Features:
     """Return a model's features of examples, of a task's `column` in a `split`, or of a folder.
 
     A text is a task's name, or else a folder, whose images are found at any depth, and whose labels
-    are the names of the folders that they lie in. What the store has is not computed again. Raises
-    CannotDo for a model that does not encode such values, UnknownNameError for what is neither a
-    task nor a folder, and DataAbsent.
+    are the names of the folders that they lie in. `layers` are names, or `all` alone. What the
+    store has is not computed again. Raises CannotDo for a model that does not encode such values,
+    UnknownNameError for what is neither a task nor a folder, and DataAbsent.
     """
     with loaded(model, options) as (resolved, live, complete):
         found = examples
@@ -119,8 +128,15 @@ def extract_features(
             identities=live.identities(),
             progress=progress or NoProgress(),
         )
-        vectors = engine.features(getattr(adapter, method), found.column).numpy()
-    return Features(list(found.column.examples().ids), vectors, found.labels)
+        encode, by_layer = getattr(adapter, method), dict[str, NDArray[np.float32]]()
+        if layers:
+            names = layers_of(adapter, resolved.name, layers)
+            held = Layers(adapter, engine, names)
+            for name in names:
+                by_layer[name] = held.engine_at(name).features(encode, found.column).numpy()
+        last = next(reversed(by_layer.values()), None)
+        vectors = engine.features(encode, found.column).numpy() if last is None else last
+    return Features(list(found.column.examples().ids), vectors, found.labels, by_layer)
 
 
 def extract_rdm(

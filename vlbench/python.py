@@ -136,6 +136,7 @@ def features(
     labels: Sequence[str] | None = None,
     split: str = "test",
     column: str = "image",
+    layers: str | Sequence[str] = (),
     progress: bool | Progress | None = None,
     **options: Unpack[Keywords],
 ) -> Features:
@@ -143,7 +144,8 @@ def features(
 
     `source` is a task's name, whose `split` and `column` are encoded; a folder of images; or images
     themselves, PIL images or arrays uint8 [H, W, 3], which may have `labels`. Or `texts` are
-    encoded. The model is named as in `evaluate`.
+    encoded. `layers` are those of the model that are wanted, by name or `all`. The model is named
+    as in `evaluate`.
     """
     if (source is None) == (texts is None):
         raise UnknownNameError("give images, a folder or a task's name, or else `texts`")
@@ -153,7 +155,13 @@ def features(
     _say_if_not_kept(model)
     with _shown(progress) as shown:
         return extract_features(
-            model, examples, _options(options), split=split, column=column, progress=shown
+            model,
+            examples,
+            _options(options),
+            split=split,
+            column=column,
+            layers=[layers] if isinstance(layers, str) else layers,
+            progress=shown,
         )
 
 

@@ -90,3 +90,25 @@ def test_a_matrix_is_written_square_with_names(tmp_path, scenes_cache, capsys):
     assert np.array_equal(distances, distances.T)
     assert not distances.diagonal().any()
     assert len({*arrays["categories"].tolist()}) == 12
+
+
+def test_layers_stand_under_their_names(images, tmp_path, capsys):
+    words = ["features", "tiny-rn", str(images), "--no-cache", "--layers", "layer2.0_mean,output"]
+    for suffix in ("npz", "parquet", "safetensors"):
+        assert main([*words, "-o", str(tmp_path / f"f.{suffix}")]) == 0
+    told = f"3 x 64 + 128 numbers in {tmp_path / 'f.npz'} (ids, layer2.0_mean, output, labels)"
+    assert told in capsys.readouterr().out
+    arrays = np.load(tmp_path / "f.npz")
+    table = parquet.read_table(tmp_path / "f.parquet")
+    with safe_open(tmp_path / "f.safetensors", "np") as tensors:
+        assert np.array_equal(tensors.get_tensor("output"), arrays["output"])
+    assert np.array_equal(table["layer2.0_mean"].to_pylist(), arrays["layer2.0_mean"])
+    assert (
+        main(["features", "tiny-rn", str(images), "--no-cache", "-o", str(tmp_path / "g.npz")]) == 0
+    )
+    assert np.allclose(np.load(tmp_path / "g.npz")["vectors"], arrays["output"])
+
+
+def test_a_model_without_layers_says_so(images, tmp_path, capsys):
+    assert write(images, tmp_path / "f.npz", "--layers", "all") == 2
+    assert "raw-pixels gives no layers: it has no encode_images_at" in capsys.readouterr().err

@@ -32,6 +32,9 @@ def add_options(features: argparse.ArgumentParser) -> None:
         "--column", default="image", help="of a task's data, such as caption (default: image)"
     )
     features.add_argument(
+        "--layers", metavar="all|NAME[,...]", help="layers of the model (default: its output)"
+    )
+    features.add_argument(
         "--limit", type=positive, metavar="N", help="N rows of a task's split, a seeded sample"
     )
     add_model(features)
@@ -53,16 +56,24 @@ def answer(arguments: argparse.Namespace) -> Answer:
             options_of(arguments),
             split=arguments.split,
             column=arguments.column,
+            layers=arguments.layers.split(",") if arguments.layers else (),
             progress=bar,
         )
     write_whole(arguments.file, content_of(found, arguments.file.suffix))
-    n, width = found.vectors.shape
-    held = "ids, vectors" + (", labels" if found.labels else "")
-    return Answer([f"{n} x {width} numbers in {arguments.file} ({held})"])
+    widths = " + ".join(str(one.shape[1]) for one in arrays_of(found).values())
+    held = ", ".join(["ids", *arrays_of(found), *(["labels"] if found.labels else [])])
+    return Answer([f"{len(found.ids)} x {widths} numbers in {arguments.file} ({held})"])
+
+
+def arrays_of(found: Features) -> dict[str, Any]:
+    """Return the arrays of features by their names in a file: of layers, or `vectors`."""
+    return dict(found.layers) or {"vectors": found.vectors}
 
 
 def content_of(found: Features, suffix: str) -> bytes:
     """Return features as the content of a file: `ids`, `vectors`, and `labels` where there are any.
+
+    Layers stand under their names in place of `vectors`.
 
     safetensors holds tensors alone, so that ids and labels are JSON texts in its metadata.
     """
@@ -71,7 +82,7 @@ def content_of(found: Features, suffix: str) -> bytes:
         from safetensors.numpy import save
 
         named = {name: json.dumps(values) for name, values in texts.items()}
-        return save({"vectors": found.vectors}, named)
+        return save(arrays_of(found), named)
     from io import BytesIO
 
     content = BytesIO()
@@ -79,12 +90,14 @@ def content_of(found: Features, suffix: str) -> bytes:
         import numpy as np
 
         arrays: dict[str, Any] = {name: np.array(values) for name, values in texts.items()}
-        np.savez(content, vectors=found.vectors, **arrays)
+        np.savez(content, **arrays_of(found), **arrays)
     else:
         import pyarrow as pa
         from pyarrow import parquet
 
-        flat = pa.array(found.vectors.ravel())
-        vectors = pa.FixedSizeListArray.from_arrays(flat, found.vectors.shape[1])
-        parquet.write_table(pa.table({**texts, "vectors": vectors}), content)
+        columns = {
+            name: pa.FixedSizeListArray.from_arrays(pa.array(one.ravel()), one.shape[1])
+            for name, one in arrays_of(found).items()
+        }
+        parquet.write_table(pa.table({**texts, **columns}), content)
     return content.getvalue()

@@ -15,8 +15,26 @@ from vlbench.digests import digest
 from vlbench.engine.engine import Engine
 from vlbench.engine.passes import Encode
 from vlbench.engine.shards import SHARD, Features, Parts, each_shard
+from vlbench.errors import CannotDo, unknown
+
+# Stands for all layers.
+ALL = "all"
 
 LOGGER = logging.getLogger(__name__)
+
+
+def layers_of(model: Any, name: str, asked: Sequence[str]) -> list[str]:
+    """Return the layers of a model that are asked for, in order of depth; `all` alone is each.
+
+    Raises CannotDo for a model without layers, and UnknownNameError for a layer that it lacks.
+    """
+    if not isinstance(model, LayerEncoder):
+        raise CannotDo(f"{name} gives no layers: it has no encode_images_at")
+    there, every = list(model.layers()), list(asked) == [ALL]
+    for one in [] if every else asked:
+        if one not in there:
+            raise unknown("layer", one, there)
+    return [one for one in there if every or one in asked]
 
 
 class Layers:

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from vlbench.capabilities import ImageEncoder, LayerEncoder
 from vlbench.engine import Engine
-from vlbench.engine.layers import Layers
-from vlbench.errors import CannotDo, unknown
+from vlbench.engine.layers import Layers, layers_of
 from vlbench.metrics.intervals import clustered_fraction
 from vlbench.metrics.items import Examples, Measured, join_items, under
 from vlbench.results import Outcome, Score
@@ -48,13 +47,9 @@ def each_layer(
     The probe reads the model's images by the engine that it is given. Raises CannotDo for a model
     without layers, and UnknownNameError for a layer that it lacks.
     """
-    if not isinstance(model, LayerEncoder):
-        raise CannotDo(f"{engine.name_of(model)} gives no layers: it has no encode_images_at")
-    there = list(model.layers())
-    for name in [] if asked == "all" else asked:
-        if name not in there:
-            raise unknown("layer", name, there)
-    names = [name for name in there if asked == "all" or name in asked]
+    wanted = [asked] if isinstance(asked, str) else asked
+    names = layers_of(model, engine.name_of(model), wanted)
+    assert isinstance(model, LayerEncoder)
     layers, outcomes = Layers(model, engine, names), dict[str, Outcome]()
     for name in names:
         at = layers.engine_at(name)
