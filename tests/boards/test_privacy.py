@@ -46,6 +46,7 @@ def alice(monkeypatch):
         ("accessToken='a b', n=1", "accessToken='<hidden>', n=1"),
         ("{'password': 1234}", "{'password': <hidden>}"),
         ("https://bob:p@ss@host/a", "https://host/a"),
+        ("no openai:org/tiny:7b@http://10.0.0.7:8000/v1, sorry", "no openai:org/tiny:7b, sorry"),
         ("s3://bucket-user", "s3://<hidden>"),
         ("no s3://bucket/deep/x.pt, sorry", "no s3://<hidden>/x.pt, sorry"),
         (r"\\server\user", "<hidden>"),

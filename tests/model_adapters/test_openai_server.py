@@ -332,6 +332,16 @@ def test_a_wrong_number_of_embeddings_fails_the_task(planted, run):
 OWN = """\
 import torch
 
+from vlbench.capabilities import TextEncoder
+
+
+class Half:
+    def __init__(self, *, device, encoder: TextEncoder):
+        self.encoder = encoder
+
+    def encode_texts(self, texts):
+        return self.encoder.encode_texts(texts) / 2
+
 
 class Own:
     is_served = True
@@ -351,6 +361,23 @@ def test_an_adapter_of_ones_own_says_that_it_asks_a_server(run, tmp_path):
     assert (result.status, result.provenance["weights"]) == ("ok", "served:mine")
     assert result.notes[-1].startswith("served: mine: the weights are not known")
     assert (result.request, result.provenance["params"]["address"]) == ("", "<hidden>")
+
+
+def test_what_is_made_from_what_a_server_has_is_not_kept_either(planted, run, tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    planted.answers["/embeddings"] = embeddings
+    encoder = f"openai:tiny@{planted.address}"
+    given = {"model": f"{tmp_path}/own.py:Half", "model_args": {"encoder": encoder}}
+    counts = []
+    for _ in range(2):
+        result = run("word_similarity_wordsim353", **given)
+        assert result.status == "ok", result.reason
+        counts.append(len(planted.requests))
+    assert counts[1] == 2 * counts[0]
+    assert result.model == "Half[encoder=openai:tiny]"
+    assert result.notes[-1].startswith("served: tiny: the weights are not known")
+    boards = contents(tmp_path / "boards").items()
+    assert [file for file, content in boards if b"127.0.0.1" in content] == []
 
 
 def test_a_path_that_a_server_has_for_a_name_is_shortened(planted, run, tmp_path):

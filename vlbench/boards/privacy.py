@@ -41,6 +41,9 @@ NAMED = re.compile(
 BEARER = re.compile(r"(?i)(\b(?:bearer|authorization['\"]?:[ \t]*['\"]?\w+)[ \t]+)[\w.~+/=-]{8,}")
 LOGIN = re.compile(r"(?<=://)[^\s/]+@")
 
+# The address in the name of a model that a server has, `openai:NAME@http://HOST/v1`.
+SERVER = re.compile(r"(\bopenai:\S*?)@https?://[^\s'\",;)\]}]+")
+
 # An absolute path of this or another machine, of which the last part is kept. In the repr of a text
 # each backslash stands twice.
 FILE_URL = re.compile(r"\bfile:/*(?=/|[A-Za-z]:)", re.IGNORECASE)
@@ -87,7 +90,7 @@ def cleaned(text: str, secrets: Iterable[str] = ()) -> str:
     # The longest first: one may begin with another.
     for secret in sorted({*secrets, *_values_of_environment(text)}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
-    text = SECRET_LOOK.sub(HIDDEN, text)
+    text = SECRET_LOOK.sub(HIDDEN, SERVER.sub(r"\1", text))
     text = PIECE.sub(lambda found: HIDDEN if _is_random(found[0]) else found[0], text)
     text = BEARER.sub(rf"\1{HIDDEN}", text)
     text = NAMED.sub(rf"\1\2{HIDDEN}\2", text)
