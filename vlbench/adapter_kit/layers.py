@@ -57,15 +57,23 @@ class HookedLayers:
             if name not in self.names:
                 raise unknown("layer", name, self.names)
         wanted = [name for name in layers if name != OUTPUT]
-        read = dict[str, Any]()
-        hooks = [self._modules[name].register_forward_hook(_keep(read, name)) for name in wanted]
+        found = dict[str, Tensor]()
+        hooks = [self._hook(name, found, len(pixels)) for name in wanted]
         try:
             output = self._encode(pixels)
         finally:
             for hook in hooks:
                 hook.remove()
-        found = {name: self._pool(read[name], len(pixels)).float() for name in wanted}
         return {name: output if name == OUTPUT else found[name] for name in layers}
+
+    def _hook(self, name: str, found: dict[str, Tensor], count: int) -> Any:
+        """Let a pass over so many images add the vectors of a layer to those that are found."""
+
+        def pool(_: nn.Module, __: Any, output: Any) -> None:
+            # At once: what follows may write into the output, as an in-place ReLU does.
+            found[name] = self._pool(_tensor(output), count).float()
+
+        return self._modules[name].register_forward_hook(pool)
 
     @cached_property
     def _modules(self) -> Mapping[str, nn.Module]:
@@ -106,16 +114,8 @@ class HookedLayers:
         """Return one vector of each image, [N, D]."""
         if output.ndim == 3:
             tokens = output if output.shape[0] == count else output.transpose(0, 1)
-            return tokens[:, 0] if self._has_class else tokens.mean(1)
+            return tokens[:, 0].clone() if self._has_class else tokens.mean(1)
         return output.mean((1, 2) if self._channels_last else (2, 3))
-
-
-def _keep(read: dict[str, Any], name: str) -> Callable[..., None]:
-    def hook(_: nn.Module, __: Any, output: Any) -> None:
-        # Copied: what follows may write into it, as an in-place ReLU does.
-        read[name] = _tensor(output).clone()
-
-    return hook
 
 
 def _tensor(output: Any) -> Any:
