@@ -75,6 +75,14 @@ class Control:
         """Return float32 [N, D]."""
         return self._of_pixels(pixels, self._width)
 
+    def layers(self) -> list[str]:
+        """Return the name of the output, the only layer."""
+        return ["output"]
+
+    def encode_images_at(self, pixels: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
+        """Return float32 [N, D], whatever the layer is called."""
+        return {name: self.encode_images(pixels) for name in layers}
+
     def encode_grid(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, D, 2, 2]."""
         return self._of_pixels(pixels, 4 * self._width).unflatten(1, (self._width, 2, 2))

@@ -23,7 +23,7 @@ def test_a_loader_or_probe_of_a_sources_own_is_found_beside_its_task(source):
         source / "tasks" / "mine.py",
         "from vlbench.results import Outcome, Score\n"
         "def half(model, data, engine, *, value: float = 0.5):\n"
-        "    return Outcome(scores=[Score(metric='half', value=value, n=1)])\n",
+        "    return Outcome(scores=[Score(metric='half', value=value, n=1, unit='words')])\n",
     )
     text = TASK.replace("probe: few_shot", 'probe: "mine:half"').replace(
         "{shots: [1], trials: 2}", "{value: 1}"
@@ -43,7 +43,8 @@ from vlbench.results import Outcome, Score
 
 def count(model, data, engine, *, one: TextEncoder, more: list[TextEncoder]) -> Outcome:
     made = [type(partner).__name__ for partner in (one, *more)]
-    return Outcome(scores=[Score(metric="partners", value=float(made.count("Words")), n=3)])
+    value = float(made.count("Words"))
+    return Outcome(scores=[Score(metric="partners", value=value, n=3, unit="words")])
 """
 
 

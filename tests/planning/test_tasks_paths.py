@@ -54,7 +54,8 @@ from vlbench.results import Outcome, Score
 
 
 def length(model, data, engine, *, file: Path | None = None):
-    return Outcome(scores=[Score(metric="length", value=float(len(file.read_text())), n=3)])
+    value = float(len(file.read_text()))
+    return Outcome(scores=[Score(metric="length", value=value, n=3, unit="words")])
 """
 
 
@@ -135,7 +136,7 @@ from vlbench.results import Outcome, Score
 def told(model: ImageEncoder, data, engine, *, metrics: list[str]) -> Outcome:
     with CaptionMetrics(metrics, words=None) as scored:
         (found,) = scored({1: ["a red dog"], 2: ["a cat"]}, {1: ["x"], 2: ["y"]}).values()
-    return Outcome([Score("length", found.estimate.value, 2)])
+    return Outcome([Score("length", found.estimate.value, 2, unit="words")])
 """
 
 

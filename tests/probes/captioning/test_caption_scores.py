@@ -24,13 +24,16 @@ KINDS = {
 }
 
 
+UNITS = {"match_score": "score"}
+
+
 def found(kinds, units=None):
-    scores = [one.score for one in caption_scores(kinds, units or {}, EXAMPLES)]
+    scores = [one.score for one in caption_scores(kinds, units or UNITS, EXAMPLES)]
     return {(score.metric, score.at.get("captions")): score for score in scores}
 
 
 def tables(kinds):
-    every = [one.items for one in caption_scores(kinds, {}, EXAMPLES)]
+    every = [one.items for one in caption_scores(kinds, UNITS, EXAMPLES)]
     return [table for table in every if table is not None]
 
 
