@@ -3,12 +3,14 @@ from itertools import permutations
 import numpy as np
 import pytest
 import torch
+from scipy.spatial.distance import squareform
 
 from vlbench.errors import TooFewRows
 from vlbench.metrics import representation_similarity as module
 from vlbench.metrics.representation_similarity import (
     block_jackknife,
     calibrated,
+    centred_kernel,
     cka_debiased,
     cka_left_out,
     draw_blocks,
@@ -228,3 +230,20 @@ def test_what_is_no_pair_of_representations_is_refused():
         cka_debiased(gaussian(5, 3), gaussian(6, 3))
     with pytest.raises(ValueError, match="k 0: wanted 1 or more"):
         mutual_knn(gaussian(5, 3), gaussian(5, 3), 0)
+
+
+@pytest.mark.parametrize("width", [3, 200])
+def test_debiased_cka_is_the_correlation_of_centred_kernels(width):
+    rng = torch.Generator().manual_seed(width)
+    x = torch.randn(40, width, generator=rng) + 3
+    y = torch.cat([x[:, :2], torch.randn(40, 5, generator=rng)], 1)
+    kernels = [centred_kernel(one) for one in (x, y)]
+    found = float(np.corrcoef(*(one.numpy() for one in kernels))[0, 1])
+    assert found == pytest.approx(cka_debiased(x, y), abs=1e-9)
+    square = squareform(kernels[0].numpy())
+    assert np.allclose(square.sum(0), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("x", [torch.ones(9, 4), torch.eye(9)], ids=["constant", "orthogonal"])
+def test_a_representation_that_tells_nothing_apart_has_a_kernel_of_zeros(x):
+    assert not centred_kernel(x).any()

@@ -1,18 +1,22 @@
 import json
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from planted_boards import board, counts, result, score, write
 from planted_matrices import clip, matrix, row, two_boards
 from scipy.stats import pearsonr
 from sources import make_source
 
-from vlbench.boards.board import folder_boards, read_board
+from vlbench.boards.board import folder_boards, read_board, save_artifacts
 from vlbench.catalog.catalog import load_catalog
 from vlbench.cli import main
 from vlbench.drawing.looks import looks
 from vlbench.errors import SpecError
+from vlbench.metrics.representation_similarity import centred_kernel, cka_debiased
 from vlbench.report.building import build, build_summaries, mean_rows, with_matrices
 from vlbench.report.figures import similarity_figures
 from vlbench.report.leaders import read_leaders
@@ -251,6 +255,46 @@ def test_the_correlation_of_two_models_is_that_of_their_matrices(tmp_path, monke
     wanted = pearsonr(matrix(0), matrix(1)).statistic
     (found,) = [s.value for s in a.scores if s.metric == "rdm_correlation"]
     assert found == pytest.approx(wanted, abs=1e-6)
+
+
+def kernel_row(output, model, seed):
+    """Return a row that keeps the kernel of 24 images in 6 blocks, and a score as the probe's."""
+    names = [f"image {i}" for i in range(24)]
+    table = pa.table({"name": names, "category": [f"block {i % 6}" for i in range(24)]})
+    kept = {"kernel": centred_kernel(representation(seed)).float(), "images": table}
+    saved = save_artifacts(output, "similarity_x", model, kept)
+    own = score(0.5, "cka_debiased", unit="correlation", at={})
+    primary = {"metric": "cka_debiased", "at": {}}
+    return result(
+        model, own, task="similarity_x", artifacts=saved, counts=counts(24, 24), primary=primary
+    )
+
+
+def representation(seed):
+    shared, own = (
+        torch.from_numpy(np.random.default_rng(s).normal(size=(24, 5))) for s in (9, seed)
+    )
+    return shared + own
+
+
+def test_kernels_of_one_data_set_are_compared_by_debiased_cka(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        similarity_figures, "draw_similarities", lambda *given: drawn.append(given) or []
+    )
+    write(
+        tmp_path,
+        board(*(kernel_row(tmp_path, m, i) for i, m in enumerate("ab")), task="similarity_x"),
+    )
+    there = folder_boards(tmp_path)
+    (file,) = build_summaries(tmp_path, there, with_matrices(there, {}), looks("ab"))
+    summary = read_board(file)
+    scores = {(s.metric, s.at.get("with")): s for s in summary.results[0].scores}
+    assert set(scores) == {("mean_cka_debiased", None), ("pair_cka_debiased", "b")}
+    pair = scores["pair_cka_debiased", "b"]
+    assert pair.value == pytest.approx(cka_debiased(representation(0), representation(1)), abs=1e-6)
+    assert (pair.n, pair.chance, [*pair.floors]) == (24, 0, ["image_permutations"])
+    assert (summary.primary["metric"], drawn[0][-1]) == ("mean_cka_debiased", "debiased CKA")
 
 
 def test_a_group_that_a_file_takes_the_place_of_is_removed_with_its_figures(tmp_path):

@@ -71,6 +71,23 @@ def cka_left_out(x: Tensor, y: Tensor, blocks: Sequence[Tensor]) -> Tensor:
     return torch.where(scale > 0, both / scale, 0.0).clamp(-1.0, 1.0)
 
 
+def centred_kernel(x: Tensor) -> Tensor:
+    """Return the linear kernel of [N, D] without its diagonal, condensed, [N (N - 1) / 2].
+
+    Its rows sum to 0, as in the estimator of Song et al. 2012, so that the debiased CKA of two
+    representations is the correlation of theirs. It is all 0 where that CKA is. Raises TooFewRows
+    for fewer than 4 examples.
+    """
+    _kept(x, x, [], FEWEST)
+    n, x = len(x), _centred(x)
+    kernel = x @ x.T
+    whole = kernel.norm()
+    sums = kernel.fill_diagonal_(0.0).sum(1)
+    kernel = kernel - (sums[:, None] + sums) / (n - 2) + sums.sum() / (n - 1) / (n - 2)
+    found = kernel[tuple(torch.triu_indices(n, n, 1))]
+    return found if found.norm() > TIED * whole else torch.zeros_like(found)
+
+
 def mutual_knn(x: Tensor, y: Tensor, k: int) -> float:
     """Return the mean fraction of an example's k nearest others that x and y share, 0..1.
 

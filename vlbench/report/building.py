@@ -24,7 +24,7 @@ from vlbench.report.figures.figures import draw_figures
 from vlbench.report.figures.task_figures import Figures, draw_task_figures
 from vlbench.report.leaders import build_leaders, state_of
 from vlbench.report.made import Keep, Made, anew
-from vlbench.report.rows import keeps_matrices, publishable
+from vlbench.report.rows import matrices_of, publishable
 from vlbench.report.table import title_of
 from vlbench.results import Result, Score, artifact_bytes, matching, score_row
 
@@ -88,12 +88,13 @@ def with_matrices(
     keep matrices of the same data, and two of these rows or more.
     """
     grouped = {task for tasks in groups.values() for task in tasks}
-    alone: dict[str, dict[str, int]] = {}
+    alone: dict[tuple[str, str], dict[str, int]] = {}
     for name in sorted(set(boards) - grouped):
         kept = publishable(boards[name].results).values()
-        data = Counter(str(row.provenance.get("data")) for row in kept if "rdm" in row.artifacts)
+        matrix = matrices_of(boards[name])
+        data = Counter(str(row.provenance.get("data")) for row in kept if matrix in row.artifacts)
         for one, count in data.most_common(1):
-            alone.setdefault(one, {})[name] = count
+            alone.setdefault((matrix, one), {})[name] = count
     own = {f"{next(iter(of))}{OWN}": list(of) for of in alone.values() if sum(of.values()) > 1}
     return {**own, **groups}
 
@@ -118,7 +119,7 @@ def build_summaries(
     for group, tasks in sorted(groups.items()):
         boards = [there[task] for task in tasks if task in there]
         file = output / "summaries" / f"{group}.json"
-        if any(map(keeps_matrices, boards)):
+        if any(map(matrices_of, boards)):
             title = title_of(group, (specs or {}).get(group))
             make = partial(_write_similarities, file, group, title, boards, looks)
             states = [state_of(output, board.task, board) for board in boards]
@@ -160,8 +161,8 @@ def _write_similarities(
     # As above.
     from vlbench.report.figures.similarity_figures import draw_similarities  # noqa: PLC0415
     from vlbench.report.similarities import (  # noqa: PLC0415
-        PRIMARY,
         joined,
+        kind_of,
         left_out_rows,
         pair_table,
         similarities,
@@ -182,12 +183,13 @@ def _write_similarities(
         table.unlink(missing_ok=True)
         rows = similarity_rows(members, matrix) if matrix else iter(())
     rows = chain(rows, left_out_rows(left_out))
-    write_whole(file, _content(group, boards, rows, PRIMARY))
+    write_whole(file, _content(group, boards, rows, kind_of(boards).primary))
     # Controls are like nothing, and have no place in a map of models.
     shown = [i for i, member in enumerate(members) if not member.is_control] if matrix else []
     names = [(members[i].name, looks[members[i].model]) for i in shown]
     values = matrix.pearson[np.ix_(shown, shown)] if matrix and len(shown) > 1 else None
-    return [*written, *draw_similarities(output / "figures", group, title, names, values)]
+    figures, measure = output / "figures", kind_of(boards).measure
+    return [*written, *draw_similarities(figures, group, title, names, values, measure)]
 
 
 def _content(

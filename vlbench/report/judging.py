@@ -199,7 +199,13 @@ def _recent(
 SUPPORTED, UNDECIDED, CONTRADICTED, MISSING = "supported", "undecided", "contradicted", "missing"
 
 # Scores of pairs of models, which the summary of a group holds and none of its tasks.
-OF_PAIRS = ("mean_rdm_correlation", "rdm_correlation", "rdm_spearman")
+OF_PAIRS = (
+    "mean_rdm_correlation",
+    "rdm_correlation",
+    "rdm_spearman",
+    "mean_cka_debiased",
+    "pair_cka_debiased",
+)
 
 
 class Term(NamedTuple):

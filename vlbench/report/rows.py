@@ -26,9 +26,10 @@ def publishable(results: Sequence[Result]) -> dict[str, Result]:
     return {row.model: row for row in good if often[row.model] == 1}
 
 
-def keeps_matrices(board: Board) -> bool:
-    """Return whether a row of a board keeps a matrix."""
-    return any("rdm" in row.artifacts for row in board.results)
+def matrices_of(board: Board) -> str:
+    """Return the artifact of a board's rows by which models are compared; nothing where none is."""
+    kept = {name for row in board.results for name in row.artifacts}
+    return next((name for name in ("rdm", "kernel") if name in kept), "")
 
 
 def unpublished(row: Result) -> str:

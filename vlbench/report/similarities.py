@@ -1,6 +1,7 @@
 """Similarity of models: correlations of their matrices. arXiv:2104.08313, section 4.
 
-Each model is compared with each other one, also across the tasks of a group.
+Each model is compared with each other one, also across the tasks of a group. The matrices are of
+distances between classes, or kernels of images, whose correlation is the debiased CKA.
 """
 
 from __future__ import annotations
@@ -30,18 +31,65 @@ from vlbench.metrics.rdm_correlation import (
     permuted,
     standardised,
 )
-from vlbench.report.rows import publishable
+from vlbench.report.rows import matrices_of, publishable
 from vlbench.results import Result, Score, score_row
+
+
+class Kind(NamedTuple):
+    """What matrices are compared, the table of what they are over, and what scores are called.
+
+    `measure` is what figures call the score of a pair, `rank` its rank correlation, if it has one.
+    """
+
+    matrix: str
+    over: str
+    pair: str
+    mean: str
+    floor: str
+    measure: str
+    rank: str = ""
+
+    @property
+    def primary(self) -> dict[str, Any]:
+        """Return which score stands for a model."""
+        return {"metric": self.mean, "at": {}}
+
+
+KINDS = {
+    kind.matrix: kind
+    for kind in (
+        Kind(
+            "rdm",
+            "classes",
+            "rdm_correlation",
+            "mean_rdm_correlation",
+            "class_permutations",
+            "correlation",
+            "rdm_spearman",
+        ),
+        Kind(
+            "kernel",
+            "images",
+            "pair_cka_debiased",
+            "mean_cka_debiased",
+            "image_permutations",
+            "debiased CKA",
+        ),
+    )
+}
 
 
 class Member(NamedTuple):
     """One model in a comparison, the classes that its matrix is over, and their categories.
+
+    Those of a kernel are images, and the blocks that intervals leave out.
 
     `name` is `model`, or longer where the model stands on two boards. The matrix is read where it
     is needed: hundreds of 1,000 classes are gigabytes. `reliability` is its row's primary score,
     where that is a correlation.
     """
 
+    kind: Kind
     name: str
     model: str
     read_matrix: Callable[[], NDArray[np.float32]]
@@ -55,9 +103,10 @@ class Member(NamedTuple):
 def joined(output: Path, boards: Sequence[Board]) -> tuple[list[Member], dict[str, str]]:
     """Return the models that can be compared, and for each other publishable row why it cannot.
 
-    On each board, the rows with the most frequent `comparable` are taken. All matrices must be over
-    the same classes as the first.
+    On each board, the rows with the most frequent `comparable` are taken. All matrices must be of
+    one kind, over the same classes as the first.
     """
+    kind = kind_of(boards)
     members: list[Member] = []
     left_out: dict[str, str] = {}
     for board in boards:
@@ -65,16 +114,22 @@ def joined(output: Path, boards: Sequence[Board]) -> tuple[list[Member], dict[st
         common = Counter(row.comparable for _, row in rows).most_common(1)
         for model, row in rows:
             name = _name(model, board.task, [*(m.name for m in members), *left_out], boards[0].task)
-            member = _member(output, name, row)
+            member = _member(output, kind, name, row)
             if isinstance(member, str):
                 left_out[name] = member
             elif row.comparable != common[0][0]:
                 left_out[name] = f"not comparable with the most rows of {board.task}"
             elif members and _classes(member) != _classes(members[0]):
-                left_out[name] = f"its matrix is over other classes than that of {members[0].name}"
+                others = f"other {kind.over} than that of {members[0].name}"
+                left_out[name] = f"its matrix is over {others}"
             else:
                 members.append(member)
     return members, left_out
+
+
+def kind_of(boards: Sequence[Board]) -> Kind:
+    """Return what is compared on boards of which one or more keep matrices."""
+    return KINDS[next(kept for board in boards if (kept := matrices_of(board)))]
 
 
 def _classes(member: Member) -> tuple[list[str], list[str]]:
@@ -86,19 +141,22 @@ def _name(model: str, task: str, taken: Sequence[str], first: str) -> str:
     return f"{model} ({' '.join(others) or task})" if model in taken else model
 
 
-def _member(output: Path, name: str, row: Result) -> Member | str:
+def _member(output: Path, kind: Kind, name: str, row: Result) -> Member | str:
     """Return a row's matrix and classes, or why they cannot be read."""
     try:
-        matrix = read_tensor(output, row, "rdm")
-        table = read_table(output, row, "classes", ["name", "category"])
+        matrix = read_tensor(output, row, kind.matrix)
+        table = read_table(output, row, kind.over, ["name", "category"])
     except DataError as error:
         return str(error)
     classes, categories = ([one[key] for one in table] for key in ("name", "category"))
     if matrix.shape != (len(classes) * (len(classes) - 1) // 2,):
-        return f"its matrix of shape {list(matrix.shape)} is not that of {len(classes)} classes"
-    score, read_matrix = row.primary_score, partial(read_tensor, output, row, "rdm")
-    reliability = float(score.value) if score and score.unit == "correlation" else None
+        shape = list(matrix.shape)
+        return f"its matrix of shape {shape} is not that of {len(classes)} {kind.over}"
+    score, read_matrix = row.primary_score, partial(read_tensor, output, row, kind.matrix)
+    is_reliability = score and score.unit == "correlation" and kind.matrix == "rdm"
+    reliability = float(score.value) if score and is_reliability else None
     return Member(
+        kind,
         name,
         row.model,
         read_matrix,
@@ -112,20 +170,18 @@ def _member(output: Path, name: str, row: Result) -> Member | str:
 
 Floats = NDArray[np.float64]
 
-PRIMARY = {"metric": "mean_rdm_correlation", "at": {}}
-
 # Each build permutes the classes in the same way.
 SEED = 0
 
 
 class Similarities(NamedTuple):
-    """The correlations of K matrices, Pearson's and Spearman's, [K, K].
+    """The correlations of K matrices, Pearson's and, where the kind has one, Spearman's, [K, K].
 
     Of Pearson's, the intervals of each row and of its mean over the other matrices, and the floors.
     """
 
     pearson: Floats
-    spearman: Floats
+    spearman: Floats | None
     intervals: Sequence[Interval]
     of_means: Sequence[Interval]
     floors: Floats
@@ -151,8 +207,10 @@ def similarities(members: Sequence[Member]) -> Similarities:
             of_means.append(jackknife(mean, mean_less))
             intervals.append(jackknife(pearson[i], less))
     del table  # of 500 matrices of 1,000 classes, 1 GB
-    ranks = (rankdata(member.read_matrix()) for member in members)
-    spearman = correlations(standardised(ranks, count, np.float32))
+    spearman = None
+    if members[0].kind.rank:
+        ranks = (rankdata(member.read_matrix()) for member in members)
+        spearman = correlations(standardised(ranks, count, np.float32))
     return Similarities(pearson, spearman, intervals, of_means, floors)
 
 
@@ -164,14 +222,14 @@ def similarity_rows(
     Beside each stand the bounds of the noise ceiling. Where a `table` is named that has the
     correlations with each other, rows refer to it instead.
     """
-    classes, places = len(members[0].classes), range(len(members))
+    kind, classes, places = members[0].kind, len(members[0].classes), range(len(members))
     keys = json.dumps(sorted({member.comparable for member in members}))
     comparable = "sha256:" + hashlib.sha256(keys.encode()).hexdigest()
     ceilings = _ceilings(members)
     for i, member in enumerate(members):
         others = [j for j in places if j != i]
         mean = float(matrix.pearson[i, others].mean())
-        scores = [_score("mean_rdm_correlation", mean, classes, matrix.of_means[i])]
+        scores = [_score(kind.mean, mean, classes, matrix.of_means[i])]
         scores += _ceiling(ceilings[:, i, others].mean(1), classes)
         errors, (lows, highs) = matrix.intervals[i]
         if table:
@@ -180,28 +238,28 @@ def similarity_rows(
             continue
         for j in others:
             at = {"with": members[j].name}
-            floor = {"class_permutations": float(matrix.floors[i, j])}
-            around = Interval(errors[j], (lows[j], highs[j]))
-            value, rank = float(matrix.pearson[i, j]), float(matrix.spearman[i, j])
-            scores.append(_score("rdm_correlation", value, classes, around, at, floor))
+            floor = {kind.floor: float(matrix.floors[i, j])}
+            around, value = Interval(errors[j], (lows[j], highs[j])), float(matrix.pearson[i, j])
+            scores.append(_score(kind.pair, value, classes, around, at, floor))
             scores += _ceiling(ceilings[:, i, j], classes, at)
-            scores.append(_score("rdm_spearman", rank, classes, None, at))
+            if matrix.spearman is not None:
+                scores.append(_score(kind.rank, float(matrix.spearman[i, j]), classes, None, at))
         yield _row(member.name, scores, classes, comparable, member)
 
 
 def pair_table(members: Sequence[Member], matrix: Similarities) -> pa.Table:
     """Return a line for each two models, with what `similarity_rows` says of them."""
     first, second = np.triu_indices(len(members), 1)
-    names = pa.array([member.name for member in members])
+    kind, names = members[0].kind, pa.array([member.name for member in members])
     error, bounds = (np.array([one[part] for one in matrix.intervals]) for part in (0, 1))
     columns = {
-        "rdm_correlation": matrix.pearson,
+        kind.pair: matrix.pearson,
         "stderr": error,
         "ci95_low": bounds[:, 0],
         "ci95_high": bounds[:, 1],
-        "class_permutations": matrix.floors,
+        kind.floor: matrix.floors,
         **dict(zip(CEILING, _ceilings(members), strict=True)),
-        "rdm_spearman": matrix.spearman,
+        **({} if matrix.spearman is None else {kind.rank: matrix.spearman}),
     }
     pairs = {"model": names.take(pa.array(first)), "with": names.take(pa.array(second))}
     return pa.table(pairs | {name: values[first, second] for name, values in columns.items()})

@@ -1,3 +1,6 @@
+from collections import Counter
+
+import numpy as np
 import pytest
 import torch
 from fakes import ConstantModel, PlantedFeatures, labelled_images
@@ -5,7 +8,13 @@ from fakes import ConstantModel, PlantedFeatures, labelled_images
 from vlbench.data.records import Data, Split, value_column
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.metrics.representation_similarity import calibrated, cka_debiased, mutual_knn
+from vlbench.metrics.representation_similarity import (
+    calibrated,
+    centred_kernel,
+    cka_debiased,
+    mutual_knn,
+)
+from vlbench.probes.generalization import similarity as module
 from vlbench.probes.generalization.similarity import (
     OWN_COMPANION_NOTE,
     caption_similarity,
@@ -90,6 +99,28 @@ def test_a_constant_model_scores_chance_and_says_so(vector):
     assert probe(planted(0), ConstantModel(vector)).notes == [
         "the vectors of the companion are all the same, so chance"
     ]
+
+
+def test_the_kernels_that_rows_keep_have_the_debiased_cka_of_their_models():
+    x, y = planted(0), planted(1, 7, planted(0).features)
+    kept = [probe(one, planted(2)).artifacts for one in (x, y)]
+    found = np.corrcoef(*(one["kernel"].numpy() for one in kept))[0, 1]
+    assert found == pytest.approx(cka_debiased(x.features[1:], y.features[1:]), abs=1e-6)
+    names, blocks = (kept[0]["images"][key].to_pylist() for key in ("name", "category"))
+    assert names == IMAGES.splits["test"]["image"].examples().ids
+    assert sorted(Counter(blocks).values()) == [10] * 6
+    assert kept[0]["images"] == kept[1]["images"]
+
+
+def test_the_kernel_of_many_images_is_that_of_some(monkeypatch):
+    monkeypatch.setattr(module, "MOST_IMAGES", 20)
+    model = planted(0)
+    kept = probe(model, planted(1)).artifacts
+    ids = IMAGES.splits["test"]["image"].examples().ids
+    rows = [ids.index(name) for name in kept["images"]["name"].to_pylist()]
+    assert (len(rows), rows == sorted(rows)) == (20, True)
+    expected = centred_kernel(model.features[1:][rows]).float()
+    assert torch.equal(kept["kernel"], expected)
 
 
 def test_another_seed_draws_other_blocks():

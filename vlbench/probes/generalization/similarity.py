@@ -6,11 +6,18 @@ arXiv:2010.15327; `mutual_knn` is Huh et al. 2024, arXiv:2405.07987. Chance is t
 permutations of the companion's rows, which is exact for both. That of CKA is 0, so that it needs no
 calibration; `mutual_knn_calibrated` is the fraction of the way from chance to 1. Similarity is no
 quality: how much it says depends on the companion.
+
+`similarity` keeps the kernel of up to 1,000 images, the artifact `kernel`, and which they are, by
+which `vlbench leaderboard build` compares all models with each other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+import torch
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder, TextEncoder, count_truncated
@@ -20,11 +27,16 @@ from vlbench.metrics.ranking import all_equal
 from vlbench.metrics.representation_similarity import (
     block_jackknife,
     calibrated,
+    centred_kernel,
     cka_left_out,
     draw_blocks,
     mutual_knn_left_out,
 )
+from vlbench.probes.generalization.by_layer import Asked, each_layer
 from vlbench.results import Outcome, Score
+
+# A kernel of so many images takes 2 MB in a row.
+MOST_IMAGES = 1_000
 
 OWN_COMPANION_NOTE = "the model is its own companion, to which it is similar by definition"
 
@@ -38,18 +50,24 @@ def similarity(
     k: int = 10,
     blocks: int = 20,
     seed: int = 0,
+    layers: Asked = None,
 ) -> Outcome:
     """Return how similar a model's vectors of the test images are to the companion's.
 
-    Intervals leave out each of so many random blocks of images. Raises TooFewRows for fewer than
-    two images per block, and where no more than `k` others are left.
+    Intervals leave out each of so many random blocks of images. `layers` are those of `few_shot`.
+    Raises TooFewRows for fewer than two images per block, and where no more than `k` others are
+    left.
     """
+    if layers is not None:
+        options: dict[str, Any] = {"companion": companion, "k": k, "blocks": blocks, "seed": seed}
+        return each_layer(model, engine, layers, lambda at: similarity(model, data, at, **options))
     images = data.splits["test"]["image"]
     x, y = (engine.features(one.encode_images, images) for one in (model, companion))
     is_own = engine.name_of(model) == engine.name_of(companion)
     return Outcome(
         scores=_scores(x, y, k, blocks, seed),
         counts={"n": len(x)},
+        artifacts=_kernel(x, images.examples().ids, blocks, seed),
         notes=[*_constant_notes(x, y), *([OWN_COMPANION_NOTE] if is_own else [])],
     )
 
@@ -76,6 +94,22 @@ def caption_similarity(
         counts={"n": len(x), **count_truncated(companion, list(test["caption"]))},
         notes=_constant_notes(x, y),
     )
+
+
+def _kernel(x: Tensor, names: Sequence[str], blocks: int, seed: int) -> dict[str, Any]:
+    """Return the kernel of some images, drawn by the seed, their names and blocks, as artifacts."""
+    import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
+
+    rows = np.sort(np.random.default_rng(seed).permutation(len(x))[:MOST_IMAGES])
+    drawn = draw_blocks(len(rows), blocks, np.random.default_rng(seed))
+    block = np.empty(len(rows), np.int64)
+    for number, places in enumerate(drawn):
+        block[places.numpy()] = number
+    table = {"name": [names[row] for row in rows], "category": [f"block {b}" for b in block]}
+    return {
+        "kernel": centred_kernel(x[torch.from_numpy(rows)]).float(),
+        "images": pa.table(table),
+    }
 
 
 def _scores(x: Tensor, y: Tensor, k: int, blocks: int, seed: int) -> list[Score]:

@@ -18,7 +18,7 @@ from vlbench.drawing.looks import Look
 from vlbench.errors import spaced
 from vlbench.report.figures.charts import Panel, Point, chart, erase, save, styled
 from vlbench.report.made import Keep, anew
-from vlbench.report.rows import comparable_sets, keeps_matrices, publishable, ranked
+from vlbench.report.rows import comparable_sets, matrices_of, publishable, ranked
 from vlbench.report.table import title_of
 from vlbench.report.texts import condition, hardest_floor
 from vlbench.results import Result, Score, matching
@@ -104,7 +104,7 @@ def _draw_group(
     looks: Mapping[str, Look],
 ) -> list[Path]:
     """Draw a group of means; one whose models are compared instead has figures of its own."""
-    complete = all(boards.values()) and not any(b and keeps_matrices(b) for b in boards.values())
+    complete = all(boards.values()) and not any(b and matrices_of(b) for b in boards.values())
     # The summary of matrices is large, and has no means.
     mean = read_board(output / "summaries" / f"{group}.json") if complete else None
     panels: list[Panel] = []

@@ -46,10 +46,12 @@ def draw_similarities(
     title: str,
     models: Sequence[tuple[str, Look]],
     values: Floats | None,
+    measure: str = "correlation",
 ) -> list[Path]:
     """Write the three figures of models with their correlations [K, K]; remove them without any.
 
-    Of many models, those most like all others are drawn, and the titles say so.
+    `measure` is what they are called. Of many models, those most like all others are drawn, and the
+    titles say so.
     """
     if values is None:
         for figure in FIGURES:
@@ -69,15 +71,17 @@ def draw_similarities(
         titles = [f"{title}: {figure} of {drawn_models}" for figure in FIGURES]
         names = [models[i][0] for i in order]
         figures = (
-            correlation_figure(titles[0], values[np.ix_(order, order)], names),
-            dendrogram_figure(titles[1], tree, models),
-            map_figure(titles[2], distances, models),
+            correlation_figure(titles[0], values[np.ix_(order, order)], names, measure),
+            dendrogram_figure(titles[1], tree, models, measure),
+            map_figure(titles[2], distances, models, measure),
         )
         files = [save(f, folder / f"{group}_{n}") for f, n in zip(figures, FIGURES, strict=True)]
     return [file for pair in files for file in pair]
 
 
-def correlation_figure(title: str, values: Floats, names: Sequence[str]) -> Figure:
+def correlation_figure(
+    title: str, values: Floats, names: Sequence[str], measure: str = "correlation"
+) -> Figure:
     """Return [K, K] correlations as numbers on shades of one colour, white at 0 and below."""
     longest = max(text_width(name, NAME) for name in names)
     side = 1.0 + CELL * len(names) + longest
@@ -93,12 +97,14 @@ def correlation_figure(title: str, values: Floats, names: Sequence[str]) -> Figu
     for (i, j), value in np.ndenumerate(values):
         colour = "white" if value > 0.6 else "black"
         axes.text(j, i, f"{value:.2f}", ha="center", va="center", color=colour, fontsize=7)
-    figure.colorbar(shades, ax=axes, shrink=0.6, label="correlation of matrices (Pearson)")
+    figure.colorbar(shades, ax=axes, shrink=0.6, label=f"{measure} of two models")
     entitle(figure, title)
     return figure
 
 
-def dendrogram_figure(title: str, tree: Floats, models: Sequence[tuple[str, Look]]) -> Figure:
+def dendrogram_figure(
+    title: str, tree: Floats, models: Sequence[tuple[str, Look]], measure: str = "correlation"
+) -> Figure:
     """Return the tree of a linkage matrix, one line per model, with the distance to the right."""
     order = dendrogram(tree, no_plot=True)
     leaves = [models[i] for i in order["leaves"]]
@@ -115,12 +121,14 @@ def dendrogram_figure(title: str, tree: Floats, models: Sequence[tuple[str, Look
     axes.set_xlim(0)
     axes.tick_params(axis="y", length=0, pad=6, labelsize=NAME)
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel("1 - correlation, average linkage")
+    axes.set_xlabel(f"1 - {measure}, average linkage")
     entitle(figure, title)
     return figure
 
 
-def map_figure(title: str, distances: Floats, models: Sequence[tuple[str, Look]]) -> Figure:
+def map_figure(
+    title: str, distances: Floats, models: Sequence[tuple[str, Look]], measure: str = "correlation"
+) -> Figure:
     """Return the t-SNE map of [K, K] distances. Near models are similar; the axes mean nothing."""
     starts = [_map(distances, seed) for seed in range(STARTS)]
     places = min(starts, key=lambda start: float(start.kl_divergence_)).embedding_
@@ -131,7 +139,7 @@ def map_figure(title: str, distances: Floats, models: Sequence[tuple[str, Look]]
     axes.set_xticks([])
     axes.set_yticks([])
     axes.margins(0.1)
-    axes.set_xlabel("t-SNE of 1 - correlation")
+    axes.set_xlabel(f"t-SNE of 1 - {measure}")
     entitle(figure, title)
     name_points(axes, places, [name for name, _ in models])
     return figure
