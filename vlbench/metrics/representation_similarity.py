@@ -181,11 +181,16 @@ def _centred(x: Tensor) -> Tensor:
 def _hsic_of_features(x: Tensor, y: Tensor, blocks: Sequence[Tensor], kept: Tensor) -> Tensor:
     """Return n (n - 3) HSIC of all rows and without each block, from products [D1, D2]."""
     whole, values = x.T @ y, []
+    norms = [torch.einsum("nd,nd->n", one, one) for one in (x, y)]
+    totals = [one.sum(0) for one in (x, y)]
     for rows, block in zip(kept, [torch.arange(0), *blocks], strict=True):
-        n, a, b = int(rows.sum()), x[rows], y[rows]
-        means = a.mean(0), b.mean(0)
+        n = int(rows.sum())
+        means = [(total - one[block].sum(0)) / n for total, one in zip(totals, (x, y), strict=True)]
         product = whole - x[block].T @ y[block] - n * torch.outer(*means)
-        own, other = ((one - mean).square().sum(1) for one, mean in zip((a, b), means, strict=True))
+        own, other = (
+            (norm - 2 * (one @ mean) + mean @ mean)[rows]
+            for norm, one, mean in zip(norms, (x, y), means, strict=True)
+        )
         # The rows of a centred kernel sum to 0, so that without its diagonal they sum to less that.
         values.append(_hsic(product.square().sum(), own, other, -own, -other))
     return torch.stack(values)
