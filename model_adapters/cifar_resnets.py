@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from vlbench.adapter_kit.images import resizing
+from vlbench.adapter_kit.layers import LayersOfModel
 from vlbench.adapter_kit.weights import weights_file
 from vlbench.errors import WeightsError
 
@@ -17,7 +18,7 @@ NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse"
 SIDE = 32
 
 
-class _CifarNet:
+class _CifarNet(LayersOfModel):
     """Names what images of 32 x 32 pixels show; others are resized to that, bilinearly.
 
     `weights` is a file of a `state_dict`. `source` says where it can be downloaded.
@@ -42,7 +43,7 @@ class _CifarNet:
             raise WeightsError(
                 f"{file} has no weights of {type(self).__name__}: {error}"
             ) from error
-        self.net = network.eval().requires_grad_(requires_grad=False).to(device, dtype)
+        self.model = network.eval().requires_grad_(requires_grad=False).to(device, dtype)
         self._steps = resizing(SIDE, SIDE, squash=True, interpolation="bilinear")
         self._moments = torch.tensor(network.moments, device=device).view(2, 3, 1, 1)
         self._dtype = dtype
@@ -58,12 +59,12 @@ class _CifarNet:
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, D], what the last linear layer reads."""
-        features: Tensor = self.net.features(self._normalised(pixels))
+        features: Tensor = self.model.features(self._normalised(pixels))
         return features.float()
 
     def logits(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, 10]."""
-        scores: Tensor = self.net(self._normalised(pixels))
+        scores: Tensor = self.model(self._normalised(pixels))
         return scores.float()
 
     def class_names(self) -> Sequence[str]:

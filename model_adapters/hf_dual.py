@@ -13,12 +13,13 @@ from torch.nn import functional
 
 from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint
 from vlbench.adapter_kit.images import pixels_of, preparation_of
+from vlbench.adapter_kit.layers import LayersOfModel
 from vlbench.adapter_kit.text import TextReader, position_limit, token_vectors
 from vlbench.capabilities import Picture, TokenVectors
 from vlbench.errors import CannotDo
 
 
-class HfDual:
+class HfDual(LayersOfModel):
     """An image encoder and a text encoder, compared by the cosine of their vectors.
 
     `architecture`, `weights`, `revision` and `init_seed` are those of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint
 from vlbench.adapter_kit.image_tokens import overlap_shares, patch_boxes
 from vlbench.adapter_kit.images import images_of, pixels_of, preparation_of
-from vlbench.adapter_kit.layers import HookedLayers
+from vlbench.adapter_kit.layers import LayersOfModel
 from vlbench.adapter_kit.weights import UNREADABLE
 from vlbench.capabilities import Picture
 from vlbench.errors import CannotDo, SpecError, WeightsError
@@ -32,7 +31,7 @@ class Grid(NamedTuple):
     columns: int
 
 
-class HfVision:
+class HfVision(LayersOfModel):
     """An image encoder: one vector per image, and one per region from the patches that it covers.
 
     `architecture`, `weights`, `revision` and `init_seed` are those of
@@ -75,10 +74,6 @@ class HfVision:
         }
         self.pool = _choose(pool, possible, checkpoint.name)
 
-    @cached_property
-    def _hooked(self) -> HookedLayers:
-        return HookedLayers(self.model, self.encode_images, self.preprocess)
-
     def preprocess(self, image: Image) -> Tensor:
         """Return float32 [3, H, W] in [0, 1], of the size that the model was trained on."""
         return self._steps(image)
@@ -92,14 +87,6 @@ class HfVision:
         if self.pool == "cls":
             return states[:, 0].float()
         return patches_of(states, self.grid).float().mean(2)
-
-    def layers(self) -> list[str]:
-        """Return the names of the layers, in order of depth, and `output`."""
-        return self._hooked.names
-
-    def encode_images_at(self, pixels: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
-        """Return float32 [N, D] of each of some layers, in one pass."""
-        return self._hooked.encode_at(pixels, layers)
 
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
         """Return float32 [R_i, D]: the mean of the patches, weighted by how much a box covers.

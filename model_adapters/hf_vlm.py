@@ -14,6 +14,7 @@ from vlbench.adapter_kit.asked_images import AskedImage, family
 from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint, transformers_object
 from vlbench.adapter_kit.image_tokens import ImageTokens, Seen, locate, overlap_shares
 from vlbench.adapter_kit.images import SquareView, image_features, images_of, resizing
+from vlbench.adapter_kit.layers import LayersOfModel
 from vlbench.adapter_kit.prompts import Answer, Prompts
 from vlbench.adapter_kit.text import Spans, TextReader, text_vectors, token_vectors
 from vlbench.capabilities import JointAttention, Picture, TokenVectors
@@ -25,7 +26,7 @@ Attention = Literal["auto", "eager", "sdpa", "flash_attention_2"]
 QUESTION = 'Does this figure show "{}"? Please answer Yes or No.'
 
 
-class HfVlm:
+class HfVlm(LayersOfModel):
     """A language model that reads image tokens, asked in the chat template of its processor.
 
     PaliGemma has no template: its prompt is the question as it is, and a newline, as in the code of

@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from vlbench.adapter_kit.hugging_face import transformers_object
 from vlbench.adapter_kit.images import pixels_of
-from vlbench.adapter_kit.layers import HookedLayers
+from vlbench.adapter_kit.layers import LayersOfModel
 from vlbench.adapter_kit.library_models import (
     hub_file,
     hub_folder,
@@ -59,7 +59,7 @@ OPENAI_MARKS = {"input_resolution", "context_length", "vocab_size"}
 NOT_WEIGHTS = {*OPENAI_MARKS, "text.transformer.embeddings.position_ids"}
 
 
-class OpenClip:
+class OpenClip(LayersOfModel):
     """An image encoder and a text encoder of open_clip, compared by the cosine of their vectors.
 
     `architecture` is a name of open_clip, a folder in its local format (open_clip_config.json and
@@ -135,10 +135,6 @@ class OpenClip:
         elif _is_path(weights):
             weights_file(weights)
 
-    @cached_property
-    def _hooked(self) -> HookedLayers:
-        return HookedLayers(self.model, self.encode_images, self.preprocess)
-
     def preprocess(self, image: Image) -> Tensor:
         """Return float32 [3, H, W] in [0, 1], resized and cropped by the library."""
         pixels: Any = image
@@ -151,14 +147,6 @@ class OpenClip:
         """Return float32 [N, D], not of unit length."""
         features: Tensor = self.model.encode_image(self._normalise(pixels), normalize=False)
         return features.float()
-
-    def layers(self) -> list[str]:
-        """Return the names of the layers, in order of depth, and `output`."""
-        return self._hooked.names
-
-    def encode_images_at(self, pixels: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
-        """Return float32 [N, D] of each of some layers, in one pass."""
-        return self._hooked.encode_at(pixels, layers)
 
     def encode_grid(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, D, rows, columns]: patches, or a ResNet's trunk before its pooling.

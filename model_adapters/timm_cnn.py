@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from vlbench.adapter_kit.class_names import class_order_of, read_class_names
 from vlbench.adapter_kit.images import Interpolation, resizing
-from vlbench.adapter_kit.layers import HookedLayers
+from vlbench.adapter_kit.layers import LayersOfModel
 from vlbench.adapter_kit.library_models import require_timm
 from vlbench.adapter_kit.weights import (
     LARGEST_SIZE,
@@ -51,7 +50,7 @@ class Recipe(NamedTuple):
     labels: list[str]
 
 
-class TimmCnn:
+class TimmCnn(LayersOfModel):
     """A classifier of timm. Its features are the pooled inputs of its head.
 
     `architecture` is a name of timm, with the tag that decides on normalisation and classes, or a
@@ -112,10 +111,6 @@ class TimmCnn:
             if not cached_file(repository, [FOLDER_FILES[1]], revision):
                 require_hub(f"the weights of {architecture}", f"{repository}, revision {revision}")
 
-    @cached_property
-    def _hooked(self) -> HookedLayers:
-        return HookedLayers(self.model, self.encode_images, self.preprocess)
-
     def preprocess(self, image: Image) -> Tensor:
         """Return float32 [3, crop, crop] in [0, 1]."""
         return self._steps(image)
@@ -125,14 +120,6 @@ class TimmCnn:
         maps = self.model.forward_features(self._normalise(pixels))
         features: Tensor = self.model.forward_head(maps, pre_logits=True)
         return features.float()
-
-    def layers(self) -> list[str]:
-        """Return the names of the layers, in order of depth, and `output`."""
-        return self._hooked.names
-
-    def encode_images_at(self, pixels: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
-        """Return float32 [N, D] of each of some layers, in one pass."""
-        return self._hooked.encode_at(pixels, layers)
 
     def encode_grid(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, D, rows, columns], what the head pools.

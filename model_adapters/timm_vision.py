@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,10 +10,10 @@ from PIL.Image import Image
 from timm_cnn import TimmCnn
 from torch import Tensor
 
-from vlbench.adapter_kit.layers import HookedLayers
+from vlbench.adapter_kit.layers import LayersOfModel
 
 
-class TimmVision:
+class TimmVision(LayersOfModel):
     """An image encoder and classifier of timm, at its own size.
 
     It resizes and crops as timm's configuration of the weights says, so that transformers with a
@@ -48,10 +47,6 @@ class TimmVision:
         self.model = self._net.model
         self._steps = _steps(self.model)
 
-    @cached_property
-    def _hooked(self) -> HookedLayers:
-        return HookedLayers(self.model, self.encode_images, self.preprocess)
-
     def preprocess(self, image: Image) -> Tensor:
         """Return float32 [3, H, W] in [0, 1], resized and cropped by timm."""
         return self._steps(image)
@@ -59,14 +54,6 @@ class TimmVision:
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, D], the pooled inputs of the head."""
         return self._net.encode_images(pixels)
-
-    def layers(self) -> list[str]:
-        """Return the names of the layers, in order of depth, and `output`."""
-        return self._hooked.names
-
-    def encode_images_at(self, pixels: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
-        """Return float32 [N, D] of each of some layers, in one pass."""
-        return self._hooked.encode_at(pixels, layers)
 
     def encode_grid(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, D, rows, columns]. Raises CannotDo where timm gives none."""

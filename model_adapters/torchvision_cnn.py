@@ -7,8 +7,8 @@ VirTex (arXiv:2006.06666) and ICMLM (arXiv:2008.01392).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from vlbench.adapter_kit.class_names import class_order_of, read_class_names
 from vlbench.adapter_kit.images import Interpolation, resizing
-from vlbench.adapter_kit.layers import HookedLayers
+from vlbench.adapter_kit.layers import LayersOfModel
 from vlbench.adapter_kit.library_models import (
     RENORMALISED,
     normaliser_of,
@@ -41,7 +41,7 @@ TRUNKS = (
 ENVELOPES = ("state_dict", "model", "model_state_dict", "net", "cnn")
 
 
-class TorchvisionCnn:
+class TorchvisionCnn(LayersOfModel):
     """A classifier of torchvision. Its features are the inputs of its last layer with weights.
 
     That layer is linear, but for SqueezeNet's, a convolution, whose inputs are averaged over
@@ -111,10 +111,6 @@ class TorchvisionCnn:
         tags = partial(require_torchvision, architecture)
         require_torchvision_weights(weights, tags, _hint(source or "whoever trained it"))
 
-    @cached_property
-    def _hooked(self) -> HookedLayers:
-        return HookedLayers(self.model, self.encode_images, self.preprocess)
-
     def preprocess(self, image: Image) -> Tensor:
         """Return float32 [3, crop, crop] in [0, 1]."""
         return self._steps(image)
@@ -129,14 +125,6 @@ class TorchvisionCnn:
             self.model(self._normalise(pixels))
         (features,) = read
         return (features.mean((2, 3)) if features.ndim == 4 else features).float()
-
-    def layers(self) -> list[str]:
-        """Return the names of the layers, in order of depth, and `output`."""
-        return self._hooked.names
-
-    def encode_images_at(self, pixels: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
-        """Return float32 [N, D] of each of some layers, in one pass."""
-        return self._hooked.encode_at(pixels, layers)
 
     def encode_grid(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, D, rows, columns], of `layer` or of the last one before pooling.

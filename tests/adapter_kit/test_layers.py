@@ -198,3 +198,18 @@ def test_timms_networks_have_the_layers_that_timm_itself_gives(name, layers):
             same = [m for m in means if m.shape == own[layers[1]].shape]
             assert any(torch.allclose(own[layers[1]], m, atol=1e-6) for m in same)
         assert torch.equal(own["output"], encode(pixels))
+
+
+def test_packed_tokens_are_averaged_over_those_of_their_image(pixels):
+    model = Tokens(classed=False)
+
+    def encode(x):
+        tokens = model.patch(x).flatten(2).mT.flatten(0, 1)
+        for block in model.blocks:
+            tokens = block(tokens)
+        return tokens.unflatten(0, (len(x), -1)).mean(1)
+
+    layers = HookedLayers(model.eval(), encode, small)
+    assert layers.names == ["blocks.0_mean", "blocks.1_mean", "output"]
+    found = layers.encode_at(pixels, layers.names)
+    assert torch.allclose(found["blocks.1_mean"], encode(pixels), atol=1e-6)

@@ -31,7 +31,7 @@ def test_logits_are_the_last_layer_of_the_features(kind, file):
     net = kind(device=CPU, weights=str(file))
     pixels = net.preprocess(Image.new("RGB", (28, 28), (200, 10, 60)))[None]
     assert pixels.shape == (1, 3, 32, 32)
-    last = [part for part in net.net.modules() if isinstance(part, torch.nn.Linear)][-1]
+    last = [part for part in net.model.modules() if isinstance(part, torch.nn.Linear)][-1]
     assert torch.allclose(last(net.encode_images(pixels)), net.logits(pixels))
     assert len(net.class_names()) == 10
 

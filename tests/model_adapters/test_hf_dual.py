@@ -34,6 +34,21 @@ def test_image_vectors_are_the_librarys(name, opened):
     torch.testing.assert_close(vectors, expected.pooler_output.detach(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("name", "pool"), [("clip", "cls"), ("siglip", "mean")])
+def test_layers_are_the_hidden_states_of_the_librarys_image_encoder(name, pool, opened):
+    model = opened(name).model
+    pixels = torch.stack([model.preprocess(noise(32, 40, seed)) for seed in range(3)])
+    tower = transformers.AutoModel.from_pretrained(opened(name).folder).vision_model
+    states = tower(model._normalise(pixels), output_hidden_states=True).hidden_states[1:]
+    expected = [one[:, 0] if pool == "cls" else one.mean(1) for one in states]
+    names = [f"vision_model.encoder.layers.{i}_{pool}" for i in range(len(states))]
+    assert model.layers() == [*names, "output"]
+    found = model.encode_images_at(pixels, model.layers())
+    for layer, states in zip(names, expected, strict=True):
+        torch.testing.assert_close(found[layer], states.detach(), rtol=1e-4, atol=1e-5)
+    assert torch.equal(found["output"], model.encode_images(pixels))
+
+
 @FAMILIES
 def test_text_vectors_are_the_librarys(name, opened):
     folder = opened(name).folder

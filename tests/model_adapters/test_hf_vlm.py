@@ -198,6 +198,23 @@ def test_image_vectors_are_the_librarys_on_one_square_view(made):
 
 @FAMILIES
 @torch.no_grad()
+def test_layers_are_those_of_the_vision_tower_and_the_output_comes_after_the_projector(made):
+    model = made.adapter
+    pixels = torch.stack([model.preprocess(noise(40, 40, seed)) for seed in range(3)])
+    *names, last = model.layers()
+    found, alone = (model.encode_images_at(x, model.layers()) for x in (pixels, pixels[1:2]))
+    assert (last, len(names) > 1) == ("output", True)
+    assert torch.equal(found["output"], model.encode_images(pixels))
+    parts = dict(made.library.named_modules())
+    for name in names:
+        torch.testing.assert_close(found[name][1:2], alone[name], rtol=1e-4, atol=1e-5)
+        assert "vis" in name
+        assert name.rpartition("_")[0] in parts
+    assert not torch.allclose(found[names[0]], found[names[1]])
+
+
+@FAMILIES
+@torch.no_grad()
 def test_a_region_is_the_mean_of_the_image_tokens_it_meets(made):
     inputs = made.inputs(IMAGES[0], "a")
     words = {"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"}

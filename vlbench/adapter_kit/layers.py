@@ -112,10 +112,32 @@ class HookedLayers:
 
     def _pool(self, output: Tensor, count: int) -> Tensor:
         """Return one vector of each image, [N, D]."""
+        if output.ndim == 2:
+            return output.unflatten(0, (count, -1)).mean(1)
         if output.ndim == 3:
             tokens = output if output.shape[0] == count else output.transpose(0, 1)
             return tokens[:, 0].clone() if self._has_class else tokens.mean(1)
         return output.mean((1, 2) if self._channels_last else (2, 3))
+
+
+class LayersOfModel:
+    """The methods of a LayerEncoder, for an adapter whose `encode_images` runs its `model`."""
+
+    @cached_property
+    def _hooked(self) -> HookedLayers:
+        adapter: Any = self
+        return HookedLayers(adapter.model, adapter.encode_images, adapter.preprocess)
+
+    def layers(self) -> list[str]:
+        """Return the names of the layers, in order of depth, and `output`.
+
+        Raises CannotDo for a network that has none.
+        """
+        return self._hooked.names
+
+    def encode_images_at(self, pixels: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
+        """Return float32 [N, D] of each of some layers, in one pass."""
+        return self._hooked.encode_at(pixels, layers)
 
 
 def _tensor(output: Any) -> Any:
@@ -144,9 +166,14 @@ def _parts_of(model: nn.Module, name: str = "") -> dict[str, nn.Module]:
 
 
 def _is_spread(output: Any, count: int) -> bool:
-    """Return whether an output is maps of positions, or tokens, of so many images."""
+    """Return whether an output is maps of positions, or tokens, of so many images.
+
+    Tokens may be packed, those of one image after those of another, [N T, D].
+    """
     if not isinstance(output, Tensor) or not output.is_floating_point():
         return False
+    if output.ndim == 2:
+        return len(output) > count and len(output) % count == 0
     if output.ndim == 3:
         return (output.shape[0] == count) != (output.shape[1] == count)
     return output.ndim == 4 and len(output) == count
