@@ -111,14 +111,16 @@ def description_length(
 ) -> Outcome:
     """Return how short the code of the train labels is, and test accuracy by number of images.
 
-    `compression` is how many times shorter it is than if all classes were equally likely, from the
-    mean over random orders.
-    Intervals of code lengths are over the images that are sent, by the same probes, and orders.
-    `types` is a column with the type of each image, of which selectivity is computed. Where all
-    test images have the same features, within 1e-6, accuracies are chance. Raises TooFewRows for a
-    single block, and for a class without train images. `categories` and `layers` are those of
-    `few_shot`.
+    `compression` is how many times shorter it is than the code of equally likely classes, given the
+    mean length over random orders. Neither length has a chance level: a model that knows nothing
+    has the code of `class_frequencies`. Intervals of lengths are over images, whose probes stay as
+    they are, and over orders. `types` is a column with the type of each image, for selectivity.
+    Where all test images have the same features, within 1e-6, accuracies are chance. Raises
+    TooFewRows for a single block, and for a class without train images. `categories` and `layers`
+    are those of `few_shot`.
     """
+    from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 - slow to import
+
     options: dict[str, Any] = {"coding": coding, "types": types}
     if layers is not None:
         options |= {"categories": categories}
@@ -139,13 +141,13 @@ def description_length(
     )
     problem = Problem(train, label, test, right, len(data.classes), coding.c)
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+        warnings.simplefilter("always", ConvergenceWarning)
         measured = _measure(problem, data, ends, types, seeds)
     ties = [one for one in measured if one.score.metric == "accuracy"]
     tied = sum(int((np.asarray(one.answers.chosen) < 0).sum()) for one in ties if one.answers)
     counts = {"ties": tied, "choices": sum(np.asarray(one.credit).size for one in ties)}
     notes = [EQUAL_FEATURES_NOTE] if all_equal(test) else []
-    slow = sum("failed to converge" in str(one.message) for one in caught)
+    slow = sum(issubclass(one.category, ConvergenceWarning) for one in caught)
     if slow:
         notes.append(f"{counted(slow, 'probe')} had not converged after {ITERATIONS} iterations")
     return outcome_of(measured, counts, notes)
