@@ -293,10 +293,8 @@ def _selectivity(
 
     Each seed draws the labels of a control task.
     """
-    n, names = (
-        len(problem.label),
-        [str(x) for s in ("train", "test") for x in data.splits[s][types]],
-    )
+    n = len(problem.label)
+    names = [str(x) for split in ("train", "test") for x in data.splits[split][types]]
     kinds = torch.from_numpy(np.unique(names, return_inverse=True)[1])
     seen = torch.isin(kinds[n:], kinds[:n])
     tested = kinds[n:][seen].numpy()
