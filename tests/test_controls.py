@@ -44,7 +44,7 @@ ROUNDED = {"syntactic_grounding_scenes": 1e-8, "entity_grounding_scenes": 1e-8}
 # Correlations are no means over items.
 WITHOUT_ITEMS = {"rsa_scenes", "rsa_scenes_text"}
 # Nor is a ratio.
-NO_MEAN = {"robustness_digits", "robustness_scenes"}
+NO_MEAN = {"robustness_digits", "robustness_scenes", "description_length_scenes"}
 
 # What counts as chance where a score has no standard error.
 NEAR = 0.01

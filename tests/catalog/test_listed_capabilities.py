@@ -10,11 +10,17 @@ from vlbench.catalog.listed_capabilities import (
 )
 
 ADAPTER = """
-from torch import Tensor
+from torch import nn
+from vlbench.adapter_kit.layers import LayersOfModel
 class Own:
     def encode_texts(self, texts): ...
     def sing(self, words): ...
 class Heir(Own):
+    def listen(self): ...
+class Deep(LayersOfModel):
+    def preprocess(self, image): ...
+    def encode_images(self, pixels): ...
+class Far(nn.Module):
     def sing(self, words): ...
 """
 
@@ -28,6 +34,7 @@ def source(tmp_path):
     )
     (tmp_path / "model_adapters" / "models.yaml").write_text(
         'own: {adapter: "own:Own", without: [TextEncoder]}\nheir: {adapter: "own:Heir"}\n'
+        'deep: {adapter: "own:Deep"}\nmodule: {adapter: "own:Far"}\n'
         'far: {adapter: "no.such.module:Thing"}\nboth: {adapter: "own:Own"}\n'
     )
     return load_catalog([tmp_path]).models
@@ -42,7 +49,12 @@ def test_what_a_model_is_said_to_be_without_is_left_out(source):
 
 
 def test_an_adapter_whose_text_does_not_tell_has_unknown_capabilities(source):
-    assert (capabilities_of(source["heir"]), capabilities_of(source["far"])) == (None, None)
+    assert (capabilities_of(source["module"]), capabilities_of(source["far"])) == (None, None)
+
+
+def test_an_adapter_has_the_methods_of_its_bases_in_its_file_and_in_vlbench(source):
+    assert capabilities_of(source["heir"]) == ["TextEncoder", "Singer"]
+    assert capabilities_of(source["deep"]) == ["ImageEncoder", "LayerEncoder"]
 
 
 PROBE = """

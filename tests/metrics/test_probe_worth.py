@@ -49,6 +49,8 @@ def test_the_code_by_hand():
     assert code.blocks == pytest.approx([1, math.log2(3) + math.log2(3 / 2), math.log2(5 / 3)])
     assert code.bits == pytest.approx(math.log2(2 * 9 / 2 * 5 / 3))
     assert code.compression == pytest.approx(4 / math.log2(15))
+    by_example = [1, math.log2(3), math.log2(3 / 2), math.log2(5 / 3)]
+    assert code.examples.tolist() == pytest.approx(by_example)
 
 
 def test_a_probe_that_knows_nothing_does_not_compress():

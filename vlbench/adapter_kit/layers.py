@@ -113,7 +113,7 @@ class HookedLayers:
     def _pool(self, output: Tensor, count: int) -> Tensor:
         """Return one vector of each image, [N, D]."""
         if output.ndim == 2:
-            return output.unflatten(0, (count, -1)).mean(1)
+            return output.reshape(count, -1, output.shape[1]).mean(1)
         if output.ndim == 3:
             tokens = output if output.shape[0] == count else output.transpose(0, 1)
             return tokens[:, 0].clone() if self._has_class else tokens.mean(1)

@@ -24,7 +24,8 @@ from vlbench.catalog.specs import ModelSpec, TaskSpec
 def capabilities_of(spec: ModelSpec) -> list[str] | None:
     """Return the capabilities of a model's adapter; None where its text does not tell.
 
-    That is an adapter that lies in no folder of the source, or that inherits its methods.
+    That is an adapter that lies in no folder of the source, or that inherits methods from another
+    library.
     """
     file, name = _place_of(spec)
     methods = _classes(file).get(name) if file else None
@@ -105,7 +106,21 @@ def _asked(file: Path) -> Mapping[str, str]:
 
 @cache
 def _classes(file: Path) -> Mapping[str, frozenset[str]]:
-    """Return the methods of each class without bases."""
-    return {
-        node.name: public_methods(node) for node in top_level(file, ast.ClassDef) if not node.bases
+    """Return the methods of each class whose bases stand above it, or in a module of vlbench."""
+    imported = {
+        alias.name: PACKAGE.joinpath(*node.module.split(".")[1:]).with_suffix(".py")
+        for node in top_level(file, ast.ImportFrom)
+        if node.module and node.module.startswith(f"{PACKAGE.name}.")
+        for alias in node.names
     }
+    found: dict[str, frozenset[str]] = {}
+    for node in top_level(file, ast.ClassDef):
+        methods = public_methods(node)
+        for base in map(ast.unparse, node.bases):
+            there = _classes(imported[base]) if base in imported else found
+            if base not in there:
+                break
+            methods |= there[base]
+        else:
+            found[node.name] = methods
+    return found

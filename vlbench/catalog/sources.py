@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 # Where a source keeps Python files, beside those at its top.
 FOLDERS = ("tasks", "probes", "data", "model_adapters")
 
-Node = TypeVar("Node", ast.ClassDef, ast.FunctionDef)
+Node = TypeVar("Node", ast.ClassDef, ast.FunctionDef, ast.ImportFrom)
 
 
 def shipped_source() -> Path:

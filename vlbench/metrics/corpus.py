@@ -95,6 +95,7 @@ CORPORA: Mapping[str, Corpus] = {
     **_TEXTS,
     **{f"{name}{TREEBANK}": corpus for name, corpus in _TEXTS.items()},
     "perplexity": Corpus(_PERPLEXITY, perplexity),
+    "compression": Corpus(("bits among equally likely classes", "bits of the code"), ratio),
     "success_given_correct": _GIVEN_CORRECT,
     "success_early_stop_given_correct": _GIVEN_CORRECT,
 }

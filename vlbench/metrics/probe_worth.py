@@ -35,12 +35,16 @@ SUMS_TO_ONE = 1e-3
 
 
 class CodeLength(NamedTuple):
-    """The bits that it takes to send the labels of n examples of `classes`, and of each block."""
+    """The bits that it takes to send the labels of n examples of `classes`, and of each block.
+
+    `examples` are those of each example, float64 [N].
+    """
 
     bits: float
     blocks: Sequence[float]
     n: int
     classes: int
+    examples: Tensor
 
     @property
     def compression(self) -> float:
@@ -76,7 +80,7 @@ def online_code(
         raise ValueError(f"ends {list(ends)}: wanted rising numbers from 1 to {len(label)}")
     if len(ends) < 2:
         raise TooFewRows(f"{counted(len(label), 'example')} in one block, 2 needed")
-    bits = [ends[0] * math.log2(classes)]
+    bits = [torch.full((ends[0],), math.log2(classes), dtype=torch.float64)]
     for start, stop in pairwise(ends):
         logs = fit(features[:start], label[:start])(features[start:stop]).double()
         if list(logs.shape) != [stop - start, classes]:
@@ -86,8 +90,9 @@ def online_code(
         own = logs.gather(1, label[start:stop, None])
         if not own.isfinite().all():
             raise ValueError("a true label has probability 0; the probe must leave some to each")
-        bits.append(-float(own.sum()) / math.log(2))
-    return CodeLength(sum(bits), bits, len(label), classes)
+        bits.append(-own.squeeze(1) / math.log(2))
+    blocks = [float(block.sum()) for block in bits]
+    return CodeLength(sum(blocks), blocks, len(label), classes, torch.cat(bits))
 
 
 def control_labels(types: Tensor, label: Tensor, rng: np.random.Generator) -> Tensor:

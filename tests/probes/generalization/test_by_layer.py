@@ -5,11 +5,14 @@ from fakes import ConstantModel, Reader, labelled_images
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, UnknownNameError
 from vlbench.probes.generalization.clustering import clustering
+from vlbench.probes.generalization.description_length import OnlineCoding, description_length
 from vlbench.probes.generalization.few_shot import few_shot
 from vlbench.probes.generalization.knn import knn
 from vlbench.probes.generalization.linear import PAPER_TRAINING
 from vlbench.probes.generalization.rsa import rsa
 from vlbench.probes.generalization.transfer import transfer
+
+HALVES = OnlineCoding(percent=[50, 100], seeds=1)
 
 DATA = labelled_images(6, 6, 6, test=(8, 8, 8))
 
@@ -40,6 +43,7 @@ def run(probe, **params):
         (few_shot, {"shots": [2], "trials": 3}, {"shots": 2}),
         (knn, {"k": [3]}, {"k": 3}),
         (clustering, {}, {}),
+        (description_length, {"coding": HALVES}, {"train_images": 18}),
         (transfer, {"training": PAPER_TRAINING._replace(learning_rate=0.1)}, {}),
     ],
 )
@@ -64,6 +68,12 @@ def test_the_best_layer_is_chosen_on_the_other_half():
     assert (best.value, best.n, best.at, best.chance) == (1.0, 24, {"shots": 2}, 1 / 3)
     items = outcome.items.to_pylist()
     assert sum(one["metric"] == "accuracy_best_layer" for one in items) == 24
+
+
+def test_code_lengths_have_no_best_layer():
+    outcome = run(description_length, coding=HALVES, layers="all")
+    best = {s.metric for s in outcome.scores if s.metric.endswith("_best_layer")}
+    assert best == {"accuracy_best_layer"}
 
 
 def test_where_layers_know_nothing_the_best_of_them_is_at_chance():

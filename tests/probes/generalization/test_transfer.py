@@ -187,7 +187,7 @@ def cifar():
 def test_a_probe_of_a_trained_network_is_about_as_good_as_its_own_head(cifar):
     model, data = cifar
     features = Engine.for_tests().features(model.encode_images, data.splits["test"]["image"])
-    own = model.net.linear(features).argmax(1).numpy() == labels(data.splits["test"])
+    own = model.model.linear(features).argmax(1).numpy() == labels(data.splits["test"])
     found = values(probe(model, data))
     assert own.mean() == pytest.approx(0.81, abs=0.035)  # two standard errors
     assert found["accuracy"] == pytest.approx(own.mean(), abs=0.05)

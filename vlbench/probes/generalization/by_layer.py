@@ -90,13 +90,15 @@ def join_layers(outcomes: Mapping[str, Outcome], *, seed: int) -> Outcome:
 
 
 def _best_layers(outcomes: Mapping[str, Outcome], seed: int) -> list[Measured]:
-    """Return the score of each metric that has items, at the layer that the other half chooses."""
+    """Return each fraction that has items, at the layer that the other half of them chooses."""
     tables = {name: one.items for name, one in outcomes.items() if one.items is not None}
     if len(tables) < len(outcomes) or len(outcomes) < 2:
         return []
     first = next(iter(outcomes.values()))
     found, one = [], next(iter(tables.values()), None)
     for score in first.scores:
+        if score.unit != "fraction":
+            continue
         earned = [_credit(table, score) for table in tables.values()]
         if one and all(earned) and len({tuple(each) for each in earned}) == 1:
             found.append(_chosen(score, earned, _examples(one, score), seed))

@@ -1,0 +1,320 @@
+"""How well a linear probe predicts the labels, from how few train images, and if by memorising.
+
+The online code of Voita and Titov 2020, arXiv:2003.12298, section 3.2 (`metrics.probe_worth`):
+labels of train images are sent block by block, each by a probe trained on the blocks before it. The
+same probes are tested on test images. Selectivity is that of Hewitt and Liang 2019,
+arXiv:1909.03368, section 2.
+
+Departures. The probe is logistic regression with an L2 penalty, on features standardised by the
+images that it is trained on. Its probabilities are mixed with uniform ones, n images against one:
+few images may lack a class, and each label must keep some probability, or its code is infinitely
+long. Blocks that would end before one image per class on average are part of the next.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vlbench.capabilities import ImageEncoder
+from vlbench.data.records import Data, TrainAndTestRows, labels
+from vlbench.engine import Engine
+from vlbench.engine.training import each_seed
+from vlbench.errors import TooFewRows, counted
+from vlbench.metrics.corpus import CORPORA
+from vlbench.metrics.intervals import estimate_of_sums, log_ends, mean_of_seeds, ratio
+from vlbench.metrics.items import Answers, Measured, outcome_of, trials
+from vlbench.metrics.probe_worth import (
+    PERCENT,
+    Probe,
+    block_ends,
+    control_labels,
+    online_code,
+    selectivity,
+)
+from vlbench.metrics.ranking import TIED, Choice, all_equal, choose
+from vlbench.probes.generalization.by_layer import Asked, each_layer
+from vlbench.probes.generalization.categories import in_parts
+from vlbench.probes.generalization.linear import require_train_images
+from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
+from vlbench.results import Outcome, Score
+
+# Iterations of L-BFGS at most.
+ITERATIONS = 1000
+
+
+class OnlineCoding(NamedTuple):
+    """How labels are sent: `c` is the inverse of a probe's penalty, `percent` where blocks end.
+
+    There are so many `seeds`, from `seed` on: each draws the order of images, and what is shuffled.
+    """
+
+    c: float = 1.0
+    percent: Sequence[float] = PERCENT
+    seed: int = 0
+    seeds: int = 3
+
+
+# Blocks as in arXiv:2003.12298.
+PAPER_CODING = OnlineCoding()
+
+
+class Problem(NamedTuple):
+    """Features [N, D] and labels int64 [N] of the train images, and those of the test images."""
+
+    train: Tensor
+    label: Tensor
+    test: Tensor
+    right: Tensor
+    classes: int
+    c: float
+
+    def fit(self, features: Tensor, label: Tensor) -> Probe:
+        """Return the probe trained on these features and labels."""
+        return train_probe(features, label, self.classes, self.c)
+
+    def answer(self, probe: Probe, right: Tensor) -> Choice:
+        """Return a probe's choices for the test images; all classes are tied if these are equal."""
+        if all_equal(self.test):
+            return choose(torch.zeros(len(right), self.classes), right)
+        return choose(probe(self.test).exp(), right)
+
+
+class Sent(NamedTuple):
+    """The bits [N] that each train image's label took in one order, and what they compare to.
+
+    `shuffled` are the bits of shuffled labels, `frequencies` those without features. `choices` are
+    those of the probe of each block's end but the last, for the test images.
+    """
+
+    bits: Tensor
+    shuffled: float
+    frequencies: float
+    choices: Sequence[Choice]
+
+
+def description_length(
+    model: ImageEncoder,
+    data: TrainAndTestRows,
+    engine: Engine,
+    *,
+    coding: OnlineCoding = PAPER_CODING,
+    types: str | None = None,
+    categories: dict[str, list[str]] | None = None,
+    layers: Asked = None,
+) -> Outcome:
+    """Return how short the code of the train labels is, and test accuracy by number of images.
+
+    `compression` is how many times shorter it is than the code of equally likely classes, given the
+    mean length over random orders. Neither length has a chance level: a model that knows nothing
+    has the code of `class_frequencies`. Intervals of lengths are over images, whose probes stay as
+    they are, and over orders. `types` is a column with the type of each image, for selectivity.
+    Where all test images have the same features, within 1e-6, accuracies are chance. Raises
+    TooFewRows for a single block, and for a class without train images. `categories` and `layers`
+    are those of `few_shot`.
+    """
+    from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 - slow to import
+
+    options: dict[str, Any] = {"coding": coding, "types": types}
+    if layers is not None:
+        options |= {"categories": categories}
+        return each_layer(
+            model, engine, layers, lambda at: description_length(model, data, at, **options)
+        )
+    if categories is not None:
+        return in_parts(
+            data, categories, lambda part: description_length(model, part, engine, **options)
+        )
+    seeds = [one.seed for one in each_seed(coding)]
+    label, right = (torch.from_numpy(labels(data.splits[s])) for s in ("train", "test"))
+    require_train_images(label, right, data.classes)
+    ends = _ends(len(label), coding.percent, len(data.classes))
+    train, test = (
+        engine.features(model.encode_images, data.splits[split]["image"])
+        for split in ("train", "test")
+    )
+    problem = Problem(train, label, test, right, len(data.classes), coding.c)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        measured = _measure(problem, data, ends, types, seeds)
+    ties = [one for one in measured if one.score.metric == "accuracy"]
+    tied = sum(int((np.asarray(one.answers.chosen) < 0).sum()) for one in ties if one.answers)
+    counts = {"ties": tied, "choices": sum(np.asarray(one.credit).size for one in ties)}
+    notes = [EQUAL_FEATURES_NOTE] if all_equal(test) else []
+    slow = sum(issubclass(one.category, ConvergenceWarning) for one in caught)
+    if slow:
+        notes.append(f"{counted(slow, 'probe')} had not converged after {ITERATIONS} iterations")
+    return outcome_of(measured, counts, notes)
+
+
+def train_probe(features: Tensor, label: Tensor, classes: int, c: float) -> Probe:
+    """Return logistic regression on [N, D] features, with probabilities of all classes.
+
+    Class k has the probability (n p_k + 1 / K) / (n + 1). Dimensions that are constant, within 1e-6
+    of their largest |x|, are left out. Where all are, or only one class is there, p are the
+    frequencies of classes.
+    """
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - slow to import
+
+    n, x = len(label), features.double()
+    low, high = x.aminmax(dim=0)
+    varies = high - low > TIED * torch.maximum(low.abs(), high.abs())
+    if not varies.any() or len(label.bincount().nonzero()) < 2:
+        return class_frequencies(label, classes)
+    mean, deviation = x.mean(0)[varies], x.std(0, correction=0)[varies]
+
+    def standardise(points: Tensor) -> Any:
+        return ((points.double()[:, varies] - mean) / deviation).numpy()
+
+    model = LogisticRegression(C=c, max_iter=ITERATIONS).fit(standardise(x), label.numpy())
+
+    def log_probabilities(points: Tensor) -> Tensor:
+        found = np.full((len(points), classes), 1 / classes)
+        found[:, model.classes_] += n * model.predict_proba(standardise(points))
+        return torch.from_numpy(np.log(found / (n + 1)))
+
+    return log_probabilities
+
+
+def class_frequencies(label: Tensor, classes: int) -> Probe:
+    """Return the probe that gives each class its frequency among labels, mixed alike."""
+    counts = label.bincount(minlength=classes).double()
+    logs = ((counts + 1 / classes) / (len(label) + 1)).log()
+    return lambda points: logs.expand(len(points), -1)
+
+
+def _ends(n: int, percent: Sequence[float], classes: int) -> list[int]:
+    ends = block_ends(n, percent, least=classes)
+    if len(ends) < 2:
+        rows = math.ceil(100 * classes / percent[-2]) if len(percent) > 1 else None
+        raise TooFewRows(f"{counted(n, 'train image')} in one block, 2 needed", rows)
+    return ends
+
+
+def _measure(
+    problem: Problem, data: Data, ends: Sequence[int], types: str | None, seeds: Sequence[int]
+) -> list[Measured]:
+    sent = [_send(problem, ends, np.random.default_rng(seed)) for seed in seeds]
+    # Trained on all images, the probe is the same in any order.
+    whole = problem.fit(problem.train, problem.label)
+    by_end = [*zip(*(one.choices for one in sent), strict=True)]
+    by_end.append((problem.answer(whole, problem.right),))
+    return [
+        *_code_lengths(sent, problem.classes, data),
+        *(_accuracy(end, of_end, data) for end, of_end in zip(ends, by_end, strict=True)),
+        *([_selectivity(problem, whole, data, types, seeds)] if types is not None else []),
+    ]
+
+
+def _send(problem: Problem, ends: Sequence[int], rng: np.random.Generator) -> Sent:
+    """Return what it takes to send the labels in a random order."""
+    n, classes = len(problem.label), problem.classes
+    order = torch.from_numpy(rng.permutation(n))
+    x, y = problem.train[order], problem.label[order]
+    probes = {end: problem.fit(x[:end], y[:end]) for end in ends[:-1]}
+    code = online_code(x, y, classes, lambda _, known: probes[len(known)], ends)
+    shuffled = online_code(x, y[rng.permutation(n)], classes, problem.fit, ends)
+    without = online_code(x, y, classes, lambda _, known: class_frequencies(known, classes), ends)
+    bits = torch.empty(n, dtype=torch.float64)
+    bits[order] = code.examples
+    choices = [problem.answer(probe, problem.right) for probe in probes.values()]
+    return Sent(bits, shuffled.bits, without.bits, choices)
+
+
+def _code_lengths(sent: Sequence[Sent], classes: int, data: Data) -> list[Measured]:
+    bits = torch.stack([one.bits for one in sent]).numpy()
+    n, uniform, mean = bits.shape[1], math.log2(classes), bits.mean(0)
+    by_seed, ones = bits.mean(1), np.ones(len(mean))
+    both = np.stack([uniform * ones, mean], 1)
+    floors = {
+        "shuffled_labels": float(np.mean([one.shuffled for one in sent])) / n,
+        "class_frequencies": float(np.mean([one.frequencies for one in sent])) / n,
+    }
+    compression = Score(
+        "compression",
+        n=n,
+        unit="ratio",
+        range=(0.0, None),
+        floors={name: uniform / value for name, value in floors.items()},
+        draws=_draws(uniform / by_seed),
+        **estimate_of_sums(
+            both, CORPORA["compression"].formula, by_seed=uniform / by_seed, ends=log_ends
+        )._asdict(),
+    )
+    length = Score(
+        "bits_per_label",
+        n=n,
+        unit="bits",
+        range=(0.0, None),
+        higher_is_better=False,
+        floors=floors,
+        draws=_draws(by_seed),
+        **estimate_of_sums(np.stack([mean, ones], 1), ratio, by_seed=by_seed)._asdict(),
+    )
+    examples = data.splits["train"]["image"].examples()
+    return [
+        Measured(compression, examples, uniform / mean, statistics=both),
+        Measured(length, examples, trials(bits)),
+    ]
+
+
+def _draws(values: Any) -> list[float]:
+    """Return the values of several trials; none of a single one."""
+    return [float(value) for value in values] if len(values) > 1 else []
+
+
+def _accuracy(images: int, choices: Sequence[Choice], data: Data) -> Measured:
+    rows = data.splits["test"]
+    right = torch.from_numpy(labels(rows))
+    credit, chosen = (torch.stack([one[i] for one in choices]) for i in (0, 2))
+    score = Score(
+        "accuracy",
+        at={"train_images": images},
+        n=len(right),
+        chance=1 / len(data.classes),
+        floors={"majority_class": int(right.bincount().amax()) / len(right)},
+        draws=_draws(credit.mean(1)),
+        **mean_of_seeds(credit.numpy())._asdict(),
+    )
+    answers = Answers(data.classes, trials(chosen), right)
+    return Measured(score, rows["image"].examples(), trials(credit), answers)
+
+
+def _selectivity(
+    problem: Problem, whole: Probe, data: Data, types: str, seeds: Sequence[int]
+) -> Measured:
+    """Return selectivity on the test images of types that train images have, in clusters by type.
+
+    Each seed draws the labels of a control task.
+    """
+    n = len(problem.label)
+    names = [str(x) for split in ("train", "test") for x in data.splits[split][types]]
+    kinds = torch.from_numpy(np.unique(names, return_inverse=True)[1])
+    seen = torch.isin(kinds[n:], kinds[:n])
+    tested = kinds[n:][seen].numpy()
+    if len(np.unique(tested)) < 2:
+        common = counted(len(np.unique(tested)), "type")
+        raise TooFewRows(f"{common} of '{types}' in both train and test images, 2 needed")
+    task, controls = problem.answer(whole, problem.right).credit[seen], []
+    for seed in seeds:
+        control = control_labels(kinds, problem.label, np.random.default_rng(seed))
+        probe = problem.fit(problem.train, control[:n])
+        controls.append(problem.answer(probe, control[n:]).credit[seen])
+    gain = (task - torch.stack(controls).mean(0)).numpy()
+    by_seed = [selectivity(float(task.mean()), float(one.mean())) for one in controls]
+    sums = np.stack([np.bincount(tested, gain), np.bincount(tested).astype(float)], 1)
+    score = Score(
+        "selectivity",
+        n=len(tested),
+        chance=0.0,
+        range=(-1.0, 1.0),
+        draws=_draws(by_seed),
+        **estimate_of_sums(sums, ratio, by_seed=by_seed)._asdict(),
+    )
+    return Measured(score)
