@@ -1,7 +1,7 @@
 """Measure all layers of a network in one pass against its output alone, as a ratio of CPU time.
 
-Random networks of timm and torchvision on random pixels of their own size, one thread, batches of
-32. Both alternate in one process. The target is a ratio of at most 1.1. Bytes are those that the
+Random networks, and the vision tower and projector of tiny-vlm, on random pixels of their own size,
+one thread, batches of 32. Both alternate in one process. The target is a ratio of at most 1.1. Bytes are those that the
 store takes for an image.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from PIL import Image
 
 import vlbench
 
@@ -18,6 +19,7 @@ MODELS = {
     "torchvision:resnet50/random": {"resize": 224, "crop": 224},
     "timm:tf_efficientnet_lite0": {"weights": "random"},
     "open_clip:ViT-B-32/random": {},
+    "tiny-vlm": {},
 }
 BATCH, ROUNDS = 32, 5
 TARGET = 1.1
@@ -34,7 +36,8 @@ def seconds(work: Callable[[], Any]) -> float:
 def measure(name: str, arguments: Mapping[str, Any]) -> str:
     """Return the line of a network."""
     model = vlbench.load_model(name, model_args=arguments)
-    names, pixels = model.layers(), torch.rand(BATCH, 3, 224, 224)
+    size = model.preprocess(Image.new("RGB", (224, 224))).shape
+    names, pixels = model.layers(), torch.rand(BATCH, *size)
     found = model.encode_images_at(pixels[:1], names)
     kilobytes = sum(one.shape[1] for one in found.values()) * 4 / 1024
     ways = (lambda: model.encode_images_at(pixels, names), lambda: model.encode_images(pixels))
