@@ -1,8 +1,8 @@
 """Measure all layers of a network in one pass against its output alone, as a ratio of CPU time.
 
 Random networks, and the vision tower and projector of tiny-vlm, on random pixels of their own size,
-one thread, batches of 32. Both alternate in one process. The target is a ratio of at most 1.1. Bytes are those that the
-store takes for an image.
+one thread, batches of 32. Both alternate in one process. The target is a ratio of at most 1.1.
+Bytes are those that the store takes for an image.
 """
 
 import time
