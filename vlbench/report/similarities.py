@@ -128,8 +128,8 @@ def joined(output: Path, boards: Sequence[Board]) -> tuple[list[Member], dict[st
 
 
 def kind_of(boards: Sequence[Board]) -> Kind:
-    """Return what is compared on boards of which one or more keep matrices."""
-    return KINDS[next(kept for board in boards if (kept := matrices_of(board)))]
+    """Return what is compared on boards; distances, which are then missed, where none keeps any."""
+    return KINDS[next(filter(None, map(matrices_of, boards)), "rdm")]
 
 
 def _classes(member: Member) -> tuple[list[str], list[str]]:
