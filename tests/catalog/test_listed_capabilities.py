@@ -12,6 +12,7 @@ from vlbench.catalog.listed_capabilities import (
 ADAPTER = """
 from torch import nn
 from vlbench.adapter_kit.layers import LayersOfModel
+from vlbench.engine import Engine
 class Own:
     def encode_texts(self, texts): ...
     def sing(self, words): ...
@@ -21,6 +22,8 @@ class Deep(LayersOfModel):
     def preprocess(self, image): ...
     def encode_images(self, pixels): ...
 class Far(nn.Module):
+    def sing(self, words): ...
+class Lost(Engine):
     def sing(self, words): ...
 """
 
@@ -35,6 +38,7 @@ def source(tmp_path):
     (tmp_path / "model_adapters" / "models.yaml").write_text(
         'own: {adapter: "own:Own", without: [TextEncoder]}\nheir: {adapter: "own:Heir"}\n'
         'deep: {adapter: "own:Deep"}\nmodule: {adapter: "own:Far"}\n'
+        'lost: {adapter: "own:Lost"}\n'
         'far: {adapter: "no.such.module:Thing"}\nboth: {adapter: "own:Own"}\n'
     )
     return load_catalog([tmp_path]).models
@@ -50,6 +54,7 @@ def test_what_a_model_is_said_to_be_without_is_left_out(source):
 
 def test_an_adapter_whose_text_does_not_tell_has_unknown_capabilities(source):
     assert (capabilities_of(source["module"]), capabilities_of(source["far"])) == (None, None)
+    assert capabilities_of(source["lost"]) is None
 
 
 def test_an_adapter_has_the_methods_of_its_bases_in_its_file_and_in_vlbench(source):

@@ -114,10 +114,14 @@ def _classes(file: Path) -> Mapping[str, frozenset[str]]:
         for alias in node.names
     }
     found: dict[str, frozenset[str]] = {}
+    there: Mapping[str, frozenset[str]]
     for node in top_level(file, ast.ClassDef):
         methods = public_methods(node)
         for base in map(ast.unparse, node.bases):
-            there = _classes(imported[base]) if base in imported else found
+            # `vlbench.engine` is a folder, and an adapter may import what is not there.
+            there = found
+            if base in imported:
+                there = _classes(imported[base]) if imported[base].is_file() else {}
             if base not in there:
                 break
             methods |= there[base]
