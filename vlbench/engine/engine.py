@@ -26,6 +26,7 @@ from vlbench.engine.shards import (
     Parts,
     StoredRows,
     each_shard,
+    places_by_shard,
     shards_together,
 )
 from vlbench.engine.store import Store
@@ -183,13 +184,12 @@ class Engine:
         identity = self._identities.get(id(compute.adapter), "")
         return features_key(identity, compute, compute.name, column) if self._store else None
 
-    def own_shards(self, rows: Sequence[int]) -> dict[int, list[int]]:
-        """Return the rows of each shard that this process computes."""
-        shards: dict[int, list[int]] = {}
-        for row in rows:
-            shards.setdefault(row // SHARD, []).append(row)
-        own = sorted(shards)[self._processes.rank :: self._processes.size]
-        return {number: shards[number] for number in own}
+    def own_shards(
+        self, rows: Sequence[int], places: Mapping[int, Sequence[int]]
+    ) -> dict[int, list[int]]:
+        """Return the rows of each shard that this process computes, from `places_by_shard`."""
+        own = [*places][self._processes.rank :: self._processes.size]
+        return {number: [rows[place] for place in places[number]] for number in own}
 
     def show_pass(self, what: str, column: Column) -> Callable[[int], None]:
         """Show a pass over a column, and return what counts its rows."""
@@ -359,16 +359,13 @@ class Engine:
         self, key: str | None, rows: Sequence[int], compute: Compute, shard: int = SHARD
     ) -> Iterator[tuple[list[int], Any]]:
         """Yield the places in `rows` and the outputs of each shard; each process yields its own."""
-        places: dict[int, list[int]] = {}
-        for place, row in enumerate(rows):
-            places.setdefault(row // shard, []).append(place)
-        numbers, size = sorted(places), self._processes.size
-        mine = {n: [rows[p] for p in places[n]] for n in numbers[self._processes.rank :: size]}
+        places, size = places_by_shard(rows, shard), self._processes.size
+        mine = self.own_shards(rows, places)
         store, batch_size = self._store if key else None, self.settings.rows_per_batch
         parts = Parts(store, key or "", shard, compute, batch_size, self._advance)
         shards = each_shard(parts, mine)
-        together = 1 if size == 1 else shards_together(len(numbers) / size, shard)
-        for _ in range(0, len(numbers), size * together):
+        together = 1 if size == 1 else shards_together(len(places) / size, shard)
+        for _ in range(0, len(places), size * together):
             several = self._processes.attempt(lambda: list(islice(shards, together)))
             for number, values in chain.from_iterable(several):
                 if size > 1:

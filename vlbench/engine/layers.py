@@ -14,7 +14,7 @@ from vlbench.data.records import Column
 from vlbench.digests import digest
 from vlbench.engine.engine import Engine
 from vlbench.engine.passes import Encode
-from vlbench.engine.shards import SHARD, Features, Parts, each_shard
+from vlbench.engine.shards import SHARD, Features, Parts, each_shard, places_by_shard
 from vlbench.errors import CannotDo, unknown
 
 # Stands for all layers.
@@ -71,7 +71,9 @@ class Layers:
         store = self.engine.store
         assert store
         lacking: dict[int, list[int]] = {}
-        for number, rows in self.engine.own_shards(column.rows).items():
+        for number, rows in self.engine.own_shards(
+            column.rows, places_by_shard(column.rows)
+        ).items():
             parts = [store.load(key, f"{number:06d}") or {"rows": []} for key in keys.values()]
             if any(not set(rows) <= set(part["rows"]) for part in parts):
                 lacking[number] = rows
@@ -99,9 +101,7 @@ class Layers:
         if (selected, name) not in self._kept:
             joined = self._joined
             parts = self._parts(joined, column)
-            places: dict[int, list[int]] = {}
-            for place, row in enumerate(column.rows):
-                places.setdefault(row // SHARD, []).append(place)
+            places = places_by_shard(column.rows)
             wanted = {n: [column.rows[place] for place in own] for n, own in places.items()}
             order, values = list[int](), list[Tensor]()
             for number, part in each_shard(parts, wanted):

@@ -123,6 +123,14 @@ class StoredRows:
 Features: TypeAlias = Tensor | StoredRows
 
 
+def places_by_shard(rows: Sequence[int], shard: int = SHARD) -> dict[int, list[int]]:
+    """Return the places in `rows` of those of each shard, by its number, rising."""
+    places: dict[int, list[int]] = {}
+    for place, row in enumerate(rows):
+        places.setdefault(row // shard, []).append(place)
+    return dict(sorted(places.items()))
+
+
 def each_shard(parts: Parts, wanted: Mapping[int, Sequence[int]]) -> Iterator[tuple[int, Any]]:
     """Yield the number of each shard, as soon as it is ready, and the outputs of its wanted rows.
 
