@@ -13,11 +13,10 @@ which leaves out blocks of examples: a bootstrap would put copies of an example 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.errors import TooFewRows, counted
@@ -30,8 +29,6 @@ from vlbench.metrics.intervals import (
     unvaried,
 )
 from vlbench.metrics.ranking import TIED
-
-Statistic = Callable[[Tensor, Tensor], float]
 
 # HSIC has a factor 1 / (n - 3).
 FEWEST = 4
@@ -115,14 +112,6 @@ def mutual_knn_left_out(x: Tensor, y: Tensor, k: int, blocks: Sequence[Tensor]) 
             both = a * torch.nn.functional.pad(b, (0, 1)).gather(1, place)
             sums[i] += (both.sum(1) * kept[i, rows]).sum()
     return sums / k / kept.sum(1)
-
-
-def permuted_null(
-    statistic: Statistic, x: Tensor, y: Tensor, draws: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """Return a statistic of x and of y with its rows permuted, for each draw, float64 [draws]."""
-    orders = (torch.from_numpy(rng.permutation(len(y))) for _ in range(draws))
-    return np.array([statistic(x, y[order]) for order in orders])
 
 
 def calibrated(value: float, null: float) -> float:
