@@ -91,6 +91,14 @@ class Control:
         """Return float32 [N, D]."""
         return torch.cat([self._each([text], [""], self._width) for text in texts])
 
+    def text_layers(self) -> list[str]:
+        """Return the name of the output, the only layer."""
+        return ["output"]
+
+    def encode_texts_at(self, texts: Sequence[str], layers: Sequence[str]) -> dict[str, Tensor]:
+        """Return float32 [N, D], whatever the layer is called."""
+        return {name: self.encode_texts(texts) for name in layers}
+
     def similarity(self, images: Tensor, texts: Tensor) -> Tensor:
         """Return the cosine of each image with each text, [N, M], -1..1."""
         return functional.normalize(images, dim=1) @ functional.normalize(texts, dim=1).T
@@ -110,6 +118,12 @@ class Control:
             spans = _spans(text)
             encoded.append(TokenVectors(spans, self._each([text], spans, self._width)))
         return encoded
+
+    def encode_tokens_at(
+        self, texts: Sequence[str], layers: Sequence[str]
+    ) -> dict[str, list[TokenVectors]]:
+        """Return a vector per word and per punctuation mark, whatever the layer is called."""
+        return {name: self.encode_tokens(texts) for name in layers}
 
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
         """Return float32 [R_i, D] for the boxes of each picture."""

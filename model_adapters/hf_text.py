@@ -6,21 +6,14 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint, transformers_object
-from vlbench.adapter_kit.text import (
-    Spans,
-    TextReader,
-    position_limit,
-    text_vectors,
-    token_vectors,
-)
-from vlbench.capabilities import TokenVectors
-from vlbench.errors import CannotDo, SpecError
+from vlbench.adapter_kit.text import TextReader, position_limit
+from vlbench.adapter_kit.text_layers import TextLayers, TextStates
+from vlbench.errors import CannotDo
 
 
-class HfText:
+class HfText(TextLayers):
     """A text encoder: the hidden states of a layer, and its masked-language-model head.
 
     `architecture`, `weights`, `revision` and `init_seed` are those of
@@ -51,11 +44,7 @@ class HfText:
             raise CannotDo(
                 f"{checkpoint.name} has an encoder and a decoder; this adapter reads one"
             )
-        layers = config.num_hidden_layers
-        if not -layers - 1 <= layer <= layers:
-            raise SpecError(
-                f"layer {layer} is outside {-layers - 1}..{layers} of {checkpoint.name}"
-            )
+        self.choose_layer(layer, config.num_hidden_layers, checkpoint.name, pooling)
         saved = config.architectures or [""]
         # One saved from a bare model has no head, of which the library would warn at length.
         is_bare = all(name.endswith("Model") for name in saved)
@@ -69,23 +58,6 @@ class HfText:
         self._reader = TextReader(checkpoint.tokenizer(), limit, device)
         self.context_length: int = self._reader.limit
         self.count_tokens = self._reader.count
-        self._layer = layer
-        self._pooling = pooling
-
-    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
-        """Return a vector per token; a span leaves out the white space around the token."""
-        states, spans, _ = self._states(texts)
-        return token_vectors(states, spans)
-
-    def encode_texts(self, texts: Sequence[str]) -> Tensor:
-        """Return the mean over the text's tokens that `pooling` says, float32 [N, D].
-
-        A text without tokens of its own becomes the mean over its special tokens.
-        """
-        states, spans, attended = self._states(texts)
-        if self._pooling == "attended":
-            spans = [[None] * len(row) for row in spans]
-        return text_vectors(states, spans, attended)
 
     def masked_lm(self) -> tuple[Any, Any]:
         """Return the tokenizer and the module with its masked-language-model head."""
@@ -93,10 +65,8 @@ class HfText:
             raise CannotDo("this checkpoint has no masked-language-model head")
         return self._reader.tokenizer, self.model
 
-    def _states(self, texts: Sequence[str]) -> tuple[Tensor, list[Spans], Tensor]:
-        """Return hidden states float32 [N, T, D], spans, and the attention mask, bool [N, T]."""
+    def read_texts(self, texts: Sequence[str]) -> TextStates:
+        """Return the hidden states of texts that are cut to the model's limit."""
         batch, spans = self._reader.read(texts)
         output = self.model.base_model(**batch, output_hidden_states=True)
-        last = self._layer == -1
-        states = output.last_hidden_state if last else output.hidden_states[self._layer]
-        return states.float(), spans, batch["attention_mask"].bool()
+        return TextStates(output, spans, batch["attention_mask"].bool())

@@ -13,20 +13,22 @@ from torch import Tensor
 from vlbench.adapter_kit.asked_images import AskedImage, family
 from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint, transformers_object
 from vlbench.adapter_kit.image_tokens import ImageTokens, Seen, locate, overlap_shares
-from vlbench.adapter_kit.images import SquareView, image_features, images_of, resizing
+from vlbench.adapter_kit.images import SquareView, image_features, images_of, resizing, to_image
 from vlbench.adapter_kit.layers import LayersOfModel
 from vlbench.adapter_kit.prompts import Answer, Prompts
-from vlbench.adapter_kit.text import Spans, TextReader, text_vectors, token_vectors
-from vlbench.capabilities import JointAttention, Picture, TokenVectors
-from vlbench.errors import CannotDo, SpecError
+from vlbench.adapter_kit.text import TextReader
+from vlbench.adapter_kit.text_layers import TextLayers, TextStates
+from vlbench.capabilities import OUTPUT, JointAttention, Picture
+from vlbench.errors import CannotDo, SpecError, unknown
 
 Attention = Literal["auto", "eager", "sdpa", "flash_attention_2"]
+ImageVector = Literal["projected", "image_tokens", "last_token"]
 
 # The question and the answer of VQAScore. Lin et al. 2024, arXiv:2404.01291, section 3.
 QUESTION = 'Does this figure show "{}"? Please answer Yes or No.'
 
 
-class HfVlm(LayersOfModel):
+class HfVlm(LayersOfModel, TextLayers):
     """A language model that reads image tokens, asked in the chat template of its processor.
 
     PaliGemma has no template: its prompt is the question as it is, and a newline, as in the code of
@@ -37,6 +39,11 @@ class HfVlm(LayersOfModel):
     `answer` is what the score is the probability of; with `against`, such as "No", the score is the
     answer's share of both probabilities. A text is cut to `text_limit` tokens. `layer` of the
     language model, from 0 for the embeddings to -1 for the last, gives the vectors of texts.
+    `image_vector` says what an image's vector is: the mean of its "projected" tokens, or of the
+    language model's hidden states after `layer` the mean at the image's tokens ("image_tokens") or
+    that at the prompt's end ("last_token"). The prompt is `question` with an empty text, so "{}"
+    asks nothing. Layers are then those of the language model, else of the vision tower; no gradient
+    reaches the pixels.
     `attn` is the library's implementation of attention, by default SDPA in each part that has it;
     attention weights are always eager.
 
@@ -71,6 +78,7 @@ class HfVlm(LayersOfModel):
         size: int | None = None,
         layer: int = -1,
         max_pixels: int | None = None,
+        image_vector: ImageVector = "projected",
         attn: Attention = "auto",
     ) -> None:
         checkpoint = Checkpoint(architecture, weights, revision, init_seed)
@@ -88,13 +96,14 @@ class HfVlm(LayersOfModel):
         opened = checkpoint.open("AutoModelForImageTextToText", device, dtype, attention=chosen)
         self.model = opened.model
         words = opened.config.get_text_config()
-        _refuse_absent_layer(layer, words.num_hidden_layers, checkpoint.name)
-        self._layer = layer
+        self.choose_layer(layer, words.num_hidden_layers, checkpoint.name)
         self._context: int = words.max_position_embeddings
         tokenizer = checkpoint.tokenizer(**self._family.tokenizer)
         self._reader = TextReader(tokenizer, min(text_limit, self._context), device)
         self.context_length: int = self._reader.limit
         self.count_tokens = self._prompts.count
+        self._image_vector = image_vector
+        self.differentiable = image_vector == "projected"
         self._view = SquareView(self.model, processor, size)
         self._steps = resizing(self._view.size, squash=True)
         self._device = device
@@ -133,8 +142,27 @@ class HfVlm(LayersOfModel):
         return self._steps(image)
 
     def encode_images(self, pixels: Tensor) -> Tensor:
-        """Return the mean of the projected image tokens of a square view, float32 [N, D]."""
-        return self._view.tokens(pixels).float().mean(1)
+        """Return the `image_vector` of square pictures, float32 [N, D]."""
+        if self._image_vector == "projected":
+            return self._view.tokens(pixels).float().mean(1)
+        return self.encode_images_at(pixels, [OUTPUT])[OUTPUT]
+
+    def layers(self) -> list[str]:
+        """Return the layers of the vision tower, or those of the language model, and `output`."""
+        if self._image_vector == "projected":
+            return super().layers()
+        return [*(f"layer{number}_{self._image_vector}" for number in range(self._before)), OUTPUT]
+
+    def encode_images_at(self, pixels: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
+        """Return float32 [N, D] of each of some layers, in one pass."""
+        if self._image_vector == "projected":
+            return super().encode_images_at(pixels, layers)
+        names = self.layers()
+        for name in layers:
+            if name not in names:
+                raise unknown("layer", name, names)
+        states = [self._image_states(to_image(one)) for one in pixels]
+        return {name: torch.stack([one[names.index(name)] for one in states]) for name in layers}
 
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
         """Return the mean of the image tokens, weighted by the area they share with a box.
@@ -151,29 +179,25 @@ class HfVlm(LayersOfModel):
             regions.append(overlap_shares(wanted, placed.boxes).to(vectors) @ vectors)
         return regions
 
-    def encode_texts(self, texts: Sequence[str]) -> Tensor:
-        """Return the mean over the text's own tokens, float32 [N, D], without image or question.
+    def read_texts(self, texts: Sequence[str]) -> TextStates:
+        """Return the hidden states of texts by themselves, without image or question.
 
-        A text without tokens becomes the mean over its special tokens.
+        A token has seen those before it; in PaliGemma all of the text.
         """
-        return text_vectors(*self._states(texts))
-
-    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
-        """Return a vector per token, which has seen the tokens before it but no image.
-
-        In PaliGemma it has seen the start of a text and all of its tokens.
-        """
-        states, spans, _ = self._states(texts)
-        return token_vectors(states, spans)
-
-    def _states(self, texts: Sequence[str]) -> tuple[Tensor, list[Spans], Tensor]:
-        """Return hidden states float32 [N, T, D], spans, and the attention mask, bool [N, T]."""
         batch, spans = self._reader.read(texts)
         batch = {name: batch[name] for name in ("input_ids", "attention_mask")}
         output = self._family.states(self.model, batch)
-        last = self._layer == -1
-        states = output.last_hidden_state if last else output.hidden_states[self._layer]
-        return states.float(), spans, batch["attention_mask"].bool()
+        return TextStates(output, spans, batch["attention_mask"].bool())
+
+    @torch.no_grad()
+    def _image_states(self, image: Image) -> list[Tensor]:
+        """Return the language model's vector of an image, float32 [D], at each layer."""
+        asked = self._ask(image, [""])
+        output = self.model(
+            **asked.head.inputs, output_hidden_states=True, use_cache=False, logits_to_keep=1
+        )
+        places = asked.image if self._image_vector == "image_tokens" else [-1]
+        return [states[0, places].float().mean(0) for states in output.hidden_states]
 
     def _group(
         self, pictures: Sequence[Picture], texts: Sequence[str], more: int = 0
@@ -216,11 +240,6 @@ def _limit_pixels(images: Any, most: int, name: str) -> None:
         raise SpecError(f"max_pixels {most} is less than one token of {name}, {least} pixels")
     smallest = min(images.size["shortest_edge"], most)
     images.size = type(images.size)(shortest_edge=smallest, longest_edge=most)
-
-
-def _refuse_absent_layer(layer: int, layers: int, name: str) -> None:
-    if not -layers - 1 <= layer <= layers:
-        raise SpecError(f"layer {layer} is outside {-layers - 1}..{layers} of {name}")
 
 
 def _tell_of_parts(answer: Answer, name: str) -> None:

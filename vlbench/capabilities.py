@@ -110,6 +110,22 @@ class TextEncoder(Protocol):
 
 
 @runtime_checkable
+class TextLayerEncoder(TextEncoder, Protocol):
+    """Turns texts into vectors at each of its layers."""
+
+    def text_layers(self) -> Sequence[str]:
+        """Return the names of layers in order of depth, such as `layer3_mean`; last `output`."""
+        ...
+
+    def encode_texts_at(self, texts: Sequence[str], layers: Sequence[str]) -> Mapping[str, Tensor]:
+        """Return float32 [N, D] of each of these layers, in one pass.
+
+        That of `output` is what `encode_texts` returns.
+        """
+        ...
+
+
+@runtime_checkable
 class SharedSpace(Protocol):
     """Compares image vectors with text vectors."""
 
@@ -151,6 +167,21 @@ class TokenEncoder(Protocol):
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
         """Return the vectors of each text's tokens; a word without a vector has no span."""
+        ...
+
+
+@runtime_checkable
+class TokenLayerEncoder(TokenEncoder, Protocol):
+    """Turns the words of a text into vectors at each of its layers."""
+
+    def text_layers(self) -> Sequence[str]:
+        """Return the names of layers in order of depth; the last is `output`."""
+        ...
+
+    def encode_tokens_at(
+        self, texts: Sequence[str], layers: Sequence[str]
+    ) -> Mapping[str, list[TokenVectors]]:
+        """Return what `encode_tokens` does at each of these layers, in one pass."""
         ...
 
 

@@ -28,7 +28,7 @@ from vlbench.data.images import (
 )
 from vlbench.data.records import Column, Split, value_column
 from vlbench.engine import Engine, NoProgress, Progress
-from vlbench.engine.layers import Layers, layers_of
+from vlbench.engine.layers import IMAGES, TEXTS, Layers, layers_of
 from vlbench.engine.store import Store
 from vlbench.errors import CannotDo, DataError, UnknownNameError, unknown
 from vlbench.files import temporary_folder
@@ -40,7 +40,7 @@ from vlbench.planning.tasks import resolve_task
 from vlbench.running.models import LiveModels
 
 # What encodes the values of a column, by its kind.
-ENCODERS = {"image": (ImageEncoder, "encode_images"), "text": (TextEncoder, "encode_texts")}
+ENCODERS = {"image": (ImageEncoder, IMAGES), "text": (TextEncoder, TEXTS)}
 
 
 # The probes that keep a matrix of distances.
@@ -117,9 +117,9 @@ def extract_features(
             found = _find(resolved, found, split, column, complete)
         if found.column.kind not in ENCODERS:
             raise CannotDo(f"a column of {found.column.kind}s has no features; name one of images")
-        capability, method = ENCODERS[found.column.kind]
+        capability, tower = ENCODERS[found.column.kind]
         if not has(resolved.adapter, capability, resolved.spec.without):
-            raise CannotDo(f"{resolved.name} is no {capability.__name__}: it has no {method}")
+            raise CannotDo(f"{resolved.name} is no {capability.__name__}: it has no {tower.encode}")
         adapter = live.get(resolved).adapter
         assert complete.cache_dir
         engine = Engine(
@@ -128,10 +128,10 @@ def extract_features(
             identities=live.identities(),
             progress=progress or NoProgress(),
         )
-        encode, by_layer = getattr(adapter, method), dict[str, NDArray[np.float32]]()
+        encode, by_layer = getattr(adapter, tower.encode), dict[str, NDArray[np.float32]]()
         if layers:
-            names = layers_of(adapter, resolved.name, layers)
-            held = Layers(adapter, engine, names)
+            names = layers_of(adapter, resolved.name, layers, tower)
+            held = Layers(adapter, engine, names, tower)
             for name in names:
                 by_layer[name] = held.engine_at(name).features(encode, found.column).numpy()
         last = next(reversed(by_layer.values()), None)

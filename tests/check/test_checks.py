@@ -159,7 +159,7 @@ def test_names_that_nobody_knows_are_no_broken_promise():
         (["a", "a", "output"], None, "wanted are names that differ, `output` last"),
         (["output", "a"], None, "wanted are names that differ, `output` last"),
         (["a", "output"], {"a": 0, "output": 0}, "asked for `output`, it gives"),
-        (["a", "output"], {"output": 1}, "`output` is not what encode_images gives"),
+        (["a", "output"], {"output": 1}, "`output` is not what the model gives without layers"),
     ],
 )
 def test_layers_that_are_not_as_promised_are_said(layers, found, message):
@@ -172,3 +172,28 @@ def test_layers_that_are_not_as_promised_are_said(layers, found, message):
             return {name: pixels.flatten(1) + more for name, more in found.items()}
 
     assert message in checks.layers(Wrong(), draw_samples(torch.device("cpu"), 5))
+
+
+@pytest.mark.parametrize("kind", ["text", "token"])
+def test_layers_of_texts_that_are_not_as_promised_are_said(kind):
+    class Wrong(Honest):
+        names, more = ("first", "output"), 0
+
+        def text_layers(self):
+            return self.names
+
+        def encode_texts_at(self, texts, layers):
+            return {name: self.encode_texts(texts) + self.more for name in layers}
+
+        def encode_tokens_at(self, texts, layers):
+            tokens = self.encode_tokens(texts)
+            more = [one._replace(vectors=one.vectors + self.more) for one in tokens]
+            return dict.fromkeys(layers, more)
+
+    check, samples = getattr(checks, f"{kind}_layers"), draw_samples(torch.device("cpu"), 5)
+    adapter = Wrong()
+    assert check(adapter, samples) == ""
+    adapter.more = 1
+    assert "`output` is not what the model gives without layers" in check(adapter, samples)
+    adapter.names = ("output", "first")
+    assert "wanted are names that differ, `output` last" in check(adapter, samples)

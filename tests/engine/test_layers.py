@@ -4,9 +4,11 @@ import pytest
 import torch
 from fakes import Reader, labelled_images
 
+from vlbench.capabilities import TokenVectors
+from vlbench.data.records import value_column
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
-from vlbench.engine.layers import Layers
+from vlbench.engine.layers import TEXTS, TOKENS, Layers
 from vlbench.engine.store import Store
 
 NAMES = ["first", "second", "output"]
@@ -16,6 +18,7 @@ class Layered(Reader):
     """Gives the pixels of a corner times 1, 2 and 3 at its layers, and counts its passes."""
 
     def __init__(self):
+        super().__init__()
         self.passes, self.seen = 0, 0
 
     def layers(self):
@@ -94,7 +97,7 @@ def test_how_many_bytes_the_layers_are_is_said_before_they_are_computed(column, 
     model = Layered()
     with caplog.at_level(logging.INFO, "vlbench"):
         values(model, engine_of(model, tmp_path), column)
-    assert caplog.messages == ["3 layers are stored: 0.0 kB for each of 600 images, 0 MB"]
+    assert caplog.messages == ["3 layers are stored: 0.0 kB for each of 600 images, 0.0216 MB"]
 
 
 def test_what_a_probe_stores_of_the_model_counts_the_layer(tmp_path):
@@ -121,5 +124,70 @@ def test_a_layer_of_another_shape_is_named(column):
             return dict.fromkeys(layers, pixels[:, :, 0])
 
     model = Wrong()
-    with pytest.raises(ValueError, match=r"layer first gave \[4, 3, 4\] for 4 images"):
+    with pytest.raises(ValueError, match=r"layer first gave \[4, 3, 4\] for 4 rows"):
         values(model, engine_of(model), column)
+
+
+class Letters:
+    """Gives texts the number of their letters, times 1 at the first layer and 2 at the output."""
+
+    def __init__(self):
+        self.passes = 0
+
+    def text_layers(self):
+        return ["first", "output"]
+
+    def encode_texts_at(self, texts, layers):
+        self.passes += 1
+        lengths = torch.tensor([[float(len(text))] for text in texts])
+        return {name: lengths * (1 + (name == "output")) for name in layers}
+
+    def encode_texts(self, texts):
+        return self.encode_texts_at(texts, ["output"])["output"]
+
+    def encode_tokens_at(self, texts, layers):
+        found = self.encode_texts_at(texts, layers)
+        spans = [[(0, len(text))] for text in texts]
+        return {
+            name: [TokenVectors(own, row[None]) for own, row in zip(spans, rows, strict=True)]
+            for name, rows in found.items()
+        }
+
+    def encode_tokens(self, texts):
+        return self.encode_tokens_at(texts, ["output"])["output"]
+
+
+def test_layers_of_texts_are_stored_by_one_pass(tmp_path):
+    model, texts = Letters(), value_column(["a", "bcd"], "text")
+    layers = Layers(model, engine_of(model, tmp_path), model.text_layers(), TEXTS)
+    at = {name: layers.engine_at(name).features(model.encode_texts, texts) for name in layers.names}
+    assert at["first"].tolist() == [[1.0], [3.0]]
+    assert torch.equal(at["output"], 2 * at["first"])
+    model.passes = 0
+    again = Layers(model, engine_of(model, tmp_path), model.text_layers(), TEXTS)
+    assert torch.equal(again.engine_at("first").features(model.encode_texts, texts), at["first"])
+    assert model.passes == 0
+
+
+def test_layers_of_tokens_stand_in_for_the_models_tokens_in_a_map_and_are_stored_apart(tmp_path):
+    model, texts = Letters(), value_column(["a", "bcd"], "text")
+    layers = Layers(model, engine_of(model, tmp_path), model.text_layers(), TOKENS)
+
+    def firsts(at):
+        encode = at.checked(model.encode_tokens)
+        key = {"what": "first vectors", "model": model}
+        return at.map(lambda t: [float(x.vectors[0, 0]) for x in encode(t)], texts, key=key)
+
+    assert firsts(layers.engine_at("first")) == [1.0, 3.0]
+    assert firsts(layers.engine_at("output")) == [2.0, 6.0]
+    assert firsts(layers.engine_at("first")) == [1.0, 3.0]
+
+
+def test_the_images_of_a_model_are_as_they_are_where_its_texts_are_layered(column):
+    class Both(Layered, Letters):
+        pass
+
+    model = Both()
+    at = Layers(model, engine_of(model), ["first"], TEXTS).engine_at("first")
+    whole = engine_of(model).features(model.encode_images, column)
+    assert torch.equal(at.features(model.encode_images, column), whole)

@@ -5,7 +5,7 @@ import torch
 import transformers
 from tiny_joint import CPU, TEXTS, adapter, save
 
-from vlbench.errors import CannotDo, SpecError
+from vlbench.errors import CannotDo, SpecError, UnknownNameError
 
 HfText = adapter("hf_text:HfText")
 
@@ -54,6 +54,51 @@ def test_a_layer_gives_its_hidden_states(layer, bert):
     ids = transformers.AutoTokenizer.from_pretrained(bert)("a cat", return_tensors="pt")
     expected = library(**ids, output_hidden_states=True).hidden_states[layer][0, 1:-1]
     torch.testing.assert_close(tokens.vectors, expected.detach())
+
+
+def hidden_states(folder, texts):
+    """Return the library's hidden states [1, T, D] of each text at each layer."""
+    library = transformers.AutoModel.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        read = [tokenizer(text, return_tensors="pt") for text in texts]
+        return [library(**one, output_hidden_states=True).hidden_states for one in read]
+
+
+def test_all_layers_of_texts_are_means_of_the_librarys_hidden_states(bert):
+    model, texts = HfText(device=CPU, architecture=bert), ["a cat", "the dog sat on the mat"]
+    names = model.text_layers()
+    assert names == ["layer0_mean", "layer1_mean", "output"]
+    found = model.encode_texts_at(texts, names)
+    states = hidden_states(bert, texts)
+    for number, name in enumerate(names):
+        expected = torch.stack([one[number][0, 1:-1].mean(0) for one in states])
+        torch.testing.assert_close(found[name], expected)
+    assert torch.equal(found["output"], model.encode_texts(texts))
+
+
+def test_layers_of_tokens_are_the_librarys_and_few_may_be_asked_for(gpt2):
+    model, texts = HfText(device=CPU, architecture=gpt2), ["a cat", "the dog sat on the mat"]
+    *_, last, output = model.text_layers()
+    found = model.encode_tokens_at(texts, [output, last])
+    assert list(found) == [output, last]
+    for name, place in ((last, -2), (output, -1)):
+        for tokens, states in zip(found[name], hidden_states(gpt2, texts), strict=True):
+            torch.testing.assert_close(tokens.vectors, states[place][0])
+
+
+@pytest.mark.parametrize(("layer", "names"), [(0, []), (1, ["layer0_mean"]), (-2, ["layer0_mean"])])
+def test_layers_end_where_the_model_is_read(bert, layer, names):
+    model = HfText(device=CPU, architecture=bert, layer=layer)
+    assert model.text_layers() == [*names, "output"]
+    with pytest.raises(UnknownNameError, match="no layer is named 'layer2_mean'"):
+        model.encode_texts_at(["a cat"], ["layer2_mean"])
+
+
+def test_layers_are_means_over_what_the_output_is_the_mean_of(bert):
+    model = HfText(device=CPU, architecture=bert, pooling="attended")
+    found = model.encode_texts_at(["a cat"], ["layer1_mean"])["layer1_mean"]
+    torch.testing.assert_close(found, hidden_states(bert, ["a cat"])[0][1].mean(1))
 
 
 @pytest.mark.parametrize("layer", [3, -4])

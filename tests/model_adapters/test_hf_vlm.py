@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from PIL import Image as PilImage
 from tiny_joint import CPU, adapter, noise
 from tiny_vlm import WRITERS
 
@@ -211,6 +212,51 @@ def test_layers_are_those_of_the_vision_tower_and_the_output_comes_after_the_pro
         assert "vis" in name
         assert name.rpartition("_")[0] in parts
     assert not torch.allclose(found[names[0]], found[names[1]])
+
+
+@FAMILIES
+@pytest.mark.parametrize("what", ["image_tokens", "last_token"])
+@torch.no_grad()
+def test_layers_of_the_language_model_are_the_librarys_where_its_vectors_are_asked_for(made, what):
+    size = SIZES.get(made.name, {})
+    model = HfVlm(device=CPU, architecture=made.folder, image_vector=what, **OPTIONS, **size)
+    images = [noise(40, 40, seed) for seed in range(2)]
+    pixels = torch.stack([model.preprocess(image) for image in images])
+    names = model.layers()
+    assert names == [*(f"layer{n}_{what}" for n in range(len(names) - 1)), "output"]
+    found = model.encode_images_at(pixels, names)
+    assert torch.equal(model.encode_images(pixels), found["output"])
+    assert not model.differentiable
+    for row, image in enumerate(images):
+        inputs = made.inputs(image.resize(pixels.shape[-2:], PilImage.Resampling.BICUBIC), "")
+        seen = states_by_hooks(made.library, inputs)
+        assert len(seen) == len(names)
+        tokens = inputs["input_ids"][0] == made.library.config.image_token_id
+        for name, states in zip(names, seen, strict=True):
+            expected = states[0][tokens].mean(0) if what == "image_tokens" else states[0, -1]
+            torch.testing.assert_close(found[name][row], expected, rtol=1e-4, atol=1e-5)
+
+
+def states_by_hooks(library, inputs):
+    """Return what goes into the language model's first layer, and what comes out of each part."""
+    decoder, seen = library.get_decoder(), {}
+
+    def first(_, args, options):
+        seen[0] = args[0] if args else options["hidden_states"]
+
+    def keep(number):
+        def hook(_, __, output):
+            seen[number] = output[0] if isinstance(output, tuple) else output
+
+        return hook
+
+    hooks = [decoder.layers[0].register_forward_pre_hook(first, with_kwargs=True)]
+    parts = [*decoder.layers[:-1], decoder.norm]
+    hooks += [part.register_forward_hook(keep(n)) for n, part in enumerate(parts, 1)]
+    library(**inputs)
+    for hook in hooks:
+        hook.remove()
+    return [seen[number] for number in sorted(seen)]
 
 
 @FAMILIES

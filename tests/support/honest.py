@@ -33,6 +33,13 @@ class Honest:
     def encode_texts(self, texts):
         return torch.tensor([[float(len(text))] * 12 for text in texts])
 
+    def text_layers(self):
+        return ["half", "output"]
+
+    def encode_texts_at(self, texts, layers):
+        found = {"half": self.encode_texts(texts) / 2, "output": self.encode_texts(texts)}
+        return {name: found[name] for name in layers}
+
     def similarity(self, images, texts):
         return images @ texts.T
 
@@ -49,6 +56,9 @@ class Honest:
     def encode_tokens(self, texts):
         found = [self.spans(text) for text in texts]
         return [TokenVectors(spans, torch.ones(len(spans), 2)) for spans in found]
+
+    def encode_tokens_at(self, texts, layers):
+        return {name: self.encode_tokens(texts) for name in layers}
 
     def encode_regions(self, pictures, boxes):
         return [torch.ones(len(some), 4) for some in boxes]

@@ -32,6 +32,12 @@ def to_pixels(image: Image) -> Tensor:
     return pixels
 
 
+def to_image(pixels: Tensor) -> Image:
+    """Return float32 [3, H, W] in [0, 1] as an RGB image."""
+    grey = (pixels.detach().cpu() * 255).round().to(torch.uint8)
+    return PilImage.fromarray(grey.permute(1, 2, 0).numpy())
+
+
 def resizing(
     resize: int,
     crop: int | None = None,

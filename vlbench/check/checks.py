@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -57,18 +57,59 @@ def all_layers(adapter: Any, samples: Samples, places: Sequence[int]) -> list[Te
     return list(torch.cat([found[name] for name in names], 1))
 
 
+def all_text_layers(adapter: Any, texts: Sequence[str]) -> list[Tensor]:
+    """Return what an adapter gives of texts at all its layers, side by side."""
+    names = adapter.text_layers()
+    found = adapter.encode_texts_at(texts, names)
+    return list(torch.cat([found[name] for name in names], 1))
+
+
 def layers(adapter: Any, samples: Samples) -> str:
     """Say what is wrong with the names of layers, or how their last differs from the output."""
-    names = list(adapter.layers())
+
+    def last() -> tuple[Mapping[str, Tensor], Tensor]:
+        pixels = batch_of(adapter, samples)
+        return adapter.encode_images_at(pixels.clone(), [OUTPUT]), adapter.encode_images(pixels)
+
+    return _wrong_layers(adapter.layers(), last, samples)
+
+
+def text_layers(adapter: Any, samples: Samples) -> str:
+    """Say the same of the layers of texts."""
+
+    def last() -> tuple[Mapping[str, Tensor], Tensor]:
+        texts = samples.texts
+        return adapter.encode_texts_at(texts, [OUTPUT]), adapter.encode_texts(texts)
+
+    return _wrong_layers(adapter.text_layers(), last, samples)
+
+
+def token_layers(adapter: Any, samples: Samples) -> str:
+    """Say the same of the layers of words."""
+
+    def last() -> tuple[Mapping[str, Tensor], Tensor]:
+        given = adapter.encode_tokens_at(samples.texts, [OUTPUT])
+        joined = {name: torch.cat([one.vectors for one in each]) for name, each in given.items()}
+        return joined, torch.cat([one.vectors for one in adapter.encode_tokens(samples.texts)])
+
+    return _wrong_layers(adapter.text_layers(), last, samples)
+
+
+def _wrong_layers(
+    given: Sequence[str],
+    last: Callable[[], tuple[Mapping[str, Tensor], Tensor]],
+    samples: Samples,
+) -> str:
+    """Say what is wrong with names, or how what is given at `output` is not the output."""
+    names = list(given)
     if len(set(names)) != len(names) or not names or names[-1] != OUTPUT:
         return f"layers are {names}; wanted are names that differ, `{OUTPUT}` last"
-    pixels = batch_of(adapter, samples)
-    given = adapter.encode_images_at(pixels.clone(), [OUTPUT])
-    output = adapter.encode_images(pixels)
-    if set(given) != {OUTPUT}:
-        return f"asked for `{OUTPUT}`, it gives {sorted(given)}"
-    apart = difference([(given[OUTPUT], output)], tolerance(samples.dtype))
-    return f"`{OUTPUT}` is not what encode_images gives: {apart}" if apart else ""
+    at_output, output = last()
+    if set(at_output) != {OUTPUT}:
+        return f"asked for `{OUTPUT}`, it gives {sorted(at_output)}"
+    rows = list(zip(at_output[OUTPUT], output, strict=True))
+    apart = difference(rows, tolerance(samples.dtype))
+    return f"`{OUTPUT}` is not what the model gives without layers: {apart}" if apart else ""
 
 
 def gradients(method: str) -> Check:

@@ -21,7 +21,9 @@ from vlbench.capabilities import (
     RegionEncoder,
     SharedSpace,
     TextEncoder,
+    TextLayerEncoder,
     TokenEncoder,
+    TokenLayerEncoder,
     offered,
 )
 from vlbench.check import checks
@@ -227,6 +229,13 @@ PROMISES: dict[type, Promises] = {
     ),
     TextEncoder: Promises(
         Pass(lambda a, s, i: a.encode_texts(_some(s.texts, i)), 1, ODD_TEXTS), _TEXTS
+    ),
+    TextLayerEncoder: Promises(
+        Pass(lambda a, s, i: checks.all_text_layers(a, _some(s.texts, i)), 1, ODD_TEXTS),
+        {"layers differ in their names, and the last is the output": checks.text_layers},
+    ),
+    TokenLayerEncoder: Promises(
+        None, {"layers differ in their names, and the last is the output": checks.token_layers}
     ),
     SharedSpace: Promises(None, {"a number for each pair, in any batch": checks.similarity}),
     Classifier: Promises(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from vlbench.capabilities import OUTPUT, LayerEncoder
+from vlbench.capabilities import OUTPUT
 from vlbench.data.records import Column
 from vlbench.digests import digest
-from vlbench.engine.engine import Engine
+from vlbench.engine.engine import Engine, Method
 from vlbench.engine.passes import Encode
 from vlbench.engine.shards import SHARD, Features, Parts, each_shard, places_by_shard
 from vlbench.errors import CannotDo, unknown
@@ -23,14 +23,32 @@ ALL = "all"
 LOGGER = logging.getLogger(__name__)
 
 
-def layers_of(model: Any, name: str, asked: Sequence[str]) -> list[str]:
+class Tower(NamedTuple):
+    """The methods of a model that name its layers and encode at them, and that of its output."""
+
+    names: str
+    encode: str
+
+    def methods(self, model: Any) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
+        """Return what names a model's layers and what encodes at them; None for one without."""
+        names, encode = (getattr(model, one, None) for one in (self.names, f"{self.encode}_at"))
+        return (names, encode) if callable(names) and callable(encode) else None
+
+
+IMAGES = Tower("layers", "encode_images")
+TEXTS = Tower("text_layers", "encode_texts")
+TOKENS = Tower("text_layers", "encode_tokens")
+
+
+def layers_of(model: Any, name: str, asked: Sequence[str], tower: Tower = IMAGES) -> list[str]:
     """Return the layers of a model that are asked for, in order of depth; `all` alone is each.
 
     Raises CannotDo for a model without layers, and UnknownNameError for a layer that it lacks.
     """
-    if not isinstance(model, LayerEncoder):
-        raise CannotDo(f"{name} gives no layers: it has no encode_images_at")
-    there, every = list(model.layers()), list(asked) == [ALL]
+    methods = tower.methods(model)
+    if methods is None:
+        raise CannotDo(f"{name} gives no layers: it has no {tower.encode}_at")
+    there, every = list(methods[0]()), list(asked) == [ALL]
     for one in [] if every else asked:
         if one not in there:
             raise unknown("layer", one, there)
@@ -44,14 +62,28 @@ class Layers:
     a store, or for a model without an identity, all of a column's are kept in memory.
     """
 
-    def __init__(self, model: LayerEncoder, engine: Engine, names: Sequence[str]) -> None:
-        self.model, self.engine, self.names = model, engine, names
-        self._joined = _AllLayers(model, names)
+    def __init__(
+        self, model: Any, engine: Engine, names: Sequence[str], tower: Tower = IMAGES
+    ) -> None:
+        self.model, self.engine, self.names, self.tower = model, engine, names, tower
+        self._joined = _AllLayers(model, names, tower)
         self._kept: dict[tuple[str, str], Tensor] = {}
 
     def engine_at(self, name: str) -> Engine:
-        """Return an engine for which the features of the model's images are those of a layer."""
+        """Return an engine for which what the model's tower gives is what it gives at a layer."""
         return LayerEngine(self, name)
+
+    def method(self, name: str) -> Callable[[Any], Any]:
+        """Return what encodes at a layer; at the output it is the model's own method."""
+        if name == OUTPUT:
+            own: Callable[[Any], Any] = getattr(self.model, self.tower.encode)
+            return own
+        return _AtLayer(self.model, name, self.tower)
+
+    def is_of(self, method: Callable[..., Any]) -> bool:
+        """Return whether a method is the one of the model that layers stand in for."""
+        own = getattr(method, "__self__", None) is self.model
+        return own and getattr(method, "__name__", "") == self.tower.encode
 
     def features(self, name: str, column: Column, most: float) -> Features:
         """Return the features of a layer, as an engine does."""
@@ -60,11 +92,11 @@ class Layers:
             self.engine.attempt(lambda: self._fill(column, keys))
         elif self.engine.is_alone:
             return self._in_memory(name, column)
-        return self.engine.features_up_to(_method(self.model, name), column, most)
+        return self.engine.features_up_to(self.method(name), column, most)
 
     def _key(self, layer: str, column: Column) -> str | None:
-        method = _method(self.model, layer)
-        return self.engine.key_of(Encode(method, column, self.engine.settings), column)
+        encode = Encode(self.method(layer), column, self.engine.settings)
+        return self.engine.key_of(encode, column)
 
     def _fill(self, column: Column, keys: dict[str, Any]) -> None:
         """Compute and store what the store lacks of this process's shards, in one pass."""
@@ -118,17 +150,19 @@ class Layers:
         return Parts(None, "", SHARD, encode, size, self.engine.show_pass(joined.what, column))
 
     def _say_size(self, joined: _AllLayers, column: Column, rows: int) -> None:
-        """Say how many bytes all layers of so many images are, after a look at the first."""
-        pixels = self.model.preprocess(column[0])[None].to(self.engine.device)
+        """Say how many bytes all layers of so many rows are, after a look at the first."""
+        first: Any = [column[0]]
+        if column.kind == "image":
+            first = self.model.preprocess(column[0])[None].to(self.engine.device)
         with torch.no_grad():
-            joined(pixels)
+            joined(first)
         each = 4 * sum(joined.widths)
-        size = f"{each / 1024:.1f} kB for each of {rows:,} images, {each * rows / 1e6:,.0f} MB"
-        LOGGER.info("%d layers are stored: %s", len(self.names), size)
+        sizes = f"{each / 1e3:,.1f} kB for each of {rows:,} {column.kind}s"
+        LOGGER.info("%d layers are stored: %s, %.3g MB", len(self.names), sizes, each * rows / 1e6)
 
 
 class LayerEngine(Engine):
-    """An engine for which the features of a model's images are those of one of its layers.
+    """An engine for which what a tower of a model gives is what it gives at one of its layers.
 
     What a probe stores of the model, such as a training, counts the layer as part of the model.
     """
@@ -142,8 +176,13 @@ class LayerEngine(Engine):
             known[id(layers.model)] = digest([identity, "layer", name])
         self._identities = known
 
+    def checked(self, method: Method) -> Method:
+        """Return what encodes at the layer, or another method as it is, checked."""
+        at_layer = self._layers.method(self._name) if self._layers.is_of(method) else method
+        return super().checked(cast("Method", at_layer))
+
     def _features(self, encode: Callable[[Any], Tensor], column: Column, most: float) -> Features:
-        if getattr(encode, "__self__", None) is not self._layers.model:
+        if not self._layers.is_of(encode):
             return super()._features(encode, column, most)
         return self._layers.features(self._name, column, most)
 
@@ -151,18 +190,19 @@ class LayerEngine(Engine):
 class _AllLayers:
     """A model's method for several layers, whose vectors stand in a row; `widths` are theirs."""
 
-    def __init__(self, model: LayerEncoder, names: Sequence[str]) -> None:
+    def __init__(self, model: Any, names: Sequence[str], tower: Tower) -> None:
         # An engine knows a method that it has checked by its name.
-        self.__self__, self.__name__ = model, f"encode_images_at {', '.join(names)}"
+        self.__self__, self.__name__ = model, f"{tower.encode}_at {', '.join(names)}"
         self.names, self.widths, self.what = names, list[int](), f"{len(names)} layers"
+        self._encode = getattr(model, f"{tower.encode}_at")
 
-    def __call__(self, pixels: Tensor) -> Tensor:
-        found = self.__self__.encode_images_at(pixels, self.names)
+    def __call__(self, values: Any) -> Tensor:
+        found = self._encode(values, self.names)
         parts = [found[name].float() for name in self.names]
         for name, part in zip(self.names, parts, strict=True):
-            if part.shape[:-1] != pixels.shape[:1]:
+            if part.ndim != 2 or len(part) != len(values):
                 shape = list(part.shape)
-                raise ValueError(f"layer {name} gave {shape} for {len(pixels)} images")
+                raise ValueError(f"layer {name} gave {shape} for {len(values)} rows")
         self.widths = [part.shape[1] for part in parts]
         return torch.cat(parts, 1)
 
@@ -170,14 +210,9 @@ class _AllLayers:
 class _AtLayer:
     """A model's method for one layer."""
 
-    def __init__(self, model: LayerEncoder, name: str) -> None:
-        self.__self__, self.__name__ = model, f"encode_images_at {name}"
-        self._name = name
+    def __init__(self, model: Any, name: str, tower: Tower) -> None:
+        self.__self__, self.__name__ = model, f"{tower.encode}_at {name}"
+        self._encode, self._name = getattr(model, f"{tower.encode}_at"), name
 
-    def __call__(self, pixels: Tensor) -> Tensor:
-        return self.__self__.encode_images_at(pixels, [self._name])[self._name]
-
-
-def _method(model: LayerEncoder, name: str) -> Callable[[Tensor], Tensor]:
-    """Return what encodes images at a layer; of the output it is `encode_images` itself."""
-    return model.encode_images if name == OUTPUT else _AtLayer(model, name)
+    def __call__(self, values: Any) -> Any:
+        return self._encode(values, [self._name])[self._name]

@@ -19,6 +19,7 @@ from vlbench.probes.generalization.similarity import (
     OWN_COMPANION_NOTE,
     caption_similarity,
     similarity,
+    text_similarity,
 )
 
 IMAGES = labelled_images(1, test=[60])
@@ -130,12 +131,56 @@ def test_another_seed_draws_other_blocks():
 
 def test_captions_are_compared_as_images_are():
     model, features = planted(0), planted(1, 7, planted(0).features).features
-    texts = value_column([f"number {i}" for i in range(1, 61)], "text")
-    split = Split({"image": IMAGES.splits["test"]["image"], "caption": texts})
-    engine, data = Engine.for_tests(), Data(splits={"test": split})
+    engine, data = Engine.for_tests(), captioned()
     found = caption_similarity(model, data, engine, companion=ReadsNumbers(features), k=4, blocks=6)
     assert found.scores == probe(model, OtherFeatures(features)).scores
     assert (found.counts, found.notes) == ({"n": 60, "truncated_texts": 60}, [])
+
+
+def captioned():
+    texts = value_column([f"number {i}" for i in range(1, 61)], "text")
+    return Data(splits={"test": Split({"image": IMAGES.splits["test"]["image"], "caption": texts})})
+
+
+def test_captions_are_probed_as_images_are_and_their_kernels_are_compared():
+    model, companion = planted(0), planted(1, 7, planted(0).features)
+    engine, options = Engine.for_tests(), {"k": 4, "blocks": 6}
+    reader = ReadsNumbers(model.features)
+    found = text_similarity(reader, captioned(), engine, companion=companion, **options)
+    images = similarity(companion, IMAGES, engine, companion=model, **options)
+    assert values(found) == pytest.approx(values(images))
+    assert found.counts == {"n": 60, "truncated_texts": 60}
+    assert found.artifacts["images"] == images.artifacts["images"]
+    kernels = [one.artifacts["kernel"].numpy() for one in (found, images)]
+    expected = cka_debiased(model.features[1:], companion.features[1:])
+    assert np.corrcoef(*kernels)[0, 1] == pytest.approx(expected, abs=1e-6)
+
+
+def test_each_layer_of_texts_is_scored_and_no_kernel_is_kept():
+    class Deep(ReadsNumbers):
+        def text_layers(self):
+            return ["noise", "output"]
+
+        def encode_texts_at(self, texts, layers):
+            noise = torch.randn(61, 5, generator=torch.Generator().manual_seed(7))
+            rows = [int(text.split()[1]) for text in texts]
+            return {n: (self.features if n == "output" else noise)[rows] for n in layers}
+
+    model, companion = planted(0), planted(1, 7, planted(0).features)
+    found = text_similarity(
+        Deep(model.features),
+        captioned(),
+        Engine.for_tests(),
+        companion=companion,
+        k=4,
+        blocks=6,
+        layers="all",
+    )
+    by_layer = {s.at["layer"]: s for s in found.scores if s.metric == "cka_debiased"}
+    assert by_layer["noise"].ci95[0] < 0 < by_layer["noise"].ci95[1]
+    expected = cka_debiased(model.features[1:], companion.features[1:])
+    assert by_layer["output"].value == pytest.approx(expected)
+    assert found.artifacts == {}
 
 
 def test_too_few_images_are_refused():

@@ -270,3 +270,25 @@ def test_an_encoder_in_context_has_no_other_form():
     outcome = probe(words, data, epochs=1)
     assert "accuracy_caption_form" not in values(outcome)
     assert outcome.notes[1] == "words: their vectors in the caption"
+
+
+def test_the_layer_of_words_that_knows_is_found_and_the_other_is_at_chance():
+    data, directions = planted((300, 60, 40, 30))
+    knows = rotated(directions)
+
+    class Deep(StaticWords):
+        def text_layers(self):
+            return ["same_mean", "output"]
+
+        def encode_tokens_at(self, texts, layers):
+            models = {"same_mean": StaticWords(dict.fromkeys(NAMES, drawn(8))), "output": knows}
+            return {name: models[name].encode_tokens(texts) for name in layers}
+
+        def encode_tokens(self, texts):
+            return knows.encode_tokens(texts)
+
+    found = probe(Deep({}), data, objects=(2,), layers="all")
+    by_layer = {s.at["layer"]: s.value for s in found.scores if s.metric == "accuracy"}
+    assert by_layer["output"] == values(probe(knows, data, objects=(2,)))["accuracy"] == 1
+    assert list(by_layer) == ["same_mean", "output"]
+    assert by_layer["same_mean"] == 0.5

@@ -28,7 +28,7 @@ from vlbench.errors import DataError, TooFewRows, counted
 from vlbench.metrics.intervals import fraction, plain_ends, student_quantile, wilson
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import all_parallel
-from vlbench.probes.generalization.by_layer import Asked, each_layer
+from vlbench.probes.by_layer import Asked, each_layer
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.results import Outcome, Score
 

@@ -39,7 +39,7 @@ from vlbench.metrics.probe_worth import (
     selectivity,
 )
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose
-from vlbench.probes.generalization.by_layer import Asked, each_layer
+from vlbench.probes.by_layer import Asked, each_layer
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.probes.generalization.linear import require_train_images
 from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE

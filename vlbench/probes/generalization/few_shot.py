@@ -26,8 +26,8 @@ from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.intervals import mean_of_trials
 from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import Choice, choose, join_choices
+from vlbench.probes.by_layer import Asked, each_layer
 from vlbench.probes.generalization.blind import blind_features, with_floors
-from vlbench.probes.generalization.by_layer import Asked, each_layer
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.results import Outcome, Score
 

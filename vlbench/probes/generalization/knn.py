@@ -20,7 +20,7 @@ from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, join_choices
-from vlbench.probes.generalization.by_layer import Asked, each_layer
+from vlbench.probes.by_layer import Asked, each_layer
 from vlbench.probes.generalization.categories import guess_score, in_parts
 from vlbench.probes.generalization.few_shot import normalise
 from vlbench.probes.generalization.linear import require_train_images

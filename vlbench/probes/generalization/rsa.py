@@ -28,6 +28,7 @@ from vlbench.capabilities import ImageEncoder, TextEncoder, TokenEncoder
 from vlbench.data.records import Data, TestRows, fewest_rows, labels, value_column
 from vlbench.data.words import tokens_at
 from vlbench.engine import Engine
+from vlbench.engine.layers import TEXTS, TOKENS
 from vlbench.errors import CannotDo, TooFewRows, counted, listed
 from vlbench.metrics.rdm_correlation import (
     correlations,
@@ -37,7 +38,7 @@ from vlbench.metrics.rdm_correlation import (
     permuted,
     standardised,
 )
-from vlbench.probes.generalization.by_layer import Asked, each_layer
+from vlbench.probes.by_layer import Asked, each_layer
 from vlbench.probes.generalization.class_vectors import encodes_whole_texts
 from vlbench.probes.generalization.rdm import rdm_of_classes, rdm_of_vectors
 from vlbench.results import Outcome, Score
@@ -101,14 +102,23 @@ def rsa_text(  # noqa: PLR0913 - the YAML fills all but three
     tokens: Literal["first", "mean"] = "first",
     rdm: VectorRule = "euclidean",
     seed: int = 0,
+    layers: Asked = None,
 ) -> Outcome:
     """Return the correlation of the matrices of class names in two prompts, and the first matrix.
 
     {} stands for the first `synonyms` of a class's names, in lower case, joined by a comma. The
     vector of a class is that of the first token of these names, or the mean over their tokens. A
     model that only encodes whole texts, or compares them with images as CLIP does, gives the vector
-    of the sentence. Raises CannotDo, with the class, where no token of its name has a vector.
+    of the sentence. `layers` are names of the model's layers of texts, or `all`. Raises CannotDo,
+    with the class, where no token of its name has a vector.
     """
+    if layers is not None:
+        options: dict[str, Any] = {"synonyms": synonyms, "tokens": tokens, "rdm": rdm, "seed": seed}
+        options |= {"prompt": prompt, "other_prompt": other_prompt}
+        tower = TEXTS if encodes_whole_texts(model) else TOKENS
+        return each_layer(
+            model, engine, layers, lambda at: rsa_text(model, data, at, **options), tower=tower
+        )
     _require_classes(data)
     names = [", ".join(name.split(", ")[:synonyms]).lower() for name in data.classes]
     vectors = [_name_vectors(model, engine, names, p, tokens) for p in (prompt, other_prompt)]

@@ -1,19 +1,22 @@
 """Similarity of a model's image vectors to the vectors of a companion: CKA and mutual neighbours.
 
-`similarity` compares two models of images, `caption_similarity` images with their captions, which
-the companion reads. `cka_debiased` is Kornblith et al. 2019, arXiv:1905.00414, debiased as in
+`similarity` compares two models of images, `caption_similarity` a model's images with the captions
+that a companion reads, and `text_similarity` a model's captions with a companion's images.
+`cka_debiased` is Kornblith et al. 2019, arXiv:1905.00414, debiased as in
 arXiv:2010.15327; `mutual_knn` is Huh et al. 2024, arXiv:2405.07987. Chance is the mean over all
 permutations of the companion's rows, which is exact for both. That of CKA is 0, so that it needs no
 calibration; `mutual_knn_calibrated` is the fraction of the way from chance to 1. Similarity is no
 quality: how much it says depends on the companion.
 
-`similarity` keeps the kernel of up to 1,000 images, the artifact `kernel`, and which they are, by
-which `vlbench leaderboard build` compares all models with each other.
+`similarity` and `text_similarity` keep the kernel of up to 1,000 images, or of their captions, the
+artifact `kernel`, and which they are, by which `vlbench leaderboard build` compares all models with
+each other, those of images with those of texts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +26,7 @@ from torch import Tensor
 from vlbench.capabilities import ImageEncoder, TextEncoder, count_truncated
 from vlbench.data.records import TestRows
 from vlbench.engine import Engine
+from vlbench.engine.layers import TEXTS
 from vlbench.metrics.ranking import all_equal
 from vlbench.metrics.representation_similarity import (
     block_jackknife,
@@ -32,7 +36,7 @@ from vlbench.metrics.representation_similarity import (
     draw_blocks,
     mutual_knn_left_out,
 )
-from vlbench.probes.generalization.by_layer import Asked, each_layer
+from vlbench.probes.by_layer import Asked, each_layer
 from vlbench.results import Outcome, Score
 
 # A kernel of so many images takes 2 MB in a row.
@@ -60,7 +64,7 @@ def similarity(
     """
     if layers is not None:
         options: dict[str, Any] = {"companion": companion, "k": k, "blocks": blocks, "seed": seed}
-        return each_layer(model, engine, layers, lambda at: similarity(model, data, at, **options))
+        return _by_layer(model, engine, layers, lambda at: similarity(model, data, at, **options))
     images = data.splits["test"]["image"]
     x, y = (engine.features(one.encode_images, images) for one in (model, companion))
     is_own = engine.name_of(model) == engine.name_of(companion)
@@ -94,6 +98,46 @@ def caption_similarity(
         counts={"n": len(x), **count_truncated(companion, list(test["caption"]))},
         notes=_constant_notes(x, y),
     )
+
+
+def text_similarity(
+    model: TextEncoder,
+    data: TestRows,
+    engine: Engine,
+    *,
+    companion: ImageEncoder,
+    k: int = 10,
+    blocks: int = 20,
+    seed: int = 0,
+    layers: Asked = None,
+) -> Outcome:
+    """Return how similar a model's vectors of captions are to the companion's of the images.
+
+    The rest is as for `caption_similarity`; `layers` are those of the model's texts.
+    """
+    if layers is not None:
+        options: dict[str, Any] = {"companion": companion, "k": k, "blocks": blocks, "seed": seed}
+        return _by_layer(
+            model,
+            engine,
+            layers,
+            lambda at: text_similarity(model, data, at, **options),
+            tower=TEXTS,
+        )
+    test = data.splits["test"]
+    x = engine.features(model.encode_texts, test["caption"])
+    y = engine.features(companion.encode_images, test["image"])
+    return Outcome(
+        scores=_scores(x, y, k, blocks, seed),
+        counts={"n": len(x), **count_truncated(model, list(test["caption"]))},
+        artifacts=_kernel(x, test["image"].examples().ids, blocks, seed),
+        notes=_constant_notes(x, y),
+    )
+
+
+def _by_layer(*arguments: Any, **options: Any) -> Outcome:
+    """Return what `each_layer` does, without kernels: the matrix of models has no layers."""
+    return replace(each_layer(*arguments, **options), artifacts={})
 
 
 def _kernel(x: Tensor, names: Sequence[str], blocks: int, seed: int) -> dict[str, Any]:

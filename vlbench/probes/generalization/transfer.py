@@ -31,8 +31,8 @@ from vlbench.engine.training import ONE_TRAINING, each_seed
 from vlbench.metrics.intervals import mean_of_seeds
 from vlbench.metrics.items import Answers, Measured, outcome_of, trials
 from vlbench.metrics.ranking import Choice, all_equal
+from vlbench.probes.by_layer import Asked, each_layer
 from vlbench.probes.generalization.blind import blind_features
-from vlbench.probes.generalization.by_layer import Asked, each_layer
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.probes.generalization.linear import (
     PAPER_TRAINING,

@@ -12,15 +12,18 @@ in "A photo of a {label}" in place of the caption, and `template_drop` is the ac
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from torch import Tensor
 
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.engine import Engine
+from vlbench.engine.layers import TOKENS
 from vlbench.engine.training import ONE_TRAINING
 from vlbench.metrics.intervals import estimate_of_sums, ratio
 from vlbench.metrics.items import Measured, outcome_of
+from vlbench.probes.by_layer import Asked, each_layer
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,
@@ -42,7 +45,7 @@ from vlbench.probes.vsep.network import PAPER_TRAINING, TrainedVsep, VsepTrainin
 from vlbench.results import Outcome, Score
 
 
-def object_label_alignment(
+def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
     model: TokenEncoder,
     data: SplitRows,
     engine: Engine,
@@ -52,14 +55,28 @@ def object_label_alignment(
     objects: Sequence[int] = (2, 3, 4),
     splits: Splits = TRAIN_AND_TEST,
     training: VsepTraining = PAPER_TRAINING,
+    layers: Asked = None,
 ) -> Outcome:
     """Return how often a region fits its own word best, in images of so many `objects`.
 
     `regions` encodes regions (None: the data have region vectors); a region encoder is given the
     gold or the detected `boxes` of the data. Networks are trained on images of one object, and
-    tested on the others. Raises TooFewRows where a set of images is empty, CannotDo where the model
-    has no vector for any word.
+    tested on the others. `layers` are names of those of the model's words, or `all`: networks are
+    then trained for each, and each takes a pass over the captions. Raises TooFewRows where a set of
+    images is empty, CannotDo where the model has no vector for any word.
     """
+    if layers is not None:
+        options = partial(
+            object_label_alignment,
+            model,
+            data,
+            regions=regions,
+            boxes=boxes,
+            objects=objects,
+            splits=splits,
+            training=training,
+        )
+        return each_layer(model, engine, layers, lambda at: options(engine=at), tower=TOKENS)
     encoders = ObjectEncoders(model, regions, boxes)
     sets = gather(encoders, data, engine, objects, splits)
     return _align(encoders, sets, engine, training)

@@ -18,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from vlbench.capabilities import ImageEncoder, LayerEncoder
 from vlbench.engine import Engine
-from vlbench.engine.layers import Layers, layers_of
+from vlbench.engine.layers import IMAGES, Layers, Tower, layers_of
 from vlbench.metrics.intervals import clustered_fraction
 from vlbench.metrics.items import Examples, Measured, join_items, under
 from vlbench.results import Outcome, Score
@@ -35,22 +34,23 @@ SUMMED = ("ties", "choices")
 
 
 def each_layer(
-    model: ImageEncoder,
+    model: Any,
     engine: Engine,
     asked: Literal["all"] | list[str],
     probe: Callable[[Engine], Outcome],
     *,
+    tower: Tower = IMAGES,
     seed: int = 0,
 ) -> Outcome:
     """Return what a probe finds at each layer that is asked for, in order of depth.
 
-    The probe reads the model's images by the engine that it is given. Raises CannotDo for a model
-    without layers, and UnknownNameError for a layer that it lacks.
+    The probe uses the method of the model's tower, by default that of its images, by the engine
+    that it is given. Raises CannotDo for a model without layers, and UnknownNameError for a layer
+    that it lacks.
     """
     wanted = [asked] if isinstance(asked, str) else asked
-    names = layers_of(model, engine.name_of(model), wanted)
-    assert isinstance(model, LayerEncoder)
-    layers, outcomes = Layers(model, engine, names), dict[str, Outcome]()
+    names = layers_of(model, engine.name_of(model), wanted, tower)
+    layers, outcomes = Layers(model, engine, names, tower), dict[str, Outcome]()
     for name in names:
         at = layers.engine_at(name)
         outcomes[name] = probe(at)

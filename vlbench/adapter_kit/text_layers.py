@@ -1,0 +1,98 @@
+"""Vectors of texts and of their tokens by a language model of transformers, at each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from torch import Tensor
+
+from vlbench.adapter_kit.text import Spans, text_vectors, token_vectors
+from vlbench.capabilities import OUTPUT, TokenVectors
+from vlbench.errors import SpecError, unknown
+
+
+class TextStates(NamedTuple):
+    """What a language model makes of N texts of up to T tokens.
+
+    `output` has the hidden states [N, T, D] of each layer, the embeddings first, and
+    `last_hidden_state`; `attended` is the attention mask, bool [N, T].
+    """
+
+    output: Any
+    spans: list[Spans]
+    attended: Tensor
+
+
+class TextLayers:
+    """The methods of an adapter that reads texts by a language model.
+
+    The adapter defines `read_texts`, and calls `choose_layer`.
+    """
+
+    def choose_layer(
+        self, layer: int, layers: int, name: str, pooling: Literal["own", "attended"] = "own"
+    ) -> None:
+        """Say which layer of a model is the output, from 0 for the embeddings to -1 for the last.
+
+        `pooling` says what a text is the mean over: its own tokens, or all attended ones. Raises
+        SpecError for a layer that is not there.
+        """
+        if not -layers - 1 <= layer <= layers:
+            raise SpecError(f"layer {layer} is outside {-layers - 1}..{layers} of {name}")
+        self._layer, self._pooling = layer, pooling
+        self._before = layer if layer >= 0 else layers + 1 + layer
+
+    def read_texts(self, texts: Sequence[str]) -> TextStates:
+        """Return the hidden states of texts."""
+        raise NotImplementedError
+
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """Return the mean over the text's own tokens, or over all attended, float32 [N, D].
+
+        A text without tokens of its own becomes the mean over its special tokens.
+        """
+        return self.encode_texts_at(texts, [OUTPUT])[OUTPUT]
+
+    def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+        """Return a vector per token; a span leaves out the white space around the token."""
+        return self.encode_tokens_at(texts, [OUTPUT])[OUTPUT]
+
+    def text_layers(self) -> list[str]:
+        """Return the layers up to the output in order of depth, `layer0_mean` the embeddings."""
+        return [*(f"layer{number}_mean" for number in range(self._before)), OUTPUT]
+
+    def encode_texts_at(self, texts: Sequence[str], layers: Sequence[str]) -> dict[str, Tensor]:
+        """Return float32 [N, D] of each of some layers, in one pass."""
+        read = self.read_texts(texts)
+        own = read.spans
+        if self._pooling == "attended":
+            own = [[None] * len(row) for row in own]
+        return {
+            name: text_vectors(states, own, read.attended)
+            for name, states in self._states(read, layers).items()
+        }
+
+    def encode_tokens_at(
+        self, texts: Sequence[str], layers: Sequence[str]
+    ) -> dict[str, list[TokenVectors]]:
+        """Return the vectors of each text's tokens at each of some layers, in one pass."""
+        read = self.read_texts(texts)
+        return {
+            name: token_vectors(states, read.spans)
+            for name, states in self._states(read, layers).items()
+        }
+
+    def _states(self, read: TextStates, layers: Sequence[str]) -> Mapping[str, Tensor]:
+        """Return hidden states float32 [N, T, D] of each of some layers."""
+        names = self.text_layers()
+        for name in layers:
+            if name not in names:
+                raise unknown("layer", name, names)
+        return {name: self._state(read.output, names.index(name)).float() for name in layers}
+
+    def _state(self, output: Any, number: int) -> Tensor:
+        is_last = number == self._before and self._layer == -1
+        # The library may put a norm after the last of the hidden states.
+        states: Tensor = output.last_hidden_state if is_last else output.hidden_states[number]
+        return states
