@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from fakes import ConstantModel, PlantedFeatures, labelled_images
+from scipy.spatial.distance import pdist
 
 from vlbench.data.records import Data, Split, value_column
 from vlbench.engine import Engine
@@ -68,6 +69,7 @@ def test_the_scores_are_those_of_the_vectors_of_test_images():
     assert values(outcome) == pytest.approx(
         {
             "cka_debiased": cka_debiased(x, y),
+            "rdm_correlation": np.corrcoef(pdist(x), pdist(y))[0, 1],
             "mutual_knn": mutual,
             "mutual_knn_calibrated": calibrated(mutual, 4 / 59),
         }
@@ -76,10 +78,11 @@ def test_the_scores_are_those_of_the_vectors_of_test_images():
 
 
 def test_each_score_says_what_it_takes_to_judge_it():
-    cka, mutual, above = probe(planted(0), planted(1)).scores
-    assert [s.at for s in (cka, mutual, above)] == [{}, {"k": 4}, {"k": 4}]
-    assert [s.chance for s in (cka, mutual, above)] == pytest.approx([0, 4 / 59, 0])
-    assert all(s.n == 60 and s.ci95[0] < s.chance < s.ci95[1] for s in (cka, mutual, above))
+    scores = probe(planted(0), planted(1)).scores
+    cka, _, mutual, above = scores
+    assert [s.at for s in scores] == [{}, {}, {"k": 4}, {"k": 4}]
+    assert [s.chance for s in scores] == pytest.approx([0, 0, 4 / 59, 0])
+    assert all(s.n == 60 and s.ci95[0] < s.chance < s.ci95[1] for s in scores)
     assert (cka.limits, mutual.limits) == ((-1, 1), (0, 1))
     assert above.limits == pytest.approx((-4 / 55, 1))
 

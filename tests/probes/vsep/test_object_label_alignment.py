@@ -292,3 +292,36 @@ def test_the_layer_of_words_that_knows_is_found_and_the_other_is_at_chance():
     assert by_layer["output"] == values(probe(knows, data, objects=(2,)))["accuracy"] == 1
     assert list(by_layer) == ["same_mean", "output"]
     assert by_layer["same_mean"] == 0.5
+
+
+def selectivity_of(train, test, width):
+    """Return the score where words are rotated regions of a few dimensions, of these things."""
+    directions = normalize(drawn(WIDTH, width), dim=1)
+
+    def things(numbers, count, n, seed):
+        rng = torch.Generator().manual_seed(seed)
+        drawn = (torch.randperm(len(numbers), generator=rng)[:n] for _ in range(count))
+        return [[(NAMES[numbers[i]], NAMES[numbers[i]]) for i in one.tolist()] for one in drawn]
+
+    images = things(train, 600, 1, 1), things(test, 200, 2, 2)
+    places = [NAMES.index(name) for part in images for image in part for name, _ in image]
+    rotation = torch.linalg.qr(drawn(width, width, seed=9)).Q
+    words = StaticWords(dict(zip(NAMES, directions @ rotation, strict=True)))
+    data = world(*images, directions[places])
+    outcome = probe(words, data, objects=(2,), selectivity=True)
+    return next(s for s in outcome.scores if s.metric == "selectivity"), values(outcome)
+
+
+def test_what_a_network_memorises_of_each_class_is_not_selective():
+    everything = [*range(WIDTH)]
+    score, found = selectivity_of(everything, everything, WIDTH)
+    assert found["accuracy"] == 1
+    assert score.value == pytest.approx(0, abs=0.02)
+    assert (score.chance, score.limits, score.at) == (0, (-1, 1), {"objects": 2})
+
+
+def test_what_a_network_learns_of_how_words_and_regions_are_alike_is_selective():
+    score, found = selectivity_of([*range(12)], [*range(12, 16)], 3)
+    assert found["accuracy"] > 0.8
+    assert score.value > 0.2
+    assert score.ci95[0] > 0

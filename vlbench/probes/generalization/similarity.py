@@ -2,9 +2,10 @@
 
 `similarity` compares two models of images, `caption_similarity` a model's images with the captions
 that a companion reads, and `text_similarity` a model's captions with a companion's images.
-`cka_debiased` is Kornblith et al. 2019, arXiv:1905.00414, debiased as in
-arXiv:2010.15327; `mutual_knn` is Huh et al. 2024, arXiv:2405.07987. Chance is the mean over all
-permutations of the companion's rows, which is exact for both. That of CKA is 0, so that it needs no
+`cka_debiased` is Kornblith et al. 2019, arXiv:1905.00414, debiased as in arXiv:2010.15327;
+`mutual_knn` is Huh et al. 2024, arXiv:2405.07987; `rdm_correlation` is Pearson's of the Euclidean
+distances between up to 1,000 images. Chance is the mean over all permutations of the companion's
+rows, which is exact for all. That of CKA and of the distances is 0, so that they need no
 calibration; `mutual_knn_calibrated` is the fraction of the way from chance to 1. Similarity is no
 quality: how much it says depends on the companion.
 
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder, TextEncoder, count_truncated
@@ -28,6 +30,7 @@ from vlbench.data.records import TestRows
 from vlbench.engine import Engine
 from vlbench.engine.layers import TEXTS
 from vlbench.metrics.ranking import all_equal
+from vlbench.metrics.rdm_correlation import correlations, jackknife, left_out, standardised
 from vlbench.metrics.representation_similarity import (
     block_jackknife,
     calibrated,
@@ -37,6 +40,7 @@ from vlbench.metrics.representation_similarity import (
     mutual_knn_left_out,
 )
 from vlbench.probes.by_layer import Asked, each_layer
+from vlbench.probes.generalization.rdm import rdm_of_vectors
 from vlbench.results import Outcome, Score
 
 # A kernel of so many images takes 2 MB in a row.
@@ -140,20 +144,45 @@ def _by_layer(*arguments: Any, **options: Any) -> Outcome:
     return replace(each_layer(*arguments, **options), artifacts={})
 
 
+def _draw(n: int, blocks: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows of up to 1,000 of n images, drawn by the seed, and the block of each."""
+    rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_IMAGES])
+    block = np.empty(len(rows), np.int64)
+    for number, places in enumerate(draw_blocks(len(rows), blocks, np.random.default_rng(seed))):
+        block[places.numpy()] = number
+    return rows, block
+
+
 def _kernel(x: Tensor, names: Sequence[str], blocks: int, seed: int) -> dict[str, Any]:
-    """Return the kernel of some images, drawn by the seed, their names and blocks, as artifacts."""
+    """Return the kernel of some images, their names and blocks, as artifacts."""
     import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
 
-    rows = np.sort(np.random.default_rng(seed).permutation(len(x))[:MOST_IMAGES])
-    drawn = draw_blocks(len(rows), blocks, np.random.default_rng(seed))
-    block = np.empty(len(rows), np.int64)
-    for number, places in enumerate(drawn):
-        block[places.numpy()] = number
+    rows, block = _draw(len(x), blocks, seed)
     table = {"name": [names[row] for row in rows], "category": [f"block {b}" for b in block]}
     return {
         "kernel": centred_kernel(x[torch.from_numpy(rows)]).float(),
         "images": pa.table(table),
     }
+
+
+def _rdm_correlation(x: Tensor, y: Tensor, blocks: int, seed: int) -> Score:
+    """Return the correlation of the distances between some images in [N, D1] and in [N, D2]."""
+    rows, block = _draw(len(x), blocks, seed)
+    names = [str(row) for row in rows]
+    matrices = (rdm_of_vectors(one[torch.from_numpy(rows)], names, "euclidean") for one in (x, y))
+    table = standardised((one.numpy() for one in matrices), 2)
+    whole = correlations(table)[:1]
+    around = jackknife(whole, next(left_out(table, block))[:, :1])
+    low, high = (ends[0][1] for ends in around.ci95)
+    return Score(
+        "rdm_correlation",
+        float(whole[0, 1]),
+        len(rows),
+        stderr=around.stderr[0][1],
+        ci95=(low, high),
+        chance=0.0,
+        unit="correlation",
+    )
 
 
 def _scores(x: Tensor, y: Tensor, k: int, blocks: int, seed: int) -> list[Score]:
@@ -176,6 +205,7 @@ def _scores(x: Tensor, y: Tensor, k: int, blocks: int, seed: int) -> list[Score]
             unit="correlation",
             **block_jackknife(cka, n, -1.0, 1.0)._asdict(),
         ),
+        _rdm_correlation(x, y, blocks, seed),
         Score(
             "mutual_knn",
             mutual[0],

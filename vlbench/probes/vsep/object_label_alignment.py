@@ -7,6 +7,10 @@ write them, in training and in test. `accuracy_hungarian` gives each word to one
 `accuracy_no_layer_norm` leaves layer normalisation out (table 1), `accuracy_template` has the class
 in "A photo of a {label}" in place of the caption, and `template_drop` is the accuracy lost by that
 (table 3). The floor `shuffled_words` is a network trained on pairs whose words were shuffled.
+
+`selectivity`, where it is asked for, is how much better a network does than one of a control task
+(Hewitt and Liang 2019, arXiv:1909.03368): there each class has, in training and in test, words of
+another class, drawn once, so that a network can only memorise which.
 """
 
 from __future__ import annotations
@@ -55,6 +59,7 @@ def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
     objects: Sequence[int] = (2, 3, 4),
     splits: Splits = TRAIN_AND_TEST,
     training: VsepTraining = PAPER_TRAINING,
+    selectivity: bool = False,
     layers: Asked = None,
 ) -> Outcome:
     """Return how often a region fits its own word best, in images of so many `objects`.
@@ -62,7 +67,8 @@ def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
     `regions` encodes regions (None: the data have region vectors); a region encoder is given the
     gold or the detected `boxes` of the data. Networks are trained on images of one object, and
     tested on the others. `layers` are names of those of the model's words, or `all`: networks are
-    then trained for each, and each takes a pass over the captions. Raises TooFewRows where a set of
+    then trained for each, and each takes a pass over the captions. `selectivity` costs one more
+    training. Raises TooFewRows where a set of
     images is empty, CannotDo where the model has no vector for any word.
     """
     if layers is not None:
@@ -75,11 +81,12 @@ def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
             objects=objects,
             splits=splits,
             training=training,
+            selectivity=selectivity,
         )
         return each_layer(model, engine, layers, lambda at: options(engine=at), tower=TOKENS)
     encoders = ObjectEncoders(model, regions, boxes)
     sets = gather(encoders, data, engine, objects, splits)
-    return _align(encoders, sets, engine, training)
+    return _align(encoders, sets, engine, training, selectivity=selectivity)
 
 
 def object_label_alignment_regions(  # noqa: PLR0913 - the YAML fills all but three
@@ -115,6 +122,8 @@ def _align(
     engine: Engine,
     training: VsepTraining,
     floors: Mapping[int, Mapping[str, float]] = {},
+    *,
+    selectivity: bool = False,
 ) -> Outcome:
     nets = train_on(sets.train, engine, training)
     unnormed = train_on(sets.train, engine, training, layer_normed=False)
@@ -138,9 +147,15 @@ def _align(
         prompted, kept = _credit(nets, objects.with_words(prompts)), objects.select(rows)
         measured.append(_measured("accuracy_template", kept, prompted))
         lost = choice.credit[:, rows] - prompted
-        measured.append(measured_regions(_template_drop(lost), kept, lost))
+        measured.append(_difference("template_drop", kept, lost, higher_is_better=False))
         counts["ties"] += int(choice.tied.sum())
         counts["choices"] += choice.tied.numel()
+    if selectivity:
+        control = _with_words_of_others(sets, training.seed)
+        trained = train_on(control.train, engine, training)
+        for n, objects in sets.tests.items():
+            gain = _credit(nets, objects) - _credit(trained, control.tests[n])
+            measured.append(_difference("selectivity", objects, gain))
     if sets.names.static:
         measured += _caption_forms(sets, engine, training)
     notes = [encoders.note, sets.names.note, ONE_TRAINING * (training.seeds == 1)]
@@ -152,21 +167,47 @@ def _measured(metric: str, objects: Objects, credit: Tensor) -> Measured:
     return measured_regions(region_score(metric, credit, {}), objects, credit)
 
 
-def _template_drop(lost: Tensor) -> Score:
-    """Return the mean of paired differences [T, I, n], which can be negative."""
-    _, images, n = lost.shape
-    sums = np.stack([lost.mean(0).sum(1), np.full(images, n)], 1)
-    drop = estimate_of_sums(sums, ratio, by_seed=of_networks(lost))
-    return Score(
-        metric="template_drop",
+def _difference(
+    metric: str, objects: Objects, paired: Tensor, *, higher_is_better: bool = True
+) -> Measured:
+    """Return the mean of paired differences of credits [T, I, n], which can be negative."""
+    _, images, n = paired.shape
+    sums = np.stack([paired.mean(0).sum(1), np.full(images, n)], 1)
+    score = Score(
+        metric=metric,
         at={"objects": n},
         n=images,
         chance=0.0,
-        higher_is_better=False,
+        higher_is_better=higher_is_better,
         range=(-1.0, 1.0),
-        draws=of_networks(lost),
-        **drop._asdict(),
+        draws=of_networks(paired),
+        **estimate_of_sums(sums, ratio, by_seed=of_networks(paired))._asdict(),
     )
+    return measured_regions(score, objects, paired)
+
+
+def _with_words_of_others(sets: ObjectSets, seed: int) -> ObjectSets:
+    """Return the same objects, each with the words of an object of the class that its own became.
+
+    Classes change places by a permutation without fixed points, drawn by the seed; so is the object
+    of the other class, among all sets.
+    """
+    rng, every = np.random.default_rng(seed), [sets.train, *sets.tests.values()]
+    owned: dict[str, list[Tensor]] = {}
+    for objects in every:
+        for named, words in zip(objects.named, objects.words, strict=True):
+            for name, vector in zip(named, words, strict=True):
+                owned.setdefault(name.word, []).append(vector)
+    classes = rng.permutation(sorted(owned)).tolist()
+    others = dict(zip(classes, [*classes[1:], classes[0]], strict=True))
+
+    def changed(objects: Objects) -> Objects:
+        pools = [[owned[others[name.word]] for name in named] for named in objects.named]
+        words = [[pool[rng.integers(len(pool))] for pool in row] for row in pools]
+        return objects.with_words(words)
+
+    train, *tests = (changed(objects) for objects in every)
+    return sets._replace(train=train, tests=dict(zip(sets.tests, tests, strict=True)))
 
 
 def _credit(nets: Sequence[TrainedVsep], objects: Objects) -> Tensor:
