@@ -23,7 +23,7 @@ from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.fingerprints import identified
 from vlbench.engine.store import Store
-from vlbench.planning.functions import load_object
+from vlbench.run.functions import load_object
 
 CPU = torch.device("cpu")
 BATCH = 32

@@ -25,9 +25,9 @@ from vlbench.engine.devices import ComputeSettings, loader_workers
 from vlbench.engine.fingerprints import identified
 from vlbench.engine.store import Store
 from vlbench.engine.tuning import tune
-from vlbench.planning.functions import load_object
 from vlbench.probes.generalization.robustness import robustness
 from vlbench.probes.generalization.rpgd import Descent
+from vlbench.run.functions import load_object
 
 ADAPTERS = Path(__file__).resolve().parents[1] / "model_adapters"
 

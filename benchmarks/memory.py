@@ -144,7 +144,7 @@ def measure(way: str, folder: Path) -> None:
     from vlbench.engine import Engine  # noqa: PLC0415
     from vlbench.engine.devices import ComputeSettings  # noqa: PLC0415
     from vlbench.engine.store import Store  # noqa: PLC0415
-    from vlbench.planning.functions import load_object  # noqa: PLC0415
+    from vlbench.run.functions import load_object  # noqa: PLC0415
 
     start = time.perf_counter()
     with watched() as most:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vlbench.catalog.catalog import Catalog, load_catalog
-from vlbench.planning.options import Options
-from vlbench.planning.tasks import resolve_task
+from vlbench.run.options import Options
+from vlbench.run.task import resolve_task
 
 # What a model or a data set says that somebody has to fetch by hand.
 BY_HAND = "put it at"

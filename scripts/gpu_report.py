@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from vlbench.running.rows import code_version
+from vlbench.run.row import code_version
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, REPORT = ROOT / "build" / "gpu.xml", ROOT / "build" / "gpu.md"

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vlbench.catalog.catalog import Catalog, load_catalog
-from vlbench.planning.models import fit, resolve_model
-from vlbench.planning.options import Options
-from vlbench.planning.tasks import Task, resolve_task
+from vlbench.run.model import fit, resolve_model
+from vlbench.run.options import Options
+from vlbench.run.task import Task, resolve_task
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "experiments.md"
 START, END = "<!-- systems -->\n", "<!-- /systems -->\n"

@@ -3,7 +3,7 @@ from fakes import ConstantModel
 from runs import evaluate, primary
 
 import vlbench
-from vlbench.planning.options import Keywords, Options
+from vlbench.run.options import Keywords, Options
 
 
 def test_a_model_and_a_task_of_a_users_own_run(source):

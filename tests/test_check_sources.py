@@ -26,7 +26,7 @@ def test_what_loads_is_counted_and_what_does_not_is_named_with_the_reason(script
 
 def test_data_that_can_be_downloaded_are_tried_once_each(script):
     from vlbench.catalog.catalog import load_catalog
-    from vlbench.planning.options import Options
+    from vlbench.run.options import Options
 
     names = [name for _, name, _ in script._data(load_catalog(), Options())]
     assert len([name for name in names if name.endswith("_cifar10")]) == 1

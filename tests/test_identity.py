@@ -8,9 +8,9 @@ from sources import write
 
 from vlbench.identity import code_digest, library_versions, reached, source_digest
 from vlbench.metrics import ranking
-from vlbench.planning.functions import load_object
 from vlbench.plugins import load_file
 from vlbench.probes.generalization import few_shot
+from vlbench.run.functions import load_object
 
 ADAPTER = (
     "import network\n\n\nclass Adapter:\n    def run(self):\n        return network.double(1)\n"

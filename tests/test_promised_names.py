@@ -14,7 +14,7 @@ from sources import make_source
 
 from vlbench import cli, identity, moved
 from vlbench.catalog.listed_capabilities import shipped_probes
-from vlbench.planning.functions import find_object
+from vlbench.run.functions import find_object
 
 ROOT = Path(__file__).resolve().parents[1]
 PROMISED = json.loads(Path(__file__).with_name("promised_names.json").read_text("utf-8"))

@@ -54,8 +54,8 @@ def write_report(folder, edits, tasks, runs):
     """
     import_copy(folder)
     from vlbench.bench import run, set_up
-    from vlbench.planning.options import Options
-    from vlbench.planning.plan import plan
+    from vlbench.run.options import Options
+    from vlbench.run.plan import plan
 
     report = {}
     where = {"include_path": [folder / "ours"], "output": folder / "boards"}
@@ -107,7 +107,7 @@ EDITS = {
     "adapter": added("model_adapters/raw_pixels.py"),
     "command line": added("vlbench/cli.py"),
     "page": added("vlbench/report/texts.py"),
-    "planning": added("vlbench/planning/plan.py"),
+    "planning": added("vlbench/run/plan.py"),
     "comment": {"file": "vlbench/metrics/ranking.py", "old": IMPORT, "new": IMPORT + "# A word.\n"},
 }
 

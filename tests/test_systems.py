@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.planning.models import fit, resolve_model
-from vlbench.planning.options import Options
-from vlbench.planning.tasks import resolve_task
+from vlbench.run.model import fit, resolve_model
+from vlbench.run.options import Options
+from vlbench.run.task import resolve_task
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 

@@ -14,14 +14,14 @@ from vlbench.engine.launch import launched
 from vlbench.engine.processes import Processes
 from vlbench.engine.store import Store
 from vlbench.files import temporary_folder
-from vlbench.planning.datasets import require_region_widths
-from vlbench.planning.options import Keywords, Options
-from vlbench.planning.plan import Plan, plan
 from vlbench.results import Result, matching
-from vlbench.running.history import History, Step, estimate, place_of
-from vlbench.running.jobs import Machine, Report
-from vlbench.running.model_jobs import group_jobs, run_model, sweep
-from vlbench.running.rows import RowWriter
+from vlbench.run.datasets import require_region_widths
+from vlbench.run.execute import group_jobs, run_model, sweep
+from vlbench.run.history import History, Step, estimate, place_of
+from vlbench.run.machine import Machine, Report
+from vlbench.run.options import Keywords, Options
+from vlbench.run.plan import Plan, plan
+from vlbench.run.row import RowWriter
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -32,12 +32,12 @@ from vlbench.engine.layers import IMAGES, TEXTS, Layers, layers_of
 from vlbench.engine.store import Store
 from vlbench.errors import CannotDo, DataError, UnknownNameError, unknown
 from vlbench.files import temporary_folder
-from vlbench.planning.datasets import DataSets
-from vlbench.planning.models import Model, resolve_model
-from vlbench.planning.options import Options
-from vlbench.planning.plan import plan
-from vlbench.planning.tasks import resolve_task
-from vlbench.running.models import LiveModels
+from vlbench.run.datasets import DataSets
+from vlbench.run.live_models import LiveModels
+from vlbench.run.model import Model, resolve_model
+from vlbench.run.options import Options
+from vlbench.run.plan import plan
+from vlbench.run.task import resolve_task
 
 # What encodes the values of a column, by its kind.
 ENCODERS = {"image": (ImageEncoder, IMAGES), "text": (TextEncoder, TEXTS)}

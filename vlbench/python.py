@@ -43,9 +43,9 @@ from vlbench.extraction import (
 from vlbench.files import default_cache
 from vlbench.identity import code_digest
 from vlbench.plain import hints
-from vlbench.planning.options import Keywords, Options
 from vlbench.report.comparing import compare_models
 from vlbench.results import Outcome, Result
+from vlbench.run.options import Keywords, Options
 
 if TYPE_CHECKING:
     import pandas as pd

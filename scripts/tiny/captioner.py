@@ -26,7 +26,6 @@ from tiny.warm_up import WarmUp, first_weights, phases
 from tiny.world import Examples, World
 from vlbench.capabilities import Picture
 from vlbench.data.scenes.world import CATEGORIES, NOUNS, plural
-from vlbench.planning.functions import load_object
 from vlbench.probes.captioning.captioner_files import (
     StoredCaptioner,
     fold_scaling,
@@ -45,6 +44,7 @@ from vlbench.probes.captioning.captioner_training import (
     Lesson,
     cider,
 )
+from vlbench.run.functions import load_object
 
 CPU = torch.device("cpu")
 

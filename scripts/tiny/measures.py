@@ -20,7 +20,7 @@ from tiny.world import Examples, World
 from vlbench.adapter_kit.regions import RegionBatch, pad_regions
 from vlbench.capabilities import Picture
 from vlbench.data.scenes.world import NOUNS
-from vlbench.planning.functions import load_object
+from vlbench.run.functions import load_object
 
 ADAPTERS = [Path(__file__).resolve().parents[2] / "model_adapters"]
 CPU = torch.device("cpu")

@@ -7,8 +7,8 @@ from vlbench.catalog.sources import PACKAGE
 from vlbench.catalog.specs import load_task
 from vlbench.commands.ls import list_things
 from vlbench.errors import SpecError
-from vlbench.planning.options import Options
-from vlbench.planning.tasks import resolve_task
+from vlbench.run.options import Options
+from vlbench.run.task import resolve_task
 
 FULL = "vlbench.data.image_folder:image_folder"
 BARE = TASK.replace(f'"{FULL}"', "image_folder")

@@ -7,7 +7,7 @@ from vlbench.check import Finding
 from vlbench.cli import main
 from vlbench.commands.check import check_model, lines_of
 from vlbench.errors import UnknownNameError
-from vlbench.planning.options import Options
+from vlbench.run.options import Options
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from sources import make_source, write
 from vlbench.catalog.catalog import load_catalog
 from vlbench.cli import main
 from vlbench.commands.data import list_data
-from vlbench.planning.options import Options
+from vlbench.run.options import Options
 
 
 @pytest.fixture

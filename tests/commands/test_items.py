@@ -10,7 +10,7 @@ from vlbench.cli import main
 from vlbench.commands.items import images_of
 from vlbench.data.image_folder import image_folder
 from vlbench.errors import DataError, UnknownNameError
-from vlbench.planning.options import Options
+from vlbench.run.options import Options
 
 RUN = ["--model", "mean-colour,blind", "--tasks", "few_shot_colours"]
 BLIND = 'blind: {adapter: "colours:MeanColour", params: {weights: "0"}}\n'

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from vlbench.commands.reports import between, lasting, print_estimates, size
-from vlbench.running.history import LOADING, PastCost, Step
+from vlbench.run.history import LOADING, PastCost, Step
 
 STEPS = [
     Step("tiny-clip", LOADING, PastCost(4.0, 6.1, 820.0, 0.0)),

@@ -8,7 +8,7 @@ from torch import nn
 
 import vlbench.digests
 from vlbench.engine.fingerprints import contents, identified, weights_digest
-from vlbench.planning.functions import load_object
+from vlbench.run.functions import load_object
 
 CPU = torch.device("cpu")
 FILE = "class A:\n    def __init__(self, w):\n        self.w = w\n"

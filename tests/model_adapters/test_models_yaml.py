@@ -11,9 +11,9 @@ import yaml
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.errors import UnknownNameError
-from vlbench.planning.functions import load_object
-from vlbench.planning.models import resolve_model
-from vlbench.planning.options import Options
+from vlbench.run.functions import load_object
+from vlbench.run.model import resolve_model
+from vlbench.run.options import Options
 
 MODELS = yaml.safe_load(
     (Path(__file__).parents[2] / "model_adapters" / "models.yaml").read_text("utf-8")

@@ -16,8 +16,8 @@ from vlbench.capabilities import Picture
 from vlbench.catalog.catalog import load_catalog
 from vlbench.data.scenes import VERSION
 from vlbench.data.scenes.world import CATEGORIES, HELD_OUT, NOUNS, plural
-from vlbench.planning.models import resolve_model
-from vlbench.planning.options import Options
+from vlbench.run.model import resolve_model
+from vlbench.run.options import Options
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ROOT / "model_adapters" / "tiny"

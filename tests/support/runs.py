@@ -5,10 +5,10 @@ from pathlib import Path
 
 import vlbench
 from vlbench.bench import run, set_up
-from vlbench.planning.options import Options
-from vlbench.planning.plan import Plan, plan
 from vlbench.results import Result
-from vlbench.running.jobs import Report
+from vlbench.run.machine import Report
+from vlbench.run.options import Options
+from vlbench.run.plan import Plan, plan
 
 
 def evaluate(source: Path, model="mean-colour", tasks="few_shot_colours", **options):

@@ -16,7 +16,7 @@ from vlbench.plugins import load_file
 
 if TYPE_CHECKING:  # these import torch
     from vlbench.check import Finding
-    from vlbench.planning.options import Options
+    from vlbench.run.options import Options
 
 
 def add_options(check: argparse.ArgumentParser) -> None:
@@ -50,8 +50,8 @@ def check_model(name: str, options: Options) -> list[Finding]:
     from vlbench.catalog.missing_capabilities import half_offered_by
     from vlbench.check import Finding, check_adapter
     from vlbench.engine.processes import Processes, verdict
-    from vlbench.planning.models import ENCODE_BY, fit, resolve_model
-    from vlbench.running.models import LiveModels
+    from vlbench.run.live_models import LiveModels
+    from vlbench.run.model import ENCODE_BY, fit, resolve_model
 
     settings = options.settings()
     model = resolve_model(load_catalog(options.include_path), name, options)

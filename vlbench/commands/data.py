@@ -23,8 +23,8 @@ from vlbench.report.texts import plain_table
 
 if TYPE_CHECKING:  # these import torch
     from vlbench.catalog.catalog import Catalog
-    from vlbench.planning.options import Options
-    from vlbench.planning.tasks import Task
+    from vlbench.run.options import Options
+    from vlbench.run.task import Task
 
 # Examples that are shown of each split, and images whose sizes are read, evenly spread.
 EXAMPLES, SIZED = 5, 1000
@@ -65,7 +65,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     members = catalog.tasks[name].group
     if members:
         return Answer([f"{name} is a group of {', '.join(members)}"])
-    from vlbench.planning.tasks import require_known, resolve_task  # imports torch
+    from vlbench.run.task import require_known, resolve_task  # imports torch
 
     with set_up_for_data(arguments) as options:
         require_known(options.data_dir, {name: catalog.tasks[name].data["loader"]})
@@ -80,7 +80,7 @@ def list_data(catalog: Catalog, options: Options) -> list[dict[str, Any]]:
 
     What is missing says `what`, `get` and `put`. Nothing is read. Raises SpecError.
     """
-    from vlbench.planning.tasks import require_known, resolve_task
+    from vlbench.run.task import require_known, resolve_task
 
     specs = {name: spec for name, spec in sorted(catalog.tasks.items()) if not spec.group}
     require_known(options.data_dir, {name: spec.data["loader"] for name, spec in specs.items()})
@@ -101,7 +101,7 @@ def list_data(catalog: Catalog, options: Options) -> list[dict[str, Any]]:
 def _parts(task: Task) -> Iterator[tuple[str, Callable[[], object]]]:
     """Yield what a task reads, by its name: its data, region features, and files of its probe."""
     from vlbench.data.regions.features import region_features
-    from vlbench.planning.jobs import require_file
+    from vlbench.run.job import require_file
 
     load = partial(task.loader, **task.loader_arguments)
     yield task.spec.data["loader"].rpartition(":")[2], load
@@ -116,7 +116,7 @@ def _parts(task: Task) -> Iterator[tuple[str, Callable[[], object]]]:
 
 def _line(row: Mapping[str, Any], options: Options) -> str:
     """Return a line about data, wrapped to 80 columns, with the folder of all data by its name."""
-    from vlbench.planning.options import DATA_VARIABLE
+    from vlbench.run.options import DATA_VARIABLE
 
     if row["found"]:
         return f"found    {row['name']}"

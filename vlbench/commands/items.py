@@ -30,7 +30,7 @@ from vlbench.report.texts import plain_table, score_name
 from vlbench.results import Result, Score, matching
 
 if TYPE_CHECKING:  # imports torch
-    from vlbench.planning.options import Options
+    from vlbench.run.options import Options
 
 # The columns that items are identified by.
 IDENTIFYING = ("image", "picture", "named")
@@ -139,7 +139,7 @@ def images_of(task: str, digests: Sequence[str], options: Options) -> dict[str, 
     Raises UnknownNameError for a task that is not there, and DataError where the data are absent or
     others than those of the items.
     """
-    from vlbench.planning.tasks import resolve_task
+    from vlbench.run.task import resolve_task
 
     catalog = load_catalog(options.include_path)
     if task not in catalog.tasks:

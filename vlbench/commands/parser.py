@@ -16,7 +16,7 @@ from vlbench import commands
 from vlbench.commands.hints import HintingParser
 
 if TYPE_CHECKING:  # both import torch
-    from vlbench.planning.options import Options
+    from vlbench.run.options import Options
 
 EXIT_CODES = """exit codes:
   0  everything that could run ran
@@ -247,7 +247,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
     A command that reads data has a cache.
     """
     from vlbench.files import default_cache
-    from vlbench.planning.options import Options, model_args
+    from vlbench.run.options import Options, model_args
 
     given = vars(arguments)
     taken = {name: given[name] for name in Options.__dataclass_fields__ if name in given}

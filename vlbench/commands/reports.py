@@ -30,14 +30,14 @@ from vlbench.catalog.specs import TaskSpec
 from vlbench.commands.parser import output_option
 from vlbench.data.records import Data
 from vlbench.errors import counted, printed
-from vlbench.planning.jobs import Job
-from vlbench.planning.plan import Plan, missing_weights
 from vlbench.report.pivot import grid, mark_notes, pivots, together
 from vlbench.report.terminal import Texts, board_tables
 from vlbench.report.texts import fitted, plain_table
 from vlbench.results import Result
-from vlbench.running.history import Step, total
-from vlbench.running.jobs import Report
+from vlbench.run.history import Step, total
+from vlbench.run.job import Job
+from vlbench.run.machine import Report
+from vlbench.run.plan import Plan, missing_weights
 
 # Off a terminal, seconds between two lines about one pass.
 LINE_SECONDS = 60.0

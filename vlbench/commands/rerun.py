@@ -31,7 +31,7 @@ from vlbench.report.texts import plain_table, score_name
 from vlbench.results import Result, Score
 
 if TYPE_CHECKING:
-    from vlbench.planning.plan import Plan
+    from vlbench.run.plan import Plan
 
 # Scores are equal within this fraction of the larger one, or within this where both are about 0.
 RELATIVE, ABSOLUTE = 1e-6, 1e-9
@@ -79,8 +79,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
     from vlbench.bench import agree, run, set_up
     from vlbench.commands.reports import Bar
     from vlbench.commands.streams import open_console
-    from vlbench.planning.options import Options
-    from vlbench.planning.plan import plan
+    from vlbench.run.options import Options
+    from vlbench.run.plan import plan
 
     options = Options.of(**rerun.options)
     with set_up(options) as (complete, processes), Bar(open_console()) as bar:
@@ -115,8 +115,8 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
     folder = output if is_file else folder_of(output, arguments.model, task)
     notes = [lent(arguments.model)] if folder != output else []
     row = named_row(folder, task, arguments.model)
-    from vlbench.planning.functions import names_file
-    from vlbench.planning.options import model_args  # imports torch
+    from vlbench.run.functions import names_file
+    from vlbench.run.options import model_args  # imports torch
 
     if names_file(row.model) and not arguments.trust:
         raise SpecError(f"{printed(row.model)} names code; if you know what it does, pass --trust")

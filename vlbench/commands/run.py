@@ -25,8 +25,8 @@ from vlbench.errors import SpecError, UnknownNameError, counted, unknown
 
 if TYPE_CHECKING:  # these import torch or YAML
     from vlbench.catalog.strict_yaml import Document
-    from vlbench.planning.plan import Plan
-    from vlbench.running.jobs import Report
+    from vlbench.run.machine import Report
+    from vlbench.run.plan import Plan
 
 # What names nothing that a file could set.
 NOT_IN_FILES = frozenset({"answer", "config"})
@@ -133,7 +133,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     from vlbench.commands.reports import Bar, print_estimates, print_plan, print_report
     from vlbench.commands.streams import open_console
     from vlbench.engine.launch import count_processes, follow_first
-    from vlbench.planning.plan import plan
+    from vlbench.run.plan import plan
 
     follow_first()
     with set_up(options_of(arguments)) as (options, processes):
@@ -218,7 +218,7 @@ def read_config(file: Path, given: Mapping[str, Any], defaults: Mapping[str, Any
     line, for what is no option, or has a value that the command line could not have.
     """
     from vlbench.catalog.strict_yaml import load_yaml
-    from vlbench.planning.functions import names_file
+    from vlbench.run.functions import names_file
 
     document = load_yaml(file)
     words: list[str] = []

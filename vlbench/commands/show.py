@@ -26,10 +26,10 @@ from vlbench.commands import Answer
 from vlbench.commands.ls import list_things
 from vlbench.commands.parser import add_json, add_output, parser_of
 from vlbench.errors import printed, unknown
-from vlbench.planning.memory import memory_options
 from vlbench.report.judging import counted_row, read_boards
 from vlbench.report.rows import published
 from vlbench.results import Result, matching
+from vlbench.run.memory import memory_options
 
 # What a sheet is drawn of.
 DRAWN = ("objects", "scenes")

@@ -30,7 +30,7 @@ from vlbench.errors import SpecError, UnknownNameError, unknown
 ALIKE = 0.9
 
 if TYPE_CHECKING:  # imports torch
-    from vlbench.planning.options import Options
+    from vlbench.run.options import Options
 
 
 def add_options(validate: argparse.ArgumentParser) -> None:
@@ -60,7 +60,7 @@ def validate(
     and no data. `include` are further sources that the files may refer to. Raises UnknownNameError
     for a path that is not there.
     """
-    from vlbench.planning.options import Options
+    from vlbench.run.options import Options
 
     problems: dict[Path, str] = {}
     options = Options(include_path=include, trust=trust)
@@ -116,7 +116,7 @@ def _problem(file: Path, known_beside: Callable[[Path], Catalog], options: Optio
 def _check_models(
     catalog: Catalog, names: Sequence[str], options: Options, problems: list[str]
 ) -> None:
-    from vlbench.planning.models import resolve_model
+    from vlbench.run.model import resolve_model
 
     for name in names:
         try:
@@ -137,8 +137,8 @@ def _check_findings(file: Path, source: Path, known: Catalog, options: Options) 
 
 
 def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> None:
-    from vlbench.planning.figures import find_figures
-    from vlbench.planning.tasks import resolve_task
+    from vlbench.run.figures import find_figures
+    from vlbench.run.task import resolve_task
 
     for task in load_task(file, source):
         namesake = known.tasks.get(task.name)

@@ -22,9 +22,9 @@ from vlbench.engine.devices import ComputeSettings
 from vlbench.errors import CannotDo, DataError, TooFewRows
 from vlbench.metrics.boxes import iou
 from vlbench.metrics.intervals import wilson
-from vlbench.planning.functions import load_object
 from vlbench.probes.grounding.entity_grounding import entity_grounding
 from vlbench.probes.grounding.scores import MOST_SCORES
+from vlbench.run.functions import load_object
 
 ADAPTERS = Path(__file__).resolve().parents[3] / "model_adapters"
 

@@ -47,8 +47,8 @@ def _figures(arguments: argparse.Namespace, catalog: Catalog) -> dict[str, dict[
     if not tasks:
         return {}
     # Importing the planning takes seconds.
-    from vlbench.planning.figures import find_figures
-    from vlbench.planning.options import Options
+    from vlbench.run.figures import find_figures
+    from vlbench.run.options import Options
 
     options = Options(include_path=arguments.include_path, trust=arguments.trust)
     return {task.name: find_figures(task, options) for task in tasks}

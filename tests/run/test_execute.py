@@ -1,0 +1,125 @@
+import os
+import re
+import shutil
+import time
+
+import pytest
+from runs import evaluate, ran
+from sources import TASK, make_source, write
+
+from vlbench.cli import main
+from vlbench.run.execute import MARK, sweep
+
+
+def test_a_probe_that_raises_is_a_failed_row_with_the_line(source, tmp_path):
+    (result,) = evaluate(source, model="fails", output=tmp_path)
+    assert result.status == "failed"
+    assert result.reason.startswith("RuntimeError: the model broke (colours.py:")
+
+
+@pytest.mark.parametrize("line", ["return to_tensor(", "return pixels.mean(", "self.shift ="])
+def test_an_adapter_that_would_end_the_program_fails_with_its_line(source, line, capsys):
+    file = source / "model_adapters" / "colours.py"
+    file.write_text(file.read_text().replace(line, f"raise SystemExit(0); {line}", 1))
+    words = ["--model=mean-colour", "--tasks=few_shot_colours", f"--include-path={source}"]
+    assert main([*words, f"--output={source / 'boards'}"]) == 1
+    told = r"SystemExit: 0 \(colours.py:\d+\) would end the program; raise an error instead"
+    assert re.search(told, "".join(capsys.readouterr()))
+
+
+@pytest.mark.parametrize(
+    ("own", "signature"),
+    [
+        ({"few_shot\n": '"mine:ends"\n'}, "model, data, engine, *, shots: list[int], trials: int"),
+        ({"vlbench.data.image_folder:image_folder": "mine:ends"}, "root: str"),
+    ],
+)
+def test_a_probe_or_a_loader_that_would_end_the_program_is_a_failed_row(source, own, signature):
+    write(source / "tasks" / "mine.py", f"def ends({signature}):\n    exit(0)\n")
+    ((shipped, mine),) = own.items()
+    write(source / "tasks" / "b.yaml", TASK.replace(shipped, mine))
+    (result,) = evaluate(source, tasks="b")
+    assert result.status == "failed"
+    assert result.reason.startswith("SystemExit: 0 (mine.py:2) would end the program")
+
+
+def test_a_model_that_does_not_load_has_failed_results_and_no_row(source, tmp_path):
+    (result,) = evaluate(source, model="will-not-load", output=tmp_path / "boards")
+    assert (result.status, "no weights here" in result.reason) == ("failed", True)
+    assert not (tmp_path / "boards" / "few_shot_colours.json").exists()
+
+
+def test_too_few_rows_because_of_limit_are_skipped_not_failed(source):
+    write(
+        source / "tasks" / "b.yaml",
+        TASK.replace("shots: [1]", "shots: [3]").replace("shots: 1", "shots: 3"),
+    )
+    (result,) = evaluate(source, tasks="b", limit=6)
+    assert (result.status, result.reason) == ("skipped", "limit")
+    assert result.notes == [
+        "class 'blue' has 2 examples, 3 shots asked; a split needs 9 rows or more"
+    ]
+
+
+def test_too_few_examples_fail_and_name_the_class(source):
+    write(source / "tasks" / "b.yaml", TASK.replace("shots: [1]", "shots: [1, 4]"))
+    (result,) = evaluate(source, tasks="b")
+    assert (result.status, result.reason) == (
+        "failed",
+        "class 'blue' has 3 examples, 4 shots asked; a split needs 12 rows or more",
+    )
+
+
+def test_a_truncated_image_fails_the_task_and_is_named(source):
+    image = source / "images" / "test" / "red" / "0.png"
+    image.write_bytes(image.read_bytes()[:-30])
+    (result,) = evaluate(source)
+    assert result.status == "failed"
+    assert "test/red/0.png" in result.reason
+
+
+def test_a_split_that_is_missed_later_is_absent_data_not_a_failure(source, monkeypatch):
+    monkeypatch.setattr("vlbench.run.job.require_splits", lambda *_: None)
+    shutil.rmtree(source / "images" / "train")
+    report = ran(["mean-colour"], ["few_shot_colours"], include_path=[source])
+    assert report.results == []
+    assert "the split 'train' (the data have test) is absent" in report.absent["few_shot_colours"]
+
+
+TWO_DAYS = 172_800
+
+
+def part(folder, name, age):
+    file = write(folder / "ab" / name, "half of it")
+    os.utime(file, (time.time() - age,) * 2)
+    return file
+
+
+def test_parts_older_than_a_day_are_swept_and_nothing_else(tmp_path):
+    old, young = part(tmp_path, ".part-old", TWO_DAYS), part(tmp_path, ".part-young", 60)
+    whole = part(tmp_path, "000000.pt", TWO_DAYS)
+    sweep(tmp_path)
+    assert [file.exists() for file in (old, young, whole)] == [False, True, True]
+
+
+def test_a_folder_is_swept_once_a_day(tmp_path):
+    sweep(tmp_path)
+    old = part(tmp_path, ".part-old", TWO_DAYS)
+    sweep(tmp_path)
+    assert old.exists()
+    os.utime(tmp_path / MARK, (0, 0))
+    sweep(tmp_path)
+    assert not old.exists()
+
+
+def test_a_folder_that_is_not_there_is_not_made(tmp_path):
+    sweep(tmp_path / "absent")
+    assert not (tmp_path / "absent").exists()
+
+
+@pytest.mark.parametrize("folder", ["boards", "cache/features"])
+def test_the_next_run_sweeps_what_a_killed_one_left(tmp_path, folder):
+    old = part(tmp_path / folder, ".part-old", TWO_DAYS)
+    places = {"output": tmp_path / "boards", "cache_dir": tmp_path / "cache"}
+    evaluate(make_source(tmp_path / "ours"), **places)
+    assert not old.exists()

@@ -1,1 +1,0 @@
-"""Names resolved once into jobs. Nothing here has side effects."""

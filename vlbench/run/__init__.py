@@ -1,0 +1,1 @@
+"""A run: tasks and models resolved, jobs decided and run, and their rows made."""

@@ -1,0 +1,106 @@
+"""Data sets loaded while planning: each once, however many tasks and models use it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
+
+from vlbench.data.pictures import only_in_pictures
+from vlbench.data.records import Data
+from vlbench.errors import CannotDo, DataAbsent, DataError, SpecError
+from vlbench.run.model import Model
+from vlbench.run.task import Task, splits_read
+
+
+class DataSets:
+    """Loads data sets, of `limit` rows per split where there is a limit, and keeps them."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self._loaded: dict[str, Data] = {}
+
+    def load(self, task: Task, model: Model) -> Data:
+        """Return the task's data, with the regions that the model reads.
+
+        Where these are the model's own, they are in pictures alone.
+
+        Raises CannotDo where the task has no regions of the model's kind, SpecError for a loader
+        that returns no Data, DataAbsent, and whatever else a loader raises.
+        """
+        arguments = {**task.loader_arguments, **_regions(task, model)}
+        key = repr((task.loader, sorted(arguments.items())))
+        if key not in self._loaded:
+            self._loaded[key] = self._load(task, arguments)
+        data = self._loaded[key]
+        return only_in_pictures(data) if task.spec.compare_across_regions else data
+
+    def views(self, task: Task, model: Model) -> dict[str, Data]:
+        """Return the task's data as each companion reads them whose regions are of another kind.
+
+        They are named by the companion's key. Raises what `load` raises.
+        """
+        own = model.spec.regions.get("kind")
+        companions = [one for several in task.companions.values() for one in several]
+        kinds = {one.key: one.spec.regions.get("kind") for one in companions}
+        others = [one for one in companions if task.regions and kinds[one.key] not in {None, own}]
+        return {one.key: self.load(task, one) for one in others}
+
+    def _load(self, task: Task, arguments: Mapping[str, Any]) -> Data:
+        data = task.loader(**arguments)
+        if not isinstance(data, Data):
+            found = type(data).__name__
+            raise SpecError(f"{task.spec.data['loader']} returned a {found}, not Data")
+        return data if self._limit is None else data.limited(self._limit)
+
+
+def _regions(task: Task, model: Model) -> dict[str, Any]:
+    """Return the loader's argument for the regions that a model reads, if the task has regions."""
+    kind = model.spec.regions.get("kind")
+    if not task.regions:
+        return {}
+    if kind is not None and kind not in task.regions:
+        known = ", ".join(task.regions)
+        raise CannotDo(f"{model.spec.name} reads regions of kind {kind}; the task has {known}")
+    return {"regions": task.regions[kind] if kind else None}
+
+
+def require_splits(task: Task, data: Data) -> None:
+    """Raise DataAbsent for a split that the probe reads and the data lack, DataError if empty."""
+    for name in splits_read(task.probe, task.arguments):
+        if name is ...:
+            continue
+        try:
+            rows = data.splits[name]
+        except DataAbsent as error:
+            root = task.loader_arguments.get("root")
+            where = f"where {task.spec.data['loader'].rpartition(':')[2]}'s others come from"
+            raise DataAbsent(error.what, where, str(root)) if root else error from None
+        if not len(rows):
+            raise DataError(f"the split '{name}' of {task.spec.data['loader']} has no rows")
+
+
+def require_region_widths(task: Task, model: Model, data: Data, views: Mapping[str, Data]) -> None:
+    """Raise SpecError where region vectors are not as wide as the model or a companion reads them.
+
+    This reads a picture, which a world that is not drawn yet must be drawn for.
+    """
+    _require_width(data, task, model)
+    for companion in chain.from_iterable(task.companions.values()):
+        if companion.key in views:
+            _require_width(views[companion.key], task, companion)
+
+
+def _require_width(data: Data, task: Task, model: Model) -> None:
+    wanted = model.spec.regions.get("width")
+    for split in data.splits.values():
+        if not (task.regions and wanted and "picture" in split.columns and len(split)):
+            continue
+        regions = split["picture"][0].regions
+        if regions is None or regions.vectors is None or regions.vectors.shape[1] == wanted:
+            continue
+        found = regions.vectors.shape[1]
+        raise SpecError(
+            f"{task.spec.document.where('data', 'regions')}: region vectors are {found} wide, "
+            f"{model.spec.name} reads {wanted}"
+        )

@@ -1,0 +1,58 @@
+"""Figures of tasks: the functions that a task's YAML names, found and checked, nothing drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from vlbench.catalog.listed_capabilities import shipped_probes
+from vlbench.catalog.specs import TaskSpec
+from vlbench.errors import SpecError
+from vlbench.plain import parameters
+from vlbench.run.functions import find_object
+from vlbench.run.options import Options
+from vlbench.run.task import blamed_on
+
+# What a figure of a board or of a row is given: the first, and what it asks for of the others.
+ALWAYS = ("title", "read_table", "looks")
+OF_BOARD, OF_ROW = ("board", *ALWAYS), ("row", *ALWAYS, "look")
+
+
+def find_figures(spec: TaskSpec, options: Options) -> dict[str, Callable[..., Any]]:
+    """Return the functions that draw a task's figures, by their names.
+
+    They are of the task's own source, of the family of its probe, or of a module named. Raises
+    SpecError with every problem.
+    """
+    found: dict[str, Callable[..., Any]] = {}
+    problems, probe = [], shipped_probes().get("".join(spec.probe.partition(":")[:2]))
+    for i, name in enumerate(spec.figures):
+        where, short = partial(spec.document.where, "figures", str(i)), name.rpartition(":")[2]
+        shipped = f"vlbench.probes.{probe.parent.name}.{name}" if probe and ":" in name else ""
+        try:
+            figure = find_object(
+                where, name, spec.folders, shipped=shipped, trusted=options.trusted
+            )
+            _check_figure(where, name, figure)
+        except SpecError as error:
+            problems.append(str(error))
+            continue
+        if short in found:
+            problems.append(f"{where()}: two figures are named '{short}'")
+        found[short] = figure
+    if problems:
+        raise SpecError("\n".join(problems))
+    return found
+
+
+def _check_figure(where: Callable[[], str], name: str, figure: Any) -> None:
+    """Raise SpecError for what cannot be called with what a figure is given."""
+    with blamed_on(where):
+        wanted = {key for key, one in parameters(figure).items() if one.default is one.empty}
+    if not any(given[0] in wanted and wanted <= set(given) for given in (OF_BOARD, OF_ROW)):
+        known = f"{', '.join(OF_BOARD)}, or {', '.join(OF_ROW)}"
+        raise SpecError(
+            f"{where()}: a figure takes {known}: the first of these, and what it needs of the "
+            f"others; '{name}' takes {', '.join(sorted(wanted)) or 'nothing'}"
+        )

@@ -1,0 +1,194 @@
+"""Jobs: one model on one task, and whether it can run here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from glob import escape
+from pathlib import Path
+from typing import Any
+
+from vlbench.boards.board import board_file, read_board
+from vlbench.data.presence import absence
+from vlbench.data.records import Data
+from vlbench.digests import digest
+from vlbench.engine.fingerprints import identified
+from vlbench.engine.processes import verdict
+from vlbench.errors import CannotDo, DataAbsent, SpecError, exits_as_errors
+from vlbench.identity import code_digest
+from vlbench.metrics.captions import require_installed
+from vlbench.results import Result
+from vlbench.run.datasets import DataSets, require_splits
+from vlbench.run.model import Model, fit
+from vlbench.run.options import Options
+from vlbench.run.task import Task
+from vlbench.run.weights import Weights
+
+
+def existing_rows(output: Path | None, task: str) -> Sequence[Result]:
+    """Return the rows of a task's board; none without a board or an `output`.
+
+    Raises SpecError for a malformed board of the task, archived ones too.
+    """
+    if output is None:
+        return []
+    archived = sorted(output.glob(f"archive/{escape(task)}.v*.json"))
+    board, *_ = [read_board(file) for file in (board_file(output, task), *archived)]
+    return board.results if board else []
+
+
+def kept_result(rows: Sequence[Result], model: str, request: str) -> Result | None:
+    """Return the ok row of a model with this request, or None; also None for an empty request."""
+    mine = _ok_rows(rows, model)
+    return next((row for row in mine if request and row.request == request), None)
+
+
+def _ok_rows(rows: Sequence[Result], model: str) -> list[Result]:
+    return [row for row in rows if row.status == "ok" and row.model == model]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One model on one task: both resolved, the task's data, and what is to become of it.
+
+    `status` is run, kept, skipped, unavailable, failed or "no weights"; the `reason` of one that
+    runs says why it runs again, if its board has a row; `missing` says why weights
+    cannot be had, by the name of the model. `request` digests all that the row depends on and that
+    is known before weights load; it is empty where something of that is unknown. `data` is None
+    where they could not be had or are not needed; they are `limited` by --limit. `views` are the
+    data as companions read them whose regions are of another kind, by the companion's key. `result`
+    is the row that is kept.
+    """
+
+    model: Model
+    task: Task
+    status: str = "run"
+    reason: str = ""
+    request: str = ""
+    data: Data | None = None
+    views: Mapping[str, Data] = field(default_factory=dict)
+    result: Result | None = None
+    limited: bool = False
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+    def models(self) -> list[Model]:
+        """Return the model, the task's companions, and what these are made from."""
+        companions = (one for several in self.task.companions.values() for one in several)
+        return [part for one in (self.model, *companions) for part in one.parts()]
+
+
+def make_job(
+    model: Model,
+    task: Task,
+    datasets: DataSets,
+    weights: Weights,
+    standing: Sequence[Result],
+    options: Options,
+) -> Job:
+    """Return the job of a model on a task: to run, kept, or why it cannot run here.
+
+    `standing` are the rows of the task's board. Where weights are missing, data are read only if
+    their row may be kept. Raises SpecError for a file that cannot be right.
+    """
+    model, gap = fit(model, task.needs)
+    if gap:
+        return Job(model=model, task=task, status="skipped", reason=f"the model has no {gap}")
+    missing = weights.missing(model, task)
+    job = Job(model=model, task=task, status="no weights" if missing else "run", missing=missing)
+    if missing and (options.overwrite or not _ok_rows(standing, model.name)):
+        return _attempt(job, partial(_look, job, datasets))
+    read = _attempt(job, partial(_read, job, datasets))
+    if read.data is None:
+        return read
+    request = request_of(model, task, [read.data, *read.views.values()], options)
+    kept = kept_result(standing, model.name, request)
+    if kept and not options.overwrite:
+        return Job(model=model, task=task, request=request, status="kept", result=kept)
+    limited = options.limit is not None
+    reason = _why_again(_ok_rows(standing, model.name), read, options)
+    return job if missing else replace(read, request=request, limited=limited, reason=reason)
+
+
+def _why_again(rows: Sequence[Result], job: Job, options: Options) -> str:
+    """Return why a job runs whose board has rows of its model; empty where it has none."""
+    assert job.data
+    if not rows or options.overwrite:
+        return "--overwrite" if rows else ""
+    row = rows[-1]
+    if row.version != job.task.spec.version:
+        return f"the row is of version {row.version} of the task"
+    if not str(row.provenance.get("data", "")).endswith(job.data.digest()):
+        return "the data are not those of the row"
+    if any(model.may_change for model in job.models()):
+        return "a server may have other weights than those of the row; --name says that it has not"
+    return "parameters, weights or code are not those of the row"
+
+
+def _attempt(job: Job, work: Callable[[], Job]) -> Job:
+    """Return the job that work with its data returns, or why it cannot run here."""
+    try:
+        return work()
+    except CannotDo as error:
+        return replace(job, status="skipped", reason=str(error))
+    except DataAbsent as error:
+        return replace(job, status="unavailable", reason=str(error))
+    except SpecError:
+        raise
+    except Exception as error:  # noqa: BLE001 - somebody's loader: any error is a result
+        return replace(job, status="failed", reason=verdict(error).value)
+
+
+def _read(job: Job, datasets: DataSets) -> Job:
+    """Return a job with its data. Raises DataAbsent, and whatever else a loader raises."""
+    for key, path in job.task.files.items():
+        require_file(key, path)
+    require_installed(job.task.words)
+    with exits_as_errors():
+        data, views = datasets.load(job.task, job.model), datasets.views(job.task, job.model)
+    require_splits(job.task, data)
+    return replace(job, data=data, views=views)
+
+
+def _look(job: Job, datasets: DataSets) -> Job:
+    """Return a job without weights, whose data are not read. Raises DataAbsent."""
+    if absent := absence(partial(_read, job, datasets)):
+        raise absent
+    return job
+
+
+def require_file(key: str, path: Path) -> None:
+    """Raise DataAbsent for a file that a key of a task's params names and that is not there."""
+    if not path.exists():
+        raise DataAbsent(f"what '{key}' of the task names", "whoever made it", str(path))
+
+
+def request_of(model: Model, task: Task, data: Sequence[Data], options: Options) -> str:
+    """Return the digest of all that a row depends on and that is known before weights load.
+
+    It is empty, which no board's row answers, where nothing identifies some code, an adapter object
+    or what a server has.
+    """
+    settings = options.settings()
+    companions = [one for several in task.companions.values() for one in several]
+    models = [part for whole in (model, *companions) for part in whole.parts()]
+    wrappers = [one.wrapper for one in models if one.wrapper]
+    things = (task.probe, task.loader, *(one.adapter for one in models), *wrappers)
+    code = [code_digest(thing) for thing in things]
+    made = "by its arguments"
+    if model.instance is not None:
+        made = identified(model.instance, None, settings.device, settings.dtype).identity
+    if not made or not all(code) or any(one.may_change for one in (model, *companions)):
+        return ""
+    parts: dict[str, Any] = {
+        "task": task.fixed,
+        "data": [one.digest() for one in data] if len(data) > 1 else data[0].digest(),
+        "code": code,
+        "models": [
+            [m.adapter.__qualname__, m.contents, *([m.encode_by] if m.wrapper else [])]
+            for m in models
+        ],
+        "made": made,
+        "place": [settings.device.type, options.dtype],
+    }
+    return digest(parts)

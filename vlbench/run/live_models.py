@@ -1,0 +1,115 @@
+"""Live models: loaded once for all jobs that use them, and freed together."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from dataclasses import replace
+from inspect import signature
+from typing import Any
+
+import torch
+
+from vlbench.capabilities import ImageEncoder
+from vlbench.data.records import Column, Data
+from vlbench.engine.devices import ComputeSettings
+from vlbench.engine.fingerprints import LiveModel, identified
+from vlbench.engine.processes import Processes
+from vlbench.engine.tuning import tune
+from vlbench.plain import parameters
+from vlbench.run.model import Model
+from vlbench.run.task import Task
+
+
+class LiveModels:
+    """The model under test and its companions, until `free` is called."""
+
+    def __init__(self, settings: ComputeSettings, processes: Processes) -> None:
+        self._settings = settings
+        self._processes = processes
+        self._live: dict[tuple[str, type | None], LiveModel] = {}
+        self._tuned: dict[str, ComputeSettings] = {}
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype that adapters compute in."""
+        return self._settings.dtype
+
+    def get(self, model: Model) -> LiveModel:
+        """Return a model, loaded at its first call, after the companions that it is made from."""
+        key = (model.key, model.wrapper)
+        if key not in self._live:
+            self._live[key] = self._wrap(model) if model.wrapper else self._load(model)
+        return self._live[key]
+
+    def companions(self, task: Task) -> dict[str, list[LiveModel]]:
+        """Return the companions of a task, by parameter."""
+        return {key: [self.get(one) for one in several] for key, several in task.companions.items()}
+
+    def identities(self) -> dict[int, str]:
+        """Return what each live adapter is known by, under its `id`."""
+        return {id(live.adapter): live.identity for live in self._live.values()}
+
+    def settings(self, model: Model, data: Data) -> ComputeSettings:
+        """Return how a model computes on data; a batch size of `auto` is measured, once.
+
+        A batch size is measured for models that encode images, on the first image of the data.
+        """
+        images = _images(data)
+        adapter: Any = self.get(model).adapter
+        if self._settings.batch_size or images is None or not isinstance(adapter, ImageEncoder):
+            return self._settings
+        if model.key not in self._tuned:
+            (self._tuned[model.key], *_) = self._processes.attempt(
+                lambda: tune(self._settings, adapter.encode_images, images)
+            )
+        return self._tuned[model.key]
+
+    def free(self) -> None:
+        """Forget all models, and give their memory back."""
+        self._live.clear()
+        self._tuned.clear()
+        gc.collect()
+        if self._settings.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _load(self, model: Model) -> LiveModel:
+        device, dtype = self._settings.device, self._settings.dtype
+        if model.instance is not None:
+            return identified(model.instance, None, device, dtype)
+        companions = {name: self.get(one) for name, one in model.companions.items()}
+        adapters = {name: live.adapter for name, live in companions.items()}
+        filled = _fill(model.adapter, {"device": device, "dtype": dtype})
+        adapter = model.adapter(**filled, **{**model.arguments, **adapters})
+        made_of = {name: live.identity for name, live in companions.items()}
+        live = identified(adapter, model.contents | made_of, device, dtype)
+        return live._replace(identity="") if model.may_change else live
+
+    def _wrap(self, model: Model) -> LiveModel:
+        """Return an image encoder as an encoder of regions. Raises CannotDo where it is none."""
+        assert model.wrapper
+        encoder = self.get(replace(model, wrapper=None))
+        device, dtype = self._settings.device, self._settings.dtype
+        adapter = model.wrapper(device=device, dtype=dtype, encoder=encoder.adapter)
+        live = identified(adapter, {"encoder": encoder.identity}, device, dtype)
+        return LiveModel(
+            adapter,
+            source=f"{live.source} of {encoder.source}",
+            weights=encoder.weights,
+            identity=live.identity if encoder.identity else "",
+        )
+
+
+def _fill(adapter: type, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments that vlbench itself gives an adapter, if its signature has them."""
+    known = parameters(adapter)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in signature(adapter).parameters.values())
+    return {name: value for name, value in given.items() if takes_any or name in known}
+
+
+def _images(data: Data) -> Column | None:
+    """Return the first column of images that has any."""
+    columns: Sequence[Column] = [
+        split["image"] for split in data.splits.values() if "image" in split.columns
+    ]
+    return next((column for column in columns if len(column)), None)

@@ -1,0 +1,333 @@
+"""Models resolved: their adapters found and their arguments checked, nothing loaded."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
+
+import torch
+
+from vlbench.boards.privacy import shown
+from vlbench.capabilities import (
+    GridEncoder,
+    ImageEncoder,
+    RegionEncoder,
+    element,
+    has,
+    offered,
+)
+from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.library_names import library_model
+from vlbench.catalog.missing_capabilities import half_offered_by, lacking
+from vlbench.catalog.sources import shipped_source
+from vlbench.catalog.specs import ModelSpec, TaskSpec
+from vlbench.catalog.strict_yaml import Document
+from vlbench.digests import digest
+from vlbench.engine.fingerprints import contents, is_served
+from vlbench.errors import SpecError, UnknownNameError
+from vlbench.plain import (
+    Misfit,
+    ModelName,
+    alternatives,
+    hints,
+    parameters,
+    read,
+    read_arguments,
+)
+from vlbench.run.functions import find_object, load_object, names_file, require_own_file
+from vlbench.run.options import Options
+
+# What vlbench itself gives an adapter.
+FILLED = ("device", "dtype")
+
+# The argument of image encoders that encode no regions themselves: how vlbench lets them.
+ENCODE_BY = "encode_by"
+EncodeBy: TypeAlias = Literal["crops", "grid"]
+
+
+class Manner(NamedTuple):
+    """A way to encode regions: the shipped adapter, what it needs, and what it does, in words."""
+
+    adapter: str
+    needs: type
+    note: str
+
+
+MANNERS: Mapping[EncodeBy, Manner] = {
+    "crops": Manner("crops:Crops", ImageEncoder, "each box is cut out and encoded as an image"),
+    "grid": Manner("crops:Grid", GridEncoder, "each is the mean of the cells that its box covers"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A model resolved: the name of its rows, its adapter class, and its checked arguments.
+
+    `companions` are the models that it is made from, by parameter; `instance` is the adapter itself
+    where the user made it. It is `pinned` where the user named its rows. `encode_by` is how it
+    would encode regions if it encodes only images, and `wrapper` the adapter that does so, where a
+    probe asks for that.
+    """
+
+    name: str
+    spec: ModelSpec
+    adapter: type
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    companions: Mapping[str, Model] = field(default_factory=dict)
+    instance: Any = None
+    encode_by: EncodeBy = "crops"
+    wrapper: type | None = None
+    pinned: bool = False
+
+    @cached_property
+    def key(self) -> str:
+        """The same for models that are loaded alike, and for no others."""
+        if self.instance is not None:
+            return f"object {id(self.instance)}"
+        texts = {name: repr(value) for name, value in self.arguments.items()}
+        return digest([self.spec.name, str(self.spec.file), texts])
+
+    @property
+    def served(self) -> str | None:
+        """What the server that has the model calls it; None where the weights are here."""
+        return str(self._argument("served")) if is_served(self.adapter) else None
+
+    @property
+    def address(self) -> str | None:
+        """The address of the server that has the model; None where the weights are here."""
+        known = self._argument("address") if is_served(self.adapter) else None
+        return known if isinstance(known, str) else None
+
+    def _argument(self, name: str) -> Any:
+        """Return an argument, or its default; of an object made by hand its attribute."""
+        if self.instance is not None:
+            return getattr(self.instance, name, None)
+        known = parameters(self.adapter)
+        return self.arguments.get(name, known[name].default if name in known else None)
+
+    @property
+    def may_change(self) -> bool:
+        """Whether a server may have other weights at the next run, and the user did not pin it."""
+        return any(part.served is not None and not part.pinned for part in self.parts())
+
+    @property
+    def contents(self) -> dict[str, Any]:
+        """The arguments that outputs depend on, files by what they hold.
+
+        What a server has goes by the name that the user gave it, and not by the address.
+        """
+        held = contents(self.arguments)
+        return held if self.served is None else held | {"address": self.name}
+
+    def parts(self) -> Iterator[Model]:
+        """Yield this model, and those that it is made from."""
+        yield self
+        for companion in self.companions.values():
+            yield from companion.parts()
+
+    def for_task(self, task: TaskSpec) -> Model:
+        """Return the model with the arguments that a task asks for, as far as its adapter has them.
+
+        The user's own come first. Raises SpecError for values that do not fit.
+        """
+        asked = {key: value for key, value in task.model.items() if self.takes(key)}
+        if not asked:
+            return self
+        given = {**self.spec.params, **asked, **self.overrides}
+        changed = replace(self, encode_by=_pop_manner(self.spec, self.adapter, given))
+        if self.instance is not None:
+            return changed
+        arguments = _arguments(self.spec, self.adapter, given, self.overrides)
+        return replace(changed, arguments=arguments)
+
+    def takes(self, argument: str) -> bool:
+        """Return whether a task may give the model an argument."""
+        known = {} if self.instance is not None else parameters(self.adapter)
+        by_plan = argument == ENCODE_BY and _encodes_only_images(self.adapter, self.spec.without)
+        return argument in known or by_plan
+
+
+def fit(model: Model, annotation: Any) -> tuple[Model, str]:
+    """Return a model as an annotation asks for it, and what it lacks for that, in words.
+
+    Where regions are to be encoded, an image encoder does it by its crops or by its grid.
+    """
+    without = model.spec.without
+    gap = lacking(model.adapter, annotation, without)
+    wanted = [element(one) for one in alternatives(annotation)]
+    if not gap or RegionEncoder not in wanted or not _encodes_only_images(model.adapter, without):
+        return model, gap
+    manner = MANNERS[model.encode_by]
+    if gap := lacking(model.adapter, manner.needs, without):
+        return model, f"{gap}, which {ENCODE_BY}={model.encode_by} asks for"
+    wrapper = load_object(manner.adapter, [shipped_source() / "model_adapters"])
+    return replace(model, wrapper=wrapper), ""
+
+
+def _encodes_only_images(adapter: type, without: Sequence[str]) -> bool:
+    """Return whether an adapter encodes images, and regions neither itself nor on purpose not."""
+    regions = has(adapter, RegionEncoder) or RegionEncoder.__name__ in without
+    return has(adapter, ImageEncoder, without) and not regions
+
+
+def resolve_model(
+    catalog: Catalog, model: Any, options: Options, *, above: tuple[str, ...] = ()
+) -> Model:
+    """Return the model of a name, of LIBRARY:NAME, of FILE:Class, or of an adapter object.
+
+    `above` are the names of the models that are made from it. Raises SpecError and
+    UnknownNameError.
+    """
+    if not isinstance(model, str):
+        return _of_object(model, options)
+    spec = _spec_of(catalog, model, options)
+    if spec.unavailable:
+        raise UnknownNameError(f"{spec.name} is unavailable: {spec.unavailable}")
+    if spec.name in above:
+        raise SpecError(f"{spec.document.where(spec.name)}: {spec.name} is made from itself")
+    adapter = _find_adapter(spec, options)
+    given = {**spec.params, **options.model_args}
+    encode_by = _pop_manner(spec, adapter, given)
+    arguments = _arguments(spec, adapter, given, options.model_args)
+    companion = partial(_companion, catalog, spec, options, (*above, spec.name))
+    return Model(
+        name=spec.name + _shown(options) if options.name is None else options.name,
+        spec=spec,
+        adapter=adapter,
+        arguments=arguments,
+        overrides=options.model_args,
+        companions={
+            key: fit(companion(key), hints(adapter)[key])[0]
+            for key, value in arguments.items()
+            if isinstance(value, ModelName)
+        },
+        encode_by=encode_by,
+        pinned=options.name is not None,
+    )
+
+
+def _companion(
+    catalog: Catalog, spec: ModelSpec, options: Options, above: tuple[str, ...], key: str
+) -> Model:
+    """Return the model that a parameter names, on the command line or in the line of a model."""
+    typed = options.model_args.get(key)
+    if typed is None and not options.trust:
+        where = spec.document.where(spec.name, "params", key)
+        require_own_file(where, spec.params[key], spec.source)
+    return resolve_model(catalog, typed or spec.params[key], options.of_companion, above=above)
+
+
+def _spec_of(catalog: Catalog, model: str, options: Options) -> ModelSpec:
+    """Return the line of FILE:Class, of LIBRARY:NAME, or of a name of models.yaml."""
+    if names_file(model):
+        return _of_file(model)
+    return library_model(model, options.model_args) or catalog.model(model)
+
+
+def _find_adapter(spec: ModelSpec, options: Options) -> type:
+    """Return the adapter's class. Raises SpecError for anything but a class."""
+    where = partial(spec.document.where, spec.name)
+    found = find_object(where, spec.adapter, spec.folders, trusted=options.trusted)
+    if not isinstance(found, type):
+        raise SpecError(f"{where()}: an adapter is a class; '{spec.adapter}' is {found!r}")
+    return found
+
+
+def _of_object(model: Any, options: Options) -> Model:
+    kind, given = type(model), dict(options.model_args)
+    name = kind.__name__ if options.name is None else options.name
+    spec = ModelSpec(name, Path(), Document(Path(name), {}, {}))
+    encode_by = _pop_manner(spec, kind, given)
+    if isinstance(model, dict | types.FunctionType | torch.nn.Module) and not offered(kind):
+        raise UnknownNameError(_no_model(kind))
+    if isinstance(model, type) or given:
+        raise UnknownNameError(
+            f"{model!r}: give a model's name with its arguments, or an object made with them"
+        )
+    return Model(
+        name=name + _overridden(options.model_args) if options.name is None else name,
+        spec=spec,
+        adapter=kind,
+        overrides=options.model_args,
+        instance=model,
+        encode_by=encode_by,
+    )
+
+
+def _no_model(kind: type) -> str:
+    """Return what an object lacks that is no model: the methods of capabilities that it begins."""
+    gaps = half_offered_by(kind)
+    lacks = "; ".join(f"for {name}, {gap}" for name, gap in gaps.items())
+    wanted = (
+        "none of the methods of a capability: an ImageEncoder has preprocess and encode_images, a "
+        "TextEncoder encode_texts, an ImageTextScorer score_pairs"
+    )
+    return f"a {kind.__qualname__} is no model: {lacks or f'it has {wanted}'}"
+
+
+def _of_file(model: str) -> ModelSpec:
+    """Return the line that `path/to/file.py:Class` stands for."""
+    path, _, name = model.rpartition(":")
+    file = Path(path).absolute()
+    if not file.is_file():
+        raise UnknownNameError(f"no file {path}")
+    return ModelSpec(name, file.parent, Document(file, {}, {}), adapter=f"{file.stem}:{name}")
+
+
+def _pop_manner(spec: ModelSpec, adapter: type, given: dict[str, Any]) -> EncodeBy:
+    """Take the way to encode regions out of the arguments of a model that encodes only images.
+
+    Raises SpecError for one that there is not.
+    """
+    if not _encodes_only_images(adapter, spec.without) or ENCODE_BY in parameters(adapter):
+        return "crops"
+    try:
+        return cast(EncodeBy, read(EncodeBy, given.pop(ENCODE_BY, "crops")))
+    except Misfit as error:
+        where = spec.document.where(spec.name)
+        raise SpecError(f"{where}: {spec.name}: {error.below(ENCODE_BY)}") from error
+
+
+def _arguments(
+    spec: ModelSpec, adapter: type, given: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return an adapter's checked arguments. Raises SpecError with every problem."""
+    try:
+        arguments = read_arguments(adapter, given, FILLED)
+    except Misfit as error:
+        where = f"{spec.document.where(spec.name)}: {spec.name}"
+        raise SpecError("\n".join(error.lines(lambda *_: where))) from error
+    return {
+        key: value if key in overrides else _beside(spec.file, value)
+        for key, value in arguments.items()
+    }
+
+
+def _beside(file: Path, value: Any) -> Any:
+    """Return a path of models.yaml, relative to that file, as a whole path."""
+    if not isinstance(value, str | Path):
+        return value
+    place = file.parent / value
+    written_as_path = isinstance(value, Path) or "/" in value
+    return type(value)(place) if written_as_path and place.exists() else value
+
+
+def _shown(options: Options) -> str:
+    """Return `[k=v,...]` of what the user overrode."""
+    usual = options.dtype == Options().dtype
+    return _overridden(dict(options.model_args) | ({} if usual else {"dtype": options.dtype}))
+
+
+def _overridden(overrides: Mapping[str, Any]) -> str:
+    """Return `[k=v,...]`, paths as file names; empty without any."""
+    pairs = [f"{key}={_word(shown(value, key))}" for key, value in sorted(overrides.items())]
+    return f"[{','.join(pairs)}]" if pairs else ""
+
+
+def _word(value: Any) -> str:
+    return Path(value).name if isinstance(value, str) and "/" in value else str(value)

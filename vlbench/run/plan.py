@@ -1,0 +1,149 @@
+"""The plan: every model against every task, decided before any weights load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from vlbench.catalog.catalog import Catalog, read_catalog
+from vlbench.errors import (
+    DataError,
+    SpecError,
+    UnknownNameError,
+    VlbenchError,
+    WeightsError,
+    listed,
+)
+from vlbench.files import WANTED_NAME, is_model_name
+from vlbench.run.datasets import DataSets
+from vlbench.run.job import Job, existing_rows, make_job
+from vlbench.run.model import Model, resolve_model
+from vlbench.run.options import Options
+from vlbench.run.task import Task, require_known, resolve_task
+from vlbench.run.weights import Weights
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """All jobs, models in the order given, with the options that they are planned for.
+
+    `broken` are the problems of tasks that a tag, a glob or `all` might have meant.
+    """
+
+    jobs: Sequence[Job]
+    options: Options
+    broken: Sequence[str] = ()
+
+
+def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
+    """Return what would run. Models are names, FILE:Class, or adapter objects.
+
+    Raises SpecError, UnknownNameError and WeightsError with all problems in one message, SpecError
+    for a malformed board, and DataError where data of a task that the user named are absent, with
+    the weights that cannot be had.
+    """
+    catalog, wrong = read_catalog(options.include_path)
+    if wrong:
+        raise SpecError("\n".join(wrong))
+    problems, broken = _Problems(), list[str]()
+    if set(tasks) - set(catalog.tasks):
+        broken += catalog.broken.values()
+    resolved_tasks = _resolved_tasks(catalog, tasks, options, problems, broken)
+    resolved_models = [
+        model
+        for name in catalog.model_names(models)
+        for model in problems.of(resolve_model, catalog, name, options)
+    ]
+    pairs = [
+        (problems.of(model.for_task, task.spec), task)
+        for model in resolved_models
+        for task in resolved_tasks
+    ]
+    problems.require_none()
+    _refuse_names(resolved_models, resolved_tasks, options)
+    standing = {
+        task.spec.name: existing_rows(options.output, task.spec.name) for task in resolved_tasks
+    }
+    datasets, weights = DataSets(options.limit), Weights()
+    jobs = [
+        make_job(model, task, datasets, weights, standing[task.spec.name], options)
+        for (model,), task in pairs
+    ]
+    absent = [job for job in jobs if job.status == "unavailable" and job.task.named]
+    if absent:
+        lines = [f"{job.task.spec.name}: {job.reason}" for job in absent]
+        lines += missing_weights(jobs)
+        raise DataError("\n".join(dict.fromkeys(lines)))
+    return Plan(jobs=jobs, options=options, broken=broken)
+
+
+def missing_weights(jobs: Sequence[Job]) -> list[str]:
+    """Return each model whose weights cannot be had, and why; of companions, with their tasks."""
+    tasks: dict[tuple[str, str], set[str]] = {}
+    for job in jobs:
+        for name, why in job.missing.items() if job.status != "kept" else ():
+            companion_of = {job.task.spec.name} if name != job.model.name else set()
+            tasks.setdefault((name, why), set()).update(companion_of)
+    told = {name: f" (for {listed(of)})" if of else "" for (name, _), of in tasks.items()}
+    return [f"{name}{told[name]}: {why}" for name, why in tasks]
+
+
+@dataclass(frozen=True)
+class _Problems:
+    """Collects errors in files and names, so that one message tells all of them."""
+
+    found: list[VlbenchError] = field(default_factory=list)
+
+    def of(self, function: Callable[..., Found], *arguments: Any) -> list[Found]:
+        """Return what a function returns, or nothing, with its error kept."""
+        try:
+            return [function(*arguments)]
+        except (SpecError, UnknownNameError, WeightsError) as error:
+            self.found.append(error)
+            return []
+
+    def require_none(self) -> None:
+        """Raise all errors as one."""
+        if self.found:
+            kinds = {type(problem) for problem in self.found}
+            kind = kinds.pop() if len(kinds) == 1 else SpecError
+            raise kind("\n".join(dict.fromkeys(str(problem) for problem in self.found)))
+
+
+def _resolved_tasks(
+    catalog: Catalog,
+    tasks: Sequence[str],
+    options: Options,
+    problems: _Problems,
+    broken: list[str],
+) -> list[Task]:
+    """Return the tasks that can be run; notes what is wrong with others, as far as it is named."""
+    found = []
+    for name, named in catalog.task_names(tasks).items():
+        if named:
+            found += problems.of(resolve_task, catalog, name, named, options)
+            continue
+        try:
+            found.append(resolve_task(catalog, name, named, options))
+        except SpecError as error:
+            broken.append(str(error))
+    return found
+
+
+def _refuse_names(models: Sequence[Model], tasks: Sequence[Task], options: Options) -> None:
+    """Raise UnknownNameError for names that two models share, or that no data have."""
+    if options.name and len(models) != 1:
+        raise UnknownNameError(f"--name is for one model, not {len(models)}")
+    names = [model.name for model in models]
+    for name in names:
+        if not is_model_name(name):
+            raise UnknownNameError(f"{name!r} {WANTED_NAME}; give another --name")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UnknownNameError(
+            f"two models would have rows named {', '.join(twice)}; run them apart"
+        )
+    require_known(options.data_dir, {task.spec.name: task.spec.data["loader"] for task in tasks})

@@ -1,0 +1,340 @@
+"""Rows: the result of a job, whether it ended well or not, and its writing."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import vlbench
+from vlbench.boards import board
+from vlbench.boards.privacy import cleaned, secrets_in, shown
+from vlbench.capabilities import ImageEncoder, has
+from vlbench.catalog.listed_capabilities import needs_of
+from vlbench.catalog.sources import shipped_source
+from vlbench.catalog.specs import EVERY
+from vlbench.data.pictures import apart_from_regions
+from vlbench.data.records import Data, overlaps
+from vlbench.digests import digest
+from vlbench.engine.fingerprints import as_path, each_value
+from vlbench.identity import library_versions
+from vlbench.metrics.intervals import ROUNDING, unvaried
+from vlbench.plain import parameters
+from vlbench.results import Outcome, Result, Score, counts_of
+from vlbench.run.job import Job
+from vlbench.run.live_models import LiveModels
+from vlbench.run.model import ENCODE_BY, MANNERS, Model
+from vlbench.run.options import Options
+
+
+class ComparableParts(NamedTuple):
+    """Digests of the data and of companions' views of them, and the kind of regions."""
+
+    data: str
+    regions: str | None
+    views: Mapping[str, Any]
+
+
+def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
+    """Return the `provenance` of a row, which is the same on every rerun."""
+    assert job.data
+    live = models.get(job.model)
+    own = models.get(replace(job.model, wrapper=None)).adapter
+    # `settled` are the arguments that an adapter took from its weights.
+    arguments = _with_defaults(job.model.adapter, job.model.arguments)
+    arguments |= getattr(own, "settled", {})
+    arguments |= {ENCODE_BY: job.model.encode_by} if job.model.wrapper else {}
+    companions = {
+        one.name: models.get(one).weights
+        for several in job.task.companions.values()
+        for one in several
+    }
+    return {
+        "vlbench": code_version(),
+        "adapter": live.source,
+        "params": shown_arguments(arguments),
+        "weights": shown_weights(arguments, live.weights),
+        "data": f"{job.task.spec.data['loader']} {job.data.digest()}",
+        "companions": companions,
+        "dtype": str(models.dtype).removeprefix("torch."),
+        "libraries": library_versions([job.task.probe, job.model.adapter, type(live.adapter)]),
+        **({"control": True} if getattr(own, "is_control", False) else {}),
+    }
+
+
+def comparable_of(job: Job, models: LiveModels) -> str:
+    """Return `comparable`: the digest of what rows must share to be compared."""
+    parts = comparable_parts(job)
+    companions = {
+        key: [
+            [models.get(one).source, models.get(one).weights, shown_arguments(one.arguments)]
+            for one in several
+        ]
+        for key, several in job.task.companions.items()
+    }
+    shared: list[Any] = [job.task.fixed, parts.data, companions, parts.regions]
+    return digest([*shared, parts.views] if parts.views else shared)
+
+
+def comparable_parts(job: Job) -> ComparableParts:
+    """Return the data that comparable rows share.
+
+    If the task sets compare_across_regions, the region kind is not part of `comparable`; regions
+    that companions read are.
+    """
+    assert job.data
+    if not job.task.spec.compare_across_regions:
+        reads = bool(job.task.regions) or _sees_regions_alone(job)
+        regions = job.model.spec.regions.get("kind") if reads else None
+        digests = {key: data.digest() for key, data in job.views.items()}
+        return ComparableParts(job.data.digest(), regions, digests)
+    read = {
+        key: [_regions_of(one, job.views.get(one.key, job.data)) for one in several]
+        for key, several in job.task.companions.items()
+    }
+    views = {key: several for key, several in read.items() if any(several)}
+    return ComparableParts(apart_from_regions(job.data).digest(), None, views)
+
+
+def _regions_of(companion: Model, data: Data) -> str | None:
+    """Return the digest of the data with the regions that a companion reads, if it reads some."""
+    has_some = data.digest() != apart_from_regions(data).digest()
+    return data.digest() if has_some and "kind" in companion.spec.regions else None
+
+
+def shown_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as a row shows them: of local paths only the file's name, no secrets."""
+    return {key: shown(each_value(_as_path, value), key) for key, value in arguments.items()}
+
+
+def shown_weights(arguments: Mapping[str, Any], weights: str) -> str:
+    """Return the weights as a row shows them: their digest, or `random:<seed>`."""
+    random = arguments.get("weights") == "random"
+    return f"random:{arguments.get('init_seed', 0)}" if random else weights
+
+
+def code_version() -> str:
+    """Return vlbench's version; of a checkout its commit too, `dirty` where that is not all."""
+    root = shipped_source()
+    if not (root / ".git").exists():
+        return vlbench.__version__
+    try:
+        commit = _git(root, "rev-parse", "--short=12", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--", "vlbench", "tasks", "model_adapters")
+    except (OSError, subprocess.CalledProcessError):
+        return f"{vlbench.__version__}+unknown"
+    return f"{vlbench.__version__}+{commit}{'.dirty' if changed else ''}"
+
+
+def _as_path(value: Any) -> Any:
+    """Return a text as a path if such a file exists; a path stays a path."""
+    return value if isinstance(value, Path) else as_path(value)
+
+
+def _with_defaults(adapter: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments together with the plain defaults of those that were not given."""
+    defaults = {name: p.default for name, p in parameters(adapter).items() if name != "device"}
+    plain = (bool, int, float, str)
+    return {k: v for k, v in defaults.items() if type(v) in plain} | dict(arguments)
+
+
+def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(root), *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - ours
+    return done.stdout.strip()
+
+
+def without_scores(job: Job, status: str, reason: str) -> Result:
+    """Return the row of a job that was skipped or failed, with the reason."""
+    return replace(_head(job), status=status, reason=_clean(job, reason))
+
+
+def skip_for_limit(job: Job, reason: str) -> Result:
+    """Return the row of a job that --limit leaves too few rows for, with the reason."""
+    return replace(without_scores(job, "skipped", "limit"), notes=[_clean(job, reason)])
+
+
+def begin_row(job: Job, models: LiveModels) -> Result:
+    """Return the row of a job that is about to run, without the outcome of its probe."""
+    return replace(
+        _head(job),
+        comparable=comparable_of(job, models),
+        provenance=provenance_of(job, models),
+    )
+
+
+def finish_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) -> Result:
+    """Return the row from `begin_row` with the outcome of the job's probe."""
+    assert job.data
+    missing = job.data.missing_rows()
+    notes = [
+        f"partial: {split} lacks {n} of {job.data.expected[split]} rows"
+        for split, n in missing.items()
+    ]
+    notes += [f"left out: {n} {what}" for what, n in job.data.dropped.items()]
+    notes += job.data.notes
+    counts = counts_of(outcome, row.primary, sum(missing.values()))
+    counts |= {"dropped": sum(job.data.dropped.values())} if job.data.dropped else {}
+    scores = [with_width(score.within_limits()) for score in outcome.scores]
+    scored = replace(row, scores=scores, counts=counts, run=run)
+    return replace(
+        scored,
+        notes=[
+            *notes,
+            *_ties(scored),
+            *_useless_intervals(scored),
+            *_shared_rows(job.data),
+            *_dropped_arguments(job),
+            *_own_regions(job),
+            *_of_model(job),
+            *_of_servers(job),
+            *_encoded_regions(job),
+            *(_clean(job, note) for note in outcome.notes),
+        ],
+    )
+
+
+def with_width(score: Score) -> Score:
+    """Return a score whose interval is that of `unvaried` where nothing varies.
+
+    Without a range, there is then neither interval nor standard error.
+    """
+    if score.ci95 is None or score.ci95[1] - score.ci95[0] >= ROUNDING:
+        return score
+    least, greatest = score.limits
+    if least is None or greatest is None:
+        return replace(score, stderr=None, ci95=None)
+    _, stderr, ci95 = unvaried(score.value, score.n, least, greatest)
+    return replace(score, stderr=stderr, ci95=ci95)
+
+
+def _ties(row: Result) -> list[str]:
+    """Return a note with the number of tied choices, if most are tied."""
+    ties, choices = row.counts["ties"], row.counts.get("choices", row.counts["n"])
+    note = f"{ties:,} of {choices:,} choices are tied, and a tied choice earns what guessing does"
+    return [note] if row.is_mostly_tied else []
+
+
+def _useless_intervals(row: Result) -> list[str]:
+    """Return a note that names scores whose interval is all that a score can be."""
+    whole = [score.metric for score in row.scores if score.ci95 and score.ci95 == score.limits]
+    why = "an interval of the whole range: too few items or seeds to say more"
+    return [f"{', '.join(dict.fromkeys(whole))}: {why}"] if whole else []
+
+
+def _dropped_arguments(job: Job) -> list[str]:
+    """Return a note for each adapter argument of the task that this adapter lacks."""
+    asked, made = job.task.spec.model, job.model.instance is None
+    why = "the adapter has no `{}`" if made else "the adapter came as an object, without `{}`"
+    return [
+        f"{why.format(key)}: its own preprocessing holds"
+        for key in asked
+        if not job.model.takes(key)
+    ]
+
+
+def _shared_rows(data: Data) -> list[str]:
+    """Return a note for each two splits of the data that share rows."""
+    shared = {
+        pair: n for pair, n in overlaps(data).items() if n and pair == _small_first(data, pair)
+    }
+    return [
+        f"data: {n} of {len(data.splits[one])} rows of {one} are in {other}, too"
+        for (one, other), n in shared.items()
+    ]
+
+
+def _small_first(data: Data, pair: tuple[str, str]) -> tuple[str, str]:
+    one, other = sorted(pair, key=lambda name: (len(data.splits[name]), name))
+    return one, other
+
+
+def _own_regions(job: Job) -> list[str]:
+    """Return a note of the model's region kind, if rows of other kinds are on the same board."""
+    kind = job.model.spec.regions.get("kind")
+    beside_others = job.task.spec.compare_across_regions or _sees_regions_alone(job)
+    return [f"regions: {kind}"] if kind and beside_others else []
+
+
+def _sees_regions_alone(job: Job) -> bool:
+    """Return whether a model that encodes no image reads the regions that come with the data."""
+    assert job.data
+    pictured = any("picture" in rows.columns for rows in job.data.splits.values())
+    return (
+        pictured and "kind" in job.model.spec.regions and not has(job.model.adapter, ImageEncoder)
+    )
+
+
+def _of_model(job: Job) -> list[str]:
+    """Return what the model's line says of itself on tasks that ask for what this one does."""
+    asked = {EVERY, *(needs_of(job.task.spec) or "").split(" | ")}
+    return [note for key, note in job.model.spec.notes.items() if key in asked]
+
+
+def _of_servers(job: Job) -> list[str]:
+    """Return a note for each model of a job that a server has."""
+    names = dict.fromkeys(one.served for one in job.models() if one.served is not None)
+    why = "the weights are not known, so that this row cannot be computed again"
+    return [f"served: {shown(name)}: {why}" for name in names]
+
+
+def _encoded_regions(job: Job) -> list[str]:
+    """Return a note for the model and each companion that vlbench lets encode regions."""
+    companions = [one for several in job.task.companions.values() for one in several]
+    whose = {"regions": job.model, **{f"regions of {one.name}": one for one in companions}}
+    return [
+        f"{regions} are encoded by {one.encode_by}: {MANNERS[one.encode_by].note}"
+        for regions, one in whose.items()
+        if one.wrapper
+    ]
+
+
+def _clean(job: Job, text: str) -> str:
+    """Return a message without secrets and local paths."""
+    given = [one.arguments for one in job.models()]
+    task = job.task.spec
+    return cleaned(text, secrets_in([*given, task.data, task.params]))
+
+
+def _head(job: Job) -> Result:
+    spec = job.task.spec
+    return Result(
+        task=spec.name,
+        version=spec.version,
+        paper=spec.paper,
+        primary=spec.primary_score,
+        model=job.model.name,
+        status="ok",
+        request=job.request,
+    )
+
+
+class RowWriter:
+    """Writes rows to the boards of a run; of several processes one writes, and none with --limit.
+
+    Raises OutputError where boards cannot be written, before anything is computed for them.
+    """
+
+    def __init__(self, options: Options, *, writes: bool) -> None:
+        wanted = writes and options.limit is None
+        self._output: Path | None = options.output if wanted else None
+        self._overwrite = options.overwrite
+        if self._output:
+            board.require_writable(self._output)
+
+    def refuse_clash(self, row: Result) -> None:
+        """Raise IdentityClash if the board has this row's name with other weights or source."""
+        if self._output and not self._overwrite:
+            board.refuse_clash(self._output, row)
+
+    def write(self, row: Result, outcome: Outcome | None = None) -> Result:
+        """Put a row on its task's board, with the artifacts of its outcome, and return it.
+
+        Raises IdentityClash where another run has put other weights there under the same name.
+        """
+        if not self._output:
+            return row
+        artifacts = outcome.saved() if outcome else {}
+        return board.write_result(self._output, row, artifacts, overwrite=self._overwrite)

@@ -1,0 +1,378 @@
+"""Tasks resolved: their functions found and their arguments checked, nothing loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import GenericAlias
+from typing import Any
+
+from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.listed_capabilities import shipped_probes
+from vlbench.catalog.specs import TaskSpec
+from vlbench.data.records import Data
+from vlbench.engine.fingerprints import contents
+from vlbench.errors import SpecError, UnknownNameError, unknown
+from vlbench.metrics.evaluated import PREFIX
+from vlbench.plain import Misfit, ModelName, alternatives, hints, parameters, read, read_arguments
+from vlbench.run.functions import find_object, require_own_file
+from vlbench.run.model import Model, fit, resolve_model
+from vlbench.run.options import DATA_VARIABLE, Options
+
+
+@contextmanager
+def blamed_on(where: Callable[..., str], *key: str) -> Iterator[None]:
+    """Put file and line of a key before the message of a SpecError."""
+    try:
+        yield
+    except SpecError as error:
+        raise SpecError(f"{where(*key)}: {error}") from error
+
+
+@contextmanager
+def noted(lines: list[str], where: Callable[..., str]) -> Iterator[None]:
+    """Note what does not fit its schema, each problem with file and line, and go on."""
+    try:
+        yield
+    except Misfit as error:
+        lines += error.lines(where)
+
+
+def loader_names(loader: str) -> tuple[str, str, str]:
+    """Return the names that --data-dir takes for a loader of a task's file, the longest first.
+
+    `vlbench.data.hub:images` is also `hub:images`, and `images`.
+    """
+    module, _, function = loader.partition(":")
+    return loader, f"{module.rpartition('.')[2]}:{function}", function
+
+
+def require_known(names: Iterable[str], loaders: Mapping[str, str]) -> None:
+    """Raise UnknownNameError for a name of --data-dir that no task and no loader has, or several.
+
+    `loaders` are those of the tasks, by the task's name.
+    """
+    used = sorted(set(loaders.values()))
+    known = {*loaders, *(name for loader in used for name in loader_names(loader))}
+    for name in filter(None, names):
+        if name not in known:
+            why = unknown("selected task, or loader of one,", name, known)
+            wanted = "wants the name of a task that is to run, or of its loader, not a tag"
+            raise UnknownNameError(f"--data-dir NAME=DIR {wanted}: {why}")
+        meant = [loader for loader in used if name in loader_names(loader)]
+        if len(meant) > 1:
+            short = [loader_names(loader)[1] for loader in meant]
+            choices = short if len(set(short)) == len(short) else meant
+            raise UnknownNameError(
+                f"--data-dir {name}=DIR: loaders of that name are {', '.join(choices)}; "
+                "give one of them, or a task's name"
+            )
+
+
+def beside(file: Path, value: Any) -> Any:
+    """Return a value whose relative paths lie beside the file that names them.
+
+    A path that starts with the variable of the data's folder stays as it is.
+    """
+    if isinstance(value, Path):
+        return value if value.parts[:1] == (DATA_VARIABLE,) else file.parent / value
+    if script := _script(value):
+        return f"{PREFIX}{beside(file, script)}"
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return type(value)(beside(file, part) for part in value)
+    fields = _fields(value)
+    return type(value)(**{n: beside(file, v) for n, v in fields.items()}) if fields else value
+
+
+def paths_in(value: Any, key: str) -> Iterator[tuple[str, Path]]:
+    """Yield the paths in a value under their dotted keys: `captioner.weights`."""
+    for name, part in _leaves(value, key):
+        if path := part if isinstance(part, Path) else _script(part):
+            yield name, path
+
+
+def metrics_of_others(value: Any) -> list[str]:
+    """Return the metrics of the package `evaluate` in a value: code that is not vlbench's."""
+    return [text for text in texts_in(value) if text.startswith(PREFIX)]
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts in a value, however deep in lists and records."""
+    return (part for _, part in _leaves(value, "") if isinstance(part, str))
+
+
+def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    """Yield what stands in lists and records, under dotted keys."""
+    parts = dict(enumerate(value)) if isinstance(value, list) else _fields(value)
+    for name, part in parts.items():
+        yield from _leaves(part, f"{key}.{name}")
+    if not parts:
+        yield key, value
+
+
+def _script(value: Any) -> Path | None:
+    """Return the path of a metric of `evaluate` that is a script."""
+    named = isinstance(value, str) and value.startswith(PREFIX) and value.endswith(".py")
+    return Path(value.removeprefix(PREFIX)) if named else None
+
+
+def _fields(value: Any) -> dict[Any, Any]:
+    """Return the fields of a record, the parts of a plain tuple; empty for anything else."""
+    if dataclasses.is_dataclass(value):
+        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+    if isinstance(value, tuple):
+        return dict(zip(getattr(value, "_fields", range(len(value))), value, strict=True))
+    return {}
+
+
+# What vlbench itself gives a probe, and a loader that has such parameters.
+PROBE_FILLED = ("model", "data", "engine")
+LOADER_FILLED = ("download", "cache_dir", "wanted_splits")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A task resolved: its probe and loader with their arguments, and its companions.
+
+    `named` is True where the user named the task, and False where a tag or a glob selected it.
+    `regions` are the loader's argument for each kind of regions that the task has.
+    """
+
+    spec: TaskSpec
+    named: bool
+    probe: Callable[..., Any]
+    arguments: Mapping[str, Any]
+    companions: Mapping[str, Sequence[Model]]
+    loader: Callable[..., Data]
+    loader_arguments: Mapping[str, Any]
+    regions: Mapping[str, Any]
+
+    @property
+    def needs(self) -> Any:
+        """The capability that the probe asks of the model under test."""
+        return hints(self.probe)["model"]
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The files and folders that the probe's arguments name, by their keys."""
+        return dict(
+            pair for name, value in self.arguments.items() for pair in paths_in(value, name)
+        )
+
+    @property
+    def words(self) -> list[str]:
+        """The texts among the probe's arguments, its defaults among them."""
+        defaults = {name: one.default for name, one in parameters(self.probe).items()}
+        return [*texts_in([*{**defaults, **self.arguments}.values()])]
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """What is the same for every model on this task, the data's content apart."""
+        # A file counts by its content; a task without any keeps the digest it always had.
+        files = {"files": contents(self.files)} if self.files else {}
+        return files | {
+            "task": self.spec.name,
+            "version": self.spec.version,
+            "probe": self.spec.probe,
+            "params": self.spec.params,
+            "model": self.spec.model,
+            "primary": self.spec.primary_score,
+        }
+
+    def as_annotated(self, companion: str, adapters: Sequence[Any]) -> Any:
+        """Return the adapters of a companion as the probe takes them: one, or a list."""
+        options = alternatives(hints(self.probe)[companion])
+        several = any(typing.get_origin(option) is list for option in options)
+        return list(adapters) if several else adapters[0]
+
+
+def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> Task:
+    """Return a task with its functions found and its arguments checked.
+
+    Raises SpecError with every problem of the task.
+    """
+    spec, lines = catalog.tasks[name], list[str]()
+    probe, loader = _find_probe(spec, options), _find_loader(spec, options)
+    arguments = _read_params(spec, probe, options, lines)
+    loader_arguments = _read_data(spec, loader, options, lines)
+    regions = _read_regions(spec, loader, options, lines) if "regions" in spec.data else {}
+    companions = _find_companions(catalog, spec, probe, arguments, options, lines)
+    if lines:
+        raise SpecError("\n".join(lines))
+    if "wanted_splits" in parameters(loader):
+        splits = splits_read(probe, arguments)
+        loader_arguments["wanted_splits"] = [] if ... in splits else splits
+    return Task(
+        spec=spec,
+        named=named,
+        probe=probe,
+        arguments={key: value for key, value in arguments.items() if key not in companions},
+        companions=companions,
+        loader=loader,
+        loader_arguments=loader_arguments,
+        regions=regions,
+    )
+
+
+def _find_probe(spec: TaskSpec, options: Options) -> Callable[..., Any]:
+    """Return the probe: of the task's own source, of a shipped family, or of a module named."""
+    where, name = partial(spec.document.where, "probe"), spec.probe
+    module, colon, function = name.partition(":")
+    file = shipped_probes().get(module + colon)
+    name = name if colon else f"{module}:{module}"
+    place = f"{file.parent.name}.{file.stem}:{function or module}" if file else name
+    shipped = f"vlbench.probes.{place}"
+    return find_object(  # type: ignore[no-any-return]
+        where, name, spec.folders, shipped=shipped, trusted=options.trusted
+    )
+
+
+def _find_loader(spec: TaskSpec, options: Options) -> Callable[..., Data]:
+    where = partial(spec.document.where, "data", "loader")
+    return find_object(  # type: ignore[no-any-return]
+        where, spec.data["loader"], spec.folders, trusted=options.trusted
+    )
+
+
+def _read_params(
+    spec: TaskSpec, probe: Callable[..., Any], options: Options, lines: list[str]
+) -> dict[str, Any]:
+    """Return the probe's arguments; notes every problem. Raises SpecError for what is no probe."""
+    where = spec.document.where
+    arguments: dict[str, Any] = {}
+    with blamed_on(where, "probe"):
+        with noted(lines, partial(where, "params")):
+            arguments = read_arguments(probe, _expanded(spec.params, options), PROBE_FILLED)
+        lacking_names = [filled for filled in PROBE_FILLED if filled not in parameters(probe)]
+        if lacking_names:
+            raise SpecError(f"a probe takes model, data, engine; this lacks {lacking_names}")
+    arguments = {key: _beside(spec, value, "params", key) for key, value in arguments.items()}
+    metrics = [one for value in arguments.values() for one in metrics_of_others(value)]
+    foreign = [one for one in metrics if not _is_own_script(one, spec)]
+    if foreign and not options.trust:
+        code = "runs code of others; allow it with --trust"
+        lines.append(f"{where('params')}: {', '.join(foreign)} {code}")
+    return arguments
+
+
+def _is_own_script(metric: str, spec: TaskSpec) -> bool:
+    """Return whether a metric of `evaluate` is a script among the tasks of the task's source.
+
+    It is as trusted as a probe there.
+    """
+    script, tasks = _script(metric), (spec.source / "tasks").resolve()
+    return script is not None and script.resolve().is_relative_to(tasks)
+
+
+def _read_data(
+    spec: TaskSpec, loader: Callable[..., Data], options: Options, lines: list[str]
+) -> dict[str, Any]:
+    """Return the loader's arguments, with this machine's data folders filled in.
+
+    Notes every problem. Raises SpecError for what is no loader by its annotation, since a plan
+    calls it, and where the task has regions and the loader takes none.
+    """
+    where = spec.document.where
+    given = {k: v for k, v in spec.data.items() if k not in {"loader", "regions"}}
+    names = (spec.name, *loader_names(spec.data["loader"]))
+    root = next((options.data_dir[name] for name in names if name in options.data_dir), None)
+    if root is not None:
+        given["root"] = str(root.absolute())
+    # Regions are filled in model by model, where the task has some.
+    filled = (*LOADER_FILLED, *(["regions"] if "regions" in spec.data else []))
+    arguments: dict[str, Any] = {}
+    with blamed_on(where, "data", "loader"):
+        with noted(lines, partial(where, "data")):
+            arguments = read_arguments(loader, _expanded(given, options), filled)
+        known = parameters(loader)
+        returned = loader if isinstance(loader, type) else hints(loader).get("return", Data)
+        if returned not in (Data, Any):
+            raise SpecError(f"a loader returns Data; {spec.data['loader']} returns {returned!r}")
+    if "regions" in spec.data and "regions" not in known:
+        raise SpecError(f"{where('data', 'regions')}: {spec.data['loader']} takes no regions")
+    # Paths in a task's file are relative to it; a run's own are relative to where it was started.
+    arguments = {key: _beside(spec, value, "data", key) for key, value in arguments.items()}
+    cache = options.cache_dir and options.cache_dir.absolute()
+    from_run: dict[str, Any] = {"download": options.download or None, "cache_dir": cache}
+    return arguments | {k: v for k, v in from_run.items() if k in known and v is not None}
+
+
+def splits_read(probe: Callable[..., Any], arguments: Mapping[str, Any]) -> list[Any]:
+    """Return the splits that the annotation of a probe's data names, itself or by an argument.
+
+    The last is an ellipsis where the probe may read others.
+    """
+    named = getattr(hints(probe, extras=True).get("data"), "__metadata__", (...,))
+    given = {n: p.default for n, p in parameters(probe).items() if p.default is not p.empty}
+    given |= arguments
+    splits: list[Any] = []
+    for name in named:
+        parts: list[Any] = name.split(".") if isinstance(name, str) else [name]
+        value: Any = given.get(parts[0], name)
+        for field in parts[1:] if parts[0] in given else ():
+            value = getattr(value, field)
+        splits += [value] if isinstance(value, str) or value is ... else value
+    return splits
+
+
+def _read_regions(
+    spec: TaskSpec, loader: Callable[..., Data], options: Options, lines: list[str]
+) -> dict[str, Any]:
+    """Return the loader's argument for each kind of regions; notes every problem."""
+    key, found = ("data", "regions"), dict[str, Any]()
+    with noted(lines, partial(spec.document.where, *key)):
+        kinds = GenericAlias(dict, (str, hints(loader)["regions"]))
+        found = read(kinds, _expanded(spec.data["regions"], options))
+    return {kind: _beside(spec, value, *key, kind) for kind, value in found.items()}
+
+
+def _expanded(value: Any, options: Options) -> Any:
+    """Return a value of a task's file with $VLBENCH_DATA replaced where it is known."""
+    if isinstance(value, dict):
+        return {k: _expanded(v, options) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_expanded(v, options) for v in value]
+    root = options.data_folder
+    if not isinstance(value, str) or not root:
+        return value
+    return value.replace(DATA_VARIABLE, str(root))
+
+
+def _beside(spec: TaskSpec, value: Any, *key: str) -> Any:
+    """Return a value whose relative paths lie beside the file in which the key stands."""
+    return beside(spec.document.file_of(*key), value) if any(paths_in(value, "")) else value
+
+
+def _find_companions(
+    catalog: Catalog,
+    spec: TaskSpec,
+    probe: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    options: Options,
+    lines: list[str],
+) -> dict[str, list[Model]]:
+    """Return the models that a task names beside the one under test, by key.
+
+    Notes every problem. Raises SpecError for a model of a file that no source holds.
+    """
+    found: dict[str, list[Model]] = {}
+    for key, value in arguments.items():
+        names = value if isinstance(value, list) else [value]
+        for name in (one for one in names if isinstance(one, ModelName)):
+            where = spec.document.where("params", key)
+            if not options.trust:
+                require_own_file(where, name, spec.source)
+            try:
+                resolved = resolve_model(catalog, name, options.of_companion)
+            except UnknownNameError as error:
+                lines.append(f"{where}: {error}")
+                continue
+            companion, gap = fit(resolved, hints(probe)[key])
+            lines += [f"{where}: {name} has no {gap}"] if gap else []
+            found.setdefault(key, []).append(companion)
+    return found

@@ -1,0 +1,55 @@
+"""Whether the weights of models can be had, asked of their adapters before any data are read."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+from vlbench.errors import CannotDo, SpecError, described, exits_as_errors, listed
+from vlbench.plain import parameters
+from vlbench.run.model import Model
+from vlbench.run.task import Task
+
+
+class Weights:
+    """Asks for the weights of each model once."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, str] = {}
+
+    def missing(self, model: Model, task: Task) -> dict[str, str]:
+        """Return why weights cannot be had, by the name of the model: those that a job loads.
+
+        They are those of the model itself, of the task's companions, and of what these are made
+        from. Raises SpecError for an adapter whose `require_weights` takes what it does not.
+        """
+        whole = [model, *chain.from_iterable(task.companions.values())]
+        asked = {part.name: self._why(part) for one in whole for part in one.parts()}
+        return {name: why for name, why in asked.items() if why}
+
+    def _why(self, model: Model) -> str:
+        if model.key not in self._asked:
+            self._asked[model.key] = _ask(model)
+        return self._asked[model.key]
+
+
+def _ask(model: Model) -> str:
+    """Return why the weights of a model cannot be had; empty if they can, or nobody knows."""
+    require = getattr(model.adapter, "require_weights", None)
+    if model.instance is not None or require is None:
+        return ""
+    known = parameters(model.adapter)
+    strange = parameters(require).keys() - known.keys()
+    if strange:
+        where = model.spec.document.where(model.spec.name)
+        raise SpecError(f"{where}: require_weights takes {listed(strange)}; __init__ does not")
+    given: dict[str, Any] = {name: one.default for name, one in known.items()}
+    given |= model.arguments
+    try:
+        with exits_as_errors():
+            require(**{name: given[name] for name in parameters(require)})
+    except CannotDo:  # as loading will say
+        return ""
+    except Exception as error:  # noqa: BLE001 - somebody's adapter: any error is a reason
+        return described(error)
+    return ""

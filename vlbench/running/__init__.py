@@ -1,1 +1,0 @@
-"""A job done: models loaded and freed, one job run, its row made."""
