@@ -16,9 +16,8 @@ from vlbench.engine.store import Store
 from vlbench.files import temporary_folder
 from vlbench.results import Result, matching
 from vlbench.run.datasets import require_region_widths
-from vlbench.run.execute import group_jobs, run_model, sweep
+from vlbench.run.execute import Machine, Report, group_jobs, run_model, sweep
 from vlbench.run.history import History, Step, estimate, place_of
-from vlbench.run.machine import Machine, Report
 from vlbench.run.options import Keywords, Options
 from vlbench.run.plan import Plan, plan
 from vlbench.run.row import RowWriter

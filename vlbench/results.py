@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from vlbench.errors import NEW_NAMES, SpecError, listed
 
@@ -27,6 +27,9 @@ else:
 Number: TypeAlias = int | float
 
 At = Mapping[str, str | Number]
+
+# What is to become of a job, and how work ended; a row is ok, skipped or failed.
+Status: TypeAlias = Literal["run", "kept", "skipped", "unavailable", "failed", "ok"]
 
 # The columns of a table of items (`vlbench.metrics.items` makes one), and the artifact it becomes.
 ITEM_COLUMNS = (

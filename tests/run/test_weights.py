@@ -101,14 +101,14 @@ ABSENT, OTHER = {"from-file": "no file absent.pt"}, {"other": "no file other.pt"
 
 def test_data_are_not_read_for_a_model_whose_weights_are_missing(files):
     write(files / "images" / "broken", "")
-    assert statuses(files, "from-file") == [("no weights", ABSENT)]
+    assert statuses(files, "from-file") == [("failed", ABSENT)]
     Path("absent.pt").touch()
     assert statuses(files, "from-file") == [("failed", {})]
 
 
 def test_the_weights_of_a_companion_are_missed_too(files):
     Path("absent.pt").touch()
-    assert statuses(files, "from-file", tasks=["judged"]) == [("no weights", OTHER)]
+    assert statuses(files, "from-file", tasks=["judged"]) == [("failed", OTHER)]
 
 
 def test_a_kept_row_needs_no_weights(files, tmp_path):
@@ -117,9 +117,9 @@ def test_a_kept_row_needs_no_weights(files, tmp_path):
     ran(["from-file"], ["few_shot_colours"], include_path=[files], **where)
     Path("absent.pt").unlink()
     assert statuses(files, "from-file", **where) == [("kept", {})]
-    assert statuses(files, "from-file", **where, overwrite=True) == [("no weights", ABSENT)]
+    assert statuses(files, "from-file", **where, overwrite=True) == [("failed", ABSENT)]
     (files / "images" / "train" / "red" / "0.png").unlink()
-    assert statuses(files, "from-file", **where) == [("no weights", ABSENT)]
+    assert statuses(files, "from-file", **where) == [("failed", ABSENT)]
 
 
 def test_missing_weights_have_failed_results_no_row_and_other_models_go_on(files, tmp_path):
@@ -146,9 +146,7 @@ def test_a_dry_run_says_once_what_is_missing_and_for_which_tasks(files, capsys):
 
 
 def test_an_error_of_an_adapter_is_a_reason_and_that_it_cannot_is_left_to_loading(files):
-    assert statuses(files, "breaks") == [
-        ("no weights", {"breaks": "KeyError: 'tag' (files.py:27)"})
-    ]
+    assert statuses(files, "breaks") == [("failed", {"breaks": "KeyError: 'tag' (files.py:27)"})]
     assert statuses(files, "cannot") == [("run", {})]
 
 

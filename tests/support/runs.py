@@ -6,7 +6,7 @@ from pathlib import Path
 import vlbench
 from vlbench.bench import run, set_up
 from vlbench.results import Result
-from vlbench.run.machine import Report
+from vlbench.run.execute import Report
 from vlbench.run.options import Options
 from vlbench.run.plan import Plan, plan
 

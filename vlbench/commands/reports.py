@@ -34,9 +34,9 @@ from vlbench.report.pivot import grid, mark_notes, pivots, together
 from vlbench.report.terminal import Texts, board_tables
 from vlbench.report.texts import fitted, plain_table
 from vlbench.results import Result
+from vlbench.run.execute import Report
 from vlbench.run.history import Step, total
 from vlbench.run.job import Job
-from vlbench.run.machine import Report
 from vlbench.run.plan import Plan, missing_weights
 
 # Off a terminal, seconds between two lines about one pass.
@@ -187,8 +187,13 @@ def _numbers(jobs: Sequence[Job]) -> dict[tuple[str, str], str]:
     return {names: f"[{i}/{len(running)}] " for i, names in enumerate(running, 1)}
 
 
-# What the plan calls jobs that do not run here.
-CALLED = {"unavailable": "want data", "no weights": "want weights"}
+# What the plan calls jobs that do not run here, after those that do.
+CALLED = ("run", "kept", "want data", "want weights", "skipped", "failed")
+
+
+def _called(job: Job) -> str:
+    lacks = "want weights" if job.wants_weights else job.status
+    return "want data" if lacks == "unavailable" else lacks
 
 
 def print_plan(console: Console, planned: Plan, *, verbose: bool = False) -> None:
@@ -196,9 +201,8 @@ def print_plan(console: Console, planned: Plan, *, verbose: bool = False) -> Non
 
     What is skipped, kept, failed or has no data is told, too, where nothing runs, or if `verbose`.
     """
-    counts = Counter(job.status for job in planned.jobs)
-    order = dict.fromkeys(["run", "kept", *CALLED, "skipped", *counts])
-    told = [f"{counts[status]} {CALLED.get(status, status)}" for status in order if counts[status]]
+    counts = Counter(map(_called, planned.jobs))
+    told = [f"{counts[name]} {name}" for name in CALLED if counts[name]]
     why = verbose or not counts["run"]
     hint = "" if why or len(told) == 1 else "; -v says why"
     say(console, f"plan: {', '.join(told)}{hint}")
@@ -209,8 +213,8 @@ def print_plan(console: Console, planned: Plan, *, verbose: bool = False) -> Non
     for line in [*_missing(planned), *_left_out(planned), *_sent_away(planned)]:
         say(console, line)
     if why:
-        hidden = ("run", "unavailable", "no weights")
-        _say_jobs(console, [job for job in planned.jobs if job.status not in hidden])
+        hidden = ("run", "want data", "want weights")
+        _say_jobs(console, [job for job in planned.jobs if _called(job) not in hidden])
         absent = [job for job in planned.jobs if job.status == "unavailable"]
         _print_absent(console, {job.task.spec.name: job.reason for job in absent})
 

@@ -25,7 +25,7 @@ from vlbench.errors import SpecError, UnknownNameError, counted, unknown
 
 if TYPE_CHECKING:  # these import torch or YAML
     from vlbench.catalog.strict_yaml import Document
-    from vlbench.run.machine import Report
+    from vlbench.run.execute import Report
     from vlbench.run.plan import Plan
 
 # What names nothing that a file could set.

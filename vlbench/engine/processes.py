@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,6 +30,9 @@ from vlbench.errors import (
     described,
     exits_as_errors,
 )
+
+if TYPE_CHECKING:
+    from vlbench.results import Status
 
 LOGGER = logging.getLogger(__name__)
 
@@ -51,10 +54,14 @@ MOST_DIGITS = 9
 
 
 class Ended(NamedTuple):
-    """How work ended: ok, skipped, unavailable, too few or failed; with its value or the reason."""
+    """How work ended: ok, skipped, unavailable or failed; with its value or the reason.
 
-    status: str
+    It failed for `too_few` rows where a probe needs more.
+    """
+
+    status: Status
     value: Any = None
+    too_few: bool = False
 
 
 class EndedElsewhere(Exception):  # noqa: N818 - says what happened; may be nobody's error
@@ -271,7 +278,7 @@ def verdict(error: Exception) -> Ended:
     if isinstance(error, CannotDo):
         return Ended("skipped", str(error))
     if isinstance(error, TooFewRows):
-        return Ended("too few", str(error))
+        return Ended("failed", str(error), too_few=True)
     return Ended("failed", described(error))
 
 

@@ -1,30 +1,34 @@
-"""The jobs of one model: loads it, runs its jobs one after the other, and frees it."""
+"""Jobs run: a model loaded, the probe called on each of its tasks, and each row written."""
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from vlbench.engine import Engine, Progress
+from vlbench.engine.devices import ComputeSettings, hardware, peak_memory_mb
+from vlbench.engine.engine import Known
 from vlbench.engine.processes import Ended, EndedElsewhere, Processes, verdict
+from vlbench.engine.store import Store
 from vlbench.errors import IdentityClash, OutputError, ProcessLost, exits_as_errors, message_of
 from vlbench.files import PART
 from vlbench.plain import parameters
-from vlbench.results import Result
-from vlbench.run import row as rows
-from vlbench.run.history import LOADING, work_of
+from vlbench.results import Outcome, Result, require_primary
+from vlbench.run.history import LOADING, History, Took, work_of
 from vlbench.run.job import Job
 from vlbench.run.live_models import LiveModels
-from vlbench.run.machine import Machine, Report, run_job
-from vlbench.run.memory import memory_options
 from vlbench.run.model import Model
-from vlbench.run.row import RowWriter
+from vlbench.run.options import memory_options
+from vlbench.run.row import RowWriter, begin_row, make_row, skip_for_limit, without_scores
 
 # How PyTorch says that a CPU has too little memory.
 NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
@@ -36,31 +40,43 @@ DAY = 86_400.0
 MARK = ".swept"
 
 
-def sweep(folder: Path) -> None:
-    """Remove half-written files of killed runs, more than a day old, below a folder."""
-    if not folder.is_dir() or _age(folder / MARK) < DAY:
-        return
-    with suppress(OSError):  # somebody else's folder may be read but not written
-        (folder / MARK).touch()
-        for part in folder.rglob(f"{PART}*"):
-            if _age(part) > DAY:
-                part.unlink(missing_ok=True)
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Results, kept ones too; why tasks have no data, and why models did not load."""
+
+    results: list[Result] = field(default_factory=list)
+    absent: dict[str, str] = field(default_factory=dict)
+    not_loaded: dict[str, str] = field(default_factory=dict)
 
 
-def _age(file: Path) -> float:
-    """Return the age of a file in seconds; infinite if it does not exist."""
-    try:
-        return time.time() - file.stat().st_mtime
-    except OSError:
-        return float("inf")
+class Moment(NamedTuple):
+    """A moment of a run, in seconds, and the bytes that the store has grown by until then."""
+
+    seconds: float
+    stored: int
 
 
-def group_jobs(jobs: Iterable[Job], by: Callable[[Job], str]) -> list[list[Job]]:
-    """Return jobs in groups of the same key, in the order in which the keys first come."""
-    groups: dict[str, list[Job]] = {}
-    for job in jobs:
-        groups.setdefault(by(job), []).append(job)
-    return list(groups.values())
+class Machine(NamedTuple):
+    """What all jobs of a run share."""
+
+    settings: ComputeSettings
+    store: Store
+    progress: Progress
+    processes: Processes
+    history: History
+
+    def now(self) -> Moment:
+        """Return this moment."""
+        return Moment(time.perf_counter(), self.store.grown)
+
+    def remember(self, model: str, work: str, start: Moment) -> None:
+        """Remember what a step took since its start. Every process calls this: each stores some."""
+        end = self.now()
+        stored = sum(self.processes.exchange(end.stored - start.stored))
+        if self.processes.is_main:
+            memory = peak_memory_mb(self.settings.device)
+            took = Took(end.seconds - start.seconds, memory, stored / 2**20)
+            self.history.add(model, work, took)
 
 
 def run_model(
@@ -71,79 +87,114 @@ def run_model(
     The model is loaded once for each set of arguments that tasks ask for, freed before the next. Of
     a model that never loaded no row is written, not even what the plan skips.
     """
-    report.results.extend(job.result for job in jobs if job.result)
     for job in jobs:
-        if job.status == "no weights":
+        if job.result:
+            report.results.append(job.result)
+        elif job.wants_weights:
             report.not_loaded.update(job.missing)
-            why = "; ".join(f"{name}: {reason}" for name, reason in job.missing.items())
-            report.results.append(rows.without_scores(job, "failed", why))
-    for same in group_jobs((j for j in jobs if j.status == "run"), by=lambda job: job.model.key):
+            report.results.append(without_scores(job, job.status, job.reason))
+    for alike in group_jobs((j for j in jobs if j.status == "run"), by=lambda job: job.model.key):
         models = LiveModels(machine.settings, machine.processes)
         try:
-            yield from _run_loaded(same, models, machine, writer, report)
+            yield from _run_alike(alike, models, machine, writer, report)
         finally:
             models.free()
     tried = any(job.status in {"run", "kept"} for job in jobs)
     has_loaded = tried and jobs[0].model.name not in report.not_loaded
     for job in jobs:
-        if job.status in {"skipped", "failed"}:
-            row = rows.without_scores(job, job.status, job.reason)
+        if job.status in {"skipped", "failed"} and not job.wants_weights:
+            row = without_scores(job, job.status, job.reason)
             yield writer.write(row) if has_loaded else row
 
 
-def _run_loaded(
+def _run_alike(
     jobs: Sequence[Job], models: LiveModels, machine: Machine, writer: RowWriter, report: Report
 ) -> Iterator[Result]:
-    """Load a model and yield the results of its jobs, which fail if it does not load."""
-    model = jobs[0].model
-    machine.progress.begin(model.name, jobs[0].task.spec.name)
+    """Load the model of some jobs and yield their results, which fail if it does not load."""
+    model, name = jobs[0].model, jobs[0].model.name
+    remedy = _remedy(model, machine)
+    machine.progress.begin(name, jobs[0].task.spec.name)
     start = machine.now()
-    load = partial(models.get, replace(model, wrapper=None))
-    loaded = run_in_all(load, machine.processes, _remedy(model, machine))
-    if loaded.status == "skipped":
-        yield from (writer.write(rows.without_scores(job, *loaded)) for job in jobs)
-    elif loaded.status != "ok":
-        failed = [rows.without_scores(job, "failed", loaded.value) for job in jobs]
-        report.not_loaded[model.name] = failed[0].reason
-        report.results.extend(failed)
-    else:
-        machine.remember(model.name, LOADING, start)
-        for job in jobs:
-            yield from _run_one(job, models, machine, writer, report)
+    loaded = end_of(lambda: models.get(replace(model, wrapper=None)), machine.processes, remedy)
+    if loaded.status == "ok":
+        machine.remember(name, LOADING, start)
+    for job in jobs:
+        end, task = loaded, job.task.spec.name
+        if loaded.status == "ok":
+            machine.progress.begin(name, task)
+            start = machine.now()
+            work = partial(_run, job, models, machine, writer)
+            end = end_of(work, machine.processes, remedy)
+        if end.status == "ok":
+            machine.remember(name, work_of(job), start)
+            yield writer.write(*end.value)
+        elif loaded.status not in {"ok", "skipped"}:
+            row = without_scores(job, "failed", end.value)
+            report.not_loaded[name] = row.reason
+            report.results.append(row)
+        elif end.status == "unavailable":
+            report.absent[task] = end.value
+        else:
+            limited = end.too_few and job.limited
+            row = skip_for_limit(job, end.value) if limited else without_scores(job, *end[:2])
+            yield writer.write(row)
 
 
-def _run_one(
-    job: Job, models: LiveModels, machine: Machine, writer: RowWriter, report: Report
-) -> Iterator[Result]:
-    """Yield the result of a job whose model is loaded; nothing if its data are absent."""
-    machine.progress.begin(job.model.name, job.task.spec.name)
-    start = machine.now()
-    work = partial(_run_probe, job, models, machine, writer)
-    ended = run_in_all(work, machine.processes, _remedy(job.model, machine))
-    if ended.status == "unavailable":
-        report.absent[job.task.spec.name] = ended.value
-    elif ended.status == "ok":
-        row, outcome, run = ended.value
-        machine.remember(job.model.name, work_of(job), start)
-        yield writer.write(rows.finish_row(row, job, outcome, run), outcome)
-    elif ended.status == "too few" and job.limited:
-        yield writer.write(rows.skip_for_limit(job, ended.value))
-    else:
-        status = "skipped" if ended.status == "skipped" else "failed"
-        yield writer.write(rows.without_scores(job, status, ended.value))
+def _run(
+    job: Job, models: LiveModels, machine: Machine, writer: RowWriter
+) -> tuple[Result, Outcome]:
+    """Return the row of a job whose model is loaded, and the outcome of its probe.
 
-
-def _run_probe(job: Job, models: LiveModels, machine: Machine, writer: RowWriter) -> Any:
-    """Return the begun row of a job, its outcome and the facts of the run.
-
-    Raises IdentityClash where the board has this name with other weights.
+    Raises IdentityClash where the board has this name with other weights, SpecError where the
+    task's primary score is not exactly one of those that the probe gave, and whatever the probe and
+    the adapter raise.
     """
-    row = rows.begin_row(job, models)
+    assert job.data
+    row = begin_row(job, models)
     writer.refuse_clash(row)
-    return row, *run_job(job, models, machine)
+    task, live = job.task, models.companions(job.task)
+    settings = models.settings(job.model, job.data)
+    engine = Engine(
+        settings,
+        store=machine.store,
+        identities=models.identities(),
+        progress=machine.progress,
+        processes=machine.processes,
+        known={
+            id(models.get(one).adapter): Known(one.name, job.views.get(one.key))
+            for one in (*chain.from_iterable(task.companions.values()), job.model)
+        },
+    )
+    companions = {
+        key: task.as_annotated(key, [one.adapter for one in several])
+        for key, several in live.items()
+    }
+    start = time.perf_counter()
+    adapter = models.get(job.model).adapter
+    outcome: Outcome = task.probe(adapter, job.data, engine, **task.arguments, **companions)
+    seconds = time.perf_counter() - start
+    where = task.spec.document.where("primary").rpartition("/")[2]
+    require_primary(outcome, task.spec.primary_score, where)
+    facts = _facts(settings, machine.processes.size, seconds)
+    return make_row(row, job, outcome, facts | {"trained": engine.trained}), outcome
 
 
-def run_in_all(work: Callable[[], Any], processes: Processes, remedy: str) -> Ended:
+def _facts(settings: ComputeSettings, processes: int, seconds: float) -> dict[str, Any]:
+    """Return the facts that may differ between runs."""
+    return {
+        "finished": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 3),
+        "device": str(settings.device),
+        "hardware": hardware(settings.device),
+        "threads": torch.get_num_threads(),
+        "processes": processes,
+        "peak_memory_mb": round(peak_memory_mb(settings.device)),
+        "batch_size": settings.batch_size,
+        "channels_last": settings.channels_last,
+    }
+
+
+def end_of(work: Callable[[], Any], processes: Processes, remedy: str) -> Ended:
     """Do work, and return how it ended, the same in every process; an ok value is its own.
 
     The `remedy` is told where memory did not suffice. What stops a run passes through: boards that
@@ -159,9 +210,9 @@ def run_in_all(work: Callable[[], Any], processes: Processes, remedy: str) -> En
     except Exception as error:  # noqa: BLE001 - somebody's probe or adapter: any error is a result
         ended = verdict(error)
         if ended.status == "failed" and _is_of_memory(error):
-            ended = Ended("failed", f"{ended.value}; {remedy}")
+            ended = ended._replace(value=f"{ended.value}; {remedy}")
     try:
-        processes.exchange(Ended(ended.status, None if ended.status == "ok" else ended.value))
+        processes.exchange(ended._replace(value=None) if ended.status == "ok" else ended)
     except EndedElsewhere as error:
         return error.ended
     return ended
@@ -183,3 +234,30 @@ def _remedy(model: Model, machine: Machine) -> str:
     dtype = str(settings.dtype).removeprefix("torch.")
     ways = memory_options(known, settings.batch_size, dtype)
     return f"for less memory, try {' or '.join(ways)}" if ways else "it needs a larger machine"
+
+
+def group_jobs(jobs: Iterable[Job], by: Callable[[Job], str]) -> list[list[Job]]:
+    """Return jobs in groups of the same key, in the order in which the keys first come."""
+    groups: dict[str, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(by(job), []).append(job)
+    return list(groups.values())
+
+
+def sweep(folder: Path) -> None:
+    """Remove half-written files of killed runs, more than a day old, below a folder."""
+    if not folder.is_dir() or _age(folder / MARK) < DAY:
+        return
+    with suppress(OSError):  # somebody else's folder may be read but not written
+        (folder / MARK).touch()
+        for part in folder.rglob(f"{PART}*"):
+            if _age(part) > DAY:
+                part.unlink(missing_ok=True)
+
+
+def _age(file: Path) -> float:
+    """Return the age of a file in seconds; infinite if it does not exist."""
+    try:
+        return time.time() - file.stat().st_mtime
+    except OSError:
+        return float("inf")

@@ -18,7 +18,7 @@ from vlbench.engine.processes import verdict
 from vlbench.errors import CannotDo, DataAbsent, SpecError, exits_as_errors
 from vlbench.identity import code_digest
 from vlbench.metrics.captions import require_installed
-from vlbench.results import Result
+from vlbench.results import Result, Status
 from vlbench.run.datasets import DataSets, require_splits
 from vlbench.run.model import Model, fit
 from vlbench.run.options import Options
@@ -52,18 +52,17 @@ def _ok_rows(rows: Sequence[Result], model: str) -> list[Result]:
 class Job:
     """One model on one task: both resolved, the task's data, and what is to become of it.
 
-    `status` is run, kept, skipped, unavailable, failed or "no weights"; the `reason` of one that
-    runs says why it runs again, if its board has a row; `missing` says why weights
-    cannot be had, by the name of the model. `request` digests all that the row depends on and that
-    is known before weights load; it is empty where something of that is unknown. `data` is None
-    where they could not be had or are not needed; they are `limited` by --limit. `views` are the
-    data as companions read them whose regions are of another kind, by the companion's key. `result`
-    is the row that is kept.
+    The `reason` of one that runs says why it runs again, if its board has a row; `missing` says why
+    weights cannot be had, by the name of the model. `request` digests all that the row depends on
+    and that is known before weights load; it is empty where something of that is unknown. `data` is
+    None where they could not be had or are not needed; they are `limited` by --limit. `views` are
+    the data as companions read them whose regions are of another kind, by the companion's key.
+    `result` is the row that is kept.
     """
 
     model: Model
     task: Task
-    status: str = "run"
+    status: Status = "run"
     reason: str = ""
     request: str = ""
     data: Data | None = None
@@ -71,6 +70,11 @@ class Job:
     result: Result | None = None
     limited: bool = False
     missing: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def wants_weights(self) -> bool:
+        """Whether it fails because weights cannot be had."""
+        return self.status == "failed" and self.reason == _lacking(self.missing) != ""
 
     def models(self) -> list[Model]:
         """Return the model, the task's companions, and what these are made from."""
@@ -95,7 +99,9 @@ def make_job(
     if gap:
         return Job(model=model, task=task, status="skipped", reason=f"the model has no {gap}")
     missing = weights.missing(model, task)
-    job = Job(model=model, task=task, status="no weights" if missing else "run", missing=missing)
+    job = Job(model=model, task=task)
+    if missing:
+        job = replace(job, status="failed", reason=_lacking(missing), missing=missing)
     if missing and (options.overwrite or not _ok_rows(standing, model.name)):
         return _attempt(job, partial(_look, job, datasets))
     read = _attempt(job, partial(_read, job, datasets))
@@ -108,6 +114,10 @@ def make_job(
     limited = options.limit is not None
     reason = _why_again(_ok_rows(standing, model.name), read, options)
     return job if missing else replace(read, request=request, limited=limited, reason=reason)
+
+
+def _lacking(missing: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {why}" for name, why in missing.items())
 
 
 def _why_again(rows: Sequence[Result], job: Job, options: Options) -> str:

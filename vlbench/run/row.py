@@ -165,7 +165,7 @@ def begin_row(job: Job, models: LiveModels) -> Result:
     )
 
 
-def finish_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) -> Result:
+def make_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) -> Result:
     """Return the row from `begin_row` with the outcome of the job's probe."""
     assert job.data
     missing = job.data.missing_rows()
