@@ -26,6 +26,8 @@ LEAST_SIDE, INSIDE, STRAIGHT = 64, (0.1, 0.9), 0.02
 class Crops:
     """Encodes each box with the image encoder `encoder`, as an image of its own."""
 
+    note = "each box is cut out and encoded as an image"
+
     def __init__(
         self, *, device: torch.device, dtype: torch.dtype = torch.float32, encoder: ImageEncoder
     ) -> None:
@@ -57,6 +59,8 @@ class Grid:
     Each picture passes through the encoder once. A box without area gets the nearest cell, and so
     does one beside the part of the picture that the encoder sees: what its `preprocess` cuts off.
     """
+
+    note = "each is the mean of the cells that its box covers"
 
     def __init__(
         self, *, device: torch.device, dtype: torch.dtype = torch.float32, encoder: GridEncoder

@@ -15,6 +15,8 @@ from vlbench.plain import (
     ModelName,
     hints,
     is_record,
+    leaves,
+    map_leaves,
     parameters,
     read,
     read_arguments,
@@ -365,3 +367,38 @@ def test_what_may_change_is_no_record():
     assert not is_record(Changeable)
     assert not is_record(tuple)
     assert not is_record(Training(1))
+
+
+class Box(NamedTuple):
+    where: Path
+    names: list
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    box: Box
+
+
+NESTED = {"a": [1, ("b", Frozen(Box(Path("c"), ["d"])))], "e": {}, "f": None}
+
+
+def test_leaves_stand_under_names_with_dots():
+    assert dict(leaves(NESTED, "top")) == {
+        "top.a.0": 1,
+        "top.a.1.0": "b",
+        "top.a.1.1.box.where": Path("c"),
+        "top.a.1.1.box.names.0": "d",
+        "top.f": None,
+    }
+    assert dict(leaves("alone", "name")) == {"name": "alone"}
+
+
+def test_changed_leaves_keep_what_holds_them():
+    changed = map_leaves(NESTED, lambda name, one: f"{name}={one}", "top")
+    inner = Frozen(Box("top.a.1.1.box.where=c", ["top.a.1.1.box.names.0=d"]))
+    assert changed == {
+        "a": ["top.a.0=1", ("top.a.1.0=b", inner)],
+        "e": {},
+        "f": "top.f=None",
+    }
+    assert NESTED["a"][0] == 1

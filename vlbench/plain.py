@@ -13,7 +13,7 @@ import inspect
 import json
 import sys
 import typing
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache, partial
 from pathlib import Path
@@ -158,6 +158,39 @@ def hints(function: Callable[..., Any], *, extras: bool = False) -> Mapping[str,
     if typing.is_typeddict(function):
         return annotations
     return dict.fromkeys(parameters(function), Any) | annotations
+
+
+def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what lists, mappings and records hold, under names with dots: `captioner.weights`."""
+    parts = _parts(value)
+    if parts is None:
+        yield name, value
+    for key, part in (parts or {}).items():
+        yield from leaves(part, f"{name}.{key}")
+
+
+def map_leaves(value: Any, change: Callable[[str, Any], Any], name: str = "") -> Any:
+    """Return a value with each of its leaves changed, given the leaf's name, as `leaves` has it."""
+    parts = _parts(value)
+    if parts is None:
+        return change(name, value)
+    changed = {key: map_leaves(part, change, f"{name}.{key}") for key, part in parts.items()}
+    if isinstance(value, Mapping):
+        return changed
+    if isinstance(value, list) or type(value) is tuple:
+        return type(value)(changed.values())
+    return type(value)(**changed)
+
+
+def _parts(value: Any) -> Mapping[Any, Any] | None:
+    """Return what a mapping, a list, a tuple or a record holds; None for anything else."""
+    if isinstance(value, Mapping):
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+    if isinstance(value, list | tuple):
+        return dict(zip(getattr(value, "_fields", range(len(value))), value, strict=True))
+    return None
 
 
 def is_record(kind: Any) -> bool:

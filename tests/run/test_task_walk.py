@@ -1,6 +1,7 @@
 """From the text of a task's YAML to a `Task` in a straight walk through few files."""
 
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import vlbench
@@ -16,7 +17,7 @@ from vlbench.run.task import resolve_task
 
 PACKAGE = str(Path(vlbench.__file__).parent)
 NAME = "few_shot_digits"
-MOST_CHANGES = 12
+MOST_CHANGES = 8
 
 
 def files_walked(function):
@@ -54,7 +55,9 @@ def test_a_task_is_resolved_in_a_straight_walk(monkeypatch):
 
     walked = files_walked(resolve)
     assert walked.count("files.py") == 2, walked  # is the file's name one, and what is its text
-    from_text = walked[walked.index("files.py", 2) + 1 :]
+    # What reads, changes and yields plain values calls back for each of them.
+    rest = [file for file in walked[walked.index("files.py", 2) + 1 :] if file != "plain.py"]
+    from_text = [file for file, _ in groupby(rest)]
     assert from_text[0] == "catalog/strict_yaml.py"
     assert from_text[-1] == "run/task.py"
     assert len(from_text) - 1 <= MOST_CHANGES, from_text

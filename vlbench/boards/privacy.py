@@ -7,9 +7,11 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+from vlbench.plain import leaves, map_leaves
 
 HIDDEN = "<hidden>"
 
@@ -69,15 +71,15 @@ NOBODY = frozenset({"root", "user", "admin", "ubuntu", "runner", "test", "data",
 
 def shown(value: Any, name: str = "") -> Any:
     """Return an argument as a row shows it; of a local path only the last part."""
-    if isinstance(value, Mapping):
-        return {key: shown(one, f"{name} {key}") for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [shown(one, name) for one in value]
-    if _names_secret(name) and value is not None and not isinstance(value, bool):
-        return HIDDEN
-    if isinstance(value, Path) or (isinstance(value, str) and _is_local(value)):
-        return cleaned(Path(value).name)
-    return cleaned(value) if isinstance(value, str) else value
+
+    def show(name: str, one: Any) -> Any:
+        if _names_secret(name) and one is not None and not isinstance(one, bool):
+            return HIDDEN
+        if isinstance(one, Path) or (isinstance(one, str) and _is_local(one)):
+            return cleaned(Path(one).name)
+        return cleaned(one) if isinstance(one, str) else one
+
+    return map_leaves(value, show, name)
 
 
 def cleaned(text: str, secrets: Iterable[str] = ()) -> str:
@@ -105,16 +107,11 @@ def cleaned(text: str, secrets: Iterable[str] = ()) -> str:
 
 def secrets_in(value: Any, name: str = "") -> Iterator[str]:
     """Yield the texts, and the numbers of four digits or more, that are secrets by their names."""
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from secrets_in(part, f"{name} {key}")
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from secrets_in(part, name)
-    elif _names_secret(name) and value and not isinstance(value, bool):
-        text = str(value)
-        if isinstance(value, str) or len(text) >= SHORTEST_NUMBER:
-            yield text
+    for key, part in leaves(value, name):
+        if _names_secret(key) and part and not isinstance(part, bool):
+            text = str(part)
+            if isinstance(part, str) or len(text) >= SHORTEST_NUMBER:
+                yield text
 
 
 def _values_of_environment(text: str) -> Iterator[str]:

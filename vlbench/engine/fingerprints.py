@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ import torch
 from vlbench.boards.privacy import shown
 from vlbench.digests import digest
 from vlbench.identity import code_digest, source_digest
+from vlbench.plain import map_leaves
 
 # Where a module keeps its weights and its parts, which are counted by themselves.
 APART = {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
@@ -66,7 +67,7 @@ def _weights_of(adapter: Any) -> str:
 
 def contents(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments with what each path holds in place of the path."""
-    return {key: each_value(as_path, value) for key, value in params.items()}
+    return {key: map_leaves(value, lambda _, one: as_path(one)) for key, value in params.items()}
 
 
 def weights_digest(adapter: Any) -> str:
@@ -75,15 +76,6 @@ def weights_digest(adapter: Any) -> str:
     if fingerprint is not None:
         return digest(fingerprint() if callable(fingerprint) else fingerprint)
     return digest(dict(_weights("", getattr(adapter, "__dict__", {}))))
-
-
-def each_value(change: Callable[[Any], Any], value: Any) -> Any:
-    """Apply a function to a value, or to each one inside a list or a mapping."""
-    if isinstance(value, dict):
-        return {key: each_value(change, item) for key, item in value.items()}
-    return (
-        [each_value(change, item) for item in value] if isinstance(value, list) else change(value)
-    )
 
 
 def as_path(value: Any) -> Any:

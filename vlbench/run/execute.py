@@ -6,7 +6,7 @@ import datetime as dt
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -93,7 +93,8 @@ def run_model(
         elif job.wants_weights:
             report.not_loaded.update(job.missing)
             report.results.append(without_scores(job, job.status, job.reason))
-    for alike in group_jobs((j for j in jobs if j.status == "run"), by=lambda job: job.model.key):
+    running = [job for job in jobs if job.status == "run"]
+    for alike in group_jobs(running, by=lambda job: job.model.base.key):
         models = LiveModels(machine.settings, machine.processes)
         try:
             yield from _run_alike(alike, models, machine, writer, report)
@@ -111,11 +112,11 @@ def _run_alike(
     jobs: Sequence[Job], models: LiveModels, machine: Machine, writer: RowWriter, report: Report
 ) -> Iterator[Result]:
     """Load the model of some jobs and yield their results, which fail if it does not load."""
-    model, name = jobs[0].model, jobs[0].model.name
+    model, name = jobs[0].model.base, jobs[0].model.name
     remedy = _remedy(model, machine)
     machine.progress.begin(name, jobs[0].task.spec.name)
     start = machine.now()
-    loaded = end_of(lambda: models.get(replace(model, wrapper=None)), machine.processes, remedy)
+    loaded = end_of(lambda: models.get(model), machine.processes, remedy)
     if loaded.status == "ok":
         machine.remember(name, LOADING, start)
     for job in jobs:

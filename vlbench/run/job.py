@@ -182,22 +182,18 @@ def request_of(model: Model, task: Task, data: Sequence[Data], options: Options)
     settings = options.settings()
     companions = [one for several in task.companions.values() for one in several]
     models = [part for whole in (model, *companions) for part in whole.parts()]
-    wrappers = [one.wrapper for one in models if one.wrapper]
-    things = (task.probe, task.loader, *(one.adapter for one in models), *wrappers)
+    things = (task.probe, task.loader, *(one.adapter for one in models))
     code = [code_digest(thing) for thing in things]
-    made = "by its arguments"
-    if model.instance is not None:
-        made = identified(model.instance, None, settings.device, settings.dtype).identity
+    made, instance = "by its arguments", model.base.instance
+    if instance is not None:
+        made = identified(instance, None, settings.device, settings.dtype).identity
     if not made or not all(code) or any(one.may_change for one in (model, *companions)):
         return ""
     parts: dict[str, Any] = {
         "task": task.fixed,
         "data": [one.digest() for one in data] if len(data) > 1 else data[0].digest(),
         "code": code,
-        "models": [
-            [m.adapter.__qualname__, m.contents, *([m.encode_by] if m.wrapper else [])]
-            for m in models
-        ],
+        "models": [[one.adapter.__qualname__, one.contents] for one in models],
         "made": made,
         "place": [settings.device.type, options.dtype],
     }

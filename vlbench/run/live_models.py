@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
-from dataclasses import replace
 from inspect import signature
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 
 from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import Column, Data
+from vlbench.digests import digest
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.fingerprints import LiveModel, identified
 from vlbench.engine.processes import Processes
@@ -27,7 +27,7 @@ class LiveModels:
     def __init__(self, settings: ComputeSettings, processes: Processes) -> None:
         self._settings = settings
         self._processes = processes
-        self._live: dict[tuple[str, type | None], LiveModel] = {}
+        self._live: dict[str, LiveModel] = {}
         self._tuned: dict[str, ComputeSettings] = {}
 
     @property
@@ -37,10 +37,9 @@ class LiveModels:
 
     def get(self, model: Model) -> LiveModel:
         """Return a model, loaded at its first call, after the companions that it is made from."""
-        key = (model.key, model.wrapper)
-        if key not in self._live:
-            self._live[key] = self._wrap(model) if model.wrapper else self._load(model)
-        return self._live[key]
+        if model.key not in self._live:
+            self._live[model.key] = self._load(model)
+        return self._live[model.key]
 
     def companions(self, task: Task) -> dict[str, list[LiveModel]]:
         """Return the companions of a task, by parameter."""
@@ -83,21 +82,11 @@ class LiveModels:
         adapter = model.adapter(**filled, **{**model.arguments, **adapters})
         made_of = {name: live.identity for name, live in companions.items()}
         live = identified(adapter, model.contents | made_of, device, dtype)
-        return live._replace(identity="") if model.may_change else live
-
-    def _wrap(self, model: Model) -> LiveModel:
-        """Return an image encoder as an encoder of regions. Raises CannotDo where it is none."""
-        assert model.wrapper
-        encoder = self.get(replace(model, wrapper=None))
-        device, dtype = self._settings.device, self._settings.dtype
-        adapter = model.wrapper(device=device, dtype=dtype, encoder=encoder.adapter)
-        live = identified(adapter, {"encoder": encoder.identity}, device, dtype)
-        return LiveModel(
-            adapter,
-            source=f"{live.source} of {encoder.source}",
-            weights=encoder.weights,
-            identity=live.identity if encoder.identity else "",
-        )
+        if len(companions) == 1 and live.weights == digest({}):  # it has those of its companion
+            (of,) = companions.values()
+            live = live._replace(source=f"{live.source} of {of.source}", weights=of.weights)
+        is_known = all(made_of.values()) and not model.may_change
+        return live if is_known else live._replace(identity="")
 
 
 def _fill(adapter: type, given: dict[str, Any]) -> dict[str, Any]:

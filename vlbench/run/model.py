@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import torch
 
 from vlbench.boards.privacy import shown
 from vlbench.capabilities import (
-    GridEncoder,
     ImageEncoder,
     RegionEncoder,
     element,
@@ -44,23 +43,11 @@ from vlbench.run.options import Options
 # What vlbench itself gives an adapter.
 FILLED = ("device", "dtype")
 
-# The argument of image encoders that encode no regions themselves: how vlbench lets them.
+# The argument of image encoders that encode no regions themselves: which shipped adapter does it,
+# with the model as its companion `encoder`.
 ENCODE_BY = "encode_by"
 EncodeBy: TypeAlias = Literal["crops", "grid"]
-
-
-class Manner(NamedTuple):
-    """A way to encode regions: the shipped adapter, what it needs, and what it does, in words."""
-
-    adapter: str
-    needs: type
-    note: str
-
-
-MANNERS: Mapping[EncodeBy, Manner] = {
-    "crops": Manner("crops:Crops", ImageEncoder, "each box is cut out and encoded as an image"),
-    "grid": Manner("crops:Grid", GridEncoder, "each is the mean of the cells that its box covers"),
-}
+OF_REGIONS: Mapping[EncodeBy, str] = {"crops": "crops:Crops", "grid": "crops:Grid"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +56,8 @@ class Model:
 
     `companions` are the models that it is made from, by parameter; `instance` is the adapter itself
     where the user made it. It is `pinned` where the user named its rows. `encode_by` is how it
-    would encode regions if it encodes only images, and `wrapper` the adapter that does so, where a
-    probe asks for that.
+    would encode regions if it encodes only images; where a probe asks for that, `fit` makes the
+    model of the adapter that does, with the image encoder as its `encoded_by`.
     """
 
     name: str
@@ -81,7 +68,7 @@ class Model:
     companions: Mapping[str, Model] = field(default_factory=dict)
     instance: Any = None
     encode_by: EncodeBy = "crops"
-    wrapper: type | None = None
+    encoded_by: Model | None = None
     pinned: bool = False
 
     @cached_property
@@ -90,7 +77,14 @@ class Model:
         if self.instance is not None:
             return f"object {id(self.instance)}"
         texts = {name: repr(value) for name, value in self.arguments.items()}
-        return digest([self.spec.name, str(self.spec.file), texts])
+        made_from = [part.key for part in self.companions.values()]
+        kind = self.adapter.__qualname__
+        return digest([self.spec.name, str(self.spec.file), kind, texts, made_from])
+
+    @property
+    def base(self) -> Model:
+        """The model as the user named it: the image encoder, where another encodes its regions."""
+        return self.encoded_by or self
 
     @property
     def served(self) -> str | None:
@@ -162,11 +156,11 @@ def fit(model: Model, annotation: Any) -> tuple[Model, str]:
     wanted = [element(one) for one in alternatives(annotation)]
     if not gap or RegionEncoder not in wanted or not _encodes_only_images(model.adapter, without):
         return model, gap
-    manner = MANNERS[model.encode_by]
-    if gap := lacking(model.adapter, manner.needs, without):
+    adapter = load_object(OF_REGIONS[model.encode_by], [shipped_source() / "model_adapters"])
+    if gap := lacking(model.adapter, hints(adapter)["encoder"], without):
         return model, f"{gap}, which {ENCODE_BY}={model.encode_by} asks for"
-    wrapper = load_object(manner.adapter, [shipped_source() / "model_adapters"])
-    return replace(model, wrapper=wrapper), ""
+    made = {"adapter": adapter, "arguments": {}, "companions": {"encoder": model}, "instance": None}
+    return replace(model, **made, encoded_by=model), ""
 
 
 def _encodes_only_images(adapter: type, without: Sequence[str]) -> bool:

@@ -18,14 +18,14 @@ from vlbench.catalog.specs import EVERY
 from vlbench.data.pictures import apart_from_regions
 from vlbench.data.records import Data, overlaps
 from vlbench.digests import digest
-from vlbench.engine.fingerprints import as_path, each_value
+from vlbench.engine.fingerprints import as_path
 from vlbench.identity import library_versions
 from vlbench.metrics.intervals import ROUNDING, unvaried
-from vlbench.plain import parameters
+from vlbench.plain import map_leaves, parameters
 from vlbench.results import Outcome, Result, Score, counts_of
 from vlbench.run.job import Job
 from vlbench.run.live_models import LiveModels
-from vlbench.run.model import ENCODE_BY, MANNERS, Model
+from vlbench.run.model import ENCODE_BY, Model
 from vlbench.run.options import Options
 
 
@@ -40,12 +40,12 @@ class ComparableParts(NamedTuple):
 def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
     """Return the `provenance` of a row, which is the same on every rerun."""
     assert job.data
-    live = models.get(job.model)
-    own = models.get(replace(job.model, wrapper=None)).adapter
+    live, base = models.get(job.model), job.model.base
+    own = models.get(base).adapter
     # `settled` are the arguments that an adapter took from its weights.
-    arguments = _with_defaults(job.model.adapter, job.model.arguments)
+    arguments = _with_defaults(base.adapter, base.arguments)
     arguments |= getattr(own, "settled", {})
-    arguments |= {ENCODE_BY: job.model.encode_by} if job.model.wrapper else {}
+    arguments |= {ENCODE_BY: base.encode_by} if job.model.encoded_by else {}
     companions = {
         one.name: models.get(one).weights
         for several in job.task.companions.values()
@@ -59,7 +59,7 @@ def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
         "data": f"{job.task.spec.data['loader']} {job.data.digest()}",
         "companions": companions,
         "dtype": str(models.dtype).removeprefix("torch."),
-        "libraries": library_versions([job.task.probe, job.model.adapter, type(live.adapter)]),
+        "libraries": library_versions([job.task.probe, base.adapter, type(live.adapter)]),
         **({"control": True} if getattr(own, "is_control", False) else {}),
     }
 
@@ -69,7 +69,7 @@ def comparable_of(job: Job, models: LiveModels) -> str:
     parts = comparable_parts(job)
     companions = {
         key: [
-            [models.get(one).source, models.get(one).weights, shown_arguments(one.arguments)]
+            [models.get(one).source, models.get(one).weights, shown_arguments(one.base.arguments)]
             for one in several
         ]
         for key, several in job.task.companions.items()
@@ -106,7 +106,8 @@ def _regions_of(companion: Model, data: Data) -> str | None:
 
 def shown_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as a row shows them: of local paths only the file's name, no secrets."""
-    return {key: shown(each_value(_as_path, value), key) for key, value in arguments.items()}
+    paths = {k: map_leaves(value, lambda _, one: _as_path(one)) for k, value in arguments.items()}
+    return {key: shown(value, key) for key, value in paths.items()}
 
 
 def shown_weights(arguments: Mapping[str, Any], weights: str) -> str:
@@ -226,12 +227,12 @@ def _useless_intervals(row: Result) -> list[str]:
 
 def _dropped_arguments(job: Job) -> list[str]:
     """Return a note for each adapter argument of the task that this adapter lacks."""
-    asked, made = job.task.spec.model, job.model.instance is None
+    asked, made = job.task.spec.model, job.model.base.instance is None
     why = "the adapter has no `{}`" if made else "the adapter came as an object, without `{}`"
     return [
         f"{why.format(key)}: its own preprocessing holds"
         for key in asked
-        if not job.model.takes(key)
+        if not job.model.base.takes(key)
     ]
 
 
@@ -263,7 +264,9 @@ def _sees_regions_alone(job: Job) -> bool:
     assert job.data
     pictured = any("picture" in rows.columns for rows in job.data.splits.values())
     return (
-        pictured and "kind" in job.model.spec.regions and not has(job.model.adapter, ImageEncoder)
+        pictured
+        and "kind" in job.model.spec.regions
+        and not has(job.model.base.adapter, ImageEncoder)
     )
 
 
@@ -285,9 +288,9 @@ def _encoded_regions(job: Job) -> list[str]:
     companions = [one for several in job.task.companions.values() for one in several]
     whose = {"regions": job.model, **{f"regions of {one.name}": one for one in companions}}
     return [
-        f"{regions} are encoded by {one.encode_by}: {MANNERS[one.encode_by].note}"
+        f"{regions} are encoded by {one.encode_by}: {vars(one.adapter)['note']}"
         for regions, one in whose.items()
-        if one.wrapper
+        if one.encoded_by
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,17 @@ from vlbench.data.records import Data
 from vlbench.engine.fingerprints import contents
 from vlbench.errors import SpecError, UnknownNameError, unknown
 from vlbench.metrics.evaluated import PREFIX
-from vlbench.plain import Misfit, ModelName, alternatives, hints, parameters, read, read_arguments
+from vlbench.plain import (
+    Misfit,
+    ModelName,
+    alternatives,
+    hints,
+    leaves,
+    map_leaves,
+    parameters,
+    read,
+    read_arguments,
+)
 from vlbench.run.functions import find_object, require_own_file
 from vlbench.run.model import Model, fit, resolve_model
 from vlbench.run.options import DATA_VARIABLE, Options
@@ -79,19 +88,19 @@ def beside(file: Path, value: Any) -> Any:
 
     A path that starts with the variable of the data's folder stays as it is.
     """
-    if isinstance(value, Path):
-        return value if value.parts[:1] == (DATA_VARIABLE,) else file.parent / value
-    if script := _script(value):
-        return f"{PREFIX}{beside(file, script)}"
-    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return type(value)(beside(file, part) for part in value)
-    fields = _fields(value)
-    return type(value)(**{n: beside(file, v) for n, v in fields.items()}) if fields else value
+
+    def place(_: str, one: Any) -> Any:
+        if script := _script(one):
+            return f"{PREFIX}{place('', script)}"
+        is_own = isinstance(one, Path) and one.parts[:1] != (DATA_VARIABLE,)
+        return file.parent / one if is_own else one
+
+    return map_leaves(value, place)
 
 
 def paths_in(value: Any, key: str) -> Iterator[tuple[str, Path]]:
     """Yield the paths in a value under their dotted keys: `captioner.weights`."""
-    for name, part in _leaves(value, key):
+    for name, part in leaves(value, key):
         if path := part if isinstance(part, Path) else _script(part):
             yield name, path
 
@@ -103,31 +112,13 @@ def metrics_of_others(value: Any) -> list[str]:
 
 def texts_in(value: Any) -> Iterator[str]:
     """Yield the texts in a value, however deep in lists and records."""
-    return (part for _, part in _leaves(value, "") if isinstance(part, str))
-
-
-def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """Yield what stands in lists and records, under dotted keys."""
-    parts = dict(enumerate(value)) if isinstance(value, list) else _fields(value)
-    for name, part in parts.items():
-        yield from _leaves(part, f"{key}.{name}")
-    if not parts:
-        yield key, value
+    return (part for _, part in leaves(value) if isinstance(part, str))
 
 
 def _script(value: Any) -> Path | None:
     """Return the path of a metric of `evaluate` that is a script."""
     named = isinstance(value, str) and value.startswith(PREFIX) and value.endswith(".py")
     return Path(value.removeprefix(PREFIX)) if named else None
-
-
-def _fields(value: Any) -> dict[Any, Any]:
-    """Return the fields of a record, the parts of a plain tuple; empty for anything else."""
-    if dataclasses.is_dataclass(value):
-        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
-    if isinstance(value, tuple):
-        return dict(zip(getattr(value, "_fields", range(len(value))), value, strict=True))
-    return {}
 
 
 # What vlbench itself gives a probe, and a loader that has such parameters.
@@ -333,14 +324,12 @@ def _read_regions(
 
 def _expanded(value: Any, options: Options) -> Any:
     """Return a value of a task's file with $VLBENCH_DATA replaced where it is known."""
-    if isinstance(value, dict):
-        return {k: _expanded(v, options) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_expanded(v, options) for v in value]
     root = options.data_folder
-    if not isinstance(value, str) or not root:
-        return value
-    return value.replace(DATA_VARIABLE, str(root))
+
+    def expand(_: str, one: Any) -> Any:
+        return one.replace(DATA_VARIABLE, str(root)) if root and isinstance(one, str) else one
+
+    return map_leaves(value, expand)
 
 
 def _beside(spec: TaskSpec, value: Any, *key: str) -> Any:
