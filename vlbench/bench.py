@@ -45,16 +45,16 @@ def set_up(options: Options, *, reach_hub: bool = True) -> Iterator[tuple[Option
 
 @contextmanager
 def started(
-    processes: Processes, size: int, words: Sequence[str], options: Options, *, prints: bool
+    processes: Processes, size: int, words: Sequence[str], options: Options
 ) -> Iterator[Processes]:
     """Yield the processes that run what `words` on the command line say, after starting the others.
 
-    A size of 1, or that of the processes, starts none. Others print only if each `prints`.
+    A size of 1, or that of the processes, starts none.
     """
     if size in {1, processes.size}:
         yield processes
     else:
-        with launched(size, words, prints=prints):
+        with launched(size, words):
             yield Processes(cpu=options.settings().device.type == "cpu")
 
 
@@ -157,26 +157,6 @@ def run(planned: Plan, processes: Processes, progress: Progress | None = None) -
             report.results.append(result)
             machine.progress.done(result)
     return report
-
-
-def run_apart(planned: Plan, processes: Processes, progress: Progress | None = None) -> Report:
-    """Run what the plan says: whichever process is free takes the next model and runs its jobs.
-
-    It writes their boards too. All get the whole report when all models are done.
-    """
-    models = group_jobs(planned.jobs, by=lambda job: job.model.name)
-    reports = {
-        number: run(replace(planned, jobs=models[number]), processes.alone(), progress)
-        for number in processes.turns(len(models))
-    }
-    everywhere = processes.exchange(reports)
-    joined = Report()
-    for number in range(len(models)):
-        (part,) = (reports[number] for reports in everywhere if number in reports)
-        joined.results.extend(part.results)
-        joined.absent.update(part.absent)
-        joined.not_loaded.update(part.not_loaded)
-    return joined
 
 
 def _history(options: Options, size: int) -> History:

@@ -171,34 +171,6 @@ def test_an_error_of_one_process_is_told_once_and_the_exit_code_is_that_of_one(f
     assert errors.count("No such file") == 1
 
 
-@pytest.mark.nightly
-def test_each_process_takes_whole_models(folder):
-    code, out, errors = finish(start(folder, "first,second", "--spread", "models"))
-    assert (code, errors) == (0, "")
-    for name in ("first", "second"):
-        assert rows(folder)[name]["run"]["processes"] == 1
-        assert len(list(folder.glob(f"{name}.*"))) == 1
-        assert out.count(f"{name} · few_shot_colours: ok in") == 1
-    ranks = {file.suffix for file in folder.glob("*.[01]")}
-    assert ranks == {".0", ".1"}
-    lines = out.splitlines()
-    assert "  first, second: few_shot_colours" in lines
-    assert sum(line.startswith(" first ") for line in lines) == 1  # scores
-
-
-def test_processes_that_were_started_take_whole_models(folder, pair):
-    words = [*words_of(folder, "first,second"), "--spread", "models"]
-    (code, out, errors), (second_code, second_out, second_errors) = pair(run_command, words)
-    assert (code, second_code, errors, second_errors) == (0, 0, "", "")
-    for name in ("first", "second"):
-        assert rows(folder)[name]["run"]["processes"] == 1
-        assert len(list(folder.glob(f"{name}.*"))) == 1
-        assert (out + second_out).count(f"{name} · few_shot_colours: ok in") == 1
-    lines = out.splitlines()
-    assert "  first, second: few_shot_colours" in lines
-    assert sum(line.startswith(" first ") for line in lines) == 1  # scores
-
-
 @pytest.fixture
 def starts_none(monkeypatch):
     monkeypatch.setattr("vlbench.bench.launched", lambda *_, **__: pytest.fail("processes started"))
@@ -216,23 +188,8 @@ def test_a_dry_run_and_one_without_work_start_nothing(tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("starts_none")
-def test_one_model_is_no_work_for_two_processes_that_take_whole_models(tmp_path, capsys):
-    source = make_source(tmp_path / "ours")
-    words = ["--tasks", "few_shot_colours", "--include-path", str(source), "--device", "cpu"]
-    words += ["--output", str(tmp_path / "boards"), "--processes", "2", "--spread", "models"]
-    assert main(["--model", "mean-colour", *words]) == 0
-    assert main(["--model", "mean-colour,fails,will-not-load", *words, "--processes", "1"]) == 1
-    told = capsys.readouterr()
-    assert "kept" in told.out
-    assert "will-not-load did not load" in told.err
-    board = json.loads((tmp_path / "boards" / "few_shot_colours.json").read_text())
-    found = {row["model"]: row["status"] for row in board["rows"]}
-    assert found == {"mean-colour": "ok", "fails": "failed"}
-
-
-@pytest.mark.usefixtures("starts_none")
 def test_a_file_of_options_may_set_processes(tmp_path, capsys):
-    file = write(tmp_path / "run.yaml", "processes: 0\nspread: models\n")
+    file = write(tmp_path / "run.yaml", "processes: 0\n")
     with pytest.raises(SystemExit):
         main(["--config", str(file), "--model", "raw-pixels", "--tasks", "few_shot_digits"])
     assert "--processes: must be a whole number from 1" in capsys.readouterr().err

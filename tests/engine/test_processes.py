@@ -172,33 +172,6 @@ def test_what_fails_on_one_process_ends_in_both_with_its_message(source, tmp_pat
     assert "no weights on the second machine" in done.stderr
 
 
-STOPS = """
-import os, signal
-from vlbench.engine.processes import Processes
-
-processes = Processes(cpu=True, silence=3.0)
-assert processes.exchange(processes.rank) == [0, 1]
-if processes.rank == int(os.environ["STOPPED"]):
-    os.kill(os.getpid(), signal.SIGSTOP)
-processes.exchange("one waits for the other")
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("stopped", [0, 1])
-def test_a_process_that_is_stopped_ends_the_others_which_say_so(stopped):
-    meet = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    code, own = [sys.executable, "-c", STOPS], {"STOPPED": str(stopped)}
-    environments = [ENVIRONMENT | meet | own | {"RANK": str(rank)} for rank in (0, 1)]
-    pipe = subprocess.PIPE
-    both = [subprocess.Popen(code, env=one, stderr=pipe, text=True) for one in environments]
-    _, told = both[1 - stopped].communicate(timeout=120)
-    both[stopped].kill()
-    both[stopped].communicate()
-    assert both[1 - stopped].returncode == 1
-    assert f"process {stopped} of this run (on {socket.gethostname()}) has given no sign" in told
-
-
 @pytest.mark.nightly
 def test_where_a_node_dies_the_rest_ends_and_says_so_and_the_rerun_goes_on(source, tmp_path):
     boards = tmp_path / "boards"
@@ -333,23 +306,6 @@ def test_processes_that_go_different_ways_are_an_error_in_both(pair):
     assert pair(part_ways) == [None, None]
 
 
-def take_turns(processes):
-    """Return the turns that this process got; the one of the first is busy till the others end."""
-    taken = []
-    for number in processes.turns(4):
-        taken.append(number)
-        if number == 0:
-            processes.exchange("busy")
-    return taken if 0 in taken else [*taken, *processes.exchange("free")]
-
-
-def test_whichever_process_is_free_takes_the_next_turn(pair):
-    first, second = sorted(pair(take_turns))
-    assert first == [0]
-    assert second[:3] == [1, 2, 3]
-    assert sorted(second[3:]) == ["busy", "free"]
-
-
 def lose_the_second(processes):
     if processes.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -362,4 +318,4 @@ def test_a_process_that_dies_is_told_by_the_other_and_leaves_the_pair_usable(pai
     ends = "process 0 ended with exit code 0\nprocess 1 ended with exit code -9"
     with pytest.raises(RuntimeError, match=f"^{ends}$"):
         pair(lose_the_second)
-    assert pair(take_turns)
+    assert pair(part_ways) == [None, None]

@@ -78,16 +78,13 @@ class Bar:
     """Shows each pass over the data as a bar, or off a terminal in lines, and each result.
 
     Of a plan, what its `print_plan` told as skipped is not told again, and results are numbered.
-    One that does not draw prints lines on a terminal too, as where several processes print.
     """
 
-    def __init__(
-        self, console: Console, planned: Plan | None = None, *, draws: bool = True
-    ) -> None:
+    def __init__(self, console: Console, planned: Plan | None = None) -> None:
         self._console = console
         jobs = planned.jobs if planned else []
         self._told = {_names(job) for job in jobs if job.status == "skipped"}
-        self._numbers = _numbers(jobs) if draws else {}
+        self._numbers = _numbers(jobs)
         # The bar has what the numbers leave of the line.
         self._bars = _Bars(
             TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold")),
@@ -98,7 +95,7 @@ class Bar:
             TimeRemainingColumn(table_column=Column(no_wrap=True)),
             expand=True,
             console=console,
-            disable=not (draws and console.is_terminal) or console.quiet,
+            disable=not console.is_terminal or console.quiet,
             transient=True,
             # Lines on the same terminal are printed above the bars, others go where they went.
             redirect_stderr=bool(sys.stderr and sys.stderr.isatty()),

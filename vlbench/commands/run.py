@@ -40,9 +40,6 @@ CACHE = ("cache_dir", "no_cache")
 # The tag of tasks on a user's own folder of images.
 IMAGES = "images"
 
-# What processes share out among them.
-SPREADS = ("work", "models")
-
 
 def add_options(run: argparse.ArgumentParser) -> None:
     """Add the options of a run."""
@@ -89,13 +86,6 @@ def add_options(run: argparse.ArgumentParser) -> None:
         metavar="N",
         help="processes that share the work (default: one per visible GPU; without GPUs 1)",
     )
-    run.add_argument(
-        "--spread",
-        choices=SPREADS,
-        default=SPREADS[0],
-        help="work: all processes share each model's work (default); models: each process takes "
-        "a whole model at a time",
-    )
     _add_planning(run)
 
 
@@ -129,7 +119,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     catalog, wrong = read_catalog(arguments.include_path)
     if not wrong:  # which the plan tells
         catalog.require(models, tasks)  # before torch is imported
-    from vlbench.bench import agree, estimate_steps, run, run_apart, set_up, started
+    from vlbench.bench import agree, estimate_steps, run, set_up, started
     from vlbench.commands.reports import Bar, print_estimates, print_plan, print_report
     from vlbench.commands.streams import open_console
     from vlbench.engine.launch import count_processes, follow_first
@@ -138,7 +128,6 @@ def answer(arguments: argparse.Namespace) -> Answer:
     follow_first()
     with set_up(options_of(arguments)) as (options, processes):
         size = count_processes(arguments.processes, options.device)
-        apart = arguments.spread == "models"
         planned = plan(models, tasks, options)
         console = open_console(quiet=not processes.is_main)
         print_plan(
@@ -146,16 +135,15 @@ def answer(arguments: argparse.Namespace) -> Answer:
         )
         if arguments.dry_run:
             device = planned.options.settings().device.type
-            steps = estimate_steps(planned, 1 if apart else size)
+            steps = estimate_steps(planned, size)
             print_estimates(console, steps, device, verbose=arguments.verbose)
             return Answer([], _broken(planned), FAILED if planned.broken else 0)
-        busy = {job.model.name for job in planned.jobs if job.status == "run"}
-        if processes.size == 1 and (apart or not busy):
-            size = max(1, min(size, len(busy)))
-        with started(processes, size, arguments.typed, options, prints=apart) as several:
+        if processes.size == 1 and all(job.status != "run" for job in planned.jobs):
+            size = 1
+        with started(processes, size, arguments.typed, options) as several:
             planned = agree(planned, several)
-            with Bar(open_console() if apart else console, planned, draws=not apart) as bar:
-                report = (run_apart if apart else run)(planned, several, bar)
+            with Bar(console, planned) as bar:
+                report = run(planned, several, bar)
             several.leave()
     print_report(console, planned, report)
     problems = [f"vlbench: {name} did not load: {why}" for name, why in report.not_loaded.items()]

@@ -101,10 +101,10 @@ class Other(NamedTuple):
 
 
 @contextmanager
-def launched(size: int, words: Sequence[str], *, prints: bool = False) -> Iterator[None]:
+def launched(size: int, words: Sequence[str]) -> Iterator[None]:
     """Let this process be the first of `size` in the block; the others run the same command line.
 
-    Their standard output goes nowhere unless it `prints`. Where one fails alone, what it wrote to
+    Their standard output goes nowhere. Where one fails alone, what it wrote to
     standard error is logged.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined] # noqa: PLC0415 - seldom
@@ -114,7 +114,7 @@ def launched(size: int, words: Sequence[str], *, prints: bool = False) -> Iterat
     os.environ.update(_group(size, store.port))
     others: list[Other] = []
     try:
-        others.extend(_start(rank, words, prints=prints) for rank in range(1, size))
+        others.extend(_start(rank, words) for rank in range(1, size))
         os.environ.update(_place(0))
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
         with _watched(others):
@@ -156,14 +156,14 @@ def _place(rank: int) -> dict[str, str]:
     return {"RANK": str(rank), "LOCAL_RANK": str(rank)}
 
 
-def _start(rank: int, words: Sequence[str], *, prints: bool) -> Other:
+def _start(rank: int, words: Sequence[str]) -> Other:
     # It finds modules where this process does, and not in the folder where it is started.
     found = {"PYTHONPATH": os.pathsep.join(sys.path), FOLLOWS: "1"}
     errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
     process = subprocess.Popen(  # noqa: S603 - this command, with its own words
         [sys.executable, "-P", "-m", "vlbench", *words],
         stdin=subprocess.PIPE,
-        stdout=None if prints else subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
         stderr=errors,
         env=os.environ | _place(rank) | found,
         text=True,

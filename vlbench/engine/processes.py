@@ -6,15 +6,11 @@ message, so that all raise the same error at once. The only import of accelerate
 
 from __future__ import annotations
 
-import copy
-import itertools
-import logging
 import os
 import re
 import socket
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,17 +30,8 @@ from vlbench.errors import (
 if TYPE_CHECKING:
     from vlbench.results import Status
 
-LOGGER = logging.getLogger(__name__)
-
 # A process may wait this long for what the main process builds once.
 PATIENCE = timedelta(days=7)
-
-# A process that gives no sign of life for so many seconds is stopped, and not slow. It is long, as
-# code that holds Python's lock gives none either.
-SILENCE = 1800.0
-
-# How often a process gives a sign and looks for those of others, in that time.
-SIGNS = 60
 
 # Said of a process that has ended while others wait for it.
 LOST = "no longer answers"
@@ -73,15 +60,10 @@ class EndedElsewhere(Exception):  # noqa: N818 - says what happened; may be nobo
 
 
 class Processes:
-    """The `size` processes of a run, of which this is number `rank`; alone unless launched.
+    """The `size` processes of a run, of which this is number `rank`; alone unless launched."""
 
-    One that is silent for `silence` seconds ends those that wait for it.
-    """
-
-    def __init__(self, *, cpu: bool, silence: float = SILENCE) -> None:
+    def __init__(self, *, cpu: bool) -> None:
         self.rank, self.size = 0, 1
-        self._silence = silence
-        self._signs: Signs | None = None
         self._state: Any = None
         self._hosts: list[str] = []
         wanted = number_in("WORLD_SIZE", 1)
@@ -100,19 +82,6 @@ class Processes:
                     f"{wanted} processes were launched, {self.size} found each other"
                 )
             self._hosts = self._gather(socket.gethostname())
-            self._signs = Signs(self.rank, self._hosts, self._gather, silence)
-
-    def alone(self) -> Processes:
-        """Return this process as one that is alone."""
-        single = copy.copy(self)
-        single.rank, single.size = 0, 1
-        return single
-
-    def turns(self, count: int) -> Iterator[int]:
-        """Yield numbers below `count`; each goes to one process, whichever asks for it first."""
-        own = itertools.count()
-        while (number := self._signs.take_turn() if self._signs else next(own)) < count:
-            yield number
 
     @property
     def is_main(self) -> bool:
@@ -167,8 +136,6 @@ class Processes:
 
     def leave(self) -> None:
         """Leave the group of processes."""
-        if self._signs is not None:
-            self._signs.end()
         if self._state is not None:
             self._state.destroy_process_group()
 
@@ -183,8 +150,7 @@ class Processes:
     def _waiting(self) -> Iterator[None]:
         """Raise ProcessLost where one of those that this waits for inside the block has ended."""
         try:
-            with self._signs.wanted() if self._signs else nullcontext():
-                yield
+            yield
         except RuntimeError as error:
             hosts = ", ".join(dict.fromkeys(self._hosts))
             address = re.search(r"\[([\w.:]+)\]:\d+", str(error))
@@ -193,80 +159,6 @@ class Processes:
                 f"one of the {self.size} processes of this run (on {hosts}) {LOST}; "
                 f"{why}. Finished work is saved; rerun the command to resume."
             ) from error
-
-
-class Signs:
-    """Signs of life that processes give each other, from threads that computing does not delay.
-
-    A process that waits for one without any ends itself: inside of gloo and NCCL, where it waits,
-    no error of Python reaches it.
-    """
-
-    def __init__(
-        self,
-        rank: int,
-        hosts: Sequence[str],
-        gather: Callable[[Any], list[Any]],
-        silence: float,
-    ) -> None:
-        from torch.distributed import TCPStore  # type: ignore[attr-defined] # noqa: PLC0415 - as above
-
-        host = os.environ["MASTER_ADDR"]
-        own = TCPStore(host, 0, is_master=True, wait_for_workers=False) if rank == 0 else None
-        port = gather(own.port if own else None)[0]
-        self._store = own or TCPStore(host, port)
-        self._rank, self._hosts, self._silence = rank, hosts, silence
-        self._silent = {other: 0 for other in range(len(hosts)) if other != rank}
-        self._is_wanted, self._ended = False, threading.Event()
-        self._threads = [threading.Thread(target=f, daemon=True) for f in (self._give, self._watch)]
-        for thread in self._threads:
-            thread.start()
-
-    def end(self) -> None:
-        """Give no more signs, and look for none."""
-        self._ended.set()
-        for thread in self._threads:
-            thread.join()
-
-    def take_turn(self) -> int:
-        """Return how often any process has asked for this before."""
-        return int(self._store.add("turn", 1)) - 1
-
-    @contextmanager
-    def wanted(self) -> Iterator[None]:
-        """End this process if another falls silent inside the block."""
-        self._is_wanted = True
-        try:
-            yield
-        finally:
-            self._is_wanted = False
-
-    def _give(self) -> None:
-        """Give signs, and note which other processes give them."""
-        counts = dict.fromkeys(self._silent, 0)
-        with suppress(RuntimeError):  # the first process has ended, which those waiting are told
-            while not self._ended.wait(self._silence / SIGNS):
-                self._store.add(str(self._rank), 1)
-                for other, before in counts.items():
-                    counts[other] = self._store.add(str(other), 0)
-                    self._silent[other] *= counts[other] == before
-
-    def _watch(self) -> None:
-        """End this process as soon as it waits for a silent one.
-
-        Looks are counted, not seconds, so that a run that is stopped as a whole can go on.
-        """
-        while not self._ended.wait(self._silence / SIGNS):
-            for other in self._silent:
-                self._silent[other] += 1
-            lost = [other for other, looks in self._silent.items() if looks > SIGNS]
-            if lost and self._is_wanted:
-                LOGGER.error(
-                    "process %d of this run (on %s) has given no sign for %.0f s: it is stopped, "
-                    "or its machine is. Finished work is saved; rerun the command to resume.",
-                    *(lost[0], self._hosts[lost[0]], self._silence),
-                )
-                os._exit(1)
 
 
 def verdict(error: Exception) -> Ended:
