@@ -5,25 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Unpack
+from dataclasses import replace
+from typing import Any, Unpack
 
 from vlbench import digests, hub
 from vlbench.engine import NoProgress, Progress, devices
 from vlbench.engine.launch import launched
 from vlbench.engine.processes import Processes
 from vlbench.engine.store import Store
-from vlbench.files import temporary_folder
-from vlbench.results import Result, matching
+from vlbench.files import sweep, temporary_folder
+from vlbench.results import Result
 from vlbench.run.datasets import require_region_widths
-from vlbench.run.execute import Machine, Report, group_jobs, run_model, sweep
+from vlbench.run.execute import Machine, Report, group_jobs, run_model
 from vlbench.run.history import History, Step, estimate, place_of
 from vlbench.run.options import Keywords, Options
-from vlbench.run.plan import Plan, plan
+from vlbench.run.plan import Plan, agree, plan
 from vlbench.run.row import RowWriter
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LOGGER = logging.getLogger(__name__)
 
@@ -56,17 +53,6 @@ def started(
     else:
         with launched(size, words):
             yield Processes(cpu=options.settings().device.type == "cpu")
-
-
-def agree(planned: Plan, processes: Processes) -> Plan:
-    """Return the first process's plan in every process: files may change while others plan."""
-    own = [(job.status, job.reason, job.result, job.missing) for job in planned.jobs]
-    decided = processes.exchange(own)[0]
-    jobs = [
-        replace(job, status=status, reason=reason, result=result, missing=missing)
-        for job, (status, reason, result, missing) in zip(planned.jobs, decided, strict=True)
-    ]
-    return replace(planned, jobs=jobs)
 
 
 def estimate_steps(planned: Plan, size: int) -> list[Step]:
@@ -104,31 +90,6 @@ def evaluate(
         for problem in planned.broken:
             LOGGER.warning("left out: %s", problem)
         return run(agree(planned, processes), processes, progress).results
-
-
-def frame(results: Sequence[Result]) -> pd.DataFrame:
-    """Return the scores of results as a pandas frame, one row a score.
-
-    Each condition of a score, such as `shots`, becomes a column, named `at_<name>` if the plain
-    name is taken. A result without scores has one row, with its status and its reason.
-    """
-    import pandas as pd  # noqa: PLC0415 - slow, and few ask for a frame
-
-    rows = []
-    for result in results:
-        head = {"task": result.task, "model": result.model, "status": result.status}
-        head["reason"] = result.reason
-        primary = matching(result.scores, result.primary)
-        for score in result.scores:
-            values: dict[str, Any] = asdict(score)
-            del values["range"]
-            low, high = values.pop("ci95") or (None, None)
-            conditions = values.pop("at")
-            row: dict[str, Any] = head | {"is_primary": score in primary, **values}
-            row |= {"ci95_low": low, "ci95_high": high}
-            rows.append(row | {f"at_{k}" if k in row else k: v for k, v in conditions.items()})
-        rows += [] if result.scores else [head]
-    return pd.DataFrame(rows)
 
 
 def run(planned: Plan, processes: Processes, progress: Progress | None = None) -> Report:

@@ -14,7 +14,7 @@ import PIL.Image
 from numpy.typing import NDArray
 from scipy.spatial.distance import squareform
 
-from vlbench.bench import agree, run, set_up
+from vlbench.bench import run, set_up
 from vlbench.boards.artifacts import read_table, read_tensor
 from vlbench.capabilities import ImageEncoder, TextEncoder, has
 from vlbench.catalog.catalog import load_catalog
@@ -36,7 +36,7 @@ from vlbench.run.datasets import DataSets
 from vlbench.run.live_models import LiveModels
 from vlbench.run.model import Model, resolve_model
 from vlbench.run.options import Options
-from vlbench.run.plan import plan
+from vlbench.run.plan import agree, plan
 from vlbench.run.task import resolve_task
 
 # What encodes the values of a column, by its kind.

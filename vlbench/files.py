@@ -41,6 +41,11 @@ MOST_ANNOTATIONS = 1 << 30  # COCO's instances of train2014 have 450 MB
 # How the names of files begin that are being written, and that killed runs leave behind.
 PART = ".part-"
 
+# How old a part is before no run can be writing it any more, in seconds.
+DAY = 86_400.0
+
+# A store may hold a million files, so that a folder is swept once a day.
+MARK = ".swept"
 
 # How the names of temporary folders begin, the file in each whose lock its process holds, and how
 # many seconds old that is before another process may try the lock.
@@ -222,3 +227,22 @@ def harmless(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     return "'" + printed(value) if value.startswith(FORMULA) else printed(value)
+
+
+def sweep(folder: Path) -> None:
+    """Remove half-written files of killed runs, more than a day old, below a folder."""
+    if not folder.is_dir() or _age(folder / MARK) < DAY:
+        return
+    with suppress(OSError):  # somebody else's folder may be read but not written
+        (folder / MARK).touch()
+        for part in folder.rglob(f"{PART}*"):
+            if _age(part) > DAY:
+                part.unlink(missing_ok=True)
+
+
+def _age(file: Path) -> float:
+    """Return the age of a file in seconds; infinite if it does not exist."""
+    try:
+        return time.time() - file.stat().st_mtime
+    except OSError:
+        return float("inf")

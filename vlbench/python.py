@@ -9,6 +9,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
 from fnmatch import fnmatch
 from html import escape
 from importlib import import_module
@@ -44,7 +45,7 @@ from vlbench.files import default_cache
 from vlbench.identity import code_digest
 from vlbench.plain import hints
 from vlbench.report.comparing import compare_models
-from vlbench.results import Outcome, Result
+from vlbench.results import Outcome, Result, matching
 from vlbench.run.options import Keywords, Options
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Results(list[Result]):
 
     def frame(self) -> pd.DataFrame:
         """Return the scores as a pandas frame, one row a score."""
-        return bench.frame(self)
+        return frame(self)
 
     def _repr_html_(self) -> str:
         """Return the primary score of each result as a table."""
@@ -124,8 +125,28 @@ def evaluate(
 
 
 def frame(results: Sequence[Result]) -> pd.DataFrame:
-    """Return the scores of results as a pandas frame, one row a score."""
-    return bench.frame(results)
+    """Return the scores of results as a pandas frame, one row a score.
+
+    Each condition of a score, such as `shots`, becomes a column, named `at_<name>` if the plain
+    name is taken. A result without scores has one row, with its status and its reason.
+    """
+    import pandas as pd  # noqa: PLC0415 - slow, and few ask for a frame
+
+    rows = []
+    for result in results:
+        head = {"task": result.task, "model": result.model, "status": result.status}
+        head["reason"] = result.reason
+        primary = matching(result.scores, result.primary)
+        for score in result.scores:
+            values: dict[str, Any] = asdict(score)
+            del values["range"]
+            low, high = values.pop("ci95") or (None, None)
+            conditions = values.pop("at")
+            row: dict[str, Any] = head | {"is_primary": score in primary, **values}
+            row |= {"ci95_low": low, "ci95_high": high}
+            rows.append(row | {f"at_{k}" if k in row else k: v for k, v in conditions.items()})
+        rows += [] if result.scores else [head]
+    return pd.DataFrame(rows)
 
 
 def features(

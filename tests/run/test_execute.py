@@ -13,8 +13,9 @@ from vlbench.cli import main
 from vlbench.engine import NoProgress
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.store import Store
+from vlbench.files import MARK, sweep
 from vlbench.run import execute
-from vlbench.run.execute import MARK, Machine, Report, sweep
+from vlbench.run.execute import Machine, Report
 from vlbench.run.history import History
 
 

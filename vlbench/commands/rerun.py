@@ -76,11 +76,11 @@ def add_options(rerun: argparse.ArgumentParser) -> None:
 def answer(arguments: argparse.Namespace) -> Answer:
     """Run a row's task again, and return both values of every score and what else differs."""
     rerun = read_rerun(arguments)
-    from vlbench.bench import agree, run, set_up
+    from vlbench.bench import run, set_up
     from vlbench.commands.reports import Bar
     from vlbench.commands.streams import open_console
     from vlbench.run.options import Options
-    from vlbench.run.plan import plan
+    from vlbench.run.plan import agree, plan
 
     options = Options.of(**rerun.options)
     with set_up(options) as (complete, processes), Bar(open_console()) as bar:

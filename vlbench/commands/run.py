@@ -119,11 +119,11 @@ def answer(arguments: argparse.Namespace) -> Answer:
     catalog, wrong = read_catalog(arguments.include_path)
     if not wrong:  # which the plan tells
         catalog.require(models, tasks)  # before torch is imported
-    from vlbench.bench import agree, estimate_steps, run, set_up, started
+    from vlbench.bench import estimate_steps, run, set_up, started
     from vlbench.commands.reports import Bar, print_estimates, print_plan, print_report
     from vlbench.commands.streams import open_console
     from vlbench.engine.launch import count_processes, follow_first
-    from vlbench.run.plan import plan
+    from vlbench.run.plan import agree, plan
 
     follow_first()
     with set_up(options_of(arguments)) as (options, processes):

@@ -29,7 +29,7 @@ from vlbench.errors import printed, unknown
 from vlbench.report.judging import counted_row, read_boards
 from vlbench.report.rows import published
 from vlbench.results import Result, matching
-from vlbench.run.options import memory_options
+from vlbench.run.memory import memory_options
 
 # What a sheet is drawn of.
 DRAWN = ("objects", "scenes")

@@ -5,11 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -20,24 +18,17 @@ from vlbench.engine.engine import Known
 from vlbench.engine.processes import Ended, EndedElsewhere, Processes, verdict
 from vlbench.engine.store import Store
 from vlbench.errors import IdentityClash, OutputError, ProcessLost, exits_as_errors, message_of
-from vlbench.files import PART
 from vlbench.plain import parameters
 from vlbench.results import Outcome, Result, require_primary
 from vlbench.run.history import LOADING, History, Took, work_of
 from vlbench.run.job import Job
 from vlbench.run.live_models import LiveModels
+from vlbench.run.memory import memory_options
 from vlbench.run.model import Model
-from vlbench.run.options import memory_options
 from vlbench.run.row import RowWriter, begin_row, make_row, skip_for_limit, without_scores
 
 # How PyTorch says that a CPU has too little memory.
 NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
-
-# How old a part is before no run can be writing it any more, in seconds.
-DAY = 86_400.0
-
-# A store may hold a million files, so that a folder is swept once a day.
-MARK = ".swept"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,22 +234,3 @@ def group_jobs(jobs: Iterable[Job], by: Callable[[Job], str]) -> list[list[Job]]
     for job in jobs:
         groups.setdefault(by(job), []).append(job)
     return list(groups.values())
-
-
-def sweep(folder: Path) -> None:
-    """Remove half-written files of killed runs, more than a day old, below a folder."""
-    if not folder.is_dir() or _age(folder / MARK) < DAY:
-        return
-    with suppress(OSError):  # somebody else's folder may be read but not written
-        (folder / MARK).touch()
-        for part in folder.rglob(f"{PART}*"):
-            if _age(part) > DAY:
-                part.unlink(missing_ok=True)
-
-
-def _age(file: Path) -> float:
-    """Return the age of a file in seconds; infinite if it does not exist."""
-    try:
-        return time.time() - file.stat().st_mtime
-    except OSError:
-        return float("inf")

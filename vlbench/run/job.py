@@ -82,7 +82,7 @@ class Job:
         return [part for one in (self.model, *companions) for part in one.parts()]
 
 
-def make_job(
+def decide(
     model: Model,
     task: Task,
     datasets: DataSets,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -149,13 +149,3 @@ class Options:
         if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
             raise UnknownNameError(f"no dtype is named '{self.dtype}'; float32, bfloat16, float16")
         return dtype
-
-
-def memory_options(arguments: Container[str], batch_size: int | None, dtype: str) -> list[str]:
-    """Return the options to set for less memory, as far as a run has not used them up.
-
-    `arguments` are those of the model's adapter; a batch size of None is measured.
-    """
-    ways = [f"--batch-size below {batch_size}"] if batch_size and batch_size > 1 else []
-    ways += ["--dtype bfloat16"] if dtype == "float32" else []
-    return ways + (["--model-args max_pixels=N"] if "max_pixels" in arguments else [])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from vlbench.catalog.catalog import Catalog, read_catalog
+from vlbench.engine.processes import Processes
 from vlbench.errors import (
     DataError,
     SpecError,
@@ -17,7 +18,7 @@ from vlbench.errors import (
 )
 from vlbench.files import WANTED_NAME, is_model_name
 from vlbench.run.datasets import DataSets
-from vlbench.run.job import Job, existing_rows, make_job
+from vlbench.run.job import Job, decide, existing_rows
 from vlbench.run.model import Model, resolve_model
 from vlbench.run.options import Options
 from vlbench.run.task import Task, require_known, resolve_task
@@ -69,7 +70,7 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
     }
     datasets, weights = DataSets(options.limit), Weights()
     jobs = [
-        make_job(model, task, datasets, weights, standing[task.spec.name], options)
+        decide(model, task, datasets, weights, standing[task.spec.name], options)
         for (model,), task in pairs
     ]
     absent = [job for job in jobs if job.status == "unavailable" and job.task.named]
@@ -78,6 +79,17 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
         lines += missing_weights(jobs)
         raise DataError("\n".join(dict.fromkeys(lines)))
     return Plan(jobs=jobs, options=options, broken=broken)
+
+
+def agree(planned: Plan, processes: Processes) -> Plan:
+    """Return the first process's plan in every process: files may change while others plan."""
+    own = [(job.status, job.reason, job.result, job.missing) for job in planned.jobs]
+    decided = processes.exchange(own)[0]
+    jobs = [
+        replace(job, status=status, reason=reason, result=result, missing=missing)
+        for job, (status, reason, result, missing) in zip(planned.jobs, decided, strict=True)
+    ]
+    return replace(planned, jobs=jobs)
 
 
 def missing_weights(jobs: Sequence[Job]) -> list[str]:
