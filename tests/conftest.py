@@ -23,6 +23,7 @@ NUMBERS = {
     "probes",
     "adapter_kit",
     "model_adapters",
+    "test_pass_checks.py",
     "test_passes.py",
     "test_training.py",
 }

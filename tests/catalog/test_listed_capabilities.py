@@ -73,7 +73,7 @@ def unsaid(model, data, engine): ...
     [
         ("few_shot", "ImageEncoder"),
         ("noun_count", "ImageTextScorer"),
-        ("perturbations:noun_count", "ImageTextScorer"),
+        ("noun_count:noun_count", "ImageTextScorer"),
         (
             "vlbench.probes.vsep.zero_shot_alignment:zero_shot_alignment_regions",
             "Detector | RegionEncoder",

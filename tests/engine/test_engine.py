@@ -8,11 +8,11 @@ from sources import write
 from torch import Tensor
 
 from vlbench.capabilities import Picture, Regions
-from vlbench.check.passes import REPEATED
 from vlbench.data.records import Column, Split, value_column
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.engine import Known, features_key, map_key, once_key
+from vlbench.engine.pass_checks import REPEATED
 from vlbench.engine.shards import SHARD
 from vlbench.engine.store import Store
 from vlbench.errors import DataError, SpecError

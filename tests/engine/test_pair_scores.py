@@ -3,10 +3,10 @@ import torch
 from fakes import labels_in, planted_image
 
 from vlbench.capabilities import Picture
-from vlbench.check.passes import REPEATED
 from vlbench.data.records import Split, value_column
 from vlbench.engine import Engine
 from vlbench.engine.pair_scores import PairScorer, other_images
+from vlbench.engine.pass_checks import REPEATED
 from vlbench.errors import DataError, TooFewRows
 
 IMAGES = [planted_image(label, number) for number, label in enumerate([3, 1, 2])]

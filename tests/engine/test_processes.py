@@ -12,11 +12,11 @@ import torch
 from pair_commands import run_command
 from sources import ADAPTER, make_source, write
 
-from vlbench.check.passes import REPEATED
 from vlbench.cli import main
 from vlbench.data.records import value_column
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
+from vlbench.engine.pass_checks import REPEATED
 from vlbench.engine.processes import Ended, EndedElsewhere, Processes
 from vlbench.errors import ProcessLost
 

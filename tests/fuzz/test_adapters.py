@@ -7,7 +7,7 @@ from PIL import Image
 from trials import rng_of
 
 from vlbench.capabilities import JointAttention, Picture, Regions, TokenVectors
-from vlbench.check.passes import Repeating
+from vlbench.engine.pass_checks import Repeating
 from vlbench.errors import SpecError
 
 WORDS = ("cat", "dog", "red", "hat", "two", "mat")

@@ -13,7 +13,7 @@ from tiny_models import KIN, TINY_MODELS
 from torch import nn
 
 from vlbench.capabilities import Picture
-from vlbench.check.passes import tensors
+from vlbench.engine.pass_checks import tensors
 from vlbench.errors import CannotDo, DataError, WeightsError
 
 # PaliGemma's processor reads a tensor in a way that NumPy will no longer allow.

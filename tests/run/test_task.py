@@ -85,9 +85,9 @@ def test_a_companion_of_other_arguments_is_not_comparable(source):
     assert found[0] != found[1]
 
 
-@pytest.mark.parametrize("other", ["other", "perturbations"])
+@pytest.mark.parametrize("other", ["other", "pairwise"])
 def test_a_bare_name_is_a_shipped_probe_unless_the_source_has_a_file_of_that_name(source, other):
-    shipped = "vlbench.probes.captioning.perturbations"
+    shipped = "vlbench.probes.captioning.noun_count"
     text = TASK.replace("few_shot", "noun_count").replace("{shots: [1], trials: 2}", "{}")
     write(source / "tasks" / "b.yaml", text)
     write(source / "tasks" / f"{other}.py", "def noun_count(model, data, engine): ...\n")

@@ -10,8 +10,8 @@ from PIL.Image import Image
 from torch import Tensor
 
 from vlbench.capabilities import OUTPUT
-from vlbench.check.passes import CHANGES_PIXELS, difference, tolerance, wrong_pixels
 from vlbench.check.samples import SENTENCES, Samples
+from vlbench.engine.pass_checks import CHANGES_PIXELS, difference, tolerance, wrong_pixels
 from vlbench.errors import CannotDo, SpecError, defined_at
 
 # Says why a promise is broken; empty where it is kept.

@@ -28,8 +28,8 @@ from vlbench.capabilities import (
 )
 from vlbench.check import checks
 from vlbench.check.checks import Check
-from vlbench.check.passes import difference, first_outside, tensors, tolerance
 from vlbench.check.samples import ODD_IMAGES, ODD_PAIRS, ODD_TEXTS, Samples, draw_samples
+from vlbench.engine.pass_checks import difference, first_outside, tensors, tolerance
 from vlbench.errors import SpecError, described, exits_as_errors, place_of
 
 # What is said of a capability that vlbench knows no promises of.

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import Picture, RegionEncoder
-from vlbench.check.passes import Repeating
 from vlbench.data.records import Column, Data, Split
 from vlbench.digests import digest
 from vlbench.engine.devices import ComputeSettings
+from vlbench.engine.pass_checks import Repeating
 from vlbench.engine.passes import Apply, Compute, Encode
 from vlbench.engine.processes import Processes
 from vlbench.engine.progress import NoProgress, Progress

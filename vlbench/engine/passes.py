@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from vlbench.check.passes import REPEATED, first_outside, pixels_of, require_steady
 from vlbench.data.records import Column
 from vlbench.engine.devices import ComputeSettings
+from vlbench.engine.pass_checks import REPEATED, first_outside, pixels_of, require_steady
 from vlbench.errors import SpecError, VlbenchError, defined_at, described, exits_as_errors
 
 # Kinds of columns whose values are decoded images, which workers load.

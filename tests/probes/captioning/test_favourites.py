@@ -24,17 +24,15 @@ from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.engine import Known
 from vlbench.errors import DataError
 from vlbench.probes.captioning.caption_sets import Images, Subjects, references_of
-from vlbench.probes.captioning.captioner import Favourites
-from vlbench.probes.captioning.captioner_training import SelfCritical
-from vlbench.probes.captioning.favourites import (
-    caption_cross,
-    caption_patterns,
+from vlbench.probes.captioning.caption_tables import (
     caption_table,
     example_table,
     history_table,
-    training_part,
     unigram_table,
 )
+from vlbench.probes.captioning.captioner import Favourites
+from vlbench.probes.captioning.captioner_training import SelfCritical
+from vlbench.probes.captioning.favourites import caption_cross, caption_patterns, training_part
 from vlbench.probes.captioning.nouns import NounSource
 
 

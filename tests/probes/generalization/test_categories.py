@@ -7,9 +7,9 @@ import torch
 from fakes import ConstantModel, PlantedFeatures, Reader, labelled_images, labels_in, numbers_in
 from torch.nn.functional import one_hot
 
-from vlbench.check.passes import REPEATED
 from vlbench.data.records import labels
 from vlbench.engine import Engine
+from vlbench.engine.pass_checks import REPEATED
 from vlbench.errors import TooFewRows
 from vlbench.probes.generalization.categories import (
     guess_score,

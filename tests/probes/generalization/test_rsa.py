@@ -7,9 +7,9 @@ from fakes import ConstantModel, PlantedFeatures, ReadsTheLabel, labelled_images
 from scipy.spatial.distance import pdist
 
 from vlbench.capabilities import TokenVectors
-from vlbench.check.passes import REPEATED
 from vlbench.data.records import Data
 from vlbench.engine import Engine
+from vlbench.engine.pass_checks import REPEATED
 from vlbench.errors import CannotDo, TooFewRows
 from vlbench.probes.generalization.rdm import rdm_of_classes
 from vlbench.probes.generalization.rsa import _halves, rsa, rsa_text

@@ -5,10 +5,10 @@ import torch
 from fakes import PlantedFeatures, labelled_images
 from torch.nn.functional import normalize
 
-from vlbench.check.passes import REPEATED
 from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
+from vlbench.engine.pass_checks import REPEATED
 from vlbench.errors import UnknownNameError
 from vlbench.probes.generalization.zero_shot import vectors_by_rule, zero_shot
 

@@ -19,14 +19,12 @@ from vlbench.errors import TooFewRows
 from vlbench.probes.grounding.attention import AttentionReader
 from vlbench.probes.grounding.entity_grounding import entity_grounding
 from vlbench.probes.grounding.measures import Query
+from vlbench.probes.grounding.pictures import ExampleReader, choose_examples, draw
 from vlbench.probes.grounding.reports import (
     IMAGE_ALONE,
     NO_CONFIDENCE,
     OWN_PATCHES,
-    ExampleReader,
     Queries,
-    choose_examples,
-    draw,
     report,
 )
 from vlbench.probes.grounding.scores import Group

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import Classifier, ImageEncoder
-from vlbench.check import passes
 from vlbench.data.records import Column, Data, labels
 from vlbench.digests import digest
-from vlbench.engine import Engine
+from vlbench.engine import Engine, pass_checks
 from vlbench.errors import CannotDo
 from vlbench.metrics.ranking import Choice, all_equal, choose
 from vlbench.probes.generalization.class_pairs import Pairs, pair_classes
@@ -184,5 +183,5 @@ class AttackRun:
 
 def pixels_of(model: Classifier | ImageEncoder, batch: Batch, engine: Engine) -> Tensor:
     """Return float32 [N, 3, H, W] in [0, 1], on the engine's device."""
-    pixels = [passes.pixels_of(model.preprocess, image) for image in batch.images]
+    pixels = [pass_checks.pixels_of(model.preprocess, image) for image in batch.images]
     return torch.stack(pixels).to(engine.device)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from vlbench.check.passes import SMALLEST
+from vlbench.engine.pass_checks import SMALLEST
 from vlbench.errors import CannotDo, TooFewRows
 from vlbench.metrics.ranking import Choice, all_equal, choose, join_choices
 

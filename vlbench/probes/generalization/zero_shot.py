@@ -22,9 +22,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vlbench.capabilities import DualEncoder, ImageTextScorer, Picture, count_truncated
-from vlbench.check.passes import SMALLEST
 from vlbench.data.records import Data, Split, TestRows, labels, value_column
 from vlbench.engine import Engine
+from vlbench.engine.pass_checks import SMALLEST
 from vlbench.errors import unknown
 from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, credit_among, join_choices

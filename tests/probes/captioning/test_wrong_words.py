@@ -18,16 +18,11 @@ from item_means import item_means, scores_with_items
 from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows
 from vlbench.probes.captioning.caption_sets import Images
+from vlbench.probes.captioning.caption_templates import caption_templates
+from vlbench.probes.captioning.noun_count import noun_count, ranked_nouns
+from vlbench.probes.captioning.noun_replacement import Caption, noun_replacement
 from vlbench.probes.captioning.nouns import Nouns, NounSource
-from vlbench.probes.captioning.perturbations import (
-    TEMPLATES,
-    Caption,
-    caption_templates,
-    fill,
-    noun_count,
-    noun_replacement,
-    ranked_nouns,
-)
+from vlbench.probes.captioning.templates import TEMPLATES, fill
 
 NAMES = ("uniter", "rosita", "vilbert", "clip", "lxmert")
 

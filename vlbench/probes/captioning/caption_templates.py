@@ -1,0 +1,98 @@
+"""Do captions outscore their own nouns in a template? arXiv:2210.09550, 5.2, tables 1 and 7.
+
+`caption_templates` pours the nouns of a caption into five templates. `accuracy` is how often the
+caption outscores all five, or one of them, `selection_rate` how often each of them is the one that
+is preferred. A trigram model tells sentences from broken ones: that a score depends on the image,
+gains from the image alone can say. Where the paper is silent: a noun that occurs twice is poured
+once, and a template ends with the last noun. A caption without a noun is counted and left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+from vlbench.capabilities import (
+    ImageTextScorer,
+    RegionEncoder,
+    count_truncated,
+)
+from vlbench.engine import Engine
+from vlbench.engine.pair_scores import PairScorer
+from vlbench.errors import TooFewRows
+from vlbench.metrics.items import Measured
+from vlbench.metrics.language_model import TextScorer
+from vlbench.probes.captioning.caption_sets import (
+    PAPER_CAPTIONER,
+    TEST_IMAGES,
+    Images,
+    NounRows,
+    Originals,
+    find_captions,
+)
+from vlbench.probes.captioning.captioner import Captioner
+from vlbench.probes.captioning.matched_foils import seen_in_training
+from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, NounSource, find_nouns
+from vlbench.probes.captioning.pairwise import Contest, Share, compare_texts, report
+from vlbench.probes.captioning.templates import TEMPLATES, fill
+from vlbench.results import Outcome
+
+# The name of the caption itself among the templates.
+CAPTION = "none"
+
+
+def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
+    model: ImageTextScorer,
+    data: NounRows,
+    engine: Engine,
+    *,
+    encoder: RegionEncoder | None = None,
+    captioner: Captioner = PAPER_CAPTIONER,
+    originals: Originals = "captioner",
+    captions: Path | None = None,
+    nouns: NounSource = TAGGED_CAPTIONS,
+    images: Images = TEST_IMAGES,
+    seed: int = 0,
+) -> Outcome:
+    """Return how often a caption outscores its own nouns in five templates.
+
+    The `captioner` sees regions through the `encoder` (None: those of the data); `captions`, a
+    file in COCO's result format, stands in for both, as do first references where these are the
+    `originals`. The seed draws the other images. Raises TooFewRows where fewer than two captions
+    have a noun.
+    """
+    tagger, rows = find_nouns(data, engine, nouns), images.of(data)
+    texts = find_captions(data, engine, images, originals, captions, captioner, encoder)
+    listed = [list(dict.fromkeys(noun for _, noun in own)) for own in tagger.of_each(texts)]
+    kept = [i for i, own in enumerate(listed) if own]
+    if len(kept) < 2:
+        raise TooFewRows(f"{len(kept)} of {len(texts)} captions have a noun")
+    asked = [
+        {CAPTION: texts[i], **{name: fill(t, listed[i]) for name, t in TEMPLATES.items()}}
+        for i in kept
+    ]
+    alone = TextScorer(data.splits[nouns.split]["captions"])
+    contest = compare_texts(PairScorer(model, rows, engine), alone, asked, kept, seed=seed)
+    measured = [
+        *contest.share(Share("accuracy", {}, [contest.names])),
+        contest.match({"template": CAPTION}, CAPTION),
+        *chain(*(_measure_template(contest, name) for name in TEMPLATES)),
+    ]
+    counts = {
+        "without_nouns": len(texts) - len(kept),
+        "captions_seen_in_training": seen_in_training(
+            data.splits[nouns.split], [texts[i] for i in kept]
+        ),
+    }
+    counts |= count_truncated(model, list(chain(*contest.texts)))
+    return report(measured, "accuracy", counts, {"texts": contest.table()})
+
+
+def _measure_template(contest: Contest, name: str) -> Sequence[Measured]:
+    """Return how often the caption outscores a template, how often that is preferred, its score."""
+    at, rest = {"template": name}, [one for one in contest.names if one != name]
+    *against, _ = contest.share(Share("accuracy", at, [[CAPTION, name]]))
+    # The same texts are tied as for the caption.
+    *selected, _ = contest.share(Share("selection_rate", at, [[name, *rest]]))
+    return [*against, *selected, contest.match(at, name)]

@@ -1,0 +1,204 @@
+"""Pictures of examples: where the best heads look, beside the gold boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vlbench.capabilities import Picture
+from vlbench.data.records import Column, value_column
+from vlbench.data.words import last_token
+from vlbench.drawing.sheets import save_figure
+from vlbench.engine import Engine
+from vlbench.metrics.boxes import iou
+from vlbench.probes.grounding.attention import AttentionReader, with_proposals
+from vlbench.probes.grounding.measures import (
+    OVERLAP,
+    ImageQueries,
+    Query,
+    column_coverage,
+    of_things,
+)
+from vlbench.probes.grounding.scores import (
+    Group,
+)
+
+GOLD, RIGHT, WRONG, ATTENTION = "#ffffff", "#1a9850", "#d73027", "#fdae61"
+
+
+LEGEND = "dashed: gold; orange: regions, the stronger the more attention; green or red: the choice"
+
+
+@dataclass(frozen=True)
+class ExampleReader:
+    """Reads the attention of one head from one word."""
+
+    reader: AttentionReader
+
+    def read(
+        self, pictures: Sequence[Picture], examples: Sequence[Mapping[str, Any]]
+    ) -> list[dict[str, Tensor] | None]:
+        """Return each example's attention; None where its word has no token, or there is no region.
+
+        It has the `weights` [P] of the `boxes` [P, 4] that the head chooses from, and the `total`
+        of its attention to the image. The weight of a region over a model's own patches is that of
+        the parts of patches that it covers.
+        """
+        detector = self.reader.detector
+        given = with_proposals(pictures, detector.detect if detector else None)
+        return [self._read(*pair) for pair in zip(given, examples, strict=True)]
+
+    def _read(self, picture: Picture, example: Mapping[str, Any]) -> dict[str, Tensor] | None:
+        if picture.regions is None or not len(picture.regions.boxes):
+            return None
+        (attention,) = self.reader.model.attend([picture], [example["text"]])
+        token = last_token(attention.spans, *example["span"])
+        if token is None:
+            return None
+        weights = attention.weights.flatten(0, 1)[example["head"], token].cpu().double()
+        row = {"weights": weights, "boxes": attention.boxes.cpu(), "total": weights.sum()}
+        regions = picture.regions.boxes.cpu()
+        coverage = column_coverage(row["boxes"], regions)
+        if coverage is not None:
+            row |= {"weights": weights @ coverage, "boxes": regions}
+        kept = of_things(row["boxes"], example.get("things"))
+        return row | {name: row[name][kept] for name in ("weights", "boxes")}
+
+
+def example_picture(
+    reader: AttentionReader,
+    pictures: Column,
+    queries: Column,
+    engine: Engine,
+    *,
+    groups: Sequence[Group],
+    examples: int,
+) -> dict[str, Path]:
+    """Return a picture of so many examples, drawn by the main process; empty for no examples.
+
+    They do not depend on the results: they are spread evenly among the images, one of each group in
+    turn, and show the first query of their image.
+    """
+    chosen = choose_examples(queries, groups, examples)
+    if not chosen:
+        return {}
+    shown = pictures.select([example["image"] for example in chosen])
+    attention = engine.map(ExampleReader(reader).read, shown, value_column(chosen))
+    if not engine.is_main:
+        return {}
+    return {"examples": draw(list(shown), chosen, attention)}
+
+
+def choose_examples(
+    queries: Sequence[ImageQueries] | Column, groups: Sequence[Group], examples: int
+) -> list[dict[str, Any]]:
+    """Return so many queried words, as plain values, each with the best head of its group."""
+    chosen = []
+    for k in range(examples):
+        group = groups[k % len(groups)]
+        images = np.flatnonzero(group.sizes)
+        image = int(images[k * len(images) // examples])
+        one = queries[image]
+        j, query = next(
+            (j, Query(*query))
+            for j, of_caption in enumerate(one["queries"])
+            for query in of_caption
+            if query[0] == group.number
+        )
+        chosen.append(
+            {
+                "image": image,
+                "text": one["texts"][j],
+                "span": [query.start, query.stop],
+                "gold": one["targets"][query.target],
+                "things": one.get("things"),
+                "head": group.best,
+                "title": " ".join([*group.at.values(), f"head {group.named(group.best)}"]),
+            }
+        )
+    return chosen
+
+
+def draw(
+    pictures: Sequence[Picture],
+    examples: Sequence[Mapping[str, Any]],
+    attention: Sequence[Mapping[str, Tensor] | None],
+) -> Path:
+    """Return a new PNG of the examples, one panel each."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - slow to import
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    across = min(len(examples), 4)
+    down = -(-len(examples) // across)
+    figure = Figure(figsize=(3.4 * across, 4.3 * down), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.supxlabel(LEGEND, fontsize=8)
+    panels = figure.subplots(down, across, squeeze=False).flat
+    for panel in panels:
+        panel.axis("off")
+    # The last row may have more panels than there are examples left.
+    for panel, picture, example, one in zip(
+        figure.axes, pictures, examples, attention, strict=False
+    ):
+        _panel(panel, picture, example, one)
+    return save_figure(figure)
+
+
+def _panel(
+    panel: Any,
+    picture: Picture,
+    example: Mapping[str, Any],
+    attention: Mapping[str, Tensor] | None,
+) -> None:
+    sized = picture.regions or picture.image
+    assert sized
+    width, height = sized.size
+    if picture.image is not None:
+        panel.imshow(picture.image, extent=(0, width, height, 0))
+    panel.set(xlim=(0, width), ylim=(height, 0), aspect="equal")
+    start, stop = example["span"]
+    marked = f"{example['text'][:start]}[{example['text'][start:stop]}]{example['text'][stop:]}"
+    lines = [*wrap(marked, 46), example["title"]]
+    # Dollar signs of a caption are no formula.
+    panel.set_title("\n".join(lines), fontsize=7, parse_math=False)
+    if attention is not None:
+        _attention(panel, attention, example["gold"])
+    for box in example["gold"]:
+        _frame(panel, box, "black", 2.8)
+        _frame(panel, box, GOLD, 1.4, linestyle="--")
+
+
+def _attention(
+    panel: Any, attention: Mapping[str, Tensor], gold: Sequence[Sequence[float]]
+) -> None:
+    """Frame every box, the stronger the more attention it has, and the first with the most."""
+    weights, boxes = attention["weights"], attention["boxes"]
+    strengths = (weights / weights.max().clamp(min=1e-12)).tolist()
+    pairs = zip(boxes.tolist(), strengths, strict=True)
+    for box, strength in sorted(pairs, key=lambda pair: pair[1]):
+        _frame(panel, box, ATTENTION, 1.2, alpha=0.15 + 0.85 * strength)
+        _fill(panel, box, strength)
+    best = boxes[int(weights.argmax())]
+    right = bool((iou(best[None], torch.tensor(gold)) >= OVERLAP).any())
+    _frame(panel, best.tolist(), RIGHT if right else WRONG, 2.6)
+    fraction = float(weights.max() / attention["total"].clamp(min=1e-12))
+    label = f"{fraction:.0%} of the attention to the image"
+    panel.text(0.5, -0.03, label, transform=panel.transAxes, ha="center", va="top", fontsize=7)
+
+
+def _frame(panel: Any, box: Sequence[float], colour: str, width: float, **style: Any) -> None:
+    left, top, right, bottom = box
+    outline = [left, right, right, left, left], [top, top, bottom, bottom, top]
+    panel.plot(*outline, color=colour, linewidth=width, clip_on=False, **style)
+
+
+def _fill(panel: Any, box: Sequence[float], strength: float) -> None:
+    left, top, right, bottom = box
+    panel.fill_between([left, right], top, bottom, color=ATTENTION, alpha=0.45 * strength, lw=0)

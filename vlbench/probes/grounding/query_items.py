@@ -1,0 +1,96 @@
+"""The queries behind the scores of heads, as items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from vlbench.data.records import Column
+from vlbench.metrics.items import Answers, Examples, Measured, at_text
+from vlbench.probes.grounding.measures import (
+    JUDGED,
+    Query,
+)
+from vlbench.probes.grounding.scores import (
+    SPLIT_HALF,
+    Group,
+)
+from vlbench.results import Score
+
+
+class _Asked(NamedTuple):
+    """The queries of one group: of which image, under which number there, and of which word."""
+
+    images: list[int]
+    numbers: list[int]
+    words: list[str]
+
+
+def with_queries(
+    scores: Sequence[Score],
+    pictures: Column,
+    queries: Column,
+    credit: Sequence[Tensor | None],
+    groups: Sequence[Group],
+) -> list[Measured]:
+    """Return scores with the queries that they are over, those of chosen heads.
+
+    `credit` is [Q, layers, heads, JUDGED] for each image.
+    """
+    images = pictures.examples()
+    known: dict[tuple[str, str], Any] = {}
+    for group in groups:
+        asked = _collect(queries, group.number)
+        pairs = list(zip(asked.images, asked.numbers, strict=True))
+        examples = Examples(
+            [f"{images.ids[i]}/{k}" for i, k in pairs],
+            [images.digests[i] for i in asked.images],
+            [images.ids[i] for i in asked.images],
+        )
+        words = sorted(set(asked.words))
+        right = [words.index(word) for word in asked.words]
+        said = Answers(words, np.full(len(right), -1), right)
+        for metric, (measure, heads) in _judges(group).items():
+            own = [_credit(credit[i], k, measure, heads[i]) for i, k in pairs]
+            known[metric, at_text(group.at)] = examples, own, said
+    return [Measured(one, *known.get((one.metric, at_text(one.at)), ())) for one in scores]
+
+
+def _collect(queries: Column, group: int) -> _Asked:
+    found = _Asked([], [], [])
+    for i, one in enumerate(queries):
+        asked = [
+            (Query(*query), text)
+            for text, of_text in zip(one["texts"], one["queries"], strict=True)
+            for query in of_text
+        ]
+        for k, (query, text) in enumerate(asked):
+            if query.group == group:
+                found.images.append(i)
+                found.numbers.append(k)
+                found.words.append(text[query.start : query.stop])
+    return found
+
+
+def _judges(group: Group) -> dict[str, tuple[int, Sequence[Sequence[int]]]]:
+    """Return the measure of each score of a group, and the heads that judge each image."""
+    images = len(group.sizes)
+    groups: dict[str, tuple[int, Sequence[Sequence[int]]]] = {
+        SPLIT_HALF.get(name, name): (JUDGED.index(name), halves.judges)
+        for name, halves in group.halves.items()
+    }
+    groups["best_head_accuracy"] = (0, [[group.best]] * images)
+    if group.best_active is not None:
+        groups["best_active_head_accuracy"] = (0, [[group.best_active]] * images)
+    return groups
+
+
+def _credit(of_image: Tensor | None, query: int, measure: int, heads: Sequence[int]) -> float:
+    """Return the mean credit of a query under some heads; 0 where the image has no regions."""
+    if of_image is None:
+        return 0.0
+    by_head = of_image[query, ..., measure].flatten()
+    return float(by_head[list(heads)].double().mean())
