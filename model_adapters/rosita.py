@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +18,9 @@ from vlbench.adapter_kit.bert_ports import (
     require_port,
     run_layers,
 )
-from vlbench.adapter_kit.image_tokens import one_stream_attention
-from vlbench.adapter_kit.regions import RegionBatch, box_geometry, pad_regions, regions_of
+from vlbench.adapter_kit.one_stream_ports import Inputs, OneStreamPort
 from vlbench.adapter_kit.text import Spans, TextReader
 from vlbench.adapter_kit.weights import read_weights
-from vlbench.capabilities import JointAttention, Picture
-from vlbench.errors import CannotDo
 
 # How wide a region is where the configuration has no `imgfeat_size`; how many numbers a box has.
 REGION_WIDTH = 2048
@@ -48,14 +45,6 @@ RENAMED = {
 
 # What the original code deletes from a text.
 PUNCTUATION = re.compile(r"[^\s\w]|_")
-
-
-class Inputs(NamedTuple):
-    """Ids of tokens [N, T], regions padded to R, and a mask [N, T + R], 1 where there is either."""
-
-    ids: Tensor
-    regions: RegionBatch
-    mask: Tensor
 
 
 class RegionEmbeddings(nn.Module):
@@ -89,9 +78,7 @@ class Network(nn.Module):
     def embed(self, inputs: Inputs) -> Tensor:
         """Return the embeddings of texts and regions as one sequence, [N, T + R, hidden]."""
         text: Tensor = self.text_embeddings(inputs.ids)
-        boxes = box_geometry(inputs.regions.corners, BOX_NUMBERS).to(text.dtype)
-        vectors = inputs.regions.vectors.to(text.dtype)
-        return torch.cat([text, self.visual_embeddings(vectors, boxes)], 1)
+        return torch.cat([text, self.visual_embeddings(inputs.vectors, inputs.boxes)], 1)
 
     def forward(self, inputs: Inputs) -> Encoded:
         """Return the hidden states and the attention of each layer."""
@@ -106,7 +93,20 @@ class Network(nn.Module):
         return logits.float().softmax(-1)[:, 1]
 
 
-class Rosita:
+class PlainReader(TextReader):
+    """Reads texts without punctuation. Spans are those of the texts as given."""
+
+    def read(self, texts: Sequence[str]) -> tuple[Any, list[Spans]]:
+        """Return the tokens of N texts, and for each text the spans of its T tokens."""
+        tokens, spans = super().read([PUNCTUATION.sub("", text) for text in texts])
+        return tokens, [_given(*one) for one in zip(texts, spans, strict=True)]
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Return how many tokens each text has, special ones included, before it is cut."""
+        return super().count([PUNCTUATION.sub("", text) for text in texts])
+
+
+class Rosita(OneStreamPort):
     """A BERT that reads a text without punctuation and ready-made regions as one sequence.
 
     `architecture`, `revision`, `weights`, `source` and `init_seed` are those of
@@ -131,47 +131,11 @@ class Rosita:
         port = BertPort(architecture, revision, weights, source, init_seed)
         state = _read(port.file) if port.file else {}
         has_head = not port.file or any(key.startswith(HEAD) for key in state)
-        self.network = port.open(
-            lambda: Network(port.config, has_head=has_head), state, device, dtype
-        )
-        self._has_head = has_head
+        network = port.open(lambda: Network(port.config, has_head=has_head), state, device, dtype)
         most = min(limit, port.config.max_position_embeddings)
-        self._reader = TextReader(port.tokenizer(), most, device)
-        self.context_length: int = self._reader.limit
-        self._width: int = getattr(port.config, "imgfeat_size", REGION_WIDTH)
-        self._device = device
-
-    def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
-        """Return the attention of each text token to each region, out of its attention to all."""
-        inputs, spans = self._inputs(pictures, texts)
-        layers = self.network(inputs).attentions
-        boxes = [regions.boxes for regions in regions_of(pictures)]
-        return one_stream_attention(layers, spans, boxes, start=inputs.ids.shape[1])
-
-    def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
-        """Return the probability that each text belongs to its picture, float32 [N].
-
-        Raises CannotDo for a checkpoint without the matching head.
-        """
-        if not self._has_head:
-            raise CannotDo("this checkpoint has no matching head")
-        states = self.network(self._inputs(pictures, texts)[0]).states[-1]
-        scores: Tensor = self.network.scores(states)
-        return scores
-
-    def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Return how many tokens each text has, special ones included, before it is cut."""
-        return self._reader.count([PUNCTUATION.sub("", text) for text in texts])
-
-    def _inputs(
-        self, pictures: Sequence[Picture], texts: Sequence[str]
-    ) -> tuple[Inputs, list[Spans]]:
-        """Return the inputs of the network, and the spans of each text as it was given."""
-        tokens, spans = self._reader.read([PUNCTUATION.sub("", text) for text in texts])
-        regions = pad_regions(regions_of(pictures), [self._width], self._device)
-        mask = torch.cat([tokens["attention_mask"], regions.mask], 1)
-        given = [_given(*one) for one in zip(texts, spans, strict=True)]
-        return Inputs(tokens["input_ids"], regions, mask), given
+        reader = PlainReader(port.tokenizer(), most, device)
+        width = getattr(port.config, "imgfeat_size", REGION_WIDTH)
+        super().__init__(network, reader, width, BOX_NUMBERS, has_head=has_head)
 
 
 def _given(text: str, spans: Spans) -> Spans:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +16,9 @@ from vlbench.adapter_kit.bert_ports import (
     require_port,
     run_layers,
 )
-from vlbench.adapter_kit.image_tokens import one_stream_attention
-from vlbench.adapter_kit.regions import RegionBatch, box_geometry, pad_regions, regions_of
-from vlbench.adapter_kit.text import Spans, TextReader
+from vlbench.adapter_kit.one_stream_ports import Inputs, OneStreamPort
+from vlbench.adapter_kit.text import TextReader
 from vlbench.adapter_kit.weights import read_state_dict
-from vlbench.capabilities import JointAttention, Picture
-from vlbench.errors import CannotDo
 
 # How wide a region is where the configuration has no `img_dim`, and how many numbers a box has.
 REGION_WIDTH = 2048
@@ -32,14 +29,6 @@ HEADS = {"itm_output": 2, "rank_output": 1}
 
 # What only masked regions are given.
 UNUSED = "uniter.img_embeddings.mask_embedding.weight"
-
-
-class Inputs(NamedTuple):
-    """Ids of tokens [N, T], regions padded to R, and a mask [N, T + R], 1 where there is either."""
-
-    ids: Tensor
-    regions: RegionBatch
-    mask: Tensor
 
 
 class RegionEmbeddings(nn.Module):
@@ -79,13 +68,10 @@ class Network(nn.Module):
     def embed(self, inputs: Inputs) -> Tensor:
         """Return the embeddings of texts and regions as one sequence, [N, T + R, hidden]."""
         words: Any = self.uniter["embeddings"]
-        text = words(inputs.ids)
-        corners = inputs.regions.corners
-        boxes = box_geometry(corners, BOX_NUMBERS).to(text.dtype)
         # Regions have the token type 1, and no position.
         kind = words.token_type_embeddings.weight[1]
-        vectors = inputs.regions.vectors.to(text.dtype)
-        return torch.cat([text, self.uniter["img_embeddings"](vectors, boxes, kind)], 1)
+        regions = self.uniter["img_embeddings"](inputs.vectors, inputs.boxes, kind)
+        return torch.cat([words(inputs.ids), regions], 1)
 
     def forward(self, inputs: Inputs) -> Encoded:
         """Return the hidden states and the attention of each layer."""
@@ -103,7 +89,7 @@ class Network(nn.Module):
         return logits.float().softmax(-1)[:, 1]
 
 
-class Uniter:
+class Uniter(OneStreamPort):
     """A BERT that reads a text and ready-made regions as one sequence.
 
     The arguments are those of `vlbench.adapter_kit.bert_ports.BertPort`. The published networks
@@ -129,38 +115,7 @@ class Uniter:
         heads = [head for head in HEADS if any(key.startswith(f"{head}.") for key in stored)]
         own = ("uniter.", *(f"{head}." for head in heads))
         state = {k: v for k, v in stored.items() if k.startswith(own) and k != UNUSED}
-        self.network = port.open(lambda: Network(port.config, heads), state, device, dtype)
-        self._has_head = bool(heads)
-        limit = port.config.max_position_embeddings
-        self._reader = TextReader(port.tokenizer(), limit, device)
-        self.context_length: int = self._reader.limit
-        self.count_tokens = self._reader.count
-        self._width: int = getattr(port.config, "img_dim", REGION_WIDTH)
-        self._device = device
-
-    def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
-        """Return the attention of each text token to each region, out of its attention to all."""
-        inputs, spans = self._inputs(pictures, texts)
-        layers = self.network(inputs).attentions
-        boxes = [regions.boxes for regions in regions_of(pictures)]
-        return one_stream_attention(layers, spans, boxes, start=inputs.ids.shape[1])
-
-    def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
-        """Return the probability that each text belongs to its picture, float32 [N].
-
-        Raises CannotDo for a checkpoint without a matching head.
-        """
-        if not self._has_head:
-            raise CannotDo("this checkpoint has no matching head")
-        states = self.network(self._inputs(pictures, texts)[0]).states[-1]
-        scores: Tensor = self.network.scores(states)
-        return scores
-
-    def _inputs(
-        self, pictures: Sequence[Picture], texts: Sequence[str]
-    ) -> tuple[Inputs, list[Spans]]:
-        """Return the inputs of the network, and the spans of each text."""
-        tokens, spans = self._reader.read(texts)
-        regions = pad_regions(regions_of(pictures), [self._width], self._device)
-        mask = torch.cat([tokens["attention_mask"], regions.mask], 1)
-        return Inputs(tokens["input_ids"], regions, mask), spans
+        network = port.open(lambda: Network(port.config, heads), state, device, dtype)
+        reader = TextReader(port.tokenizer(), port.config.max_position_embeddings, device)
+        width = getattr(port.config, "img_dim", REGION_WIDTH)
+        super().__init__(network, reader, width, BOX_NUMBERS, has_head=bool(heads))

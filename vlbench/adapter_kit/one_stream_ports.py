@@ -1,0 +1,73 @@
+"""Ports of networks that read a text and ready-made regions as one sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from vlbench.adapter_kit.image_tokens import one_stream_attention
+from vlbench.adapter_kit.regions import box_geometry, pad_regions, regions_of
+from vlbench.adapter_kit.text import Spans, TextReader
+from vlbench.capabilities import JointAttention, Picture
+from vlbench.errors import CannotDo
+
+
+class Inputs(NamedTuple):
+    """Ids of tokens [N, T], vectors of regions [N, R, D], their boxes [N, R, B], and a mask.
+
+    The mask [N, T + R] is 1 where there is a token or a region.
+    """
+
+    ids: Tensor
+    vectors: Tensor
+    boxes: Tensor
+    mask: Tensor
+
+
+class OneStreamPort:
+    """The methods of an adapter whose network reads a text and its regions as one sequence.
+
+    The network, as `BertPort.open` returns it, makes `Encoded` of `Inputs`, and its method `scores`
+    makes probabilities of the last hidden states. It reads regions with vectors `width` wide, and
+    `box_numbers` of each box.
+    """
+
+    def __init__(
+        self, network: Any, reader: TextReader, width: int, box_numbers: int, *, has_head: bool
+    ) -> None:
+        self.network, self._has_head = network, has_head
+        self._reader, self._width, self._box_numbers = reader, width, box_numbers
+        self.context_length: int = reader.limit
+        self.count_tokens = reader.count
+
+    def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
+        """Return the attention of each text token to each region, out of its attention to all."""
+        inputs, spans = self._inputs(pictures, texts)
+        layers = self.network(inputs).attentions
+        boxes = [regions.boxes for regions in regions_of(pictures)]
+        return one_stream_attention(layers, spans, boxes, start=inputs.ids.shape[1])
+
+    def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
+        """Return the probability that each text belongs to its picture, float32 [N].
+
+        Raises CannotDo for a checkpoint without a matching head.
+        """
+        if not self._has_head:
+            raise CannotDo("this checkpoint has no matching head")
+        states = self.network(self._inputs(pictures, texts)[0]).states[-1]
+        scores: Tensor = self.network.scores(states)
+        return scores
+
+    def _inputs(
+        self, pictures: Sequence[Picture], texts: Sequence[str]
+    ) -> tuple[Inputs, list[Spans]]:
+        """Return the inputs of the network, and the spans of each text."""
+        tokens, spans = self._reader.read(texts)
+        ids, dtype = tokens["input_ids"], next(self.network.parameters()).dtype
+        batch = pad_regions(regions_of(pictures), [self._width], ids.device)
+        boxes = box_geometry(batch.corners, self._box_numbers).to(dtype)
+        mask = torch.cat([tokens["attention_mask"], batch.mask], 1)
+        return Inputs(ids, batch.vectors.to(dtype), boxes, mask), spans
