@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint
-from vlbench.adapter_kit.image_tokens import cross_attention, patch_boxes
+from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel, require_checkpoint
+from vlbench.adapter_kit.image_tokens import cross_attention, patch_boxes, without_whole
 from vlbench.adapter_kit.images import CLIP, images_of, normalise, pixels_of, resizing
-from vlbench.adapter_kit.text import Spans, TextReader
+from vlbench.adapter_kit.text import Spans
 from vlbench.capabilities import JointAttention, Picture
 
 
-class Blip:
+class Blip(JointModel):
     """A text encoder with cross-attention to the patches of an image, which a ViT encodes.
 
     `architecture`, `weights`, `revision` and `init_seed` are those of
@@ -36,16 +36,10 @@ class Blip:
     ) -> None:
         checkpoint = Checkpoint(architecture, weights, revision, init_seed)
         opened = checkpoint.open("BlipForImageTextRetrieval", device, dtype)
-        self.model = opened.model
-        limit = opened.config.text_config.max_position_embeddings
-        self._reader = TextReader(checkpoint.tokenizer(), limit, device)
-        self.context_length: int = self._reader.limit
-        self.count_tokens = self._reader.count
+        super().__init__(opened, "itm_head", checkpoint.tokenizer())
         vision = opened.config.vision_config
         self._pixels = resizing(vision.image_size, squash=True)
         self._patches: int = vision.image_size // vision.patch_size
-        self._device = device
-        self._dtype = dtype
 
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
         """Return the attention of each text token to each patch, in each layer.
@@ -54,14 +48,10 @@ class Blip:
         it is no part of the picture, and the attention to the patches is scaled to sum to 1.
         """
         output, spans = self._read(pictures, texts)
-        layers = [
-            patches / patches.sum(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
-            for patches in (layer[..., 1:].float() for layer in output.cross_attentions)
-        ]
         boxes = [
             patch_boxes(self._patches, self._patches, image.size) for image in images_of(pictures)
         ]
-        return cross_attention(layers, spans, boxes)
+        return cross_attention(without_whole(output.cross_attentions), spans, boxes)
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return the matching head's probability that text and picture fit, float32 [N]."""

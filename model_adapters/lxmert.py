@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint
+from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel, require_checkpoint
 from vlbench.adapter_kit.image_tokens import cross_attention
 from vlbench.adapter_kit.regions import pad_regions, regions_of
-from vlbench.adapter_kit.text import Spans, TextReader
+from vlbench.adapter_kit.text import Spans
 from vlbench.capabilities import JointAttention, Picture
 from vlbench.errors import CannotDo, DataError
 
 
-class Lxmert:
+class Lxmert(JointModel):
     """A transformer with one encoder for texts, one for regions, and one across both.
 
     `architecture`, `weights`, `revision` and `init_seed` are those of
@@ -37,15 +37,8 @@ class Lxmert:
     ) -> None:
         checkpoint = Checkpoint(architecture, weights, revision, init_seed)
         opened = checkpoint.open("LxmertForPreTraining", device, dtype, optional_heads=True)
-        self.model = opened.model
-        self._has_head = opened.has("cls.seq_relationship")
-        limit = opened.config.max_position_embeddings
-        self._reader = TextReader(checkpoint.tokenizer(), limit, device)
-        self.context_length: int = self._reader.limit
-        self.count_tokens = self._reader.count
+        super().__init__(opened, "cls.seq_relationship", checkpoint.tokenizer())
         self._width: int = opened.config.visual_feat_dim
-        self._device = device
-        self._dtype = dtype
 
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
         """Return the attention of each text token to each region, in each cross-modal layer.

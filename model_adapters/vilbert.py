@@ -9,7 +9,7 @@ from torch import Tensor
 from vilbert_network import BOX_NUMBERS, MATCH, RETRIEVAL, TASKS, Inputs, Network, sized
 
 from vlbench.adapter_kit.bert_ports import BertPort, require_port
-from vlbench.adapter_kit.image_tokens import cross_attention
+from vlbench.adapter_kit.image_tokens import cross_attention, without_whole
 from vlbench.adapter_kit.regions import box_geometry, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans, TextReader
 from vlbench.adapter_kit.weights import read_state_dict
@@ -79,12 +79,7 @@ class Vilbert:
         is none of the regions, and the attention to these is scaled to sum to 1.
         """
         inputs, spans = self._inputs(pictures, texts)
-        layers = [
-            regions / regions.sum(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
-            for regions in (
-                joined.to_regions[..., 1:].float() for joined in self.network(inputs).connections
-            )
-        ]
+        layers = without_whole(joined.to_regions for joined in self.network(inputs).connections)
         boxes = [regions.boxes for regions in regions_of(pictures)]
         return cross_attention(layers, spans, boxes)
 

@@ -9,10 +9,11 @@ import torch
 from PIL.Image import Image, Resampling
 from torch import Tensor
 
-from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint
+from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel, require_checkpoint
 from vlbench.adapter_kit.image_tokens import one_stream_attention, patch_boxes
 from vlbench.adapter_kit.images import images_of, to_pixels
-from vlbench.adapter_kit.text import Spans, TextReader
+from vlbench.adapter_kit.regions import pad
+from vlbench.adapter_kit.text import Spans
 from vlbench.capabilities import JointAttention, Picture
 from vlbench.errors import CannotDo
 
@@ -28,7 +29,7 @@ class Inputs(NamedTuple):
     grids: list[tuple[int, int]]
 
 
-class Vilt:
+class Vilt(JointModel):
     """A transformer that reads a text and the patches of an image as one sequence.
 
     `architecture`, `weights`, `revision` and `init_seed` are those of
@@ -53,16 +54,9 @@ class Vilt:
     ) -> None:
         checkpoint = Checkpoint(architecture, weights, revision, init_seed)
         opened = checkpoint.open("ViltForImageAndTextRetrieval", device, dtype, optional_heads=True)
-        self.model = opened.model
-        self._has_head = opened.has("rank_output")
-        limit = opened.config.max_position_embeddings
-        self._reader = TextReader(checkpoint.tokenizer(), limit, device)
-        self.context_length: int = self._reader.limit
-        self.count_tokens = self._reader.count
+        super().__init__(opened, "rank_output", checkpoint.tokenizer())
         self._short: int = opened.config.image_size
         self._patch: int = opened.config.patch_size
-        self._device = device
-        self._dtype = dtype
 
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
         """Return the attention of each text token to each patch, out of its attention to all.
@@ -93,10 +87,7 @@ class Vilt:
         pixels = [self._pixels(image) for image in images_of(pictures)]
         grids = [(p.shape[1] // self._patch, p.shape[2] // self._patch) for p in pixels]
         embedded = [self._embed(one.to(self._device, self._dtype)) for one in pixels]
-        embeds = torch.nn.utils.rnn.pad_sequence(embedded, batch_first=True)
-        mask = torch.zeros(embeds.shape[:2], dtype=torch.long, device=self._device)
-        for row, one in zip(mask, embedded, strict=True):
-            row[: len(one)] = 1
+        embeds, mask = pad(embedded, self._device)
         return Inputs({**tokens, "image_embeds": embeds, "pixel_mask": mask}, spans, grids)
 
     def _pixels(self, image: Image) -> Tensor:

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vlbench.adapter_kit.hugging_face import Checkpoint
+from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel
 from vlbench.adapter_kit.image_tokens import one_stream_attention
 from vlbench.adapter_kit.regions import RegionBatch, box_geometry, pad_regions, regions_of
-from vlbench.adapter_kit.text import Spans, TextReader
+from vlbench.adapter_kit.text import Spans
 from vlbench.capabilities import JointAttention, Picture
 from vlbench.errors import CannotDo
 
@@ -28,7 +28,7 @@ RENAMED = {
 BOX_NUMBERS = 6
 
 
-class VisualBert:
+class VisualBert(JointModel):
     """A BERT that reads a text and ready-made regions as one sequence.
 
     `architecture`, `weights`, `revision` and `init_seed` are those of
@@ -55,16 +55,9 @@ class VisualBert:
         if getattr(checkpoint.config, "bypass_transformer", False):
             raise CannotDo(f"{checkpoint.name} keeps regions out of its layers: no attention there")
         opened = checkpoint.open("VisualBertForPreTraining", device, dtype, optional_heads=True)
-        self.model = opened.model
-        self._has_head = opened.has("cls.seq_relationship")
         words = Checkpoint(tokenizer, revision=tokenizer_revision) if tokenizer else checkpoint
-        limit = opened.config.max_position_embeddings
-        self._reader = TextReader(words.tokenizer(), limit, device)
-        self.context_length: int = self._reader.limit
-        self.count_tokens = self._reader.count
+        super().__init__(opened, "cls.seq_relationship", words.tokenizer())
         self._width: int = opened.config.visual_embedding_dim
-        self._device = device
-        self._dtype = dtype
 
     @staticmethod
     def require_weights(

@@ -1,10 +1,10 @@
 """Models of the library transformers: from the hub, a folder, an original file, or a seed.
 
-An adapter names its class and gets a model that is ready to use::
+An adapter names its class and gets a model that is ready to use, here as a `JointModel`::
 
     checkpoint = Checkpoint(architecture, weights, revision, init_seed)
     opened = checkpoint.open("LxmertForPreTraining", device, dtype, optional_heads=True)
-    reader = TextReader(checkpoint.tokenizer(), opened.config.max_position_embeddings, device)
+    super().__init__(opened, "cls.seq_relationship", checkpoint.tokenizer())
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from vlbench.adapter_kit.text import TextReader
 from vlbench.adapter_kit.weights import (
     UNREADABLE,
     cached_file,
@@ -241,6 +242,18 @@ class Checkpoint:
     @property
     def _what(self) -> str:
         return f"{self._place}, revision {self._revision},"
+
+
+class JointModel:
+    """A model that reads a text with a picture, and may have a head, `head`, that scores both."""
+
+    def __init__(self, opened: Opened, head: str, tokenizer: Any) -> None:
+        self.model, self._has_head = opened.model, opened.has(head)
+        self._device, self._dtype = self.model.device, self.model.dtype
+        limit = opened.config.get_text_config().max_position_embeddings
+        self._reader = TextReader(tokenizer, limit, self._device)
+        self.context_length: int = self._reader.limit
+        self.count_tokens = self._reader.count
 
 
 def require_checkpoint(architecture: str, weights: str, revision: str) -> None:

@@ -8,7 +8,7 @@ first, though the tokens of some models come in another order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -41,6 +41,16 @@ def cross_attention(
     row in the result.
     """
     return _joint(layers, spans, boxes, 0, whole=False)
+
+
+def without_whole(layers: Iterable[Tensor]) -> list[Tensor]:
+    """Return attention [..., 1 + R] without its first column, scaled to sum to 1, float32 [..., R].
+
+    That column is for the whole image, which is none of its R parts.
+    """
+    parts = [layer[..., 1:].float() for layer in layers]
+    tiny = torch.finfo(torch.float32).tiny
+    return [part / part.sum(-1, keepdim=True).clamp_min(tiny) for part in parts]
 
 
 def patch_boxes(rows: int, columns: int, size: tuple[int, int]) -> Tensor:

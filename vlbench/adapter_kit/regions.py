@@ -54,10 +54,19 @@ def pad_regions(regions: Sequence[Regions], widths: Sequence[int], device: Any) 
             )
         vectors.append(one.vectors.float())
         corners.append(one.boxes.float() / torch.tensor([*one.size, *one.size]).to(one.boxes))
-    counts = [len(one) for one in vectors]
-    places = torch.arange(max(counts, default=0))
-    mask = (places[None] < torch.tensor(counts)[:, None]).long()
-    return RegionBatch(_pad(vectors, device), _pad(corners, device), mask.to(device), counts)
+    (padded, mask), (places, _) = pad(vectors, device), pad(corners, device)
+    return RegionBatch(padded, places, mask, [len(one) for one in vectors])
+
+
+def pad(blocks: Sequence[Tensor], device: Any) -> tuple[Tensor, Tensor]:
+    """Return N blocks [R_i, ...] as [N, R, ...], and a mask int64 [N, R], 1 where a block has rows.
+
+    What is added is 0.
+    """
+    padded = torch.nn.utils.rnn.pad_sequence(list(blocks), batch_first=True)
+    counts = torch.tensor([len(block) for block in blocks])
+    mask = torch.arange(padded.shape[1]) < counts[:, None]
+    return padded.to(device), mask.long().to(device)
 
 
 def box_geometry(corners: Tensor, numbers: int) -> Tensor:
@@ -72,7 +81,3 @@ def box_geometry(corners: Tensor, numbers: int) -> Tensor:
     if numbers not in added:
         raise ValueError(f"a box is described by 4 to 7 numbers, not {numbers}")
     return torch.cat([corners, *added[numbers]], -1)
-
-
-def _pad(blocks: Sequence[Tensor], device: Any) -> Tensor:
-    return torch.nn.utils.rnn.pad_sequence(list(blocks), batch_first=True).to(device)
