@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel, require_checkpoint
 from vlbench.adapter_kit.image_tokens import cross_attention
-from vlbench.adapter_kit.regions import pad_regions, regions_of
+from vlbench.adapter_kit.regions import boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans
 from vlbench.capabilities import JointAttention, Picture
 from vlbench.errors import CannotDo, DataError
@@ -47,8 +47,7 @@ class Lxmert(JointModel):
         """
         inputs, spans = self._inputs(pictures, texts)
         output = self.model.lxmert(**inputs, output_attentions=True)
-        boxes = [regions.boxes for regions in regions_of(pictures)]
-        return cross_attention(output.cross_encoder_attentions, spans, boxes)
+        return cross_attention(output.cross_encoder_attentions, spans, boxes_of(pictures))
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return the probability that each text belongs to its picture, float32 [N].

@@ -20,7 +20,7 @@ from vlbench.adapter_kit.bert_ports import (
 )
 from vlbench.adapter_kit.one_stream_ports import Inputs, OneStreamPort
 from vlbench.adapter_kit.text import Spans, TextReader
-from vlbench.adapter_kit.weights import read_weights
+from vlbench.adapter_kit.weights import read_weights, rename_key
 
 # How wide a region is where the configuration has no `imgfeat_size`; how many numbers a box has.
 REGION_WIDTH = 2048
@@ -151,9 +151,6 @@ def _read(file: Path) -> dict[str, Any]:
     for part in PARTS:
         held = content.get(part)
         for key, value in held.items() if isinstance(held, Mapping) else ():
-            name = f"{part}.{key}"
-            for old, new in RENAMED.items():
-                name = name.replace(old, new)
             if isinstance(value, Tensor):
-                state[name] = value
+                state[rename_key(f"{part}.{key}", RENAMED)] = value
     return state

@@ -10,7 +10,7 @@ from vilbert_network import BOX_NUMBERS, MATCH, RETRIEVAL, TASKS, Inputs, Networ
 
 from vlbench.adapter_kit.bert_ports import BertPort, require_port
 from vlbench.adapter_kit.image_tokens import cross_attention, without_whole
-from vlbench.adapter_kit.regions import box_geometry, pad_regions, regions_of
+from vlbench.adapter_kit.regions import box_geometry, boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans, TextReader
 from vlbench.adapter_kit.weights import read_state_dict
 from vlbench.capabilities import JointAttention, Picture
@@ -80,8 +80,7 @@ class Vilbert:
         """
         inputs, spans = self._inputs(pictures, texts)
         layers = without_whole(joined.to_regions for joined in self.network(inputs).connections)
-        boxes = [regions.boxes for regions in regions_of(pictures)]
-        return cross_attention(layers, spans, boxes)
+        return cross_attention(layers, spans, boxes_of(pictures))
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return how well each text fits its picture, float32 [N].

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel
 from vlbench.adapter_kit.image_tokens import one_stream_attention
-from vlbench.adapter_kit.regions import RegionBatch, box_geometry, pad_regions, regions_of
+from vlbench.adapter_kit.regions import RegionBatch, box_geometry, boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans
+from vlbench.adapter_kit.weights import rename_key
 from vlbench.capabilities import JointAttention, Picture
 from vlbench.errors import CannotDo
 
@@ -72,9 +73,8 @@ class VisualBert(JointModel):
         """Return the attention of each text token to each region, out of its attention to all."""
         inputs, spans = self._inputs(pictures, texts)
         output = self.model.visual_bert(**inputs, output_attentions=True)
-        boxes = [regions.boxes for regions in regions_of(pictures)]
         start = inputs["input_ids"].shape[1]
-        return one_stream_attention(output.attentions, spans, boxes, start=start)
+        return one_stream_attention(output.attentions, spans, boxes_of(pictures), start=start)
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return the probability that each text belongs to its picture, float32 [N].
@@ -112,10 +112,4 @@ class VisualBert(JointModel):
 
 def _rename(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the original code's weights under the library's names."""
-    renamed = {}
-    for key, value in state.items():
-        name = key
-        for old, new in RENAMED.items():
-            name = name.replace(old, new)
-        renamed[name] = value
-    return renamed
+    return {rename_key(key, RENAMED): value for key, value in state.items()}

@@ -1,7 +1,8 @@
 """What several adapters need; an adapter imports the modules that it uses.
 
 `hugging_face` opens a model of transformers and its tokenizer; `bert_ports` networks of BERT's
-layers that it has no class for. `text` reads texts into tokens with spans and counts. `regions`
+layers that it has no class for, and `one_stream_ports` are adapters of those that read texts and
+regions as one sequence. `text` reads texts into tokens with spans and counts. `regions`
 makes batches of ready-made regions and describes their boxes. `images` turns pictures into pixels,
 `image_processors` as transformers' own do. `attention` returns the attention from text to image.
 For generative models, `prompts` puts a text into a question about an image, in the format of

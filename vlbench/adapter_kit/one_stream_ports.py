@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vlbench.adapter_kit.image_tokens import one_stream_attention
-from vlbench.adapter_kit.regions import box_geometry, pad_regions, regions_of
+from vlbench.adapter_kit.regions import box_geometry, boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans, TextReader
 from vlbench.capabilities import JointAttention, Picture
 from vlbench.errors import CannotDo
@@ -47,8 +47,7 @@ class OneStreamPort:
         """Return the attention of each text token to each region, out of its attention to all."""
         inputs, spans = self._inputs(pictures, texts)
         layers = self.network(inputs).attentions
-        boxes = [regions.boxes for regions in regions_of(pictures)]
-        return one_stream_attention(layers, spans, boxes, start=inputs.ids.shape[1])
+        return one_stream_attention(layers, spans, boxes_of(pictures), start=inputs.ids.shape[1])
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return the probability that each text belongs to its picture, float32 [N].

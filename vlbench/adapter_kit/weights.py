@@ -175,6 +175,13 @@ def read_state_dict(file: Path) -> dict[str, Any]:
     return dict(zip([key.removeprefix(prefix) for key in keys], state.values(), strict=True))
 
 
+def rename_key(key: str, parts: Mapping[str, str]) -> str:
+    """Return a key of a state dict with each of some parts replaced, one after another."""
+    for old, new in parts.items():
+        key = key.replace(old, new)
+    return key
+
+
 def load_weights(module: torch.nn.Module, state: Mapping[str, Any], file: Path) -> None:
     """Load a state dict into a module.
 
