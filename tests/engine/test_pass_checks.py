@@ -107,8 +107,8 @@ def test_a_method_in_training_mode_names_itself_the_difference_and_the_way_out()
 
     line = inspect.getsourcelines(Normed.encode_images)[1]
     message = (
-        rf"^test_pass_checks\.py:{line}: Normed\.encode_images gives other outputs in a batch of 32 "
-        r"than for 4 of its examples in reverse: values differ by [\d.]+, where the largest is "
+        rf"^test_pass_checks\.py:{line}: Normed\.encode_images gives other outputs in a batch of "
+        r"32 than for 4 of its examples in reverse: values differ by [\d.]+, where the largest is "
         r"[\d.]+; .*call model\.eval\(\)"
     )
     with pytest.raises(SpecError, match=message):
@@ -176,5 +176,6 @@ def test_what_is_compared_of_an_output_is_its_tensor():
     ("pixels", "found"), [([0.5], "list"), (torch.zeros(3, 0, 0), r"no pixels, \[3, 0, 0\]")]
 )
 def test_what_are_no_pixels_is_named(pixels, found):
-    with pytest.raises(SpecError, match=rf"^test_pass_checks\.py:\d+: preprocess gave {found}; wanted"):
+    message = rf"^test_pass_checks\.py:\d+: preprocess gave {found}; wanted"
+    with pytest.raises(SpecError, match=message):
         pixels_of(lambda _: pixels, None)
