@@ -10,7 +10,6 @@ from typing import Any, Unpack
 
 from vlbench import digests, hub
 from vlbench.engine import NoProgress, Progress, devices
-from vlbench.engine.launch import launched
 from vlbench.engine.processes import Processes
 from vlbench.engine.store import Store
 from vlbench.files import sweep, temporary_folder
@@ -38,21 +37,6 @@ def set_up(options: Options, *, reach_hub: bool = True) -> Iterator[tuple[Option
         assert options.cache_dir
         with digests.remembered_in(options.cache_dir / "digests.sqlite"):
             yield options, Processes(cpu=options.settings().device.type == "cpu")
-
-
-@contextmanager
-def started(
-    processes: Processes, size: int, words: Sequence[str], options: Options
-) -> Iterator[Processes]:
-    """Yield the processes that run what `words` on the command line say, after starting the others.
-
-    A size of 1, or that of the processes, starts none.
-    """
-    if size in {1, processes.size}:
-        yield processes
-    else:
-        with launched(size, words):
-            yield Processes(cpu=options.settings().device.type == "cpu")
 
 
 def estimate_steps(planned: Plan, size: int) -> list[Step]:

@@ -1,4 +1,4 @@
-"""Runs whose first process starts the others. Processes end as real ones do."""
+"""Runs of several processes that PyTorch's launcher starts. Processes end as real ones do."""
 
 import json
 import os
@@ -47,6 +47,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(main())
 """
 
+ENDED = (
+    "process {} of this run has ended with exit code {}. Finished work is saved; "
+    "rerun the command to resume."
+)
+
 LINE = 'NAME: {adapter: "loads:Loads", params: {does: "DOES", file: "FILE"}}\n'
 
 
@@ -88,16 +93,22 @@ def finish(process):
     return process.returncode, *told
 
 
-def second(folder, name, *, ends=False, seconds=100):
-    """Return the process number of the second process once it loads, or wait until it has ended."""
-    file = folder / f"{name}.1"
+def wait_for_start(file, seconds=100):
+    """Wait until the process loads that writes its number into a file."""
     for _ in range(10 * seconds):
-        if file.is_file() and file.read_text() and not ends:
-            return int(file.read_text())
-        if ends and not is_alive(int(file.read_text())):
-            return None
+        if file.is_file() and file.read_text():
+            return
         time.sleep(0.1)
-    pytest.fail("the second process does not load, or does not end")
+    pytest.fail("the process does not load")
+
+
+def wait_for_end(file, seconds=30):
+    """Wait until the process has ended that wrote its number into a file."""
+    for _ in range(10 * seconds):
+        if not is_alive(int(file.read_text())):
+            return
+        time.sleep(0.1)
+    pytest.fail("the process does not end")
 
 
 def is_alive(number):
@@ -117,7 +128,7 @@ def test_two_processes_print_once_and_write_what_one_writes(folder, pair):
     words = [*words_of(folder, "first"), "--overwrite", "--processes"]
     ((code, out, errors),) = pair(run_command, [*words, "2"], size=1)
     assert (code, errors) == (0, "")
-    assert out.count("first · few_shot_colours: ok in") == 1
+    assert out.count("plan: 1 run") == out.count("first · few_shot_colours: ok in") == 1
     two = rows(folder)["first"]
     assert two.pop("run")["processes"] == 2
     ((code, *_),) = pair(run_command, [*words, "1"], size=1)
@@ -130,18 +141,25 @@ def test_two_processes_print_once_and_write_what_one_writes(folder, pair):
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("stop", "send"),
-    [(signal.SIGINT, os.kill), (signal.SIGINT, os.killpg), (signal.SIGKILL, os.kill)],
-    ids=["kill -INT", "Ctrl-C", "kill -9"],
+    [
+        (signal.SIGINT, os.kill),
+        (signal.SIGINT, os.killpg),
+        (signal.SIGTERM, os.kill),
+        (signal.SIGKILL, os.kill),
+    ],
+    ids=["kill -INT", "Ctrl-C", "kill", "kill -9"],
 )
-def test_the_second_process_ends_with_the_first_however_that_ends(folder, stop, send):
+def test_all_processes_end_with_their_launcher_however_that_ends(folder, stop, send):
     process = start(folder, "waits")
-    second(folder, "waits")
+    for rank in (0, 1):
+        wait_for_start(folder / f"waits.{rank}")
     asked = time.monotonic()
     send(process.pid, stop)
     code, _, errors = finish(process)
     assert time.monotonic() - asked < 30
-    second(folder, "waits", ends=True)
-    interrupted = stop is signal.SIGINT
+    for rank in (0, 1):
+        wait_for_end(folder / f"waits.{rank}")
+    interrupted = stop is not signal.SIGKILL
     assert code == (130 if interrupted else -stop)
     assert errors == (f"vlbench: {INTERRUPTED}\n" if interrupted else "")
 
@@ -150,18 +168,27 @@ def test_a_process_that_is_killed_ends_the_run_which_says_so(folder, pair):
     words = [*words_of(folder, "first,dies"), "--processes", "2"]
     ((code, _, errors),) = pair(run_command, words, size=1)
     assert code == 1
-    assert errors.startswith("vlbench: one of the 2 processes of this run (on ")
-    assert errors.endswith("Finished work is saved; rerun the command to resume.\n")
-    assert len(errors.splitlines()) == 1
+    assert errors == f"vlbench: {ENDED.format(1, -signal.SIGKILL)}\n"
     assert {name: one["status"] for name, one in rows(folder).items()} == {"first": "ok"}
+
+
+@pytest.mark.nightly
+def test_where_the_first_process_is_killed_all_end_and_the_run_says_so(folder):
+    process = start(folder, "waits")
+    for rank in (0, 1):
+        wait_for_start(folder / f"waits.{rank}")
+    os.kill(int((folder / "waits.0").read_text()), signal.SIGKILL)
+    code, _, errors = finish(process)
+    assert (code, errors) == (1, f"vlbench: {ENDED.format(0, -signal.SIGKILL)}\n")
+    wait_for_end(folder / "waits.1")
 
 
 @pytest.mark.nightly
 def test_what_a_process_says_as_it_ends_alone_is_told_once(folder):
     code, _, errors = finish(start(folder, "leaves"))
     assert code == 1
-    assert errors.splitlines()[0] == "vlbench: process 1: the second broke"
-    assert "no longer answers" in errors.splitlines()[-1]
+    told = ["vlbench: process 1: the second broke", f"vlbench: {ENDED.format(1, 3)}"]
+    assert errors.splitlines() == told
 
 
 @pytest.mark.nightly
@@ -173,7 +200,7 @@ def test_an_error_of_one_process_is_told_once_and_the_exit_code_is_that_of_one(f
 
 @pytest.fixture
 def starts_none(monkeypatch):
-    monkeypatch.setattr("vlbench.bench.launched", lambda *_, **__: pytest.fail("processes started"))
+    monkeypatch.setattr("vlbench.engine.launch.launch", lambda *_: pytest.fail("processes started"))
 
 
 @pytest.mark.usefixtures("starts_none")

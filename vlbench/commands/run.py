@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +38,9 @@ NAMES_CODE = frozenset({"model", "model_args"})
 
 # Of two options that exclude each other, the command line's holds.
 CACHE = ("cache_dir", "no_cache")
+
+# Set in a process that a run has launched: the number of the process that did.
+LAUNCHER = "VLBENCH_LAUNCHER"
 
 # The tag of tasks on a user's own folder of images.
 IMAGES = "images"
@@ -110,6 +115,9 @@ def _batch_size(text: str) -> int | None:
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Print the plan, run it and print the scores; return the problems and the exit code."""
+    launcher = int(os.environ.pop(LAUNCHER, "0"))
+    # A launcher has told the plan, and what came before it.
+    logging.disable(logging.CRITICAL if launcher else logging.NOTSET)
     if arguments.images:
         _take_images(arguments)
     if not (arguments.model and arguments.tasks):
@@ -119,32 +127,35 @@ def answer(arguments: argparse.Namespace) -> Answer:
     catalog, wrong = read_catalog(arguments.include_path)
     if not wrong:  # which the plan tells
         catalog.require(models, tasks)  # before torch is imported
-    from vlbench.bench import estimate_steps, run, set_up, started
+    from vlbench.bench import estimate_steps, run, set_up
     from vlbench.commands.reports import Bar, print_estimates, print_plan, print_report
     from vlbench.commands.streams import open_console
-    from vlbench.engine.launch import count_processes, follow_first
+    from vlbench.engine.launch import count_processes, following, launch
     from vlbench.run.plan import agree, plan
 
-    follow_first()
-    with set_up(options_of(arguments)) as (options, processes):
+    with following(launcher), set_up(options_of(arguments)) as (options, processes):
         size = count_processes(arguments.processes, options.device)
         planned = plan(models, tasks, options)
+        logging.disable(logging.NOTSET)
         console = open_console(quiet=not processes.is_main)
         print_plan(
-            console, planned, verbose=arguments.verbose or arguments.dry_run or arguments.strict
+            open_console(quiet=launcher > 0 or not processes.is_main),
+            planned,
+            verbose=arguments.verbose or arguments.dry_run or arguments.strict,
         )
         if arguments.dry_run:
             device = planned.options.settings().device.type
             steps = estimate_steps(planned, size)
             print_estimates(console, steps, device, verbose=arguments.verbose)
             return Answer([], _broken(planned), FAILED if planned.broken else 0)
-        if processes.size == 1 and all(job.status != "run" for job in planned.jobs):
-            size = 1
-        with started(processes, size, arguments.typed, options) as several:
-            planned = agree(planned, several)
-            with Bar(console, planned) as bar:
-                report = run(planned, several, bar)
-            several.leave()
+        if size > processes.size and any(job.status == "run" for job in planned.jobs):
+            return Answer(code=launch(size, arguments.typed, {LAUNCHER: str(os.getpid())}))
+        planned = agree(planned, processes)
+        with Bar(console, planned) as bar:
+            report = run(planned, processes, bar)
+        processes.leave()
+    if launcher and not processes.is_main:
+        return Answer()
     print_report(console, planned, report)
     problems = [f"vlbench: {name} did not load: {why}" for name, why in report.not_loaded.items()]
     problems += [*_broken(planned), *_unread(arguments.output)]

@@ -1,31 +1,26 @@
-"""Launching: the process that the user started starts the other processes of its run.
+"""Launching: a run of several processes on this machine, which PyTorch's launcher starts and ends.
 
-It is the first of them, so that terminal, messages, signals and exit code are those of one process.
-The others end when the first ends, however it does: each reads a pipe that the first alone holds
-open.
+The process that the user started only waits for them; the first of them writes to its terminal.
 """
 
 from __future__ import annotations
 
-import _thread
 import logging
 import os
-import select
 import signal
-import socket
-import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import IO, NamedTuple
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
-from vlbench.engine.processes import LOST, number_in
-from vlbench.errors import INTERRUPTED, STOPPED, ProcessLost, UnknownNameError
+from vlbench.engine.processes import number_in
+from vlbench.errors import STOPPED, ProcessLost, UnknownNameError
+from vlbench.files import temporary_folder
 
 LOGGER = logging.getLogger(__name__)
 
@@ -36,13 +31,13 @@ HERE = "127.0.0.1"
 OF_LAUNCHERS = ("WORLD_SIZE", "LOCAL_RANK", "ACCELERATE_MIXED_PRECISION")
 OF_SLURM = "SLURM_STEP_NUM_TASKS"
 
-# Set in a process that ends with the one that started it.
-FOLLOWS = "VLBENCH_FOLLOWS"
+# Signals that end a run.
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
-# Seconds in which a process ends by itself when it should, and between two looks at the others.
-GRACE, LOOK = 5.0, 0.5
+# Seconds in which a process ends that should, and between two looks at another.
+GRACE, LOOK = 5, 0.2
 
-# Lines of the standard error of a process that failed alone.
+# Lines of the standard error of a process that ended alone.
 LAST_LINES = 20
 
 
@@ -71,167 +66,111 @@ def count_processes(asked: int | None, device: str) -> int:
     return asked
 
 
-class Other(NamedTuple):
-    """Another process of this run, and the file that holds its standard error."""
+def launch(size: int, words: Sequence[str], variables: Mapping[str, str]) -> int:
+    """Run a command line in `size` processes with these variables; return the first's exit code.
 
-    rank: int
-    process: subprocess.Popen[str]
-    errors: IO[str]
-
-    def has_failed(self) -> bool:
-        """Return whether it has ended otherwise than with exit code 0."""
-        return bool(self.process.poll())
-
-    def release(self) -> None:
-        """Let it end, as if interrupted."""
-        assert self.process.stdin
-        self.process.stdin.close()
-
-    def wait(self) -> None:
-        """Wait until it has ended, but not for long."""
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(GRACE)
-
-    def log_failure(self) -> None:
-        """Log the last lines of its standard error, but not that it has lost this process."""
-        self.errors.seek(0)
-        lines = self.errors.read().splitlines()[-LAST_LINES:]
-        for line in lines if not any(LOST in line for line in lines) else ():
-            LOGGER.error("process %d: %s", self.rank, line)
-
-
-@contextmanager
-def launched(size: int, words: Sequence[str]) -> Iterator[None]:
-    """Let this process be the first of `size` in the block; the others run the same command line.
-
-    Their standard output goes nowhere. Where one fails alone, what it wrote to
-    standard error is logged.
+    The others print nothing. Where one ends alone, all end, and what it wrote to standard error is
+    logged. Raises KeyboardInterrupt where a signal ends the run.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined] # noqa: PLC0415 - seldom
+    from torch.distributed.elastic.multiprocessing import SignalException  # noqa: PLC0415
 
+    # They meet at the store of this process, whose port nobody else can take.
     store = TCPStore(HERE, 0, is_master=True, wait_for_workers=False)
-    before, threads = dict(os.environ), torch.get_num_threads()
-    os.environ.update(_group(size, store.port))
-    others: list[Other] = []
+    places = _places(size, store.port, variables)
+    before = {stop: signal.getsignal(stop) for stop in STOPS}
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     try:
-        others.extend(_start(rank, words) for rank in range(1, size))
-        os.environ.update(_place(0))
-        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-        with _watched(others):
-            yield
-        for other in others:
-            other.wait()
-    except ProcessLost:
-        for other in others:
-            if other.has_failed():
-                other.log_failure()
-        raise
+        with temporary_folder() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # PyTorch leaves the logs open
+            return _run(words, places, folder)
+    except SignalException as error:
+        raise KeyboardInterrupt from error
     finally:
-        for other in others:
-            other.release()
-        for other in others:
-            other.wait()
-            other.process.kill()
-            other.errors.close()
-        torch.set_num_threads(threads)
-        os.environ.clear()
-        os.environ.update(before)
+        for stop, handler in before.items():
+            signal.signal(stop, handler)
 
 
-def _group(size: int, port: int) -> dict[str, str]:
-    """Return the variables that all processes of a run share."""
+def _run(words: Sequence[str], places: Mapping[int, dict[str, str]], folder: Path) -> int:
+    """Start a process for each of the places, wait for them, and return the exit code."""
+    from torch.distributed.elastic.multiprocessing import (  # noqa: PLC0415 - as above
+        DefaultLogsSpecs,
+        Std,
+        SubprocessContext,
+        start_processes,
+    )
+
+    arguments = dict.fromkeys(places, ("-P", "-m", "vlbench", *words))
+    # Their temporary files go with the folder, also where they are killed.
+    own = {rank: {**place, "TMPDIR": str(folder)} for rank, place in places.items()}
+    logs = DefaultLogsSpecs(str(folder), {rank: Std.ALL for rank in places if rank})
+    ignored = [stop for stop in STOPS if signal.getsignal(stop) == signal.SIG_IGN]
+    started = start_processes("vlbench", sys.executable, arguments, own, logs)
+    for stop in ignored:  # as under nohup
+        signal.signal(stop, signal.SIG_IGN)
+    assert isinstance(started, SubprocessContext)
+    first = started.subprocess_handlers[0].proc
+    try:
+        ended = started.wait(period=LOOK)
+    finally:
+        started.close(timeout=GRACE)
+        if first.returncode and first.returncode < 0 and sys.stdout.isatty():
+            sys.stdout.write("\x1b[?25h\n")  # the cursor, which bars hide
+            sys.stdout.flush()
+    assert ended
+    if first.returncode >= 0:  # it has ended by itself, and has said why
+        return int(first.returncode)
+    failure = next(iter(ended.failures.values()))
+    _log_failure(failure.local_rank, failure.exitcode, ended.stderrs[failure.local_rank])
+    return 1
+
+
+def _places(size: int, port: int, variables: Mapping[str, str]) -> dict[int, dict[str, str]]:
+    """Return the variables of each process, by rank."""
     threads = max(1, len(os.sched_getaffinity(0)) // size)
-    return {
+    shared = {
+        **variables,
         "WORLD_SIZE": str(size),
         "LOCAL_WORLD_SIZE": str(size),
         "MASTER_ADDR": HERE,
         "MASTER_PORT": str(port),
-        # They meet at the store of the first process, whose port nobody else can take.
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads)),
+        # They find modules where this process does, and not in the folder where they are started.
+        "PYTHONPATH": os.pathsep.join(sys.path),
     }
+    return {r: {**shared, "RANK": str(r), "LOCAL_RANK": str(r)} for r in range(size)}
 
 
-def _place(rank: int) -> dict[str, str]:
-    return {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-
-
-def _start(rank: int, words: Sequence[str]) -> Other:
-    # It finds modules where this process does, and not in the folder where it is started.
-    found = {"PYTHONPATH": os.pathsep.join(sys.path), FOLLOWS: "1"}
-    errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
-    process = subprocess.Popen(  # noqa: S603 - this command, with its own words
-        [sys.executable, "-P", "-m", "vlbench", *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=errors,
-        env=os.environ | _place(rank) | found,
-        text=True,
+def _log_failure(rank: int, code: int, errors: str) -> None:
+    """Log how a process ended, after the last lines of the file of its standard error."""
+    lines = Path(errors).read_text("utf-8", "backslashreplace").splitlines() if errors else []
+    for line in lines[-LAST_LINES:]:
+        LOGGER.error("process %d: %s", rank, line)
+    LOGGER.error(
+        "process %d of this run has ended with exit code %d. Finished work is saved; rerun the "
+        "command to resume.",
+        *(rank, code),
     )
-    return Other(rank, process, errors)
-
-
-def follow_first() -> None:
-    """Let this process end with the one that started it, if another process of its run did."""
-    if os.environ.pop(FOLLOWS, ""):
-        threading.Thread(target=_follow, daemon=True).start()
-
-
-def _follow() -> None:
-    while os.read(0, 1):
-        pass
-    _thread.interrupt_main()
-    time.sleep(GRACE)
-    os._exit(STOPPED)
 
 
 @contextmanager
-def _watched(others: Sequence[Other]) -> Iterator[None]:
-    """End this process if it should end inside the block and does not.
+def following(launcher: int) -> Iterator[None]:
+    """End this process if its launcher, process number `launcher`, ends; 0 is none.
 
-    Where it waits for others, inside of gloo or NCCL, no error of Python reaches it.
+    An error of one process alone is told by the launcher, and one of all by the first process.
     """
-    reads, writes = socket.socketpair()
-    writes.setblocking(False)
-    done = threading.Event()
-    before = signal.set_wakeup_fd(writes.fileno(), warn_on_full_buffer=False)
-    thread = threading.Thread(target=_watch, args=(others, reads, done), daemon=True)
-    thread.start()
+    if launcher:
+        threading.Thread(target=_follow, args=(launcher,), daemon=True).start()
     try:
         yield
-    finally:
-        done.set()
-        signal.set_wakeup_fd(before)
-        thread.join()
-        reads.close()
-        writes.close()
+    except Exception as error:
+        if launcher and (isinstance(error, ProcessLost) or os.environ["RANK"] != "0"):
+            time.sleep(GRACE)  # which the launcher cuts short if another process has ended
+        raise
 
 
-def _watch(others: Sequence[Other], signals: socket.socket, done: threading.Event) -> None:
-    while not done.is_set():
-        came, _, _ = select.select([signals], [], [], LOOK)
-        if came and signal.SIGINT in signals.recv(1024):
-            for other in others:
-                other.release()
-            if not done.wait(GRACE):
-                LOGGER.error(INTERRUPTED)
-                _exit(STOPPED)
-        failed = [other for other in others if other.has_failed()]
-        if failed and not done.wait(GRACE):
-            for other in failed:
-                other.log_failure()
-            LOGGER.error(
-                "process %d of this run has ended with exit code %d. Finished work is saved; "
-                "rerun the command to resume.",
-                failed[0].rank,
-                failed[0].process.returncode,
-            )
-            _exit(1)
-
-
-def _exit(code: int) -> None:
-    """End this process at once, with the cursor that bars hide."""
-    if sys.stdout.isatty():
-        sys.stdout.write("\x1b[?25h\n")
-        sys.stdout.flush()
-    os._exit(code)
+def _follow(launcher: int) -> None:
+    while os.getppid() == launcher:
+        time.sleep(LOOK)
+    os._exit(STOPPED)

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 # A process may wait this long for what the main process builds once.
 PATIENCE = timedelta(days=7)
 
-# Said of a process that has ended while others wait for it.
-LOST = "no longer answers"
-
 # Of the numbers that a launcher sets.
 MOST_DIGITS = 9
 
@@ -156,7 +153,7 @@ class Processes:
             address = re.search(r"\[([\w.:]+)\]:\d+", str(error))
             why = f"its address was {address[1]}" if address else str(error)
             raise ProcessLost(
-                f"one of the {self.size} processes of this run (on {hosts}) {LOST}; "
+                f"one of the {self.size} processes of this run (on {hosts}) no longer answers; "
                 f"{why}. Finished work is saved; rerun the command to resume."
             ) from error
 
