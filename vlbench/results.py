@@ -308,7 +308,7 @@ def _parquet(table: pa.Table) -> bytes:
 
     The columns of items that have few texts are coded by dictionaries. In others, whole texts let
     zstd find what repeats from trial to trial, which the numbers of a dictionary hide; so it needs
-    all in one page. Of vlbench's own boards, items are a quarter smaller than as pyarrow has it, and
+    all in one page. Of vlbench's own boards, items are a quarter smaller than as pyarrow has it;
     level 17 takes seven times as long for a sixth less.
     """
     import pyarrow as pa  # noqa: PLC0415 - only a run that has tables needs it

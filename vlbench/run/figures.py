@@ -10,9 +10,8 @@ from vlbench.catalog.listed_capabilities import shipped_probes
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import SpecError
 from vlbench.plain import parameters
-from vlbench.run.functions import find_object
+from vlbench.run.functions import blamed_on, find_object
 from vlbench.run.options import Options
-from vlbench.run.task import blamed_on
 
 # What a figure of a board or of a row is given: the first, and what it asks for of the others.
 ALWAYS = ("title", "read_table", "looks")

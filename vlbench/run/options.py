@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypedDict
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from vlbench.catalog.sources import trusted_packages
 from vlbench.catalog.strict_yaml import scalar
-from vlbench.engine.devices import ComputeSettings, loader_workers
-from vlbench.engine.processes import local_device
 from vlbench.errors import UnknownNameError, unknown
+
+if TYPE_CHECKING:  # `leaderboard build` looks figures up and computes nothing
+    import torch
+
+    from vlbench.engine.devices import ComputeSettings
 
 # The only variable that `data:` expands.
 DATA_VARIABLE = "$VLBENCH_DATA"
@@ -131,11 +132,17 @@ class Options:
 
         Raises UnknownNameError for a device or a dtype that is not there.
         """
+        from vlbench.engine.devices import ComputeSettings, loader_workers  # noqa: PLC0415
+
         device = self._device()
         workers = loader_workers(device)
         return ComputeSettings(device, self._dtype(), self.batch_size, workers)
 
     def _device(self) -> torch.device:
+        import torch  # noqa: PLC0415 - as above
+
+        from vlbench.engine.processes import local_device  # noqa: PLC0415
+
         try:
             device = local_device(self.device)
             torch.zeros(1, device=device).item()
@@ -145,6 +152,8 @@ class Options:
         return device
 
     def _dtype(self) -> torch.dtype:
+        import torch  # noqa: PLC0415 - as above
+
         dtype = getattr(torch, self.dtype, None)
         if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
             raise UnknownNameError(f"no dtype is named '{self.dtype}'; float32, bfloat16, float16")

@@ -29,18 +29,9 @@ from vlbench.plain import (
     read,
     read_arguments,
 )
-from vlbench.run.functions import find_object, require_own_file
+from vlbench.run.functions import blamed_on, find_object, require_own_file
 from vlbench.run.model import Model, fit, resolve_model
 from vlbench.run.options import DATA_VARIABLE, Options
-
-
-@contextmanager
-def blamed_on(where: Callable[..., str], *key: str) -> Iterator[None]:
-    """Put file and line of a key before the message of a SpecError."""
-    try:
-        yield
-    except SpecError as error:
-        raise SpecError(f"{where(*key)}: {error}") from error
 
 
 @contextmanager
