@@ -116,10 +116,12 @@ class Engine:
         progress: Progress | None = None,
         processes: Processes | None = None,
         known: Mapping[int, Known] | None = None,
+        data: str = "",
     ) -> None:
         """Take the identity of each live adapter under its `id`, empty where it has none.
 
-        `known` is what else is known of them.
+        `known` is what else is known of them; `data` names what they read, to whoever looks into
+        the cache.
         """
         self.settings = settings
         self._store = store
@@ -127,6 +129,7 @@ class Engine:
         self._progress = progress or NoProgress()
         self._processes = processes or Processes(cpu=True)
         self._known = known or {}
+        self._data = data
         self._repeating: dict[tuple[int, str], Repeating] = {}
         self.trained = False
 
@@ -182,7 +185,16 @@ class Engine:
     def key_of(self, compute: Encode, column: Column) -> str | None:
         """Return the key of what an adapter's method computes; None where nothing is stored."""
         identity = self._identities.get(id(compute.adapter), "")
-        return features_key(identity, compute, compute.name, column) if self._store else None
+        key = features_key(identity, compute, compute.name, column) if self._store else None
+        return self._described(key, f"{compute.name} of {column.kind}s", [compute.adapter])
+
+    def _described(self, key: str | None, what: str, of: Iterable[Any]) -> str | None:
+        """Let the store say of what the values under a key are, and return the key."""
+        if self._store and key:
+            models = sorted({self.name_of(one) for one in of if id(one) in self._identities})
+            about = {"models": models, "what": what, "data": self._data}
+            self._store.describe(key, about)
+        return key
 
     def own_shards(
         self, rows: Sequence[int], places: Mapping[int, Sequence[int]]
@@ -253,6 +265,7 @@ class Engine:
         stored = None
         if self._store and key:
             stored = map_key([compute, function], columns, key, self._identities)
+            self._described(stored, str(key.get("what", "outputs")), key.values())
         outputs: list[Any] = [None] * len(rows)
         self._progress.start(getattr(function, "__name__", "map"), len(rows))
         shard = 1 if one_by_one else SHARD
@@ -290,6 +303,7 @@ class Engine:
         value is made of tensors and plain values.
         """
         stored = once_key(build, key, self._identities) if self._store else None
+        self._described(stored, str(key.get("what", "value")), key.values())
 
         def load_or_build() -> Any:
             if not self.is_main:
@@ -315,6 +329,7 @@ class Engine:
         """
         self.trained = True
         stored = once_key(make, key, self._identities) if self._store else None
+        self._described(stored, what, key.values())
         store = self._store if stored else None
         return train(Place(store, stored or "", self._processes, self._progress), make, what)
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from vlbench.cache import ABOUT
 from vlbench.errors import OutputError
 from vlbench.files import take_lock, write_whole
 
@@ -45,6 +47,15 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.grown = 0
+        self._about: dict[str, Mapping[str, Any]] = {}
+
+    def describe(self, key: str, about: Mapping[str, Any]) -> None:
+        """Say of what a key's values are, for `vlbench cache`; the date is that of the last use."""
+        if key in self._about:
+            return
+        self._about[key] = about
+        with suppress(OSError):  # nothing is stored yet, or it lies in a folder of others
+            os.utime(self._file(key, "").parent / ABOUT)
 
     def load(self, key: str, part: str) -> Any:
         """Return the value, or None if it is absent or damaged."""
@@ -89,6 +100,10 @@ class Store:
         file = self._file(key, part)
         before = _size(file)
         write_whole(file, hashlib.sha256(body).digest() + body)
+        if about := self._about.get(key):
+            beside = file.with_name(ABOUT)
+            if not beside.exists():
+                write_whole(beside, json.dumps(about).encode())
         self.grown += _size(file) - before
 
     def drop(self, key: str, part: str) -> None:

@@ -156,6 +156,7 @@ def _run(
             id(models.get(one).adapter): Known(one.name, job.views.get(one.key))
             for one in (*chain.from_iterable(task.companions.values()), job.model)
         },
+        data=task.spec.data["loader"],
     )
     companions = {
         key: task.as_annotated(key, [one.adapter for one in several])

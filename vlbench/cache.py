@@ -1,0 +1,107 @@
+"""The cache folder: what lies there, of which models and data, when it was used, and its pruning.
+
+Features, outputs, trainings and drawn worlds can all be computed again. Digests of files, and what
+earlier runs took, are small and stay.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vlbench.files import take_lock
+
+# The file beside stored values that says of what they are; its date is that of their last use.
+ABOUT = "about.json"
+
+# What lies in a cache besides what the store has, by its folder.
+FOLDERS = {"scenes": "drawings", "datasets": "data sets", "built": "records of build"}
+
+# Of values that an older vlbench has stored, nobody knows more.
+UNKNOWN = "unknown"
+
+
+class Entry(NamedTuple):
+    """A folder or a file that can be removed as a whole: bytes, and when a run last used it."""
+
+    place: Path
+    what: str
+    models: Sequence[str]
+    data: str
+    size: int
+    used: float
+
+
+def entries(cache: Path) -> Iterator[Entry]:
+    """Yield what lies in a cache folder and can be computed again."""
+    for place in cache.glob("features/??/*"):
+        about = _about(place)
+        models = [str(one) for one in about.get("models", [])]
+        what, data = (str(about.get(key, UNKNOWN)) for key in ("what", "data"))
+        yield _entry(place, what, models or [UNKNOWN] * (not about), data)
+    for folder, what in FOLDERS.items():
+        for place in sorted((cache / folder).glob("[!.]*")):
+            yield _entry(place, what, [], "" if folder == "built" else place.name)
+
+
+def prune(
+    there: Sequence[Entry], *, before: float | None, model: str | None, most: float | None
+) -> list[Entry]:
+    """Return the entries to remove: those not used since `before`, and of a `model`, if given.
+
+    With `most`, the bytes that may be left, they are the oldest of these that must go, and no more.
+    """
+    chosen = sorted(
+        (
+            one
+            for one in there
+            if (before is None or one.used < before) and (model is None or model in one.models)
+        ),
+        key=lambda one: one.used,
+    )
+    if most is None:
+        return chosen
+    left, removed = sum(one.size for one in there), []
+    for one in chosen:
+        if left <= most:
+            break
+        left -= one.size
+        removed.append(one)
+    return removed
+
+
+def remove(entry: Entry) -> bool:
+    """Remove an entry, and return whether it is gone: what a run holds locked stays."""
+    with ExitStack() as held:
+        beside = entry.place.parent.glob(f".{entry.place.name}.lock")
+        for file in [*entry.place.glob("*.lock"), *beside]:
+            lock = take_lock(file, seconds=0)
+            if lock is None:
+                return False
+            held.callback(lock.release)
+        if entry.place.is_dir():
+            shutil.rmtree(entry.place, ignore_errors=True)
+        else:
+            entry.place.unlink(missing_ok=True)
+    with suppress(OSError):  # others lie there
+        entry.place.parent.rmdir()
+    return not entry.place.exists()
+
+
+def _about(place: Path) -> dict[str, Any]:
+    """Return what the file beside stored values says; nothing where it is not there or broken."""
+    with suppress(OSError, ValueError):
+        about = json.loads((place / ABOUT).read_text("utf-8"))
+        return about if isinstance(about, dict) else {}
+    return {}
+
+
+def _entry(place: Path, what: str, models: Sequence[str], data: str) -> Entry:
+    files = [file for file in ([place] if place.is_file() else place.rglob("*")) if file.is_file()]
+    stats = [file.stat() for file in files]
+    used = max((stat.st_mtime for stat in stats), default=place.stat().st_mtime)
+    return Entry(place, what, models, data, sum(stat.st_size for stat in stats), used)

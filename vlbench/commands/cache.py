@@ -1,0 +1,113 @@
+"""`vlbench cache`: show what lies in the cache folder, or make it smaller."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vlbench.cache import Entry, entries, prune, remove
+from vlbench.commands import FAILED, Answer
+from vlbench.commands.parser import add_json
+from vlbench.errors import UnknownNameError, counted
+from vlbench.files import default_cache
+from vlbench.report.texts import plain_table
+
+if TYPE_CHECKING:  # `vlbench --help` needs no rich
+    from rich.table import Table
+
+UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+SECONDS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+
+
+def add_options(cache: argparse.ArgumentParser) -> None:
+    """Add what to do, and which of it."""
+    cache.add_argument("do", nargs="?", choices=["show", "prune"], default="show")
+    cache.add_argument("--older", type=_age, metavar="30d", help="not used for so long: h, d or w")
+    cache.add_argument("--model", metavar="NAME", help="of this model")
+    cache.add_argument(
+        "--to", type=_bytes, metavar="50GB", help="the oldest, until no more is left: kB to TB"
+    )
+    cache.add_argument("--dry-run", action="store_true", help="say what would go")
+    cache.add_argument("--cache-dir", type=Path, metavar="DIR", help="default: ~/.cache/vlbench")
+    add_json(cache)
+
+
+def answer(arguments: argparse.Namespace) -> Answer:
+    """Return what lies in the cache, or what has been removed."""
+    folder = arguments.cache_dir or default_cache()
+    there = list(entries(folder))
+    limits = {"--older": arguments.older, "--model": arguments.model, "--to": arguments.to}
+    given = [name for name, value in limits.items() if value is not None]
+    if arguments.do == "show":
+        if given or arguments.dry_run:
+            raise UnknownNameError(f"{(given or ['--dry-run'])[0]} is for `vlbench cache prune`")
+        return _shown(folder, there, as_json=arguments.json)
+    if not given:
+        raise UnknownNameError("say what to remove: --older 30d, --model NAME or --to 50GB")
+    before = None if arguments.older is None else time.time() - arguments.older
+    chosen = prune(there, before=before, model=arguments.model, most=arguments.to)
+    if arguments.model is not None and not any(arguments.model in one.models for one in there):
+        raise UnknownNameError(f"nothing in {folder} is of a model named '{arguments.model}'")
+    if arguments.dry_run:
+        return Answer([_table(chosen), f"{_size(chosen)} would go from {folder}; nothing has"])
+    held = [one for one in chosen if not remove(one)]
+    gone = [one for one in chosen if one not in held]
+    left = f"{_size([one for one in there if one not in gone])} left"
+    problems = [f"vlbench: {counted(len(held), 'entry')} in use or not ours, not removed"]
+    lines = [f"removed {_size(gone)} from {folder}, {left}"]
+    return Answer(lines, problems if held else [], FAILED if held else 0)
+
+
+def _shown(folder: Path, there: Sequence[Entry], *, as_json: bool) -> Answer:
+    if as_json:
+        rows = [{**one._asdict(), "place": str(one.place)} for one in there]
+        return Answer([json.dumps(rows, indent=1)])
+    if not there:
+        return Answer([f"{folder} is empty"])
+    return Answer([_table(there), f"{_size(there)} in {folder}; less: vlbench cache prune --help"])
+
+
+def _table(there: Sequence[Entry]) -> Table:
+    """Return a line for each model, data and kind of values, the largest first."""
+    groups: dict[tuple[str, str, str], list[Entry]] = {}
+    for one in there:
+        data = one.data.removeprefix("vlbench.data.")
+        groups.setdefault((", ".join(one.models), data, one.what), []).append(one)
+    ordered = sorted(groups.items(), key=lambda pair: -sum(one.size for one in pair[1]))
+    rows = [[*names, _size(own), _since(own)] for names, own in ordered]
+    return plain_table(["model", "data", "what", "size", "last used"], rows, numbers=False)
+
+
+def _size(of: Sequence[Entry]) -> str:
+    total = sum(one.size for one in of)
+    unit = next((unit for unit in ("GB", "MB") if total >= UNITS[unit]), "kB")
+    return f"{total / UNITS[unit]:,.1f} {unit}"
+
+
+def _since(of: Sequence[Entry]) -> str:
+    hours = (time.time() - max(one.used for one in of)) / SECONDS["h"]
+    if hours < 2:
+        return f"{max(hours, 0) * 60:.0f} min ago"
+    return f"{hours / 24:.0f} days ago" if hours >= 48 else f"{hours:.0f} h ago"
+
+
+def _age(text: str) -> float:
+    """Return the seconds of `30d`. Raises ArgumentTypeError."""
+    return _number(text, SECONDS, "30d, 12h or 4w")
+
+
+def _bytes(text: str) -> float:
+    """Return the bytes of `50GB`. Raises ArgumentTypeError."""
+    return _number(text, UNITS, "50GB, 500MB or 2TB")
+
+
+def _number(text: str, units: dict[str, float], wanted: str) -> float:
+    match = re.fullmatch(rf"(\d+(?:\.\d+)?) ?({'|'.join(units)})", text)
+    if not match:
+        raise argparse.ArgumentTypeError(f"'{text:.20}' is not like {wanted}")
+    return float(match[1]) * units[match[2]]
