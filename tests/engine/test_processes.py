@@ -18,6 +18,7 @@ from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.pass_checks import REPEATED
 from vlbench.engine.processes import Ended, EndedElsewhere, Processes
+from vlbench.engine.store import Store
 from vlbench.errors import ProcessLost
 
 # Images that two processes pass again, at most: eight at a time, with batch 1, 2, 4 and so on.
@@ -263,6 +264,47 @@ def test_every_method_of_an_engine_gives_in_two_processes_the_bytes_of_one(pair)
     alone = {name: of.numpy().tobytes() for name, of in computed(Processes(cpu=True)).items()}
     for values in pair(computed):
         assert {name: of.numpy().tobytes() for name, of in values.items()} == alone
+
+
+class CountedWaves(Waves):
+    """Waves that count the texts that they encode."""
+
+    texts = 0
+
+    def encode_texts(self, texts):
+        self.texts += len(texts)
+        return super().encode_texts(texts)
+
+
+def shared(processes, folder, apart):
+    """Return the features of 256 texts, and how many each of two passes encodes here."""
+    root = folder / str(processes.rank if apart else 0)
+    texts, counts = value_column([str(n) for n in range(256)], "text"), []
+    for _ in range(2):
+        model = CountedWaves()
+        engine = Engine(
+            ComputeSettings(torch.device("cpu")),
+            processes=processes,
+            store=Store(root),
+            identities={id(model): "waves"},
+        )
+        features = engine.features(model.encode_texts, texts)
+        counts.append(model.texts)
+    return features, counts
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_batches_of_few_shards_are_shared_and_stored_once(pair, tmp_path, apart):
+    alone, _ = shared(Processes(cpu=True), tmp_path / "alone", apart)
+    both = pair(shared, tmp_path / "both", apart)
+    for features, (first, again) in both:
+        assert torch.equal(features, alone)
+        # Half of the batches, and examples that are passed again to see whether the batch matters.
+        assert 128 <= first < 192
+        assert again == 0
+    stored = [*(tmp_path / "both").rglob("*.pt")]
+    assert [file.name for file in stored] == ["000000.pt"]
+    assert stored[0].read_bytes() == next((tmp_path / "alone").rglob("*.pt")).read_bytes()
 
 
 def broken(processes):

@@ -25,7 +25,9 @@ from vlbench.engine.shards import (
     Features,
     Parts,
     StoredRows,
+    batches,
     each_shard,
+    pack,
     places_by_shard,
     shards_together,
 )
@@ -82,6 +84,9 @@ Item = TypeVar("Item")
 Found = TypeVar("Found")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
+
+# Where there are fewer shards for each of several processes, batches are dealt out.
+FEW = 4
 
 # Features of more bytes are left in the store by `large_features`.
 IN_MEMORY = 1 << 30
@@ -375,9 +380,12 @@ class Engine:
     ) -> Iterator[tuple[list[int], Any]]:
         """Yield the places in `rows` and the outputs of each shard; each process yields its own."""
         places, size = places_by_shard(rows, shard), self._processes.size
-        mine = self.own_shards(rows, places)
         store, batch_size = self._store if key else None, self.settings.rows_per_batch
         parts = Parts(store, key or "", shard, compute, batch_size, self._advance)
+        if size > 1 and len(places) < FEW * size and batch_size < shard:
+            yield from self._few_shards(parts, rows, places)
+            return
+        mine = self.own_shards(rows, places)
         shards = each_shard(parts, mine)
         together = 1 if size == 1 else shards_together(len(places) / size, shard)
         for _ in range(0, len(places), size * together):
@@ -386,6 +394,44 @@ class Engine:
                 if size > 1:
                     self._progress.advance(len(places[number]))
                 yield places[number], values
+
+    def _few_shards(
+        self, parts: Parts, rows: Sequence[int], places: Mapping[int, Sequence[int]]
+    ) -> Iterator[tuple[list[int], Any]]:
+        """Yield what `_shards` does; the batches of all shards are dealt out to the processes.
+
+        What one of them has stored is not computed. The shards are stored by those that would else
+        compute them, when all is done.
+        """
+        wanted = {number: [rows[place] for place in own] for number, own in places.items()}
+        known = {number: parts.stored(number) for number in wanted}
+        stored = {row: value for shard in known.values() for row, value in shard.items()}
+        own = {row: stored[row] for row in rows if row in stored}
+        there = self._processes.attempt(lambda: set(own))
+        anywhere, rank = set().union(*there), self._processes.rank
+        lacking = [row for row in sorted(rows) if row not in anywhere]
+        dealt = batches(lacking, parts.batch_size)[rank :: self._processes.size]
+
+        def compute() -> dict[int, Any]:
+            # Of what is stored, each row comes from the first process that has it.
+            before = set().union(*there[:rank])
+            outputs = {row: value for row, value in own.items() if row not in before}
+            for done, values in parts.compute(dealt):
+                outputs.update(zip(done, values, strict=True))
+            return outputs
+
+        def save() -> None:
+            for number in self.own_shards(rows, places):
+                new = {row: own[row] for row in wanted[number]}
+                if not known[number].keys() >= new.keys():
+                    parts.save(number, known[number] | new)
+
+        if any(len(one) < len(rows) for one in there):
+            own = {row: v for one in self._processes.attempt(compute) for row, v in one.items()}
+            self._processes.attempt(save)
+        for number, some in wanted.items():
+            self._progress.advance(len(some))
+            yield list(places[number]), pack([own[row] for row in some])
 
     def _advance(self, rows: int) -> None:
         """Count rows; of several processes, the main one counts for all as shards come in."""

@@ -240,10 +240,10 @@ def shards_together(of_each: float, rows: int) -> int:
 
 
 def batches(rows: Sequence[int], size: int) -> list[list[int]]:
-    """Cut rows into batches at multiples of `size` within a shard."""
-    groups: dict[int, list[int]] = {}
+    """Cut rows into batches at multiples of `size` within their shards."""
+    groups: dict[tuple[int, int], list[int]] = {}
     for row in rows:
-        groups.setdefault(row % SHARD // size, []).append(row)
+        groups.setdefault((row // SHARD, row % SHARD // size), []).append(row)
     return list(groups.values())
 
 
