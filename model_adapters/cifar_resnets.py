@@ -50,7 +50,7 @@ class _CifarNet(LayersOfModel):
 
     @staticmethod
     def require_weights(weights: str, source: str) -> None:
-        """Raise WeightsError where there is no such file; nothing is read."""
+        """Raise WeightsError if the file does not exist; nothing is read."""
         weights_file(weights, f"download it from {source}" if source else "")
 
     def preprocess(self, image: Image) -> Tensor:

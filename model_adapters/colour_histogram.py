@@ -9,7 +9,7 @@ from torch.nn.functional import one_hot
 
 from vlbench.adapter_kit.images import to_pixels
 
-# Each of red, green and blue is one of so many levels.
+# Number of levels of each of red, green and blue.
 LEVELS = 4
 
 

@@ -1,7 +1,7 @@
 """Control models, which know nothing of their inputs: a probe must give them chance.
 
-Their outputs do not change where pixels change a little, so that no true gradient reaches the
-pixels. A stand-in does, of which the value is exactly zero: attacks run on them, and get nowhere.
+Their outputs do not change if pixels change a little, so that no true gradient reaches the pixels.
+Instead, one of exactly zero does: attacks run on them, and get nowhere.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Control:
     output in any batch and any run. A word has other noise in another text, and in another place.
     `classes` is the number of classes of the classifier, whose names are numbers, and `width` is
     the width of vectors. In each picture it detects one region per name in `labels`, the whole
-    picture. Attention is to the regions of the data, or to the whole picture where there are none.
-    The masked language model has the tokenizer and the configuration of `words`, and random or zero
+    picture. Attention is to the regions of the data, or to the whole picture if they have none. The
+    masked language model has the tokenizer and the configuration of `words`, and random or zero
     weights.
     """
 

@@ -17,7 +17,7 @@ from vlbench.adapter_kit.images import crop_box, images_of, pixels_of
 from vlbench.capabilities import GridEncoder, ImageEncoder, Picture
 from vlbench.errors import CannotDo
 
-# A picture whose colours are its coordinates has sides of at least so many pixels; those of the
+# A picture whose colours are its coordinates has sides of at least LEAST_SIDE pixels; those of the
 # view count whose coordinates lie between these, because a resized picture's edges are distorted;
 # and these may lie so far from the line, as fractions of the picture.
 LEAST_SIDE, INSIDE, STRAIGHT = 64, (0.1, 0.9), 0.02

@@ -157,7 +157,7 @@ def _box_operations() -> Any:
 
 
 def _processor(checkpoint: Checkpoint | None) -> Any:
-    """Return the image processor of a checkpoint, or DETR's where there is none."""
+    """Return the image processor of a checkpoint, or DETR's if it has none."""
     if checkpoint is None or checkpoint.lacks("preprocessor_config.json"):
         return transformers_object("DetrImageProcessor")()
     return checkpoint.load("AutoImageProcessor")

@@ -21,7 +21,7 @@ Pool = Literal["auto", "pooled", "cls", "mean"]
 
 
 class Grid(NamedTuple):
-    """Where patches stand among hidden states: `first` tokens before them, then rows and columns.
+    """The place of patches among hidden states: `first` tokens before them, then rows and columns.
 
     `first` is None for maps of channels, which have no tokens.
     """
@@ -204,7 +204,7 @@ def grid_of(shape: Sequence[int], size: Sequence[int], config: Any) -> Grid | No
         return None
     rows, columns = size[0] // patch, size[1] // patch
     registers = getattr(config, "num_register_tokens", 0)
-    # Before the patches may stand [CLS] and a token for distillation.
+    # [CLS] and a token for distillation may precede the patches.
     if shape[1] - rows * columns in {0, 1 + registers, 2 + registers}:
         return Grid(shape[1] - rows * columns, rows, columns)
     while rows % 2 == 0 and columns % 2 == 0:  # four patches were merged, perhaps several times

@@ -229,7 +229,7 @@ def _refuse_other_kinds(checkpoint: Checkpoint) -> None:
 
 
 def _limit_pixels(images: Any, most: int, name: str) -> None:
-    """Let an image processor that keeps a picture's size scale it down to so many pixels.
+    """Let an image processor that keeps a picture's size scale it down to `most` pixels.
 
     Raises SpecError for any other, and for less than one token.
     """

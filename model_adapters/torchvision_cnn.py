@@ -250,7 +250,7 @@ def _load(file: Path, model: nn.Module, head: str, usual: Tensor) -> Tensor:
 
 
 def _of_classes(head: Any, count: int) -> nn.Module:
-    """Return a head like another, for so many classes."""
+    """Return a head like another, for `count` classes."""
     bias = head.bias is not None
     if isinstance(head, nn.Conv2d):
         return nn.Conv2d(head.in_channels, count, head.kernel_size, bias=bias)

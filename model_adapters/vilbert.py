@@ -76,7 +76,7 @@ class Vilbert:
         """Return the attention of each text token to each region, in each connection.
 
         The softmax is over the image alone. The row for the whole image has no column, because it
-        is none of the regions, and the attention to these is scaled to sum to 1.
+        is not a region, and the attention to regions is scaled to sum to 1.
         """
         inputs, spans = self._inputs(pictures, texts)
         layers = without_whole(joined.to_regions for joined in self.network(inputs).connections)

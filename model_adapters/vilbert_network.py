@@ -156,7 +156,7 @@ class Network(nn.Module):
         self._task = task
         text_ends = [*config.t_biattention_id, config.num_hidden_layers]
         image_ends = [*config.v_biattention_id, config.v_num_hidden_layers]
-        # After how many layers of each stream there is a connection; after the last there is none.
+        # The number of layers of each stream before each connection; none follows the last layer.
         self._ends = list(zip(text_ends, image_ends, strict=True))
 
     def embed(self, inputs: Inputs) -> tuple[Tensor, Tensor]:

@@ -49,7 +49,7 @@ class WordVectors:
 
     @staticmethod
     def require_weights(weights: str, source: str) -> None:
-        """Raise WeightsError where there is no such file; nothing is read."""
+        """Raise WeightsError if the file does not exist; nothing is read."""
         _find(weights, source)
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:

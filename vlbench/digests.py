@@ -31,7 +31,7 @@ ASKED = 500
 def digest(value: Any) -> str:
     """Return `sha256:...` of plain values, arrays and tensors, nested in lists and mappings.
 
-    A path stands for the content of its file or folder. Raises TypeError for anything else,
+    For a path, the content of its file or folder is digested. Raises TypeError for anything else,
     naming its type: what cannot be digested must not be taken for known.
     """
     try:

@@ -10,10 +10,9 @@ VlbenchError
 ├── CannotDo           this model cannot do this task: skipped, with the reason
 ├── WeightsError       weights cannot be had or loaded
 ├── ServerError        a server that has the model gives no answer that can be used
-├── IdentityClash      another model already stands on the board under this name
-├── Exited             somebody's code, such as an adapter's, would end the program
-├── ProcessLost        another process of this run, perhaps on another machine, has ended
-└── OutputError        a result cannot be written
+├── IdentityClash      another model is already on the board under this name ├── Exited
+somebody's code, such as an adapter's, would end the program ├── ProcessLost        another process
+of this run, perhaps on another machine, has ended └── OutputError        a result cannot be written
 """
 
 import shlex

@@ -25,7 +25,7 @@ LONGEST_NAME = 200
 WANTED_NAME = f"is no name for a model; wanted are 1 to {LONGEST_NAME} printable characters"
 
 # What a file system without locks answers; there, a lock lapses when its holder has been silent for
-# so many seconds.
+# LAPSE seconds.
 NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK})
 LAPSE = 60.0
 

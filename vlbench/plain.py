@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from vlbench.errors import NEW_NAMES, SpecError
 
-# Where a value stands: ("rows", 3, "scores", 0, "ci95").
+# The place of a value: ("rows", 3, "scores", 0, "ci95").
 Key: TypeAlias = tuple[str | int, ...]
 
 # Returns a value as a type has it, or raises Misfit.
@@ -84,7 +84,7 @@ class Misfit(SpecError):  # noqa: N818 - says what happened
         self.problems = problems
 
     def below(self, *key: str | int) -> Misfit:
-        """Return this error for values that stand at a key."""
+        """Return this error for the values of a key."""
         return Misfit(*(Problem((*key, *inner), message) for inner, message in self.problems))
 
     def lines(self, where: Callable[..., str]) -> list[str]:
@@ -319,7 +319,7 @@ def _read_union(
 ) -> Any:
     """Return a value as the first alternative that it fits.
 
-    Those of its own type count alone, where there are some: a text is a text rather than a path.
+    If some have its own type, only those count: a text is a text rather than a path.
     """
     fitting = by_type.get(type(value), readers)
     for read_option in fitting:

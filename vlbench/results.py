@@ -44,7 +44,7 @@ PAGE = 1 << 24
 # A fraction that exceeds 1 by less is 1.
 ROUNDING = 1e-9
 
-# The least and the greatest value of a score; None where there is no such limit.
+# The least and the greatest value of a score; None if there is no such limit.
 Range: TypeAlias = tuple[Number | None, Number | None]
 
 # The range of the scores of each unit; scores of other units have no limits.
@@ -149,7 +149,7 @@ class Score:
 def score_row(score: Score) -> dict[str, Any]:
     """Return a score as a board's file has it: its range only where it is not that of its unit.
 
-    And halves, or why it has no chance, only where there are any.
+    And halves, or why it has no chance, only if it has any.
     """
     row = asdict(score)
     return {key: row[key] for key in row if row[key] or key not in {"range", "no_chance", "halves"}}

@@ -63,7 +63,7 @@ SCORED, ATTENDED = 32, 4
 class AskedImage:
     """An image and texts: prompts that differ only in their tails, after the image.
 
-    `head` is what stands before, and `image` has the numbers of image tokens among its ids.
+    `head` is what precedes the tails, and `image` has the numbers of image tokens among its ids.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Where in a picture each image token of a generative model lies.
 
 A model sees a picture in views: the whole, and for some models a grid of tiles or of finer tokens.
-The boxes of a view are disjoint and cover what the view sees. Views stand in order, the whole one
-first, though the tokens of some models come in another order.
+The boxes of a view are disjoint and cover what the view sees. Views are in order, the whole one
+first, even if a model has its tokens in another order.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def cross_attention(
 def without_whole(layers: Iterable[Tensor]) -> list[Tensor]:
     """Return attention [..., 1 + R] without its first column, scaled to sum to 1, float32 [..., R].
 
-    That column is for the whole image, which is none of its R parts.
+    That column is for the whole image, which is not one of its R parts.
     """
     parts = [layer[..., 1:].float() for layer in layers]
     tiny = torch.finfo(torch.float32).tiny
@@ -97,7 +97,7 @@ class ImageTokens(NamedTuple):
 class View(NamedTuple):
     """A grid of tokens from number `first` on, and the rectangle of the picture that it sees.
 
-    The rectangle may reach over the picture's edge, into padding. After each row stand `extra`
+    The rectangle may reach over the picture's edge, into padding. Each row is followed by `extra`
     tokens without a place.
     """
 

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from vlbench.capabilities import OUTPUT
 from vlbench.errors import CannotDo, unknown
 
-# How parameters are named that stand for the class, before all other tokens.
+# Names of the parameters of the class token, which precedes all others.
 CLASS_TOKENS = ("cls_token", "class_token", "class_embedding")
 
-# So many modules of one class, side by side, are layers.
+# At least this many modules of one class, side by side, are layers.
 SEVERAL = 3
 
 # So many images show which dimension of an output is that of the batch.
@@ -67,7 +67,7 @@ class HookedLayers:
         return {name: output if name == OUTPUT else found[name] for name in layers}
 
     def _hook(self, name: str, found: dict[str, Tensor], count: int) -> Any:
-        """Let a pass over so many images add the vectors of a layer to those that are found."""
+        """Let a pass over `count` images add a layer's vectors to `found`."""
 
         def pool(_: nn.Module, __: Any, output: Any) -> None:
             # At once: what follows may write into the output, as an in-place ReLU does.
@@ -166,7 +166,7 @@ def _parts_of(model: nn.Module, name: str = "") -> dict[str, nn.Module]:
 
 
 def _is_spread(output: Any, count: int) -> bool:
-    """Return whether an output is maps of positions, or tokens, of so many images.
+    """Return whether an output is maps of positions, or tokens, of `count` images.
 
     Tokens may be packed, those of one image after those of another, [N T, D].
     """

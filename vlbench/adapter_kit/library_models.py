@@ -39,7 +39,7 @@ def torchvision_models() -> Any:
 def published_tags(architecture: str, known: Iterable[str], kind: str) -> Any:
     """Return torchvision's enumeration of the published weights of an architecture.
 
-    Raises UnknownNameError, which calls the architecture a `kind`, where it is none of `known`.
+    Raises UnknownNameError, which calls the architecture a `kind`, if it is not in `known`.
     """
     names = list(known)
     if architecture not in names:

@@ -47,7 +47,7 @@ class Rows(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The output of a model for some texts; its first position stands after `before` ids.
+    """The output of a model for some texts; its first position comes after `before` ids.
 
     `last` int64 [texts, count] are the places, in the logits, of the last ids of each row.
     """

@@ -174,7 +174,7 @@ def _inside(
     return (span[0] - start, span[1] - start) if span else None
 
 
-# What stands for the question while the template is rendered. A change of case, of blanks or of
+# The placeholder for the question while the template is rendered. A change of case, of blanks or of
 # quotes would show.
 QUESTION = '"vLBench\'s  QUESTIon" <1 & 2>'
 ANSWER = "Yes"
@@ -235,7 +235,7 @@ def _chat(answer: str | None = None) -> dict[str, Any]:
 @cache
 def _render(request: str) -> list[str] | str:
     """Return the texts that `template_child` renders, or the reason why it cannot."""
-    # -P: what lies beside the file is none of its imports.
+    # -P: files beside this one must not be imported in place of modules.
     command = [sys.executable, "-P", str(Path(template_child.__file__))]
     done = subprocess.run(command, input=request, capture_output=True, text=True, check=False)  # noqa: S603 - our own file
     if done.returncode == -signal.SIGXCPU:

@@ -47,7 +47,7 @@ def boxes_of(pictures: Sequence[Picture]) -> list[Tensor]:
 
 
 def pad_regions(regions: Sequence[Regions], widths: Sequence[int], device: Any) -> RegionBatch:
-    """Return regions as one batch. Raises DataError for vectors whose width is none of `widths`."""
+    """Return regions as one batch. Raises DataError for vectors whose width is not in `widths`."""
     vectors, corners = [], []
     for i, one in enumerate(regions):
         assert one.vectors is not None

@@ -18,10 +18,10 @@ from vlbench.errors import CannotDo
 Span = tuple[int, int] | None
 Spans = list[Span]
 
-# An entity of HTML, white space, or what stands between them: cleaned apart from the rest.
+# An entity of HTML, white space, or the text between them: each is cleaned by itself.
 PIECE = re.compile(r"&(?:amp;)*#?\w+;|\s+|[^\s&]+|&")
 
-# Of texts whose pieces cannot be cleaned apart, so many characters are compared.
+# Number of characters compared in texts whose pieces cannot be cleaned apart.
 MOST_COMPARED = 500
 
 
@@ -113,7 +113,7 @@ class Cleaned(NamedTuple):
 def cleaned(text: str, clean: Callable[[str], str]) -> Cleaned:
     """Return a text cleaned by a function that joins words by one blank, and where it comes from.
 
-    A character that several were made of, such as that of an HTML entity, stands for all of them.
+    A character that replaces several, such as those of an HTML entity, has the span of all of them.
     Where words cannot be cleaned apart, only the first characters of a long text have a place.
     """
     whole, made, places = clean(text), "", list[tuple[int, int]]()
@@ -145,7 +145,7 @@ def _aligned(given: str, made: str) -> list[tuple[int, int]]:
     for _, low, high, start, end in SequenceMatcher(None, before, made, False).get_opcodes():
         count = end - start
         same = count == high - low
-        # What was added stands for the character before it.
+        # What was added has the span of the character before it.
         whole = (low, high) if high > low else (max(low - 1, 0), max(low, 1))
         places += [(low + i, low + i + 1) if same else whole for i in range(count)]
     return places

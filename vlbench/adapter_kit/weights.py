@@ -39,8 +39,8 @@ MOST_MODULES = 1024
 # Other sizes, where nothing else bounds the memory that they take.
 LARGEST_SIZE = 1_000_000
 
-# A byte of weights holds two numbers at most, of four bits. A model may have so many more that are
-# computed, such as positions.
+# A byte of weights holds two numbers at most, of four bits. A model may have FREE_NUMBERS more that
+# are computed, such as positions.
 MOST_PER_BYTE, FREE_NUMBERS = 2, 30_000_000
 
 # What a library would load as a pickle that may run code.

@@ -79,7 +79,7 @@ def _most_items(row: Result) -> int:
 def _table(
     output: Path, row: Result, name: str, columns: Sequence[str], most: int = 0
 ) -> tuple[pa.Table, BytesIO]:
-    """Return a table that a board's row keeps, of at most so many rows (0: any), and its file."""
+    """Return a table kept by a board's row, of `most` rows or fewer (0: any), and its file."""
     content = BytesIO(read_bytes(output, row, name))
     try:
         rows = pq.read_metadata(content).num_rows

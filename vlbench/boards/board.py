@@ -52,7 +52,7 @@ class _Primary:
 
 
 def read_board(file: Path) -> Board | None:
-    """Return a board or a summary; None where there is no file.
+    """Return a board or a summary; None if there is no file.
 
     Keys that the rows of a summary lack get the defaults of `Result`. Raises SpecError, naming the
     file and the key, for everything else that does not fit the schema.
@@ -73,7 +73,7 @@ def read_board(file: Path) -> Board | None:
 
 
 def board_digest(file: Path) -> str:
-    """Return the sha256 of a board's file, or of one made of it; "" where there is none.
+    """Return the sha256 of a board's file, or of one made of it; "" if there is no file.
 
     Raises SpecError for one that is too large to be read.
     """

@@ -17,7 +17,7 @@ from vlbench.boards.joins import Items, Placed
 from vlbench.errors import UnknownNameError
 from vlbench.metrics.items import at_text
 
-# So many items are kept, and of each so many predictions.
+# Number of items kept, and of predictions kept per item.
 MOST, MOST_PREDICTIONS = 10, 3
 
 
@@ -65,7 +65,7 @@ def worst_items(models: Sequence[Answered], *, lower: bool) -> list[WrongItem]:
     if not models:
         return []
     shared = sorted(set(models[0].placed.ids).intersection(*(one.placed.ids for one in models[1:])))
-    # Where a model has the items that all have, and no other, they are as they stand.
+    # A model's items need no reordering if they are exactly those that all models share.
     everywhere = [
         range(len(shared)) if one.placed.ids == shared else _places(one, shared) for one in models
     ]

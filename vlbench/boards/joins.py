@@ -67,8 +67,8 @@ def items_of(model: str, table: pa.Table, score: Score, like: Items | None = Non
     """Return the items of a score among those of a model's row.
 
     Those of another model, `like`, tell where the rows belong if they are rows of the same items.
-    Raises NoItemsError where there are none, and DataError where one stands twice, or where they
-    are not those that the score was made of.
+    Raises NoItemsError if there are none, and DataError if one occurs twice, or if they are not
+    those that the score was made of.
     """
     table = _of_score(table, score)
     if not table.num_rows:

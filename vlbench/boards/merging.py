@@ -60,8 +60,8 @@ class Keeper(NamedTuple):
 def union(sources: Sequence[Source]) -> Union:
     """Return the union of boards: for each task the newest version, and the older ones' archives.
 
-    Of equal rows the one that was finished first stands. A row without scores stands only where its
-    model has no other.
+    Of equal rows the one finished first is kept. A row without scores is kept only if its model has
+    no other.
     """
     groups = grouped(sources, lambda source: (source.board.task, source.board.version))
     newest = dict(sorted(groups))
@@ -215,7 +215,7 @@ def read_folders(folders: Sequence[Path]) -> list[Source]:
 def read_folder(folder: Path) -> list[Source]:
     """Return the boards of a folder, archived ones too.
 
-    Raises UnknownNameError where there is no folder, and SpecError for a malformed board, a file
+    Raises UnknownNameError if there is no folder, and SpecError for a malformed board, a file
     without its board's name, and an artifact outside the folder of its row's model.
     """
     if not folder.is_dir():

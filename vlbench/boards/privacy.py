@@ -30,7 +30,8 @@ SECRET_LOOK = re.compile(
     r"|xox[a-z]-[\w-]{8,}|AKIA[0-9A-Z]{12,}|AIza[\w-]{20,}|eyJ[\w-]{8,}(?:\.[\w-]+){1,2})"
 )
 
-# Letters and digits in one piece, this long and with so many bits a character, are no word.
+# Letters and digits in one piece, this long and with this entropy in bits per character, are no
+# word.
 PIECE = re.compile(r"[A-Za-z0-9+]{24,}")
 BITS = 3.8
 
@@ -47,7 +48,7 @@ LOGIN = re.compile(r"(?<=://)[^\s/]+@")
 SERVER = re.compile(r"(\bopenai:\S*?)@https?://[^\s'\",;)\]}]+")
 
 # An absolute path of this or another machine, of which the last part is kept. In the repr of a text
-# each backslash stands twice.
+# each backslash is doubled.
 FILE_URL = re.compile(r"\bfile:/*(?=/|[A-Za-z]:)", re.IGNORECASE)
 HOME = re.compile(r"(?<![\w/.])(?:/(?:home|Users)/[^\s'\"/:,;)\]]+|/root)(?![\w/-])")
 FOLDERS = re.compile(r"(?<![\w/.])(?:~[^\s'\"/]*|/[^\s'\"/]+)/(?:[^\s'\"/]+/)*")

@@ -35,7 +35,7 @@ class Catalog:
     def task_names(self, wanted: Sequence[str]) -> dict[str, bool]:
         """Return the tasks that names, tags, globs and `all` select; True: named by the user.
 
-        A group stands for its tasks. Raises SpecError for a name whose file is broken, and
+        The name of a group selects its tasks. Raises SpecError for a name whose file is broken, and
         UnknownNameError with the nearest names.
         """
         if told := [self.broken[word] for word in wanted if word in self.broken]:

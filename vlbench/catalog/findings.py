@@ -1,6 +1,6 @@
 """Findings: a paper's findings, or anybody's hypotheses, as comparisons of scores.
 
-They stand in `tasks/**/findings/<name>.yaml` of any source:
+They are listed in `tasks/**/findings/<name>.yaml` of any source:
 
     paper: "arXiv:2107.12021"   # may be left out; `reference:` values of its tasks are shown, too
     title: What the paper is called                       # may be left out
@@ -13,9 +13,9 @@ They stand in `tasks/**/findings/<name>.yaml` of any source:
         each: {at: [{objects: 2}, {objects: 3}]}
         greater: [{model: static}, {model: bert-base-uncased}]
 
-A side of a comparison is a score, by `model`, `task`, `metric` and `at`. What a side leaves out
-stands beside the finding; both their `at` are joined. A list (or its name, or a group of tasks) is
-the mean over what it lists. `floor: NAME` in a side takes that floor of the score in its place.
+A side of a comparison is a score, by `model`, `task`, `metric` and `at`. What a side leaves out is
+given for the whole finding; both their `at` are joined. A list (or its name, or a group of tasks)
+is the mean over what it lists. `floor: NAME` in a side takes that floor of the score in its place.
 `floor: chance` takes its chance; where a score must exceed that, it must exceed its hardest floor,
 since floors know nothing of what is asked either. Of two models, both must exceed theirs. Each
 finding has one of

@@ -46,7 +46,7 @@ READERS_OF_CLASS = {
 def reader_of(config: Mapping[str, Any], name: str) -> str:
     """Return the adapter that reads a model of transformers, by its configuration.
 
-    Raises UnknownNameError where there is none.
+    Raises UnknownNameError if there is none.
     """
     listed = config.get("architectures")
     saved_by = {str(one) for one in listed} if isinstance(listed, list) else set()
@@ -284,7 +284,7 @@ def _shown(text: str) -> str:
 
 
 def _is_written(library: str, *words: str) -> bool:
-    """Return whether words stand in the files of a library, which are read as text.
+    """Return whether words occur in the files of a library, which are read as text.
 
     Importing the library would take seconds. It gives the last word, and the nearest names, where
     one of the words is written nowhere.

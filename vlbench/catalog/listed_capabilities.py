@@ -70,7 +70,7 @@ def ways_to_encode_regions(spec: ModelSpec) -> list[str]:
 def needs_of(spec: TaskSpec) -> str | None:
     """Return what a task's probe asks of a model, as its text has it; None where it does not tell.
 
-    Alternatives stand with ` | ` between them.
+    Alternatives are separated by ` | `.
     """
     module, _, name = spec.probe.partition(":")
     parts = module.split(".")
@@ -106,7 +106,7 @@ def _asked(file: Path) -> Mapping[str, str]:
 
 @cache
 def _classes(file: Path) -> Mapping[str, frozenset[str]]:
-    """Return the methods of each class whose bases stand above it, or in a module of vlbench."""
+    """Return the methods of each class whose bases are above it, or in a module of vlbench."""
     imported = {
         alias.name: PACKAGE.joinpath(*node.module.split(".")[1:]).with_suffix(".py")
         for node in top_level(file, ast.ImportFrom)

@@ -29,7 +29,7 @@ def full_loader(name: str, folders: Sequence[Path], where: str) -> str:
     """Return `module:function` of a loader that a task names bare, at `where`.
 
     It is the function of a file of the same name in the folders, or else the shipped loader of that
-    name. Raises SpecError where there is none, or several.
+    name. Raises SpecError for none, or several.
     """
     # A wheel's own tasks have vlbench's folders, whose files are imported.
     others = [folder for folder in folders if not folder.is_relative_to(PACKAGE)]

@@ -36,7 +36,7 @@ class _Published(TypedDict):
 
 
 class Reference(_Published, total=False):
-    """A published number, and where it stands."""
+    """A published number, and where it is in the paper."""
 
     at: At
 
@@ -56,7 +56,7 @@ def read_values(
     *path: str,
     required: Iterable[str] = (),
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the values that stand at a path as a record's fields, and every problem with them.
+    """Return the values at a path as a record's fields, and every problem with them.
 
     Keys that begin with x- are left out.
     """
@@ -267,7 +267,7 @@ def _data_problems(document: Document) -> list[str]:
 
 
 def load_models(file: Path, source: Path) -> list[ModelSpec]:
-    """Return the models that a models.yaml lists; none where there is no file."""
+    """Return the models that a models.yaml lists; none without the file."""
     if not file.exists():
         return []
     document = load_yaml(file)

@@ -51,8 +51,8 @@ DEEPEST = 100
 class Document(NamedTuple):
     """A file's values, and the line of each key under its path, such as `("params", "shots")`.
 
-    The parts of a list are keys too: `("reference", "0", "model")`. Keys that another file gives,
-    which this one extends, stand in `base`.
+    The parts of a list are keys too: `("reference", "0", "model")`. Keys of another file, which
+    this one extends, are in `base`.
     """
 
     file: Path
@@ -70,7 +70,7 @@ class Document(NamedTuple):
         return str(self.file)
 
     def file_of(self, *path: str) -> Path:
-        """Return the file in which a key stands."""
+        """Return the file that has a key."""
         return next((one.file for one in self.chain() if path in one.lines), self.file)
 
     def chain(self) -> Iterator[Document]:

@@ -10,7 +10,7 @@ from vlbench.catalog.specs import ModelSpec, TaskSpec
 
 
 def trained_on(model: ModelSpec, task: TaskSpec) -> str:
-    """Return the data set in a model's `training_data` that a task reads; "" where there is none.
+    """Return the data set in a model's `training_data` that a task reads; "" if there is none.
 
     A task reads what its loader's function and the last folder of its `root` are named after.
     Names are the same if their letters and digits are: CIFAR-10 is cifar10. It is the data set

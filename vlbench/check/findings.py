@@ -159,7 +159,7 @@ def _finite(tried: Pass, places: Sequence[int], adapter: Any, samples: Samples) 
 def _same(
     tried: Pass, places: Sequence[int], adapter: Any, samples: Samples, *, exact: bool
 ) -> str:
-    """Compare the first three examples with those that stand at the same place of another batch."""
+    """Compare the first three examples with those at the same place of another batch."""
     first = tried.outputs(adapter, samples, [0, 1, 2])
     second = tried.outputs(adapter, samples, places)
     pairs = zip(range(3), places, first, second, strict=True)

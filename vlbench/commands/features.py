@@ -71,9 +71,9 @@ def arrays_of(found: Features) -> dict[str, Any]:
 
 
 def content_of(found: Features, suffix: str) -> bytes:
-    """Return features as the content of a file: `ids`, `vectors`, and `labels` where there are any.
+    """Return features as the content of a file: `ids`, `vectors`, and `labels` if there are any.
 
-    Layers stand under their names in place of `vectors`.
+    Several layers are stored under their names instead of `vectors`.
 
     safetensors holds tensors alone, so that ids and labels are JSON texts in its metadata.
     """

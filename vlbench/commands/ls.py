@@ -99,7 +99,7 @@ def _all_things(kind: str, include: Sequence[Path]) -> list[dict[str, Any]]:
     catalog = load_catalog(include)
     if kind == "tasks":
         return [_summary(catalog.tasks[name]) for name in sorted(catalog.tasks)]
-    # Those whose cost is known stand first, in the order of their file.
+    # Those whose cost is known come first, in the order of their file.
     models = sorted(catalog.models.items(), key=lambda one: "" if one[1].cost else one[0])
     return [_summary(spec) for _, spec in models]
 

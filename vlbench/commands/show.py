@@ -84,8 +84,8 @@ def show_thing(
 ) -> dict[str, Any]:
     """Return the content of a task's file, a model's line, or what a probe or loader takes.
 
-    A model of a library, such as `timm:NAME`, is shown as the line that it stands for. Beside a
-    published value stands ours, if a board in `output` has it. Raises UnknownNameError.
+    A model of a library, such as `timm:NAME`, is shown as the line that it stands for. Ours is
+    shown beside a published value, if a board in `output` has it. Raises UnknownNameError.
     """
     if name in catalog.tasks:
         task = catalog.tasks[name]
@@ -123,7 +123,7 @@ def _memory_options(model: ModelSpec) -> list[str]:
 
 
 def _function(catalog: Catalog, name: str, include: Sequence[Path]) -> dict[str, Any]:
-    """Return the arguments of a probe or a loader, by its whole name or what stands last in it.
+    """Return the arguments of a probe or a loader, by its whole name or the last part of it.
 
     `vlbench.data.hub:images` is also `hub:images`, and `images`.
     """

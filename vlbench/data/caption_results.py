@@ -18,10 +18,10 @@ WANTED = '{"image_id": a number or a text, "caption": a text}'
 def result_captions(file: Path, rows: Split) -> list[str]:
     """Return the caption of each row of a split, with each run of white space as one blank.
 
-    The image ids are those of the column `id`; where there is none, the whole names of the images
-    (see `image_name`), and of images without names the numbers of their rows. Raises DataAbsent
-    without the file, and DataError where it is no list of results, has two captions of an image or
-    one of an unknown image, or lacks an image.
+    The image ids are those of the column `id`; without it, the whole names of the images (see
+    `image_name`), and for images without names the numbers of their rows. Raises DataAbsent without
+    the file, and DataError where it is no list of results, has two captions of an image or one of
+    an unknown image, or lacks an image.
     """
     if not file.is_file():
         what = f"the file of captions {file.name} (COCO's result format)"

@@ -34,9 +34,9 @@ class WordLists(NamedTuple):
     `compounds` are two words that name another category than either alone; "": no category.
     `heads` are nouns that a name before them only modifies: `bus station` is not a bus. Of those
     that are verbs, too, only the singular is listed: `a bus stops` is a bus. `kinds_of` has further
-    ones, by the word that stands before them. Words of `articled`, a colour and sports, name a
-    thing only after one of `articles` and before no noun; before `fruit`, `orange` is one. Words of
-    `open` follow a noun phrase but do not belong to it.
+    ones, by the word before them. Words of `articled`, a colour and sports, name a thing only after
+    one of `articles` and before no noun; before `fruit`, `orange` is one. Words of `open` follow a
+    noun phrase but do not belong to it.
     """
 
     compounds: Mapping[str, str]

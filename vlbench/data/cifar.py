@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100, the python version. Krizhevsky 2009.
 
 Learning Multiple Layers of Features from Tiny Images, technical report, University of Toronto. The
-batches are pickles. Only harmless stand-ins are unpickled, so that a file cannot run code.
+batches are pickles. Only harmless substitutes are unpickled, so that a file cannot run code.
 """
 
 import pickle
@@ -141,7 +141,7 @@ def _unpickle(path: Path) -> dict[str, Any]:
 
 
 class _Dtype:
-    """A stand-in for numpy.dtype."""
+    """A substitute for numpy.dtype."""
 
     def __init__(self, code: str | bytes, *_: object) -> None:
         self.is_bytes = code in ("u1", b"u1")
@@ -151,7 +151,7 @@ class _Dtype:
 
 
 class _Array:
-    """A stand-in for numpy.ndarray, because NumPy does not check the unpickled state."""
+    """A substitute for numpy.ndarray, because NumPy does not check the unpickled state."""
 
     pixels: Pixels
 

@@ -104,7 +104,7 @@ def split_from_rows(rows: Rows, *, classes: int, where: str, regions: Path | Non
 
     Regions are those of the images' items, or of their names (see `vlbench.data.pictures`), never
     of the numbers of rows. Raises DataError, naming `where`, for labels that fit neither images nor
-    classes, for an item that is absent or stands twice, and for an image without a name or without
+    classes, for an item that is absent or occurs twice, and for an image without a name or without
     regions.
     """
     images = _with_items(rows, where)

@@ -83,7 +83,7 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     questions are columns of texts or of lists of texts, one column or several. Parquet becomes
     Arrow in `cache_dir`. `regions`, `texts` and `wanted_splits` are as in `vlbench.data.table`.
 
-    Raises DataAbsent where there is no such folder and nothing is downloaded, and DataError for a
+    Raises DataAbsent if the folder does not exist and nothing is downloaded, and DataError for a
     split, a column or a value that is not what it should be.
     """
     require_texts(texts)

@@ -42,7 +42,7 @@ def streamed_images(
     """Return the images of a source that reads encoded bytes, and their name, on each access.
 
     `digests` are those of `encoded_digest`, where they are known; otherwise each image is read once
-    for them, and raises DataError by its name where it is none.
+    for them; DataError names a file that is not an image.
     """
     if digests is None:
         digests = [encoded_digest(*source[i]) for i in range(len(source))]

@@ -157,9 +157,9 @@ class Data:
         return {name: gap for name, gap in gaps.items() if gap > 0}
 
     def first(self, name: str, count: int | None) -> Data:
-        """Return the data with the first so many rows of a split, which are all that is expected.
+        """Return the data with the first `count` rows of a split, which is all that is expected.
 
-        They are the same data for None, or where there is no such split.
+        The data are unchanged for None, or without such a split.
         """
         if count is None or name not in self.splits:
             return self
@@ -225,7 +225,7 @@ def _draw(split: Split, n: int, seed: int) -> list[int]:
 
 
 def derangement(count: int, seed: int) -> NDArray[np.int64]:
-    """Return a random permutation of so many rows, 2 or more, that leaves none in its place."""
+    """Return a random permutation of `count` rows, 2 or more, that leaves none in its place."""
     circle = np.random.default_rng(seed).permutation(count)
     others = np.empty(count, np.int64)
     others[circle] = np.roll(circle, 1)

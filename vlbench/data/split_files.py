@@ -2,7 +2,7 @@
 
 Its rules are tried in turn (https://huggingface.co/docs/hub/datasets-file-names-and-splits): shards
 `data/SPLIT-00000-of-00001.parquet`, folders with a word for the split, files with one, all files.
-Unlike it, we refuse shards of which some are absent, and a split that stands there twice.
+Unlike it, we refuse shards of which some are absent, and a split that occurs twice.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vlbench.errors import DataError, listed
 SHARD = re.compile(r"(.+)-(\d+)-of-(\d+).*")
 IN_DATA = re.compile(r"data/([^/]+)-\d{5}-of-\d{5}[^/]*")
 
-# The words for a split, which stand between the ends of a name, signs and digits.
+# The words for a split, which are delimited by the ends of a name, signs or digits.
 WORDS = {
     "train": "train|training",
     "validation": "validation|valid|dev|val",
@@ -42,7 +42,7 @@ def split_of(file: PurePath) -> str:
 
 
 def files_of_split(files: Sequence[PurePath], split: str) -> list[PurePath]:
-    """Return the files of a split, none where there is no such split.
+    """Return the files of a split, none if there is no such split.
 
     Raises DataError, naming files, where shards are absent, where two sets of files could be the
     split, and where its name alone and the rules of datasets do not give the same files.

@@ -32,7 +32,7 @@ BYTE_ORDERS = {b"\x00\x01IM": "<", b"\x01\x00MI": ">"}
 COMPRESSED, NUMERIC, TYPES = 15, range(6, 16), {1, 2, 3, 4, 5, 6, 7, 9, 12, 13}
 IS_COMPLEX = 0x800
 
-# More bytes than stand before the numbers of a matrix.
+# More bytes than precede the numbers of a matrix.
 HEAD = 512
 
 # The most bytes of a matrix.

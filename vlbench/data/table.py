@@ -160,7 +160,7 @@ def _labels(table: _Table, numbers: Mapping[str, int]) -> list[int]:
 
 
 def _read(root: Path, name: str, columns: Mapping[str, Sequence[str]]) -> _Table:
-    """Return the named columns of a table. Raises DataError for what is none, or lacks one."""
+    """Return the named columns of a table. Raises DataError if it is no table or lacks one."""
     readers = {".csv": _read_csv, ".parquet": _read_parquet}
     suffix = PurePosixPath(name).suffix.lower()
     if suffix not in readers:

@@ -2,7 +2,7 @@
 
 `root/SPLIT/nshards.txt` has the number of shards `root/SPLIT/0.tar`, `1.tar` and so on, and
 `root/classnames.txt` one class a line. Members of one key are one example: `s0000001.jpg` with its
-class number in `s0000001.cls` and, where there are some, one caption a line in `s0000001.txt`.
+class number in `s0000001.cls` and captions, if any, in `s0000001.txt`, one a line.
 
 The shards are read here and not by the builder of the library datasets: that takes the suffixes of
 the first five examples for all, so that an image of another format is lost without a word, and it
@@ -174,7 +174,7 @@ def read_shard(path: Path, shard: str, wanted: Wanted) -> Shard:
 
 
 def read_part(path: Path, start: int, size: int, where: str) -> bytes:
-    """Return so many bytes of a file. Raises DataError, with `where`, if it is gone or shorter."""
+    """Return `size` bytes of a file. Raises DataError, with `where`, if it is gone or shorter."""
     try:
         with path.open("rb") as file:
             file.seek(start)

@@ -69,9 +69,9 @@ def read_judged(path: Path, columns: Sequence[str] | None = None) -> list[Judged
 
     Cells are separated by tabs, semicolons, commas or white space, whichever comes first in this
     list and is in the first line; with semicolons and commas, a cell may be quoted. `columns` names
-    three columns of the first line, or numbers them from 1 where there is no such line. None stands
-    for word_a, word_b and score if the first line names them, and for the first three if not. Blank
-    lines are left out, and those that begin with #. Raises DataError, with the line.
+    three columns of the first line, or numbers them from 1 if no line names them. None means
+    word_a, word_b and score if the first line names them, and the first three if not. Blank lines
+    are left out, and those that begin with #. Raises DataError, with the line.
     """
     lines = [
         (f"{path.name}, line {number}", line)
@@ -110,7 +110,7 @@ def _cells(where: str, line: str, separator: str) -> list[str]:
 
 
 def _places(first: tuple[str, list[str]], columns: Sequence[str] | None) -> tuple[list[int], bool]:
-    """Return where words and score stand in a line, and whether the first line names them."""
+    """Return where words and score are in a line, and whether the first line names them."""
     where, cells = first
     wanted = COLUMNS if columns is None else tuple(columns)
     if len(wanted) != len(COLUMNS):

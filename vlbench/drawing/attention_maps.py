@@ -23,7 +23,7 @@ def attention_figure(image: Image, maps: Floats, shares: Floats, title: str) -> 
     """Return a panel per head: rows are layers from 0, columns heads.
 
     `maps` [layers, heads, H, W] are attention per pixel, drawn as light on the image, each panel by
-    its own largest value; `shares` [layers, heads] are what stands above each.
+    its own largest value; `shares` [layers, heads] are printed above each.
     """
     layers, heads = shares.shape
     side = PANEL if layers * heads <= MANY else SMALL

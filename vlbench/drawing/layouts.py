@@ -19,14 +19,14 @@ from matplotlib.transforms import Bbox, BboxBase
 
 from vlbench.errors import printed
 
-# Most panels side by side: so many, or more where they fill all rows.
+# Most panels side by side: ACROSS, or one of MORE_ACROSS if they fill all rows.
 ACROSS = 3
 MORE_ACROSS = (3, 4, 5)
 
 TITLE = 11  # points
 LEGEND = 8  # points
 
-# Where a name may stand beside its point: right (or left) of it and above (or below) it, how far.
+# Where a name may be beside its point: right (or left) of it and above (or below) it, how far.
 SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
 GAP = 5  # points
 

@@ -35,7 +35,7 @@ def looks(names: Iterable[str], controls: Collection[str] = ()) -> dict[str, Loo
     """Return the look of each model. The first 8 differ in colour, and the first 160 in some way.
 
     The order of the names, and whether one is given twice, change nothing. The `controls` among
-    them come last, so that none takes the colour of a model where there are enough.
+    them come last, so that none takes a model's colour if there are enough.
     """
     ordered = sorted(set(names), key=lambda name: (name in controls, name))
     return {name: _look(i) for i, name in enumerate(ordered)}

@@ -26,7 +26,7 @@ class Shown(NamedTuple):
 
 
 def image_sheet(shown: Sequence[Shown], *, lines: int = LINES) -> Image:
-    """Return images with at most so many lines below each, six in a row."""
+    """Return images with at most `lines` lines below each, six in a row."""
     columns, height = min(COLUMNS, len(shown)), TILE + LINE * lines
     rows = -(-len(shown) // columns)
     sheet = PIL.Image.new("RGB", (columns * TILE, rows * height), "white")

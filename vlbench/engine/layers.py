@@ -81,7 +81,7 @@ class Layers:
         return _AtLayer(self.model, name, self.tower)
 
     def is_of(self, method: Callable[..., Any]) -> bool:
-        """Return whether a method is the one of the model that layers stand in for."""
+        """Return whether a method is the one of the model that layers replace."""
         own = getattr(method, "__self__", None) is self.model
         return own and getattr(method, "__name__", "") == self.tower.encode
 
@@ -150,7 +150,7 @@ class Layers:
         return Parts(None, "", SHARD, encode, size, self.engine.show_pass(joined.what, column))
 
     def _say_size(self, joined: _AllLayers, column: Column, rows: int) -> None:
-        """Say how many bytes all layers of so many rows are, after a look at the first."""
+        """Say how many bytes all layers of all rows need, after a look at the first row."""
         first: Any = [column[0]]
         if column.kind == "image":
             first = self.model.preprocess(column[0])[None].to(self.engine.device)
@@ -188,7 +188,7 @@ class LayerEngine(Engine):
 
 
 class _AllLayers:
-    """A model's method for several layers, whose vectors stand in a row; `widths` are theirs."""
+    """A model's method for several layers, whose vectors are concatenated; `widths` are theirs."""
 
     def __init__(self, model: Any, names: Sequence[str], tower: Tower) -> None:
         # An engine knows a method that it has checked by its name.

@@ -20,8 +20,8 @@ from vlbench.metrics.ranking import all_equal
 # A row of a split, and a text.
 Pair = tuple[int, str]
 
-# On so many pairs the two towers of a model must give what its `score_pairs` gives, up to this
-# share of the largest score, before they stand in for it.
+# On TRIED pairs the two towers of a model must give what its `score_pairs` gives, up to this
+# fraction of the largest score, before they replace it.
 TRIED = 4
 TOLERANCE = 1e-5
 
@@ -85,7 +85,7 @@ class PairScorer:
     def _cosines(self, pairs: Sequence[Pair]) -> list[float]:
         """Return the similarity of each text's vector and its image's.
 
-        Where all images, or all texts, have the same vector, one stands for all: the rounding of
+        If all images, or all texts, have the same vector, one is used for all: the rounding of
         several products would tell them apart where they are near zero.
         """
         model, device = self._model, self._engine.device
@@ -129,7 +129,7 @@ class PairScorer:
 
 
 def other_images(count: int, seed: int) -> list[int]:
-    """Return another row for each of so many, drawn at random; each row stands for one other.
+    """Return another row for each of `count` rows, drawn at random; each is drawn once.
 
     Raises TooFewRows for fewer than two.
     """

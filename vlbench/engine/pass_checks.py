@@ -18,7 +18,7 @@ from vlbench.errors import SpecError, defined_at
 # many roundings of a narrow number: each layer rounds, and not alike in a batch of another size.
 TOLERANCE, ROUNDINGS = 1e-4, 16
 
-# So many examples of a larger batch are passed again.
+# Number of examples of a larger batch that are passed again.
 REPEATED = 4
 
 # The largest |x| of a row lies between this and its inverse, unless all are 0: sums of squares of

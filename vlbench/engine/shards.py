@@ -232,7 +232,7 @@ class _Work:
 
 
 def shards_together(of_each: float, rows: int) -> int:
-    """Return how many shards of so many rows each of several processes exchanges at a time.
+    """Return how many shards of `rows` rows each of several processes exchanges at a time.
 
     `of_each` is the number of shards that each computes.
     """

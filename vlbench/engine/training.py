@@ -19,7 +19,7 @@ ONE_TRAINING = "one training: intervals leave out that another seed would score 
 
 
 class Seeded(Protocol):
-    """How something is trained with so many `seeds`, from `seed` on; a named tuple."""
+    """How something is trained with `seeds` seeds, from `seed` on; a named tuple."""
 
     @property
     def seed(self) -> int:
@@ -97,7 +97,7 @@ class Sharing(NamedTuple):
         return self.processes.rank if self.processes else 0
 
     def part(self, count: int) -> slice:
-        """Return which examples of a batch of so many are this process's; maybe none."""
+        """Return which examples of a batch of `count` are this process's; maybe none."""
         rank, size = (self.processes.rank, self.processes.size) if self.processes else (0, 1)
         return slice(rank * count // size, (rank + 1) * count // size)
 

@@ -56,7 +56,7 @@ def treebank_words(captions: Sequence[str]) -> list[str]:
 
 
 def plain_words(captions: Sequence[str]) -> list[str]:
-    """Return captions as they stand, as qgevalcap does, without ends of line.
+    """Return captions unchanged, as qgevalcap does, but for ends of line.
 
     Nothing is left out or made lower-case, and ROUGE-L takes two spaces for an empty word between.
     """

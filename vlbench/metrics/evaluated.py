@@ -38,7 +38,7 @@ class Evaluated:
             raise DataError(f"{name} cannot be loaded ({why:.200})") from error
 
     def __call__(self, captions: Sequence[str], references: Sequence[Sequence[str]]) -> Value:
-        """Return the score of captions [N], as they stand, against the references of each.
+        """Return the score of unchanged captions [N] against the references of each.
 
         A metric of one reference has the first. Raises DataError for a score that is no finite
         number.

@@ -40,9 +40,9 @@ class Estimate(NamedTuple):
 def wilson(successes: float, n: int) -> Estimate:
     """Return successes / n of independent items with Wilson's score interval (1927).
 
-    Successes need not be whole, unlike SciPy's: an item tied among k candidates counts 1 / k. Where
-    all items are right, or none is, the standard error is that of the interval's width. Raises
-    ValueError where there are no items or more successes than items.
+    Successes need not be whole, unlike SciPy's: an item tied among k candidates counts 1 / k. If
+    all items are right, or all are wrong, the standard error is that of the interval's width.
+    Raises ValueError for no items and for more successes than items.
     """
     if n < 1 or not -ROUNDING <= successes <= n * (1 + ROUNDING):
         raise ValueError(f"{successes} successes of {n} items; wanted 0 <= successes <= n, n >= 1")
@@ -80,11 +80,11 @@ def log_ends(value: float, stderr: float, quantile: float) -> tuple[float, float
 
 
 def fraction(value: float, variance: float, freedom: float, items: int) -> Estimate:
-    """Return a mean in [0, 1] whose variance is known with so many degrees of freedom.
+    """Return a mean in [0, 1] whose variance is known with `freedom` degrees of freedom.
 
     The interval is Wilson's with Student's quantile, for the effective number of items: their
-    number by the design effect (Kish 1965), tried by Dean and Pagano (2015). Where nothing varies,
-    it is that of so many `items`.
+    number by the design effect (Kish 1965), tried by Dean and Pagano (2015). If nothing varies, it
+    is that of `items` items.
     """
     value = min(max(value, 0.0), 1.0)
     stderr = math.sqrt(variance)
@@ -161,7 +161,7 @@ def mean_of_trials(credit: NDArray[Any]) -> Estimate:
 
     NaN is an item that a trial leaves out; trials count alike. Trials and items both vary: the
     variance is `crossed_variance`, that of one trial var / items. The interval is that of
-    `fraction`. Raises ValueError where there are no trials or no items.
+    `fraction`. Raises ValueError for no trials or no items.
     """
     if credit.ndim != 2 or credit.size == 0:
         raise ValueError(

@@ -23,7 +23,7 @@ SCHEMA = pa.schema(
 )
 
 
-# What stands between the names of an example's two clusters.
+# The separator of the names of an example's two clusters.
 BOTH = "\t"
 
 # The column that items of a corpus score have besides; other items beside them have nulls there.
@@ -75,7 +75,7 @@ def item_table(
 
     `credit` is [N], or [T, N] where the score is a mean of T trials; in [0, 1] where the score is a
     fraction. NaN in a trial is an example that the trial leaves out, and is not kept. Raises
-    ValueError for other shapes, for other credit that is not finite, and for an id that stands
+    ValueError for other shapes, for other credit that is not finite, and for an id that occurs
     twice.
     """
     values = np.asarray(credit, np.float64)
@@ -108,7 +108,7 @@ def item_table(
 
 
 def trials(values: Any) -> Any:
-    """Return [T, ...] values of several trials as they are; those of one alone, which is none."""
+    """Return [T, ...] values of several trials as they are; those of one without the first axis."""
     return values if len(values) > 1 else values[0]
 
 

@@ -31,7 +31,7 @@ OPTIONS = ("-XX:+UseSerialGC", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8
 
 
 def find_java() -> str:
-    """Return the path of Java. Raises DataAbsent where there is none, DataError for a wrong one."""
+    """Return the path of Java. Raises DataAbsent if there is none, DataError for a wrong one."""
     named = os.environ.get("VLBENCH_JAVA")
     if named:
         path = shutil.which(named)

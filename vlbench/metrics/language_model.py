@@ -53,7 +53,7 @@ def train_language_model(sentences: Iterable[Sequence[str]]) -> LanguageModel:
     often enough, SRILM gives what it does not keep no probability and leaves it out, so that of "a
     b" and "b a", thrice each, the texts "a b a", "b b" and "a" have a perplexity of 2.149; here
     they have 3.066. Nor does SRILM count sentences without words.
-    Raises ValueError where there is no word, or a word is `<s>` or `</s>`.
+    Raises ValueError if there is no word, or a word is `<s>` or `</s>`.
     """
     counts = _count_grams(sentences)
     words = {gram: n for gram, n in counts[1].items() if gram != (START,)}

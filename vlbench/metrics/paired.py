@@ -163,7 +163,7 @@ def picked(table: Floats, flips: int, seed: int) -> Floats:
 
 
 def among_all_pairs(p: float, models: int) -> float:
-    """Return a p-value of two of so many models, corrected for all pairs of them (Bonferroni).
+    """Return a p-value of two out of `models` models, corrected for all pairs (Bonferroni).
 
     A leader is the best of the data: among equal models, some other lies far behind it by luck.
     """

@@ -57,8 +57,8 @@ def choose_any(scores: Tensor, right: Tensor, *, candidates: Tensor | None = Non
 
     `right` is bool [..., C]. The credit, float64 [...], is the fraction of the candidates tied for
     the highest, as for `choose`, that are right. `candidates`, bool and broadcast to [..., C], says
-    which scores count, by default all; what stands in the others, as padding does, may be anything.
-    Raises ValueError, with the row, for a candidate whose score is not finite, and for none.
+    which scores count, by default all; the others, such as padding, may have any value. Raises
+    ValueError, with the row, for a candidate whose score is not finite, and for none.
     """
     rows = _rows(scores, candidates)
     near = _tied_for_best(rows)
@@ -67,7 +67,7 @@ def choose_any(scores: Tensor, right: Tensor, *, candidates: Tensor | None = Non
 
 
 def credit_among(scores: Tensor, right: Tensor, guesses: int | Tensor) -> Tensor:
-    """Return how likely the right one [N] is among so many highest of [N, C] scores, float64 [N].
+    """Return how likely the right one [N] is among the `guesses` highest of [N, C], float64 [N].
 
     Scores within 1e-6 of the row's largest |score| are tied, and their order is chance. Several
     numbers of guesses, [K, 1], give [K, N]. Raises ValueError, with the row, for a score that is
@@ -82,7 +82,7 @@ def credit_among(scores: Tensor, right: Tensor, guesses: int | Tensor) -> Tensor
 
 
 class BestRank(NamedTuple):
-    """Of each of N queries, where the best of its right candidates stands; int64 [N] each.
+    """The rank of the best right candidate of each of N queries; int64 [N] each.
 
     `better` candidates score higher than it; `tied` are tied with it, itself among them, and `own`
     of these are right, so that 1 <= own <= tied.
@@ -94,7 +94,7 @@ class BestRank(NamedTuple):
 
 
 def best_rank(scores: Tensor, right: Tensor) -> BestRank:
-    """Return where the best right candidate of each row of [N, C] scores stands.
+    """Return the rank of the best right candidate in each row of [N, C] scores.
 
     `right` [N, R] has the places of a row's right candidates, each once; -1 fills up rows that have
     fewer. Scores within 1e-6 of the row's largest |score| are tied. Nothing is sorted. Raises
@@ -156,7 +156,7 @@ def expected_rank(found: BestRank) -> Tensor:
 
 
 def ranks_of_chance(candidates: Tensor, right: Tensor) -> BestRank:
-    """Return where the best of so many right ones [N] stands if all candidates [N] are tied."""
+    """Return the rank of the best of `right` [N] candidates if all `candidates` [N] are tied."""
     return BestRank(torch.zeros_like(candidates), candidates, right)
 
 

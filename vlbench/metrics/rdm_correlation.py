@@ -164,7 +164,7 @@ def permuted(table: NDArray[Any], *, seed: int, count: int = PERMUTATIONS) -> Fl
 
 
 def _classes(table: NDArray[Any]) -> int:
-    """Return how many classes have so many pairs."""
+    """Return how many classes have as many pairs as the table has rows."""
     return (1 + math.isqrt(1 + 8 * len(table))) // 2
 
 

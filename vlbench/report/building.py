@@ -110,9 +110,8 @@ def build_summaries(
     """Write `summaries/<group>.json` for each group, and return the files, with their figures.
 
     A group of means needs a board for every task, and a model with a publishable row on each.
-    Without one, its summary is removed, as is that of a data set's own group that is none any more.
-    Raises SpecError where the tasks of a group differ in their
-    primary scores.
+    Without one, its summary is removed, as is that of a data set's own group that is no longer one.
+    Raises SpecError where the tasks of a group differ in their primary scores.
     """
     written: list[Path] = []
     _remove_old(output, groups)

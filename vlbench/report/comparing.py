@@ -1,4 +1,4 @@
-"""Comparison of models on the boards that all of them stand on, pair by pair."""
+"""Comparison of models on the boards that have all of them, pair by pair."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Lack(NamedTuple):
 
 
 def read_boards(output: Path, specs: Iterable[TaskSpec]) -> dict[str, Board | None]:
-    """Return the board of each task, and the summary of each group; None where there is no file."""
+    """Return the board of each task, and the summary of each group; None if there is no file."""
     return {spec.name: read_board(task_file(output, spec)) for spec in specs}
 
 
@@ -180,7 +180,7 @@ def _items(side: Side, rows: Rows, evidence: Evidence) -> Items:
     return _recent(kept, key, make)
 
 
-# So many tables are kept: those of a control, which many models are compared with, stay.
+# Number of tables kept: those of a control, which many models are compared with, stay.
 MOST_KEPT = 8
 
 Kept = TypeVar("Kept")
@@ -363,7 +363,7 @@ def _interval(score: Score) -> tuple[float, float] | None:
 def _compared(
     comparison: Comparison, sides: Sequence[Sequence[Term]], comparisons: int, paired: Pairing
 ) -> Compared:
-    """Return one of so many comparisons with its own verdict, and the p-values of either."""
+    """Return one of `comparisons` comparisons with its own verdict, and the p-values of either."""
     values = [fmean(term.value for term in side) for side in sides]
     interval = paired.ci95 or difference_interval(sides)
     how = "paired" if paired.ci95 else f"unpaired ({paired.why})" if paired.why else "unpaired"

@@ -33,7 +33,7 @@ TIED, BEHIND, UNTESTED = "tied", "behind", "untested"
 
 
 def standing(model: str, leaders: Leaders | None) -> str:
-    """Return how a model stands against the leader of its set; empty where nothing was compared."""
+    """Return how a model compares with the leader of its set; empty if nothing was compared."""
     if leaders is None:
         return ""
     if model == leaders.leader:
@@ -59,7 +59,7 @@ UNPUBLISHED = ("some of its data were missing", "its weights are random")
 
 
 class Leaders(NamedTuple):
-    """The leader of a set of comparable rows, and how the others stand to it.
+    """The leader of a set of comparable rows, and how the others compare with it.
 
     `tied` cannot be told apart from it; `p` is that of each model tested, corrected for all pairs
     of those models that are tested and no controls; `untested` has the reasons. `worst` are the
@@ -204,7 +204,7 @@ def old_comparisons(output: Path, tasks: Sequence[str]) -> list[str]:
 
 
 def _read(output: Path, task: str) -> _File | None:
-    """Return what a task's file of comparisons holds; None where there is none, or no board."""
+    """Return what a task's file of comparisons holds; None without the file or the board."""
     file = comparisons_file(output, task)
     if not (file.is_file() and board_file(output, task).is_file()):
         return None

@@ -1,6 +1,6 @@
 """What a pull request changes in published boards, in Markdown.
 
-Names and reasons come from strangers: all stand in code spans, where they mention and link nobody.
+Names and reasons come from strangers: all are in code spans, where they mention and link nobody.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _lost(old: Mapping[str, Board], new: Mapping[str, Board]) -> list[str]:
 
 
 def _hidden(sources: Sequence[Source]) -> list[str]:
-    """Return the boards that no table shows, since their newest version stands in the archive."""
+    """Return the boards that no table shows, since their newest version is in the archive."""
     there = {(source.name, source.board.version) for source in sources}
     newest = [(name, one.version) for name, one in union(sources).boards.items() if "/" not in name]
     hidden = [

@@ -2,7 +2,7 @@
 
 Of k models that are tested, the p-values for and those against are each corrected by Holm's rule
 over the models, at 2.5 %: the probability of calling any model wrongly, in either direction, is at
-most 5 %. Intervals stand as they are. Heterogeneity is Cochran's Q over the models' differences,
+most 5 %. Intervals are not corrected. Heterogeneity is Cochran's Q over the models' differences,
 with I^2 (Higgins & Thompson 2002, doi:10.1002/sim.1186), where a finding is one comparison. Q takes
 the differences to be independent. Models share items, and their control where they have one, which
 makes their differences alike and Q small: a small p shows that models differ, a large one nothing.
@@ -132,7 +132,7 @@ def standard_error(compared: Compared) -> float:
 
 
 def detectable(error: float, models: int) -> float:
-    """Return the difference found with a power of 0.8 in one of so many models, by Bonferroni."""
+    """Return the difference found with a power of 0.8 in one of `models` models, by Bonferroni."""
     normal = NormalDist()
     return (normal.inv_cdf(1 - LEVEL / models) + normal.inv_cdf(POWER)) * error
 

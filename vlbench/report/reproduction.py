@@ -120,7 +120,7 @@ def summary(found: Reproduction) -> list[str]:
 
 
 def grids(found: Reproduction) -> list[Grid]:
-    """Return the numbers and the findings of a paper that were measured, where there are any."""
+    """Return the numbers and the findings of a paper that were measured, if any."""
     numbers = [_number_cells(one) for one in found.references if isinstance(one.ours, Score)]
     head = ("task", "model", "score", "where", "published", "ours", "difference")
     verdicts = [row for one in found.judged for row in _finding_rows(one)]
@@ -238,7 +238,7 @@ def _finding_rows(judged: Judged) -> Iterator[list[str]]:
 
 
 def _sentence(finding: Finding) -> str:
-    """Return a finding's sentence, where it stands in its paper, and its tasks."""
+    """Return a finding's sentence, where it is in its paper, and its tasks."""
     place = ", ".join(filter(None, [finding.where, *finding.tasks]))
     return f"{finding.text} [{place}]" if place else finding.text
 

@@ -47,7 +47,7 @@ def is_random(row: Result) -> bool:
 
 
 def ties_mark(row: Result) -> str:
-    """Return what stands beside a score where most choices were tied; nothing elsewhere."""
+    """Return the mark beside a score if most choices were tied; otherwise nothing."""
     return " (mostly ties)" if row.is_mostly_tied else ""
 
 
@@ -72,7 +72,7 @@ def cost(score: Score) -> float:
 
 
 class Published(NamedTuple):
-    """A paper's value of a score, and where it stands there.
+    """A paper's value of a score, and where it is in the paper.
 
     `difference` is ours minus the paper's, and `in_stderr` the same in standard errors of ours;
     None where our score has none, or one of 0.
@@ -153,7 +153,7 @@ def _has_row(folder: Path, model: str, task: str) -> bool:
 
 
 def named_row(output: Path, task: str, model: str) -> Result:
-    """Return the ok row of a model. Raises UnknownNameError where there is none, or several."""
+    """Return the ok row of a model. Raises UnknownNameError if there is none, or several."""
     board = read_board(board_file(output, task))
     if board is None:
         raise unknown(f"board in {output}", task, {file.stem for file in output.glob("*.json")})

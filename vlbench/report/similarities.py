@@ -51,7 +51,7 @@ class Kind(NamedTuple):
 
     @property
     def primary(self) -> dict[str, Any]:
-        """Return which score stands for a model."""
+        """Return which score represents a model."""
         return {"metric": self.mean, "at": {}}
 
 
@@ -84,9 +84,9 @@ class Member(NamedTuple):
 
     Those of a kernel are images, and the blocks that intervals leave out.
 
-    `name` is `model`, or longer where the model stands on two boards. The matrix is read where it
-    is needed: hundreds of 1,000 classes are gigabytes. `reliability` is its row's primary score,
-    where that is a correlation.
+    `name` is `model`, or longer if the model is on two boards. The matrix is read where it is
+    needed: hundreds of 1,000 classes are gigabytes. `reliability` is its row's primary score, where
+    that is a correlation.
     """
 
     kind: Kind
@@ -219,8 +219,8 @@ def similarity_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each model: its correlation with each other, and their mean.
 
-    Beside each stand the bounds of the noise ceiling. Where a `table` is named that has the
-    correlations with each other, rows refer to it instead.
+    Each has the bounds of the noise ceiling. Where a `table` is named that has the correlations
+    with each other, rows refer to it instead.
     """
     kind, classes, places = members[0].kind, len(members[0].classes), range(len(members))
     keys = json.dumps(sorted({member.comparable for member in members}))
@@ -280,7 +280,7 @@ def _ceilings(members: Sequence[Member]) -> Floats:
 
 
 def _ceiling(bounds: Floats, classes: int, at: Mapping[str, str] | None = None) -> list[Score]:
-    """Return the bounds of a noise ceiling as scores; none where there is no reliability."""
+    """Return the bounds of a noise ceiling as scores; none without reliability."""
     if np.isnan(bounds).any():
         return []
     return [

@@ -1,6 +1,6 @@
 """The table of a board: comparable rows, best first, with what it takes to judge each score.
 
-The terminal, the exports and the page print it: which rows stand together, in which order, and what
+The terminal, the exports and the page print it: which rows share a table, in which order, and what
 their cells say is decided here alone.
 """
 
@@ -20,7 +20,7 @@ from vlbench.results import Result, Score
 # A number as a text, with its unit or, where the head of its column has that, without.
 Number = Callable[[float, str], str]
 
-# What stands beside each primary score, in this order.
+# The columns beside each primary score, in this order.
 STANDING, PUBLISHED = "against the leader", "published"
 APART = "not comparable"
 HEADS = ("95 % interval", "n", "chance", "highest floor", STANDING, PUBLISHED)
@@ -29,10 +29,10 @@ HEADS = ("95 % interval", "n", "chance", "highest floor", STANDING, PUBLISHED)
 class Entry(NamedTuple):
     """A row of a table.
 
-    `primary` is the score that stands for the task, None where the row lacks it; `published` has
-    what a paper gives for each score, or None; `standing` is that against the leader, or empty, and
-    `p` its p-value where it was tested, and `detectable` the difference that would have been found.
-    A row that `is_apart` is not comparable with the others of its table.
+    `primary` is the score that represents the task, None if the row lacks it; `published` has what
+    a paper gives for each score, or None; `standing` is that against the leader, or empty, and `p`
+    its p-value where it was tested, and `detectable` the difference that would have been found. A
+    row that `is_apart` is not comparable with the others of its table.
     """
 
     row: Result
@@ -61,10 +61,10 @@ class Entry(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows that may be compared, best first; those without the score stand last, then controls.
+    """Rows that may be compared, best first; those without the score are last, then controls.
 
-    A row that alone may be compared with none of them stands below, marked. `place` is the number
-    of the table and how many the board has. `leaders` are those of the set where they are known.
+    A single row that cannot be compared with them is below, marked. `place` is the number of the
+    table and how many the board has. `leaders` are those of the set where they are known.
     """
 
     title: str
@@ -138,7 +138,7 @@ def tables_of(
 ) -> list[Table]:
     """Return a table for each set of comparable rows, the largest first.
 
-    A set of one row stands in the first table, marked. `leaders` are given by `comparable`.
+    A set of one row is put in the first table, marked. `leaders` are given by `comparable`.
     """
     by_size = sorted(comparable_sets(board.results).items(), key=lambda one: -len(one[1]))
     sets = [one for i, one in enumerate(by_size) if i == 0 or len(one[1]) > 1]
@@ -162,7 +162,7 @@ def title_of(name: str, spec: TaskSpec | None) -> str:
 
 
 def heading(board: Board, spec: TaskSpec | None) -> str:
-    """Return what stands above the table of a board: its title, name and version."""
+    """Return the heading of a board's table: its title, name and version."""
     version = f"version {board.version}"
     if spec and spec.title:
         return f"{spec.title} ({board.task}, {version})"
@@ -170,7 +170,7 @@ def heading(board: Board, spec: TaskSpec | None) -> str:
 
 
 def cells(entry: Entry, number: Number = number) -> dict[str, str]:
-    """Return what stands beside an entry's primary score, by `HEADS`; empty is what is unknown."""
+    """Return the cells beside an entry's primary score, by `HEADS`; empty is what is unknown."""
     score = entry.primary
     if score is None:
         return dict.fromkeys(HEADS, "")
@@ -186,7 +186,7 @@ def cells(entry: Entry, number: Number = number) -> dict[str, str]:
 
 
 def _standing_text(entry: Entry, unit: str) -> str:
-    """Return how a model stands: behind with its p, tied with what would have been found."""
+    """Return how a model compares: behind with its p, tied with what would have been found."""
     if entry.is_apart:
         return APART
     if entry.standing == BEHIND and entry.p is not None:
@@ -222,7 +222,7 @@ def _floor(score: Score, number: Number) -> str:
 
 
 def _published_number(paper: Published | None, unit: str, number: Number) -> str:
-    """Return a paper's number, where it stands, and how far ours lies above it."""
+    """Return a paper's number, where it is, and how far ours lies above it."""
     if paper is None:
         return ""
     errors = "" if paper.in_stderr is None else f", {paper.in_stderr:+.1f} SE"

@@ -24,15 +24,15 @@ OPTIONAL = "optional"
 NUMBER = r"[-+]?[\d.,]+ (?:%|points)|p <?[\d.]+|\S+"
 WHOLE = [re.compile(rf"[-+\d.e]+ to [-+\d.e]+|{NUMBER}"), re.compile(NUMBER), re.compile(r"\S+")]
 
-# Of cells that stand below the first of their row.
+# Indent of cells below the first of their row.
 INDENT = "    "
 
 
 def fitted(table: Table, width: int) -> Table:
     """Return a table no wider than a terminal, as far as its words and numbers stay whole.
 
-    Optional columns are left out, the last first, and counted below the table. Where the words are
-    still too long, the cells of a row stand below each other.
+    Optional columns are left out, the last first, and counted below the table. If the words are
+    still too long, the cells of a row are printed below each other.
     """
     columns = list(table.columns)
     optional = [

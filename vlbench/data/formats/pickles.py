@@ -62,7 +62,7 @@ class _Restricted(pickle.Unpickler):
 
 
 def read_pickle(path: Path, allowed: Allowed | None = None, *, encoding: str = "bytes") -> Any:
-    """Return the content of a pickle, with stand-ins for what is `allowed` by (module, name).
+    """Return the content of a pickle, with the substitutes that `allowed` has by (module, name).
 
     `encoding` decodes texts of Python 2. Raises one of UNREADABLE, or DataError, for another file.
     """
@@ -79,7 +79,7 @@ def unreadable(name: str, what: str, error: Exception) -> DataError:
 
 
 def require_bounded(stream: IO[bytes]) -> None:
-    """Check the pickle that a stream stands at, which stands behind it afterwards.
+    """Check the pickle at a stream's position, and leave the stream after its end.
 
     Raises UnpicklingError for opcodes that take more memory than the file does, for too many parts
     and for tuples that nest too deeply; ValueError for what is no pickle.

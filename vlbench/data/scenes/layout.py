@@ -158,7 +158,7 @@ def _place(things: Sequence[Thing], rng: Generator) -> list[Thing]:
 
 
 def backdrop_of(rng: Generator) -> Backdrop:
-    """Return a background in greyish colours, from which most things stand out."""
+    """Return a background in greyish colours, which differ from those of most things."""
     grey = rng.uniform(125, 195)
     tints = np.clip(grey + rng.uniform(-22, 22, (2, 3)) + [[-9], [9]], 0, 255).astype(int)
     first, second = ((int(r), int(g), int(b)) for r, g, b in tints)

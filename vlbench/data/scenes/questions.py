@@ -19,7 +19,7 @@ TEXTURED = ("striped", "spotted")
 # What a caption may say of a texture instead.
 MARKS = {"stripes": "striped", "spots": "spotted"}
 
-# So many questions are of looks that no caption tells, where the scene has them.
+# Number of questions about looks that no caption mentions, if the scene has them.
 UNTOLD = 2
 
 
@@ -66,7 +66,7 @@ def questions(
 def untold_looks(view: View, captions: Sequence[Sentence]) -> list[tuple[Group, str]]:
     """Return size, texture and colour of single things, as far as no caption has said them.
 
-    A caption says of a thing what stands in a phrase that names it, or in no phrase.
+    A caption says of a thing what is in a phrase that names it, or in no phrase.
     """
     told: set[tuple[int, str]] = set()
     for sentence in captions:

@@ -32,7 +32,7 @@ KINDS = (FAVOURITES, BEFORE, REFERENCE)
 
 
 class Images(NamedTuple):
-    """The images of a test split that are read: the first so many, all for None."""
+    """The images of a test split that are read: the `first` ones, all for None."""
 
     split: str = "test"
     first: int | None = None
@@ -106,8 +106,7 @@ class Subjects(NamedTuple):
     """Test images: their references, and their captions before and after the reward.
 
     `favourites` has the captions of each seed after the largest budget, `before_last` those before
-    its last epochs; `by_budget` after each budget, where there are several, 0 being the captions
-    before.
+    its last epochs; `by_budget` after each of several budgets, 0 being the captions before.
     """
 
     rows: Split
@@ -135,7 +134,7 @@ class Subjects(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A captioner, what it sees through, the images, and the seeds: so many, from `seed` on."""
+    """A captioner, what it sees through, the images, and `seeds` seeds, from `seed` on."""
 
     captioner: Captioner
     encoder: RegionEncoder | None

@@ -226,7 +226,7 @@ def noun_fractions(judged: Judged, nouns: Nouns) -> dict[str, Floats]:
 def noun_statistics(
     captions: Sequence[frozenset[str]], references: Sequence[frozenset[str]]
 ) -> dict[str, Floats]:
-    """Return (fraction, 1) for each image, or zeros where there is none, [N, 2], of both scores."""
+    """Return (fraction, 1) for each image, or zeros if undefined, [N, 2], of both scores."""
     both = [own & named for own, named in zip(captions, references, strict=True)]
     wholes = {"noun_precision": captions, "noun_recall": references}
     return {

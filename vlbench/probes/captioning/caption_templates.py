@@ -58,7 +58,7 @@ def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
     """Return how often a caption outscores its own nouns in five templates.
 
     The `captioner` sees regions through the `encoder` (None: those of the data); `captions`, a
-    file in COCO's result format, stands in for both, as do first references where these are the
+    file in COCO's result format, replaces both, as do first references if these are the
     `originals`. The seed draws the other images. Raises TooFewRows where fewer than two captions
     have a noun.
     """

@@ -85,7 +85,7 @@ def image_features(split: Split, engine: Engine, settings: Captioner) -> Tensor:
 
     These are the pooled vectors of the split's regions, or `features` of the settings: a folder
     with one NAME.npy per image, or region features, pooled by their mean unless `regions` is sum.
-    Raises SpecError where there is neither, DataError for an image without features.
+    Raises SpecError if there is neither, DataError for an image without features.
     """
     pool, files = settings.regions, settings.features
     if files is not None:
@@ -201,7 +201,7 @@ class Favourites(NamedTuple):
     Those `before_last` are of the network before the last epochs of the whole training.
     The history has, by `steps`, mean scores of sampled and of greedy captions since the entry
     before, and the share of samples with an advantage that is not zero; that of the whole training
-    is `share_nonzero_advantage`. So many captions were `scored` in it.
+    is `share_nonzero_advantage`. `scored` is the number of captions scored in it.
     """
 
     captions: dict[int, list[str]]

@@ -86,9 +86,9 @@ class Vocabulary:
 def learn_vocabulary(
     captions: Iterable[str], *, rare: int = RARE, punctuation: bool = False
 ) -> Vocabulary:
-    """Return the words of captions, sorted, with UNK at the end where there are rare ones.
+    """Return the words of captions, sorted, with UNK at the end if there are rare ones.
 
-    With `punctuation`, what stands between spaces is a word as it is; else its punctuation goes.
+    With `punctuation`, text between spaces is a word unchanged; else its punctuation is removed.
     """
     counts: Counter[str] = Counter()
     for text in captions:

@@ -189,7 +189,7 @@ def lstm_state(gates: Tensor, cell: Tensor) -> State:
 
 
 def repeat_states(images: State, times: int) -> State:
-    """Return each image's state so many times in a row."""
+    """Return each image's state `times` times in a row."""
     return State(*(part.repeat_interleave(times, 0) for part in images))
 
 

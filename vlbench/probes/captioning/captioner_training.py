@@ -63,7 +63,7 @@ class Stage:
         count: int,
         images: int,
     ) -> None:
-        """Take over the network; a batch has so many `images` out of `count`."""
+        """Take over the network; a batch has `images` images out of `count`."""
         self.network = network.to(device)
         self.device = device
         self.rng = torch.Generator(device).manual_seed(seed)
@@ -113,7 +113,7 @@ class Stage:
 class CrossEntropy(NamedTuple):
     """How the captioner is taught; the defaults are those of the paper and of `fc.yml`.
 
-    A batch is so many `images` with so many `captions` each. The rate falls by the factor `decay`
+    A batch has `images` images with `captions` captions each. The rate falls by the factor `decay`
     every `decay_epochs`; the probability of reading a word of its own grows by `sampling` every
     `sampling_epochs`, up to `most_sampling`. `validate_steps` lie between two validations, each on
     the first `validate_images`. `feature_noise` is the deviation of normal noise on the features,
@@ -265,15 +265,15 @@ TIE = 1e-6
 # Entries of the history.
 ENTRIES = 50
 
-# One step of so many belongs to the last epochs: 4 of the paper's 20. Over them, captions of images
-# that were not trained on tell whether training has converged.
+# The last 1 / LAST of the steps are the last epochs: 4 of the paper's 20. Over them, captions of
+# images that were not trained on tell whether training has converged.
 LAST = 5
 
 
 class SelfCritical(NamedTuple):
     """How the captioner learns a model's taste; the defaults are those of `fc_rl.yml`.
 
-    A batch is so many `images` with so many `samples` each. No more than `most_captions` captions
+    A batch has `images` images with `samples` samples each. No more than `most_captions` captions
     are scored, greedy ones included, whatever `epochs` says; None sets no limit. `budgets` are
     multiples of this training, ascending, after which favourites are looked at; the last is its
     end, and 0 are the captions before.
@@ -289,7 +289,7 @@ class SelfCritical(NamedTuple):
     budgets: Sequence[int] = (1,)
 
     def steps(self, images: int) -> int:
-        """Return the number of steps on so many training images, for a budget of 1."""
+        """Return the number of steps on `images` training images, for a budget of 1."""
         steps = self.epochs * -(-images // self.images)
         if self.most_captions is None:
             return steps

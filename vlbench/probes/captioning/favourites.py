@@ -8,9 +8,9 @@ whose first reference outscores the favourite: it does not depend on the scale o
 that scores all alike gets one half, and one that can be led away from human captions is seen to be.
 Its floors are the same texts for another test image, and a trigram model of the training captions
 in the model's place; `prefers_reference_gain_from_image` is what it is above the first. Departures:
-favourites of several seeds count, and beside the paper's patterns stand those found in favourites
-of other images. What is preferred depends on how long SCST went on: with several budgets, each has
-its scores, with how many of the favourites of a seed differ; all other scores are of the largest.
+favourites of several seeds count, and besides the paper's patterns those found in favourites of
+other images. What is preferred depends on how long SCST went on: with several budgets, each has its
+scores, with how many of the favourites of a seed differ; all other scores are of the largest.
 
 A run of SCST has collapsed if its favourites are fewer different sentences than a tenth of the
 images; the row counts such runs (`collapsed_runs`). Whether SCST has converged, how much the score
@@ -19,8 +19,8 @@ of test images rose over its last epochs alone says (`late_match_score_gain`).
 `caption_cross` (the square of table 2): the model's favourites are scored by every scorer, the
 model's row of the square. `win_rate_vs_cross_entropy` is the share of images whose favourite
 outscores the caption before the reward, which does not depend on the scale of scores. Each scorer
-is a judge of its own, and no mean is taken over different judges. Beside the metrics of captions
-stand precision and recall of nouns: CIDEr rises for captions without one.
+is a judge of its own, and no mean is taken over different judges. Besides the metrics of captions,
+precision and recall of nouns are given: CIDEr rises for captions without one.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
     """Return what a model's favourite captions are like, and whether it prefers them to humans'.
 
     `images` are captioned. The captioner sees their regions through the `encoder` (None: those of
-    the data), which is not the model. `seeds` are so many trainings on the model's score, from
-    `seed` on. Raises TooFewRows for fewer than two images.
+    the data), which is not the model. There are `seeds` trainings on the model's score, from `seed`
+    on. Raises TooFewRows for fewer than two images.
     """
     plan = Plan(captioner, encoder, images, seeds, seed)
     # What may not be here is asked for before hours of training.

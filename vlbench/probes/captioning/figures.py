@@ -145,7 +145,7 @@ NAME = 8
 
 
 def square(board: Board, title: str) -> Figure | None:
-    """Return the square of the rows of a board that may be compared; None where there are none."""
+    """Return the square of the rows of a board that may be compared; None if there are none."""
     rows = _compared(board.results)
     return square_figure(title, rows) if rows else None
 

@@ -12,7 +12,7 @@ from vlbench.metrics.language_model import TextScorer, caption_words
 
 
 def seen_in_training(rows: Split, texts: Sequence[str]) -> int:
-    """Return how many texts stand among the captions of these rows, but for case and marks."""
+    """Return how many texts are captions of these rows, ignoring case and punctuation."""
     asked = [tuple(caption_words(text)) for text in texts]
     wanted = set(asked)
     read = (tuple(caption_words(text)) for captions in rows["captions"] for text in captions)

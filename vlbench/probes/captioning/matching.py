@@ -191,7 +191,7 @@ def convergence(
     return measured, [note] if score.ci95 and score.ci95[0] > 0 else []
 
 
-# A run has collapsed where fewer of its favourites differ than one for so many images.
+# A run has collapsed if it has fewer distinct favourites than one per COLLAPSED images.
 COLLAPSED = 10
 
 

@@ -55,7 +55,7 @@ def noun_count(
     images: Images = TEST_IMAGES,
     seed: int = 0,
 ) -> Outcome:
-    """Return how scores change with the number of nouns, for so many `k`, ascending.
+    """Return how scores change with the number of nouns, for each of `k`, ascending.
 
     Raises TooFewRows where fewer than two images have the largest number of nouns, and ValueError
     for other k.

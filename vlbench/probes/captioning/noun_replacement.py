@@ -46,7 +46,7 @@ from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, Nouns, NounSource, 
 from vlbench.probes.captioning.pairwise import Contest, Share, compare_texts, report
 from vlbench.results import Outcome
 
-# What stands before and after the word of a part.
+# What comes before and after the word of a part.
 AROUND = re.compile(r"^(\W*)\w(?:.*\w)?(\W*)$")
 
 
@@ -67,7 +67,7 @@ class Caption(NamedTuple):
     def with_wrong_nouns(self, tagger: Nouns, shown: Iterable[str], rng: Generator) -> str:
         """Return the caption with nouns that are no form of those shown, nor of its own.
 
-        The same noun is replaced by the same one. Raises TooFewRows where there are too few nouns.
+        The same noun is replaced by the same one. Raises TooFewRows for too few nouns.
         """
         own = dict.fromkeys(self.nouns.values())
         wrong = tagger.draw(len(own), [*shown, *own], rng)
@@ -77,7 +77,7 @@ class Caption(NamedTuple):
     def with_other_words(self, tagger: Nouns, rng: Generator) -> str:
         """Return the caption with another word in place of each that is no noun.
 
-        Raises TooFewRows where there is no other word.
+        Raises TooFewRows if there is no other word.
         """
         return self._with_words({i: _another(word, tagger, rng) for i, word in self.others.items()})
 
@@ -124,10 +124,10 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return how often captions outscore themselves with other nouns, or with other words.
 
-    The `captioner` sees regions through the `encoder` (None: those of the data); `captions`, a
-    file in COCO's result format, stands in for both, as do first references where these are the
-    `originals`. Of so many `candidates`, one text with wrong nouns is chosen. Raises TooFewRows
-    where fewer than two captions have a noun and another word.
+    The `captioner` sees regions through the `encoder` (None: those of the data); `captions`, a file
+    in COCO's result format, replaces both, as do first references if these are the `originals`. Out
+    of `candidates` texts with wrong nouns, one is chosen. Raises TooFewRows where fewer than two
+    captions have a noun and another word.
     """
     tagger, rows = find_nouns(data, engine, nouns), images.of(data)
     texts = find_captions(data, engine, images, originals, captions, captioner, encoder)
@@ -155,7 +155,7 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
 def _draw(
     caption: Caption, tagger: Nouns, row: Split, candidates: int, seed: int
 ) -> tuple[list[str], str]:
-    """Return a caption with wrong nouns, so many times, and with other words.
+    """Return `candidates` captions with wrong nouns, and one with other words.
 
     Words are drawn by the seed and the image's number.
     """

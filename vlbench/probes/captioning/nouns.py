@@ -97,9 +97,9 @@ class Nouns:
         return next((s for s in singulars(word)[1:] if self.is_noun(s)), word)
 
     def draw(self, count: int, refused: Iterable[str], rng: Generator) -> list[str]:
-        """Return so many nouns of the vocabulary, none a form of another or of the refused.
+        """Return `count` nouns of the vocabulary, none a form of another or of the refused.
 
-        Raises TooFewRows where there are not as many.
+        Raises TooFewRows if there are fewer.
         """
         drawn: dict[str, str] = {}
         taken = {self.singular(word) for word in refused}

@@ -3,8 +3,8 @@
 As in the paper, `(...)*` is one or more and `(...)?` one or none. NOUN.P is a noun phrase:
 determiners or possessive pronouns, then adjectives and numbers, then nouns; REL a preposition or a
 verb; AUX a copula; CCONJ a conjunction; IMAGE.P a noun phrase with a word that begins with "image".
-A prefix stands at the start of a caption; a pattern describes all of it. Punctuation does not
-count. `an` counts as `a`. ROSITA's second prefix counts where the first one is not there.
+A prefix is the start of a caption; a pattern describes all of it. Punctuation does not count. `an`
+counts as `a`. ROSITA's second prefix counts where the first one is not there.
 
 The paper sums up the patterns of all test captions and counts them there. Here, beside its own
 patterns, each seed's is found in the favourites of one half of the images, drawn with a seed, and
@@ -127,7 +127,7 @@ SHARED = 0.5
 # the fullest group does.
 ENOUGH = 0.9
 
-# What may stand before a noun phrase, and its letters.
+# What may precede a noun phrase, and its letters.
 BEFORE = {"CCONJ": "C", "AUX": "[SX]", "REL": "[RF]"}
 
 NOUN_PHRASE = "NOUN.P"
@@ -141,7 +141,7 @@ class Element(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """A prefix, and what may stand before each of the noun phrases after it."""
+    """A prefix, and what may precede each of the noun phrases after it."""
 
     prefix: tuple[Element, ...]
     before: tuple[str, ...]
@@ -208,7 +208,7 @@ def _prefix(words: Sequence[Tagged]) -> tuple[Element, ...]:
 def _most_frequent(
     left: Sequence[tuple[Tagged, int]], read: Callable[[Tagged, int], str]
 ) -> tuple[str, int]:
-    """Return what stands most often at the places, and how often; of equals the first by name."""
+    """Return the most frequent element at the places, and its count; of equals the first name."""
     counts = Counter(read(one, place) for one, place in left)
     return min(counts.items(), key=lambda item: (-item[1], item[0]), default=("", 0))
 
@@ -219,7 +219,7 @@ def _part(words: Tagged, place: int) -> str:
 
 
 def _step(words: Tagged, place: int, element: Element) -> int | None:
-    """Return the place after an element that stands at a place; None where another does."""
+    """Return the place after an element, if it is at this place; else None."""
     if place >= len(words):
         return None
     if element.is_word:
@@ -237,7 +237,7 @@ def _after(words: Tagged, prefix: Sequence[Element]) -> int | None:
 
 
 def _group(before: Sequence[str]) -> str:
-    """Return the regular expression of noun phrases, each after what may stand before it."""
+    """Return the regular expression of noun phrases, each after what may precede it."""
     return "(?:" + "".join(f"{BEFORE[one]}?" for one in before) + "[NI])*"
 
 

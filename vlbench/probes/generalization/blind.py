@@ -18,7 +18,7 @@ from vlbench.data.records import Column, Split, labels
 from vlbench.metrics.ranking import choose
 from vlbench.results import Outcome, matching
 
-# Each of red, green and blue is one of so many levels in a histogram.
+# Number of levels of each of red, green and blue in a histogram.
 LEVELS = 4
 
 

@@ -1,6 +1,6 @@
 """Which output of a classifier is which class of the data: by name, by number or by a known order.
 
-Never by place alone: outputs and classes may be as many, and still stand in another order.
+Never by place alone: outputs and classes may be as many, and still be in another order.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _owners(side: Sequence[Sequence[str]]) -> Mapping[str, int]:
 
 
 def _names(model: Classifier, count: int) -> list[str]:
-    """Return the names of the outputs. Raises CannotDo where there are none, and for generic ones.
+    """Return the names of the outputs. Raises CannotDo if there are none, and for generic ones.
 
     Raises ValueError for another number of names than of outputs.
     """
@@ -157,6 +157,6 @@ def _synonyms(name: str) -> list[str]:
 
 
 def _numbers(names: Sequence[str]) -> list[int]:
-    """Return the values of names that are all whole numbers; empty where one is none."""
+    """Return the values of names that are all whole numbers; empty if one is not."""
     digits = [name.strip() for name in names]
     return [int(one) for one in digits] if all(map(str.isdecimal, digits)) else []

@@ -33,11 +33,11 @@ def classification(
 ) -> Outcome:
     """Return how often the class with the highest logit is the right one.
 
-    `accuracy_top5` is how often the right class is among the five highest, where there are more
-    classes than five; `class_accuracy` that of the images of one class. Tied classes share the
-    credit. `categories` are the classes whose images are classified; None takes all. Outputs and
-    classes are paired as in `pair_classes`. Raises CannotDo where the model's classes are not the
-    data's; ValueError for logits that are not [N, C].
+    `accuracy_top5` is how often the right class is among the five highest, if there are more than
+    five classes; `class_accuracy` that of the images of one class. Tied classes share the credit.
+    `categories` are the classes whose images are classified; None takes all. Outputs and classes
+    are paired as in `pair_classes`. Raises CannotDo where the model's classes are not the data's;
+    ValueError for logits that are not [N, C].
     """
     data = data if categories is None else of_classes(data, categories)
     test, names = data.splits["test"], data.classes

@@ -223,7 +223,7 @@ def cluster_halves(features: Tensor, halves: Labels, k: int, seed: int) -> Tenso
 
 
 def peak_bytes(images: int, width: int, k: int) -> float:
-    """Return the peak memory of clustering: half of a float64 matrix, and what stands beside it.
+    """Return the peak memory of clustering: half of a float64 matrix, and what is held beside it.
 
     That is the features of length one, and later the vectors of ARPACK (2 k + 1, at least 20) and
     two copies of k of them.

@@ -52,7 +52,7 @@ ITERATIONS = 1000
 class OnlineCoding(NamedTuple):
     """How labels are sent: `c` is the inverse of a probe's penalty, `percent` where blocks end.
 
-    There are so many `seeds`, from `seed` on: each draws the order of images, and what is shuffled.
+    There are `seeds` seeds, from `seed` on: each draws the order of images, and what is shuffled.
     """
 
     c: float = 1.0

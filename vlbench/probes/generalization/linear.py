@@ -32,7 +32,7 @@ LinearProbe = dict[str, Tensor]
 class LinearTraining(NamedTuple):
     """How linear probes are trained; a seed draws the first weights and the order of images.
 
-    There are so many `seeds`, from `seed` on: a score is the mean over their probes.
+    There are `seeds` seeds, from `seed` on: a score is the mean over their probes.
     """
 
     epochs: int = 20

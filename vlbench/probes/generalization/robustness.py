@@ -57,7 +57,7 @@ BLIND_NOTE = (
 
 
 class Sample(NamedTuple):
-    """So many test images, drawn with a seed."""
+    """`images` test images, drawn with a seed."""
 
     images: int = 1000
     seed: int = 42

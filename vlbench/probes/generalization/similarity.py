@@ -43,7 +43,7 @@ from vlbench.probes.by_layer import Asked, each_layer
 from vlbench.probes.generalization.rdm import rdm_of_vectors
 from vlbench.results import Outcome, Score
 
-# A kernel of so many images takes 2 MB in a row.
+# A kernel of MOST_IMAGES images adds 2 MB to a row.
 MOST_IMAGES = 1_000
 
 OWN_COMPANION_NOTE = "the model is its own companion, to which it is similar by definition"
@@ -62,7 +62,7 @@ def similarity(
 ) -> Outcome:
     """Return how similar a model's vectors of the test images are to the companion's.
 
-    Intervals leave out each of so many random blocks of images. `layers` are those of `few_shot`.
+    Intervals leave out each of `blocks` random blocks of images. `layers` are those of `few_shot`.
     Raises TooFewRows for fewer than two images per block, and where no more than `k` others are
     left.
     """

@@ -41,7 +41,7 @@ HEAD_NOTE = (
 class Victim:
     """A differentiable classifier: `encode` returns logits, or features [N, D] for the `head`.
 
-    `outputs` are the numbers of the outputs of each class, where a model's own stand otherwise.
+    `outputs` are the numbers of the outputs of each class, if a model orders them otherwise.
     """
 
     encode: Callable[[Tensor], Tensor]
@@ -73,9 +73,9 @@ def find_victim(
 ) -> Victim:
     """Return the model's own classifier, or a trained head where it has none.
 
-    `sample` are pixels to try it on. Raises CannotDo where the model's classes are not the data's,
-    and where there is neither a classifier nor anything to train one from; ValueError for logits
-    that are not [N, C]; TooFewRows for a class without a train image for the head.
+    `sample` are pixels to try it on. Raises CannotDo if the model's classes are not the data's, and
+    without a classifier or anything to train one from; ValueError for logits that are not [N, C];
+    TooFewRows for a class without a train image for the head.
     """
     reason = ""
     if isinstance(model, Classifier):

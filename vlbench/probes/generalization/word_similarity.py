@@ -2,8 +2,8 @@
 
 The score is Spearman's correlation over pairs of words of their cosine with the similarity that
 people gave them, as WordSim-353 (Finkelstein et al. 2002, doi:10.1145/503104.503110) and SimLex-999
-(Hill, Reichart and Korhonen 2015, arXiv:1408.3456) are used. A word stands alone: its vector is
-that of the text which it is, or, of a model that encodes tokens alone, the mean over its tokens. A
+(Hill, Reichart and Korhonen 2015, arXiv:1408.3456) are used. A word has no context: its vector is
+that of the word as a text, or, of a model that encodes tokens alone, the mean over its tokens. A
 pair with a word that has no vector is left out and counted; scores of models that leave out others
 are of other pairs. A model of whole texts has a vector for every word, be it that of an unknown
 one. A model whose cosines are all the same, which has no correlation, gets 0, chance.

@@ -81,7 +81,7 @@ def example_picture(
     groups: Sequence[Group],
     examples: int,
 ) -> dict[str, Path]:
-    """Return a picture of so many examples, drawn by the main process; empty for no examples.
+    """Return a picture of `examples` examples, drawn by the main process; empty for 0.
 
     They do not depend on the results: they are spread evenly among the images, one of each group in
     turn, and show the first query of their image.
@@ -99,7 +99,7 @@ def example_picture(
 def choose_examples(
     queries: Sequence[ImageQueries] | Column, groups: Sequence[Group], examples: int
 ) -> list[dict[str, Any]]:
-    """Return so many queried words, as plain values, each with the best head of its group."""
+    """Return `count` queried words, as plain values, each with the best head of its group."""
     chosen = []
     for k in range(examples):
         group = groups[k % len(groups)]

@@ -315,7 +315,7 @@ def _of_both(examples: Examples) -> Examples:
 
 
 def _first_of(scores: Tensor, sizes: Sequence[int]) -> Choice:
-    """Return the choice of the first among so many candidates each, whose scores are in a row."""
+    """Return the choice of the first among `sizes` candidates each, whose scores are in a row."""
     table = torch.zeros(len(sizes), max(sizes), dtype=torch.float64)
     given = torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]
     table[given] = scores.double()

@@ -68,8 +68,8 @@ def report(
 ) -> Outcome:
     """Return the outcome of what was asked; `categories` are those of the rows, if they have any.
 
-    Categories with fewer than `least` rows have no score of their own. Of the first metric the mean
-    over categories stands beside. Raises TooFewRows where no category has as many.
+    Categories with fewer than `least` rows have no score of their own. For the first metric, the
+    mean over categories is added. Raises TooFewRows if no category has as many.
     """
     sizes = Counter(categories)
     scored = sorted(name for name, size in sizes.items() if size >= least)

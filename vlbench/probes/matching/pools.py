@@ -61,7 +61,7 @@ def captions_of(split: Split) -> Captions:
 class Pool(NamedTuple):
     """The rows of P images that are ranked among each other, and of their M captions, int64.
 
-    The captions stand image by image, `sizes` [P] of each.
+    The captions are ordered by image, `sizes` [P] of each.
     """
 
     images: Tensor
@@ -81,7 +81,7 @@ class Pool(NamedTuple):
 
 
 def draw_pools(sizes: Tensor, pool: int | None, seed: int) -> list[Pool]:
-    """Return N images, of which each has `sizes` [N] captions, in random pools of so many images.
+    """Return N images, each with `sizes` [N] captions, in random pools of `pool` images.
 
     The rest, too few for a pool, is in none; None is one pool of all, in their order. Raises
     TooFewRows.

@@ -7,7 +7,7 @@ et al. 2021, arXiv:2103.00020. One that reads image and text together would have
 5,000 x 25,000 of COCO. `retrieval_in_pools` lets both kinds of models score the pairs of small
 pools, which are no published task.
 
-Departures. The mean rank stands for the paper's median, since it has an interval. Candidates within
+Departures. The mean rank replaces the paper's median, since it has an interval. Candidates within
 1e-6 are tied, and count as in random order, so that a constant model has chance. Captions of the
 same words have the same vector, for they are encoded once: those of different images are tied
 whatever the model. COCO's pools of 1,000 are drawn by the seed, not cut in the order of the file,
@@ -67,9 +67,9 @@ def retrieval(
 ) -> Outcome:
     """Return recall at each k, and the mean rank, of captions by images and of images by captions.
 
-    The seed parts the first so many `images` (None: all) of the split into pools of `pool` images,
-    each ranked by itself; None is one pool of all. Images that fill no pool are left out,
-    and counted. Raises TooFewRows for fewer images than a pool has, and for fewer than two.
+    The seed splits the first `images` images (None: all) of the split into pools of `pool` images,
+    each ranked by itself; None is one pool of all. Images that fill no pool are left out, and
+    counted. Raises TooFewRows for fewer images than a pool has, and for fewer than two.
     """
     _require_params(k, pool)
     test = data.first(split, images).splits[split]
@@ -162,7 +162,7 @@ def _distinct(texts: Sequence[str]) -> tuple[list[str], Tensor]:
 
 
 class Ranks(NamedTuple):
-    """Where the best right caption of each image stands, and the image of each caption."""
+    """The rank of the best right caption of each image, and of the image of each caption."""
 
     captions: BestRank
     images: BestRank
@@ -206,7 +206,7 @@ def _rank(
 
 
 class Queries(NamedTuple):
-    """N queries: what they retrieve, where the best stands, of how many, and how many are right.
+    """N queries: what they retrieve, the best rank, among how many, and how many are right.
 
     `images` [N] are those that queries belong to, by which they vary together.
     """
@@ -220,7 +220,7 @@ class Queries(NamedTuple):
 
     @property
     def by_chance(self) -> BestRank:
-        """Where the best stands if all candidates are tied."""
+        """The best rank if all candidates are tied."""
         return ranks_of_chance(self.candidates, self.right)
 
     def measure(self, k: Sequence[int], at: dict[str, Number]) -> list[Measured]:

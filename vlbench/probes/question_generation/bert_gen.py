@@ -36,8 +36,8 @@ def left_to_right(valid: Tensor, tokens: int) -> Tensor:
 def one_pass(valid: Tensor, tokens: int) -> Tensor:
     """Return who sees whom, bool [B, n + 2T - 1, n + 2T - 1], in X, y_1..y_T-1 and m_1..m_T.
 
-    m_t stands in the place of y_t, which it predicts: it sees X, y_1..y_t-1 and itself. No other
-    token sees it. The last y is predicted, but nothing is predicted from it.
+    m_t has the position of y_t, which it predicts: it sees X, y_1..y_t-1 and itself. No other token
+    sees it. The last y is predicted, but nothing is predicted from it.
     """
     batch, n = valid.shape
     masks = n + tokens - 1
@@ -212,10 +212,10 @@ class BertGen(nn.Module):
         return Inputs(embedded, positions, one_pass(prefix.valid, most)), chosen
 
     def positions(self, prefix: Prefix, steps: Tensor) -> Tensor:
-        """Return the positions of X and of tokens so many `steps` [T] after it, [B, n + T]."""
+        """Return the positions of X and of tokens `steps` [T] steps after it, [B, n + T]."""
         rows, n = prefix.valid.shape
         own = torch.arange(n, device=steps.device).expand(rows, n)
-        # Padding stands nowhere, and no further than there are positions.
+        # Padding has no position; 0 is in the table of positions, whatever its length.
         own = own.where(prefix.valid, 0)
         after = prefix.valid.sum(1, keepdim=True) + steps
         return self.first_position + torch.cat([own, after], 1)

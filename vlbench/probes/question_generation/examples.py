@@ -197,7 +197,7 @@ DRAWN = ("1", "2", "3")
 
 
 def attention_artifacts(trainings: Trainings, test: Asked, examples: int) -> dict[str, Any]:
-    """Return the attention of so many examples, spread evenly, as a table and a picture.
+    """Return the attention of `examples` examples, spread evenly, as a table and a picture.
 
     Empty for no examples.
     """

@@ -36,9 +36,9 @@ def forms(name: str) -> frozenset[str]:
 def names_a_thing(question: str, names: frozenset[str]) -> bool:
     """Return whether one of the question's words is among the names.
 
-    Not so for a question about a thing and itself: what stands between a `the` and a name stands
-    there twice ("is the hound to the left of the hound ?"). One of a hound and a small hound, or of
-    a hound and a dog, may be about two things.
+    Not so for a question about a thing and itself: what comes between a `the` and a name is there
+    twice ("is the hound to the left of the hound ?"). One of a hound and a small hound, or of a
+    hound and a dog, may be about two things.
     """
     words = re.findall(r"\w+", question.lower())
     sides = list(_definite(words, names))
@@ -108,8 +108,8 @@ def asked(split: Split, things: Sequence[str]) -> Asked:
 def objects_of(regions: Regions | None, wanted: int | None) -> Tensor:
     """Return the vector of each region with its box as fractions, float32 [R, D + 4].
 
-    Raises DataError for no region, another number than is `wanted`, no vectors, a size or a vector
-    that is none, and a box that is empty or ends outside the image.
+    Raises DataError for no region, another number than is `wanted`, no vectors, an invalid size or
+    vector, and a box that is empty or ends outside the image.
     """
     if regions is None or not len(regions.boxes):
         raise DataError("has no regions")
@@ -171,7 +171,7 @@ class Objects(Sequence[Tensor]):
 
 
 class Texts(NamedTuple):
-    """Turns texts into tokens; questions are cut to so many, their end included."""
+    """Turns texts into tokens; questions are cut to `most` tokens, their end included."""
 
     tokenizer: Any
     end: int

@@ -104,7 +104,7 @@ def questions_of_nearest_captions(
 
 
 def other_rows(count: int, seed: int = 0) -> list[int]:
-    """Return a seeded permutation of so many rows that leaves none in its place."""
+    """Return a seeded permutation of `count` rows that leaves none in its place."""
     rows: list[int] = derangement(count, seed).tolist()
     return rows
 
@@ -177,9 +177,9 @@ class Measures:
         """Return the CIDEr of systems and of people, all against equally many references.
 
         In turn j an image's question j is left out of its references, and is what people say; j
-        runs over as many as an image has at most, modulo their number. A turn of people stands in
-        the place of a seed; a seed of a system has the mean of its turns. Images with one question
-        are left out; nothing is returned where that leaves fewer than two.
+        runs over as many as an image has at most, modulo their number. A turn of people counts as a
+        seed; a seed of a system has the mean of its turns. Images with one question are left out;
+        nothing is returned where that leaves fewer than two.
         """
         rows = [i for i, texts in enumerate(self._test.questions) if len(set(texts)) > 1]
         if len(rows) < 2:

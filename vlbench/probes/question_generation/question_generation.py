@@ -64,7 +64,7 @@ from vlbench.results import Outcome
 
 
 class Questions(NamedTuple):
-    """Which questions count: cut to so many tokens, the end included, and naming some thing.
+    """Which questions count: cut to `max_question` tokens, end included, and naming a thing.
 
     `things` are columns that name what an image shows: with them, a question counts only where it
     names one of these things.
@@ -76,7 +76,7 @@ class Questions(NamedTuple):
 
 ALL_QUESTIONS = Questions()
 
-# So many images of which the attention is drawn.
+# Number of images whose attention is drawn.
 EXAMPLES = 8
 
 
@@ -138,7 +138,7 @@ def _first_rows(split: Split, images: int | None) -> Split:
 
 
 def _counts(train: Asked, test: Asked, texts: Texts) -> dict[str, int]:
-    """Return how much there is, and how many test questions stand verbatim in training."""
+    """Return how much there is, and how many test questions are verbatim in training."""
     every, asked = ([one for those in part.questions for one in those] for part in (train, test))
     known = set(every)
     return {

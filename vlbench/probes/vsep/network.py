@@ -39,7 +39,7 @@ State = dict[str, Any]
 class VsepTraining(NamedTuple):
     """How networks are trained; a seed draws the first weights and the order of pairs.
 
-    There are so many `seeds`, from `seed` on: a score is the mean over their networks.
+    There are `seeds` seeds, from `seed` on: a score is the mean over their networks.
     """
 
     epochs: int = 200
@@ -142,7 +142,7 @@ def _stored(engine: Engine, key: State, state: State, pairs: Pairs, turn: Turn) 
 
 
 def advance(state: State, pairs: Pairs, turn: Turn) -> State:
-    """Return the checkpoint after so many more epochs; an empty one is the start of training."""
+    """Return the checkpoint after `turn.epochs` more; an empty one is the start of training."""
     rng = torch.Generator().manual_seed(turn.training.seed)
     network = _initialised(pairs.regions.shape[1], pairs.words.shape[1], rng).to(turn.device)
     adam = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)

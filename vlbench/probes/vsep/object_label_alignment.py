@@ -62,7 +62,7 @@ def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
     selectivity: bool = False,
     layers: Asked = None,
 ) -> Outcome:
-    """Return how often a region fits its own word best, in images of so many `objects`.
+    """Return how often a region fits its own word best, in images of each number of `objects`.
 
     `regions` encodes regions (None: the data have region vectors); a region encoder is given the
     gold or the detected `boxes` of the data. Networks are trained on images of one object, and

@@ -99,7 +99,7 @@ def zero_shot_alignment_regions(  # noqa: PLR0913 - the YAML fills all but three
 class HeldOut(NamedTuple):
     """Categories that no network is trained on, and further words that it is not trained on.
 
-    A test image has at least one object of the categories, and at `most` so many.
+    A test image has 1 to `most` objects of the categories.
     """
 
     categories: Sequence[str]

@@ -79,7 +79,7 @@ def listed(left_out: Sequence[LeftOut]) -> list[str]:
     return [one_line(f"{line}: {', '.join(names)}") for line, names in models.items()]
 
 
-# What stands below a table with a model in bold.
+# The note below a table with a model in bold.
 BOLD = "Bold: told apart from every other model at 5 % (paired tests, corrected for all pairs)."
 
 

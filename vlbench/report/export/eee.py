@@ -185,7 +185,7 @@ def _line(scores: Scores, trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def _best(score: Score) -> float | None:
-    """Return the best credit that an item can have; None where there is none."""
+    """Return the best credit that an item can have; None if unlimited."""
     least, greatest = score.limits
     return greatest if score.higher_is_better else least
 

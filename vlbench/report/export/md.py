@@ -90,7 +90,7 @@ def _markers(task: str) -> tuple[str, str]:
 
 
 def _places(content: bytes, line: str) -> list[re.Match[bytes]]:
-    """Return where a line stands; the match leaves out what ends it."""
+    """Return the place of a line; the match leaves out the end of the line."""
     return list(re.finditer(rb"^" + re.escape(line.encode()) + rb"(?=\r?$)", content, re.MULTILINE))
 
 

@@ -1,6 +1,6 @@
 r"""LaTeX tables with booktabs, one for each set of comparable rows.
 
-Every character of a text stands for itself. Of the letters beyond ASCII, those of Latin-1 stay;
+Every character of a text is printed as itself. Of the letters beyond ASCII, those of Latin-1 stay;
 every other character is spelled out (`\u65e5`), since pdfLaTeX stops where it has no font for one.
 """
 

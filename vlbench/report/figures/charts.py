@@ -135,7 +135,7 @@ def chart(title: str, panels: Sequence[Panel], looks: Mapping[str, Look]) -> Fig
     """Return a figure of the panels, with chance and the hardest floors named in its legend.
 
     Panels of one kind and unit share the axis of scores. Models that are not drawn along a number
-    stand in the same order in all panels: by the first panel, the best on top.
+    have the same order in all panels: that of the first, the best on top.
     """
     names = ranked(panels)
     alike = len({(bool(panel.x), panel.unit) for panel in panels}) == 1

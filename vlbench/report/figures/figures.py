@@ -150,8 +150,8 @@ def _draw(
 def _panels(rows: Mapping[str, Result], metric: str, name: str) -> list[Panel]:
     """Return the panels of the scores of one metric; `rows` are given by model.
 
-    Scores of another unit or direction have a panel of their own. Where there is an axis, scores
-    without a place on it are left out.
+    Scores of another unit or direction have a panel of their own. With an axis, scores without a
+    place on it are left out.
     """
     scores = {model: [s for s in row.scores if s.metric == metric] for model, row in rows.items()}
     axis = _axis([score for found in scores.values() for score in found])

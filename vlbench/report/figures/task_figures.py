@@ -44,8 +44,8 @@ def draw_task_figures(
 
     A function of a `board` is given its publishable rows alone, and draws `figures/<task>_<name>`;
     one of a `row` is called for each ok row, and draws `figures/<task>/<model>_<name>`. The name is
-    the function's, or the key of each of several; of the key "" there is no `_<name>`. Where it
-    returns None, the figure is removed; where it raises, there is none, and why is logged.
+    the function's, or the key of each of several; of the key "" there is no `_<name>`. If it
+    returns None, the figure is removed; if it raises, no figure is drawn, and why is logged.
     """
     written = []
     for task in sorted(set(figures) & set(boards)):

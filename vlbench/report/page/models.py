@@ -14,7 +14,7 @@ from vlbench.report.page.sections import Section
 from vlbench.report.table import Entry
 from vlbench.results import Result
 
-# What a row's provenance holds that is shown as it is. The data stand below the tables.
+# What a row's provenance holds that is shown as it is. The data are listed below the tables.
 PLAIN = ("vlbench", "adapter", "weights", "dtype")
 MAPPINGS = ("params", "companions")
 

@@ -28,8 +28,8 @@ from vlbench.report.table import APART, STANDING, Entry, cells, interval, key_of
 from vlbench.report.texts import bare_number, condition, score_name
 from vlbench.results import Result, Score
 
-# With more scores than this, the pages of models list the primary ones alone, and the other ones
-# stand in the tables of the tasks only: the file must stay small enough to open.
+# With more scores than this, the pages of models list the primary ones alone, and the others are
+# only in the tables of the tasks: the file must stay small enough to open.
 MOST_SCORES = 20_000
 
 # No table shows more columns at first.
@@ -43,7 +43,7 @@ class Page(NamedTuple):
     """Everything on the page.
 
     `papers` are the boards and summaries by the title of their paper, `date` is the day of the
-    newest row, and `digest` is that of all boards. A page `is_brief` where there are many scores.
+    newest row, and `digest` is that of all boards. A page `is_brief` if there are many scores.
     """
 
     papers: Mapping[str, Sequence[Section]]
@@ -170,14 +170,14 @@ def value_of(score: Score | None, row: Result | None = None) -> str:
 
 
 def badges(entry: Entry) -> list[str]:
-    """Return what stands beside the name of a model."""
+    """Return the marks beside the name of a model."""
     row, apart = entry.row, [APART] if entry.is_apart else []
     partial = [f"partial: {counted(row.absent_rows, 'row')} absent"] if row.is_partial else []
     return [*apart, *partial, *(["random weights"] if is_random(row) else [])]
 
 
 def arxiv_link(paper: str) -> str:
-    """Return the address of a paper on arXiv; empty where it is none."""
+    """Return the address of a paper on arXiv; empty if it is not there."""
     match = ARXIV.search(paper)
     return f"https://arxiv.org/abs/{match[1]}" if match else ""
 

@@ -28,7 +28,7 @@ from vlbench.results import Result, Score, matching
 # The bytes of a figure, of which the largest have a tenth.
 MOST_FIGURE = 4 << 20
 
-# What of a task's file stands elsewhere on the page.
+# What of a task's file is elsewhere on the page.
 ELSEWHERE = ("title", "description", "paper", "tags", "version", "reference", "primary", "findings")
 
 # A summary is compared with nothing.
@@ -176,10 +176,10 @@ def _address(file: Path) -> str:
     return f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}"
 
 
-# Of the columns with other scores under the primary one's conditions, so many are visible at first.
+# How many columns with other scores under the primary one's conditions are visible at first.
 VISIBLE_SCORES = 4
 
-# What stands below a table where it is the same for all rows, and in a column where it is not.
+# What is printed below a table if it is the same for all rows, and in a column if it is not.
 VARYING = ("n", "chance", "highest floor")
 
 
